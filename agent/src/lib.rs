@@ -1,0 +1,1 @@
+//! The agent: the shell that turns the client on a host.

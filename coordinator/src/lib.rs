@@ -1,0 +1,1 @@
+//! The coordinator, the lab's own project, and the operators' command line.

@@ -1,0 +1,1 @@
+//! The fleet contract: what crosses the wire between agent, coordinator and operator.

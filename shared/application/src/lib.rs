@@ -1,0 +1,1 @@
+//! What a BOINC application written in Rust links against.

@@ -1,0 +1,1 @@
+//! BOINC's formats: bytes in, typed values out, and back.

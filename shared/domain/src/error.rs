@@ -1,0 +1,20 @@
+//! What is wrong with a value that cannot be accepted.
+
+/// A value that means nothing in its place. Says what was given and what is expected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {given:?} is not valid: expected {expected}")]
+pub struct Invalid {
+    /// What the value was meant to be, such as "share".
+    pub what: &'static str,
+    /// The value as it was given.
+    pub given: String,
+    /// What would have been accepted.
+    pub expected: &'static str,
+}
+
+impl Invalid {
+    /// Builds the error from anything that can be printed.
+    pub fn new(what: &'static str, given: impl std::fmt::Display, expected: &'static str) -> Self {
+        Self { what, given: given.to_string(), expected }
+    }
+}

@@ -1,0 +1,28 @@
+//! Units, ids, projects, hosts and preferences: types that cannot hold nonsense.
+//!
+//! Everything above this room speaks in these types. They carry their unit in their name, are built by
+//! constructors that name the unit, and refuse values that mean nothing (a negative share, a fraction of 3).
+//! Nothing here reads a clock, a file or a random number.
+//!
+//! The types can be serialised because the client's state is stored; wire formats have types of their own.
+#![forbid(unsafe_code)]
+
+mod document;
+mod error;
+mod host;
+mod ids;
+mod preferences;
+mod resource;
+mod time;
+mod units;
+mod url;
+
+pub use document::{DocumentVersion, FleetDocument, ProjectAssignment};
+pub use error::Invalid;
+pub use host::{HostFacts, HostSpeed};
+pub use ids::{AccountKey, AgentId, JobId, ProjectId, SlotId};
+pub use preferences::{OwnerLimits, Preferences};
+pub use resource::{ResourceType, Usage};
+pub use time::{Duration, Instant};
+pub use units::{Bytes, Flops, Fraction, Share, Speed};
+pub use url::MasterUrl;

@@ -1,0 +1,161 @@
+//! What a host may do, when and how much: limits, never wishes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Bytes, Duration, Fraction, Invalid};
+
+/// Effective preferences. Each field names the BOINC element it becomes on the wire.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Preferences {
+    /// Part of the CPUs that may be used, at least one (BOINC: `max_ncpus_pct`).
+    pub cpu_fraction: Fraction,
+    /// Part of each second that a CPU job may run, to keep a machine cool (BOINC: `cpu_usage_limit`).
+    pub cpu_time_fraction: Fraction,
+    /// Keep at least this much work (BOINC: `work_buf_min_days`).
+    pub buffer_min: Duration,
+    /// And up to this much more (BOINC: `work_buf_additional_days`).
+    pub buffer_additional: Duration,
+    /// Switch between projects about this often (BOINC: `cpu_scheduling_period_minutes`).
+    pub scheduling_period: Duration,
+    /// Ask jobs to checkpoint at most this often (BOINC: `disk_interval`).
+    pub checkpoint_period: Duration,
+    /// Keep preempted tasks in memory (BOINC: `leave_apps_in_memory`).
+    pub leave_in_memory: bool,
+    /// No computing at all.
+    pub suspended: bool,
+    /// Part of the memory that jobs may use (BOINC: `ram_max_used_idle_pct`).
+    pub memory_fraction: Fraction,
+    /// Part of the disk that may be used (BOINC: `disk_max_used_pct`).
+    pub disk_fraction: Fraction,
+    /// Free space to leave on the disk (BOINC: `disk_min_free_gb`).
+    pub disk_free_min: Bytes,
+    /// Minimum time between periods of network activity, 0 for always connected (R1.13).
+    pub connection_interval: Duration,
+}
+
+impl Default for Preferences {
+    /// BOINC's defaults where it has them; R5.15's buffers.
+    fn default() -> Self {
+        Self {
+            cpu_fraction: Fraction::ONE,
+            cpu_time_fraction: Fraction::ONE,
+            buffer_min: Duration::from_days_f64(0.1),
+            buffer_additional: Duration::from_days_f64(0.25),
+            scheduling_period: Duration::from_mins(60),
+            checkpoint_period: Duration::from_secs(60),
+            leave_in_memory: false,
+            suspended: false,
+            memory_fraction: Fraction::clamped(0.9),
+            disk_fraction: Fraction::clamped(0.9),
+            disk_free_min: Bytes::from_mebibytes(1024),
+            connection_interval: Duration::ZERO,
+        }
+    }
+}
+
+impl Preferences {
+    /// The CPUs that may be used out of `ncpus`: the fraction rounded down, at least one (R2.6).
+    pub fn usable_cpus(&self, ncpus: u32) -> u32 {
+        // A hair of tolerance, so that 1/3 of 3 CPUs is one CPU whatever the rounding of 1/3.
+        ((f64::from(ncpus) * self.cpu_fraction.get() + 1e-6).floor() as u32).clamp(1, ncpus.max(1))
+    }
+
+    /// Refuses values that no operator can have meant.
+    ///
+    /// # Errors
+    /// [`Invalid`] for the first field out of range.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let month = Duration::from_secs(31 * 86_400);
+        let within = |what, value: Duration, low: Duration, high: Duration, expected| {
+            if value < low || value > high { Err(Invalid::new(what, value, expected)) } else { Ok(()) }
+        };
+        if self.cpu_fraction.get() <= 0.0 {
+            return Err(Invalid::new(
+                "fraction of CPUs",
+                self.cpu_fraction,
+                "above 0, up to 1; use suspended for none",
+            ));
+        }
+        if self.cpu_time_fraction.get() < 0.01 {
+            return Err(Invalid::new("CPU time limit", self.cpu_time_fraction, "from 0.01 to 1"));
+        }
+        within("minimum work buffer", self.buffer_min, Duration::ZERO, month, "from 0 to 31 days")?;
+        within("additional work buffer", self.buffer_additional, Duration::ZERO, month, "from 0 to 31 days")?;
+        within("connection interval", self.connection_interval, Duration::ZERO, month, "from 0 to 31 days")?;
+        let second = Duration::from_secs(1);
+        within("scheduling period", self.scheduling_period, second, month, "from 1 s to 31 days")?;
+        within("checkpoint period", self.checkpoint_period, second, month, "from 1 s to 31 days")
+    }
+
+    /// These preferences under an owner's limits: the tighter of the two in each respect (R6.4).
+    #[must_use]
+    pub fn tightened(&self, owner: &OwnerLimits) -> Self {
+        let least = |a: Fraction, b: Option<Fraction>| match b {
+            Some(b) if b < a => b,
+            _ => a,
+        };
+        Self {
+            cpu_fraction: least(self.cpu_fraction, owner.cpu_fraction),
+            cpu_time_fraction: least(self.cpu_time_fraction, owner.cpu_time_fraction),
+            memory_fraction: least(self.memory_fraction, owner.memory_fraction),
+            disk_fraction: least(self.disk_fraction, owner.disk_fraction),
+            suspended: self.suspended || owner.suspended,
+            ..self.clone()
+        }
+    }
+}
+
+/// What the owner of a host said on the host itself. It only ever tightens what the coordinator proposes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OwnerLimits {
+    /// No computing until the owner resumes it.
+    pub suspended: bool,
+    /// At most this part of the CPUs.
+    pub cpu_fraction: Option<Fraction>,
+    /// At most this part of each second.
+    pub cpu_time_fraction: Option<Fraction>,
+    /// At most this part of the memory.
+    pub memory_fraction: Option<Fraction>,
+    /// At most this part of the disk.
+    pub disk_fraction: Option<Fraction>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn r2_6_usable_cpus_follow_the_fraction_and_are_never_none() {
+        let with = |f: f64, n| {
+            Preferences { cpu_fraction: Fraction::clamped(f), ..Default::default() }.usable_cpus(n)
+        };
+        assert_eq!(with(0.5, 2), 1);
+        assert_eq!(with(1.0 / 3.0, 3), 1);
+        assert_eq!(with(0.01, 2), 1);
+        assert_eq!(with(1.0, 16), 16);
+        assert_eq!(with(0.75, 4), 3);
+    }
+
+    fn fraction() -> impl Strategy<Value = Fraction> {
+        (0.0..=1.0).prop_map(Fraction::clamped)
+    }
+
+    proptest! {
+        #[test]
+        fn r6_4_an_owner_can_only_tighten(
+            fleet in (fraction(), fraction(), any::<bool>()),
+            owner in (prop::option::of(fraction()), prop::option::of(fraction()), any::<bool>()),
+        ) {
+            let fleet = Preferences { cpu_fraction: fleet.0, memory_fraction: fleet.1, suspended: fleet.2,
+                ..Default::default() };
+            let limits = OwnerLimits { cpu_fraction: owner.0, memory_fraction: owner.1, suspended: owner.2,
+                ..Default::default() };
+            let effective = fleet.tightened(&limits);
+            prop_assert!(effective.cpu_fraction <= fleet.cpu_fraction);
+            prop_assert!(effective.memory_fraction <= fleet.memory_fraction);
+            prop_assert!(limits.cpu_fraction.is_none_or(|limit| effective.cpu_fraction <= limit));
+            prop_assert_eq!(effective.suspended, fleet.suspended || limits.suspended);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The decisions of a volunteer-computing client, as pure functions.

@@ -1,0 +1,1 @@
+//! Logging and OpenTelemetry set-up for the daemons.
