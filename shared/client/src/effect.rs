@@ -1,0 +1,225 @@
+//! Everything a client can ask its shell to do.
+//!
+//! An effect is a value; the shell carries it out and answers with an [`crate::Event`]. It chooses nothing: which URL,
+//! which slot, when to try again is all decided here. Each effect travels in an [`Action`] with its reason.
+
+use std::fmt;
+
+use fallow_boinc::runtime::init_data::AppInitData;
+use fallow_boinc::scheduler::SchedulerRequest;
+use fallow_domain::{Bytes, JobId, MasterUrl, ProjectId, SlotId};
+
+use crate::FileKey;
+
+/// Something to be done, and why.
+#[derive(Clone, Debug)]
+pub struct Action {
+    /// What to do.
+    pub effect: Effect,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why something was decided: by which rule, on which figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// The requirement or BOINC rule, such as `R2.3`.
+    pub rule: &'static str,
+    /// The figures, for people.
+    pub why: String,
+}
+
+impl Reason {
+    /// Builds a reason.
+    pub fn new(rule: &'static str, why: impl Into<String>) -> Self {
+        Self { rule, why: why.into() }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} [{}]", self.why, self.rule)
+    }
+}
+
+/// What a shell can be asked to do.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// GET a master page; answer with `MasterPageRead`.
+    FetchMasterPage {
+        /// The project.
+        project: ProjectId,
+        /// Where.
+        url: MasterUrl,
+    },
+    /// POST a request to a scheduler; answer with `SchedulerAnswered`.
+    CallScheduler {
+        /// The project.
+        project: ProjectId,
+        /// The scheduler's URL.
+        url: String,
+        /// The request.
+        request: Box<SchedulerRequest>,
+    },
+    /// One attempt to get a file, from where an earlier attempt stopped; verify it; put it into the project's
+    /// directory; answer with `DownloadEnded`.
+    Download(Box<Download>),
+    /// One attempt to send a file, from where the server says it stopped; answer with `UploadEnded`.
+    Upload(Box<Upload>),
+    /// Give up a transfer that is under way, if it is; no answer.
+    CancelTransfer {
+        /// The file.
+        file: FileKey,
+    },
+    /// Fill a slot and start a task's process in it; answer with `TaskStarted` or `TaskStartFailed`, later with
+    /// `TasksSampled` and in the end with `TaskEnded`.
+    StartTask(Box<TaskSetup>),
+    /// Tell the application to suspend; the process stays.
+    SuspendTask {
+        /// The job.
+        job: JobId,
+    },
+    /// Tell the application to go on.
+    ResumeTask {
+        /// The job.
+        job: JobId,
+    },
+    /// Tell the application to leave memory; kill it when it has not after a minute. `TaskEnded` follows.
+    QuitTask {
+        /// The job.
+        job: JobId,
+    },
+    /// Tell the application to give up; kill it when it has not after a minute. `TaskEnded` follows.
+    AbortTask {
+        /// The job.
+        job: JobId,
+    },
+    /// Empty a slot directory.
+    CleanSlot {
+        /// The slot.
+        slot: SlotId,
+    },
+    /// Delete a file of a project, and what there is of it so far.
+    DeleteFile {
+        /// The file.
+        file: FileKey,
+        /// Its project.
+        url: MasterUrl,
+    },
+    /// Delete a project's directory: it is detached.
+    DeleteProject {
+        /// The project.
+        project: ProjectId,
+        /// Its URL, which names the directory.
+        url: MasterUrl,
+    },
+    /// Say something to whoever reads the log or asks for notices.
+    Notice {
+        /// How much it matters.
+        level: NoticeLevel,
+        /// The project it is about, if any.
+        project: Option<ProjectId>,
+        /// The message.
+        text: String,
+    },
+}
+
+/// How much a notice matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeLevel {
+    /// Of interest.
+    Info,
+    /// An owner or operator may want to act.
+    Warn,
+    /// Something failed.
+    Error,
+}
+
+/// A file to get.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Download {
+    /// The file.
+    pub file: FileKey,
+    /// Its project, which names the directory.
+    pub url: MasterUrl,
+    /// Where to get it.
+    pub from: String,
+    /// The content at `from` is compressed with gzip, to be expanded on arrival.
+    pub gzipped: bool,
+    /// Its size, if the project said.
+    pub nbytes: Option<Bytes>,
+    /// MD5 of its content in lower-case hexadecimal, to be checked when there is no signature.
+    pub md5: Option<String>,
+    /// A signature to be checked.
+    pub signature: Option<RequiredSignature>,
+    /// To be made executable.
+    pub executable: bool,
+}
+
+/// The signature that a file of an application version must have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequiredSignature {
+    /// The signature as text; empty when the project gave none, which is an error.
+    pub signature: String,
+    /// The project's code-signing key as text.
+    pub key: String,
+}
+
+/// A file to send.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Upload {
+    /// The file.
+    pub file: FileKey,
+    /// Its project, which names the directory.
+    pub url: MasterUrl,
+    /// Where to send it.
+    pub to: String,
+    /// The server's permission, to be echoed as it came.
+    pub xml_signature: String,
+    /// The most it may be, as the server signed it.
+    pub max_nbytes: f64,
+    /// Its size.
+    pub nbytes: Bytes,
+    /// Its MD5.
+    pub md5: String,
+}
+
+/// All that is needed to start a task's process.
+#[derive(Clone, Debug)]
+pub struct TaskSetup {
+    /// The job.
+    pub job: JobId,
+    /// Its name, for logs.
+    pub name: String,
+    /// Where it runs.
+    pub slot: SlotId,
+    /// True when nothing of it is worth keeping: the slot is emptied first. False resumes from a checkpoint.
+    pub fresh: bool,
+    /// Its project, which names the directory.
+    pub url: MasterUrl,
+    /// The main program's name in the project's directory.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// The files it finds in its slot.
+    pub files: Vec<SlotFile>,
+    /// What `init_data.xml` says. The shell fills in what only it knows: `client_pid`, `boinc_dir`, `project_dir`.
+    pub init_data: Box<AppInitData>,
+    /// The application keeps its channel in `boinc_mmap_file` (API 6.0 and later).
+    pub mapped_channel: bool,
+    /// Needs more than idle priority: it uses a coprocessor or less than one CPU.
+    pub special: bool,
+}
+
+/// A file that an application finds in its slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotFile {
+    /// Its name in the project's directory.
+    pub name: String,
+    /// The name under which the application opens it.
+    pub open_name: String,
+    /// A copy instead of a soft link (BOINC: `copy_file`); outputs are moved back at the end.
+    pub copy: bool,
+    /// Made by the application.
+    pub output: bool,
+}

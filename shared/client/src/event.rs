@@ -1,0 +1,211 @@
+//! Everything that can happen to a client, in one closed list.
+//!
+//! A shell turns what it meets (replies, ended processes, an owner's command) into one of these. Nothing else
+//! reaches the client.
+
+use fallow_boinc::runtime::channel::AppStatus;
+use fallow_boinc::runtime::exit::Exit;
+use fallow_boinc::runtime::finish::{FinishFile, TemporaryExit};
+use fallow_boinc::scheduler::SchedulerReply;
+use fallow_domain::{AccountKey, Bytes, Duration, FleetDocument, HostFacts, JobId, MasterUrl, ProjectId, Share, SlotId};
+
+use crate::FileKey;
+
+/// Something that happened, to be told to [`crate::Client::handle`] with the time at which it did.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The shell is up. Always the first event, once per start of the agent.
+    Started(Box<Startup>),
+    /// The wake-up that the client asked for, or any other look at the clock.
+    WakeUp,
+    /// Somebody at this host wants a project. An already attached one gets the new key and share.
+    Attach {
+        /// The project.
+        url: MasterUrl,
+        /// The account to compute for.
+        account_key: AccountKey,
+        /// Its weight.
+        share: Share,
+    },
+    /// Somebody at this host wants rid of a project: its jobs are aborted, its files deleted.
+    Detach {
+        /// The project.
+        url: MasterUrl,
+    },
+    /// A document came from the coordinator.
+    DocumentOffered(FleetDocument),
+    /// A document came that could not even be read; `version` as far as known.
+    DocumentUnreadable {
+        /// The version it claims.
+        version: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The owner suspends or resumes all computing.
+    OwnerSuspended(bool),
+    /// Somebody asks for contact with a project soon (R1.4).
+    ContactRequested {
+        /// The project.
+        url: MasterUrl,
+    },
+    /// A master page was read, or could not be.
+    MasterPageRead {
+        /// The project.
+        project: ProjectId,
+        /// The scheduler URLs it names, possibly none; or what went wrong.
+        outcome: Result<Vec<String>, TransferError>,
+    },
+    /// A scheduler answered, or did not.
+    SchedulerAnswered {
+        /// The project.
+        project: ProjectId,
+        /// The reply, read whole; or what went wrong.
+        outcome: Result<Box<SchedulerReply>, TransferError>,
+    },
+    /// An attempt at a download is over. Success means: complete, verified, in its place.
+    DownloadEnded {
+        /// The file.
+        file: FileKey,
+        /// Nothing, or what went wrong.
+        outcome: Result<Bytes, TransferError>,
+    },
+    /// An attempt at an upload is over.
+    UploadEnded {
+        /// The file.
+        file: FileKey,
+        /// Nothing, or what went wrong.
+        outcome: Result<(), TransferError>,
+    },
+    /// A task's process runs.
+    TaskStarted {
+        /// The job.
+        job: JobId,
+        /// Its process.
+        pid: u32,
+    },
+    /// A task's process could not be started. `permanent` when trying again cannot help.
+    TaskStartFailed {
+        /// The job.
+        job: JobId,
+        /// What went wrong.
+        reason: String,
+        /// No use in trying again.
+        permanent: bool,
+    },
+    /// What the shell saw of the processes, about once a second while any exists.
+    TasksSampled(Vec<TaskSample>),
+    /// A task's process is gone.
+    TaskEnded {
+        /// The job.
+        job: JobId,
+        /// How, and what it left.
+        end: Box<TaskEnd>,
+    },
+    /// The host was measured again (R4.1): at most every ten minutes and before big writes.
+    HostMeasured(Box<HostFacts>),
+}
+
+/// What the shell found when it came up.
+#[derive(Clone, Debug)]
+pub struct Startup {
+    /// The host.
+    pub host: HostFacts,
+    /// What was in the slot directories. No process of an earlier life runs any more.
+    pub slots: Vec<SlotFound>,
+    /// Bytes of each complete file in the project directories.
+    pub files: Vec<(FileKey, Bytes)>,
+}
+
+/// A slot directory that an earlier life of the agent left.
+#[derive(Clone, Debug)]
+pub struct SlotFound {
+    /// The slot.
+    pub slot: SlotId,
+    /// The last status that the application wrote into its channel, if it can be read.
+    pub last_status: Option<AppStatus>,
+    /// Set when the application had called finish before it ended: the task is done and must not run again.
+    pub finished: Option<Box<TaskEnd>>,
+}
+
+/// One look at a running or suspended task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskSample {
+    /// The job.
+    pub job: JobId,
+    /// CPU time of the task's processes since this start, as the kernel counts it.
+    pub cpu_time: Duration,
+    /// Main memory its processes hold.
+    pub working_set: Bytes,
+    /// What the application said of itself since the last look, if anything.
+    pub status: Option<AppStatus>,
+}
+
+/// How a task's process ended, and what it left.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskEnd {
+    /// Exit code or signal.
+    pub exit: Exit,
+    /// `boinc_finish_called`, if there was one.
+    pub finish: Option<FinishFile>,
+    /// `boinc_temporary_exit`, if there was one.
+    pub temporary_exit: Option<TemporaryExit>,
+    /// CPU time of the task's processes since this start, as the kernel counts it.
+    pub cpu_time: Duration,
+    /// The end of `stderr.txt`.
+    pub stderr: String,
+    /// The output files that exist now.
+    pub outputs: Vec<OutputFound>,
+    /// Most memory held.
+    pub peak_working_set: Bytes,
+    /// Bytes of the slot directory.
+    pub disk_usage: Bytes,
+}
+
+/// An output file in the project directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputFound {
+    /// Its name in the project directory.
+    pub name: String,
+    /// Its size.
+    pub nbytes: Bytes,
+    /// MD5 in lower-case hexadecimal.
+    pub md5: String,
+}
+
+/// Why something over the network did not work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct TransferError {
+    /// What went wrong, in words: what, where, why.
+    pub what: String,
+    /// What it means for the next attempt.
+    pub kind: TransferErrorKind,
+}
+
+/// What a failed transfer means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransferErrorKind {
+    /// Try again later: no connection, a timeout, a server error.
+    Transient,
+    /// The other side refused for good: this URL need not be tried again.
+    Permanent,
+    /// An answer came that could not be understood.
+    BadReply,
+    /// The file came, but its MD5 is wrong (BOINC: -119).
+    WrongMd5,
+    /// The file came, but its signature is missing or wrong (BOINC: -120).
+    WrongSignature,
+    /// The file came, but its size is wrong (BOINC: -221).
+    WrongSize,
+    /// The disk is full. Nothing is lost; try again later (R4.12).
+    DiskFull,
+    /// A file on this host could not be read or written.
+    LocalFile,
+}
+
+impl TransferError {
+    /// Builds one.
+    pub fn new(kind: TransferErrorKind, what: impl Into<String>) -> Self {
+        Self { what: what.into(), kind }
+    }
+}

@@ -1,0 +1,51 @@
+//! The lock file: one process per directory, and its id for whoever comes second.
+//!
+//! The lock is the kernel's (`flock`), so it ends with its process however that dies; the file's content is only for
+//! messages and may be stale.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::StoreError;
+
+const NAME: &str = "lock";
+
+/// Held while the store is open.
+#[derive(Debug)]
+pub(crate) struct DirectoryLock {
+    _file: File,
+}
+
+impl DirectoryLock {
+    /// Takes the lock in `dir`, which must exist, or says who holds it.
+    pub(crate) fn take(dir: &Path) -> Result<Self, StoreError> {
+        let fail = |source| StoreError::from_io(dir, "open its lock file", source);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(dir.join(NAME))
+            .map_err(fail)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                return Err(StoreError::InUse { dir: dir.to_path_buf(), holder: read_holder(&mut file) });
+            }
+            Err(errno) => return Err(fail(errno.into())),
+        }
+        file.set_len(0).and_then(|()| file.rewind()).map_err(fail)?;
+        writeln!(file, "{}", std::process::id()).map_err(fail)?;
+        Ok(Self { _file: file })
+    }
+}
+
+fn read_holder(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
