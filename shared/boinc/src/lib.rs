@@ -1,1 +1,3 @@
 //! BOINC's formats: bytes in, typed values out, and back.
+
+pub mod runtime;

@@ -1,1 +1,100 @@
-//! The client as a pure state machine: events and time in, effects with reasons out.
+//! The client as a pure state machine: events and time in; effects with reasons, changes of state and the next
+//! wake-up out.
+//!
+//! All that a volunteer-computing client decides is decided here, by the policies of `fallow-policy`: what to run,
+//! what to fetch, whom to contact when, what to report, what to delete. Nothing here reads a clock, opens a file or
+//! draws a random number of its own, so that a simulator turns the very machine that a host runs.
+//!
+//! # Turning it
+//! ```text
+//! let mut client = Client::restore(config, stored records)?;
+//! let step = client.handle(now, Event::Started(..));
+//! loop {
+//!     store step.changes in one atomic batch (durably if step.durable)      // before acting
+//!     carry out step.actions in order
+//!     wait for an event or step.wake_at
+//!     step = client.handle(now, event)
+//! }
+//! ```
+#![forbid(unsafe_code)]
+
+mod effect;
+mod event;
+mod view;
+
+pub use effect::*;
+pub use event::*;
+pub use view::*;
+
+use fallow_domain::{Duration, Instant, JobId, ProjectId};
+
+/// What one event led to.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// What to do, in this order.
+    pub actions: Vec<Action>,
+    /// What to store before doing it, in one atomic batch.
+    pub changes: Vec<Change>,
+    /// The changes must survive a power cut: a job is done, a document accepted, a report acknowledged.
+    pub durable: bool,
+    /// When to call again with [`Event::WakeUp`] if nothing else happens before.
+    pub wake_at: Option<Instant>,
+    /// Whose view has changed: what the fleet link has to send again.
+    pub touched: Vec<Entity>,
+}
+
+/// A record to be stored (`Some`) or deleted (`None`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The record's key.
+    pub key: Vec<u8>,
+    /// Its value.
+    pub value: Option<Vec<u8>>,
+}
+
+/// Something that has a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Entity {
+    /// [`HostView`].
+    Host,
+    /// [`ProjectView`]; gone when the client has none of that id any more.
+    Project(ProjectId),
+    /// [`TaskView`]; likewise.
+    Job(JobId),
+}
+
+/// A file of a project.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub struct FileKey {
+    /// The project.
+    pub project: ProjectId,
+    /// The file's name in the project's directory.
+    pub name: String,
+}
+
+/// What a project has had of this host since the store was made. Only ever rises, but for `in_progress`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Totals {
+    /// CPU time as the kernel counts it. The next four add up to it.
+    pub cpu: Duration,
+    /// Of jobs that are not over.
+    pub cpu_in_progress: Duration,
+    /// Of jobs that succeeded in time.
+    pub cpu_success: Duration,
+    /// Of jobs that failed or were aborted.
+    pub cpu_error: Duration,
+    /// Of jobs that were late.
+    pub cpu_late: Duration,
+    /// CPU time used while every project of the host with a share had runnable work.
+    pub cpu_contested: Duration,
+    /// Scheduler RPCs.
+    pub rpcs: u64,
+    /// Of those, the ones that failed.
+    pub rpc_failures: u64,
+    /// Jobs that succeeded in time.
+    pub jobs_success: u64,
+    /// Jobs that failed or were aborted.
+    pub jobs_error: u64,
+    /// Jobs that were late.
+    pub jobs_late: u64,
+}

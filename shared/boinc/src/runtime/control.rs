@@ -1,0 +1,113 @@
+//! The client's queue of control messages for one application.
+//!
+//! Model: the channel holds one message, so a client queues. A suspend cancels a waiting resume and the other
+//! way round, for only the last of them matters. An application that leaves a message unread for 180 s is taken
+//! for stuck: it is killed and started again.
+
+use std::collections::VecDeque;
+
+use fallow_domain::{Duration, Instant};
+
+use super::channel::{Channel, Channels};
+use super::message::ProcessControl;
+
+/// How long a message may stay unread before the application is killed and restarted (BOINC: 180 s).
+pub const UNREAD_MAX: Duration = Duration::from_secs(180);
+
+/// Messages that wait for the application to read the one before.
+#[derive(Clone, Debug, Default)]
+pub struct ControlQueue {
+    waiting: VecDeque<ProcessControl>,
+    /// When the message that is now in the channel was put there, until it is read.
+    unread_since: Option<Instant>,
+}
+
+impl ControlQueue {
+    /// Adds a message. It is sent by the next [`Self::turn`] that finds the channel empty.
+    pub fn push(&mut self, message: ProcessControl) {
+        let cancelled = match message {
+            ProcessControl::Suspend => Some(ProcessControl::Resume),
+            ProcessControl::Resume => Some(ProcessControl::Suspend),
+            _ => None,
+        };
+        // A second message of the same kind would say nothing new; so the queue holds five at most.
+        self.waiting.retain(|&other| Some(other) != cancelled && other != message);
+        self.waiting.push_back(message);
+    }
+
+    /// Sends the next message if the last one has been read. To be called every second, and after a push.
+    pub fn turn(&mut self, channels: Channels<'_>, now: Instant) {
+        if channels.is_full(Channel::ControlRequest) {
+            self.unread_since.get_or_insert(now);
+            return;
+        }
+        self.unread_since = None;
+        if let Some(&message) = self.waiting.front()
+            && channels.send(Channel::ControlRequest, message.text())
+        {
+            self.waiting.pop_front();
+            self.unread_since = Some(now);
+        }
+    }
+
+    /// True when the application has left a message unread for [`UNREAD_MAX`].
+    pub fn is_stuck(&self, now: Instant) -> bool {
+        self.unread_since.is_some_and(|since| now.since(since) > UNREAD_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::channel::FILE_LEN;
+    use super::ProcessControl::{Quit, Resume, Suspend};
+    use super::*;
+    use std::sync::atomic::AtomicU8;
+
+    fn at(secs: i64) -> Instant {
+        Instant::EPOCH + Duration::from_secs(secs)
+    }
+
+    fn received(channels: Channels<'_>) -> Option<ProcessControl> {
+        ProcessControl::parse(&channels.receive(Channel::ControlRequest)?)
+    }
+
+    #[test]
+    fn messages_arrive_one_by_one_and_in_order() {
+        let memory: Vec<AtomicU8> = (0..FILE_LEN).map(|_| AtomicU8::new(0)).collect();
+        let channels = Channels::new(&memory).unwrap();
+        let mut queue = ControlQueue::default();
+        queue.push(Suspend);
+        queue.turn(channels, at(0));
+        queue.push(Quit);
+        queue.turn(channels, at(1));
+        assert_eq!(received(channels), Some(Suspend));
+        queue.turn(channels, at(2));
+        assert_eq!(received(channels), Some(Quit));
+        queue.turn(channels, at(3));
+        assert_eq!(received(channels), None);
+    }
+
+    #[test]
+    fn a_suspend_cancels_a_waiting_resume_and_the_other_way_round() {
+        let mut queue = ControlQueue::default();
+        for message in [Resume, Suspend, Resume, Quit, Resume] {
+            queue.push(message);
+        }
+        assert_eq!(queue.waiting, [Quit, Resume]);
+    }
+
+    #[test]
+    fn an_application_that_reads_nothing_for_180_s_is_stuck() {
+        let memory: Vec<AtomicU8> = (0..FILE_LEN).map(|_| AtomicU8::new(0)).collect();
+        let channels = Channels::new(&memory).unwrap();
+        let mut queue = ControlQueue::default();
+        queue.push(Suspend);
+        queue.turn(channels, at(10));
+        queue.turn(channels, at(100));
+        assert!(!queue.is_stuck(at(190)));
+        assert!(queue.is_stuck(at(191)));
+        assert_eq!(received(channels), Some(Suspend));
+        queue.turn(channels, at(192));
+        assert!(!queue.is_stuck(at(1_000)));
+    }
+}
