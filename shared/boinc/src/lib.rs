@@ -1,3 +1,29 @@
 //! BOINC's formats: bytes in, typed values out, and back.
+//!
+//! Each module holds one family of messages, for both directions: the agent writes requests and reads replies, a work
+//! server reads requests and writes replies, so every type here can be written and read.
+//!
+//! Nothing here opens files or sockets, reads clocks or draws random numbers, and nothing decides: what a reply
+//! *means* for a client is the client's business. Bad bytes give a [`FormatError`] that names where they are.
+//!
+//! - [`xml`]: the dialect that all of them are written in.
+//! - [`scheduler`]: scheduler request and reply.
+//! - [`master`]: the scheduler's URL on a project's master page.
+//! - [`account`]: finding and creating accounts, project configuration, account files.
+//! - [`transfer`]: uploads.
+//! - [`signature`]: code-signing and upload keys.
+//! - [`names`]: names that may become files.
+//! - [`runtime`]: what a client and a running application say to each other.
+#![forbid(unsafe_code)]
 
+pub mod account;
+mod error;
+pub mod master;
+pub mod names;
 pub mod runtime;
+pub mod scheduler;
+pub mod signature;
+pub mod transfer;
+pub mod xml;
+
+pub use error::{FormatError, Place};
