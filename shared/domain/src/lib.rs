@@ -9,6 +9,7 @@
 
 mod document;
 mod error;
+mod exit_code;
 mod host;
 mod ids;
 mod preferences;
@@ -19,6 +20,7 @@ mod url;
 
 pub use document::{DocumentVersion, FleetDocument, ProjectAssignment};
 pub use error::Invalid;
+pub use exit_code::ExitCode;
 pub use host::{HostFacts, HostSpeed};
 pub use ids::{AccountKey, AgentId, JobId, ProjectId, SlotId};
 pub use preferences::{OwnerLimits, Preferences};

@@ -18,7 +18,9 @@ pub enum StoreError {
         holder: Option<u32>,
     },
     /// The directory cannot be created or written.
-    #[error("the store directory {dir} is not writable: check its owner and mode, and that its volume is mounted read-write")]
+    #[error(
+        "the store directory {dir} is not writable: check its owner and mode, and that its volume is mounted read-write"
+    )]
     NotWritable {
         /// The store's directory.
         dir: PathBuf,
@@ -26,7 +28,7 @@ pub enum StoreError {
         #[source]
         source: io::Error,
     },
-    /// What is on disk is not what was written. Nothing is changed: the directory is left as it was found.
+    /// What is on disk is not what was written. The engine may have rewritten parts while it tried to recover.
     #[error(
         "the store in {dir} is corrupted ({detail}): move the directory away and restore a copy, or start with an empty one"
     )]
@@ -87,9 +89,9 @@ impl StoreError {
         let dir = dir.to_path_buf();
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { dir, source },
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::NotADirectory => {
-                Self::NotWritable { dir, source }
-            }
+            io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::NotADirectory => Self::NotWritable { dir, source },
             _ => Self::Io { dir, action, source },
         }
     }

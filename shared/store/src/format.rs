@@ -62,7 +62,8 @@ impl Format {
         if found == self.version {
             return Ok(bytes.to_vec());
         }
-        (self.migrate)(found, bytes).map_err(|why| bad(format!("migration from version {found} failed: {why}")))
+        (self.migrate)(found, bytes)
+            .map_err(|why| bad(format!("migration from version {found} failed: {why}")))
     }
 }
 

@@ -30,7 +30,7 @@ mod witness;
 
 pub use batch::{Batch, Outcome, Precondition};
 pub use error::StoreError;
-pub use format::{Format, no_migration};
+pub use format::{Format, Migrate, no_migration};
 pub use range::KeyRange;
 pub use sled_store::SledStore;
 pub use watch::{Change, Lagged, WATCH_QUEUE, Watch};

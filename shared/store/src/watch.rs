@@ -22,7 +22,9 @@ pub struct Change {
 
 /// The watcher did not read fast enough and missed changes, or the store was closed: scan and watch again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the watch ended: it lagged more than {WATCH_QUEUE} batches behind, or the store was closed; scan and watch again")]
+#[error(
+    "the watch ended: it lagged more than {WATCH_QUEUE} batches behind, or the store was closed; scan and watch again"
+)]
 pub struct Lagged;
 
 /// Receives the changes under a prefix.

@@ -1,0 +1,139 @@
+//! The witness: how far the store had got, kept beside the engine's own files.
+//!
+//! sled's recovery drops a damaged tail of its log without a word, and a scan of what is left looks healthy. So the
+//! number of the last batch is also written here. A store that comes back behind its witness has lost acknowledged
+//! batches and is reported as corrupted. After a power cut, batches that were applied but not made durable may
+//! rightly be gone: the record holds the boot it was written in, and another boot is held to the durable number only.
+
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::StoreError;
+use crate::sled_store::fingerprint;
+
+const NAME: &str = "witness";
+const LENGTH: usize = 48;
+const MAGIC: [u8; 8] = *b"FLWWIT\0\x01";
+
+/// Writes the record; its numbers only grow.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    file: File,
+    boot: u64,
+    durable: u64,
+}
+
+/// What a record says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Record {
+    boot: u64,
+    applied: u64,
+    durable: u64,
+}
+
+impl Witness {
+    /// Opens the record in `dir` and compares it with `revision`, the batches that the engine brought back.
+    pub(crate) fn open(dir: &Path, revision: u64) -> Result<Self, StoreError> {
+        let fail = |source| StoreError::from_io(dir, "open its witness file", source);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(dir.join(NAME))
+            .map_err(fail)?;
+        let mut bytes = Vec::with_capacity(LENGTH);
+        (&mut file).take(LENGTH as u64).read_to_end(&mut bytes).map_err(fail)?;
+        let boot = boot();
+        let mut durable = 0;
+        // An empty file is a store whose first batch never came, or a power cut before its content was on the medium.
+        if !bytes.is_empty() {
+            let record = Record::read(&bytes)
+                .ok_or_else(|| StoreError::corrupted(dir, "its witness file is not as it was written"))?;
+            let promised = if record.boot == boot { record.applied } else { record.durable };
+            if revision < promised {
+                let detail = format!("{promised} batches were acknowledged, {revision} are there");
+                return Err(StoreError::corrupted(dir, detail));
+            }
+            durable = record.durable;
+        }
+        Ok(Self { file, boot, durable })
+    }
+
+    /// Notes that `applied` batches are with the kernel, and, if so, on the medium.
+    pub(crate) fn note(&mut self, dir: &Path, applied: u64, is_durable: bool) -> Result<(), StoreError> {
+        if is_durable {
+            self.durable = applied;
+        }
+        let record = Record { boot: self.boot, applied, durable: self.durable };
+        self.file
+            .write_all_at(&record.write(), 0)
+            .map_err(|source| StoreError::from_io(dir, "write its witness file", source))
+    }
+}
+
+impl Record {
+    fn write(self) -> [u8; LENGTH] {
+        let mut bytes = [0; LENGTH];
+        bytes[..8].copy_from_slice(&MAGIC);
+        for (place, number) in [(8, self.boot), (16, self.applied), (24, self.durable)] {
+            bytes[place..place + 8].copy_from_slice(&number.to_be_bytes());
+        }
+        let check = fingerprint(&bytes[..LENGTH - 8], b"");
+        bytes[LENGTH - 8..].copy_from_slice(&check.to_be_bytes());
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let number = |place: usize| -> Option<u64> {
+            Some(u64::from_be_bytes(bytes.get(place..place + 8)?.try_into().ok()?))
+        };
+        let whole = bytes.len() == LENGTH && bytes.starts_with(&MAGIC);
+        let check = fingerprint(bytes.get(..LENGTH - 8)?, b"");
+        let record = Self { boot: number(8)?, applied: number(16)?, durable: number(24)? };
+        (whole && number(LENGTH - 8)? == check).then_some(record)
+    }
+}
+
+/// Identifies the running boot; 0 where the system does not say, which then compares as one long boot.
+fn boot() -> u64 {
+    std::fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| fingerprint(&id, b""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_reads_as_it_was_written_and_not_otherwise() {
+        let record = Record { boot: 7, applied: 9, durable: 3 };
+        let bytes = record.write();
+        assert_eq!(Record::read(&bytes), Some(record));
+        for place in 0..LENGTH {
+            let mut damaged = bytes;
+            damaged[place] ^= 1;
+            assert_eq!(Record::read(&damaged), None, "byte {place}");
+        }
+        assert_eq!(Record::read(&bytes[..LENGTH - 1]), None);
+    }
+
+    #[test]
+    fn an_earlier_boot_is_held_to_its_durable_batches_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = Record { boot: boot().wrapping_add(1), applied: 9, durable: 3 };
+        std::fs::write(dir.path().join(NAME), record.write()).unwrap();
+        assert!(Witness::open(dir.path(), 3).is_ok());
+        assert!(matches!(Witness::open(dir.path(), 2), Err(StoreError::Corrupted { .. })));
+    }
+
+    #[test]
+    fn this_boot_is_held_to_every_batch() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut witness = Witness::open(dir.path(), 0).unwrap();
+        witness.note(dir.path(), 9, false).unwrap();
+        assert!(Witness::open(dir.path(), 9).is_ok());
+        assert!(matches!(Witness::open(dir.path(), 8), Err(StoreError::Corrupted { .. })));
+    }
+}

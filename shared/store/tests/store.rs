@@ -1,0 +1,398 @@
+//! What the store promises, tried on real directories and real processes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fallow_store::{Batch, KeyRange, Lagged, Outcome, SledStore, Store, StoreError, WATCH_QUEUE};
+use proptest::prelude::*;
+
+fn open(dir: &Path) -> SledStore {
+    SledStore::open(dir).unwrap()
+}
+
+fn put(store: &dyn Store, key: &str, value: &str) -> u64 {
+    match store.apply(Batch::new().put(key, value)).unwrap() {
+        Outcome::Applied { revision } => revision,
+        conflict => panic!("{conflict:?}"),
+    }
+}
+
+#[test]
+fn what_was_written_is_there_after_reopening_in_key_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    for key in ["job/2", "job/1", "host/9", "job/10"] {
+        put(&store, key, key);
+    }
+    drop(store);
+    let store = open(dir.path());
+    let keys: Vec<Vec<u8>> = store.scan_prefix(b"job/").unwrap().into_iter().map(|entry| entry.0).collect();
+    assert_eq!(keys, [&b"job/1"[..], b"job/10", b"job/2"]);
+    assert_eq!(store.get(b"host/9").unwrap().unwrap(), b"host/9");
+    assert_eq!(store.get(b"host/8").unwrap(), None);
+}
+
+#[test]
+fn a_scan_goes_on_where_the_last_page_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    for number in 0..25 {
+        put(&store, &format!("k{number:02}"), "v");
+    }
+    let (mut range, mut seen) = (KeyRange::prefix(b"k"), 0);
+    loop {
+        let page = store.scan(&range, 10).unwrap();
+        let Some((last, _)) = page.last() else { break };
+        seen += page.len();
+        range = range.after(last);
+    }
+    assert_eq!(seen, 25);
+    assert!(store.scan(&KeyRange::between("k20", "k10"), 10).unwrap().is_empty());
+}
+
+#[test]
+fn a_batch_whose_precondition_fails_writes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    put(&store, "owner", "a");
+    let taken = Batch::new().put("other", "x").require_absent("owner");
+    assert_eq!(
+        store.apply(taken).unwrap(),
+        Outcome::Conflict { key: b"owner".to_vec(), found: Some(b"a".to_vec()) }
+    );
+    let changed = Batch::new().put("owner", "c").require_value("owner", "b");
+    assert!(!store.apply_durable(changed).unwrap().is_applied());
+    assert_eq!(store.get(b"other").unwrap(), None);
+    let right = Batch::new().put("owner", "b").require_value("owner", "a").require_absent("other");
+    assert!(store.apply(right).unwrap().is_applied());
+    assert_eq!(store.get(b"owner").unwrap().unwrap(), b"b");
+}
+
+#[test]
+fn a_watcher_gets_each_batch_once_and_only_its_prefix() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    put(&store, "doc/0", "before");
+    let watch = store.watch(b"doc/");
+    put(&store, "job/1", "elsewhere");
+    let revision =
+        match store.apply(Batch::new().put("doc/1", "x").delete("doc/0").put("job/2", "y")).unwrap() {
+            Outcome::Applied { revision } => revision,
+            conflict => panic!("{conflict:?}"),
+        };
+    let change = watch.try_next().unwrap().unwrap();
+    assert_eq!(change.revision, revision);
+    assert_eq!(
+        change.writes,
+        BTreeMap::from([(b"doc/0".to_vec(), None), (b"doc/1".to_vec(), Some(b"x".to_vec()))])
+    );
+    assert_eq!(watch.next_within(Duration::ZERO).unwrap(), None);
+}
+
+#[test]
+fn a_watcher_that_lags_is_told_and_the_writer_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let watch = store.watch(b"");
+    for _ in 0..=WATCH_QUEUE {
+        put(&store, "k", "v");
+    }
+    let read = (0..WATCH_QUEUE).filter(|_| matches!(watch.try_next(), Ok(Some(_)))).count();
+    assert_eq!(read, WATCH_QUEUE);
+    assert_eq!(watch.try_next(), Err(Lagged));
+}
+
+#[test]
+fn writers_in_many_threads_never_lose_an_increment() {
+    let dir = tempfile::tempdir().unwrap();
+    let store: Arc<dyn Store> = Arc::new(open(dir.path()));
+    put(&*store, "n", "0");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..50).for_each(|_| increment(&*store)));
+        }
+    });
+    assert_eq!(store.get(b"n").unwrap().unwrap(), b"200");
+}
+
+fn increment(store: &dyn Store) {
+    loop {
+        let old = String::from_utf8(store.get(b"n").unwrap().unwrap()).unwrap();
+        let new = (old.parse::<u32>().unwrap() + 1).to_string();
+        if store.apply(Batch::new().require_value("n", old).put("n", new)).unwrap().is_applied() {
+            return;
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Put(u8, Vec<u8>),
+    Delete(u8),
+    PutIfAbsent(u8, Vec<u8>),
+    PutPair(u8, u8, Vec<u8>),
+    Reopen,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let value = || proptest::collection::vec(any::<u8>(), 0..40);
+    let step = prop_oneof![
+        4 => (0..12u8, value()).prop_map(|(key, value)| Step::Put(key, value)),
+        2 => (0..12u8).prop_map(Step::Delete),
+        2 => (0..12u8, value()).prop_map(|(key, value)| Step::PutIfAbsent(key, value)),
+        2 => (0..12u8, 0..12u8, value()).prop_map(|(a, b, value)| Step::PutPair(a, b, value)),
+        1 => Just(Step::Reopen),
+    ];
+    proptest::collection::vec(step, 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_store_behaves_as_an_ordered_map(steps in steps()) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = open(dir.path());
+        let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Put(key, value) => {
+                    prop_assert!(store.apply(Batch::new().put([key], value.clone())).unwrap().is_applied());
+                    model.insert(vec![key], value);
+                }
+                Step::Delete(key) => {
+                    prop_assert!(store.apply(Batch::new().delete([key])).unwrap().is_applied());
+                    model.remove(&vec![key]);
+                }
+                Step::PutIfAbsent(key, value) => {
+                    let batch = Batch::new().require_absent([key]).put([key], value.clone());
+                    let free = !model.contains_key(&vec![key]);
+                    prop_assert_eq!(store.apply(batch).unwrap().is_applied(), free);
+                    model.entry(vec![key]).or_insert(value);
+                }
+                Step::PutPair(a, b, value) => {
+                    let batch = Batch::new().put([a], value.clone()).put([b], value.clone());
+                    prop_assert!(store.apply(batch).unwrap().is_applied());
+                    model.insert(vec![a], value.clone());
+                    model.insert(vec![b], value);
+                }
+                Step::Reopen => {
+                    drop(store);
+                    store = open(dir.path());
+                }
+            }
+            let all: Vec<_> = model.clone().into_iter().collect();
+            prop_assert_eq!(store.scan(&KeyRange::all(), usize::MAX).unwrap(), all);
+        }
+    }
+}
+
+// ---- Other processes. The test binary starts itself again; the variables say as what.
+
+const CHILD_DIR: &str = "FALLOW_STORE_TEST_DIR";
+const CHILD_HOLDS: &str = "FALLOW_STORE_TEST_HOLDS";
+
+/// Run as a child only: writes batches of ten keys for ever, saying the number of each that was acknowledged.
+#[test]
+fn child_that_writes_until_killed() {
+    let Ok(dir) = std::env::var(CHILD_DIR) else { return };
+    let store = SledStore::open(dir).unwrap();
+    if std::env::var_os(CHILD_HOLDS).is_some() {
+        println!("\nacknowledged 0");
+        // Ends when the parent closes our standard input, or kills us.
+        let _ = std::io::stdin().read_line(&mut String::new());
+        return;
+    }
+    let filler = "x".repeat(500);
+    for round in last_round(&store) + 1.. {
+        let mut batch = Batch::new();
+        for slot in 0..10 {
+            batch.add_put(format!("slot/{slot}"), format!("{round} {filler}"));
+        }
+        let durable = round % 16 == 0;
+        let outcome = if durable { store.apply_durable(batch) } else { store.apply(batch) };
+        assert!(outcome.unwrap().is_applied());
+        println!("\nacknowledged {round}");
+    }
+}
+
+fn child(dir: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "child_that_writes_until_killed", "--nocapture", "--test-threads=1"])
+        .env(CHILD_DIR, dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    command
+}
+
+/// The round all ten slots are of; panics if they differ, which is a batch torn apart.
+fn last_round(store: &dyn Store) -> u64 {
+    let rounds: Vec<u64> = store
+        .scan_prefix(b"slot/")
+        .unwrap()
+        .iter()
+        .map(|(_, value)| std::str::from_utf8(value).unwrap().split(' ').next().unwrap().parse().unwrap())
+        .collect();
+    assert!(rounds.is_empty() || rounds.len() == 10, "a part of a batch: {rounds:?}");
+    assert!(rounds.windows(2).all(|pair| pair[0] == pair[1]), "a part of a batch: {rounds:?}");
+    rounds.first().copied().unwrap_or(0)
+}
+
+#[test]
+fn r6_9_a_killed_process_leaves_whole_batches_and_all_that_were_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut before = 0;
+    for kill in 0..8 {
+        let mut process = child(dir.path()).spawn().unwrap();
+        let mut acknowledged = before;
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        // Killed at another place of its work each time, far enough on for the engine to reuse its segments.
+        while acknowledged < before + 40 + 37 * kill {
+            let line = lines.next().unwrap().unwrap();
+            if let Some(round) = line.strip_prefix("acknowledged ") {
+                acknowledged = round.parse().unwrap();
+            }
+        }
+        process.kill().unwrap();
+        process.wait().unwrap();
+        for line in lines.map_while(Result::ok) {
+            if let Some(round) = line.strip_prefix("acknowledged ").and_then(|round| round.parse().ok()) {
+                acknowledged = round;
+            }
+        }
+        let store = open(dir.path());
+        let found = last_round(&store);
+        assert!(
+            found == acknowledged || found == acknowledged + 1,
+            "acknowledged {acknowledged}, found {found}"
+        );
+        before = found;
+    }
+}
+
+#[test]
+fn r6_9_a_second_process_is_refused_with_the_first_ones_id() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut holder = child(dir.path()).env(CHILD_HOLDS, "1").spawn().unwrap();
+    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().starts_with("acknowledged")));
+    let error = SledStore::open(dir.path()).unwrap_err();
+    assert!(matches!(&error, StoreError::InUse { holder: Some(pid), .. } if *pid == holder.id()), "{error}");
+    assert!(error.to_string().contains(&format!("process {}", holder.id())));
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    drop(open(dir.path()));
+}
+
+#[test]
+fn a_second_store_in_the_same_process_is_refused_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = open(dir.path());
+    assert!(matches!(SledStore::open(dir.path()), Err(StoreError::InUse { .. })));
+    drop(first);
+    drop(open(dir.path()));
+}
+
+#[test]
+fn a_place_that_cannot_be_a_directory_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    for place in [file.join("store"), file] {
+        let error = SledStore::open(&place).unwrap_err();
+        assert!(error.to_string().contains(&place.display().to_string()), "{error}");
+    }
+}
+
+/// Whatever is done to its files, a store opens with exactly what was written, or says that it is corrupted.
+#[test]
+fn r6_9_damage_is_an_error_and_never_a_panic_or_a_loss_unsaid() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = dir.path().join("whole");
+    let store = open(&whole);
+    for number in 0..300 {
+        put(&store, &format!("key/{:03}", number % 100), &format!("{number} {}", "v".repeat(200)));
+    }
+    let expected = store.scan(&KeyRange::all(), usize::MAX).unwrap();
+    drop(store);
+    let (mut sound, mut refused) = (0, 0);
+    for file in files(&whole) {
+        let length = fs::metadata(whole.join(&file)).unwrap().len() as usize;
+        for damage in damages(length) {
+            let copy = dir.path().join("copy");
+            copy_all(&whole, &copy);
+            let mut bytes = fs::read(copy.join(&file)).unwrap();
+            damage.apply(&mut bytes);
+            fs::write(copy.join(&file), bytes).unwrap();
+            match SledStore::open(&copy).and_then(|store| store.scan(&KeyRange::all(), usize::MAX)) {
+                Ok(found) => {
+                    assert!(found == expected, "{damage:?} in {file} went unnoticed");
+                    sound += 1;
+                }
+                Err(StoreError::Corrupted { .. }) => refused += 1,
+                Err(other) => panic!("{damage:?} in {file}: {other}"),
+            }
+            fs::remove_dir_all(&copy).unwrap();
+        }
+    }
+    assert!(refused > 20, "{refused} refused, {sound} sound");
+}
+
+#[derive(Debug)]
+enum Damage {
+    Flip(usize),
+    Zero(usize, usize),
+    Cut(usize),
+}
+
+impl Damage {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        match *self {
+            Self::Flip(place) => bytes[place] ^= 0x41,
+            Self::Zero(from, to) => bytes[from..to].fill(0),
+            Self::Cut(length) => bytes.truncate(length),
+        }
+    }
+}
+
+fn damages(length: usize) -> Vec<Damage> {
+    if length == 0 {
+        return Vec::new();
+    }
+    let spread = |parts: usize| (0..parts).map(move |part| part * (length - 1) / parts.max(2) + part.min(1));
+    let mut out: Vec<Damage> = spread(24).map(|place| Damage::Flip(place.min(length - 1))).collect();
+    out.extend(spread(6).map(|from| Damage::Zero(from.min(length - 1), (from + 4096).min(length))));
+    out.extend(spread(6).map(Damage::Cut));
+    out
+}
+
+fn files(root: &Path) -> Vec<String> {
+    let mut names: Vec<String> = ["witness".to_owned()].into();
+    for entry in fs::read_dir(root.join("sled")).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() {
+            names.push(format!("sled/{}", entry.file_name().to_str().unwrap()));
+        }
+    }
+    names.sort();
+    names
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_all(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
