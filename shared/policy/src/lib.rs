@@ -1,1 +1,23 @@
 //! The decisions of a volunteer-computing client, as pure functions.
+//!
+//! Every policy is a function of a state, an event and a time that are handed to it; the randomness of a
+//! backoff is drawn from a generator handed to it as well. Nothing here reads a clock, a file or a socket, and
+//! every decision carries its reason, so that whoever asks "why" gets the rule and the figures that applied.
+//!
+//! The composition is that of version 4 (R1, R2): debts, weighted round-robin on CPUs, work fetch by expected
+//! starvation. Beside it stand the estimates, the server's choice of jobs and the four metrics. One policy per
+//! file, named after it. GPUs, long-term debt and deadline simulation are not in here.
+//!
+//! Arithmetic that decides uses additions, multiplications, divisions and square roots only, which are the same
+//! on every machine; the one exponential is our own (R5.12).
+#![forbid(unsafe_code)]
+
+pub mod active_fraction;
+pub mod backoff;
+pub mod cpu_schedule;
+pub mod debt;
+pub mod decay;
+pub mod job_queue;
+mod math;
+pub mod share_fraction;
+pub mod work_fetch;
