@@ -1,6 +1,6 @@
 //! Names of the files in a slot that client and application agree on.
 
-/// What the client tells the application at start; what the client says about host, job and preferences.
+/// What the client tells the application at start; [`super::init_data`].
 pub const INIT_DATA: &str = "init_data.xml";
 /// The shared memory of the channel; see [`super::channel`].
 pub const CHANNEL: &str = "boinc_mmap_file";

@@ -12,6 +12,7 @@ pub mod control;
 pub mod exit;
 pub mod files;
 pub mod finish;
+pub mod init_data;
 pub mod message;
 pub mod softlink;
 mod text;
