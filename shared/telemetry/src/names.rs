@@ -1,0 +1,144 @@
+//! The metrics and attributes of Fallow: one list, so that dashboards and both daemons mean the same.
+//!
+//! Named `fallow.<noun>.<noun>` where OpenTelemetry has no convention; units in UCUM.
+
+use opentelemetry::metrics::{Counter, Gauge, Meter, ObservableGauge};
+
+/// A metric: name, unit, meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// Name, such as `fallow.tasks`.
+    pub name: &'static str,
+    /// Unit in UCUM, such as `s` or `{task}`.
+    pub unit: &'static str,
+    /// What it says, for people.
+    pub description: &'static str,
+}
+
+/// Tasks on a host now. Gauge. Attributes: [`TASK_STATE`], [`PROJECT`].
+pub const TASKS: Metric = Metric { name: "fallow.tasks", unit: "{task}", description: "Tasks by state" };
+/// Jobs of a project's server, or of a host's queue, now. Gauge. Attributes: [`JOB_STATE`], [`PROJECT`].
+pub const JOBS: Metric = Metric { name: "fallow.jobs", unit: "{job}", description: "Jobs by state" };
+/// CPU seconds used by tasks, as the kernel counts them. Counter. Attributes: [`PROJECT`], [`OUTCOME`].
+pub const CPU_TIME: Metric =
+    Metric { name: "fallow.cpu.time", unit: "s", description: "CPU time of tasks by project and outcome" };
+/// Short-term debt (R2.1). Gauge. Attribute: [`PROJECT`].
+pub const DEBT: Metric =
+    Metric { name: "fallow.debt", unit: "s", description: "Processing owed to a project, in CPU seconds" };
+/// Scheduler RPCs made or served. Counter. Attributes: [`PROJECT`], [`OUTCOME`].
+pub const RPCS: Metric =
+    Metric { name: "fallow.rpcs", unit: "{rpc}", description: "Scheduler RPCs by outcome" };
+/// Bytes moved. Counter. Attributes: [`PROJECT`], [`DIRECTION`].
+pub const TRANSFERRED: Metric =
+    Metric { name: "fallow.transfer.size", unit: "By", description: "Bytes of files transferred" };
+/// Agents whose stream is open. Gauge.
+pub const AGENTS_CONNECTED: Metric =
+    Metric { name: "fallow.agents.connected", unit: "{agent}", description: "Agents whose stream is open" };
+/// Version of the fleet's document: wanted on the coordinator, running on an agent. Gauge.
+pub const DOCUMENT_VERSION: Metric =
+    Metric { name: "fallow.document.version", unit: "1", description: "Version of the fleet document" };
+/// R5.30. Gauge.
+pub const IDLENESS: Metric = Metric {
+    name: "fallow.idleness",
+    unit: "1",
+    description: "Fraction of available time without a runnable job",
+};
+/// R5.31. Gauge.
+pub const WASTE: Metric = Metric {
+    name: "fallow.waste",
+    unit: "1",
+    description: "Fraction of used time spent on jobs that miss their deadline",
+};
+/// R5.32. Gauge.
+pub const SHARE_VIOLATION: Metric = Metric {
+    name: "fallow.share_violation",
+    unit: "1",
+    description: "Distance of processing received from shares",
+};
+/// R5.33. Gauge.
+pub const MONOTONY: Metric = Metric {
+    name: "fallow.monotony",
+    unit: "1",
+    description: "How rarely the host switches between projects",
+};
+
+/// All metrics, for documentation and dashboards.
+pub const ALL: [Metric; 12] = [
+    TASKS,
+    JOBS,
+    CPU_TIME,
+    DEBT,
+    RPCS,
+    TRANSFERRED,
+    AGENTS_CONNECTED,
+    DOCUMENT_VERSION,
+    IDLENESS,
+    WASTE,
+    SHARE_VIOLATION,
+    MONOTONY,
+];
+
+/// Attribute: the project's name.
+pub const PROJECT: &str = "fallow.project";
+/// Attribute: running, preempted, ...
+pub const TASK_STATE: &str = "fallow.task.state";
+/// Attribute: the state of a job.
+pub const JOB_STATE: &str = "fallow.job.state";
+/// Attribute: how it ended (`success`, `failure`, ...).
+pub const OUTCOME: &str = "fallow.outcome";
+/// Attribute: `up` or `down`.
+pub const DIRECTION: &str = "fallow.direction";
+/// Attribute: a host's agent id.
+pub const AGENT: &str = "fallow.agent";
+
+impl Metric {
+    /// A gauge of whole numbers.
+    #[must_use]
+    pub fn u64_gauge(&self, meter: &Meter) -> Gauge<u64> {
+        meter.u64_gauge(self.name).with_unit(self.unit).with_description(self.description).build()
+    }
+
+    /// A gauge of fractions.
+    #[must_use]
+    pub fn f64_gauge(&self, meter: &Meter) -> Gauge<f64> {
+        meter.f64_gauge(self.name).with_unit(self.unit).with_description(self.description).build()
+    }
+
+    /// A gauge that is asked at each export: it reports only what exists then, so a project that is gone vanishes.
+    pub fn observed(
+        &self,
+        meter: &Meter,
+        observe: impl Fn(&dyn opentelemetry::metrics::AsyncInstrument<f64>) + Send + Sync + 'static,
+    ) -> ObservableGauge<f64> {
+        meter
+            .f64_observable_gauge(self.name)
+            .with_unit(self.unit)
+            .with_description(self.description)
+            .with_callback(observe)
+            .build()
+    }
+
+    /// A counter of whole numbers.
+    #[must_use]
+    pub fn u64_counter(&self, meter: &Meter) -> Counter<u64> {
+        meter.u64_counter(self.name).with_unit(self.unit).with_description(self.description).build()
+    }
+
+    /// A counter of fractions, such as seconds.
+    #[must_use]
+    pub fn f64_counter(&self, meter: &Meter) -> Counter<f64> {
+        meter.f64_counter(self.name).with_unit(self.unit).with_description(self.description).build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_fallows_own_and_stands_once() {
+        let names: std::collections::BTreeSet<_> = ALL.iter().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        assert!(names.iter().all(|name| name.starts_with("fallow.")));
+    }
+}
