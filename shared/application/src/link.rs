@@ -1,0 +1,246 @@
+//! What the computing threads and the library's own thread share.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use fallow_boinc::runtime::channel::{Channel, Channels};
+use fallow_boinc::runtime::init_data::AppInitData;
+use fallow_boinc::runtime::message::AppStatus;
+use fallow_domain::{Duration, Fraction};
+
+use crate::clock::{process_cpu_time, ticks};
+use crate::mapping::Mapping;
+
+/// Both ends of what happens inside the process.
+#[derive(Debug)]
+pub(crate) struct Link {
+    mapping: Option<Mapping>,
+    init_data: Mutex<Option<Arc<AppInitData>>>,
+    /// CPU time of earlier starts, up to the checkpoint that this start resumes from.
+    earlier_cpu: Duration,
+    /// The application's own fraction as bits; NaN until it says one.
+    fraction: AtomicU64,
+    /// CPU time of the job at the last checkpoint, microseconds.
+    checkpoint_cpu: AtomicI64,
+    ticks_since_checkpoint: AtomicU64,
+    checkpoint_period: AtomicU64,
+    network_suspended: AtomicBool,
+    /// The same as in `gate`, to be looked at without a lock.
+    suspended: AtomicBool,
+    gate: Mutex<bool>,
+    resumed: Condvar,
+    leaving: Mutex<Leaving>,
+    /// Two threads send statuses, and the channel knows one sender only.
+    sending: Mutex<()>,
+}
+
+/// Whether the process may end now.
+#[derive(Debug, Default)]
+struct Leaving {
+    /// Threads inside of what must not be interrupted.
+    busy: u32,
+    /// The process is about to exit.
+    decided: bool,
+}
+
+/// The period between checkpoints when no client says one (BOINC: 300 s).
+const CHECKPOINT_PERIOD_DEFAULT: Duration = Duration::from_secs(300);
+
+/// A panic in another thread does not make these values wrong: each is written in one step.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Link {
+    pub(crate) fn new(mapping: Option<Mapping>, init_data: Option<AppInitData>) -> Self {
+        let earlier_cpu = init_data.as_ref().map_or(Duration::ZERO, |data| data.wu_cpu_time);
+        let link = Self {
+            mapping,
+            init_data: Mutex::new(None),
+            earlier_cpu,
+            fraction: AtomicU64::new(f64::NAN.to_bits()),
+            checkpoint_cpu: AtomicI64::new(earlier_cpu.as_micros()),
+            ticks_since_checkpoint: AtomicU64::new(0),
+            checkpoint_period: AtomicU64::new(ticks(CHECKPOINT_PERIOD_DEFAULT)),
+            network_suspended: AtomicBool::new(false),
+            suspended: AtomicBool::new(false),
+            gate: Mutex::new(false),
+            resumed: Condvar::new(),
+            leaving: Mutex::new(Leaving::default()),
+            sending: Mutex::new(()),
+        };
+        link.set_init_data(init_data);
+        link
+    }
+
+    pub(crate) fn channels(&self) -> Option<Channels<'_>> {
+        self.mapping.as_ref().map(Mapping::channels)
+    }
+
+    pub(crate) fn init_data(&self) -> Option<Arc<AppInitData>> {
+        locked(&self.init_data).clone()
+    }
+
+    pub(crate) fn set_init_data(&self, init_data: Option<AppInitData>) {
+        if let Some(data) = &init_data {
+            self.checkpoint_period.store(ticks(data.checkpoint_period), Ordering::Relaxed);
+        }
+        *locked(&self.init_data) = init_data.map(Arc::new);
+    }
+
+    pub(crate) fn set_fraction(&self, fraction: f64) {
+        self.fraction.store(fraction.to_bits(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_network_suspended(&self, suspended: bool) {
+        self.network_suspended.store(suspended, Ordering::Relaxed);
+    }
+
+    pub(crate) fn network_suspended(&self) -> bool {
+        self.network_suspended.load(Ordering::Relaxed)
+    }
+
+    /// CPU time of the job over all starts.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        self.earlier_cpu + process_cpu_time()
+    }
+
+    pub(crate) fn count_tick(&self) {
+        self.ticks_since_checkpoint.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn time_to_checkpoint(&self) -> bool {
+        self.ticks_since_checkpoint.load(Ordering::Relaxed) >= self.checkpoint_period.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn checkpoint_completed(&self) {
+        self.checkpoint_cpu.store(self.cpu_time().as_micros(), Ordering::Relaxed);
+        self.ticks_since_checkpoint.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_suspended(&self, suspended: bool) {
+        *locked(&self.gate) = suspended;
+        self.suspended.store(suspended, Ordering::Release);
+        self.resumed.notify_all();
+    }
+
+    /// Sleeps here for as long as the application is suspended, unless a thread is busy with what must not be
+    /// interrupted: that has to come to its end first.
+    pub(crate) fn pause_point(&self) {
+        if !self.suspended.load(Ordering::Acquire) || locked(&self.leaving).busy > 0 {
+            return;
+        }
+        let mut suspended = locked(&self.gate);
+        while *suspended {
+            suspended = self.resumed.wait(suspended).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Sends the status unless the client has not read the last one; true if there is nothing left to send.
+    pub(crate) fn send_status(&self) -> bool {
+        let Some(channels) = self.channels() else { return true };
+        let _sending = locked(&self.sending);
+        // Made only when it can be sent, so that it is never an old one.
+        !channels.is_full(Channel::AppStatus) && channels.send(Channel::AppStatus, &self.status().text())
+    }
+
+    fn status(&self) -> AppStatus {
+        let own = f64::from_bits(self.fraction.load(Ordering::Relaxed));
+        let (start, end) =
+            self.init_data().map_or((0.0, 1.0), |data| (data.fraction_done_start, data.fraction_done_end));
+        AppStatus {
+            current_cpu_time: self.cpu_time(),
+            checkpoint_cpu_time: Duration::from_micros(self.checkpoint_cpu.load(Ordering::Relaxed)),
+            fraction_done: (!own.is_nan())
+                .then(|| Fraction::clamped(start + own.clamp(0.0, 1.0) * (end - start))),
+            ..AppStatus::default()
+        }
+    }
+
+    /// The process must not end until the answer is dropped. If its end is decided already, this waits for it.
+    pub(crate) fn busy(&self) -> Busy<'_> {
+        let mut leaving = locked(&self.leaving);
+        if leaving.decided {
+            drop(leaving);
+            loop {
+                std::thread::park();
+            }
+        }
+        leaving.busy += 1;
+        Busy(self)
+    }
+
+    /// True if the process may end now; after that nobody gets busy any more.
+    pub(crate) fn try_leave(&self) -> bool {
+        let mut leaving = locked(&self.leaving);
+        leaving.decided = leaving.busy == 0;
+        leaving.decided
+    }
+}
+
+/// Keeps the process from ending as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Busy<'a>(&'a Link);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        let mut leaving = locked(&self.0.leaving);
+        leaving.busy = leaving.busy.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_ends_only_when_nobody_is_busy() {
+        let link = Link::new(None, None);
+        let (outer, inner) = (link.busy(), link.busy());
+        assert!(!link.try_leave());
+        drop(inner);
+        assert!(!link.try_leave());
+        drop(outer);
+        assert!(link.try_leave());
+    }
+
+    #[test]
+    fn a_busy_thread_is_not_put_to_sleep() {
+        let link = Link::new(None, None);
+        link.set_suspended(true);
+        let _busy = link.busy();
+        link.pause_point();
+    }
+
+    #[test]
+    fn cpu_time_and_fraction_continue_where_the_job_stood() {
+        let data = AppInitData {
+            wu_cpu_time: Duration::from_secs(1_000),
+            fraction_done_start: 0.5,
+            fraction_done_end: 1.0,
+            ..AppInitData::default()
+        };
+        let link = Link::new(None, Some(data));
+        assert_eq!(link.status().fraction_done, None);
+        assert_eq!(link.status().checkpoint_cpu_time, Duration::from_secs(1_000));
+        assert!(link.status().current_cpu_time > Duration::from_secs(1_000));
+        link.set_fraction(0.5);
+        assert_eq!(link.status().fraction_done, Some(Fraction::clamped(0.75)));
+        link.set_fraction(7.0);
+        assert_eq!(link.status().fraction_done, Some(Fraction::ONE));
+        link.checkpoint_completed();
+        assert!(link.status().checkpoint_cpu_time > Duration::from_secs(1_000));
+    }
+
+    #[test]
+    fn a_checkpoint_is_due_once_per_period() {
+        let data = AppInitData { checkpoint_period: Duration::from_millis(300), ..AppInitData::default() };
+        let link = Link::new(None, Some(data));
+        for due in [false, false, false, true] {
+            assert_eq!(link.time_to_checkpoint(), due);
+            link.count_tick();
+        }
+        link.checkpoint_completed();
+        assert!(!link.time_to_checkpoint());
+    }
+}

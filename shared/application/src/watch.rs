@@ -1,0 +1,107 @@
+//! Is the client still there?
+//!
+//! Model: three signs that it is not. Its process number is free; it was our parent and is no longer; or the process
+//! with its number is dead or another one by now, as its start time tells. The signal that Linux can send on a
+//! parent's death is not used: it fires when the parent's *thread* ends, which a client with a pool of threads
+//! would see as random kills, and a client that forks twice is nobody's parent.
+
+use rustix::process::{Pid, getppid, test_kill_process};
+
+/// The client as it was when we started.
+#[derive(Debug)]
+pub(crate) struct ClientWatch {
+    pid: Pid,
+    was_parent: bool,
+    started: Option<u64>,
+}
+
+impl ClientWatch {
+    /// Remembers the client; none if its number is not known.
+    pub(crate) fn new(client_pid: u32) -> Option<Self> {
+        let pid = Pid::from_raw(i32::try_from(client_pid).ok()?)?;
+        let started = stat(pid).map(|stat| stat.started);
+        Some(Self { pid, was_parent: getppid() == Some(pid), started })
+    }
+
+    /// True when the client that we knew is no more.
+    pub(crate) fn is_gone(&self) -> bool {
+        // A client of another user, as in a sandbox, may not be signalled but lives.
+        if test_kill_process(self.pid) == Err(rustix::io::Errno::SRCH) {
+            return true;
+        }
+        if self.was_parent && getppid() != Some(self.pid) {
+            return true;
+        }
+        // Where there is no /proc, or we may not read it, the two signs above have to do.
+        stat(self.pid)
+            .is_some_and(|now| now.is_dead || self.started.is_some_and(|started| started != now.started))
+    }
+}
+
+struct Stat {
+    is_dead: bool,
+    /// In clock ticks since boot.
+    started: u64,
+}
+
+fn stat(pid: Pid) -> Option<Stat> {
+    let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
+    parse_stat(&text)
+}
+
+/// The state and the start time, fields 3 and 22. The second field is a name in parentheses, with anything in it.
+fn parse_stat(text: &str) -> Option<Stat> {
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    let is_dead = matches!(fields.next()?, "Z" | "X" | "x");
+    let started = fields.nth(18)?.parse().ok()?;
+    Some(Stat { is_dead, started })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_name_with_blanks_and_parentheses_does_not_confuse() {
+        let text = "42 (a) b ) (c) Z 1 42 42 0 -1 4 0 0 0 0 1 2 3 4 20 0 1 0 987654 1000 10\n";
+        let stat = parse_stat(text).unwrap();
+        assert!(stat.is_dead);
+        assert_eq!(stat.started, 987_654);
+    }
+
+    #[test]
+    fn a_client_that_lives_is_not_gone() {
+        let own = ClientWatch::new(std::process::id()).unwrap();
+        assert!(own.started.is_some_and(|started| started > 0));
+        assert!(!own.is_gone());
+        assert!(ClientWatch::new(0).is_none());
+    }
+
+    #[test]
+    fn a_dead_client_is_gone_even_before_somebody_buries_it() {
+        let mut client = Command::new("sleep").arg("60").spawn().unwrap();
+        let watch = ClientWatch::new(client.id()).unwrap();
+        assert!(!watch.is_gone());
+        client.kill().unwrap();
+        // The kernel makes it a zombie in its own time.
+        while !watch.is_gone() {
+            std::thread::yield_now();
+        }
+        client.wait().unwrap();
+        assert!(watch.is_gone());
+    }
+
+    #[test]
+    fn another_process_with_the_clients_number_is_not_the_client() {
+        let mut watch = ClientWatch::new(std::process::id()).unwrap();
+        watch.started = watch.started.map(|started| started - 1);
+        assert!(watch.is_gone());
+    }
+
+    #[test]
+    fn a_client_that_was_our_parent_and_is_not_any_more_is_gone() {
+        let watch = ClientWatch { pid: rustix::process::getpid(), was_parent: true, started: None };
+        assert!(watch.is_gone());
+    }
+}
