@@ -1,0 +1,91 @@
+//! Names that may become files, and the version of the application library inside an executable.
+//!
+//! A server names files, and a client creates them: a name must stay inside its directory. BOINC clients refuse `..` and
+//! `%`, its servers refuse control characters and a leading `/`; both refuse here. A file's own name also holds no
+//! separator at all, while an *open name* may (its subdirectories are created in the slot).
+
+/// Longest name, in bytes: what BOINC's clients hold and file systems take.
+pub const NAME_MAX: usize = 255;
+
+/// What is expected of a file's, a job's or a workunit's name, for error messages.
+pub const NAME_RULE: &str = "a name of 1 to 255 bytes without `..`, `%`, `/`, `\\`, angle brackets, `&` and control characters, other than `.`";
+
+/// What is expected of an open name, for error messages.
+pub const OPEN_NAME_RULE: &str =
+    "a relative path of 1 to 255 bytes without `..`, `%`, `\\`, empty or `.` parts and control characters";
+
+/// True if `name` may name a file in a project's directory, a job or a workunit. Angle brackets and `&` are refused as
+/// well, because upload permissions sign the name inside tags, unescaped.
+pub fn is_file_name(name: &str) -> bool {
+    is_open_name(name) && !name.contains(['/', '<', '>', '&'])
+}
+
+/// True if `name` may be the path under which an application opens a file in its slot.
+pub fn is_open_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= NAME_MAX
+        && !name.contains("..")
+        && !name.contains(['%', '\\'])
+        && !name.chars().any(char::is_control)
+        && name.split('/').all(|part| !part.is_empty() && part != ".")
+}
+
+/// Finds the version of the BOINC application library that an executable carries as `API_VERSION_x.y.z`, such as `8.3.0`.
+/// Applications without one get no memory-mapped channel from older clients.
+pub fn api_version(executable: &[u8]) -> Option<&str> {
+    const MARK: &[u8] = b"API_VERSION_";
+    let mut from = 0;
+    while let Some(at) = crate::xml::find(executable, MARK, from) {
+        from = at + MARK.len();
+        let version = executable.get(from..)?;
+        let len = version
+            .iter()
+            .take(32)
+            .position(|byte| !byte.is_ascii_digit() && *byte != b'.')
+            .unwrap_or(version.len().min(32));
+        let version = std::str::from_utf8(&version[..len]).ok()?;
+        let mut parts = version.split('.');
+        if parts.clone().count() == 3 && parts.all(|part| !part.is_empty()) {
+            return Some(version);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_leave_their_directory_or_confuse_a_reader_are_refused() {
+        for bad in [
+            "",
+            ".",
+            "..",
+            "../x",
+            "a/../b",
+            "/etc/passwd",
+            "a%2f",
+            "a\nb",
+            "a\\b",
+            "a//b",
+            "a/",
+            "./a",
+            "\u{7f}",
+        ] {
+            assert!(!is_open_name(bad), "{bad:?}");
+            assert!(!is_file_name(bad), "{bad:?}");
+        }
+        assert!(!is_file_name(&"x".repeat(256)));
+        assert!(is_open_name("data/in") && !is_file_name("data/in"));
+        assert!(is_file_name("mersenne_1.00_x86_64-pc-linux-gnu") && is_file_name("käse"));
+    }
+
+    #[test]
+    fn the_api_version_is_found_among_other_bytes() {
+        assert_eq!(api_version(b"\x7fELF..API_VERSION_8.3.0\0rest"), Some("8.3.0"));
+        assert_eq!(api_version(b"API_VERSION_%d API_VERSION_7.20.5"), Some("7.20.5"));
+        assert_eq!(api_version(b"API_VERSION_8.3"), None);
+        assert_eq!(api_version(b""), None);
+    }
+}

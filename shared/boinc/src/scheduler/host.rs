@@ -1,0 +1,129 @@
+//! What a client says about its machine (BOINC: `host_info`).
+
+use fallow_domain::{Bytes, HostFacts, HostSpeed, Speed};
+
+use crate::xml::elements;
+
+/// The speed of a CPU about which nothing is known, in operations per second, as BOINC assumes it.
+const UNKNOWN_SPEED: f64 = 1e9;
+
+elements! {
+/// A machine, in BOINC's terms. Sizes are floating-point numbers of bytes, as on the wire.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostInfo {
+    /// Seconds east of UTC.
+    pub timezone: i64,
+    /// The host's name.
+    pub domain_name: String,
+    /// Its address as it sees it.
+    pub ip_addr: String,
+    /// A random identity of 32 hexadecimal digits, made once per host.
+    pub host_cpid: String,
+    /// Logical CPUs.
+    pub p_ncpus: u32,
+    /// CPU vendor.
+    pub p_vendor: String,
+    /// CPU model.
+    pub p_model: String,
+    /// CPU features, separated by blanks.
+    pub p_features: String,
+    /// Floating-point operations per second of one CPU.
+    pub p_fpops: f64,
+    /// Integer operations per second of one CPU.
+    pub p_iops: f64,
+    /// Memory bandwidth, bytes per second.
+    pub p_membw: f64,
+    /// When these were measured, seconds since the epoch.
+    pub p_calculated: f64,
+    /// True if virtual machines cannot use the CPU's extensions for them.
+    pub p_vm_extensions_disabled: bool,
+    /// Main memory in bytes.
+    pub m_nbytes: f64,
+    /// CPU cache in bytes.
+    pub m_cache: f64,
+    /// Swap space in bytes.
+    pub m_swap: f64,
+    /// Size of the data volume in bytes.
+    pub d_total: f64,
+    /// Free space there in bytes.
+    pub d_free: f64,
+    /// Operating system.
+    pub os_name: String,
+    /// Its version.
+    pub os_version: String,
+    /// Coprocessors that jobs can use.
+    pub n_usable_coprocs: u32,
+}
+}
+
+impl HostInfo {
+    /// A machine as BOINC sees it. Its platforms are elsewhere in the request.
+    pub fn from_facts(facts: &HostFacts) -> Self {
+        Self {
+            timezone: facts.timezone,
+            domain_name: facts.domain_name.clone(),
+            ip_addr: facts.ip_addr.clone(),
+            host_cpid: facts.host_cpid.clone(),
+            p_ncpus: facts.ncpus,
+            p_vendor: facts.cpu_vendor.clone(),
+            p_model: facts.cpu_model.clone(),
+            p_features: facts.cpu_features.clone(),
+            p_fpops: facts.speed.fpops.get(),
+            p_iops: facts.speed.iops.get(),
+            p_membw: facts.speed.membw,
+            p_calculated: facts.speed.measured_at,
+            p_vm_extensions_disabled: false,
+            m_nbytes: facts.memory.as_f64(),
+            m_cache: facts.cache.as_f64(),
+            m_swap: facts.swap.as_f64(),
+            d_total: facts.disk_total.as_f64(),
+            d_free: facts.disk_free.as_f64(),
+            os_name: facts.os_name.clone(),
+            os_version: facts.os_version.clone(),
+            n_usable_coprocs: 0,
+        }
+    }
+
+    /// The facts in it, with the platforms that the request names. A host that says it has no CPU has one, and a
+    /// speed that is none becomes BOINC's assumption of 10^9 operations per second.
+    pub fn to_facts(&self, platforms: Vec<String>) -> HostFacts {
+        HostFacts {
+            timezone: self.timezone,
+            domain_name: self.domain_name.clone(),
+            ip_addr: self.ip_addr.clone(),
+            host_cpid: self.host_cpid.clone(),
+            ncpus: self.p_ncpus.max(1),
+            cpu_vendor: self.p_vendor.clone(),
+            cpu_model: self.p_model.clone(),
+            cpu_features: self.p_features.clone(),
+            speed: HostSpeed {
+                fpops: speed(self.p_fpops),
+                iops: speed(self.p_iops),
+                membw: self.p_membw,
+                measured_at: self.p_calculated,
+            },
+            memory: Bytes::from_f64(self.m_nbytes),
+            cache: Bytes::from_f64(self.m_cache),
+            swap: Bytes::from_f64(self.m_swap),
+            disk_total: Bytes::from_f64(self.d_total),
+            disk_free: Bytes::from_f64(self.d_free),
+            os_name: self.os_name.clone(),
+            os_version: self.os_version.clone(),
+            platforms,
+        }
+    }
+}
+
+impl From<&HostFacts> for HostInfo {
+    fn from(facts: &HostFacts) -> Self {
+        Self::from_facts(facts)
+    }
+}
+
+fn speed(value: f64) -> Speed {
+    const { assert!(UNKNOWN_SPEED > 0.0) };
+    match Speed::new(value).or_else(|_| Speed::new(UNKNOWN_SPEED)) {
+        Ok(speed) => speed,
+        Err(_) => unreachable!("10^9 is finite and above zero"),
+    }
+}

@@ -1,0 +1,81 @@
+//! Code-signing and upload keys, and what is signed with them.
+//!
+//! **Model.** RSA of at most 1024 bits. A signature is a PKCS#1 v1.5 type-1 block directly over the 32 ASCII characters of an
+//! MD5 in lower-case hexadecimal, without the usual note of the hash's kind (no DigestInfo). Projects sign three things:
+//! the files of application versions and new code-signing keys with the code-signing key, permissions to upload with the
+//! upload key. This is the protection that BOINC's format allows; it is weak by today's measure (MD5, 1024 bits), and the
+//! format has no room for another.
+//!
+//! **Text forms.** A public key is its number of bits on a line, then the modulus and the exponent, each padded to the
+//! key's size, as hexadecimal in lines of 64 digits, then a line with a dot. A signature is such lines and a dot. Readers
+//! here take other white space too; clients do not, so writers write exactly this. Private keys are nobody else's
+//! business and are kept as PKCS#8 in PEM.
+//!
+//! Signing with the `rsa` crate is not free of timing differences (RUSTSEC-2023-0071); only a server signs, and only
+//! what it made itself, at moments that no outsider can measure well.
+
+mod key;
+mod text;
+
+pub use key::{GENERATED_BITS, KeyError, PrivateKey, PublicKey};
+
+use fallow_domain::Bytes;
+use md5::{Digest, Md5};
+
+use crate::account::hex;
+
+/// The MD5 of `bytes` as projects write it: 32 lower-case hexadecimal digits.
+pub fn md5_hex(bytes: &[u8]) -> String {
+    hex(&Md5::digest(bytes))
+}
+
+/// What an upload permission signs: the file's name and its maximum size, without any white space.
+fn upload_permission(name: &str, max_nbytes: Bytes) -> String {
+    format!("<name>{name}</name><max_nbytes>{}</max_nbytes>", max_nbytes.0)
+}
+
+impl PrivateKey {
+    /// Signs a file of an application version, by its MD5.
+    ///
+    /// # Errors
+    /// [`KeyError`] when `md5` is no MD5 or the key does not sign.
+    pub fn sign_file(&self, md5: &str) -> Result<String, KeyError> {
+        self.sign_md5(md5)
+    }
+
+    /// Signs the permission to upload a file of this name with at most this many bytes (BOINC: `xml_signature`).
+    ///
+    /// # Errors
+    /// [`KeyError`] when the key does not sign.
+    pub fn sign_upload(&self, name: &str, max_nbytes: Bytes) -> Result<String, KeyError> {
+        self.sign_md5(&md5_hex(upload_permission(name, max_nbytes).as_bytes()))
+    }
+
+    /// Signs a project's new code-signing key with the one before it (BOINC: `code_sign_key_signature`).
+    ///
+    /// # Errors
+    /// [`KeyError`] when the key does not sign.
+    pub fn sign_key(&self, new_key: &str) -> Result<String, KeyError> {
+        self.sign_md5(&md5_hex(new_key.trim().as_bytes()))
+    }
+}
+
+impl PublicKey {
+    /// True if `signature` is the project's signature of a file with this MD5.
+    pub fn verify_file(&self, md5: &str, signature: &str) -> bool {
+        self.verify_md5(md5, signature)
+    }
+
+    /// True if `signature` permits the upload of a file of this name with at most this many bytes.
+    pub fn verify_upload(&self, name: &str, max_nbytes: Bytes, signature: &str) -> bool {
+        self.verify_md5(&md5_hex(upload_permission(name, max_nbytes).as_bytes()), signature)
+    }
+
+    /// True if this key says that `new_key` takes its place. A client that holds a key accepts another one only so.
+    pub fn verify_key(&self, new_key: &str, signature: &str) -> bool {
+        self.verify_md5(&md5_hex(new_key.trim().as_bytes()), signature)
+    }
+}
+
+#[cfg(test)]
+mod tests;

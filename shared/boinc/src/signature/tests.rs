@@ -1,0 +1,101 @@
+use super::*;
+use proptest::prelude::*;
+use rand_pcg::Pcg64;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+
+fn key(seed: u64) -> PrivateKey {
+    let mut random = Pcg64::seed_from_u64(seed);
+    PrivateKey::generate(&mut |buffer| random.fill_bytes(buffer)).unwrap()
+}
+
+/// The code-signing key of a real project.
+const REAL_KEY: &str = "1024
+9e31905d6574e27184a385b459286c85fa1cf264293014ba64f861f985f69935
+9d7962c88d1b0db43a0f1ba2ae53db9e8de584a8d7731548f31b683f18abeb85
+a60acf8452f49a81f2b21c7e2eca6bb4fb661288d0204ec12154b6db66c7bbfa
+9aaa861293ad1e5fd8a1eb42edcdfe8c8322fcc12fab85f102b00d030a3de7c7
+0000000000000000000000000000000000000000000000000000000000000000
+0000000000000000000000000000000000000000000000000000000000000000
+0000000000000000000000000000000000000000000000000000000000000000
+0000000000000000000000000000000000000000000000000000000000010001
+.";
+
+#[test]
+fn a_real_projects_key_reads_and_is_written_the_same() {
+    assert_eq!(PublicKey::parse(REAL_KEY).unwrap().to_text(), REAL_KEY);
+    assert_eq!(PublicKey::parse(&format!("\n{REAL_KEY}\n")).unwrap().to_text(), REAL_KEY);
+}
+
+#[test]
+fn keys_survive_their_stored_and_their_text_form() {
+    let private = key(1);
+    let back = PrivateKey::from_pem(&private.to_pem().unwrap()).unwrap();
+    assert_eq!(back, private);
+    let public = private.public_key();
+    assert_eq!(PublicKey::parse(&public.to_text()).unwrap(), public);
+    assert!(!format!("{private:?}").contains("BEGIN"));
+}
+
+#[test]
+fn signatures_hold_for_what_was_signed_and_for_nothing_else() {
+    let (private, other) = (key(2), key(3));
+    let public = private.public_key();
+    let md5 = md5_hex(b"an application");
+
+    let signature = private.sign_file(&md5).unwrap();
+    assert_eq!(signature.lines().count(), 5);
+    assert!(public.verify_file(&md5, &signature));
+    assert!(!public.verify_file(&md5_hex(b"another"), &signature));
+    assert!(!other.public_key().verify_file(&md5, &signature));
+
+    let permission = private.sign_upload("out_0", Bytes(5_000_000)).unwrap();
+    assert!(public.verify_upload("out_0", Bytes(5_000_000), &permission));
+    assert!(!public.verify_upload("out_0", Bytes(5_000_001), &permission));
+    assert!(!public.verify_upload("out_1", Bytes(5_000_000), &permission));
+
+    let new_key = other.public_key().to_text();
+    let change = private.sign_key(&new_key).unwrap();
+    assert!(public.verify_key(&format!("\n{new_key}\n"), &change));
+    assert!(!public.verify_key(REAL_KEY, &change));
+    assert!(!other.public_key().verify_key(&new_key, &change));
+}
+
+#[test]
+fn only_an_md5_is_signed_or_verified() {
+    let private = key(4);
+    for bad in ["", "abc", "900150983CD24FB0D6963F7D28E17F72", "900150983cd24fb0d6963f7d28e17f7g"] {
+        assert!(matches!(private.sign_file(bad), Err(KeyError::NoMd5)));
+    }
+}
+
+#[test]
+fn keys_that_are_none_are_refused_with_the_reason() {
+    let even = REAL_KEY.replacen("3de7c7", "3de7c6", 1);
+    let short = REAL_KEY.replacen("9e31", "0031", 1);
+    let no_exponent = REAL_KEY.replacen("10001\n.", "00000\n.", 1);
+    let cut = &REAL_KEY[..200];
+    for (text, expected) in [
+        ("", "a line with the number of bits"),
+        ("what\n00\n.", "a line with the number of bits"),
+        ("8\n0303\n.", "from 512 to 1024 bits"),
+        ("999999999999\n00\n.", "from 512 to 1024 bits"),
+        (cut, "modulus and exponent in hexadecimal"),
+        (even.as_str(), "an odd modulus"),
+        (short.as_str(), "an odd modulus of as many bits"),
+        (no_exponent.as_str(), "an exponent"),
+    ] {
+        let error = PublicKey::parse(text).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_signature_text_panics_or_passes(text in ".{0,300}", bytes in prop::collection::vec(any::<u8>(), 128)) {
+        let public = PublicKey::parse(REAL_KEY).unwrap();
+        let md5 = md5_hex(b"x");
+        prop_assert!(!public.verify_file(&md5, &text));
+        prop_assert!(!public.verify_file(&md5, &crate::account::hex(&bytes)));
+        let _ = PublicKey::parse(&text);
+    }
+}
