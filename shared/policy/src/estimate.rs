@@ -1,0 +1,141 @@
+//! How much CPU time a job still needs (JC1 and JC2: R5.7, R5.8).
+//!
+//! Two estimates of a job's whole CPU time are blended by the fraction done F: A, the CPU time so far over F, and
+//! B, its size over what a CPU does. The remaining time is the part not done, 1 - F, of F x A + (1 - F) x B. JC2
+//! multiplies B by the project's duration correction factor, learned from its finished jobs.
+
+use fallow_domain::{Duration, Flops, Fraction, Speed};
+use serde::{Deserialize, Serialize};
+
+/// The CPU time of a whole job by its size (B): operations over the benchmark speed of a CPU. This is the *original*
+/// estimate that a correction factor is learned against.
+pub fn by_size(size: Flops, speed: Speed) -> Duration {
+    size.at(speed)
+}
+
+/// CPU time over wall time of running tasks: a project whose tasks wait for the disk gets less done in an hour.
+/// Divides a CPU time into the wall time that it takes.
+pub fn wall_time(cpu_time: Duration, cpu_efficiency: Fraction) -> Duration {
+    // A hundredth at least: nothing measured lower says anything about a job of tomorrow.
+    cpu_time.mul_f64(1.0 / cpu_efficiency.get().max(0.01))
+}
+
+/// JC1 (R5.7): the remaining CPU time of a job whose whole is estimated at `by_size`, of which `fraction_done` is
+/// done after `elapsed_cpu`. A task that reports no fraction keeps its estimate by size.
+pub fn remaining(fraction_done: Fraction, elapsed_cpu: Duration, by_size: Duration) -> Duration {
+    let done = fraction_done.get();
+    // F x A is the CPU time so far: no division by a small F.
+    let by_progress = if done > 0.0 { elapsed_cpu.max(Duration::ZERO) } else { Duration::ZERO };
+    let blended = by_progress + by_size.max(Duration::ZERO).mul_f64(1.0 - done);
+    blended.mul_f64(1.0 - done)
+}
+
+/// A project's duration correction factor: actual over originally estimated CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DurationCorrection(f64);
+
+impl Default for DurationCorrection {
+    fn default() -> Self {
+        Self(1.0)
+    }
+}
+
+impl DurationCorrection {
+    /// Factors are kept from a hundredth to a hundred: beyond, one broken job would stop work from being fetched,
+    /// or fetch without end.
+    pub const RANGE: (f64, f64) = (0.01, 100.0);
+
+    /// From a stored or received number; what is not in range is brought into it, and NaN is 1.
+    pub fn new(factor: f64) -> Self {
+        if factor.is_nan() { Self(1.0) } else { Self(factor.clamp(Self::RANGE.0, Self::RANGE.1)) }
+    }
+
+    /// The factor.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+
+    /// A corrected estimate, for JC2's B (R5.8).
+    pub fn apply(self, by_size: Duration) -> Duration {
+        by_size.mul_f64(Self::new(self.0).0)
+    }
+
+    /// Learns from a job that ended well: `original` is its estimate by size, uncorrected. The factor rises at
+    /// once, since too much work misses deadlines, and falls by a tenth of the way per job, or a hundredth when
+    /// the ratio is below a tenth of the factor: such a job probably ended early and says little.
+    #[must_use]
+    pub fn learned(self, original: Duration, actual: Duration) -> Self {
+        if !original.is_positive() || !actual.is_positive() {
+            return self;
+        }
+        let ratio = actual.as_secs_f64() / original.as_secs_f64();
+        let weight = match ratio / self.0 {
+            r if r >= 1.0 => 1.0,
+            r if r >= 0.1 => 0.1,
+            _ => 0.01,
+        };
+        Self::new(self.0 * (1.0 - weight) + ratio * weight)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const HOUR: Duration = Duration::from_hours(1);
+
+    #[test]
+    fn r5_7_the_estimate_moves_from_size_to_progress() {
+        let at = |done: f64, hours: i64| {
+            remaining(Fraction::clamped(done), HOUR * hours, HOUR * 10).as_secs_f64() / 3_600.0
+        };
+        // Nothing done: by size. A perfect estimate: linear. Twice as slow as thought: A takes over.
+        assert_eq!(at(0.0, 0), 10.0);
+        assert_eq!(at(0.5, 5), 5.0);
+        assert_eq!(at(0.5, 10), 7.5);
+        assert!((at(0.9, 18) - 1.9).abs() < 1e-6);
+        assert_eq!(at(1.0, 20), 0.0);
+    }
+
+    #[test]
+    fn r5_7_a_task_that_reports_no_fraction_keeps_its_estimate_by_size() {
+        assert_eq!(remaining(Fraction::ZERO, HOUR * 50, HOUR * 10), HOUR * 10);
+    }
+
+    #[test]
+    fn r5_7_low_cpu_efficiency_makes_a_job_take_longer() {
+        assert_eq!(wall_time(HOUR, Fraction::clamped(0.5)), HOUR * 2);
+        assert_eq!(wall_time(HOUR, Fraction::ZERO), HOUR * 100);
+    }
+
+    #[test]
+    fn r5_8_the_factor_rises_at_once_and_falls_slowly() {
+        let learned =
+            |from: f64, ratio: f64| DurationCorrection::new(from).learned(HOUR, HOUR.mul_f64(ratio)).get();
+        assert_eq!(learned(1.0, 4.0), 4.0);
+        assert!((learned(4.0, 1.0) - 3.7).abs() < 1e-9);
+        assert!((learned(4.0, 0.2) - 3.962).abs() < 1e-9);
+        assert_eq!(learned(1.0, 1e6), 100.0);
+        assert_eq!(DurationCorrection::new(2.0).learned(Duration::ZERO, HOUR).get(), 2.0);
+    }
+
+    proptest! {
+        #[test]
+        fn r5_8_the_factor_stays_in_range_and_between_itself_and_the_ratio(
+            factor in any::<f64>(), original in any::<i64>(), actual in any::<i64>(),
+        ) {
+            let before = DurationCorrection::new(factor);
+            let (original, actual) = (Duration::from_micros(original), Duration::from_micros(actual));
+            let after = before.learned(original, actual);
+            prop_assert!((0.01..=100.0).contains(&after.get()));
+        }
+
+        #[test]
+        fn r5_7_the_remaining_time_is_never_negative(f in any::<f64>(), cpu in any::<i64>(), size in any::<i64>()) {
+            let left = remaining(Fraction::clamped(f), Duration::from_micros(cpu), Duration::from_micros(size));
+            prop_assert!(left >= Duration::ZERO);
+        }
+    }
+}
