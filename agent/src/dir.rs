@@ -1,0 +1,229 @@
+//! The agent's data directory: what lies where in it, and the lock that makes it one process's own.
+//!
+//! ```text
+//! lock           held while the agent runs
+//! daemon.json    process id, its start, control socket; absent after a clean end
+//! control.sock   local control
+//! identity.json  who the agent is in its fleet (0600)
+//! store/         the client's records
+//! projects/STEM/ a project's files (BOINC's layout); parts of downloads in .partial/
+//! slots/N/       a running or preempted task's directory (BOINC's layout), its record beside it in N.json
+//! ```
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use fallow_domain::{MasterUrl, SlotId};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::error::AgentError;
+
+/// The data directory, by its absolute path.
+#[derive(Clone, Debug)]
+pub struct DataDir(PathBuf);
+
+/// Held by the process that works in a data directory. The kernel lets go of it however the process ends.
+#[derive(Debug)]
+pub struct DirLock(#[expect(dead_code, reason = "held, not used")] File);
+
+/// `daemon.json`: by which a person or a tool finds the running agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonFile {
+    /// Its process.
+    pub pid: u32,
+    /// When that process began, in clock ticks since boot (field 22 of `/proc/PID/stat`): a process of the same id with another
+    /// start is not the agent.
+    pub start_time: u64,
+    /// Its control socket.
+    pub control_socket: PathBuf,
+}
+
+impl DaemonFile {
+    /// True while the process that wrote this lives.
+    pub fn is_alive(&self) -> bool {
+        crate::proc::find(self.pid).is_some_and(|found| found.start == self.start_time && !found.zombie)
+    }
+}
+
+impl DataDir {
+    /// The directory at `path`, which need not exist.
+    pub fn at(path: &Path) -> Self {
+        Self(std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()))
+    }
+
+    /// Makes the directory if need be and takes its lock.
+    ///
+    /// # Errors
+    /// [`AgentError::InUse`] when another process has it, [`AgentError::Directory`] when it cannot be made or written.
+    pub fn lock(&self) -> Result<DirLock, AgentError> {
+        let fail = |source| AgentError::Directory { dir: self.0.clone(), source };
+        // Others may look at the results of no one's jobs: keys lie here.
+        fs::DirBuilder::new().recursive(true).mode(0o750).create(&self.0).map_err(fail)?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.0.join("lock"))
+            .map_err(fail)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let mut holder = String::new();
+                let _ = (&file).take(32).read_to_string(&mut holder);
+                return Err(AgentError::InUse { dir: self.0.clone(), holder: holder.trim().parse().ok() });
+            }
+            Err(errno) => return Err(fail(errno.into())),
+        }
+        file.set_len(0).and_then(|()| file.rewind()).map_err(fail)?;
+        writeln!(file, "{}", std::process::id()).map_err(fail)?;
+        for sub in ["projects", "slots"] {
+            fs::create_dir_all(self.0.join(sub)).map_err(fail)?;
+        }
+        Ok(DirLock(file))
+    }
+
+    /// The directory itself.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+    /// Where the store is.
+    pub fn store(&self) -> PathBuf {
+        self.0.join("store")
+    }
+    /// The control socket.
+    pub fn control_socket(&self) -> PathBuf {
+        self.0.join("control.sock")
+    }
+    /// The agent's identity.
+    pub fn identity(&self) -> PathBuf {
+        self.0.join("identity.json")
+    }
+    /// A project's files.
+    pub fn project(&self, url: &MasterUrl) -> PathBuf {
+        self.0.join("projects").join(url.stem())
+    }
+    /// Parts of a project's files that are not complete yet.
+    pub fn partial(&self, url: &MasterUrl) -> PathBuf {
+        self.project(url).join(PARTIAL)
+    }
+    /// All slots.
+    pub fn slots(&self) -> PathBuf {
+        self.0.join("slots")
+    }
+    /// One slot.
+    pub fn slot(&self, slot: SlotId) -> PathBuf {
+        self.slots().join(slot.to_string())
+    }
+    /// The record beside a slot: not in it, where the application has its own business.
+    pub fn slot_record(&self, slot: SlotId) -> PathBuf {
+        self.slots().join(format!("{slot}.json"))
+    }
+
+    /// Writes `daemon.json`.
+    ///
+    /// # Errors
+    /// [`AgentError::Directory`].
+    pub fn write_daemon_file(&self) -> Result<(), AgentError> {
+        let pid = std::process::id();
+        let start_time = crate::proc::find(pid).map_or(0, |me| me.start);
+        let daemon = DaemonFile { pid, start_time, control_socket: self.control_socket() };
+        let text = serde_json::to_vec_pretty(&daemon).unwrap_or_default();
+        write_atomically(&self.0.join("daemon.json"), &text, 0o644)
+            .map_err(|source| AgentError::Directory { dir: self.0.clone(), source })
+    }
+
+    /// Reads `daemon.json`; none if there is none that can be read.
+    pub fn daemon_file(&self) -> Option<DaemonFile> {
+        serde_json::from_slice(&fs::read(self.0.join("daemon.json")).ok()?).ok()
+    }
+
+    /// Takes `daemon.json` and the control socket away, at a clean end.
+    pub fn remove_daemon_files(&self) {
+        let _ = fs::remove_file(self.0.join("daemon.json"));
+        let _ = fs::remove_file(self.control_socket());
+    }
+}
+
+/// Name of the directory for parts, within a project's.
+pub const PARTIAL: &str = ".partial";
+
+/// Writes a file so that a reader sees the old content or the new one, and never a part.
+///
+/// # Errors
+/// The system's.
+pub fn write_atomically(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let _ = fs::remove_file(&new);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
+    file.write_all(content)?;
+    file.sync_data()?;
+    fs::rename(&new, path)
+}
+
+/// Where the data directory is when nobody says: `/var/lib/fallow-agent` for root, else below the user's state directory.
+pub fn default_dir() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/var/lib/fallow-agent");
+    }
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    std::env::var_os("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(home)
+        .unwrap_or_else(|| PathBuf::from("."))
+        .join("fallow-agent")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_belongs_to_one_at_a_time_and_the_second_learns_whose_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::at(&dir.path().join("agent"));
+        let first = data.lock().unwrap();
+        let error = data.lock().unwrap_err();
+        assert!(
+            matches!(&error, AgentError::InUse { holder: Some(pid), .. } if *pid == std::process::id()),
+            "{error}"
+        );
+        drop(first);
+        data.lock().unwrap();
+    }
+
+    #[test]
+    fn a_path_through_a_file_is_refused_with_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "x").unwrap();
+        let error = DataDir::at(&dir.path().join("file/agent")).lock().unwrap_err();
+        assert!(error.to_string().contains("file/agent"), "{error}");
+    }
+
+    #[test]
+    fn the_daemon_file_knows_whether_its_process_lives() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::at(dir.path());
+        data.write_daemon_file().unwrap();
+        let mut daemon = data.daemon_file().unwrap();
+        assert!(daemon.is_alive());
+        daemon.start_time += 1;
+        assert!(!daemon.is_alive());
+    }
+
+    #[test]
+    fn secrets_are_written_for_their_owner_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("identity.json");
+        write_atomically(&path, b"{}", 0o600).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

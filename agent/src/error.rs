@@ -1,0 +1,111 @@
+//! What ends the agent or refuses a command, and the exit code that says so.
+
+use std::io;
+use std::path::PathBuf;
+
+use fallow_domain::ExitCode;
+use fallow_store::StoreError;
+
+/// An error that reaches the person at the command line.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// Another process works in the data directory.
+    #[error("the agent directory {dir} is in use by {}: stop that process (fallow-agent stop --dir {dir}), or choose another directory", holder_text(.holder))]
+    InUse {
+        /// The directory.
+        dir: PathBuf,
+        /// Its holder's process id, if it left one.
+        holder: Option<u32>,
+    },
+    /// The data directory cannot be used.
+    #[error(
+        "the agent directory {dir} cannot be created or written: check its owner, its mode and the space on its volume"
+    )]
+    Directory {
+        /// The directory.
+        dir: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The records in the store make no client.
+    #[error(
+        "the records in {dir} cannot be read: {why}. Move the directory away and start with an empty one, or restore a copy"
+    )]
+    Records {
+        /// The store.
+        dir: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// Something given makes no sense.
+    #[error("{what}")]
+    BadInput {
+        /// What, where and what to do.
+        what: String,
+    },
+    /// Somebody does not answer.
+    #[error("{what}")]
+    Unreachable {
+        /// Who, where, why, and what to do.
+        what: String,
+    },
+    /// Somebody answered and refused.
+    #[error("{what}")]
+    Refused {
+        /// What was refused, why, and what to do.
+        what: String,
+    },
+    /// A fault of the system that no other kind names.
+    #[error("{what}")]
+    System {
+        /// What was being done.
+        what: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl AgentError {
+    /// A value that makes no sense.
+    pub fn bad_input(what: impl Into<String>) -> Self {
+        Self::BadInput { what: what.into() }
+    }
+    /// No answer.
+    pub fn unreachable(what: impl Into<String>) -> Self {
+        Self::Unreachable { what: what.into() }
+    }
+    /// A refusal.
+    pub fn refused(what: impl Into<String>) -> Self {
+        Self::Refused { what: what.into() }
+    }
+    /// A fault of the system.
+    pub fn system(what: impl Into<String>, source: io::Error) -> Self {
+        Self::System { what: what.into(), source }
+    }
+
+    /// What the process ends with.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::InUse { .. } | Self::Store(StoreError::InUse { .. }) => ExitCode::InUse,
+            Self::Directory { .. }
+            | Self::Store(StoreError::NotWritable { .. } | StoreError::Full { .. }) => ExitCode::NoSpace,
+            Self::Store(
+                StoreError::Corrupted { .. } | StoreError::NewerFormat { .. } | StoreError::BadValue { .. },
+            )
+            | Self::Records { .. } => ExitCode::BadStore,
+            Self::Store(StoreError::Io { .. }) | Self::System { .. } => ExitCode::Internal,
+            Self::BadInput { .. } => ExitCode::BadInput,
+            Self::Unreachable { .. } => ExitCode::Unreachable,
+            Self::Refused { .. } => ExitCode::Refused,
+        }
+    }
+}
+
+fn holder_text(holder: &Option<u32>) -> String {
+    holder.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}

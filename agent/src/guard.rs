@@ -1,0 +1,235 @@
+//! The guard: a small process that outlives the agent by some seconds, and sees to it that nothing of the agent goes
+//! on computing after a `kill -9`.
+//!
+//! Model: the agent holds one end of a socket, the guard reads the other: `+PID`, `+PID START` and `-PID`, a line for
+//! each session of a task. The end of the socket is the end of the agent. Applications that notice by themselves
+//! that their client is gone (they look every 10 s) get [`GRACE`] to save their work and leave; what is left then is
+//! killed. A process is told from a later one of the same id by its start time, and a task's stray processes by
+//! the mark in their environment.
+//!
+//! Left out: guarding against a kill of agent and guard at once; then the agent's next start finds what is left.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::proc::{self, Process};
+use crate::sys::{self, Urgency};
+
+/// How long applications have to leave by themselves: BOINC's library looks for its client every 10 s.
+pub const GRACE: Duration = Duration::from_secs(11);
+
+/// How often the guard looks whether everything is gone already.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The guard process itself: reads from `input` until it ends, then waits and kills.
+///
+/// `mark` is the beginning of the mark that processes of this life of the agent carry.
+pub fn watch(input: impl BufRead, mark: &str, grace: Duration) {
+    let mut watched = BTreeMap::new();
+    for line in input.lines() {
+        match line {
+            Ok(line) => note(&mut watched, &line),
+            Err(_) => break,
+        }
+    }
+    let end = Instant::now() + grace;
+    while Instant::now() < end {
+        if remaining(&watched, mark).is_empty() {
+            return;
+        }
+        std::thread::sleep(LOOK.min(grace));
+    }
+    // Several rounds, for a process may fork between the look and the kill.
+    for _ in 0..20 {
+        let remaining = remaining(&watched, mark);
+        if remaining.is_empty() {
+            return;
+        }
+        proc::kill(remaining.into_iter());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Sessions that are watched, with the start time of their first process, 0 if it could not be read any more.
+type Watched = BTreeMap<u32, u64>;
+
+fn note(watched: &mut Watched, line: &str) {
+    let mut words = line.split_whitespace();
+    let Some(word) = words.next() else { return };
+    if let Some(pid) = word.strip_prefix('+').and_then(|pid| pid.parse().ok()) {
+        let start = words.next().and_then(|start| start.parse().ok());
+        watched.insert(pid, start.or_else(|| Some(proc::find(pid)?.start)).unwrap_or(0));
+    } else if let Some(pid) = word.strip_prefix('-').and_then(|pid| pid.parse::<u32>().ok()) {
+        watched.remove(&pid);
+    }
+}
+
+/// The living processes of the watched sessions, and those with the mark.
+fn remaining(watched: &Watched, mark: &str) -> Vec<Process> {
+    let all = proc::all();
+    let is_watched = |process: &Process| {
+        watched.get(&process.session).is_some_and(|&start| {
+            // While any process of a session lives, its id is not given to another; so if there is a first process,
+            // it is the watched one or the session is a later one.
+            all.iter().find(|first| first.pid == process.session).is_none_or(|first| first.start == start)
+        })
+    };
+    let me = std::process::id();
+    all.iter()
+        .filter(|process| !process.zombie && process.pid != me)
+        .filter(|process| is_watched(process) || proc::is_marked(process.pid, mark))
+        .copied()
+        .collect()
+}
+
+/// The agent's side: starts the guard, tells it of tasks, and starts it again if it is gone.
+#[derive(Debug)]
+pub struct Keeper {
+    program: PathBuf,
+    mark: String,
+    grace: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    watched: Watched,
+    running: Option<(Child, UnixStream)>,
+}
+
+impl Keeper {
+    /// Starts a guard by running `program`, which is `fallow-agent` itself.
+    ///
+    /// # Errors
+    /// The system's, when the process cannot be started.
+    pub fn start(program: PathBuf, mark: String, grace: Duration) -> std::io::Result<Self> {
+        let keeper = Self {
+            program,
+            mark,
+            grace,
+            state: Mutex::new(State { watched: Watched::new(), running: None }),
+        };
+        keeper.restart(&mut keeper.lock())?;
+        Ok(keeper)
+    }
+
+    /// Tells the guard of a task's first process.
+    pub fn add(&self, pid: u32, start: u64) {
+        let mut state = self.lock();
+        state.watched.insert(pid, start);
+        self.say(&mut state, &format!("+{pid} {start}\n"));
+    }
+
+    /// Tells the guard that nothing is left of a task.
+    pub fn remove(&self, pid: u32) {
+        let mut state = self.lock();
+        state.watched.remove(&pid);
+        self.say(&mut state, &format!("-{pid}\n"));
+    }
+
+    /// Starts the guard again if it is gone. To be called now and then.
+    pub fn check(&self) {
+        let mut state = self.lock();
+        let gone = state.running.as_mut().is_none_or(|(child, _)| !matches!(child.try_wait(), Ok(None)));
+        if gone {
+            tracing::warn!("the guard process is gone: starting it again");
+            if let Err(error) = self.restart(&mut state) {
+                tracing::error!(%error, "cannot start the guard process; trying again");
+            }
+        }
+    }
+
+    /// Runs `start` with the guard's end of the socket, by which a new process tells of itself.
+    pub fn with_line<T>(&self, start: impl FnOnce(Option<BorrowedFd<'_>>) -> T) -> T {
+        // A descriptor of its own, so that a restart of the guard meanwhile cannot close it.
+        let line: Option<OwnedFd> =
+            self.lock().running.as_ref().and_then(|(_, line)| line.try_clone().ok()).map(OwnedFd::from);
+        start(line.as_ref().map(AsFd::as_fd))
+    }
+
+    fn say(&self, state: &mut State, line: &str) {
+        let said =
+            state.running.as_mut().is_some_and(|(_, stream)| stream.write_all(line.as_bytes()).is_ok());
+        if !said && let Err(error) = self.restart(state) {
+            tracing::error!(%error, "cannot start the guard process; trying again");
+        }
+    }
+
+    fn restart(&self, state: &mut State) -> std::io::Result<()> {
+        if let Some((mut child, stream)) = state.running.take() {
+            drop(stream);
+            // It is gone, or cannot be spoken to: either way it must not outlive us as a second guard.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let (ours, theirs) = UnixStream::pair()?;
+        // A guard that does not read must not stop the agent.
+        ours.set_write_timeout(Some(Duration::from_secs(1)))?;
+        let mut command = Command::new(&self.program);
+        command
+            .arg("guard")
+            .arg("--mark")
+            .arg(&self.mark)
+            .arg("--grace-ms")
+            .arg(self.grace.as_millis().to_string())
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        sys::isolate(&mut command, Urgency::Inherited, None);
+        let child = command.spawn()?;
+        let mut stream = ours;
+        for (pid, start) in &state.watched {
+            stream.write_all(format!("+{pid} {start}\n").as_bytes())?;
+        }
+        state.running = Some((child, stream));
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Keeper {
+    /// A clean end: the guard is let go and taken away.
+    fn drop(&mut self) {
+        let mut state = self.lock();
+        let idle = state.watched.is_empty();
+        if let Some((mut child, stream)) = state.running.take() {
+            drop(stream);
+            if idle {
+                let _ = child.wait();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_add_and_remove_and_nonsense_is_passed_over() {
+        let mut watched = Watched::new();
+        for line in ["+7 70", "+8 80", "", "hello", "+x", "-9", "-7", "+4294967296 1"] {
+            note(&mut watched, line);
+        }
+        assert_eq!(watched, Watched::from([(8, 80)]));
+    }
+
+    #[test]
+    fn a_later_process_with_the_id_of_a_watched_one_is_not_meant() {
+        let me = proc::find(std::process::id()).unwrap();
+        let Some(first) = proc::find(me.session) else { return };
+        let other = Watched::from([(me.session, first.start + 1)]);
+        assert!(remaining(&other, "no such mark").is_empty());
+    }
+}

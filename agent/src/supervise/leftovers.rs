@@ -1,0 +1,113 @@
+//! What an earlier life of the agent left: processes, which are killed, and slots, which are looked through.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration as StdDuration, Instant as StdInstant};
+
+use fallow_boinc::runtime::channel::{CHANNEL_LEN, Channel, FILE_LEN};
+use fallow_boinc::runtime::exit::Ended;
+use fallow_boinc::runtime::files;
+use fallow_boinc::runtime::message::AppStatus;
+use fallow_client::SlotFound;
+use fallow_domain::{Bytes, Duration, SlotId};
+
+use super::collect::{collect, finish};
+use super::record::{Leader, SlotRecord};
+use crate::dir::DataDir;
+use crate::files::head;
+use crate::proc::{self, Process};
+
+/// Kills what is left of tasks of earlier lives, looks through the slots, and tells what is in them.
+///
+/// On return no such process runs any more, unless the system cannot kill it (a process in uninterruptible sleep),
+/// which is said in the log.
+pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
+    let slots = slots(dir);
+    let records: Vec<_> =
+        slots.iter().map(|&slot| (slot, SlotRecord::read(&dir.slot_record(slot)))).collect();
+    let leaders: Vec<Leader> = records.iter().filter_map(|(_, record)| record.as_ref()?.process).collect();
+    // What a task had used is known as long as it lives; after that only its own word is left.
+    let before = proc::all();
+    let used: Vec<_> = leaders
+        .iter()
+        .filter(|leader| before.iter().any(|process| is_of(process, leader, &before)))
+        .map(|leader| (leader.pid, proc::used(&before, leader.pid).cpu))
+        .collect();
+    kill_all(dir, &leaders);
+    records
+        .into_iter()
+        .map(|(slot, record)| {
+            let last_status = last_status(&dir.slot(slot));
+            let finished = record.filter(|_| finish(&dir.slot(slot)).is_some()).map(|record| {
+                let kernel =
+                    record.process.and_then(|leader| used.iter().find(|(pid, _)| *pid == leader.pid));
+                let own_word = || {
+                    last_status
+                        .map(|status| (status.current_cpu_time - record.cpu_before).max(Duration::ZERO))
+                };
+                let cpu = kernel.map(|(_, cpu)| *cpu).or_else(own_word).unwrap_or(Duration::ZERO);
+                let status = finish(&dir.slot(slot)).map_or(0, |finish| finish.status);
+                Box::new(collect(dir, slot, &record, Ended::Code(status), cpu, Bytes(0)))
+            });
+            SlotFound { slot, last_status, finished }
+        })
+        .collect()
+}
+
+/// All slot directories, in order.
+fn slots(dir: &DataDir) -> Vec<SlotId> {
+    let mut slots: Vec<SlotId> = fs::read_dir(dir.slots())
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter_map(|entry| Some(SlotId(entry.file_name().to_str()?.parse().ok()?)))
+        .collect();
+    slots.sort_unstable();
+    slots
+}
+
+fn is_of(process: &Process, leader: &Leader, all: &[Process]) -> bool {
+    process.session == leader.pid
+        && all.iter().find(|first| first.pid == leader.pid).is_none_or(|first| first.start == leader.start)
+}
+
+fn kill_all(dir: &DataDir, leaders: &[Leader]) {
+    let mark = format!("{}:", dir.path().display());
+    let give_up = StdInstant::now() + StdDuration::from_secs(5);
+    let me = std::process::id();
+    loop {
+        let all = proc::all();
+        let left: Vec<Process> = all
+            .iter()
+            .filter(|process| !process.zombie && process.pid != me)
+            .filter(|process| {
+                leaders.iter().any(|leader| is_of(process, leader, &all))
+                    || proc::is_marked(process.pid, &mark)
+            })
+            .copied()
+            .collect();
+        if left.is_empty() {
+            return;
+        }
+        if StdInstant::now() > give_up {
+            tracing::error!(
+                processes = left.len(),
+                first = left[0].pid,
+                "processes of an earlier life cannot be killed"
+            );
+            return;
+        }
+        tracing::info!(processes = left.len(), "killing what an earlier life of the agent left running");
+        proc::kill(left.into_iter());
+        std::thread::sleep(StdDuration::from_millis(50));
+    }
+}
+
+/// The last status that an application wrote into its channel, read or not: a reader clears the flag and leaves the text.
+fn last_status(slot: &Path) -> Option<AppStatus> {
+    let bytes = head(&slot.join(files::CHANNEL), FILE_LEN as u64).ok()?;
+    let at = Channel::AppStatus as usize * CHANNEL_LEN;
+    let text = bytes.get(at + 1..at + CHANNEL_LEN)?.split(|&byte| byte == 0).next()?;
+    AppStatus::parse(&String::from_utf8_lossy(text))
+}

@@ -1,0 +1,247 @@
+//! Tasks as processes: starts them, talks to them, watches them, and tells how they ended.
+//!
+//! Model: one thread holds all tasks. Once a second it looks at the kernel's counters, turns the control queues,
+//! sends heartbeats, and reports samples. Each task has a thread of its own, which fills the slot, starts the process
+//! and waits for its end, so that a large copy or MD5 sum never holds up another task's heartbeat.
+//!
+//! The orders come from the client, which gives a bounded number of them per task; hence the queue has no bound.
+//!
+//! Left out: SysV shared memory for applications built before API 6.0 (they run without a channel), trickle messages,
+//! early uploads, graphics.
+
+mod collect;
+mod launch;
+pub mod leftovers;
+mod record;
+mod slot;
+mod task;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration as StdDuration, Instant as StdInstant};
+
+use fallow_boinc::runtime::exit::Ended;
+use fallow_boinc::runtime::message::ProcessControl;
+use fallow_client::{Event, TaskEnd, TaskSample, TaskSetup};
+use fallow_domain::{Bytes, JobId, SlotId};
+
+use crate::dir::DataDir;
+use crate::guard::Keeper;
+use crate::proc;
+use task::Task;
+
+/// Where events go.
+pub type Report = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// How often tasks are looked at.
+const TICK: StdDuration = StdDuration::from_secs(1);
+
+/// What all tasks share.
+pub struct Context {
+    /// The data directory.
+    pub dir: DataDir,
+    /// Names this life of the agent, as no other life of an agent on this host is named.
+    pub life: String,
+    /// Who cleans up after a `kill -9` of the agent.
+    pub guard: Keeper,
+    /// The host's memory, which heartbeats tell to applications.
+    pub memory: Bytes,
+    /// Where events go.
+    pub report: Report,
+}
+
+impl Context {
+    /// The mark of a task's processes.
+    fn mark(&self, slot: SlotId) -> String {
+        format!("{}{slot}", life_mark(&self.dir, &self.life))
+    }
+}
+
+/// The beginning of the marks of all processes of one life of the agent.
+pub fn life_mark(dir: &DataDir, life: &str) -> String {
+    format!("{}:{life}:", dir.path().display())
+}
+
+/// The handle to the supervising thread.
+pub struct Supervisor {
+    orders: Sender<Order>,
+    thread: Option<JoinHandle<()>>,
+}
+
+enum Order {
+    Start(Box<TaskSetup>),
+    Tell(JobId, ProcessControl),
+    Clean(SlotId),
+    /// Quit all tasks; kill after the grace.
+    Stop(StdDuration),
+    Up(JobId, task::Process),
+    Failed(JobId, slot::StartFailure),
+    Gone(JobId, Box<TaskEnd>),
+}
+
+impl Supervisor {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system's, when it gives no thread.
+    pub fn start(context: Context) -> std::io::Result<Self> {
+        let (orders, incoming) = channel();
+        let own = orders.clone();
+        let supervision = Supervision {
+            context: Arc::new(context),
+            tasks: BTreeMap::new(),
+            own,
+            kill_all_at: None,
+            stopping: false,
+        };
+        let thread = std::thread::Builder::new()
+            .name("supervisor".into())
+            .spawn(move || supervision.run(&incoming))?;
+        Ok(Self { orders, thread: Some(thread) })
+    }
+
+    /// Starts a task: `TaskStarted` or `TaskStartFailed` follows.
+    pub fn start_task(&self, setup: Box<TaskSetup>) {
+        let _ = self.orders.send(Order::Start(setup));
+    }
+    /// Queues a message to a task's application. After a quit or an abort it has a minute to leave.
+    pub fn tell(&self, job: JobId, message: ProcessControl) {
+        let _ = self.orders.send(Order::Tell(job, message));
+    }
+    /// Empties a slot.
+    pub fn clean(&self, slot: SlotId) {
+        let _ = self.orders.send(Order::Clean(slot));
+    }
+    /// Has all tasks leave, kills those that have not after `grace`, and ends the thread once all are gone. May be
+    /// called again with a shorter grace.
+    pub fn stop(&self, grace: StdDuration) {
+        let _ = self.orders.send(Order::Stop(grace));
+    }
+    /// True once the thread has ended, after [`Self::stop`].
+    pub fn is_stopped(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+    /// Waits for the thread to end.
+    pub fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Supervision {
+    context: Arc<Context>,
+    tasks: BTreeMap<JobId, Task>,
+    own: Sender<Order>,
+    kill_all_at: Option<StdInstant>,
+    stopping: bool,
+}
+
+impl Supervision {
+    fn run(mut self, incoming: &Receiver<Order>) {
+        let mut next = StdInstant::now() + TICK;
+        loop {
+            match incoming.recv_timeout(next.saturating_duration_since(StdInstant::now())) {
+                Ok(order) => self.carry_out(order),
+                Err(RecvTimeoutError::Timeout) => {
+                    // From now on, not from the last tick: a machine that slept does not owe ticks.
+                    next = StdInstant::now() + TICK;
+                    self.look();
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if self.stopping && self.tasks.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::Start(setup) => self.start(setup),
+            Order::Tell(job, message) => {
+                if let Some(task) = self.tasks.get_mut(&job) {
+                    task.tell(message);
+                }
+            }
+            Order::Clean(slot) => {
+                if let Err(error) = slot::clean(&self.context.dir, slot) {
+                    tracing::error!(%slot, %error, "cannot empty a slot");
+                }
+            }
+            Order::Stop(grace) => {
+                self.stopping = true;
+                let at = StdInstant::now() + grace;
+                self.kill_all_at = Some(self.kill_all_at.map_or(at, |other| other.min(at)));
+                self.tasks.values_mut().for_each(|task| task.tell(ProcessControl::Quit));
+            }
+            Order::Up(job, process) => {
+                if let Some(task) = self.tasks.get_mut(&job) {
+                    let pid = process.pid;
+                    task.is_up(process);
+                    (self.context.report)(Event::TaskStarted { job, pid });
+                }
+            }
+            Order::Failed(job, failure) => {
+                self.tasks.remove(&job);
+                let slot::StartFailure { reason, permanent } = failure;
+                (self.context.report)(Event::TaskStartFailed { job, reason, permanent });
+            }
+            Order::Gone(job, end) => self.gone(job, end),
+        }
+    }
+
+    fn start(&mut self, setup: Box<TaskSetup>) {
+        let job = setup.job;
+        if self.stopping || self.tasks.contains_key(&job) {
+            tracing::error!(%job, "a task was to be started twice, or during the stop");
+            return;
+        }
+        let task = Task::new(&setup);
+        let meter = task.meter();
+        self.tasks.insert(job, task);
+        let (context, own) = (Arc::clone(&self.context), self.own.clone());
+        let life = move || task::live(&context, &setup, &meter, |order| drop(own.send(order)));
+        if let Err(error) = std::thread::Builder::new().name(format!("task-{job}")).spawn(life) {
+            self.tasks.remove(&job);
+            let reason = format!("no thread for the task: {error}");
+            (self.context.report)(Event::TaskStartFailed { job, reason, permanent: false });
+        }
+    }
+
+    fn gone(&mut self, job: JobId, mut end: Box<TaskEnd>) {
+        self.tasks.remove(&job);
+        if self.stopping && end.exit == Ended::Code(0) && end.finish.is_none() && end.temporary_exit.is_none()
+        {
+            // It left because the agent asked it to: no premature exit of its own, but a stop from outside.
+            end.exit = Ended::Signal { number: rustix::process::Signal::TERM.as_raw(), core_dumped: false };
+        }
+        (self.context.report)(Event::TaskEnded { job, end });
+    }
+
+    fn look(&mut self) {
+        self.context.guard.check();
+        if self.tasks.is_empty() {
+            return;
+        }
+        let now = crate::clock::now();
+        let overdue = self.kill_all_at.is_some_and(|at| at <= StdInstant::now());
+        let processes = proc::all();
+        let samples: Vec<TaskSample> = self
+            .tasks
+            .iter_mut()
+            .filter_map(|(&job, task)| {
+                if overdue {
+                    task.kill("it did not leave before the agent ends");
+                }
+                let (used, status) = task.look(&self.context, &processes, now)?;
+                Some(TaskSample { job, cpu_time: used.cpu, working_set: used.memory, status })
+            })
+            .collect();
+        if !samples.is_empty() {
+            (self.context.report)(Event::TasksSampled(samples));
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What the shell has to know of a task that an earlier life of the agent started: `slots/N.json`.
+
+use std::io;
+use std::path::Path;
+
+use fallow_client::TaskSetup;
+use fallow_domain::{Duration, JobId, MasterUrl};
+use serde::{Deserialize, Serialize};
+
+use crate::dir::write_atomically;
+
+/// A slot's record. It lies beside the slot, so that no application can write into it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct SlotRecord {
+    /// The job.
+    pub(super) job: JobId,
+    /// Its name, for logs.
+    pub(super) name: String,
+    /// Its project, which names the directory.
+    pub(super) url: MasterUrl,
+    /// The outputs to look for at the end.
+    pub(super) outputs: Vec<Output>,
+    /// CPU time of the job before this start.
+    pub(super) cpu_before: Duration,
+    /// The task's first process, which is also its session; none before it was started.
+    pub(super) process: Option<Leader>,
+}
+
+/// A task's first process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Leader {
+    /// Its id.
+    pub(super) pid: u32,
+    /// Its start, in clock ticks since boot.
+    pub(super) start: u64,
+}
+
+/// An output file of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Output {
+    /// Its name in the project's directory.
+    pub(super) name: String,
+    /// Its name in the slot.
+    pub(super) open_name: String,
+    /// It is made in the slot and moved at the end (BOINC: `copy_file`).
+    pub(super) copy: bool,
+}
+
+impl SlotRecord {
+    /// The record of a task that is about to start.
+    pub(super) fn of(setup: &TaskSetup) -> Self {
+        let outputs = setup.files.iter().filter(|file| file.output).map(|file| Output {
+            name: file.name.clone(),
+            open_name: file.open_name.clone(),
+            copy: file.copy,
+        });
+        Self {
+            job: setup.job,
+            name: setup.name.clone(),
+            url: setup.url.clone(),
+            outputs: outputs.collect(),
+            cpu_before: setup.init_data.wu_cpu_time,
+            process: None,
+        }
+    }
+
+    /// Writes it.
+    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
+        write_atomically(path, &serde_json::to_vec(self)?, 0o600)
+    }
+
+    /// Reads it; none if there is none that makes sense.
+    pub(super) fn read(path: &Path) -> Option<Self> {
+        serde_json::from_slice(&crate::files::head(path, 1 << 20).ok()?).ok()
+    }
+}

@@ -1,0 +1,253 @@
+//! One task: its thread, which starts it and waits for it, and what the supervisor knows of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration as StdDuration, Instant as StdInstant};
+
+use fallow_boinc::runtime::channel::Channel;
+use fallow_boinc::runtime::control::ControlQueue;
+use fallow_boinc::runtime::exit::{Ended, FINISH_GRACE, QUIT_GRACE};
+use fallow_boinc::runtime::files;
+use fallow_boinc::runtime::message::{AppStatus, Heartbeat, ProcessControl};
+use fallow_client::{TaskEnd, TaskSetup};
+use fallow_domain::{Bytes, Duration, Instant, SlotId};
+use rustix::process::{WaitId, WaitIdOptions};
+
+use super::record::{Leader, SlotRecord};
+use super::slot::StartFailure;
+use super::{Context, Order, collect, launch, slot};
+use crate::proc::{self, Process as Seen, Used};
+use crate::sys::{self, SharedMemory};
+
+/// The most that a task was ever seen to use. Shared by the supervisor, which looks, and the task's thread, which reports.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    cpu_micros: AtomicI64,
+    peak_bytes: AtomicU64,
+}
+
+impl Meter {
+    /// Notes a look. CPU time never falls: a stray child whose parent is gone takes its time out of the kernel's books.
+    fn note(&self, used: Used) -> Used {
+        let cpu =
+            used.cpu.as_micros().max(self.cpu_micros.fetch_max(used.cpu.as_micros(), Ordering::Relaxed));
+        self.peak_bytes.fetch_max(used.memory.0, Ordering::Relaxed);
+        Used { cpu: Duration::from_micros(cpu), memory: used.memory }
+    }
+    fn cpu(&self) -> Duration {
+        Duration::from_micros(self.cpu_micros.load(Ordering::Relaxed))
+    }
+    fn peak(&self) -> Bytes {
+        Bytes(self.peak_bytes.load(Ordering::Relaxed))
+    }
+}
+
+/// A task's process.
+#[derive(Debug)]
+pub(super) struct Process {
+    /// Its id, which is that of its session.
+    pub(super) pid: u32,
+    channel: SharedMemory,
+}
+
+/// What the supervisor knows of a task.
+#[derive(Debug)]
+pub(super) struct Task {
+    name: String,
+    slot: SlotId,
+    meter: Arc<Meter>,
+    process: Option<Process>,
+    queue: ControlQueue,
+    /// When it gets killed, if it was told to leave.
+    leave_by: Option<StdInstant>,
+    /// When its finish file was first seen.
+    finished_since: Option<StdInstant>,
+    killed: bool,
+}
+
+impl Task {
+    /// A task whose thread is about to start it.
+    pub(super) fn new(setup: &TaskSetup) -> Self {
+        Self {
+            name: setup.name.clone(),
+            slot: setup.slot,
+            meter: Arc::default(),
+            process: None,
+            queue: ControlQueue::default(),
+            leave_by: None,
+            finished_since: None,
+            killed: false,
+        }
+    }
+
+    /// What its thread reports from.
+    pub(super) fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.meter)
+    }
+
+    /// Its process runs.
+    pub(super) fn is_up(&mut self, process: Process) {
+        self.process = Some(process);
+        self.turn();
+    }
+
+    /// Queues a message, and sends it if the application has read the one before.
+    pub(super) fn tell(&mut self, message: ProcessControl) {
+        tracing::debug!(task = %self.name, ?message, "telling a task");
+        self.queue.push(message);
+        if matches!(message, ProcessControl::Quit | ProcessControl::Abort) {
+            self.leave_by.get_or_insert(StdInstant::now() + StdDuration::from(QUIT_GRACE));
+        }
+        self.turn();
+    }
+
+    /// Kills all of its processes.
+    pub(super) fn kill(&mut self, why: &str) {
+        let Some(process) = &self.process else { return };
+        if !std::mem::replace(&mut self.killed, true) {
+            tracing::warn!(task = %self.name, pid = process.pid, "killing a task: {why}");
+        }
+        proc::kill_session(process.pid);
+    }
+
+    /// The once-a-second look: what it uses, what its application says; messages and a heartbeat go the other way.
+    pub(super) fn look(
+        &mut self,
+        context: &Context,
+        processes: &[Seen],
+        now: Instant,
+    ) -> Option<(Used, Option<AppStatus>)> {
+        let pid = self.process.as_ref()?.pid;
+        let used = self.meter.note(proc::used(processes, pid));
+        let mut status = None;
+        if let Some(channels) = self.process.as_ref().and_then(|process| process.channel.channels()) {
+            self.queue.turn(channels, now);
+            let beat = Heartbeat { wss: used.memory, max_wss: context.memory, network_suspended: false };
+            // One that is not read yet is as good as a new one.
+            let _ = channels.send(Channel::Heartbeat, &beat.text());
+            status = channels.receive(Channel::AppStatus).and_then(|text| AppStatus::parse(&text));
+            for ignored in [Channel::TrickleUp, Channel::GraphicsReply] {
+                if channels.receive(ignored).is_some() {
+                    tracing::debug!(task = %self.name, channel = ?ignored, "a message of a kind that is not supported");
+                }
+            }
+        }
+        self.kill_if_overdue(context, now);
+        Some((used, status))
+    }
+
+    fn kill_if_overdue(&mut self, context: &Context, now: Instant) {
+        let since = |start: Option<StdInstant>| start.map(|start| start.elapsed());
+        if self.finished_since.is_none() && context.dir.slot(self.slot).join(files::FINISH).exists() {
+            self.finished_since = Some(StdInstant::now());
+        }
+        if self.leave_by.is_some_and(|by| by <= StdInstant::now()) {
+            self.kill("it was told to leave a minute ago");
+        } else if self.queue.is_stuck(now) {
+            self.kill("it has left a message unread for three minutes");
+        } else if since(self.finished_since).is_some_and(|age| age > StdDuration::from(FINISH_GRACE)) {
+            self.kill("it said that it had finished five minutes ago");
+        }
+    }
+
+    fn turn(&mut self) {
+        if let Some(channels) = self.process.as_ref().and_then(|process| process.channel.channels()) {
+            self.queue.turn(channels, crate::clock::now());
+        }
+    }
+}
+
+/// The life of a task's thread.
+pub(super) fn live(context: &Context, setup: &TaskSetup, meter: &Meter, say: impl Fn(Order)) {
+    let mut record = SlotRecord::of(setup);
+    let leader = match start(context, setup, &mut record) {
+        Ok((leader, channel)) => {
+            say(Order::Up(setup.job, Process { pid: leader.pid, channel }));
+            leader
+        }
+        Err(failure) => return say(Order::Failed(setup.job, failure)),
+    };
+    let (exit, cpu) = wait(leader, meter);
+    context.guard.remove(leader.pid);
+    let end = collect::collect(&context.dir, setup.slot, &record, exit, cpu, meter.peak());
+    say_end(setup, leader, &end);
+    // From now on nobody runs under this id, so no later start of the agent may look for it.
+    record.process = None;
+    if let Err(error) = record.write(&context.dir.slot_record(setup.slot)) {
+        tracing::warn!(slot = %setup.slot, %error, "cannot write a slot's record");
+    }
+    say(Order::Gone(setup.job, Box::new(end)));
+}
+
+fn start(
+    context: &Context,
+    setup: &TaskSetup,
+    record: &mut SlotRecord,
+) -> Result<(Leader, SharedMemory), StartFailure> {
+    let path = context.dir.slot_record(setup.slot);
+    let fail = |error: std::io::Error| StartFailure::from_io("write", &path, &error);
+    let slot = slot::fill(&context.dir, setup)?;
+    record.write(&path).map_err(fail)?;
+    let memory = slot.join(files::CHANNEL);
+    crate::files::remove(&memory).map_err(fail)?;
+    let channel = SharedMemory::create(&memory)
+        .map_err(|error| StartFailure::from_io("make the channel", &memory, &error))?;
+    if !setup.mapped_channel {
+        tracing::warn!(task = %setup.name, "the application wants SysV shared memory, which is not supported: it runs without a channel");
+    }
+    let pid = launch::launch(context, setup, &slot)?;
+    let leader = Leader { pid, start: proc::find(pid).map_or(0, |process| process.start) };
+    context.guard.add(leader.pid, leader.start);
+    record.process = Some(leader);
+    if let Err(error) = record.write(&path) {
+        // It runs, and the guard knows it: not worth an end.
+        tracing::warn!(slot = %setup.slot, %error, "cannot write a slot's record");
+    }
+    say_start(setup, pid);
+    Ok((leader, channel))
+}
+
+/// Waits for the first process to end, kills what it left, and takes its remains.
+fn wait(leader: Leader, meter: &Meter) -> (Ended, Duration) {
+    let Some(pid) = proc::to_pid(leader.pid) else { return (Ended::Code(255), Duration::ZERO) };
+    // First without taking the remains: as long as they are there, the id is nobody else's.
+    while let Err(error) =
+        rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
+    {
+        if error != rustix::io::Errno::INTR {
+            break;
+        }
+    }
+    meter.note(proc::used(&proc::all(), leader.pid));
+    proc::kill_session(leader.pid);
+    match sys::wait_with_usage(pid) {
+        Ok((status, cpu)) => (Ended::from_wait_status(status), cpu.max(meter.cpu())),
+        Err(error) => {
+            tracing::error!(pid = leader.pid, %error, "cannot wait for a process");
+            (
+                Ended::Signal { number: rustix::process::Signal::KILL.as_raw(), core_dumped: false },
+                meter.cpu(),
+            )
+        }
+    }
+}
+
+fn say_start(setup: &TaskSetup, pid: u32) {
+    let (task, project, slot) = (&setup.name, &setup.url, setup.slot);
+    if setup.fresh {
+        tracing::info!(%task, %project, %slot, pid, "started task {task}");
+    } else {
+        let at = setup.init_data.wu_cpu_time.as_secs_f64();
+        tracing::info!(%task, %project, %slot, pid, "resumed task {task} from its checkpoint at {at:.1} CPU s");
+    }
+}
+
+fn say_end(setup: &TaskSetup, leader: Leader, end: &TaskEnd) {
+    let (task, cpu) = (&setup.name, end.cpu_time.as_secs_f64());
+    let how = match end.exit {
+        Ended::Code(code) if end.finish.is_some() => format!("finished, exit code {code}"),
+        Ended::Code(code) => format!("left with exit code {code}"),
+        Ended::Signal { number, .. } => format!("ended by signal {number}"),
+    };
+    tracing::info!(%task, pid = leader.pid, cpu_s = cpu, "task {task} {how} after {cpu:.1} CPU s");
+}
