@@ -1,1 +1,3 @@
 //! The coordinator, the lab's own project, and the operators' command line.
+
+pub mod project;

@@ -1,0 +1,140 @@
+//! Adding a version of an application: its files are copied, fingerprinted and signed.
+
+use std::fs;
+use std::path::Path;
+
+use fallow_boinc::names::{api_version, is_file_name};
+use fallow_domain::Invalid;
+
+use super::catalog::Catalog;
+use super::error::ProjectError;
+use super::hosted::Project;
+use super::keys::md5_hex;
+use super::layout::write_whole;
+use super::records::{App, Version, VersionFile};
+use super::types::NewAppVersion;
+
+/// The largest file of an application. They are read into memory to be signed.
+const FILE_MAX: u64 = 1 << 30;
+
+impl Project {
+    /// Registers a version and gives the names of its files in the download directory.
+    pub(crate) fn add_app_version(&self, new: &NewAppVersion) -> Result<Vec<String>, ProjectError> {
+        check(new)?;
+        let key = self.keys.version(&new.application, &new.platform, new.version);
+        let exists = || ProjectError::VersionExists {
+            application: new.application.clone(),
+            version: new.version,
+            platform: new.platform.clone(),
+        };
+        if self.read().contains(&key)? {
+            return Err(exists());
+        }
+        let mut version = Version {
+            application: new.application.clone(),
+            version: new.version,
+            platform: new.platform.clone(),
+            api_version: None,
+            files: Vec::new(),
+        };
+        for (position, path) in new.files.iter().enumerate() {
+            let content = read_bounded(path)?;
+            if position == 0 {
+                version.api_version = api_version(&content).map(str::to_owned);
+            }
+            version.files.push(self.publish(new, position, path, &content)?);
+        }
+        let app = App {
+            name: new.application.clone(),
+            friendly_name: match new.friendly_name.as_str() {
+                "" => new.application.clone(),
+                friendly => friendly.to_owned(),
+            },
+        };
+        self.transact_durably(|txn| {
+            if txn.contains(&key)? {
+                return Err(exists());
+            }
+            txn.put("application", self.keys.app(&app.name), &app)?;
+            txn.put("application version", key.clone(), &version)
+        })?;
+        let mut catalog = Catalog::clone(&self.catalog());
+        let names = version.files.iter().map(|file| file.name.clone()).collect();
+        catalog.add_app(app);
+        catalog.add_version(version);
+        self.set_catalog(catalog);
+        Ok(names)
+    }
+
+    fn publish(
+        &self,
+        new: &NewAppVersion,
+        position: usize,
+        path: &Path,
+        content: &[u8],
+    ) -> Result<VersionFile, ProjectError> {
+        let own_name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let (stem, open_name) = match position {
+            0 => (new.application.as_str(), None),
+            _ => (own_name, Some(own_name.to_owned())),
+        };
+        let name = format!("{stem}_{}.{:02}_{}", new.version / 100, new.version % 100, new.platform);
+        if !is_file_name(&name) {
+            return Err(
+                Invalid::new("application file", path.display(), fallow_boinc::names::NAME_RULE).into()
+            );
+        }
+        write_whole(&self.layout.download(&name), content, 0o644)?;
+        let md5 = md5_hex(content);
+        Ok(VersionFile {
+            name,
+            open_name,
+            // A client makes a file executable only if told so; of several, it must know which.
+            executable: position == 0 || is_executable(path),
+            nbytes: content.len() as u64,
+            signature: self.keyring.sign_file(&md5)?,
+            md5,
+        })
+    }
+}
+
+fn check(new: &NewAppVersion) -> Result<(), Invalid> {
+    let plain = |text: &str| {
+        let ok = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        (1..=64).contains(&text.len()) && text.chars().all(ok) && !text.contains("..") && text != "."
+    };
+    let expected = "1 to 64 letters, digits, `-`, `_` and `.`";
+    if !plain(&new.application) {
+        return Err(Invalid::new("application name", &new.application, expected));
+    }
+    if !plain(&new.platform) {
+        return Err(Invalid::new("platform", &new.platform, "a BOINC platform such as x86_64-pc-linux-gnu"));
+    }
+    if new.version == 0 {
+        return Err(Invalid::new("application version", new.version, "1 or more, such as 100 for 1.00"));
+    }
+    if new.friendly_name.len() > 200 || new.friendly_name.chars().any(char::is_control) {
+        return Err(Invalid::new("friendly name", &new.friendly_name, "up to 200 bytes on one line"));
+    }
+    let mut names: Vec<_> = new.files.iter().map(|path| path.file_name()).collect();
+    names.sort();
+    names.dedup();
+    if new.files.is_empty() || names.len() != new.files.len() {
+        let expected = "at least one, the main program first, each with a name of its own";
+        return Err(Invalid::new("number of files", new.files.len(), expected));
+    }
+    Ok(())
+}
+
+fn read_bounded(path: &Path) -> Result<Vec<u8>, ProjectError> {
+    let size = fs::metadata(path).map_err(ProjectError::file("read", path))?.len();
+    if size > FILE_MAX {
+        return Err(Invalid::new("application file", path.display(), "at most 1 GiB").into());
+    }
+    fs::read(path).map_err(ProjectError::file("read", path))
+}
+
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
+}

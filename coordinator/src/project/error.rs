@@ -1,0 +1,97 @@
+//! What can go wrong with a hosted project: each error says what, where, and what to do next.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fallow_domain::Invalid;
+use fallow_store::StoreError;
+
+/// A hosted project could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ProjectError {
+    /// No project of this name is hosted here.
+    #[error("there is no project {name:?} here: `fallow projects` lists those there are")]
+    UnknownProject {
+        /// The name as it was given.
+        name: String,
+    },
+    /// A project of this name exists.
+    #[error("a project {name:?} exists already: choose another name")]
+    ProjectExists {
+        /// The name.
+        name: String,
+    },
+    /// The project has no application of this name, or no version of it.
+    #[error("project {project} has no version of an application {application:?}: add one first")]
+    UnknownApplication {
+        /// The project.
+        project: String,
+        /// The application as it was named.
+        application: String,
+    },
+    /// A version of an application with this number is there already, and versions never change: clients hold them.
+    #[error(
+        "{application} version {version} for {platform} exists already: give the new files a higher version number"
+    )]
+    VersionExists {
+        /// The application.
+        application: String,
+        /// The version number.
+        version: u32,
+        /// The platform.
+        platform: String,
+    },
+    /// A workunit of this name exists, or is named twice in one submission.
+    #[error(
+        "project {project} has a workunit {name:?} already: choose another name, or leave it empty to have one made"
+    )]
+    WorkunitExists {
+        /// The project.
+        project: String,
+        /// The workunit's name.
+        name: String,
+    },
+    /// A value that means nothing in its place.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// A file of the project could not be read or written.
+    #[error("cannot {action} {path}: check the directory's owner, mode and free space")]
+    File {
+        /// What was being done.
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The project's keys are missing or not in their format. They are never made anew: clients hold the public ones.
+    #[error("the key in {path} cannot be used: restore it from a copy, as clients accept no other key")]
+    Key {
+        /// The key's file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A stored value is not what was stored.
+    #[error("the stored {what} cannot be read: restore the store from a copy")]
+    Record {
+        /// What it was meant to be.
+        what: &'static str,
+        /// What the parser said.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+impl ProjectError {
+    /// For `map_err` on file operations.
+    pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::File { action, path, source }
+    }
+}

@@ -1,0 +1,192 @@
+//! One hosted project: its records, files, keys and lock.
+//!
+//! Everything that changes a project's records runs in [`Project::transact`]: one at a time, reading its own
+//! writes, stored as one batch. File content (uploads, comparisons) is read and written outside of it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use fallow_domain::{AccountKey, Instant, Invalid, MasterUrl};
+use fallow_store::Store;
+
+use super::catalog::Catalog;
+use super::error::ProjectError;
+use super::keyring::Keyring;
+use super::keys::Keys;
+use super::layout::Layout;
+use super::random::random_key;
+use super::records::{Account, Counters, ProjectRecord};
+use super::txn::Txn;
+use super::types::{Counts, ProjectInfo, ProjectSettings};
+
+/// A project that this coordinator serves.
+pub(crate) struct Project {
+    pub(crate) name: String,
+    pub(crate) info: ProjectInfo,
+    pub(crate) keys: Keys,
+    pub(crate) layout: Layout,
+    pub(crate) keyring: Keyring,
+    pub(crate) store: Arc<dyn Store>,
+    /// Held by whoever changes records.
+    writer: Mutex<()>,
+    catalog: RwLock<Arc<Catalog>>,
+    /// Files that are being uploaded now: one connection writes to a file at a time.
+    pub(crate) uploading: Mutex<BTreeSet<String>>,
+}
+
+impl Project {
+    /// Makes a project: keys, settings and the fleet's account.
+    pub(crate) fn create(
+        store: Arc<dyn Store>,
+        dir: &Path,
+        base_url: &str,
+        name: &str,
+        settings: ProjectSettings,
+        now: Instant,
+    ) -> Result<Self, ProjectError> {
+        check_name(name)?;
+        check_settings(&settings)?;
+        let keys = Keys::new(name);
+        if store.get(&keys.settings())?.is_some() {
+            return Err(ProjectError::ProjectExists { name: name.to_owned() });
+        }
+        // Keys first: a crash in between leaves keys that the next attempt finds and uses.
+        Keyring::open_or_create(&Layout::open(dir, name)?.keys())?;
+        let account = Account {
+            id: 1,
+            key: AccountKey::new(random_key()?),
+            email: format!("fleet@{name}.invalid"),
+            passwd_hash: String::new(),
+            name: "fleet".to_owned(),
+            created_at: now,
+            cross_project_id: random_key()?,
+        };
+        let record = ProjectRecord { settings, account_key: account.key.clone(), created_at: now };
+        let mut txn = Txn::new(&*store);
+        txn.put("project", keys.settings(), &record)?;
+        put_account(&mut txn, &keys, &account)?;
+        txn.put("counters", keys.counters(), &Counters { last_account: 1, ..Counters::default() })?;
+        let _ = store.apply_durable(txn.into_batch())?;
+        Self::open(store, dir, base_url, name)
+    }
+
+    /// Opens a project that was made before.
+    pub(crate) fn open(
+        store: Arc<dyn Store>,
+        dir: &Path,
+        base_url: &str,
+        name: &str,
+    ) -> Result<Self, ProjectError> {
+        let keys = Keys::new(name);
+        let txn = Txn::new(&*store);
+        let record: ProjectRecord = txn
+            .get("project", &keys.settings())?
+            .ok_or_else(|| ProjectError::UnknownProject { name: name.to_owned() })?;
+        let catalog = Catalog::load(&txn, &keys)?;
+        drop(txn);
+        let layout = Layout::open(dir, name)?;
+        let info = ProjectInfo {
+            name: name.to_owned(),
+            url: MasterUrl::parse(&format!("{base_url}/{name}/"))?,
+            account_key: record.account_key,
+            settings: record.settings,
+            created_at: record.created_at,
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            info,
+            keys,
+            keyring: Keyring::open(&layout.keys())?,
+            layout,
+            store,
+            writer: Mutex::new(()),
+            catalog: RwLock::new(Arc::new(catalog)),
+            uploading: Mutex::new(BTreeSet::new()),
+        })
+    }
+
+    /// Runs `change` alone and stores all its writes, or none if it fails.
+    pub(crate) fn transact<T>(
+        &self,
+        change: impl FnOnce(&mut Txn<'_>) -> Result<T, ProjectError>,
+    ) -> Result<T, ProjectError> {
+        let _alone = lock(&self.writer);
+        let mut txn = Txn::new(&*self.store);
+        let out = change(&mut txn)?;
+        let batch = txn.into_batch();
+        if !batch.is_empty() {
+            // There are no preconditions that could fail: the lock is the only way here.
+            let _ = self.store.apply(batch)?;
+        }
+        Ok(out)
+    }
+
+    /// As [`Project::transact`], and on return the writes survive a power cut. The medium is waited for without the
+    /// lock, so that several operations share the wait.
+    pub(crate) fn transact_durably<T>(
+        &self,
+        change: impl FnOnce(&mut Txn<'_>) -> Result<T, ProjectError>,
+    ) -> Result<T, ProjectError> {
+        let out = self.transact(change)?;
+        self.store.flush()?;
+        Ok(out)
+    }
+
+    /// For looking only.
+    pub(crate) fn read(&self) -> Txn<'_> {
+        Txn::new(&*self.store)
+    }
+
+    pub(crate) fn counts(&self) -> Result<Counts, ProjectError> {
+        let counters: Option<Counters> = self.read().get("counters", &self.keys.counters())?;
+        Ok(counters.unwrap_or_default().counts)
+    }
+
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_catalog(&self, catalog: Catalog) {
+        *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalog);
+    }
+
+    /// The name for people.
+    pub(crate) fn long_name(&self) -> &str {
+        match self.info.settings.long_name.as_str() {
+            "" => &self.name,
+            long => long,
+        }
+    }
+}
+
+/// Stores an account under its key and its e-mail address.
+pub(crate) fn put_account(txn: &mut Txn<'_>, keys: &Keys, account: &Account) -> Result<(), ProjectError> {
+    txn.put("account", keys.account(account.key.reveal()), account)?;
+    txn.put("account key", keys.account_email(&account.email), &account.key)
+}
+
+/// Locks whatever became of the last holder: what the lock guards is in the store, whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn check_name(name: &str) -> Result<(), Invalid> {
+    let ok = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    if name.starts_with(|c: char| c.is_ascii_lowercase()) && name.len() <= 32 && name.chars().all(ok) {
+        return Ok(());
+    }
+    let expected = "a lower-case letter, then up to 31 lower-case letters, digits, `-` and `_`";
+    Err(Invalid::new("project name", name, expected))
+}
+
+fn check_settings(settings: &ProjectSettings) -> Result<(), Invalid> {
+    let delay = settings.request_delay.as_secs_f64();
+    if !(0.0..=86_400.0).contains(&delay) {
+        return Err(Invalid::new("request delay", settings.request_delay, "from 0 s to a day"));
+    }
+    if settings.long_name.len() > 200 || settings.long_name.chars().any(char::is_control) {
+        return Err(Invalid::new("project's long name", &settings.long_name, "up to 200 bytes on one line"));
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! What follows from a workunit: its index entries and what it adds to the counts.
+//!
+//! Both are pure functions of the workunit, and a change writes the difference between before and after. So no
+//! code path can forget an entry, and a test can compute all indexes anew and compare.
+
+use std::collections::BTreeMap;
+
+use super::error::ProjectError;
+use super::keys::Keys;
+use super::records::{Counters, UnsentEntry};
+use super::txn::{Txn, encode};
+use super::types::Counts;
+use super::workunit::{JobState, Workunit, WorkunitState};
+
+/// Reads a workunit.
+pub(crate) fn read(txn: &Txn<'_>, keys: &Keys, name: &str) -> Result<Option<Workunit>, ProjectError> {
+    txn.get("workunit", &keys.workunit(name))
+}
+
+/// Stores a workunit in place of `before`, with its index entries and counts.
+pub(crate) fn write(
+    txn: &mut Txn<'_>,
+    keys: &Keys,
+    before: Option<&Workunit>,
+    after: &Workunit,
+) -> Result<(), ProjectError> {
+    let old = before.map(|workunit| entries(keys, workunit)).transpose()?.unwrap_or_default();
+    let new = entries(keys, after)?;
+    for key in old.keys().filter(|key| !new.contains_key(*key)) {
+        txn.delete(key.clone());
+    }
+    for (key, value) in new {
+        if old.get(&key) != Some(&value) {
+            txn.put_raw(key, value);
+        }
+    }
+    txn.put("workunit", keys.workunit(&after.name), after)?;
+    let (minus, plus) = (before.map(counts).unwrap_or_default(), counts(after));
+    if minus != plus {
+        let mut counters: Counters = txn.get("counters", &keys.counters())?.unwrap_or_default();
+        counters.counts = shift(counters.counts, minus, plus);
+        txn.put("counters", keys.counters(), &counters)?;
+    }
+    Ok(())
+}
+
+/// The index entries of a workunit.
+fn entries(keys: &Keys, workunit: &Workunit) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, ProjectError> {
+    let mut out = BTreeMap::new();
+    let name = &workunit.name;
+    if workunit.jobs.iter().any(|job| job.state == JobState::Unsent) {
+        let hosts = workunit.jobs.iter().map(|job| job.host).filter(|host| *host != 0).collect();
+        let entry = UnsentEntry { workunit: name.clone(), application: workunit.application.clone(), hosts };
+        out.insert(keys.unsent(workunit.sequence), encode("queue entry", &entry)?);
+    }
+    for job in workunit.jobs.iter().filter(|job| job.state == JobState::InProgress) {
+        out.insert(keys.held(job.host, name, job.index), Vec::new());
+        if let Some(deadline) = job.deadline {
+            out.insert(keys.deadline(deadline, name, job.index), Vec::new());
+        }
+    }
+    if !workunit.to_compare().is_empty() {
+        out.insert(keys.compare(name), Vec::new());
+    }
+    if matches!(workunit.state, WorkunitState::Validated { .. }) {
+        out.insert(keys.validated(name), Vec::new());
+    }
+    let over = workunit.jobs.iter().all(|job| job.state == JobState::Over);
+    let decided = workunit.state != WorkunitState::Active && workunit.to_compare().is_empty();
+    if over && decided && !workunit.files_deleted {
+        out.insert(keys.cleanup(name), Vec::new());
+    }
+    Ok(out)
+}
+
+/// What a workunit adds to the counts.
+pub(crate) fn counts(workunit: &Workunit) -> Counts {
+    let jobs = |state| workunit.jobs.iter().filter(|job| job.state == state).count() as u64;
+    Counts {
+        workunits: 1,
+        workunits_validated: u64::from(matches!(workunit.state, WorkunitState::Validated { .. })),
+        workunits_failed: u64::from(matches!(workunit.state, WorkunitState::Failed { .. })),
+        jobs_unsent: jobs(JobState::Unsent),
+        jobs_in_progress: jobs(JobState::InProgress),
+        jobs_over: jobs(JobState::Over),
+    }
+}
+
+fn shift(total: Counts, minus: Counts, plus: Counts) -> Counts {
+    let by = |total: u64, minus: u64, plus: u64| (total + plus).saturating_sub(minus);
+    Counts {
+        workunits: by(total.workunits, minus.workunits, plus.workunits),
+        workunits_validated: by(
+            total.workunits_validated,
+            minus.workunits_validated,
+            plus.workunits_validated,
+        ),
+        workunits_failed: by(total.workunits_failed, minus.workunits_failed, plus.workunits_failed),
+        jobs_unsent: by(total.jobs_unsent, minus.jobs_unsent, plus.jobs_unsent),
+        jobs_in_progress: by(total.jobs_in_progress, minus.jobs_in_progress, plus.jobs_in_progress),
+        jobs_over: by(total.jobs_over, minus.jobs_over, plus.jobs_over),
+    }
+}

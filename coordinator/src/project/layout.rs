@@ -1,0 +1,98 @@
+//! A project's directory: `keys/`, `download/`, `upload/`, and how files get into it whole.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::error::ProjectError;
+use super::keys::md5_hex;
+
+/// Where a project's files are.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    root: PathBuf,
+}
+
+impl Layout {
+    /// The directory of project `name` under `dir`. Makes it and what belongs in it.
+    pub(crate) fn open(dir: &Path, name: &str) -> Result<Self, ProjectError> {
+        let layout = Self { root: dir.join(name) };
+        for (path, mode) in [
+            (layout.root.clone(), 0o755),
+            (layout.keys(), 0o700),
+            (layout.root.join("download"), 0o755),
+            // What volunteers send is nobody's business but the operator's.
+            (layout.root.join("upload"), 0o700),
+        ] {
+            let made = DirBuilder::new().recursive(true).mode(mode).create(&path);
+            made.map_err(ProjectError::file("create", &path))?;
+        }
+        Ok(layout)
+    }
+
+    /// The directory of the key files, for this user only.
+    pub(crate) fn keys(&self) -> PathBuf {
+        self.root.join("keys")
+    }
+
+    /// A file for clients to download. `name` has been checked to be a file name.
+    pub(crate) fn download(&self, name: &str) -> PathBuf {
+        self.root.join("download").join(name)
+    }
+
+    /// A file that a client has uploaded, in one of 256 directories, as there may be millions. `name` has been checked.
+    pub(crate) fn upload(&self, name: &str) -> PathBuf {
+        let fan = &md5_hex(name)[..2];
+        self.root.join("upload").join(fan).join(name)
+    }
+
+    /// The same while its upload is not complete. No finished file is named so: a `.part` is never offered for upload.
+    pub(crate) fn partial(&self, name: &str) -> PathBuf {
+        let mut path = self.upload(name).into_os_string();
+        path.push(".part");
+        path.into()
+    }
+}
+
+/// Writes a file in one step: after a crash it is there whole or not at all.
+pub(crate) fn write_whole(path: &Path, content: &[u8], mode: u32) -> Result<(), ProjectError> {
+    let temporary = with_suffix(path, ".new");
+    let write = || -> io::Result<()> {
+        // One left over from a crash has an unknown mode.
+        match fs::remove_file(&temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)?;
+        sync_directory_of(path)
+    };
+    write().map_err(ProjectError::file("write", path))
+}
+
+/// Makes sure that a renamed or removed file stays so after a power cut.
+pub(crate) fn sync_directory_of(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Removes a file that may be gone already.
+pub(crate) fn remove_if_there(path: &Path) -> Result<(), ProjectError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(ProjectError::file("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}

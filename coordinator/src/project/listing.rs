@@ -1,0 +1,135 @@
+//! Lists for operators, in pages ordered by name.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use super::error::ProjectError;
+use super::hosted::Project;
+use super::index;
+use super::keys::tail;
+use super::names::output_name;
+use super::records::Host;
+use super::txn::{Txn, decode};
+use super::types::{CanonicalResult, JobView, OutputContent, Page, WorkunitView};
+use super::workunit::{Job, Workunit, WorkunitState};
+
+/// The most workunits on a page.
+pub const PAGE_MAX: usize = 1_000;
+/// Output files on a page of results hold at most this much together, but for a single workunit that holds more.
+const PAGE_BYTES: usize = 2 << 20;
+
+impl Project {
+    pub(crate) fn list_workunits(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<WorkunitView>, ProjectError> {
+        let txn = self.read();
+        let limit = page_size(limit);
+        let after = after.map(|name| self.keys.workunit(name));
+        let mut entries = txn.scan(&self.keys.workunits(), after.as_deref(), limit + 1)?;
+        let more = entries.len() > limit;
+        entries.truncate(limit);
+        let mut hosts = BTreeMap::new();
+        let mut items = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            let workunit: Workunit = decode("workunit", &key, &value)?;
+            items.push(self.view(&txn, &workunit, &mut hosts)?);
+        }
+        Ok(Page { items, more })
+    }
+
+    pub(crate) fn list_results(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<CanonicalResult>, ProjectError> {
+        let txn = self.read();
+        let limit = page_size(limit);
+        let prefix = self.keys.all_validated();
+        let after = after.map(|name| self.keys.validated(name));
+        let mut entries = txn.scan(&prefix, after.as_deref(), limit + 1)?;
+        let mut more = entries.len() > limit;
+        entries.truncate(limit);
+        let mut items = Vec::with_capacity(entries.len());
+        let mut bytes = 0;
+        for (key, _) in entries {
+            let Some(workunit) = index::read(&txn, &self.keys, tail(&key, &prefix))? else { continue };
+            let Some(result) = self.canonical(&workunit)? else { continue };
+            bytes += result.outputs.iter().map(|output| output.content.len()).sum::<usize>();
+            if bytes > PAGE_BYTES && !items.is_empty() {
+                more = true;
+                break;
+            }
+            items.push(result);
+        }
+        Ok(Page { items, more })
+    }
+
+    fn view(
+        &self,
+        txn: &Txn<'_>,
+        workunit: &Workunit,
+        hosts: &mut BTreeMap<u64, String>,
+    ) -> Result<WorkunitView, ProjectError> {
+        let (state, error, canonical_job) = match &workunit.state {
+            WorkunitState::Active => ("active", String::new(), String::new()),
+            WorkunitState::Validated { canonical } => {
+                ("validated", String::new(), workunit.job_name(*canonical))
+            }
+            WorkunitState::Failed { reason } => ("failed", reason.clone(), String::new()),
+        };
+        let mut jobs = Vec::with_capacity(workunit.jobs.len());
+        for job in &workunit.jobs {
+            if job.host != 0 && !hosts.contains_key(&job.host) {
+                let host: Option<Host> = txn.get("host", &self.keys.host(job.host))?;
+                hosts.insert(job.host, host.map(|host| host.name).unwrap_or_default());
+            }
+            let host_name = hosts.get(&job.host).cloned().unwrap_or_default();
+            jobs.push(job_view(workunit, job, host_name));
+        }
+        Ok(WorkunitView {
+            name: workunit.name.clone(),
+            application: workunit.application.clone(),
+            state,
+            error,
+            quorum: workunit.rules.quorum,
+            canonical_job,
+            jobs,
+        })
+    }
+
+    fn canonical(&self, workunit: &Workunit) -> Result<Option<CanonicalResult>, ProjectError> {
+        let WorkunitState::Validated { canonical } = workunit.state else { return Ok(None) };
+        let job = workunit.job_name(canonical);
+        let mut outputs = Vec::with_capacity(workunit.outputs.len());
+        for (position, output) in workunit.outputs.iter().enumerate() {
+            let path = self.layout.upload(&output_name(&job, position));
+            let content = fs::read(&path).map_err(ProjectError::file("read", &path))?;
+            outputs.push(OutputContent { open_name: output.open_name.clone(), content });
+        }
+        let agreeing_hosts = workunit.agreeing();
+        Ok(Some(CanonicalResult { workunit: workunit.name.clone(), job, agreeing_hosts, outputs }))
+    }
+}
+
+fn page_size(limit: usize) -> usize {
+    if limit == 0 { PAGE_MAX } else { limit.min(PAGE_MAX) }
+}
+
+fn job_view(workunit: &Workunit, job: &Job, host_name: String) -> JobView {
+    JobView {
+        name: workunit.job_name(job.index),
+        state: job.state,
+        outcome: job.outcome,
+        validation: job.validation,
+        host_id: job.host,
+        host_name,
+        sent_at: job.sent_at,
+        deadline: job.deadline,
+        received_at: job.received_at,
+        cpu_time: job.cpu_time,
+        exit_status: job.exit_status,
+        times_sent: job.times_sent,
+    }
+}

@@ -1,0 +1,52 @@
+//! The lab's own projects: a work server that unmodified BOINC clients attach to (R6.8).
+//!
+//! **Model.** A project has accounts, hosts, applications and workunits. A workunit is computed by several jobs on
+//! different hosts until enough of them agree ([`Rules`]); then one job's outputs are kept as canonical. Clients get and
+//! report jobs in scheduler RPCs, and move files by plain HTTP. Everything but file content is in the store, under
+//! `project/NAME/`; each operation is one atomic batch there. Nothing looks through all jobs: what is to be done next is
+//! found in indexes that are derived from the workunits.
+//!
+//! **Entrance.** [`ProjectServer`]: the operator's calls, and the HTTP service as a router.
+//!
+//! - `workunit`, `verdict`: the life of a workunit, pure.
+//! - `index`, `txn`, `keys`, `records`: how it is stored.
+//! - `scheduler`: the scheduler RPC. `web`: everything else over HTTP.
+//! - `upkeep`: deadlines, comparisons, deletions.
+//!
+//! **Omitted**: credit (totals are 0: a lab's own machines need no scores), teams, forums, preferences edited on the
+//! project's pages, plan classes and coprocessors, homogeneous redundancy, locality scheduling, trickles (acknowledged,
+//! not kept), weak account keys.
+
+mod apps;
+mod catalog;
+mod comparator;
+mod error;
+mod hosted;
+mod index;
+mod keyring;
+mod keys;
+mod layout;
+mod listing;
+mod names;
+mod random;
+mod records;
+mod scheduler;
+mod server;
+mod submit;
+mod txn;
+mod types;
+mod upkeep;
+mod verdict;
+mod web;
+mod workunit;
+
+pub use comparator::COMPARATORS;
+pub use error::ProjectError;
+pub use listing::PAGE_MAX;
+pub use server::{Clock, ProjectServer};
+pub use submit::SUBMIT_MAX;
+pub use types::{
+    CanonicalResult, Counts, JobView, NewAppVersion, NewInput, NewWorkunit, OutputContent, OutputSpec, Page,
+    ProjectInfo, ProjectSettings, WorkSend, WorkunitView,
+};
+pub use workunit::{JobState, Outcome, Rules, TOTAL_MAX, Validation};

@@ -1,0 +1,26 @@
+//! Names of a job's output files.
+
+use super::keys::split_job_name;
+
+/// The output file at `position` of a job: `JOB_POSITION`.
+pub(crate) fn output_name(job: &str, position: usize) -> String {
+    format!("{job}_{position}")
+}
+
+/// The workunit, job index and position that an output file belongs to.
+pub(crate) fn split_output_name(name: &str) -> Option<(&str, u32, usize)> {
+    let (job, position) = split_job_name(name)?;
+    let (workunit, index) = split_job_name(job)?;
+    Some((workunit, index, position as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_file_names_its_job() {
+        assert_eq!(split_output_name(&output_name("m_7_2", 0)), Some(("m_7", 2, 0)));
+        assert_eq!(split_output_name("m_7"), None);
+    }
+}

@@ -1,0 +1,109 @@
+//! What a project keeps besides its workunits: accounts, hosts, applications, counters.
+
+use fallow_domain::{AccountKey, Duration, Instant};
+use serde::{Deserialize, Serialize};
+
+use super::types::{Counts, ProjectSettings};
+
+/// The project itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ProjectRecord {
+    pub(crate) settings: ProjectSettings,
+    pub(crate) account_key: AccountKey,
+    pub(crate) created_at: Instant,
+}
+
+/// Numbers that change with everything: ids given so far, and how many there are of what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Counters {
+    pub(crate) last_account: u64,
+    pub(crate) last_host: u64,
+    /// Of workunits; never used again.
+    pub(crate) last_sequence: u64,
+    pub(crate) counts: Counts,
+}
+
+/// Somebody who computes for the project (BOINC: user).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Account {
+    pub(crate) id: u64,
+    pub(crate) key: AccountKey,
+    /// In lower case.
+    pub(crate) email: String,
+    /// MD5 of password and e-mail address, as clients send it. Empty for an account that nobody can look up.
+    pub(crate) passwd_hash: String,
+    pub(crate) name: String,
+    pub(crate) created_at: Instant,
+    /// Identity of this person across projects, as the client knows it.
+    pub(crate) cross_project_id: String,
+}
+
+/// A machine that computes for the project.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Host {
+    pub(crate) id: u64,
+    pub(crate) account: u64,
+    /// The host's own identity, as it sent it.
+    pub(crate) cpid: String,
+    pub(crate) name: String,
+    pub(crate) created_at: Instant,
+    pub(crate) last_rpc: Instant,
+    /// The number of its last RPC; a lower one comes from a copy of the host's data.
+    pub(crate) rpc_seqno: u32,
+    /// When it was last sent work, or told that there is none.
+    pub(crate) last_request: Option<Instant>,
+    pub(crate) ncpus: u32,
+    /// Sequence behind which the search for unsent jobs goes on when those at the head are not for this host.
+    pub(crate) search_from: u64,
+}
+
+/// An application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct App {
+    pub(crate) name: String,
+    pub(crate) friendly_name: String,
+}
+
+/// A version of an application for one platform.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Version {
+    pub(crate) application: String,
+    pub(crate) version: u32,
+    pub(crate) platform: String,
+    /// Version of the application library in it.
+    pub(crate) api_version: Option<String>,
+    /// The first is the main program.
+    pub(crate) files: Vec<VersionFile>,
+}
+
+/// A file of a version, in the download directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VersionFile {
+    pub(crate) name: String,
+    /// The name under which the application opens it; the main program has none.
+    pub(crate) open_name: Option<String>,
+    pub(crate) executable: bool,
+    pub(crate) nbytes: u64,
+    pub(crate) md5: String,
+    /// Under the code-signing key.
+    pub(crate) signature: String,
+}
+
+/// An entry of the queue of unsent jobs: enough to pass over a workunit without reading it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UnsentEntry {
+    #[serde(rename = "w")]
+    pub(crate) workunit: String,
+    #[serde(rename = "a")]
+    pub(crate) application: String,
+    /// Hosts that have or had a copy.
+    #[serde(rename = "h")]
+    pub(crate) hosts: Vec<u64>,
+}
+
+/// The shortest time between two requests of one host that bring it work: a client that ignores the delay it was given is
+/// told to wait, one that comes a little early is not.
+pub(crate) fn min_interval(settings: &ProjectSettings) -> Duration {
+    settings.request_delay.mul_f64(0.8)
+}

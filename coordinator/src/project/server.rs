@@ -1,0 +1,228 @@
+//! All hosted projects together: what the coordinator holds.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+use fallow_domain::Instant;
+use fallow_store::{KeyRange, Store};
+
+use super::error::ProjectError;
+use super::hosted::Project;
+use super::keys::PROJECTS;
+use super::types::{
+    CanonicalResult, Counts, NewAppVersion, NewWorkunit, Page, ProjectInfo, ProjectSettings, WorkunitView,
+};
+use super::upkeep::{self, Bell};
+
+/// Tells the time; tests have their own.
+pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
+
+/// The projects that this coordinator hosts, their HTTP service and their upkeep (R6.8).
+///
+/// A handle: clones share everything. All methods but [`ProjectServer::router`] block (store, files, RSA); call them
+/// from `spawn_blocking` in async code. Upkeep (deadlines, comparisons, files nobody needs) runs on a thread of its
+/// own until the last handle is gone.
+#[derive(Clone)]
+pub struct ProjectServer {
+    shared: Arc<Shared>,
+    _upkeep: Arc<Upkeep>,
+}
+
+/// What handles, requests and upkeep share.
+pub(crate) struct Shared {
+    store: Arc<dyn Store>,
+    dir: PathBuf,
+    base_url: String,
+    clock: Clock,
+    projects: RwLock<BTreeMap<String, Arc<Project>>>,
+    pub(crate) bell: Bell,
+}
+
+/// Ends the upkeep thread with the last handle.
+struct Upkeep {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        self.shared.bell.stop();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl ProjectServer {
+    /// Opens all projects that were made before. `dir` holds a directory for each; `base_url` is what clients reach
+    /// the router under, such as `http://127.0.0.1:8080`.
+    ///
+    /// # Errors
+    /// When the store, a directory or a key cannot be used.
+    pub fn open(store: Arc<dyn Store>, dir: &Path, base_url: &str) -> Result<Self, ProjectError> {
+        let clock = || Instant::from_micros(micros_of(SystemTime::now()));
+        Self::open_with_clock(store, dir, base_url, Arc::new(clock))
+    }
+
+    /// As [`ProjectServer::open`], with another clock.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_with_clock(
+        store: Arc<dyn Store>,
+        dir: &Path,
+        base_url: &str,
+        clock: Clock,
+    ) -> Result<Self, ProjectError> {
+        let base_url = base_url.trim_end_matches('/').to_owned();
+        let mut projects = BTreeMap::new();
+        for name in names(&*store)? {
+            let project = Project::open(store.clone(), dir, &base_url, &name)?;
+            projects.insert(name, Arc::new(project));
+        }
+        let shared = Arc::new(Shared {
+            store,
+            dir: dir.to_path_buf(),
+            base_url,
+            clock,
+            projects: RwLock::new(projects),
+            bell: Bell::default(),
+        });
+        let thread = upkeep::spawn(shared.clone())?;
+        let upkeep = Upkeep { shared: shared.clone(), thread: Some(thread) };
+        Ok(Self { shared, _upkeep: Arc::new(upkeep) })
+    }
+
+    /// Makes a project of this name, with new keys and the account that the fleet computes for.
+    ///
+    /// # Errors
+    /// [`ProjectError::ProjectExists`], or an unusable name or setting, or a failure of disk or store.
+    pub fn create_project(&self, name: &str, settings: ProjectSettings) -> Result<ProjectInfo, ProjectError> {
+        // Held all through, so that two calls with one name do not both make it.
+        let mut projects = self.shared.projects.write().unwrap_or_else(PoisonError::into_inner);
+        let Shared { store, dir, base_url, .. } = &*self.shared;
+        let project = Project::create(store.clone(), dir, base_url, name, settings, self.shared.now())?;
+        let info = project.info.clone();
+        projects.insert(name.to_owned(), Arc::new(project));
+        Ok(info)
+    }
+
+    /// All projects, by name.
+    pub fn projects(&self) -> Vec<ProjectInfo> {
+        self.shared.all().iter().map(|project| project.info.clone()).collect()
+    }
+
+    /// Registers a version of an application: its files are copied, signed and offered for download. Gives their
+    /// names there.
+    ///
+    /// # Errors
+    /// [`ProjectError::VersionExists`], [`ProjectError::UnknownProject`], unusable names, unreadable files.
+    pub fn add_app_version(
+        &self,
+        project: &str,
+        version: &NewAppVersion,
+    ) -> Result<Vec<String>, ProjectError> {
+        self.shared.project(project)?.add_app_version(version)
+    }
+
+    /// Adds workunits, all or none, and gives their names in the same order. At most
+    /// [`SUBMIT_MAX`](super::SUBMIT_MAX) at a time.
+    ///
+    /// # Errors
+    /// [`ProjectError::WorkunitExists`], [`ProjectError::UnknownApplication`], or a value that means nothing.
+    pub fn submit(&self, project: &str, workunits: Vec<NewWorkunit>) -> Result<Vec<String>, ProjectError> {
+        self.shared.project(project)?.submit(workunits, self.shared.now())
+    }
+
+    /// Workunits and their jobs in order of name, from behind `after`; at most `limit`, or
+    /// [`PAGE_MAX`](super::PAGE_MAX) for 0.
+    ///
+    /// # Errors
+    /// [`ProjectError::UnknownProject`], or a failure of the store.
+    pub fn list_workunits(
+        &self,
+        project: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<WorkunitView>, ProjectError> {
+        self.shared.project(project)?.list_workunits(after, limit)
+    }
+
+    /// The chosen outputs of validated workunits in order of name, as in [`ProjectServer::list_workunits`]. A page
+    /// holds about 2 MiB of content at most, unless a single workunit has more.
+    ///
+    /// # Errors
+    /// As there, or an output file that cannot be read.
+    pub fn list_results(
+        &self,
+        project: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Page<CanonicalResult>, ProjectError> {
+        self.shared.project(project)?.list_results(after, limit)
+    }
+
+    /// How many workunits and jobs there are in which state. Costs one read.
+    ///
+    /// # Errors
+    /// [`ProjectError::UnknownProject`], or a failure of the store.
+    pub fn counts(&self, project: &str) -> Result<Counts, ProjectError> {
+        self.shared.project(project)?.counts()
+    }
+
+    /// The HTTP service of all projects, each under `/NAME/`. Projects made later are served as well.
+    pub fn router(&self) -> axum::Router {
+        super::web::router(self.clone())
+    }
+
+    /// Does at once what upkeep would do in its time: passed deadlines, comparisons, deletions.
+    ///
+    /// # Errors
+    /// A failure of the store or of a file.
+    pub fn run_upkeep(&self) -> Result<(), ProjectError> {
+        upkeep::run(&self.shared)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
+impl Shared {
+    pub(crate) fn now(&self) -> Instant {
+        (self.clock)()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Project>> {
+        self.projects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    pub(crate) fn project(&self, name: &str) -> Result<Arc<Project>, ProjectError> {
+        let projects = self.projects.read().unwrap_or_else(PoisonError::into_inner);
+        projects.get(name).cloned().ok_or_else(|| ProjectError::UnknownProject { name: name.to_owned() })
+    }
+}
+
+/// The names of all projects in the store: jumps from project to project, however much each one holds.
+fn names(store: &dyn Store) -> Result<Vec<String>, ProjectError> {
+    let mut names = Vec::new();
+    let all = KeyRange::prefix(PROJECTS.as_bytes());
+    let mut rest = all.clone();
+    while let Some((key, _)) = store.scan(&rest, 1)?.into_iter().next() {
+        let tail = String::from_utf8_lossy(&key[PROJECTS.len()..]).into_owned();
+        let name = tail.split('/').next().unwrap_or_default().to_owned();
+        // `/` is the last byte of a project's prefix, so that nothing of it lies behind this.
+        rest = all.after(format!("{PROJECTS}{name}/\u{7f}").as_bytes());
+        names.push(name);
+    }
+    Ok(names)
+}
+
+fn micros_of(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,111 @@
+//! What one operation reads and writes: it sees its own writes, and all of them are stored in one batch or none.
+
+use std::collections::BTreeMap;
+
+use fallow_store::{Batch, Entry, Format, KeyRange, Store, StoreError, no_migration};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::error::ProjectError;
+
+/// The envelope of every record of a hosted project: JSON, readable by people with a store dump at hand.
+const RECORD: Format = Format { name: "project record", version: 1, migrate: no_migration };
+
+/// Reads through pending writes to the store. Made under the project's lock, so nobody else writes meanwhile.
+pub(crate) struct Txn<'a> {
+    store: &'a dyn Store,
+    writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl<'a> Txn<'a> {
+    pub(crate) fn new(store: &'a dyn Store) -> Self {
+        Self { store, writes: BTreeMap::new() }
+    }
+
+    /// The record under `key`.
+    pub(crate) fn get<T: DeserializeOwned>(
+        &self,
+        what: &'static str,
+        key: &[u8],
+    ) -> Result<Option<T>, ProjectError> {
+        let stored = match self.writes.get(key) {
+            Some(pending) => pending.clone(),
+            None => self.store.get(key)?,
+        };
+        stored.map(|bytes| decode(what, key, &bytes)).transpose()
+    }
+
+    pub(crate) fn contains(&self, key: &[u8]) -> Result<bool, StoreError> {
+        match self.writes.get(key) {
+            Some(pending) => Ok(pending.is_some()),
+            None => Ok(self.store.get(key)?.is_some()),
+        }
+    }
+
+    pub(crate) fn put<T: Serialize>(
+        &mut self,
+        what: &'static str,
+        key: Vec<u8>,
+        record: &T,
+    ) -> Result<(), ProjectError> {
+        self.writes.insert(key, Some(encode(what, record)?));
+        Ok(())
+    }
+
+    /// Stores bytes that are an index entry and have no format of their own.
+    pub(crate) fn put_raw(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        self.writes.insert(key, Some(value));
+    }
+
+    pub(crate) fn delete(&mut self, key: Vec<u8>) {
+        self.writes.insert(key, None);
+    }
+
+    /// The first `limit` entries under `prefix`, behind the key `after` if one is given, pending writes included.
+    pub(crate) fn scan(
+        &self,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let mut range = KeyRange::prefix(prefix);
+        if let Some(after) = after {
+            range = range.after(after);
+        }
+        let ours = |key: &[u8]| key.starts_with(prefix) && after.is_none_or(|after| key > after);
+        // Pending writes may hide as many stored entries, so that as many more are read.
+        let pending: Vec<_> = self.writes.iter().filter(|(key, _)| ours(key)).collect();
+        let mut entries = self.store.scan(&range, limit.saturating_add(pending.len()))?;
+        entries.retain(|(key, _)| !self.writes.contains_key(key));
+        entries.extend(pending.into_iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?))));
+        entries.sort();
+        entries.truncate(limit);
+        Ok(entries)
+    }
+
+    /// All writes.
+    pub(crate) fn into_batch(self) -> Batch {
+        let mut batch = Batch::new();
+        for (key, value) in self.writes {
+            match value {
+                Some(value) => batch.add_put(key, value),
+                None => batch.add_delete(key),
+            }
+        }
+        batch
+    }
+}
+
+pub(crate) fn encode<T: Serialize>(what: &'static str, record: &T) -> Result<Vec<u8>, ProjectError> {
+    let bytes = serde_json::to_vec(record).map_err(|source| ProjectError::Record { what, source })?;
+    Ok(RECORD.wrap(&bytes))
+}
+
+pub(crate) fn decode<T: DeserializeOwned>(
+    what: &'static str,
+    key: &[u8],
+    stored: &[u8],
+) -> Result<T, ProjectError> {
+    let bytes = RECORD.open(key, stored)?;
+    serde_json::from_slice(&bytes).map_err(|source| ProjectError::Record { what, source })
+}

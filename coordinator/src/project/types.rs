@@ -1,0 +1,247 @@
+//! What operators say to a hosted project and what it tells them: plain values, no wire formats.
+
+use std::path::PathBuf;
+
+use fallow_domain::{AccountKey, Bytes, Duration, Flops, Instant, MasterUrl};
+use serde::{Deserialize, Serialize};
+
+use super::workunit::{JobState, Outcome, Rules, Validation};
+
+/// What an operator decides about a project.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProjectSettings {
+    /// The project's name for people (BOINC: `project_name`). Empty for the project's own name.
+    pub long_name: String,
+    /// How long a client waits before its next scheduler RPC (BOINC: `request_delay`).
+    pub request_delay: Duration,
+    /// Ask clients to report each job as soon as its files are up (BOINC: `report_immediately`).
+    pub report_immediately: bool,
+    /// Anybody who reaches the server may make an account (BOINC: `account_creation_disabled` when false).
+    pub account_creation: bool,
+    /// Jobs that one host may have in progress per CPU of its own; bounds what a broken host can hold back.
+    pub max_in_progress_per_cpu: u32,
+    /// Which jobs are sent for a request (R5.5, R5.6).
+    pub work_send: WorkSend,
+}
+
+impl Default for ProjectSettings {
+    fn default() -> Self {
+        Self {
+            long_name: String::new(),
+            // What BOINC's own server asks for: its minimum between two work requests is 6 s.
+            request_delay: Duration::from_secs(7),
+            report_immediately: true,
+            account_creation: true,
+            max_in_progress_per_cpu: 1_000,
+            work_send: WorkSend::Deadlines,
+        }
+    }
+}
+
+/// How jobs are chosen for a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkSend {
+    /// WS1: until the estimates add up to what was asked for (R5.5).
+    Seconds,
+    /// WS2: only jobs that a simulation of the host shows to meet their deadline, without harm to those it has
+    /// (R5.6), up to what was asked for.
+    #[default]
+    Deadlines,
+}
+
+/// A hosted project, as operators and agents need it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProjectInfo {
+    /// Its name in URLs, directories and the store.
+    pub name: String,
+    /// Its master URL.
+    pub url: MasterUrl,
+    /// The account that the fleet's agents compute for.
+    pub account_key: AccountKey,
+    /// What was decided about it.
+    pub settings: ProjectSettings,
+    /// When it was made.
+    pub created_at: Instant,
+}
+
+/// How many of what there is. Kept up to date with every change, never counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counts {
+    /// Workunits ever submitted.
+    pub workunits: u64,
+    /// Those with a canonical job.
+    pub workunits_validated: u64,
+    /// Those given up.
+    pub workunits_failed: u64,
+    /// Jobs that wait for a host.
+    pub jobs_unsent: u64,
+    /// Jobs that a host has.
+    pub jobs_in_progress: u64,
+    /// Jobs that are reported, late or not needed any more.
+    pub jobs_over: u64,
+}
+
+/// A version of an application, from files on this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewAppVersion {
+    /// The application's name, such as `mersenne`.
+    pub application: String,
+    /// Its name for people; empty for the same.
+    pub friendly_name: String,
+    /// The version in BOINC's counting: 100 for 1.00.
+    pub version: u32,
+    /// BOINC platform, such as `x86_64-pc-linux-gnu`.
+    pub platform: String,
+    /// The files; the first is the main program.
+    pub files: Vec<PathBuf>,
+}
+
+/// Work to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewWorkunit {
+    /// Unique in the project; empty to have one made.
+    pub name: String,
+    /// The application that does it.
+    pub application: String,
+    /// What it is started with.
+    pub command_line: String,
+    /// Files it reads.
+    pub inputs: Vec<NewInput>,
+    /// Files it writes.
+    pub outputs: Vec<OutputSpec>,
+    /// Estimated size (BOINC: `rsc_fpops_est`).
+    pub flops_estimate: Flops,
+    /// Size at which a job is aborted (BOINC: `rsc_fpops_bound`).
+    pub flops_bound: Flops,
+    /// Memory it needs (BOINC: `rsc_memory_bound`).
+    pub memory_bound: Bytes,
+    /// Disk space at which a job is aborted (BOINC: `rsc_disk_bound`).
+    pub disk_bound: Bytes,
+    /// Latency bound: a job's deadline is this long after it was sent (BOINC: `delay_bound`).
+    pub delay_bound: Duration,
+    /// Redundancy.
+    pub rules: Rules,
+    /// How outputs are compared, by name; see [`COMPARATORS`](super::COMPARATORS).
+    pub comparator: String,
+}
+
+impl NewWorkunit {
+    /// A workunit with the given sizes in proportion and modest limits: bound ten times the estimate, 256 MiB of
+    /// memory, 100 MiB of disk, a week, one copy compared with none.
+    pub fn new(application: impl Into<String>, flops_estimate: Flops) -> Self {
+        Self {
+            name: String::new(),
+            application: application.into(),
+            command_line: String::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            flops_estimate,
+            flops_bound: Flops::new(flops_estimate.get() * 10.0).unwrap_or(flops_estimate),
+            memory_bound: Bytes::from_mebibytes(256),
+            disk_bound: Bytes::from_mebibytes(100),
+            delay_bound: Duration::from_hours(7 * 24),
+            rules: Rules { quorum: 1, initial_jobs: 1, max_error_jobs: 3, max_total_jobs: 6 },
+            comparator: "bytewise".to_owned(),
+        }
+    }
+}
+
+/// A file that a job reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewInput {
+    /// The name under which the application opens it.
+    pub open_name: String,
+    /// What is in it.
+    pub content: Vec<u8>,
+}
+
+/// A file that a job writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputSpec {
+    /// The name under which the application opens it.
+    pub open_name: String,
+    /// A longer file makes the job an error (BOINC: `max_nbytes`).
+    pub max_bytes: Bytes,
+}
+
+/// Part of a list, and whether there is more behind it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T> {
+    /// The entries, in order of their name.
+    pub items: Vec<T>,
+    /// Ask again with the last name for the rest.
+    pub more: bool,
+}
+
+/// A workunit as operators see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkunitView {
+    /// Its name.
+    pub name: String,
+    /// The application that does it.
+    pub application: String,
+    /// `active`, `validated` or `failed`.
+    pub state: &'static str,
+    /// Why it failed; empty otherwise.
+    pub error: String,
+    /// Jobs on different hosts that must agree.
+    pub quorum: u32,
+    /// The job whose outputs were chosen; empty before that.
+    pub canonical_job: String,
+    /// Its jobs in the order they were made.
+    pub jobs: Vec<JobView>,
+}
+
+/// A job as operators see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobView {
+    /// Its name.
+    pub name: String,
+    /// Where it stands; prints as `unsent`, `in progress`, `over`.
+    pub state: JobState,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// What the comparison said.
+    pub validation: Option<Validation>,
+    /// The host that has or had it, 0 for none.
+    pub host_id: u64,
+    /// That host's own name.
+    pub host_name: String,
+    /// When it was sent last.
+    pub sent_at: Option<Instant>,
+    /// When its report is due.
+    pub deadline: Option<Instant>,
+    /// When it was reported.
+    pub received_at: Option<Instant>,
+    /// CPU time as the host reported it.
+    pub cpu_time: Duration,
+    /// Exit status as the host reported it.
+    pub exit_status: i32,
+    /// How often it was sent, to the same host again when that had lost it.
+    pub times_sent: u32,
+}
+
+/// The chosen outputs of a validated workunit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CanonicalResult {
+    /// The workunit.
+    pub workunit: String,
+    /// The job that they come from.
+    pub job: String,
+    /// Hosts whose jobs agreed with it, itself included.
+    pub agreeing_hosts: u32,
+    /// The files.
+    pub outputs: Vec<OutputContent>,
+}
+
+/// A file that a job wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputContent {
+    /// The name under which the application opened it.
+    pub open_name: String,
+    /// What is in it.
+    pub content: Vec<u8>,
+}

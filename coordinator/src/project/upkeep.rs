@@ -1,0 +1,258 @@
+//! What a project does by itself: passed deadlines, comparisons, files that nobody needs any more.
+//!
+//! All of it is found in indexes, never by looking through all jobs, and each step is a transaction of its own: a crash
+//! at any moment leaves the rest in the index.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration as StdDuration;
+
+use fallow_domain::Instant;
+use tracing::{debug, error, info, warn};
+
+use super::comparator;
+use super::error::ProjectError;
+use super::hosted::Project;
+use super::index;
+use super::keys::{job_of, tail};
+use super::layout::remove_if_there;
+use super::names::output_name;
+use super::server::Shared;
+use super::verdict::{self, Verdict};
+use super::workunit::{Validation, Workunit, WorkunitState};
+
+/// How long passed deadlines may go unnoticed.
+const INTERVAL: StdDuration = StdDuration::from_secs(1);
+/// Steps between two looks at the other indexes and projects.
+const STEPS: usize = 256;
+
+/// Wakes the upkeep thread.
+#[derive(Default)]
+pub(crate) struct Bell {
+    state: Mutex<BellState>,
+    rung: Condvar,
+}
+
+#[derive(Default)]
+struct BellState {
+    rung: bool,
+    stopped: bool,
+}
+
+impl Bell {
+    /// There is something to compare.
+    pub(crate) fn ring(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).rung = true;
+        self.rung.notify_all();
+    }
+
+    /// The thread shall end.
+    pub(crate) fn stop(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).stopped = true;
+        self.rung.notify_all();
+    }
+
+    /// Waits for a ring or the interval. Says whether to go on.
+    fn wait(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.rung.wait_timeout_while(state, INTERVAL, |state| !state.rung && !state.stopped);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.rung = false;
+        !state.stopped
+    }
+}
+
+/// Starts the thread.
+pub(crate) fn spawn(shared: Arc<Shared>) -> Result<JoinHandle<()>, ProjectError> {
+    let turn = move || {
+        while shared.bell.wait() {
+            if let Err(problem) = run(&shared) {
+                // The work stays in its index and is tried again.
+                error!(error = &problem as &dyn std::error::Error, "upkeep of the projects failed");
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("project-upkeep".to_owned());
+    thread.spawn(turn).map_err(|source| ProjectError::File {
+        action: "start a thread for",
+        path: "project upkeep".into(),
+        source,
+    })
+}
+
+/// Does all there is to do in all projects.
+pub(crate) fn run(shared: &Shared) -> Result<(), ProjectError> {
+    let mut failure = Ok(());
+    for project in shared.all() {
+        // One project's bad file does not hold up the others.
+        if let Err(problem) = run_project(&project, shared.now()) {
+            failure = Err(problem);
+        }
+    }
+    failure
+}
+
+fn run_project(project: &Project, now: Instant) -> Result<(), ProjectError> {
+    loop {
+        let done = project.expire(now)? + project.compare_all()? + project.clean_up()?;
+        if done == 0 {
+            return Ok(());
+        }
+    }
+}
+
+impl Project {
+    /// Gives up jobs whose deadline has passed. Gives the number of them.
+    fn expire(&self, now: Instant) -> Result<usize, ProjectError> {
+        let prefix = self.keys.deadlines();
+        let end = self.keys.deadline(now, "", 0);
+        let due = |key: &[u8]| key.get(..prefix.len() + 16) < end.get(..prefix.len() + 16);
+        let first = self.read().scan(&prefix, None, STEPS)?;
+        let passed: Vec<_> = first.into_iter().map(|(key, _)| key).take_while(|key| due(key)).collect();
+        for key in &passed {
+            // Behind the time, WORKUNIT/INDEX.
+            let Some((_, job)) = tail(key, &prefix).split_once('/') else { continue };
+            let Some((name, index)) = job_of(job) else { continue };
+            self.transact(|txn| {
+                let Some(before) = index::read(txn, &self.keys, name)? else { return Ok(()) };
+                let mut after = before.clone();
+                if txn.contains(key)? && after.give_up(index) {
+                    let host = before.jobs.get(index as usize).map(|job| job.host);
+                    info!(project = %self.name, job = %after.job_name(index), host, "the deadline passed without a report");
+                    index::write(txn, &self.keys, Some(&before), &after)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(passed.len())
+    }
+
+    /// Compares what is to be compared. Gives the number of workunits that this changed.
+    fn compare_all(&self) -> Result<usize, ProjectError> {
+        let prefix = self.keys.to_compare();
+        let mut changed = 0;
+        for (key, _) in self.read().scan(&prefix, None, STEPS)? {
+            let Some(workunit) = index::read(&self.read(), &self.keys, tail(&key, &prefix))? else {
+                continue;
+            };
+            let verdict = match self.compare(&workunit) {
+                Ok(verdict) => verdict,
+                Err(problem) => {
+                    // Try again at the next turn; the other workunits do not wait for it.
+                    error!(
+                        project = %self.name, workunit = %workunit.name,
+                        error = &problem as &dyn std::error::Error, "cannot compare outputs"
+                    );
+                    continue;
+                }
+            };
+            changed += usize::from(self.apply_verdict(&workunit, &verdict)?);
+        }
+        Ok(changed)
+    }
+
+    /// Compares files, without the lock: they may be large.
+    fn compare(&self, workunit: &Workunit) -> Result<Verdict, ProjectError> {
+        let agrees = comparator::find(&workunit.comparator)?;
+        let candidates = workunit.to_compare();
+        let there = |index: &u32| {
+            let job = workunit.job_name(*index);
+            let paths = (0..workunit.outputs.len()).map(|at| self.layout.upload(&output_name(&job, at)));
+            paths.fold(true, |all, path| all && path.is_file())
+        };
+        let (readable, unreadable): (Vec<u32>, Vec<u32>) = candidates.into_iter().partition(there);
+        let mut failure = None;
+        let mut agree = |a: u32, b: u32| {
+            let (a, b) = (workunit.job_name(a), workunit.job_name(b));
+            (0..workunit.outputs.len()).all(|at| {
+                let (left, right) = (output_name(&a, at), output_name(&b, at));
+                let path = self.layout.upload(&left);
+                agrees(&path, &self.layout.upload(&right)).unwrap_or_else(|source: io::Error| {
+                    failure = Some(ProjectError::File { action: "compare", path, source });
+                    false
+                })
+            })
+        };
+        let mut verdict = match workunit.state {
+            WorkunitState::Validated { canonical } if unreadable.contains(&canonical) => {
+                let path = self.layout.upload(&output_name(&workunit.job_name(canonical), 0));
+                let source = io::Error::from(io::ErrorKind::NotFound);
+                return Err(ProjectError::File { action: "find the canonical output", path, source });
+            }
+            WorkunitState::Validated { canonical } => verdict::against(canonical, &readable, &mut agree),
+            _ => verdict::choose(&readable, workunit.rules.quorum as usize, &mut agree),
+        };
+        verdict.unreadable = unreadable;
+        failure.map_or(Ok(verdict), Err)
+    }
+
+    fn apply_verdict(&self, compared: &Workunit, verdict: &Verdict) -> Result<bool, ProjectError> {
+        self.transact(|txn| {
+            let now = index::read(txn, &self.keys, &compared.name)?;
+            let Some(before) = now else { return Ok(false) };
+            // A report that came meanwhile is compared at the next turn, with all others; the index still says so.
+            if before.to_compare() != compared.to_compare() || before.state != compared.state {
+                return Ok(true);
+            }
+            let mut after = before.clone();
+            after.judge(verdict);
+            self.log_verdict(&before, &after);
+            index::write(txn, &self.keys, Some(&before), &after)?;
+            Ok(true)
+        })
+    }
+
+    fn log_verdict(&self, before: &Workunit, after: &Workunit) {
+        let (project, workunit) = (&self.name, &after.name);
+        match &after.state {
+            WorkunitState::Validated { canonical } if before.state == WorkunitState::Active => {
+                let (canonical, agreeing) = (after.job_name(*canonical), after.agreeing());
+                info!(%project, %workunit, %canonical, agreeing, "validated");
+            }
+            WorkunitState::Failed { reason } => warn!(%project, %workunit, %reason, "given up"),
+            _ => debug!(%project, %workunit, "compared"),
+        }
+        for job in after.jobs.iter().filter(|job| job.validation == Some(Validation::Invalid)) {
+            let old = before.jobs.get(job.index as usize).and_then(|job| job.validation);
+            if old != Some(Validation::Invalid) {
+                warn!(%project, job = %after.job_name(job.index), host = job.host, "differs from the canonical job");
+            }
+        }
+    }
+
+    /// Deletes the files of decided workunits, but for canonical outputs. Gives the number of workunits.
+    fn clean_up(&self) -> Result<usize, ProjectError> {
+        let prefix = self.keys.all_cleanup();
+        let decided = self.read().scan(&prefix, None, STEPS)?;
+        for (key, _) in &decided {
+            let Some(workunit) = index::read(&self.read(), &self.keys, tail(key, &prefix))? else { continue };
+            self.delete_files(&workunit)?;
+            self.transact(|txn| {
+                let Some(before) = index::read(txn, &self.keys, &workunit.name)? else { return Ok(()) };
+                let mut after = before.clone();
+                after.files_deleted = true;
+                index::write(txn, &self.keys, Some(&before), &after)
+            })?;
+        }
+        Ok(decided.len())
+    }
+
+    fn delete_files(&self, workunit: &Workunit) -> Result<(), ProjectError> {
+        let keep = match workunit.state {
+            WorkunitState::Validated { canonical } => Some(canonical),
+            _ => None,
+        };
+        for job in workunit.jobs.iter().filter(|job| job.host != 0) {
+            let name = workunit.job_name(job.index);
+            for position in 0..workunit.outputs.len() {
+                let output = output_name(&name, position);
+                remove_if_there(&self.layout.partial(&output))?;
+                if keep != Some(job.index) {
+                    remove_if_there(&self.layout.upload(&output))?;
+                }
+            }
+        }
+        workunit.inputs.iter().try_for_each(|input| remove_if_there(&self.layout.download(&input.file_name)))
+    }
+}

@@ -1,0 +1,72 @@
+//! From who agrees with whom to which job is canonical. Pure.
+
+/// What comparing jobs' outputs said. Indexes are those of the workunit's jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// The job that was chosen, if a quorum agreed (or one was chosen before).
+    pub(crate) canonical: Option<u32>,
+    /// Those that agree with it, itself included.
+    pub(crate) valid: Vec<u32>,
+    /// Those that do not.
+    pub(crate) invalid: Vec<u32>,
+    /// All that were compared, if no quorum agreed.
+    pub(crate) inconclusive: Vec<u32>,
+    /// Those whose outputs are not there.
+    pub(crate) unreadable: Vec<u32>,
+}
+
+/// Chooses the first job that `quorum` jobs, itself included, agree with.
+///
+/// Agreement need not be transitive (a tolerant comparator's is not), which is why jobs are counted per candidate and
+/// not put into classes. `agree` is asked at most once per pair and candidate.
+pub(crate) fn choose(readable: &[u32], quorum: usize, mut agree: impl FnMut(u32, u32) -> bool) -> Verdict {
+    for &candidate in readable {
+        let (valid, invalid): (Vec<u32>, Vec<u32>) =
+            readable.iter().partition(|&&other| other == candidate || agree(candidate, other));
+        if valid.len() >= quorum.max(1) {
+            return Verdict { canonical: Some(candidate), valid, invalid, ..Verdict::default() };
+        }
+    }
+    Verdict { inconclusive: readable.to_vec(), ..Verdict::default() }
+}
+
+/// Compares jobs that came after the decision with the canonical one.
+pub(crate) fn against(canonical: u32, others: &[u32], mut agree: impl FnMut(u32, u32) -> bool) -> Verdict {
+    let (mut valid, invalid): (Vec<u32>, Vec<u32>) =
+        others.iter().filter(|&&other| other != canonical).partition(|&&other| agree(canonical, other));
+    valid.push(canonical);
+    Verdict { canonical: Some(canonical), valid, invalid, ..Verdict::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quorum_that_agrees_chooses_its_first_job() {
+        // 0 computed something else; 1 and 2 agree.
+        let verdict = choose(&[0, 1, 2], 2, |a, b| a != 0 && b != 0);
+        assert_eq!(verdict.canonical, Some(1));
+        assert_eq!((verdict.valid, verdict.invalid), (vec![1, 2], vec![0]));
+    }
+
+    #[test]
+    fn without_a_quorum_nothing_is_chosen() {
+        let verdict = choose(&[0, 1], 2, |_, _| false);
+        assert_eq!((verdict.canonical, verdict.inconclusive), (None, vec![0, 1]));
+        assert_eq!(choose(&[], 1, |_, _| true).canonical, None);
+    }
+
+    #[test]
+    fn tolerant_agreement_is_counted_from_the_candidate() {
+        // 0 ~ 1 ~ 2 but not 0 ~ 2: with a quorum of three, 1 is in the middle.
+        let verdict = choose(&[0, 1, 2], 3, |a, b| a.abs_diff(b) < 2);
+        assert_eq!(verdict.canonical, Some(1));
+    }
+
+    #[test]
+    fn a_late_job_is_compared_with_the_canonical_one_only() {
+        let verdict = against(3, &[3, 5, 6], |_, other| other == 5);
+        assert_eq!((verdict.valid, verdict.invalid), (vec![5, 3], vec![6]));
+    }
+}

@@ -1,0 +1,426 @@
+//! A workunit and its jobs: when copies are made, when it is decided, when it is given up (R6.8).
+//!
+//! **Model.** A workunit holds its jobs, the redundant copies of one computation. It wants `target` jobs that are or may
+//! become useful: waiting, in progress, or successful and not found wrong. Every event (sent, reported, deadline
+//! passed, compared) is followed by one step of [`Workunit::settle`], which makes copies up to the target, within
+//! the maximum, or gives the workunit up. When `quorum` successful jobs on different hosts agree, one of them becomes
+//! canonical. When they do not, the target rises by one.
+//!
+//! Pure: time comes in, nothing goes out; whoever stores a workunit derives the indexes from it (see `index`).
+//!
+//! **Terminates**: a job in progress has a deadline, copies are bounded, and every comparison decides the workunit,
+//! asks for one more copy or gives up.
+//!
+//! **Omitted**: priorities, homogeneous redundancy, adaptive replication, credit.
+
+use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid};
+use serde::{Deserialize, Serialize};
+
+use super::types::OutputSpec;
+use super::verdict::Verdict;
+
+/// The most copies that a workunit may ever have; bounds the record's size.
+pub const TOTAL_MAX: u32 = 100;
+
+/// How often a workunit is computed and how often it may go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// Successful jobs on different hosts that must agree (BOINC: `min_quorum`).
+    pub quorum: u32,
+    /// Copies made at first, at least `quorum` (BOINC: `target_nresults`).
+    pub initial_jobs: u32,
+    /// With more jobs in error than this it is given up (BOINC: `max_error_results`).
+    pub max_error_jobs: u32,
+    /// Copies that may ever be made (BOINC: `max_total_results`).
+    pub max_total_jobs: u32,
+}
+
+impl Rules {
+    /// Refuses rules under which a workunit could never be decided.
+    ///
+    /// # Errors
+    /// [`Invalid`] with the first rule that cannot hold.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.quorum == 0 {
+            return Err(Invalid::new("quorum", self.quorum, "at least 1"));
+        }
+        if self.initial_jobs < self.quorum {
+            return Err(Invalid::new("number of initial jobs", self.initial_jobs, "at least the quorum"));
+        }
+        if self.max_total_jobs < self.initial_jobs || self.max_total_jobs > TOTAL_MAX {
+            let expected = "at least the number of initial jobs, at most 100";
+            return Err(Invalid::new("maximum of jobs", self.max_total_jobs, expected));
+        }
+        Ok(())
+    }
+}
+
+/// Work to be done, with the jobs that do it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Workunit {
+    pub(crate) name: String,
+    /// Rises with submission; the oldest is sent first.
+    pub(crate) sequence: u64,
+    pub(crate) application: String,
+    pub(crate) command_line: String,
+    pub(crate) inputs: Vec<InputRef>,
+    pub(crate) outputs: Vec<OutputSpec>,
+    pub(crate) flops_estimate: Flops,
+    pub(crate) flops_bound: Flops,
+    pub(crate) memory_bound: Bytes,
+    pub(crate) disk_bound: Bytes,
+    pub(crate) delay_bound: Duration,
+    pub(crate) rules: Rules,
+    pub(crate) comparator: String,
+    pub(crate) created_at: Instant,
+    pub(crate) state: WorkunitState,
+    /// Useful jobs wanted.
+    pub(crate) target: u32,
+    pub(crate) jobs: Vec<Job>,
+    /// Its files that nobody needs any more are gone.
+    pub(crate) files_deleted: bool,
+}
+
+/// An input file in the download directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct InputRef {
+    pub(crate) open_name: String,
+    pub(crate) file_name: String,
+    pub(crate) nbytes: u64,
+    pub(crate) md5: String,
+}
+
+/// Whether a workunit is decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WorkunitState {
+    Active,
+    /// The job with this index was chosen.
+    Validated {
+        canonical: u32,
+    },
+    Failed {
+        reason: String,
+    },
+}
+
+/// A copy of a workunit's computation (BOINC: result).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) index: u32,
+    pub(crate) state: JobState,
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) validation: Option<Validation>,
+    /// The host that has or had it, 0 for none.
+    pub(crate) host: u64,
+    pub(crate) sent_at: Option<Instant>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) received_at: Option<Instant>,
+    pub(crate) cpu_time: Duration,
+    pub(crate) exit_status: i32,
+    pub(crate) times_sent: u32,
+    /// The application version that it was sent with.
+    pub(crate) version: u32,
+    pub(crate) platform: String,
+    /// The end of what it wrote to standard error, for jobs in error.
+    pub(crate) stderr: String,
+}
+
+/// Where a job stands (BOINC: `server_state`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// Waits for a host.
+    Unsent,
+    /// A host has it.
+    InProgress,
+    /// Reported, late or not needed.
+    Over,
+}
+
+/// How a job ended (BOINC: `outcome`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Computed and uploaded.
+    Success,
+    /// The host reported a failure, or its outputs are missing.
+    Error,
+    /// No report by its deadline, or the host has lost it for good. A late report still changes this.
+    Late,
+    /// Never sent: the workunit was decided before.
+    NotNeeded,
+    /// Aborted by its host's owner or by the project.
+    Aborted,
+}
+
+/// What comparing a job's outputs with the others' said (BOINC: `validate_state`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Validation {
+    /// Agrees with the canonical job, or is it.
+    Valid,
+    /// Differs from the canonical job.
+    Invalid,
+    /// Compared, but no quorum agreed.
+    Inconclusive,
+}
+
+impl JobState {
+    /// As tools show it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unsent => "unsent",
+            Self::InProgress => "in progress",
+            Self::Over => "over",
+        }
+    }
+}
+
+impl Outcome {
+    /// As tools show it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Error => "error",
+            Self::Late => "late",
+            Self::NotNeeded => "not needed",
+            Self::Aborted => "aborted",
+        }
+    }
+}
+
+impl Validation {
+    /// As tools show it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::Invalid => "invalid",
+            Self::Inconclusive => "inconclusive",
+        }
+    }
+}
+
+/// What a host says about a job that it has finished with.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Report {
+    pub(crate) outcome: Outcome,
+    pub(crate) cpu_time: Duration,
+    pub(crate) exit_status: i32,
+    pub(crate) stderr: String,
+}
+
+impl Workunit {
+    /// Makes the first copies. Called once, with the rules checked.
+    pub(crate) fn start(mut self) -> Self {
+        self.target = self.rules.initial_jobs;
+        self.settle();
+        self
+    }
+
+    /// The first copy that `host` could be given: none if it has or had one (copies go to different hosts).
+    pub(crate) fn job_for(&self, host: u64) -> Option<u32> {
+        if self.state != WorkunitState::Active || self.jobs.iter().any(|job| job.host == host) {
+            return None;
+        }
+        self.jobs.iter().find(|job| job.state == JobState::Unsent).map(|job| job.index)
+    }
+
+    /// Gives a copy to `host`, or the same copy again to the host that has lost it. Its deadline counts from `now`.
+    /// Says whether that was possible.
+    pub(crate) fn send(&mut self, index: u32, host: u64, now: Instant, version: u32, platform: &str) -> bool {
+        let fresh = self.job_for(host) == Some(index);
+        let deadline = now + self.delay_bound;
+        let Some(job) = self.jobs.get_mut(index as usize) else { return false };
+        if !fresh && !(job.state == JobState::InProgress && job.host == host) {
+            return false;
+        }
+        job.state = JobState::InProgress;
+        job.host = host;
+        job.sent_at = Some(now);
+        job.deadline = Some(deadline);
+        job.times_sent = job.times_sent.saturating_add(1);
+        job.version = version;
+        platform.clone_into(&mut job.platform);
+        true
+    }
+
+    /// Takes `host`'s report. A second report, or one for a job that is not its own, changes nothing; a late one
+    /// counts as if it had been in time. Says whether it changed anything.
+    pub(crate) fn report(&mut self, index: u32, host: u64, report: Report, now: Instant) -> bool {
+        let Some(job) = self.jobs.get_mut(index as usize) else { return false };
+        let awaited = job.state == JobState::InProgress || job.outcome == Some(Outcome::Late);
+        if job.host != host || !awaited {
+            return false;
+        }
+        job.state = JobState::Over;
+        job.outcome = Some(report.outcome);
+        job.received_at = Some(now);
+        job.cpu_time = report.cpu_time;
+        job.exit_status = report.exit_status;
+        job.stderr = report.stderr;
+        self.settle();
+        true
+    }
+
+    /// The deadline of a job has passed, or its host is gone: another copy takes its place. Says whether it was so.
+    pub(crate) fn give_up(&mut self, index: u32) -> bool {
+        match self.jobs.get_mut(index as usize) {
+            Some(job) if job.state == JobState::InProgress => {
+                job.state = JobState::Over;
+                job.outcome = Some(Outcome::Late);
+            }
+            _ => return false,
+        }
+        self.settle();
+        true
+    }
+
+    /// The jobs whose outputs are to be compared now, if any: all successes once there are enough and one of them is
+    /// new; or new ones against the canonical one.
+    pub(crate) fn to_compare(&self) -> Vec<u32> {
+        let good =
+            |job: &&Job| job.outcome == Some(Outcome::Success) && job.validation != Some(Validation::Invalid);
+        let news = |job: &Job| job.outcome == Some(Outcome::Success) && job.validation.is_none();
+        if !self.jobs.iter().any(news) {
+            return Vec::new();
+        }
+        match self.state {
+            WorkunitState::Failed { .. } => Vec::new(),
+            WorkunitState::Validated { canonical } => {
+                let old = self.jobs.iter().filter(|job| job.index == canonical);
+                old.chain(self.jobs.iter().filter(|job| news(job))).map(|job| job.index).collect()
+            }
+            WorkunitState::Active => {
+                let all: Vec<u32> = self.jobs.iter().filter(good).map(|job| job.index).collect();
+                if all.len() >= self.rules.quorum as usize { all } else { Vec::new() }
+            }
+        }
+    }
+
+    /// Takes the result of comparing the jobs of [`Workunit::to_compare`].
+    pub(crate) fn judge(&mut self, verdict: &Verdict) {
+        for index in &verdict.unreadable {
+            self.set_outcome_error(*index);
+        }
+        match verdict.canonical {
+            Some(canonical) => {
+                for index in &verdict.valid {
+                    self.set_validation(*index, Validation::Valid);
+                }
+                for index in &verdict.invalid {
+                    self.set_validation(*index, Validation::Invalid);
+                }
+                if self.state == WorkunitState::Active {
+                    self.state = WorkunitState::Validated { canonical };
+                }
+            }
+            None => {
+                for index in &verdict.inconclusive {
+                    self.set_validation(*index, Validation::Inconclusive);
+                }
+                // One more opinion than there are now, but never fewer than were wanted.
+                let opinions = u32::try_from(verdict.inconclusive.len()).unwrap_or(TOTAL_MAX);
+                if opinions >= self.rules.quorum {
+                    self.target = self.target.max(opinions.saturating_add(1));
+                }
+            }
+        }
+        self.settle();
+    }
+
+    /// Jobs that agree with the canonical one, itself included; they are on different hosts.
+    pub(crate) fn agreeing(&self) -> u32 {
+        let valid = |job: &&Job| job.validation == Some(Validation::Valid);
+        u32::try_from(self.jobs.iter().filter(valid).count()).unwrap_or(u32::MAX)
+    }
+
+    /// The name of the job with this index.
+    pub(crate) fn job_name(&self, index: u32) -> String {
+        format!("{}_{index}", self.name)
+    }
+
+    /// Brings the jobs in line with the rules. Changes nothing the second time.
+    fn settle(&mut self) {
+        if self.state != WorkunitState::Active {
+            return self.drop_unsent();
+        }
+        if let Some(reason) = self.reason_to_give_up() {
+            self.state = WorkunitState::Failed { reason };
+            return self.drop_unsent();
+        }
+        let missing = (self.target as usize).saturating_sub(self.useful());
+        let room = (self.rules.max_total_jobs as usize).saturating_sub(self.jobs.len());
+        for _ in 0..missing.min(room) {
+            let index = u32::try_from(self.jobs.len()).unwrap_or(TOTAL_MAX);
+            self.jobs.push(Job::unsent(index));
+        }
+    }
+
+    fn reason_to_give_up(&self) -> Option<String> {
+        let is_error = |job: &&Job| matches!(job.outcome, Some(Outcome::Error | Outcome::Aborted));
+        let errors = self.jobs.iter().filter(is_error).count();
+        if errors > self.rules.max_error_jobs as usize {
+            return Some(format!("{errors} jobs in error, {} allowed", self.rules.max_error_jobs));
+        }
+        let open = self.jobs.iter().any(|job| job.state != JobState::Over);
+        let undecided = self.useful() < self.target as usize && self.to_compare().is_empty();
+        if !open && undecided && self.jobs.len() >= self.rules.max_total_jobs as usize {
+            return Some(format!("no quorum of {} after {} jobs", self.rules.quorum, self.jobs.len()));
+        }
+        None
+    }
+
+    /// Jobs that count towards the target.
+    fn useful(&self) -> usize {
+        let counts = |job: &&Job| match job.state {
+            JobState::Unsent | JobState::InProgress => true,
+            JobState::Over => {
+                job.outcome == Some(Outcome::Success) && job.validation != Some(Validation::Invalid)
+            }
+        };
+        self.jobs.iter().filter(counts).count()
+    }
+
+    fn drop_unsent(&mut self) {
+        for job in self.jobs.iter_mut().filter(|job| job.state == JobState::Unsent) {
+            job.state = JobState::Over;
+            job.outcome = Some(Outcome::NotNeeded);
+        }
+    }
+
+    fn set_validation(&mut self, index: u32, validation: Validation) {
+        if let Some(job) = self.jobs.get_mut(index as usize) {
+            job.validation = Some(validation);
+        }
+    }
+
+    fn set_outcome_error(&mut self, index: u32) {
+        if let Some(job) = self.jobs.get_mut(index as usize) {
+            job.outcome = Some(Outcome::Error);
+            job.validation = None;
+            "its output files are missing on the server".clone_into(&mut job.stderr);
+        }
+    }
+}
+
+impl Job {
+    fn unsent(index: u32) -> Self {
+        Self {
+            index,
+            state: JobState::Unsent,
+            outcome: None,
+            validation: None,
+            host: 0,
+            sent_at: None,
+            deadline: None,
+            received_at: None,
+            cpu_time: Duration::ZERO,
+            exit_status: 0,
+            times_sent: 0,
+            version: 0,
+            platform: String::new(),
+            stderr: String::new(),
+        }
+    }
+}
