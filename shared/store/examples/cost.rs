@@ -6,7 +6,8 @@ use fallow_store::{Batch, SledStore, Store};
 
 #[allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let dir = std::env::args().nth(1).ok_or("usage: cost DIR (an empty directory on the disk to be measured)")?;
+    let dir =
+        std::env::args().nth(1).ok_or("usage: cost DIR (an empty directory on the disk to be measured)")?;
     let store = SledStore::open(&dir)?;
     let value = vec![7_u8; 500];
     for (name, durable, rounds) in [("apply", false, 2000_u32), ("apply_durable", true, 200)] {

@@ -70,7 +70,7 @@ struct Tally {
 }
 
 impl SledStore {
-    /// Opens the store in `dir`, which is created if missing, and checks every entry (about 0.3 s per million).
+    /// Opens the store in `dir`, which is created if missing, and checks every entry (about 0.2 s per 100,000).
     ///
     /// Errors: [`StoreError::InUse`], [`StoreError::NotWritable`], [`StoreError::Corrupted`],
     /// [`StoreError::NewerFormat`], [`StoreError::Full`]; all but a corrupted store open again once the cause is gone.
@@ -360,4 +360,45 @@ fn require_space(dir: &Path, batch: &Batch) -> Result<(), StoreError> {
 /// Drops the engine; its destructor flushes, which can fail again and has nobody to tell.
 fn close(state: State) {
     let _ = catching(|| drop(state));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_a_failed_write_closed_is_opened_again_by_the_next_call() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SledStore::open(dir.path()).unwrap();
+        for round in 0..3_u8 {
+            close(std::mem::replace(&mut *store.state.write().unwrap(), State::Closed));
+            assert_eq!(store.scan_prefix(b"k").unwrap().len(), usize::from(round));
+            close(std::mem::replace(&mut *store.state.write().unwrap(), State::Closed));
+            assert!(store.apply(Batch::new().put([b'k', round], "v")).unwrap().is_applied());
+        }
+    }
+
+    #[test]
+    fn a_directory_of_a_newer_layout_is_refused_as_newer() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SledStore::open(dir.path()).unwrap();
+        let newer = Format { version: LAYOUT.version + 1, ..LAYOUT };
+        if let State::Open(opened) = &*store.state.read().unwrap() {
+            opened.db.insert(TALLY, newer.wrap(b"what it holds is not known here")).unwrap();
+        }
+        drop(store);
+        let error = SledStore::open(dir.path()).unwrap_err();
+        assert!(matches!(error, StoreError::NewerFormat { found: 2, supported: 1, .. }), "{error}");
+        assert!(error.to_string().contains(dir.path().to_str().unwrap()), "{error}");
+    }
+
+    #[test]
+    fn after_the_engine_contradicts_itself_nothing_more_is_served() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SledStore::open(dir.path()).unwrap();
+        let error = store.break_down(&mut store.state.write().unwrap(), "page 3 is another".to_owned());
+        assert!(matches!(error, StoreError::Corrupted { .. }));
+        assert!(matches!(store.get(b"k"), Err(StoreError::Corrupted { .. })));
+        assert!(matches!(store.apply(Batch::new().put("k", "v")), Err(StoreError::Corrupted { .. })));
+    }
 }

@@ -1,4 +1,10 @@
 //! What the store promises, tried on real directories and real processes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests: failures are panics, and the processes they wait for are real"
+)]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -195,6 +201,7 @@ proptest! {
 // ---- Other processes. The test binary starts itself again; the variables say as what.
 
 const CHILD_DIR: &str = "FALLOW_STORE_TEST_DIR";
+const CHILD_SMALL: &str = "FALLOW_STORE_TEST_SMALL_VOLUME";
 const CHILD_HOLDS: &str = "FALLOW_STORE_TEST_HOLDS";
 
 /// Run as a child only: writes batches of ten keys for ever, saying the number of each that was acknowledged.
@@ -308,6 +315,65 @@ fn a_place_that_cannot_be_a_directory_is_named() {
         let error = SledStore::open(&place).unwrap_err();
         assert!(error.to_string().contains(&place.display().to_string()), "{error}");
     }
+}
+
+/// Run as a child only, in a mount namespace of its own with a small volume on `FALLOW_STORE_TEST_DIR`.
+#[test]
+fn child_on_a_small_volume() {
+    let Ok(dir) = std::env::var(CHILD_SMALL) else { return };
+    let volume = Path::new(&dir);
+    let store = open(&volume.join("store"));
+    let value = "v".repeat(10_000);
+    let mut written = 0;
+    let error = loop {
+        match store.apply(Batch::new().put(format!("k{written:05}"), value.as_str())) {
+            Ok(outcome) => assert!(outcome.is_applied()),
+            Err(error) => break error,
+        }
+        written += 1;
+    };
+    assert!(matches!(error, StoreError::Full { .. }), "{error}");
+    assert!(written > 100, "{written}");
+    // What is there can still be read, and the store goes on once there is space.
+    assert_eq!(store.scan_prefix(b"k").unwrap().len(), written);
+    let bigger = Command::new("mount").args(["-o", "remount,size=64m"]).arg(volume).status().unwrap();
+    assert!(bigger.success());
+    put(&store, "after", "space");
+    drop(store);
+    let store = open(&volume.join("store"));
+    assert_eq!(store.scan_prefix(b"k").unwrap().len(), written);
+    assert_eq!(store.get(b"after").unwrap().unwrap(), b"space");
+    drop(store);
+    // The same volume, mounted read-only.
+    assert!(Command::new("mount").args(["-o", "remount,ro"]).arg(volume).status().unwrap().success());
+    for place in ["store", "another"] {
+        let error = SledStore::open(volume.join(place)).unwrap_err();
+        assert!(matches!(error, StoreError::NotWritable { .. }), "{error}");
+    }
+    println!("\nacknowledged all");
+}
+
+#[test]
+fn r4_12_a_full_volume_is_an_ordinary_error_and_the_store_goes_on_when_there_is_space() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = r#"mount -t tmpfs -o size=8m none "$1" && shift && exec "$@""#;
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", script, "sh"])
+        .arg(dir.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "child_on_a_small_volume", "--nocapture", "--test-threads=1"])
+        .env(CHILD_SMALL, dir.path())
+        .output();
+    let Ok(output) = output else {
+        println!("skipped: there is no `unshare` to make a small volume with");
+        return;
+    };
+    let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if !said.contains("running 1 test") {
+        println!("skipped: no small volume can be mounted here: {log}");
+        return;
+    }
+    assert!(said.contains("acknowledged all"), "{said}{log}");
 }
 
 /// Whatever is done to its files, a store opens with exactly what was written, or says that it is corrupted.

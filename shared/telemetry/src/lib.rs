@@ -36,7 +36,6 @@ pub use opentelemetry::KeyValue;
 pub use opentelemetry::metrics::Meter;
 pub use service::Service;
 
-use tracing_subscriber::Layer;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -91,8 +90,9 @@ pub struct Guard {
 pub fn init(service: &Service) -> Result<Guard, TelemetryError> {
     let log = log::layer()?;
     let exporters = export::endpoint().map(|endpoint| Exporters::start(&endpoint, service)).transpose()?;
-    let export = exporters.as_ref().map(Exporters::layer);
-    let layers = log.and_then(export);
+    // A list and not `Option`: an absent layer beside a filtered one switches everything off.
+    let mut layers = vec![log];
+    layers.extend(exporters.as_ref().map(Exporters::layer));
     tracing_subscriber::registry().with(layers).try_init().map_err(|_| TelemetryError::Twice)?;
     Ok(Guard { exporters })
 }

@@ -34,7 +34,7 @@ impl Reachability {
                 "the collector does not take telemetry; carrying on without, and trying again"
             ),
             Ok(()) if was_lost => {
-                tracing::info!(endpoint = %self.endpoint, "the collector takes telemetry again")
+                tracing::info!(endpoint = %self.endpoint, "the collector takes telemetry again");
             }
             _ => {}
         }
