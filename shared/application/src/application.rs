@@ -94,11 +94,14 @@ impl Application {
     /// Writes a checkpoint in one file, so that it is there whole or not at all, and tells the client.
     ///
     /// # Errors
-    /// When it cannot be written; the old one is then still there, and the next attempt is due at once.
+    /// When it cannot be written; the old one is then still there, and the next attempt is due a period later.
     pub fn save_checkpoint(&self, path: &Path, content: &str) -> io::Result<()> {
-        write_atomically(path, content.as_bytes())?;
-        self.checkpoint_completed();
-        Ok(())
+        let written = write_atomically(path, content.as_bytes());
+        match written {
+            Ok(()) => self.link.checkpoint_completed(),
+            Err(_) => self.link.checkpoint_postponed(),
+        }
+        written
     }
 
     /// Does what must not be cut off by quit, abort or the end of the client, such as writing several files that

@@ -1,7 +1,7 @@
 //! Files of the slot, by the names under which the application knows them.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use fallow_boinc::runtime::init_data::AppInitData;
@@ -14,6 +14,18 @@ use fallow_boinc::runtime::{files, softlink};
 /// When the file is there but cannot be read.
 pub fn resolve(open_name: &str) -> io::Result<PathBuf> {
     resolve_in(Path::new(""), open_name)
+}
+
+/// Writes an output under its open name, through its soft link, and makes sure that it is on the disk.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_output(open_name: &str, content: &[u8]) -> io::Result<()> {
+    // Not renamed into place: a file left beside it in the project's directory would be nobody's to remove, and
+    // the finish file alone says that an output is whole.
+    let mut file = File::create(resolve(open_name)?)?;
+    file.write_all(content)?;
+    file.sync_all()
 }
 
 fn resolve_in(slot: &Path, open_name: &str) -> io::Result<PathBuf> {

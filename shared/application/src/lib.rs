@@ -19,7 +19,7 @@
 //!         app.save_checkpoint("checkpoint".as_ref(), &step.to_string())?;
 //!     }
 //! }
-//! std::fs::write(fallow_application::resolve("out")?, "result\n")?;
+//! fallow_application::write_output("out", b"result\n")?;
 //! app.finish(0)
 //! # ; #[allow(unreachable_code)] Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -61,7 +61,7 @@ mod watch;
 pub use application::{API_VERSION, Application};
 pub use checkpoint::write_atomically;
 pub use error::StartError;
-pub use files::resolve;
+pub use files::{resolve, write_output};
 
 /// What a client has told the application, and the types in it.
 pub use fallow_boinc::runtime::{exit, init_data::AppInitData};

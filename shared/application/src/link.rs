@@ -115,6 +115,10 @@ impl Link {
 
     pub(crate) fn checkpoint_completed(&self) {
         self.checkpoint_cpu.store(self.cpu_time().as_micros(), Ordering::Relaxed);
+        self.checkpoint_postponed();
+    }
+
+    pub(crate) fn checkpoint_postponed(&self) {
         self.ticks_since_checkpoint.store(0, Ordering::Relaxed);
     }
 
