@@ -3,11 +3,13 @@
 //! A shell turns what it meets (replies, ended processes, an owner's command) into one of these. Nothing else
 //! reaches the client.
 
-use fallow_boinc::runtime::channel::AppStatus;
-use fallow_boinc::runtime::exit::Exit;
-use fallow_boinc::runtime::finish::{FinishFile, TemporaryExit};
+use fallow_boinc::runtime::exit::Ended;
+use fallow_boinc::runtime::finish::{Finish, TemporaryExit};
+use fallow_boinc::runtime::message::AppStatus;
 use fallow_boinc::scheduler::SchedulerReply;
-use fallow_domain::{AccountKey, Bytes, Duration, FleetDocument, HostFacts, JobId, MasterUrl, ProjectId, Share, SlotId};
+use fallow_domain::{
+    AccountKey, Bytes, Duration, FleetDocument, HostFacts, JobId, MasterUrl, ProjectId, Share, SlotId,
+};
 
 use crate::FileKey;
 
@@ -144,9 +146,9 @@ pub struct TaskSample {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskEnd {
     /// Exit code or signal.
-    pub exit: Exit,
+    pub exit: Ended,
     /// `boinc_finish_called`, if there was one.
-    pub finish: Option<FinishFile>,
+    pub finish: Option<Finish>,
     /// `boinc_temporary_exit`, if there was one.
     pub temporary_exit: Option<TemporaryExit>,
     /// CPU time of the task's processes since this start, as the kernel counts it.

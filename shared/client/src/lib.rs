@@ -20,10 +20,25 @@
 
 mod effect;
 mod event;
+mod files;
+mod jobs;
+mod ledger;
+mod machine;
+mod projects;
+mod record;
+mod reply;
+mod request;
+mod rpc;
+mod schedule;
+mod setup;
+mod state;
+mod tasks;
 mod view;
 
 pub use effect::*;
 pub use event::*;
+pub use machine::{Client, ClientConfig};
+pub use record::RestoreError;
 pub use view::*;
 
 use fallow_domain::{Duration, Instant, JobId, ProjectId};

@@ -96,3 +96,123 @@ pub enum Phase {
     /// Failed, to be reported.
     Failed,
 }
+
+use crate::machine::Client;
+use crate::state::{Job, Process, Stage};
+use crate::{Entity, Totals};
+use fallow_policy::metrics::Window;
+
+impl Client {
+    /// The host as a whole.
+    pub fn host_view(&self) -> HostView {
+        let all = self.ledger.all();
+        let usable = self.usable_cpus();
+        let meta = &self.state.meta;
+        let busy: f64 = self.computing().map(|job| job.usage.cpus).sum();
+        let late = self.late_unreported();
+        let wished = meta.document.as_ref().is_some_and(|document| document.preferences.suspended);
+        HostView {
+            cpus: self.state.host.as_ref().map_or(0, |host| host.ncpus),
+            usable_cpus: usable,
+            idle_cpus: usable.saturating_sub(busy.ceil() as u32),
+            suspended_by: match (meta.owner.suspended, wished) {
+                (true, _) => Some("owner"),
+                (false, true) => Some("coordinator"),
+                (false, false) => None,
+            },
+            document_version: meta.document.as_ref().map_or(DocumentVersion(0), |document| document.version),
+            document_applied_at: meta.document_applied_at,
+            document_refused: meta.document_refused.clone(),
+            figures: Window::ALL.map(|window| self.ledger.metrics.figures(window, self.now, late)),
+            cpu_time: all.cpu,
+            scheduler_rpcs: all.rpcs,
+            jobs_finished: all.jobs_success + all.jobs_error + all.jobs_late,
+            started_at: self.started_at,
+        }
+    }
+
+    /// All projects, in the order in which they were attached.
+    pub fn project_views(&self) -> Vec<ProjectView> {
+        self.state.projects.keys().filter_map(|id| self.project_view(*id)).collect()
+    }
+
+    /// One project.
+    pub fn project_view(&self, id: ProjectId) -> Option<ProjectView> {
+        let project = self.state.projects.get(&id)?;
+        Some(ProjectView {
+            id,
+            url: project.url.clone(),
+            name: project.name.clone(),
+            share: project.share,
+            debt: self.ledger.debts.of(id).as_cpu_secs(),
+            totals: self.ledger.totals.get(&id).copied().unwrap_or_default(),
+            min_rpc_time: project.rpc.min_work_time(self.now).map(|wait| (wait.at, wait.cause.to_string())),
+            from_document: project.from_document,
+        })
+    }
+
+    /// All jobs, in the order in which they came.
+    pub fn task_views(&self) -> Vec<TaskView> {
+        self.state.jobs.values().filter_map(|job| self.task_view(job.id)).collect()
+    }
+
+    /// One job.
+    pub fn task_view(&self, id: JobId) -> Option<TaskView> {
+        let job = self.state.jobs.get(&id)?;
+        let project = self.state.projects.get(&job.project)?;
+        Some(TaskView {
+            id,
+            project: job.project,
+            project_url: project.url.clone(),
+            name: job.result.name.clone(),
+            phase: phase(job),
+            cpu_time: job.run.cpu(),
+            checkpoint_cpu_time: job.run.checkpoint_cpu,
+            fraction_done: job.run.fraction_done,
+            deadline: job.result.report_deadline,
+            pid: job.process.pid(),
+        })
+    }
+
+    /// Everything that has a view.
+    pub fn entities(&self) -> Vec<Entity> {
+        let projects = self.state.projects.keys().map(|id| Entity::Project(*id));
+        let jobs = self.state.jobs.keys().map(|id| Entity::Job(*id));
+        std::iter::once(Entity::Host).chain(projects).chain(jobs).collect()
+    }
+
+    /// Totals over all projects, detached ones too.
+    pub fn totals(&self) -> Totals {
+        self.ledger.all()
+    }
+
+    fn computing(&self) -> impl Iterator<Item = &Job> {
+        self.state
+            .slots
+            .values()
+            .filter_map(|id| self.state.jobs.get(id))
+            .filter(|job| job.process.computes())
+    }
+
+    /// CPU time of jobs that are late already, and not reported yet.
+    fn late_unreported(&self) -> Duration {
+        let held =
+            self.state.slots.values().chain(&self.state.reporting).collect::<std::collections::BTreeSet<_>>();
+        let late = held.into_iter().filter_map(|id| self.state.jobs.get(id));
+        late.filter(|job| job.result.report_deadline < self.now).map(|job| job.run.charged).sum()
+    }
+}
+
+fn phase(job: &Job) -> Phase {
+    let failed = job.outcome.as_ref().is_some_and(|outcome| outcome.exit_status != 0);
+    match (job.stage, job.process) {
+        (Stage::Downloading, _) => Phase::Downloading,
+        (Stage::Runnable, _) if failed => Phase::Failed,
+        (Stage::Runnable, Process::Starting | Process::Executing(_)) => Phase::Running,
+        (Stage::Runnable, _) if job.run.begun => Phase::Preempted,
+        (Stage::Runnable, _) => Phase::Ready,
+        (Stage::Uploading, _) => Phase::Uploading,
+        (Stage::Reporting, _) if failed => Phase::Failed,
+        (Stage::Reporting, _) => Phase::ReadyToReport,
+    }
+}

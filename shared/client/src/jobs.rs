@@ -1,0 +1,312 @@
+//! Jobs from arrival to oblivion: which files they wait for, how they fail, when they are forgotten.
+
+use fallow_boinc::runtime::exit;
+use fallow_domain::JobId;
+use fallow_policy::job_queue::{JobSnapshot, JobState};
+
+use crate::machine::Client;
+use crate::record::Record;
+use crate::state::{FileStatus, Job, Outcome, Process, Stage};
+use crate::{Effect, Entity, FileKey, NoticeLevel, Reason};
+
+impl Client {
+    /// Works out what is not stored: who uses which file, who waits, who holds a slot, what the policies look at.
+    pub(crate) fn rebuild(&mut self) {
+        let versions: Vec<_> = self.state.versions.keys().cloned().collect();
+        for key in versions {
+            for file in self.version_files(&key) {
+                self.use_file(&file);
+            }
+        }
+        let jobs: Vec<JobId> = self.state.jobs.keys().copied().collect();
+        for id in jobs {
+            self.index_job(id);
+            for file in self.job_files(id) {
+                self.use_file(&file);
+            }
+        }
+        let transfers = self.state.files.iter().filter(|(_, file)| file.transfer.is_some());
+        self.state.transfers = transfers.map(|(key, _)| key.clone()).collect();
+    }
+
+    fn index_job(&mut self, id: JobId) {
+        let Some(job) = self.state.jobs.get(&id) else { return };
+        let name = FileKey { project: job.project, name: job.result.name.clone() };
+        self.state.job_names.insert(name, id);
+        if let Some(slot) = job.slot {
+            self.state.slots.insert(slot, id);
+        }
+        match job.stage {
+            Stage::Downloading => {
+                let missing = self.missing_files(id);
+                for key in missing {
+                    self.state.waiting.entry(key).or_default().insert(id);
+                }
+            }
+            Stage::Reporting => {
+                self.state.reporting.insert(id);
+            }
+            Stage::Runnable | Stage::Uploading => {}
+        }
+        self.requeue(id);
+    }
+
+    /// The files that a job reads: its version's and its workunit's.
+    pub(crate) fn input_files(&self, job: &Job) -> Vec<FileKey> {
+        let mut keys = self.version_files(&job.version);
+        let workunit = FileKey { project: job.project, name: job.result.wu_name.clone() };
+        let inputs =
+            self.state.workunits.get(&workunit).map(|workunit| workunit.files.as_slice()).unwrap_or_default();
+        keys.extend(inputs.iter().map(|file| FileKey { project: job.project, name: file.file_name.clone() }));
+        keys
+    }
+
+    pub(crate) fn version_files(&self, key: &crate::state::VersionKey) -> Vec<FileKey> {
+        let files = self.state.versions.get(key).map(|version| version.files.as_slice()).unwrap_or_default();
+        files.iter().map(|file| FileKey { project: key.project, name: file.file_name.clone() }).collect()
+    }
+
+    pub(crate) fn output_files(&self, job: &Job) -> Vec<FileKey> {
+        let outputs = job.result.files.iter();
+        outputs.map(|file| FileKey { project: job.project, name: file.file_name.clone() }).collect()
+    }
+
+    /// The files that a job keeps alive, apart from its version's, which the version keeps.
+    fn job_files(&self, id: JobId) -> Vec<FileKey> {
+        let Some(job) = self.state.jobs.get(&id) else { return Vec::new() };
+        let mut keys = self.input_files(job);
+        keys.extend(self.output_files(job));
+        keys
+    }
+
+    fn missing_files(&self, id: JobId) -> Vec<FileKey> {
+        let Some(job) = self.state.jobs.get(&id) else { return Vec::new() };
+        let here = |key: &FileKey| {
+            self.state
+                .files
+                .get(key)
+                .is_some_and(|f| matches!(f.status, FileStatus::Present | FileStatus::Uploaded))
+        };
+        self.input_files(job).into_iter().filter(|key| !here(key)).collect()
+    }
+
+    /// Takes in a job that was checked already.
+    pub(crate) fn add_job(&mut self, job: Job) {
+        let id = job.id;
+        self.state.jobs.insert(id, job);
+        for file in self.job_files(id) {
+            self.use_file(&file);
+        }
+        self.index_job(id);
+        self.settle_job_files(id);
+        self.mark(Record::Job(id));
+        self.mark(Record::Meta);
+    }
+
+    /// Starts getting what a job lacks; lets it run when it lacks nothing.
+    pub(crate) fn settle_job_files(&mut self, id: JobId) {
+        if self.state.jobs.get(&id).is_none_or(|job| job.stage != Stage::Downloading) {
+            return;
+        }
+        let missing = self.missing_files(id);
+        for key in &missing {
+            self.state.waiting.entry(key.clone()).or_default().insert(id);
+            self.want_file(key);
+        }
+        if missing.is_empty() {
+            if let Some(job) = self.state.jobs.get_mut(&id) {
+                job.stage = Stage::Runnable;
+            }
+            self.requeue(id);
+            self.mark(Record::Job(id));
+            self.schedule_due = true;
+        }
+    }
+
+    /// Tells the policies how a job stands.
+    pub(crate) fn requeue(&mut self, id: JobId) {
+        match self.snapshot(id) {
+            Some(snapshot) => self.queue.insert(snapshot),
+            None => {
+                self.queue.remove(id);
+            }
+        }
+        self.fetch_due = true;
+    }
+
+    fn snapshot(&self, id: JobId) -> Option<JobSnapshot> {
+        let job = self.state.jobs.get(&id)?;
+        let state = match job.stage {
+            Stage::Downloading => JobState::Incoming,
+            Stage::Runnable if matches!(job.process, Process::Aborting(_)) => return None,
+            // It waits for its own reasons; it is work held, but cannot run yet.
+            Stage::Runnable if job.run.not_before > self.now => JobState::Incoming,
+            Stage::Runnable if job.process.computes() => JobState::Running {
+                slice_began: job.run.slice_since,
+                checkpointed_at: job.run.checkpoint_at.unwrap_or(job.run.slice_since),
+            },
+            Stage::Runnable if job.run.begun => JobState::Preempted,
+            Stage::Runnable => JobState::Unstarted,
+            Stage::Uploading | Stage::Reporting => return None,
+        };
+        let working_set = if job.run.begun { job.run.working_set } else { self.memory_estimate(job) };
+        Some(JobSnapshot {
+            id,
+            project: job.project,
+            usage: job.usage,
+            state,
+            deadline: job.result.report_deadline - self.preferences().connection_interval,
+            working_set,
+            remaining: self.remaining(job),
+        })
+    }
+
+    fn memory_estimate(&self, job: &Job) -> fallow_domain::Bytes {
+        let workunit = FileKey { project: job.project, name: job.result.wu_name.clone() };
+        let bound = self.state.workunits.get(&workunit).and_then(|workunit| workunit.rsc_memory_bound);
+        bound.unwrap_or(fallow_domain::Bytes(100_000_000))
+    }
+
+    /// A job has failed: what there is of its outputs is still sent, and the failure reported. Its project is contacted
+    /// less (R1.3 c).
+    pub(crate) fn job_failed(&mut self, id: JobId, exit_status: i32, state: u8, message: impl Into<String>) {
+        let message = message.into();
+        let Some(job) = self.state.jobs.get_mut(&id) else { return };
+        if job.outcome.is_some() {
+            return;
+        }
+        let (project, name) = (job.project, job.result.name.clone());
+        job.outcome = Some(Outcome {
+            exit_status,
+            state,
+            message: Some(message.clone()),
+            stderr: String::new(),
+            at: self.now,
+        });
+        let what = exit::name(exit_status).map_or(String::new(), |name| format!(" ({name})"));
+        self.notice(
+            NoticeLevel::Error,
+            Some(project),
+            format!("{name} failed with {exit_status}{what}: {message}"),
+        );
+        // A job that somebody did not want any more says nothing about the project.
+        if state != 6 {
+            let now = self.now;
+            self.with_rpc(project, |rpc, rng| rpc.on_job_failure(now, rng));
+            self.mark(Record::Project(project));
+        }
+        self.mark_durable(Record::Job(id));
+        self.schedule_due = true;
+        self.queue.remove(id);
+        self.fetch_due = true;
+        if !self.state.jobs.get(&id).is_some_and(|job| job.process.exists()) {
+            self.settle_failed(id);
+        }
+    }
+
+    /// A failed job without a process: on to the upload of what there is, or the report.
+    pub(crate) fn settle_failed(&mut self, id: JobId) {
+        self.free_slot(id);
+        self.settle_outputs(id);
+    }
+
+    /// Ends a job that somebody does not want any more.
+    pub(crate) fn abort_job(&mut self, id: JobId, exit_status: i32, why: &str) {
+        let Some(job) = self.state.jobs.get(&id) else { return };
+        if matches!(job.stage, Stage::Uploading | Stage::Reporting) {
+            return;
+        }
+        if job.process.exists() {
+            let pid = job.process.pid();
+            self.act(Effect::AbortTask { job: id }, Reason::new("abort", why));
+            self.set_process(id, Process::Aborting(pid));
+        }
+        self.job_failed(id, exit_status, 6, why.to_owned());
+    }
+
+    /// Sends the outputs that are there; with none left to send, the job can be reported.
+    pub(crate) fn settle_outputs(&mut self, id: JobId) {
+        let Some(job) = self.state.jobs.get(&id) else { return };
+        let mut sending = false;
+        for key in self.output_files(job) {
+            let Some(file) = self.state.files.get(&key) else { continue };
+            let send = file.found.is_some()
+                && !file.info.upload_urls.is_empty()
+                && file.status == FileStatus::Present;
+            if send && file.transfer.is_none() {
+                self.start_upload(&key);
+            }
+            sending |= send;
+        }
+        if let Some(job) = self.state.jobs.get_mut(&id) {
+            job.stage = if sending { Stage::Uploading } else { Stage::Reporting };
+            if !sending {
+                self.state.reporting.insert(id);
+            }
+        }
+        self.requeue(id);
+        self.mark_durable(Record::Job(id));
+    }
+
+    /// An output is sent or given up.
+    pub(crate) fn output_settled(&mut self, key: &FileKey) {
+        let owner = |job: &Job| {
+            job.project == key.project && job.result.files.iter().any(|f| f.file_name == key.name)
+        };
+        let found = self
+            .state
+            .jobs
+            .values()
+            .find(|job| job.stage == Stage::Uploading && owner(job))
+            .map(|job| job.id);
+        let Some(id) = found else { return };
+        let failed =
+            self.state.files.get(key).is_some_and(|file| matches!(file.status, FileStatus::Failed(..)));
+        if failed
+            && let Some(outcome) = self.state.jobs.get_mut(&id).and_then(|job| job.outcome.as_mut())
+            && outcome.exit_status == 0
+        {
+            // BOINC's client reports such a job as done; a server would look for an output that never comes.
+            outcome.state = 7;
+            outcome.exit_status = exit::UPLOAD_FAILED;
+            outcome.message = Some(format!("{} could not be uploaded", key.name));
+        }
+        self.settle_outputs(id);
+    }
+
+    /// The server knows how the job ended, or nobody wants to know: everything of it goes.
+    pub(crate) fn forget_job(&mut self, id: JobId) {
+        self.free_slot(id);
+        let files = self.job_files(id);
+        let Some(job) = self.state.jobs.remove(&id) else { return };
+        self.book_job(&job);
+        for key in files {
+            if let Some(waiting) = self.state.waiting.get_mut(&key) {
+                waiting.remove(&id);
+            }
+            self.unuse_file(&key);
+        }
+        self.state.reporting.remove(&id);
+        self.state.job_names.remove(&FileKey { project: job.project, name: job.result.name.clone() });
+        let workunit = FileKey { project: job.project, name: job.result.wu_name.clone() };
+        let shared =
+            self.state.jobs.values().any(|j| j.project == job.project && j.result.wu_name == workunit.name);
+        if !shared && self.state.workunits.remove(&workunit).is_some() {
+            self.mark(Record::Workunit(workunit));
+        }
+        self.queue.remove(id);
+        self.fetch_due = true;
+        self.touch(Entity::Project(job.project));
+        self.mark_durable(Record::Job(id));
+        self.mark(Record::Ledger);
+    }
+
+    /// Empties and gives back a job's slot.
+    pub(crate) fn free_slot(&mut self, id: JobId) {
+        if let Some(slot) = self.state.jobs.get_mut(&id).and_then(|job| job.slot.take()) {
+            self.state.slots.remove(&slot);
+            self.act(Effect::CleanSlot { slot }, Reason::new("slots", "the job is over"));
+            self.mark(Record::Job(id));
+        }
+    }
+}

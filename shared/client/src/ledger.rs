@@ -1,0 +1,235 @@
+//! The accounts: CPU time by project and by what became of it, debts, averages, metrics.
+//!
+//! CPU time is what the kernel counted, booked when it is seen. Every second of it is in a project's total once, and in
+//! one of four accounts: of jobs that are not over, succeeded in time, failed, or were late.
+
+use std::collections::BTreeMap;
+
+use fallow_domain::{Duration, Instant, JobId, ProjectId};
+use fallow_policy::active_fraction::ActiveFraction;
+use fallow_policy::debt::Debts;
+use fallow_policy::decay::RecentCpu;
+use fallow_policy::estimate;
+use fallow_policy::job_queue::Cpus;
+use fallow_policy::metrics::{Fate, Metrics, ProjectStretch, Stretch};
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Client;
+use crate::state::{Job, Process};
+use crate::{Entity, Totals};
+
+/// The accounts of a host.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Ledger {
+    pub totals: BTreeMap<ProjectId, Totals>,
+    /// Of projects that are detached.
+    pub past: Totals,
+    pub debts: Debts,
+    pub recent: BTreeMap<ProjectId, RecentCpu>,
+    /// CPU time used since the last decision (R2.1).
+    pub period: BTreeMap<ProjectId, Duration>,
+    pub active: ActiveFraction,
+    pub metrics: Metrics,
+    pub first_start: Option<Instant>,
+    /// How long the agent has been up, and how long of that it was allowed to compute.
+    pub up: Duration,
+    pub up_active: Duration,
+    #[serde(skip)]
+    pub session_active: Duration,
+    /// Used since the last look, for the metrics.
+    #[serde(skip)]
+    pub fresh: BTreeMap<ProjectId, Duration>,
+    #[serde(skip)]
+    pub observed_at: Option<Instant>,
+    /// CPUs that no runnable job could use, by the last decision.
+    #[serde(skip)]
+    pub starved: Cpus,
+    /// The last decision kept a task for its checkpoint.
+    #[serde(skip)]
+    pub waits_for_checkpoint: bool,
+}
+
+impl Totals {
+    fn add(&mut self, other: &Self) {
+        self.cpu += other.cpu;
+        self.cpu_in_progress += other.cpu_in_progress;
+        self.cpu_success += other.cpu_success;
+        self.cpu_error += other.cpu_error;
+        self.cpu_late += other.cpu_late;
+        self.cpu_contested += other.cpu_contested;
+        self.rpcs += other.rpcs;
+        self.rpc_failures += other.rpc_failures;
+        self.jobs_success += other.jobs_success;
+        self.jobs_error += other.jobs_error;
+        self.jobs_late += other.jobs_late;
+    }
+}
+
+impl Ledger {
+    /// The agent is up again; the time it was down is nobody's.
+    pub(crate) fn come_up(&mut self, now: Instant) {
+        self.first_start.get_or_insert(now);
+        self.observed_at = Some(now);
+        self.fresh.clear();
+    }
+
+    pub(crate) fn forget_project(&mut self, id: ProjectId) {
+        if let Some(totals) = self.totals.remove(&id) {
+            self.past.add(&totals);
+        }
+        self.recent.remove(&id);
+        self.period.remove(&id);
+        self.fresh.remove(&id);
+    }
+
+    /// Over all projects, detached ones too.
+    pub(crate) fn all(&self) -> Totals {
+        let mut all = self.past;
+        for totals in self.totals.values() {
+            all.add(totals);
+        }
+        all
+    }
+}
+
+impl Client {
+    /// Books CPU time of a task.
+    pub(crate) fn charge(&mut self, id: JobId, cpu: Duration) {
+        if !cpu.is_positive() {
+            return;
+        }
+        let contested = self.is_contested();
+        let now = self.now;
+        let Some(job) = self.state.jobs.get_mut(&id) else { return };
+        let project = job.project;
+        job.run.charged += cpu;
+        let totals = self.ledger.totals.entry(project).or_default();
+        totals.cpu += cpu;
+        totals.cpu_in_progress += cpu;
+        if contested {
+            totals.cpu_contested += cpu;
+        }
+        *self.ledger.period.entry(project).or_default() += cpu;
+        *self.ledger.fresh.entry(project).or_default() += cpu;
+        self.ledger.recent.entry(project).or_insert_with(|| RecentCpu::new(now)).update(now, cpu);
+        self.touch(Entity::Project(project));
+        self.touch(Entity::Host);
+    }
+
+    /// Whether every project with a share, and more than one, has runnable work: only then do shares decide who gets a
+    /// CPU.
+    fn is_contested(&self) -> bool {
+        let mut sharing =
+            self.state.projects.values().filter(|p| p.share.get() > 0.0 && !p.detach_when_done).peekable();
+        let several = sharing.clone().nth(1).is_some();
+        several && sharing.all(|project| self.queue.is_runnable(project.id))
+    }
+
+    /// A job is over and forgotten: what it cost moves to the account of what became of it.
+    pub(crate) fn book_job(&mut self, job: &Job) {
+        let late = self.now > job.result.report_deadline;
+        let success =
+            job.outcome.as_ref().is_some_and(|outcome| outcome.exit_status == 0 && outcome.state == 5);
+        let totals = self.ledger.totals.entry(job.project).or_default();
+        let cost = job.run.charged;
+        totals.cpu_in_progress -= cost;
+        match (success, late) {
+            (true, false) => {
+                totals.cpu_success += cost;
+                totals.jobs_success += 1;
+            }
+            (true, true) => {
+                totals.cpu_late += cost;
+                totals.jobs_late += 1;
+            }
+            (false, _) => {
+                totals.cpu_error += cost;
+                totals.jobs_error += 1;
+            }
+        }
+        let fate = if success && late { Fate::Missed } else { Fate::InTime };
+        self.ledger.metrics.job_settled(self.now, cost, fate);
+    }
+
+    /// Accounts for the time since the last look: availability, elapsed times, metrics.
+    pub(crate) fn observe(&mut self) {
+        let Some(from) = self.ledger.observed_at.replace(self.now) else { return };
+        let length = self.now.since(from);
+        if !length.is_positive() {
+            return;
+        }
+        let allowed = !self.preferences().suspended;
+        self.ledger.active.observe(length, allowed);
+        self.ledger.up += length;
+        if allowed {
+            self.ledger.up_active += length;
+            self.ledger.session_active += length;
+        }
+        let executing: Vec<JobId> = self.state.slots.values().copied().collect();
+        for id in executing {
+            if let Some(job) = self.state.jobs.get_mut(&id)
+                && matches!(job.process, Process::Executing(_))
+            {
+                job.run.elapsed += length;
+            }
+        }
+        self.observe_metrics(from, allowed);
+    }
+
+    fn observe_metrics(&mut self, from: Instant, allowed: bool) {
+        let fresh = std::mem::take(&mut self.ledger.fresh);
+        let projects: Vec<ProjectStretch> = self
+            .state
+            .projects
+            .values()
+            .map(|project| ProjectStretch {
+                project: project.id,
+                share: project.share,
+                used: fresh.get(&project.id).copied().unwrap_or_default(),
+                could_use: self.queue.runnable_cpus(project.id),
+            })
+            .collect();
+        self.ledger.metrics.observe(&Stretch {
+            from,
+            to: self.now,
+            available: if allowed { Cpus::whole(self.usable_cpus()) } else { Cpus::ZERO },
+            starved: if allowed { self.ledger.starved } else { Cpus::ZERO },
+            throttled: Duration::ZERO,
+            scheduling_period: self.preferences().scheduling_period,
+            projects: &projects,
+        });
+    }
+
+    /// The estimated CPU time of a whole job (R5.8).
+    fn estimated(&self, job: &Job) -> Duration {
+        let by_size = estimate::by_size(job.flops_estimate, job.speed);
+        match self.state.projects.get(&job.project) {
+            Some(project) if !project.dont_use_dcf => project.correction.apply(by_size),
+            _ => by_size,
+        }
+    }
+
+    pub(crate) fn estimated_total(&self, id: JobId) -> Duration {
+        self.state
+            .jobs
+            .get(&id)
+            .map_or(Duration::ZERO, |job| estimate::by_size(job.flops_estimate, job.speed))
+    }
+
+    /// The estimated CPU time that a job still needs (R5.7).
+    pub(crate) fn remaining(&self, job: &Job) -> Duration {
+        let done = fallow_domain::Fraction::clamped(job.run.fraction_done);
+        estimate::remaining(done, job.run.cpu(), self.estimated(job))
+    }
+
+    /// Learns from a finished job how wrong its estimate was (R5.8).
+    pub(crate) fn learn_estimate(&mut self, id: JobId, estimated: Duration) {
+        let Some(job) = self.state.jobs.get(&id) else { return };
+        let (project, actual) = (job.project, job.run.cpu());
+        if let Some(project) = self.state.projects.get_mut(&project) {
+            project.correction = project.correction.learned(estimated, actual);
+            project.rpc.on_job_success();
+        }
+        self.mark(crate::record::Record::Project(project));
+    }
+}

@@ -1,0 +1,260 @@
+//! The machine itself: takes an event, lets each part act on it, then looks what is due, and says when to call again.
+
+use std::collections::BTreeSet;
+
+use fallow_boinc::scheduler::ClientVersion;
+use fallow_domain::{Duration, Instant, JobId, Preferences, ProjectId};
+use fallow_policy::job_queue::JobQueue;
+use fallow_policy::rpc_timing::RpcState;
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::SeedableRng;
+
+use crate::ledger::Ledger;
+use crate::record::{self, Record, RestoreError};
+use crate::rpc::Network;
+use crate::state::{Process, State};
+use crate::{Action, Effect, Entity, Event, NoticeLevel, Reason, Step};
+
+/// What does not change while a client lives.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// Seed of the host's own random stream. Each host has another, or all would call at the same moment.
+    pub seed: u64,
+    /// The version that servers are told.
+    pub version: ClientVersion,
+}
+
+/// A volunteer-computing client. See the crate's documentation for how to turn it.
+#[derive(Debug)]
+pub struct Client {
+    pub(crate) config: ClientConfig,
+    pub(crate) state: State,
+    pub(crate) ledger: Ledger,
+    pub(crate) queue: JobQueue,
+    pub(crate) net: Network,
+    pub(crate) rng: Pcg64Mcg,
+    pub(crate) now: Instant,
+    pub(crate) started_at: Instant,
+    /// A CPU freed, a job arrived, failed or was aborted, preferences changed (R2.2, R2.6).
+    pub(crate) schedule_due: bool,
+    /// The set of runnable jobs changed (R2.16).
+    pub(crate) fetch_due: bool,
+    pub(crate) decided_at: Instant,
+    pub(crate) decide_by: Instant,
+    pub(crate) fetch_checked_at: Instant,
+    pub(crate) saved_at: Instant,
+    dirty: BTreeSet<Record>,
+    touched: BTreeSet<Entity>,
+    actions: Vec<Action>,
+    durable: bool,
+}
+
+/// How often running totals are stored when nothing else happens. What a killed agent had not stored is recovered
+/// from its applications' channels.
+const SAVE_PERIOD: Duration = Duration::from_secs(10);
+
+impl Client {
+    /// Takes up a stored client, or begins a new one when there are no records.
+    ///
+    /// # Errors
+    /// [`RestoreError`] for a record that is newer than this program or cannot be read. Nothing is changed then.
+    pub fn restore(
+        config: ClientConfig,
+        records: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
+    ) -> Result<Self, RestoreError> {
+        let mut state = State::default();
+        let mut ledger = Ledger::default();
+        for (key, value) in records {
+            record::restore(&mut state, &mut ledger, &key, &value)?;
+        }
+        // A restart goes on with another part of the host's stream instead of repeating the last one's draws.
+        let rng = Pcg64Mcg::seed_from_u64(config.seed ^ state.meta.draws.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut client = Self {
+            config,
+            state,
+            ledger,
+            queue: JobQueue::default(),
+            net: Network::default(),
+            rng,
+            now: Instant::EPOCH,
+            started_at: Instant::EPOCH,
+            schedule_due: false,
+            fetch_due: false,
+            decided_at: Instant::EPOCH,
+            decide_by: Instant::EPOCH,
+            fetch_checked_at: Instant::EPOCH,
+            saved_at: Instant::EPOCH,
+            dirty: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            actions: Vec::new(),
+            durable: false,
+        };
+        client.rebuild();
+        Ok(client)
+    }
+
+    /// Takes an event in, at the time `now`, and says what follows from it. Pure: the same client, time and event
+    /// give the same step.
+    pub fn handle(&mut self, now: Instant, event: Event) -> Step {
+        self.now = now;
+        self.take(event);
+        if self.is_up() {
+            self.poll();
+        }
+        let wake_at = self.is_up().then(|| self.next_wake_up());
+        self.finish_step(wake_at)
+    }
+
+    fn is_up(&self) -> bool {
+        self.state.host.is_some()
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Started(startup) => self.start(*startup),
+            Event::WakeUp => {}
+            Event::Attach { url, account_key, share } => self.attach(url, account_key, share),
+            Event::Detach { url } => self.detach_url(&url),
+            Event::DocumentOffered(document) => self.offer_document(document),
+            Event::DocumentUnreadable { version, reason } => self.refuse_document(version, reason),
+            Event::OwnerSuspended(suspended) => self.owner_suspends(suspended),
+            Event::ContactRequested { url } => self.request_contact(&url),
+            Event::MasterPageRead { project, outcome } => self.master_page_read(project, outcome),
+            Event::SchedulerAnswered { project, outcome } => self.scheduler_answered(project, outcome),
+            Event::DownloadEnded { file, outcome } => self.download_ended(&file, outcome),
+            Event::UploadEnded { file, outcome } => self.upload_ended(&file, outcome),
+            Event::TaskStarted { job, pid } => self.task_started(job, pid),
+            Event::TaskStartFailed { job, reason, permanent } => {
+                self.task_start_failed(job, reason, permanent)
+            }
+            Event::TasksSampled(samples) => self.tasks_sampled(samples),
+            Event::TaskEnded { job, end } => self.task_ended(job, *end),
+            Event::HostMeasured(facts) => self.host_measured(*facts),
+        }
+    }
+
+    /// Does what time alone makes due, and what the event left to be decided.
+    fn poll(&mut self) {
+        self.wake_tasks();
+        self.observe();
+        self.poll_transfers();
+        self.poll_limits();
+        let overdue = self.now >= self.decide_by || self.decided_at > self.now;
+        if self.schedule_due || overdue {
+            self.schedule();
+        }
+        self.poll_network();
+        self.drop_finished_projects();
+        if self.now.since(self.saved_at) >= SAVE_PERIOD || self.saved_at > self.now {
+            self.save_running();
+        }
+    }
+
+    fn save_running(&mut self) {
+        self.saved_at = self.now;
+        self.mark(Record::Ledger);
+        let running: Vec<JobId> = self.state.slots.values().copied().collect();
+        for job in running {
+            self.mark(Record::Job(job));
+        }
+    }
+
+    fn next_wake_up(&self) -> Instant {
+        let computing = self
+            .state
+            .slots
+            .values()
+            .any(|job| self.state.jobs.get(job).is_some_and(|job| job.process.exists()));
+        let mut at = self
+            .next_network_wake_up()
+            .min(self.next_transfer_wake_up())
+            .min(self.next_task_wake_up())
+            .min(self.next_decision());
+        if computing {
+            at = at.min(self.saved_at + SAVE_PERIOD);
+        }
+        // Never at once again for something that only an event can change.
+        at.max(self.now + Duration::from_millis(100)).min(self.now + Duration::from_mins(10))
+    }
+
+    fn finish_step(&mut self, wake_at: Option<Instant>) -> Step {
+        let dirty = std::mem::take(&mut self.dirty);
+        Step {
+            actions: std::mem::take(&mut self.actions),
+            changes: dirty.iter().map(|record| record.change(&self.state, &self.ledger)).collect(),
+            durable: std::mem::take(&mut self.durable),
+            wake_at,
+            touched: std::mem::take(&mut self.touched).into_iter().collect(),
+        }
+    }
+
+    /// The preferences in force: the document's under the owner's limits.
+    pub(crate) fn preferences(&self) -> Preferences {
+        let wished = self.state.meta.document.as_ref().map(|document| document.preferences.clone());
+        wished.unwrap_or_default().tightened(&self.state.meta.owner)
+    }
+
+    /// CPUs that may be used now (R2.6).
+    pub(crate) fn usable_cpus(&self) -> u32 {
+        let ncpus = self.state.host.as_ref().map_or(1, |host| host.ncpus);
+        self.preferences().usable_cpus(ncpus)
+    }
+
+    pub(crate) fn act(&mut self, effect: Effect, reason: Reason) {
+        self.actions.push(Action { effect, reason });
+    }
+
+    pub(crate) fn notice(&mut self, level: NoticeLevel, project: Option<ProjectId>, text: impl Into<String>) {
+        let effect = Effect::Notice { level, project, text: text.into() };
+        self.act(effect, Reason::new("notice", String::new()));
+    }
+
+    /// Stores a record at the end of the step, and lets its view be sent.
+    pub(crate) fn mark(&mut self, record: Record) {
+        match &record {
+            Record::Meta => self.touch(Entity::Host),
+            Record::Project(id) => self.touch(Entity::Project(*id)),
+            Record::Job(id) => self.touch(Entity::Job(*id)),
+            Record::Ledger | Record::Version(_) | Record::Workunit(_) | Record::File(_) => {}
+        }
+        self.dirty.insert(record);
+    }
+
+    /// The same, and it must survive a power cut.
+    pub(crate) fn mark_durable(&mut self, record: Record) {
+        self.durable = true;
+        self.mark(record);
+    }
+
+    pub(crate) fn touch(&mut self, entity: Entity) {
+        self.touched.insert(entity);
+    }
+
+    /// The host's stream, used only through this, so that a restart knows how far it was.
+    pub(crate) fn draw(&mut self) -> &mut Pcg64Mcg {
+        self.state.meta.draws += 1;
+        self.dirty.insert(Record::Meta);
+        &mut self.rng
+    }
+
+    /// Changes a project's RPC timing by something that may need a draw.
+    pub(crate) fn with_rpc<T>(
+        &mut self,
+        id: ProjectId,
+        change: impl FnOnce(&mut RpcState, &mut Pcg64Mcg) -> T,
+    ) -> Option<T> {
+        self.state.meta.draws += 1;
+        let project = self.state.projects.get_mut(&id)?;
+        let changed = change(&mut project.rpc, &mut self.rng);
+        self.mark(Record::Project(id));
+        self.dirty.insert(Record::Meta);
+        Some(changed)
+    }
+
+    pub(crate) fn set_process(&mut self, id: JobId, process: Process) {
+        if let Some(job) = self.state.jobs.get_mut(&id) {
+            job.process = process;
+        }
+        self.touch(Entity::Job(id));
+    }
+}

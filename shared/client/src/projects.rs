@@ -1,0 +1,238 @@
+//! Which projects this host serves: attach, detach, the coordinator's document, the owner's word.
+
+use std::collections::BTreeMap;
+
+use fallow_domain::{
+    AccountKey, DocumentVersion, FleetDocument, MasterUrl, ProjectAssignment, ProjectId, Share,
+};
+use fallow_policy::estimate::DurationCorrection;
+use fallow_policy::rpc_timing::RpcState;
+
+use crate::machine::Client;
+use crate::record::Record;
+use crate::state::{Identity, Process, Project};
+use crate::{Effect, Entity, NoticeLevel, Reason};
+
+impl Client {
+    pub(crate) fn project_of(&self, url: &MasterUrl) -> Option<ProjectId> {
+        self.state.projects.values().find(|project| project.url == *url).map(|project| project.id)
+    }
+
+    /// Attaches, or gives an attached project its new key and share.
+    pub(crate) fn attach(&mut self, url: MasterUrl, account_key: AccountKey, share: Share) {
+        let name = url.stem();
+        self.put_project(&ProjectAssignment { name, url, account_key, share }, false);
+    }
+
+    fn put_project(&mut self, wanted: &ProjectAssignment, from_document: bool) {
+        let id = match self.project_of(&wanted.url) {
+            Some(id) => id,
+            None => self.new_project(wanted, from_document),
+        };
+        if let Some(project) = self.state.projects.get_mut(&id) {
+            let changed = project.share != wanted.share
+                || project.account_key != wanted.account_key
+                || project.detach_when_done
+                || (from_document && !project.from_document);
+            project.share = wanted.share;
+            project.account_key = wanted.account_key.clone();
+            project.detach_when_done = false;
+            project.from_document |= from_document;
+            if changed {
+                self.mark_durable(Record::Project(id));
+                self.shares_changed();
+            }
+        }
+    }
+
+    fn new_project(&mut self, wanted: &ProjectAssignment, from_document: bool) -> ProjectId {
+        let id = ProjectId(self.state.meta.next_project);
+        self.state.meta.next_project += 1;
+        let project = Project {
+            id,
+            url: wanted.url.clone(),
+            name: wanted.name.clone(),
+            account_key: wanted.account_key.clone(),
+            share: wanted.share,
+            from_document,
+            detach_when_done: false,
+            scheduler_urls: Vec::new(),
+            rpc: RpcState::attached(),
+            hostid: 0,
+            rpc_seqno: 0,
+            code_sign_key: None,
+            correction: DurationCorrection::default(),
+            dont_use_dcf: false,
+            no_cpu_apps: false,
+            send_full_workload: false,
+            contact_by: None,
+            identity: Identity::default(),
+            apps: BTreeMap::new(),
+        };
+        self.state.projects.insert(id, project);
+        self.ledger.totals.entry(id).or_default();
+        self.mark_durable(Record::Project(id));
+        self.mark_durable(Record::Meta);
+        self.mark(Record::Ledger);
+        self.notice(NoticeLevel::Info, Some(id), format!("attached to {}", wanted.url));
+        self.shares_changed();
+        id
+    }
+
+    fn shares_changed(&mut self) {
+        self.schedule_due = true;
+        self.fetch_due = true;
+        self.touch(Entity::Host);
+    }
+
+    /// Detaches at once: somebody at this host wants rid of it.
+    pub(crate) fn detach_url(&mut self, url: &MasterUrl) {
+        match self.project_of(url) {
+            Some(id) => self.detach(id, "detached by the owner"),
+            None => {
+                self.notice(NoticeLevel::Warn, None, format!("cannot detach from {url}: not attached to it"))
+            }
+        }
+    }
+
+    fn detach(&mut self, id: ProjectId, why: &str) {
+        let jobs: Vec<_> =
+            self.state.jobs.values().filter(|job| job.project == id).map(|job| job.id).collect();
+        for job in jobs {
+            if self.state.jobs.get(&job).is_some_and(|job| job.process.exists()) {
+                self.act(Effect::AbortTask { job }, Reason::new("detach", why));
+                self.set_process(job, Process::Aborting(None));
+            }
+            self.forget_job(job);
+        }
+        let files: Vec<_> = self.state.files.keys().filter(|key| key.project == id).cloned().collect();
+        for key in files {
+            if self.state.files.get(&key).and_then(|file| file.transfer.as_ref()).is_some_and(|t| t.active) {
+                self.act(Effect::CancelTransfer { file: key.clone() }, Reason::new("detach", why));
+            }
+            self.state.files.remove(&key);
+            self.state.transfers.remove(&key);
+            self.state.file_users.remove(&key);
+            self.state.waiting.remove(&key);
+            self.mark(Record::File(key));
+        }
+        let versions: Vec<_> = self.state.versions.keys().filter(|key| key.project == id).cloned().collect();
+        for key in versions {
+            self.state.versions.remove(&key);
+            self.mark(Record::Version(key));
+        }
+        let workunits: Vec<_> =
+            self.state.workunits.keys().filter(|key| key.project == id).cloned().collect();
+        for key in workunits {
+            self.state.workunits.remove(&key);
+            self.mark(Record::Workunit(key));
+        }
+        self.ledger.forget_project(id);
+        self.net.sessions.abandon(id);
+        if let Some(project) = self.state.projects.remove(&id) {
+            self.notice(NoticeLevel::Info, Some(id), format!("{why}: {}", project.url));
+            self.act(Effect::DeleteProject { project: id, url: project.url }, Reason::new("detach", why));
+        }
+        self.mark_durable(Record::Project(id));
+        self.mark(Record::Ledger);
+        self.shares_changed();
+    }
+
+    /// Projects that the document dropped leave when their last job is reported, so that no finished work is lost.
+    pub(crate) fn drop_finished_projects(&mut self) {
+        let leaving: Vec<_> =
+            self.state.projects.values().filter(|project| project.detach_when_done).map(|p| p.id).collect();
+        for id in leaving {
+            if !self.state.jobs.values().any(|job| job.project == id)
+                && self.net.sessions.in_flight().is_none_or(|ask| ask.project != id)
+            {
+                self.detach(id, "no longer in the coordinator's document, and its last job is reported");
+            }
+        }
+    }
+
+    /// Follows the coordinator's document, whole or not at all (R6.1).
+    pub(crate) fn offer_document(&mut self, document: FleetDocument) {
+        let version = document.version;
+        let current =
+            self.state.meta.document.as_ref().map_or(DocumentVersion(0), |document| document.version);
+        if version < current {
+            return self
+                .refuse_document(version.0, format!("older than version {current}, which is followed"));
+        }
+        if let Err(invalid) = document.check() {
+            return self.refuse_document(version.0, invalid.to_string());
+        }
+        if self.state.meta.document.as_ref() == Some(&document) {
+            return self.touch(Entity::Host);
+        }
+        for project in &document.projects {
+            self.put_project(project, true);
+        }
+        let dropped: Vec<_> = self
+            .state
+            .projects
+            .values()
+            .filter(|p| {
+                p.from_document && !p.detach_when_done && !document.projects.iter().any(|d| d.url == p.url)
+            })
+            .map(|p| p.id)
+            .collect();
+        for id in dropped {
+            if let Some(project) = self.state.projects.get_mut(&id) {
+                project.detach_when_done = true;
+            }
+            self.mark_durable(Record::Project(id));
+            self.notice(
+                NoticeLevel::Info,
+                Some(id),
+                "dropped by the coordinator: finishing its jobs, fetching none",
+            );
+        }
+        self.state.meta.document = Some(document);
+        self.state.meta.document_applied_at = self.now;
+        self.state.meta.document_refused = None;
+        self.mark_durable(Record::Meta);
+        self.notice(
+            NoticeLevel::Info,
+            None,
+            format!("following version {version} of the coordinator's document"),
+        );
+        self.shares_changed();
+    }
+
+    pub(crate) fn refuse_document(&mut self, version: u64, reason: String) {
+        self.notice(
+            NoticeLevel::Warn,
+            None,
+            format!("version {version} of the coordinator's document is refused: {reason}"),
+        );
+        self.state.meta.document_refused = Some((DocumentVersion(version), reason));
+        self.mark(Record::Meta);
+    }
+
+    /// The owner keeps the last word: it is stored before anything follows from it, and holds until taken back.
+    pub(crate) fn owner_suspends(&mut self, suspended: bool) {
+        if self.state.meta.owner.suspended != suspended {
+            self.state.meta.owner.suspended = suspended;
+            self.mark_durable(Record::Meta);
+            let what = if suspended { "suspended" } else { "resumed" };
+            self.notice(NoticeLevel::Info, None, format!("computing {what} by the owner"));
+            self.shares_changed();
+        }
+    }
+}
+
+impl Client {
+    /// The host was measured again.
+    pub(crate) fn host_measured(&mut self, facts: fallow_domain::HostFacts) {
+        let changed = self
+            .state
+            .host
+            .as_ref()
+            .is_none_or(|host| host.ncpus != facts.ncpus || host.memory != facts.memory);
+        self.state.host = Some(facts);
+        self.schedule_due |= changed;
+        self.touch(Entity::Host);
+    }
+}

@@ -1,0 +1,144 @@
+//! How the state is stored: one record per key, as JSON under a format version.
+//!
+//! Records are small and change one at a time, so JSON's size does not matter, and a person can read a store that
+//! misbehaves. Unknown fields are ignored and missing ones refused, so that an older record is not taken for a new one.
+
+use fallow_domain::{JobId, ProjectId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::ledger::Ledger;
+use crate::state::{File, Job, Meta, Project, State, VersionKey};
+use crate::{Change, FileKey};
+
+/// The format of the values that this version writes.
+const FORMAT: u8 = b'1';
+
+/// What a record holds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Record {
+    Meta,
+    Ledger,
+    Project(ProjectId),
+    Version(VersionKey),
+    Workunit(FileKey),
+    File(FileKey),
+    Job(JobId),
+}
+
+/// A store that cannot be taken up again.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// A record of a later version of this program.
+    #[error(
+        "the record {key:?} has format {found}, newer than this version's {ours}; install the newer version again"
+    )]
+    Newer {
+        /// Its key.
+        key: String,
+        /// Its format.
+        found: char,
+        /// What this version writes.
+        ours: char,
+    },
+    /// A record that cannot be read.
+    #[error("the record {key:?} cannot be read; move the agent's store directory away to begin anew")]
+    Unreadable {
+        /// Its key.
+        key: String,
+        /// What is wrong with it.
+        #[source]
+        source: Option<serde_json::Error>,
+    },
+}
+
+impl Record {
+    /// The key in the store. Names may hold any character but end the key, so no two records share one.
+    pub(crate) fn key(&self) -> String {
+        match self {
+            Self::Meta => "meta".to_owned(),
+            Self::Ledger => "ledger".to_owned(),
+            Self::Project(id) => format!("project/{:010}", id.0),
+            Self::Version(v) => {
+                format!(
+                    "version/{:010}/{}/{}/{:?}/{}",
+                    v.project.0, v.number, v.platform, v.plan_class, v.app
+                )
+            }
+            Self::Workunit(key) => format!("workunit/{:010}/{}", key.project.0, key.name),
+            Self::File(key) => format!("file/{:010}/{}", key.project.0, key.name),
+            Self::Job(id) => format!("job/{:020}", id.0),
+        }
+    }
+
+    /// The record as it stands, or its absence.
+    pub(crate) fn change(&self, state: &State, ledger: &Ledger) -> Change {
+        let value = match self {
+            Self::Meta => encode(&state.meta),
+            Self::Ledger => encode(ledger),
+            Self::Project(id) => state.projects.get(id).and_then(encode),
+            Self::Version(key) => state.versions.get(key).and_then(|version| encode(&(key, version))),
+            Self::Workunit(key) => state.workunits.get(key).and_then(|workunit| encode(&(key, workunit))),
+            Self::File(key) => state.files.get(key).and_then(|file| encode(&(key, file))),
+            Self::Job(id) => state.jobs.get(id).and_then(encode),
+        };
+        Change { key: self.key().into_bytes(), value }
+    }
+}
+
+fn encode<T: Serialize>(value: &T) -> Option<Vec<u8>> {
+    let mut bytes = vec![FORMAT];
+    // Writing plain data into memory fails only where a map has keys that are no strings, and none has.
+    serde_json::to_writer(&mut bytes, value).ok()?;
+    Some(bytes)
+}
+
+fn decode<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, RestoreError> {
+    match bytes.split_first() {
+        Some((&FORMAT, json)) => serde_json::from_slice(json)
+            .map_err(|source| RestoreError::Unreadable { key: key.to_owned(), source: Some(source) }),
+        Some((&newer, _)) if newer > FORMAT => {
+            Err(RestoreError::Newer { key: key.to_owned(), found: newer as char, ours: FORMAT as char })
+        }
+        _ => Err(RestoreError::Unreadable { key: key.to_owned(), source: None }),
+    }
+}
+
+/// Takes one stored record into the state.
+///
+/// # Errors
+/// [`RestoreError`] for a record that is newer or cannot be read.
+pub(crate) fn restore(
+    state: &mut State,
+    ledger: &mut Ledger,
+    key: &[u8],
+    value: &[u8],
+) -> Result<(), RestoreError> {
+    let key = String::from_utf8_lossy(key).into_owned();
+    match key.split('/').next().unwrap_or_default() {
+        "meta" => state.meta = decode::<Meta>(&key, value)?,
+        "ledger" => *ledger = decode::<Ledger>(&key, value)?,
+        "project" => {
+            let project: Project = decode(&key, value)?;
+            state.projects.insert(project.id, project);
+        }
+        "version" => {
+            let (id, version) = decode(&key, value)?;
+            state.versions.insert(id, version);
+        }
+        "workunit" => {
+            let (id, workunit) = decode(&key, value)?;
+            state.workunits.insert(id, workunit);
+        }
+        "file" => {
+            let (id, file): (FileKey, File) = decode(&key, value)?;
+            state.files.insert(id, file);
+        }
+        "job" => {
+            let job: Job = decode(&key, value)?;
+            state.jobs.insert(job.id, job);
+        }
+        _ => return Err(RestoreError::Unreadable { key, source: None }),
+    }
+    Ok(())
+}

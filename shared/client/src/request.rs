@@ -1,0 +1,206 @@
+//! What a client says to a scheduler: who it is, what it has, what it finished, what it wants.
+//!
+//! Every job held is listed, finished or not, because a server takes one that is not for lost.
+
+use std::collections::BTreeMap;
+
+use fallow_boinc::scheduler::{
+    AppVersionRef, DiskUsage, GlobalPreferences, HostInfo, InProgressResult, OtherResult, ReportedFile,
+    ReportedResult, ResultState, SchedulerRequest, StderrOut, TimeStats,
+};
+use fallow_domain::{Bytes, Duration, JobId, ProjectId};
+
+use crate::FileKey;
+use crate::machine::Client;
+use crate::state::{FileStatus, Job, Project, Stage, VersionKey};
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct WorkWanted {
+    pub cpu: Duration,
+    pub idle_cpus: u32,
+}
+
+impl Client {
+    /// Writes the request, and says which jobs it reports.
+    pub(crate) fn compose_request(
+        &self,
+        id: ProjectId,
+        wanted: WorkWanted,
+    ) -> Option<(SchedulerRequest, Vec<JobId>)> {
+        let project = self.state.projects.get(&id)?;
+        let host = self.state.host.as_ref()?;
+        let reported: Vec<JobId> =
+            self.state.reporting.iter().filter(|job| self.state.jobs[job].project == id).copied().collect();
+        let versions: Vec<&VersionKey> = self.state.versions.keys().filter(|key| key.project == id).collect();
+        let request = SchedulerRequest {
+            authenticator: project.account_key.clone(),
+            hostid: project.hostid,
+            rpc_seqno: project.rpc_seqno,
+            client_version: self.config.version,
+            resource_share_fraction: self.share_fraction(project, |_| true),
+            rrs_fraction: self.share_fraction(project, |p| self.queue.is_runnable(p.id)),
+            prrs_fraction: self.share_fraction(project, |p| !p.detach_when_done && !p.no_cpu_apps),
+            duration_correction_factor: if project.dont_use_dcf { 1.0 } else { project.correction.get() },
+            allow_multiple_clients: true,
+            dont_send_work: project.detach_when_done,
+            work_req_seconds: wanted.cpu.as_secs_f64(),
+            cpu_req_secs: wanted.cpu.as_secs_f64(),
+            cpu_req_instances: f64::from(wanted.idle_cpus),
+            client_cap_plan_class: true,
+            platform_name: host.platforms.first().cloned().unwrap_or_default(),
+            alt_platforms: host.platforms.iter().skip(1).cloned().collect(),
+            code_sign_key: project.code_sign_key.clone(),
+            global_preferences: Some(GlobalPreferences::from_domain(&self.preferences())),
+            cross_project_id: project.identity.cross_project_id.clone(),
+            time_stats: self.time_stats(),
+            host_info: HostInfo::from_facts(host),
+            disk_usage: self.disk_usage(id),
+            results: reported.iter().filter_map(|job| self.report(&self.state.jobs[job])).collect(),
+            app_versions: versions.iter().map(|key| self.version_ref(key)).collect(),
+            other_results: Some(self.other_results(id, &versions)),
+            in_progress_results: project.send_full_workload.then(|| self.in_progress()),
+            ..SchedulerRequest::default()
+        };
+        Some((request, reported))
+    }
+
+    pub(crate) fn share_fraction(&self, project: &Project, counts: impl Fn(&Project) -> bool) -> f64 {
+        let sum: f64 = self.state.projects.values().filter(|p| counts(p)).map(|p| p.share.get()).sum();
+        match () {
+            () if sum <= 0.0 => 1.0,
+            () if counts(project) => project.share.get() / sum,
+            () => 0.0,
+        }
+    }
+
+    fn time_stats(&self) -> TimeStats {
+        let active = self.ledger.active.get().get();
+        TimeStats {
+            active_frac: active,
+            cpu_and_network_available_frac: active,
+            client_start_time: self.started_at,
+            total_start_time: self.ledger.first_start.unwrap_or(self.started_at),
+            total_duration: self.ledger.up,
+            total_active_duration: self.ledger.up_active,
+            now: self.now,
+            session_active_duration: self.ledger.session_active,
+            ..TimeStats::default()
+        }
+    }
+
+    fn disk_usage(&self, id: ProjectId) -> DiskUsage {
+        let used = |counts: &dyn Fn(&FileKey) -> bool| {
+            let present = self
+                .state
+                .files
+                .iter()
+                .filter(|(key, file)| counts(key) && file.status == FileStatus::Present);
+            present.fold(Bytes(0), |sum, (_, file)| {
+                sum.plus(file.found.as_ref().map(|found| found.0).or(file.info.nbytes).unwrap_or_default())
+            })
+        };
+        let total = used(&|_| true);
+        let allowed = self.disk_allowed(total);
+        let share =
+            self.state.projects.get(&id).map_or(0.0, |project| self.share_fraction(project, |_| true));
+        DiskUsage {
+            d_boinc_used_total: total,
+            d_boinc_used_project: used(&|key| key.project == id),
+            d_project_share: Bytes::from_f64(allowed.as_f64() * share),
+        }
+    }
+
+    /// What the preferences leave to all projects together (R4.1).
+    fn disk_allowed(&self, used: Bytes) -> Bytes {
+        let Some(host) = &self.state.host else { return Bytes(0) };
+        let preferences = self.preferences();
+        let by_fraction = host.disk_total.as_f64() * preferences.disk_fraction.get();
+        let by_free = host.disk_free.as_f64() + used.as_f64() - preferences.disk_free_min.as_f64();
+        Bytes::from_f64(by_fraction.min(by_free).max(0.0))
+    }
+
+    fn report(&self, job: &Job) -> Option<ReportedResult> {
+        let outcome = job.outcome.as_ref()?;
+        let uploaded = |key: &FileKey| {
+            let file = self.state.files.get(key)?;
+            let (nbytes, md5) = file.found.clone()?;
+            let error_msg = match &file.status {
+                FileStatus::Failed(number, why) => Some(format!("upload failed with {number}: {why}")),
+                _ => None,
+            };
+            Some(ReportedFile {
+                name: key.name.clone(),
+                nbytes,
+                max_nbytes: file.info.max_nbytes.unwrap_or_default(),
+                md5_cksum: md5,
+                upload_urls: file.info.upload_urls.clone(),
+                error_msg,
+            })
+        };
+        let measured = |bytes: Bytes| (bytes > Bytes(0)).then_some(bytes);
+        Some(ReportedResult {
+            name: job.result.name.clone(),
+            final_cpu_time: job.run.cpu(),
+            final_elapsed_time: job.run.elapsed,
+            exit_status: outcome.exit_status,
+            state: ResultState::from_code(i32::from(outcome.state)).unwrap_or(ResultState::ComputeError),
+            platform: job.version.platform.clone(),
+            version_num: job.version.number,
+            plan_class: job.version.plan_class.clone(),
+            final_peak_working_set_size: measured(job.run.peak_working_set),
+            final_peak_swap_size: None,
+            final_peak_disk_usage: measured(job.run.disk_usage),
+            app_version_num: job.version.number,
+            stderr_out: StderrOut {
+                client_version: Some(self.config.version),
+                message: outcome.message.clone(),
+                stderr_txt: outcome.stderr.clone(),
+            },
+            files: self.output_files(job).iter().filter_map(uploaded).collect(),
+        })
+    }
+
+    fn version_ref(&self, key: &VersionKey) -> AppVersionRef {
+        let version = self.state.versions.get(key).cloned().unwrap_or_default();
+        AppVersionRef {
+            app_name: version.app_name,
+            version_num: version.version_num,
+            platform: version.platform,
+            avg_ncpus: version.avg_ncpus,
+            flops: version.flops,
+            plan_class: version.plan_class,
+            api_version: version.api_version,
+            cmdline: version.cmdline,
+            file_prefix: version.file_prefix,
+            coproc: version.coproc,
+            dont_throttle: version.dont_throttle,
+            is_wrapper: version.is_wrapper,
+            needs_network: version.needs_network,
+        }
+    }
+
+    fn other_results(&self, id: ProjectId, versions: &[&VersionKey]) -> Vec<OtherResult> {
+        let index: BTreeMap<&VersionKey, u32> = versions.iter().copied().zip(0..).collect();
+        let held = self.state.jobs.values().filter(|job| job.project == id && job.stage != Stage::Reporting);
+        held.map(|job| OtherResult {
+            name: job.result.name.clone(),
+            app_version: index.get(&job.version).copied(),
+            plan_class: job.version.plan_class.clone(),
+        })
+        .collect()
+    }
+
+    /// The whole workload of the host, for servers that plan with it (R5.6).
+    fn in_progress(&self) -> Vec<InProgressResult> {
+        let held =
+            self.state.jobs.values().filter(|job| matches!(job.stage, Stage::Downloading | Stage::Runnable));
+        held.map(|job| InProgressResult {
+            name: job.result.name.clone(),
+            report_deadline: job.result.report_deadline,
+            time_remaining: self.remaining(job),
+            avg_ncpus: job.usage.cpus,
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,316 @@
+//! Contact with projects: master pages and scheduler RPCs, whom to ask and for what.
+//!
+//! `fallow_policy::rpc_session` decides; this module gathers what it decides by, makes the request, and takes in what
+//! came of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fallow_boinc::scheduler::SchedulerReply;
+use fallow_domain::{Duration, Instant, JobId, MasterUrl, ProjectId};
+use fallow_policy::decay::{Ranked, RecentCpu, rank_projects};
+use fallow_policy::report_due::{self, FinishedJob};
+use fallow_policy::rpc_session::{AfterFailure, Ask, Candidate, Sessions};
+use fallow_policy::rpc_timing::MasterPage;
+use fallow_policy::transfer_backoff::ProjectTransferBackoff;
+use fallow_policy::work_fetch::{self, FetchHost, FetchPlan, FetchProject, WorkBuffer};
+
+use crate::machine::Client;
+use crate::record::Record;
+use crate::request::WorkWanted;
+use crate::state::Job;
+use crate::{Effect, Entity, NoticeLevel, Reason, TransferError};
+
+/// Work fetch is checked at least this often (R2.16).
+const FETCH_CHECK_PERIOD: Duration = Duration::from_secs(60);
+
+/// Contact with the outside that is under way. Not stored: after a restart nothing is.
+#[derive(Debug, Default)]
+pub(crate) struct Network {
+    pub sessions: Sessions,
+    /// Jobs that the RPC in flight reports.
+    pub reporting: Vec<JobId>,
+    /// Whether it asks for work.
+    pub asks_work: bool,
+    pub pages: BTreeSet<ProjectId>,
+    /// Projects that somebody wants contact with (R1.4).
+    pub requested: BTreeSet<ProjectId>,
+    pub plan: FetchPlan,
+    pub transfers: BTreeMap<(ProjectId, bool), ProjectTransferBackoff>,
+}
+
+impl Client {
+    pub(crate) fn request_contact(&mut self, url: &MasterUrl) {
+        match self.project_of(url) {
+            Some(id) => {
+                self.net.requested.insert(id);
+            }
+            None => self.notice(NoticeLevel::Warn, None, format!("cannot contact {url}: not attached to it")),
+        }
+    }
+
+    /// Reads master pages that are due, checks the need for work, and makes the next RPC if there is one to make.
+    pub(crate) fn poll_network(&mut self) {
+        let now = self.now;
+        for project in self.state.projects.values_mut() {
+            project.rpc.observe(now);
+        }
+        self.poll_master_pages();
+        if self.net.sessions.in_flight().is_some() {
+            return;
+        }
+        if self.fetch_due
+            || now.since(self.fetch_checked_at) >= FETCH_CHECK_PERIOD
+            || self.fetch_checked_at > now
+        {
+            self.check_work_fetch();
+        }
+        let candidates = self.candidates();
+        if let Some(ask) = self.net.sessions.poll(&candidates) {
+            self.ask(ask);
+        }
+    }
+
+    fn poll_master_pages(&mut self) {
+        let now = self.now;
+        let due: Vec<_> = self
+            .state
+            .projects
+            .values()
+            .filter(|project| !self.net.pages.contains(&project.id))
+            .filter_map(|project| Some((project.id, project.url.clone(), project.rpc.master_page_due(now)?)))
+            .collect();
+        for (project, url, why) in due {
+            self.net.pages.insert(project);
+            self.act(Effect::FetchMasterPage { project, url }, Reason::new("R1.6", why.to_string()));
+        }
+    }
+
+    pub(crate) fn master_page_read(&mut self, id: ProjectId, outcome: Result<Vec<String>, TransferError>) {
+        if !self.net.pages.remove(&id) {
+            return;
+        }
+        let now = self.now;
+        let Some(project) = self.state.projects.get_mut(&id) else { return };
+        let page = match outcome {
+            Ok(urls) if urls.is_empty() => {
+                let text = format!("the page {} names no scheduler: is it a project's?", project.url);
+                self.notice(NoticeLevel::Error, Some(id), text);
+                MasterPage::NoSchedulers
+            }
+            Ok(urls) => {
+                let new = urls.iter().any(|url| !project.scheduler_urls.contains(url));
+                project.scheduler_urls = urls;
+                if new { MasterPage::NewScheduler } else { MasterPage::KnownSchedulers }
+            }
+            Err(error) => {
+                let text = format!("the page {} could not be read: {error}", project.url);
+                self.notice(NoticeLevel::Warn, Some(id), text);
+                MasterPage::Unreadable
+            }
+        };
+        let known = self.state.projects.get(&id).is_some_and(|project| !project.scheduler_urls.is_empty());
+        self.with_rpc(id, |rpc, rng| rpc.on_master_page(now, page, known, rng));
+        self.mark_durable(Record::Project(id));
+        self.fetch_due = true;
+    }
+
+    /// How much work each project should be asked for (R2.10 to R2.16).
+    fn check_work_fetch(&mut self) {
+        self.fetch_due = false;
+        self.fetch_checked_at = self.now;
+        let preferences = self.preferences();
+        let host = FetchHost {
+            usable: self.usable_cpus(),
+            active_fraction: self.ledger.active.get(),
+            buffer: WorkBuffer::marks(preferences.buffer_min, preferences.buffer_additional)
+                .beyond(preferences.connection_interval),
+        };
+        let projects: Vec<FetchProject> = self
+            .state
+            .projects
+            .values()
+            .map(|project| FetchProject {
+                id: project.id,
+                share: project.share,
+                may_supply: !project.detach_when_done && !project.no_cpu_apps,
+            })
+            .collect();
+        self.net.plan = if preferences.suspended {
+            FetchPlan::default()
+        } else {
+            work_fetch::check(&host, &projects, &self.queue)
+        };
+    }
+
+    fn candidates(&self) -> Vec<Candidate> {
+        let now = self.now;
+        let due = self.due_reports();
+        let ranked: Vec<Ranked> = self
+            .state
+            .projects
+            .values()
+            .map(|project| Ranked {
+                project: project.id,
+                share: project.share,
+                recent: self.ledger.recent.get(&project.id).copied().unwrap_or(RecentCpu::new(now)),
+            })
+            .collect();
+        let candidate = |id: ProjectId| {
+            let project = self.state.projects.get(&id)?;
+            let need = self.net.plan.of(id);
+            let overdue = project.contact_by.is_some_and(|by| by <= now);
+            let requested = self.net.requested.contains(&id) || overdue;
+            Some(Candidate {
+                project: id,
+                schedulers: project.scheduler_urls.len(),
+                may_ask: project.rpc.min_rpc_time(now, requested).is_none(),
+                may_fetch: project.rpc.min_work_time(now).is_none(),
+                request: need.map_or(Duration::ZERO, |need| need.request),
+                fill: need.map_or(Duration::ZERO, |need| need.fill),
+                due: due.get(&id).copied(),
+                requested,
+            })
+        };
+        rank_projects(&ranked).into_iter().filter_map(candidate).collect()
+    }
+
+    /// Per project, why its finished jobs are due for reporting, if they are (R1.8).
+    fn due_reports(&self) -> BTreeMap<ProjectId, report_due::WhyDue> {
+        let interval = self.preferences().connection_interval;
+        let mut due = BTreeMap::new();
+        for job in self.state.reporting.iter().filter_map(|id| self.state.jobs.get(id)) {
+            if let Some(why) = finished(job).and_then(|job| report_due::report_due(self.now, &job, interval))
+            {
+                let first = due.entry(job.project).or_insert(why);
+                *first = why.min(*first);
+            }
+        }
+        due
+    }
+
+    fn ask(&mut self, ask: Ask) {
+        let id = ask.project;
+        let wanted = WorkWanted {
+            cpu: ask.work,
+            idle_cpus: if ask.work.is_positive() { self.net.plan.idle_cpus } else { 0 },
+        };
+        let url = self
+            .state
+            .projects
+            .get(&id)
+            .and_then(|project| project.scheduler_urls.get(ask.scheduler).cloned());
+        let (Some(url), Some((request, reported))) = (url, self.compose_request(id, wanted)) else {
+            return self.net.sessions.abandon(id);
+        };
+        if let Some(project) = self.state.projects.get_mut(&id) {
+            project.rpc_seqno = if project.hostid == 0 { 0 } else { project.rpc_seqno + 1 };
+        }
+        self.net.asks_work = ask.work.is_positive();
+        let why = format!("{}; asking for {}, reporting {} jobs", ask.reason, ask.work, reported.len());
+        self.net.reporting = reported;
+        self.ledger.totals.entry(id).or_default().rpcs += 1;
+        self.ledger.metrics.rpc_made(self.now);
+        self.mark(Record::Project(id));
+        self.mark(Record::Ledger);
+        self.act(
+            Effect::CallScheduler { project: id, url, request: Box::new(request) },
+            Reason::new("R1.9", why),
+        );
+    }
+
+    pub(crate) fn scheduler_answered(
+        &mut self,
+        id: ProjectId,
+        outcome: Result<Box<SchedulerReply>, TransferError>,
+    ) {
+        if self.net.sessions.in_flight().is_none_or(|ask| ask.project != id) {
+            return;
+        }
+        self.touch(Entity::Project(id));
+        match outcome {
+            Ok(reply) if reply.project_is_down => {
+                let delay = reply.request_delay;
+                self.notice(NoticeLevel::Warn, Some(id), "the project says that it is down");
+                let now = self.now;
+                self.with_rpc(id, |rpc, _| rpc.on_request_delay(now, delay));
+                self.rpc_failed(id);
+            }
+            Ok(reply) => self.rpc_succeeded(id, *reply),
+            Err(error) => {
+                self.notice(NoticeLevel::Warn, Some(id), format!("scheduler RPC failed: {error}"));
+                self.rpc_failed(id);
+            }
+        }
+    }
+
+    fn rpc_succeeded(&mut self, id: ProjectId, reply: SchedulerReply) {
+        let (now, delay, asked) = (self.now, reply.request_delay, self.net.asks_work);
+        self.net.requested.remove(&id);
+        let jobs = self.apply_reply(id, reply);
+        self.net.sessions.answered(id, jobs);
+        self.with_rpc(id, |rpc, rng| {
+            rpc.on_success();
+            rpc.on_request_delay(now, delay);
+            if asked {
+                rpc.on_work_reply(now, jobs, rng);
+            }
+        });
+        if asked {
+            self.notice(NoticeLevel::Info, Some(id), format!("asked for work, got {jobs} jobs"));
+        }
+        self.fetch_due = true;
+    }
+
+    /// Tries the next scheduler; after the last one the project is left alone for a while (R1.3 b).
+    fn rpc_failed(&mut self, id: ProjectId) {
+        self.ledger.totals.entry(id).or_default().rpc_failures += 1;
+        self.mark(Record::Ledger);
+        match self.net.sessions.failed(id) {
+            Some(AfterFailure::NextScheduler(ask)) => self.ask(ask),
+            Some(AfterFailure::AllFailed) => {
+                let now = self.now;
+                self.net.requested.remove(&id);
+                if let Some(failure) = self.with_rpc(id, |rpc, rng| rpc.on_failure(now, rng)) {
+                    let text = format!(
+                        "no scheduler answered, {} times in a row: next try in {}",
+                        failure.failures, failure.wait
+                    );
+                    self.notice(NoticeLevel::Warn, Some(id), text);
+                }
+            }
+            None => {}
+        }
+    }
+
+    pub(crate) fn next_network_wake_up(&self) -> Instant {
+        let now = self.now;
+        let mut at = self.fetch_checked_at + FETCH_CHECK_PERIOD;
+        for project in self.state.projects.values() {
+            let waits = [
+                project.rpc.min_rpc_time(now, false).map(|wait| wait.at),
+                project.rpc.min_rpc_time(now, true).map(|wait| wait.at),
+                project.rpc.min_work_time(now).map(|wait| wait.at),
+                project.rpc.master_page_due_at(now).filter(|_| !self.net.pages.contains(&project.id)),
+                project.contact_by,
+            ];
+            at = waits.into_iter().flatten().filter(|wait| *wait > now).fold(at, Instant::min);
+        }
+        let interval = self.preferences().connection_interval;
+        for job in self.state.reporting.iter().filter_map(|id| self.state.jobs.get(id)).filter_map(finished) {
+            let (due_at, _) = report_due::report_due_at(&job, interval);
+            if due_at > now {
+                at = at.min(due_at);
+            }
+        }
+        at
+    }
+}
+
+fn finished(job: &Job) -> Option<FinishedJob> {
+    let outcome = job.outcome.as_ref()?;
+    Some(FinishedJob {
+        completed_at: outcome.at,
+        deadline: job.result.report_deadline,
+        report_at_once: job.result.report_immediately,
+    })
+}

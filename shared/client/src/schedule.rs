@@ -1,0 +1,203 @@
+//! Carries out the CPU scheduling policy: settles debts, decides, starts, resumes and preempts.
+
+use std::collections::BTreeMap;
+
+use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId, SlotId};
+use fallow_policy::cpu_schedule::{
+    self, Action, Chosen, HostCpus, Passed, ProjectSnapshot, Schedule, WhyChosen,
+};
+use fallow_policy::debt::ProjectPeriod;
+use fallow_policy::metrics::cpus_switched;
+
+use crate::machine::Client;
+use crate::record::Record;
+use crate::state::{Process, Stage};
+use crate::{Effect, Entity, Reason};
+
+impl Client {
+    /// Memory that tasks may use together.
+    pub(crate) fn memory_limit(&self) -> Bytes {
+        let memory = self.state.host.as_ref().map_or(0.0, |host| host.memory.as_f64());
+        Bytes::from_f64(memory * self.preferences().memory_fraction.get())
+    }
+
+    /// Decides what runs (R2.2 to R2.6), and sees to it.
+    pub(crate) fn schedule(&mut self) {
+        let used = self.settle_debts();
+        let preferences = self.preferences();
+        let host = HostCpus {
+            usable: if preferences.suspended { 0 } else { self.usable_cpus() },
+            scheduling_period: preferences.scheduling_period,
+            memory_limit: self.memory_limit(),
+            preempt_only_at_checkpoint: !preferences.leave_in_memory,
+        };
+        let projects: Vec<ProjectSnapshot> = self
+            .state
+            .projects
+            .values()
+            .map(|p| ProjectSnapshot { id: p.id, share: p.share, debt: self.ledger.debts.of(p.id) })
+            .collect();
+        let before = self.cpus_by_project();
+        let decision = cpu_schedule::choose(&host, used, &projects, &self.queue, self.now);
+        self.schedule_due = false;
+        self.decided_at = self.now;
+        self.decide_by = decision.decide_by;
+        self.ledger.starved = decision.starved;
+        self.ledger.waits_for_checkpoint =
+            decision.run.iter().any(|chosen| matches!(chosen.reason, WhyChosen::BeforeCheckpoint { .. }));
+        self.carry_out(&decision);
+        let after = self.cpus_by_project();
+        self.ledger.metrics.switched(self.now, cpus_switched(&before, &after));
+        self.touch(Entity::Host);
+    }
+
+    /// Updates the debts for the time since the last decision (R2.1). Returns the CPU time that all projects used.
+    fn settle_debts(&mut self) -> Duration {
+        let period: Vec<ProjectPeriod> = self
+            .state
+            .projects
+            .values()
+            .map(|project| ProjectPeriod {
+                project: project.id,
+                share: project.share,
+                used: self.ledger.period.get(&project.id).copied().unwrap_or_default(),
+                runnable: self.queue.is_runnable(project.id),
+            })
+            .collect();
+        self.ledger.period.clear();
+        let touched: Vec<ProjectId> = self.state.projects.keys().copied().collect();
+        for project in touched {
+            self.touch(Entity::Project(project));
+        }
+        self.ledger.debts.update(&period)
+    }
+
+    fn cpus_by_project(&self) -> BTreeMap<ProjectId, f64> {
+        let mut cpus = BTreeMap::new();
+        for job in self.state.slots.values().filter_map(|id| self.state.jobs.get(id)) {
+            if job.process.computes() {
+                *cpus.entry(job.project).or_default() += job.usage.cpus;
+            }
+        }
+        cpus
+    }
+
+    fn carry_out(&mut self, decision: &Schedule) {
+        for passed in &decision.preempt {
+            self.preempt(passed);
+        }
+        for chosen in &decision.run {
+            self.run(chosen);
+        }
+    }
+
+    fn run(&mut self, chosen: &Chosen) {
+        let id = chosen.job;
+        let why = format!("{}", chosen.reason);
+        let rule = "R2.3";
+        if let Some(job) = self.state.jobs.get_mut(&id)
+            && job.run.slice_since != chosen.slice_began
+        {
+            job.run.slice_since = chosen.slice_began;
+            if chosen.action != Action::Continue {
+                job.run.checkpoint_at = None;
+            }
+        }
+        match self.state.jobs.get(&id).map(|job| job.process) {
+            Some(Process::None) => self.start_task(id, Reason::new(rule, why)),
+            Some(Process::Suspended(pid)) => {
+                self.act(Effect::ResumeTask { job: id }, Reason::new(rule, why));
+                self.set_process(id, Process::Executing(pid));
+            }
+            // It goes on, or its last process must be gone first; then the next decision starts it.
+            Some(Process::Starting | Process::Executing(_) | Process::Quitting(_) | Process::Aborting(_))
+            | None => {}
+        }
+        self.requeue_quietly(id);
+    }
+
+    fn start_task(&mut self, id: JobId, reason: Reason) {
+        let slot = match self.state.jobs.get(&id).and_then(|job| job.slot) {
+            Some(slot) => slot,
+            None => self.free_slot_number(),
+        };
+        let fresh = self.state.jobs.get(&id).is_none_or(|job| job.slot.is_none());
+        let setup = match self.task_setup(id, slot, fresh) {
+            Ok(setup) => setup,
+            Err(why) => {
+                return self.job_failed(
+                    id,
+                    fallow_boinc::runtime::exit::START_FAILED,
+                    3,
+                    format!("cannot start: {why}"),
+                );
+            }
+        };
+        if let Some(job) = self.state.jobs.get_mut(&id) {
+            job.slot = Some(slot);
+            job.process = Process::Starting;
+            job.run.base = job.run.checkpoint_cpu;
+            job.run.process_cpu = Duration::ZERO;
+            job.run.elapsed = job.run.checkpoint_elapsed;
+            job.run.begun = true;
+            let resumed = job.run.checkpoint_cpu;
+            let (project, name) = (job.project, job.result.name.clone());
+            if resumed.is_positive() {
+                let text = format!("resuming {name} from its checkpoint at {resumed} of CPU time");
+                self.notice(crate::NoticeLevel::Info, Some(project), text);
+            } else {
+                self.notice(crate::NoticeLevel::Info, Some(project), format!("starting {name}"));
+            }
+        }
+        self.state.slots.insert(slot, id);
+        self.mark(Record::Job(id));
+        self.act(Effect::StartTask(Box::new(setup)), reason);
+    }
+
+    fn free_slot_number(&self) -> SlotId {
+        let mut slot = SlotId(0);
+        while self.state.slots.contains_key(&slot) {
+            slot.0 += 1;
+        }
+        slot
+    }
+
+    fn preempt(&mut self, passed: &Passed) {
+        let id = passed.job;
+        let Some(job) = self.state.jobs.get(&id) else { return };
+        let checkpointed = job.run.checkpoint_cpu > job.run.base || job.run.checkpoint_cpu.is_positive();
+        let reason = Reason::new("R2.4", format!("{}", passed.reason));
+        // Until its first checkpoint a task would lose all it did.
+        let stay = self.preferences().leave_in_memory || !checkpointed;
+        match job.process {
+            Process::Executing(pid) if stay => {
+                self.act(Effect::SuspendTask { job: id }, reason);
+                self.set_process(id, Process::Suspended(pid));
+            }
+            Process::Executing(pid) => {
+                self.act(Effect::QuitTask { job: id }, reason);
+                self.set_process(id, Process::Quitting(Some(pid)));
+            }
+            Process::Starting => {
+                self.act(Effect::QuitTask { job: id }, reason);
+                self.set_process(id, Process::Quitting(None));
+            }
+            Process::None | Process::Suspended(_) | Process::Quitting(_) | Process::Aborting(_) => {}
+        }
+        self.requeue_quietly(id);
+        self.mark(Record::Job(id));
+    }
+
+    /// Tells the policies of a decision's own effects, which are no news to work fetch.
+    fn requeue_quietly(&mut self, id: JobId) {
+        let due = self.fetch_due;
+        self.requeue(id);
+        self.fetch_due = due;
+    }
+
+    /// When to decide again if nothing happens.
+    pub(crate) fn next_decision(&self) -> Instant {
+        let something = self.state.jobs.values().any(|job| job.stage == Stage::Runnable);
+        if something { self.decide_by } else { Instant::FAR_FUTURE }
+    }
+}

@@ -1,0 +1,134 @@
+//! All that a shell needs to start a task.
+
+use fallow_boinc::runtime::init_data::{AppFiles, AppInitData, MAPPED_CHANNEL, Raw};
+use fallow_boinc::scheduler::{GlobalPreferences, HostInfo};
+use fallow_domain::{Bytes, JobId, SlotId};
+
+use crate::machine::Client;
+use crate::{FileKey, SlotFile, TaskSetup};
+
+/// At most this many arguments reach an application, as with the original.
+const ARGUMENTS_MAX: usize = 100;
+
+impl Client {
+    /// Puts together what a task needs, or says why it can never start.
+    pub(crate) fn task_setup(&self, id: JobId, slot: SlotId, fresh: bool) -> Result<TaskSetup, String> {
+        let job = self.state.jobs.get(&id).ok_or("the job is unknown")?;
+        let project = self.state.projects.get(&job.project).ok_or("its project is unknown")?;
+        let version = self.state.versions.get(&job.version).ok_or("its application version is unknown")?;
+        let key = FileKey { project: job.project, name: job.result.wu_name.clone() };
+        let workunit = self.state.workunits.get(&key).ok_or("its workunit is unknown")?;
+        let program = version.files.iter().find(|file| file.main_program).or(version.files.first());
+        let program = program.ok_or("its application version has no files")?.file_name.clone();
+
+        let slot_file = |file: &fallow_boinc::scheduler::FileRef, prefix: &str, output| SlotFile {
+            name: file.file_name.clone(),
+            open_name: format!("{prefix}{}", file.open_name.as_deref().unwrap_or(&file.file_name)),
+            copy: file.copy_file,
+            output,
+        };
+        let mut files: Vec<SlotFile> =
+            version.files.iter().map(|file| slot_file(file, &version.file_prefix, false)).collect();
+        files.extend(workunit.files.iter().map(|file| slot_file(file, "", false)));
+        files.extend(job.result.files.iter().map(|file| slot_file(file, "", true)));
+
+        let mut arguments = split_command_line(&workunit.command_line);
+        arguments.extend(split_command_line(&version.cmdline));
+        arguments.truncate(ARGUMENTS_MAX);
+
+        let (who, bytes) =
+            (&project.identity, |given: Option<Bytes>, default| given.map_or(default, Bytes::as_f64));
+        let host = self.state.host.as_ref().ok_or("the host is not known yet")?;
+        let number = |id: u64| u32::try_from(id).unwrap_or(0);
+        let text = |text: &String| (!text.is_empty()).then(|| text.clone());
+        let init_data = AppInitData {
+            major_version: self.config.version.major,
+            minor_version: self.config.version.minor,
+            release: self.config.version.release,
+            app_version: version.version_num,
+            userid: number(who.user_id),
+            teamid: number(who.team_id),
+            hostid: number(project.hostid),
+            app_name: version.app_name.clone(),
+            plan_class: text(&version.plan_class),
+            project_preferences: text(&who.project_preferences).map(Raw),
+            team_name: text(&who.team_name),
+            user_name: text(&who.user_name),
+            authenticator: project.account_key.clone(),
+            wu_name: workunit.name.clone(),
+            result_name: job.result.name.clone(),
+            shm_key: MAPPED_CHANNEL,
+            slot: slot.0,
+            wu_cpu_time: job.run.checkpoint_cpu,
+            starting_elapsed_time: job.run.checkpoint_elapsed,
+            user_total_credit: who.user_total_credit,
+            user_expavg_credit: who.user_expavg_credit,
+            host_total_credit: who.host_total_credit,
+            host_expavg_credit: who.host_expavg_credit,
+            resource_share_fraction: self.share_fraction(project, |_| true),
+            checkpoint_period: self.preferences().checkpoint_period,
+            fraction_done_start: 0.0,
+            fraction_done_end: 1.0,
+            ncpus: job.usage.cpus,
+            rsc_fpops_est: job.flops_estimate.get(),
+            rsc_fpops_bound: job.elapsed_max.as_secs_f64() * job.speed.get(),
+            rsc_memory_bound: bytes(workunit.rsc_memory_bound, 1e8),
+            rsc_disk_bound: bytes(workunit.rsc_disk_bound, 1e9),
+            computation_deadline: job.result.report_deadline - self.preferences().buffer_min,
+            host_info: HostInfo::from_facts(host),
+            global_preferences: GlobalPreferences::from_domain(&self.preferences()),
+            app_file: AppFiles(version.files.iter().map(|file| file.file_name.clone()).collect()),
+            ..AppInitData::default()
+        };
+        Ok(TaskSetup {
+            job: id,
+            name: job.result.name.clone(),
+            slot,
+            fresh,
+            url: project.url.clone(),
+            program,
+            arguments,
+            files,
+            init_data: Box::new(init_data),
+            mapped_channel: true,
+            special: version.is_wrapper || job.usage.cpus < 1.0,
+        })
+    }
+}
+
+/// Splits a command line at white space outside of quotes, as BOINC does: both kinds of quotes, no escapes.
+fn split_command_line(line: &str) -> Vec<String> {
+    let mut arguments = Vec::new();
+    let mut current: Option<String> = None;
+    let mut quote = None;
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), c) => current.get_or_insert_default().push(c),
+            (None, '"' | '\'') => {
+                quote = Some(c);
+                current.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => arguments.extend(current.take()),
+            (None, c) => current.get_or_insert_default().push(c),
+        }
+    }
+    arguments.extend(current);
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_command_line;
+
+    #[test]
+    fn a_command_line_is_split_at_white_space_outside_of_quotes() {
+        assert_eq!(split_command_line("  in1 in2\tout \n"), ["in1", "in2", "out"]);
+        assert_eq!(
+            split_command_line(r#"--name "two words" 'a "b"' x"#),
+            ["--name", "two words", r#"a "b""#, "x"]
+        );
+        assert_eq!(split_command_line(r#"--empty "" end"#), ["--empty", "", "end"]);
+        assert!(split_command_line(" ").is_empty());
+    }
+}

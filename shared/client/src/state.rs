@@ -1,0 +1,254 @@
+//! What a client knows: the one value that everything is decided from.
+//!
+//! The records here are what is stored, one value per key (see `record.rs`); what can be worked out from them
+//! (which files a job waits for, the scheduling queue) is not, and is rebuilt at start.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fallow_boinc::scheduler::{App, AppVersion, FileInfo, ResultJob, Workunit};
+use fallow_domain::{
+    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Flops, HostFacts, Instant, JobId, MasterUrl,
+    OwnerLimits, ProjectId, Share, SlotId, Speed, Usage,
+};
+use fallow_policy::estimate::DurationCorrection;
+use fallow_policy::rpc_timing::RpcState;
+use fallow_policy::transfer_backoff::TransferBackoff;
+use serde::{Deserialize, Serialize};
+
+use crate::FileKey;
+
+/// What concerns the host as a whole.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Meta {
+    pub next_project: u32,
+    pub next_job: u64,
+    pub owner: OwnerLimits,
+    pub document: Option<FleetDocument>,
+    pub document_applied_at: Instant,
+    pub document_refused: Option<(DocumentVersion, String)>,
+    /// Where the host's random stream stands, so that a restart does not repeat it.
+    pub draws: u64,
+}
+
+/// A project, apart from its accounts with us (`Totals`, debts), which change far more often.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Project {
+    pub id: ProjectId,
+    pub url: MasterUrl,
+    pub name: String,
+    pub account_key: AccountKey,
+    pub share: Share,
+    pub from_document: bool,
+    /// No more work is fetched; detached when the last job is reported.
+    pub detach_when_done: bool,
+    pub scheduler_urls: Vec<String>,
+    pub rpc: RpcState,
+    pub hostid: u64,
+    pub rpc_seqno: u64,
+    pub code_sign_key: Option<String>,
+    pub correction: DurationCorrection,
+    pub dont_use_dcf: bool,
+    pub no_cpu_apps: bool,
+    pub send_full_workload: bool,
+    /// Contact by then even without need (BOINC: `next_rpc_delay`).
+    pub contact_by: Option<Instant>,
+    pub identity: Identity,
+    pub apps: BTreeMap<String, App>,
+}
+
+/// What a project told us about our account there; echoed or passed on to applications.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub user_id: u64,
+    pub team_id: u64,
+    pub user_name: String,
+    pub team_name: String,
+    pub cross_project_id: String,
+    pub user_total_credit: f64,
+    pub user_expavg_credit: f64,
+    pub host_total_credit: f64,
+    pub host_expavg_credit: f64,
+    pub venue: String,
+    pub project_preferences: String,
+}
+
+/// Names an application version: what a job asks for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct VersionKey {
+    pub project: ProjectId,
+    pub app: String,
+    pub platform: String,
+    pub plan_class: String,
+    pub number: u32,
+}
+
+/// A file of a project, present or to come.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct File {
+    pub info: FileInfo,
+    /// Must carry a signature: it belongs to an application version.
+    pub signed: bool,
+    pub status: FileStatus,
+    /// Of a finished output.
+    pub found: Option<(Bytes, String)>,
+    pub transfer: Option<Transfer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum FileStatus {
+    /// Not here yet.
+    Absent,
+    /// Here, complete, verified (an output: written by its application).
+    Present,
+    /// An output that the server has.
+    Uploaded,
+    /// Given up, with BOINC's error number and the reason.
+    Failed(i32, String),
+}
+
+/// A download or upload that is not over.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Transfer {
+    pub upload: bool,
+    pub url_index: usize,
+    pub backoff: TransferBackoff,
+    /// Handed to the shell. Not kept over a restart.
+    #[serde(skip)]
+    pub active: bool,
+}
+
+/// A job given to this host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub id: JobId,
+    pub project: ProjectId,
+    pub result: ResultJob,
+    pub version: VersionKey,
+    pub received_at: Instant,
+    pub usage: Usage,
+    pub flops_estimate: Flops,
+    /// Of one instance of this application on this host.
+    pub speed: Speed,
+    /// Elapsed time after which the job is aborted.
+    pub elapsed_max: Duration,
+    pub stage: Stage,
+    pub slot: Option<SlotId>,
+    pub run: Run,
+    pub outcome: Option<Outcome>,
+    #[serde(skip)]
+    pub process: Process,
+}
+
+/// Where a job stands, coarsely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Stage {
+    /// Files are missing.
+    Downloading,
+    /// Can run, or runs.
+    Runnable,
+    /// Over; outputs are on their way.
+    Uploading,
+    /// To be reported.
+    Reporting,
+}
+
+/// What a task has done so far.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Run {
+    /// CPU time charged to the project for it, lost work included.
+    pub charged: Duration,
+    /// CPU time towards the result when the present process began.
+    pub base: Duration,
+    /// CPU time of the present process that is charged.
+    pub process_cpu: Duration,
+    /// CPU time towards the result at the last checkpoint.
+    pub checkpoint_cpu: Duration,
+    pub elapsed: Duration,
+    pub checkpoint_elapsed: Duration,
+    pub fraction_done: f64,
+    pub working_set: Bytes,
+    pub peak_working_set: Bytes,
+    pub disk_usage: Bytes,
+    /// Ends without a finish file since the last checkpoint.
+    pub premature_exits: u32,
+    /// Not to be started before.
+    pub not_before: Instant,
+    /// When the present time slice began.
+    pub slice_since: Instant,
+    /// Has ever begun.
+    pub begun: bool,
+    pub checkpoint_at: Option<Instant>,
+}
+
+impl Run {
+    /// CPU time towards the result, lost work excluded.
+    pub(crate) fn cpu(&self) -> Duration {
+        self.base + self.process_cpu
+    }
+}
+
+/// The process of a task, as far as the client steers it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Process {
+    #[default]
+    None,
+    /// Handed to the shell.
+    Starting,
+    Executing(u32),
+    Suspended(u32),
+    /// Told to leave memory.
+    Quitting(Option<u32>),
+    /// Told to give up.
+    Aborting(Option<u32>),
+}
+
+impl Process {
+    pub(crate) fn exists(self) -> bool {
+        self != Self::None
+    }
+    pub(crate) fn computes(self) -> bool {
+        matches!(self, Self::Starting | Self::Executing(_))
+    }
+    pub(crate) fn pid(self) -> Option<u32> {
+        match self {
+            Self::Executing(pid) | Self::Suspended(pid) => Some(pid),
+            Self::Quitting(pid) | Self::Aborting(pid) => pid,
+            Self::None | Self::Starting => None,
+        }
+    }
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    pub exit_status: i32,
+    /// BOINC's state in the report: 1 download failed, 3 compute error, 5 done, 6 aborted, 7 upload failed.
+    pub state: u8,
+    pub message: Option<String>,
+    pub stderr: String,
+    pub at: Instant,
+}
+
+/// What the client knows.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub meta: Meta,
+    pub host: Option<HostFacts>,
+    pub projects: BTreeMap<ProjectId, Project>,
+    pub versions: BTreeMap<VersionKey, AppVersion>,
+    pub workunits: BTreeMap<FileKey, Workunit>,
+    pub files: BTreeMap<FileKey, File>,
+    pub jobs: BTreeMap<JobId, Job>,
+    // Worked out from the above.
+    pub job_names: BTreeMap<FileKey, JobId>,
+    /// How many jobs or versions need a file.
+    pub file_users: BTreeMap<FileKey, u32>,
+    /// Jobs waiting for a file.
+    pub waiting: BTreeMap<FileKey, BTreeSet<JobId>>,
+    /// Jobs that hold a slot.
+    pub slots: BTreeMap<SlotId, JobId>,
+    /// Jobs to be reported.
+    pub reporting: BTreeSet<JobId>,
+    /// Files with a transfer that is not over.
+    pub transfers: BTreeSet<FileKey>,
+}
