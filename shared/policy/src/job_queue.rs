@@ -9,6 +9,7 @@
 //! A change costs O(log jobs). The queue is derived state: it is rebuilt after a restart, not stored.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId, Usage};
 
@@ -83,6 +84,13 @@ impl Cpus {
     }
     pub(crate) const fn minus(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl fmt::Display for Cpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cpus = self.as_f64();
+        write!(f, "{cpus} CPU{}", if cpus == 1.0 { "" } else { "s" })
     }
 }
 

@@ -238,10 +238,11 @@ impl Scale {
         let begins = Instant::from_micros(bucket.saturating_mul(self.length.as_micros()));
         (begins, begins + self.length)
     }
-    /// Drops what is too old, and what lies in the future: it was booked before the clock jumped back.
+    /// Drops what is out of reach: too old, or so far in the future that it was booked before the clock jumped
+    /// back. A little future is kept: bookings may come out of order, and what was booked did happen.
     fn prune(self, buckets: &mut BTreeMap<i64, Sums>, now: Instant) {
         let newest = self.bucket(now);
-        buckets.retain(|bucket, _| *bucket <= newest && *bucket > newest - i64::from(self.kept));
+        buckets.retain(|bucket, _| (bucket - newest).abs() < i64::from(self.kept));
     }
 }
 

@@ -1,0 +1,9 @@
+//! The policies that decide on queues of jobs, driven from outside: tables, examples and properties.
+
+mod cpu_schedule;
+mod job_queue;
+mod metrics;
+mod rpc_session;
+mod rpc_timing;
+mod work_fetch;
+mod world;

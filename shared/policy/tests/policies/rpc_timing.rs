@@ -1,0 +1,159 @@
+//! R1.3, R1.4, R1.6, R1.12.
+
+use fallow_domain::{Duration, Instant};
+use fallow_policy::rpc_timing::{BACKOFF, Cause, MasterPage, PageReason, REQUEST_DELAY_MAX, RpcState};
+use proptest::prelude::*;
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+
+use crate::world::at_min;
+
+fn rng() -> Pcg64 {
+    Pcg64::seed_from_u64(7)
+}
+
+fn cause(state: &RpcState, now: Instant) -> Option<Cause> {
+    state.min_rpc_time(now, false).map(|not_before| not_before.cause)
+}
+
+#[test]
+fn r1_3_of_several_causes_the_latest_time_wins() {
+    let (mut state, now) = (RpcState::default(), at_min(0));
+    assert_eq!(state.min_rpc_time(now, false), None);
+    state.on_failure(now, &mut rng());
+    assert_eq!(cause(&state, now), Some(Cause::SchedulerFailures(1)));
+    state.on_request_delay(now, Duration::from_mins(3));
+    assert_eq!(cause(&state, now), Some(Cause::RequestDelay));
+    for _ in 0..5 {
+        state.on_job_failure(now, &mut rng());
+    }
+    assert_eq!(cause(&state, now), Some(Cause::JobFailures(5)));
+    assert_eq!(state.min_rpc_time(at_min(17), false), None);
+}
+
+#[test]
+fn r1_4_a_requested_rpc_overrides_backoffs_but_never_a_request_delay() {
+    let (mut state, now) = (RpcState::default(), at_min(0));
+    state.on_failure(now, &mut rng());
+    state.on_job_failure(now, &mut rng());
+    assert!(state.min_rpc_time(now, false).is_some());
+    assert_eq!(state.min_rpc_time(now, true), None);
+    state.on_request_delay(now, Duration::from_secs(7));
+    let held = state.min_rpc_time(now, true).unwrap();
+    assert_eq!((held.at, held.cause), (now + Duration::from_secs(7), Cause::RequestDelay));
+}
+
+#[test]
+fn r1_5_an_answer_clears_the_failures_of_schedulers_only() {
+    let (mut state, now) = (RpcState::default(), at_min(0));
+    state.on_failure(now, &mut rng());
+    state.on_job_failure(now, &mut rng());
+    state.on_success();
+    assert_eq!(state.scheduler_failures(), 0);
+    assert_eq!(cause(&state, now), Some(Cause::JobFailures(1)));
+    state.on_job_success();
+    assert_eq!(cause(&state, now), None);
+}
+
+#[test]
+fn r1_6_every_tenth_failure_in_a_row_marks_the_master_page() {
+    let (mut state, now, mut rng) = (RpcState::default(), at_min(0), rng());
+    for n in 1..=30 {
+        let failure = state.on_failure(now, &mut rng);
+        assert_eq!((failure.failures, failure.reread_master_page), (n, n % 10 == 0));
+        if n % 10 == 0 {
+            assert_eq!(state.master_page_due(now), Some(PageReason::Failures(n)));
+            assert!(state.on_master_page(now, MasterPage::KnownSchedulers, true, &mut rng).is_none());
+        }
+        assert_eq!(state.master_page_due(now), None);
+    }
+}
+
+#[test]
+fn r1_6_the_page_is_due_at_attach_and_stays_due_while_there_is_nobody_to_ask() {
+    let (mut state, now, mut rng) = (RpcState::attached(), at_min(0), rng());
+    assert_eq!(state.master_page_due(now), Some(PageReason::Attached));
+    let failure = state.on_master_page(now, MasterPage::Unreadable, false, &mut rng).unwrap();
+    assert_eq!(failure.failures, 1);
+    assert_eq!(state.master_page_due(now), None);
+    assert_eq!(state.master_page_due_at(now), Some(now + failure.wait));
+    assert_eq!(state.master_page_due(at_min(1)), Some(PageReason::Attached));
+    state.on_master_page(at_min(1), MasterPage::NewScheduler, true, &mut rng);
+    assert_eq!(state.master_page_due_at(at_min(1)), None);
+}
+
+#[test]
+fn r1_6_a_new_scheduler_clears_count_and_backoffs_but_never_a_request_delay() {
+    let (mut state, now, mut rng) = (RpcState::default(), at_min(0), rng());
+    state.on_failure(now, &mut rng);
+    state.on_job_failure(now, &mut rng);
+    state.on_request_delay(now, Duration::from_secs(5));
+    state.on_master_page(now, MasterPage::NewScheduler, true, &mut rng);
+    assert_eq!(state.scheduler_failures(), 0);
+    assert_eq!(cause(&state, now), Some(Cause::RequestDelay));
+    assert_eq!(cause(&state, at_min(1)), None);
+}
+
+#[test]
+fn r1_6_an_unreadable_page_counts_as_a_failure_and_one_without_schedulers_changes_nothing() {
+    let (mut state, now, mut rng) = (RpcState::default(), at_min(0), rng());
+    state.on_failure(now, &mut rng);
+    state.read_master_page(PageReason::Failures(1));
+    let before = state.clone();
+    assert_eq!(state.on_master_page(now, MasterPage::NoSchedulers, true, &mut rng), None);
+    assert_eq!(state.min_rpc_time(now, false), before.min_rpc_time(now, false));
+    assert_eq!(state.scheduler_failures(), 1);
+    let failure = state.on_master_page(now, MasterPage::Unreadable, true, &mut rng).unwrap();
+    assert_eq!(failure.failures, 2);
+}
+
+#[test]
+fn a_reply_without_work_holds_back_requests_for_work_but_not_reports() {
+    let (mut state, now, mut rng) = (RpcState::default(), at_min(0), rng());
+    let wait = state.on_work_reply(now, 0, &mut rng).unwrap();
+    assert!(wait >= Duration::from_secs(30) && wait <= Duration::from_secs(60));
+    assert_eq!(state.min_rpc_time(now, false), None);
+    assert_eq!(state.min_work_time(now).unwrap().cause, Cause::NoWork(1));
+    assert_eq!(state.on_work_reply(now, 3, &mut rng), None);
+    assert_eq!(state.min_work_time(now), None);
+}
+
+#[test]
+fn r1_12_the_state_survives_being_stored() {
+    let (mut state, now, mut rng) = (RpcState::attached(), at_min(0), rng());
+    state.on_failure(now, &mut rng);
+    state.on_request_delay(now, Duration::from_secs(90));
+    let stored = serde_json::to_string(&state).unwrap();
+    assert_eq!(serde_json::from_str::<RpcState>(&stored).unwrap(), state);
+}
+
+proptest! {
+    #[test]
+    fn r1_12_no_wait_is_longer_than_its_maximum_under_any_clock_jump(
+        events in prop::collection::vec((0_u8..6, -1e9..1e9_f64), 1..60), seed in any::<u64>(),
+    ) {
+        let mut rng = Pcg64::seed_from_u64(seed);
+        let (mut state, mut now) = (RpcState::attached(), at_min(0));
+        let mut delayed = false;
+        for (event, jump) in events {
+            match event {
+                0 => { state.on_failure(now, &mut rng); }
+                1 => { state.on_job_failure(now, &mut rng); }
+                2 => { state.on_work_reply(now, 0, &mut rng); }
+                3 => { state.on_request_delay(now, Duration::MAX); delayed = true; }
+                4 => { state.on_master_page(now, MasterPage::Unreadable, false, &mut rng); }
+                _ => state.on_success(),
+            }
+            now = now + Duration::from_secs_f64(jump);
+            let max = if delayed { REQUEST_DELAY_MAX } else { BACKOFF.max };
+            for not_before in [state.min_rpc_time(now, false), state.min_work_time(now)].into_iter().flatten() {
+                prop_assert!(not_before.at - now <= max);
+            }
+            state.observe(now);
+            let later = now + max;
+            prop_assert_eq!(state.min_rpc_time(later, false), None);
+            prop_assert_eq!(state.min_work_time(later), None);
+            prop_assert!(state.master_page_due_at(later).is_none_or(|at| at <= later));
+        }
+    }
+}

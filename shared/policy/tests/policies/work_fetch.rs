@@ -1,0 +1,152 @@
+//! R2.10 to R2.16, R1.11.
+
+use fallow_domain::{Duration, Fraction, ProjectId, Share};
+use fallow_policy::job_queue::{JobQueue, JobSnapshot, JobState};
+use fallow_policy::work_fetch::{
+    FetchHost, FetchPlan, FetchProject, REQUEST_MIN, Urgency, WorkBuffer, avg_proc_rate, check, ettprc,
+    min_results,
+};
+use proptest::prelude::*;
+
+use crate::world::{With, any_jobs, job};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+fn project(id: u32, share: f64) -> FetchProject {
+    FetchProject { id: ProjectId(id), share: Share::new(share).unwrap(), may_supply: true }
+}
+
+fn host(usable: u32, buffer: WorkBuffer) -> FetchHost {
+    FetchHost { usable, active_fraction: Fraction::ONE, buffer }
+}
+
+fn plan(host: FetchHost, projects: &[FetchProject], jobs: &[JobSnapshot]) -> FetchPlan {
+    check(&host, projects, &jobs.iter().copied().collect())
+}
+
+fn hours(need: Duration) -> f64 {
+    (need.as_secs_f64() / 36.0).round() / 100.0
+}
+
+#[test]
+fn r2_11_the_jobs_that_a_project_may_need_at_once() {
+    for (cpus, fraction, expected) in [
+        (1, 1.0, 1),
+        (2, 0.75, 2),
+        (2, 0.25, 1),
+        (4, 0.5, 2),
+        (3, 1.0 / 3.0, 1),
+        (49, 1.0 / 49.0, 1),
+        (8, 0.0, 0),
+    ] {
+        assert_eq!(min_results(cpus, fraction), expected, "{cpus} x {fraction}");
+    }
+}
+
+#[test]
+fn r2_12_the_rate_is_the_share_of_the_cpus_while_computing_is_on() {
+    assert_eq!(avg_proc_rate(0.75, 4, Fraction::clamped(0.5)), 1.5);
+}
+
+#[test]
+fn r2_13_the_jobs_of_latest_deadline_are_left_out() {
+    let queue: JobQueue = [job(1, 1, 9).left(HOUR * 5), job(2, 1, 1).left(HOUR), job(3, 1, 5).left(HOUR * 2)]
+        .into_iter()
+        .collect();
+    let left = |k, rate| hours(ettprc(&queue, ProjectId(1), k, rate));
+    assert_eq!((left(0, 1.0), left(1, 1.0), left(2, 0.5), left(3, 1.0)), (8.0, 3.0, 2.0, 0.0));
+    assert_eq!(ettprc(&queue, ProjectId(1), 0, 0.0), Duration::MAX);
+    assert_eq!(ettprc(&queue, ProjectId(2), 0, 1.0), Duration::ZERO);
+}
+
+#[test]
+fn r2_14_urgency_is_the_largest_and_is_never_lowered() {
+    let buffer = WorkBuffer::connection_period(HOUR * 4);
+    let projects = [project(1, 50.0), project(2, 50.0)];
+    // Project 1 has nothing, project 2 starves in two hours: immediately, whatever comes second.
+    let first = plan(host(1, buffer), &projects, &[job(1, 2, 9)]);
+    let second = plan(host(1, buffer), &projects, &[job(1, 1, 9)]);
+    assert_eq!(first.urgency, Urgency::NeedWorkImmediately);
+    assert_eq!(second.urgency, Urgency::NeedWorkImmediately);
+    let enough = [job(1, 1, 9).left(HOUR * 2), job(2, 2, 9).left(HOUR * 2)];
+    assert_eq!(plan(host(1, buffer), &projects, &enough).urgency, Urgency::None);
+    let low = [job(1, 1, 9).left(HOUR), job(2, 2, 9).left(HOUR * 2)];
+    assert_eq!(plan(host(1, buffer), &projects, &low).urgency, Urgency::NeedWork);
+}
+
+#[test]
+fn r2_15_a_request_moves_starvation_to_twice_the_period() {
+    let buffer = WorkBuffer::connection_period(HOUR * 4);
+    let jobs = [job(1, 1, 9).left(HOUR), job(2, 2, 9).left(HOUR * 3)];
+    let plan = plan(host(1, buffer), &[project(1, 50.0), project(2, 50.0)], &jobs);
+    let need = plan.of(ProjectId(1)).unwrap();
+    assert_eq!((hours(need.starves_in), hours(need.request)), (2.0, 3.0));
+    // Project 2 starves in six hours: not asked, but filled up to eight when an RPC happens anyway.
+    let need = plan.of(ProjectId(2)).unwrap();
+    assert_eq!((need.request, hours(need.fill)), (Duration::ZERO, 1.0));
+}
+
+#[test]
+fn r1_11_the_marks_ask_below_the_minimum_and_fill_up_to_the_whole_buffer() {
+    let marks = WorkBuffer::marks(HOUR * 2, HOUR * 6);
+    let asked = |buffer, left| {
+        let plan = plan(host(1, buffer), &[project(1, 100.0)], &[job(1, 1, 9).left(HOUR * left)]);
+        hours(plan.needs[0].request)
+    };
+    assert_eq!((asked(marks, 1), asked(marks, 2)), (7.0, 0.0));
+    let whole = WorkBuffer::whole(HOUR * 2, HOUR * 6);
+    assert_eq!((asked(whole, 2), asked(whole, 8)), (6.0, 0.0));
+    assert_eq!(asked(marks.beyond(HOUR * 24), 2), 30.0);
+}
+
+#[test]
+fn r2_14_with_no_buffer_at_all_a_starving_project_is_still_asked() {
+    let none = WorkBuffer::marks(Duration::ZERO, Duration::ZERO);
+    let plan = plan(host(2, none), &[project(1, 100.0)], &[]);
+    assert_eq!((plan.urgency, plan.needs[0].request), (Urgency::NeedWorkImmediately, REQUEST_MIN));
+    assert_eq!(plan.idle_cpus, 2);
+}
+
+#[test]
+fn r2_11_fractions_go_over_projects_that_may_supply_work() {
+    let buffer = WorkBuffer::connection_period(HOUR);
+    let silent = FetchProject { may_supply: false, ..project(2, 300.0) };
+    let plan = plan(host(1, buffer), &[project(1, 100.0), silent, project(3, 0.0)], &[]);
+    assert_eq!(plan.of(ProjectId(1)).unwrap().rate, 1.0);
+    assert!(plan.of(ProjectId(2)).is_none());
+    assert_eq!(plan.of(ProjectId(3)).unwrap().urgency, Urgency::None);
+}
+
+#[test]
+fn jobs_on_their_way_count_as_work_held() {
+    let buffer = WorkBuffer::connection_period(HOUR);
+    let coming = job(1, 1, 9).state(JobState::Incoming).left(HOUR * 3);
+    let plan = plan(host(1, buffer), &[project(1, 100.0)], &[coming]);
+    assert_eq!((plan.urgency, plan.idle_cpus), (Urgency::None, 0));
+}
+
+proptest! {
+    #[test]
+    fn r2_15_what_is_asked_for_ends_the_need(
+        jobs in any_jobs(40), shares in prop::collection::vec(1.0..100.0_f64, 6), usable in 1_u32..9,
+    ) {
+        let buffer = WorkBuffer::marks(HOUR * 3, HOUR * 9);
+        let projects: Vec<_> = (1..).zip(&shares).map(|(id, share)| project(id, *share)).collect();
+        let mut queue: JobQueue = jobs.into_iter().collect();
+        let before = check(&host(usable, buffer), &projects, &queue);
+        for need in &before.needs {
+            prop_assert!(need.request <= need.fill && need.request >= Duration::ZERO);
+            prop_assert_eq!(need.request.is_positive(), need.urgency > Urgency::None);
+            // It comes as one long job of earliest deadline, beside what is needed at once.
+            let id = 1_000 + u64::from(need.project.0) * 100;
+            if need.request.is_positive() {
+                queue.insert(job(id, need.project.0, -1).left(need.request + REQUEST_MIN));
+                for extra in 1..u64::from(need.min_results) {
+                    queue.insert(job(id + extra, need.project.0, 10_000).left(HOUR));
+                }
+            }
+        }
+        let after = check(&host(usable, buffer), &projects, &queue);
+        prop_assert_eq!(after.urgency, Urgency::None);
+    }
+}

@@ -1,0 +1,122 @@
+//! Small worlds for tests: jobs and projects in a line each.
+
+use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId, Share, Usage};
+use fallow_policy::cpu_schedule::{HostCpus, ProjectSnapshot, Schedule};
+use fallow_policy::debt::Debt;
+use fallow_policy::job_queue::{JobSnapshot, JobState};
+use proptest::prelude::*;
+
+pub(crate) const PERIOD: Duration = Duration::from_mins(60);
+
+pub(crate) fn at_min(minutes: i64) -> Instant {
+    Instant::from_secs_f64(1.8e9) + Duration::from_mins(minutes)
+}
+
+/// An unstarted one-CPU job of an hour with a deadline in so many hours.
+pub(crate) fn job(id: u64, project: u32, deadline_hours: i64) -> JobSnapshot {
+    JobSnapshot {
+        id: JobId(id),
+        project: ProjectId(project),
+        usage: Usage::ONE_CPU,
+        state: JobState::Unstarted,
+        deadline: at_min(60 * deadline_hours),
+        working_set: Bytes::from_mebibytes(100),
+        remaining: Duration::from_hours(1),
+    }
+}
+
+pub(crate) trait With {
+    fn state(self, state: JobState) -> Self;
+    fn running_since(self, minute: i64) -> Self;
+    fn checkpointed(self, minute: i64) -> Self;
+    fn cpus(self, cpus: f64) -> Self;
+    fn memory(self, mib: u64) -> Self;
+    fn left(self, left: Duration) -> Self;
+}
+
+impl With for JobSnapshot {
+    fn state(self, state: JobState) -> Self {
+        Self { state, ..self }
+    }
+    fn running_since(self, minute: i64) -> Self {
+        let slice_began = at_min(minute);
+        self.state(JobState::Running { slice_began, checkpointed_at: slice_began })
+    }
+    fn checkpointed(self, minute: i64) -> Self {
+        match self.state {
+            JobState::Running { slice_began, .. } => {
+                self.state(JobState::Running { slice_began, checkpointed_at: at_min(minute) })
+            }
+            _ => self,
+        }
+    }
+    fn cpus(self, cpus: f64) -> Self {
+        Self { usage: Usage::from_cpus(cpus), ..self }
+    }
+    fn memory(self, mib: u64) -> Self {
+        Self { working_set: Bytes::from_mebibytes(mib), ..self }
+    }
+    fn left(self, remaining: Duration) -> Self {
+        Self { remaining, ..self }
+    }
+}
+
+pub(crate) fn host(usable: u32) -> HostCpus {
+    HostCpus {
+        usable,
+        scheduling_period: PERIOD,
+        memory_limit: Bytes::from_mebibytes(4_000),
+        preempt_only_at_checkpoint: false,
+    }
+}
+
+/// A project with share 100 and a debt in minutes.
+pub(crate) fn project(id: u32, debt_min: f64) -> ProjectSnapshot {
+    let debt = Debt::from_cpu_secs(debt_min * 60.0);
+    ProjectSnapshot { id: ProjectId(id), share: Share::DEFAULT, debt }
+}
+
+pub(crate) fn ran(schedule: &Schedule) -> Vec<u64> {
+    schedule.run.iter().map(|chosen| chosen.job.0).collect()
+}
+
+pub(crate) fn any_state() -> impl Strategy<Value = JobState> {
+    prop_oneof![
+        Just(JobState::Incoming),
+        Just(JobState::Unstarted),
+        Just(JobState::Preempted),
+        (-200_i64..10, 0_i64..200).prop_map(|(began, later)| JobState::Running {
+            slice_began: at_min(began),
+            checkpointed_at: at_min(began + later),
+        }),
+    ]
+}
+
+/// Jobs of up to six projects, with ids from 1.
+pub(crate) fn any_jobs(max: usize) -> impl Strategy<Value = Vec<JobSnapshot>> {
+    let cpus = prop_oneof![4 => Just(1.0), 1 => 0.1..1.0_f64, 1 => 1.0..5.0_f64];
+    let row = (1_u32..7, any_state(), 0_i64..200, cpus, 0_u64..3_000, 0_i64..100_000);
+    prop::collection::vec(row, 0..max).prop_map(|rows| {
+        (1..)
+            .zip(rows)
+            .map(|(id, (project, state, deadline, cpus, mib, secs))| {
+                job(id, project, deadline).state(state).cpus(cpus).memory(mib).left(Duration::from_secs(secs))
+            })
+            .collect()
+    })
+}
+
+/// Projects 1 to 5 (6 takes no part) with debts in minutes.
+pub(crate) fn any_projects() -> impl Strategy<Value = Vec<ProjectSnapshot>> {
+    prop::collection::vec((-500.0..500.0_f64, prop_oneof![4 => Just(100.0), 1 => Just(0.0)]), 5).prop_map(
+        |rows| {
+            (1..)
+                .zip(rows)
+                .map(|(id, (debt, share))| ProjectSnapshot {
+                    share: Share::new(share).unwrap(),
+                    ..project(id, debt)
+                })
+                .collect()
+        },
+    )
+}
