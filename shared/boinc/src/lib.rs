@@ -6,14 +6,14 @@
 //! Nothing here opens files or sockets, reads clocks or draws random numbers, and nothing decides: what a reply
 //! *means* for a client is the client's business. Bad bytes give a [`FormatError`] that names where they are.
 //!
-//! - [`xml`]: the dialect that all of them are written in.
-//! - [`scheduler`]: scheduler request and reply.
-//! - [`master`]: the scheduler's URL on a project's master page.
-//! - [`account`]: finding and creating accounts, project configuration, account files.
-//! - [`transfer`]: uploads.
-//! - [`signature`]: code-signing and upload keys.
-//! - [`names`]: names that may become files.
-//! - [`runtime`]: what a client and a running application say to each other.
+//! - [`xml`] · the dialect that all of them are written in.
+//! - [`scheduler`] · scheduler request and reply.
+//! - [`master`] · the scheduler's URL on a project's master page.
+//! - [`account`] · finding and creating accounts, project configuration, account files.
+//! - [`transfer`] · uploads.
+//! - [`signature`] · code-signing and upload keys.
+//! - [`names`] · names that may become files.
+//! - [`runtime`] · what a client and a running application say to each other.
 #![forbid(unsafe_code)]
 
 pub mod account;

@@ -21,11 +21,11 @@ pub fn scheduler_urls(page: &[u8]) -> Vec<String> {
             from = at + before.len();
             let window = &page[from..page.len().min(from + URL_MAX + 64)];
             let url = find(window, after.as_bytes(), 0).and_then(|len| scheduler_url(&window[..len]));
-            if let Some(url) = url.filter(|url| found.iter().all(|(_, known)| known != url)) {
+            let Some(url) = url else { continue };
+            if let Some((first, _)) = found.iter_mut().find(|(_, known)| *known == url) {
+                *first = at.min(*first);
+            } else if found.len() < URLS_MAX {
                 found.push((at, url));
-            }
-            if found.len() >= URLS_MAX {
-                break;
             }
         }
     }

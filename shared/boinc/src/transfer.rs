@@ -91,7 +91,7 @@ impl UploadRequest {
                 "md5_cksum" => reader.set(&tag, &mut header.md5_cksum)?,
                 "xml_signature" => match lines.until(b"</xml_signature>") {
                     Some(signature) => {
-                        header.xml_signature = String::from_utf8_lossy(signature).trim().to_owned()
+                        header.xml_signature = String::from_utf8_lossy(signature).trim().to_owned();
                     }
                     None => break,
                 },
@@ -116,13 +116,13 @@ impl UploadRequest {
     /// size, this is the whole request.
     pub fn write(&self) -> String {
         let mut writer = Writer::new();
-        writer.line("<data_server_request>");
+        writer.open("data_server_request");
         match self {
             Self::Upload(header) => header.write(&mut writer),
             Self::FileSize { client_version, name } => {
                 client_version.put(&mut writer);
                 writer.text("get_file_size", name);
-                writer.line("</data_server_request>");
+                writer.close("data_server_request");
             }
         }
         writer.finish()
@@ -132,6 +132,7 @@ impl UploadRequest {
 impl UploadHeader {
     fn write(&self, w: &mut Writer) {
         self.client_version.put(w);
+        w.flush_left();
         w.line("<file_upload>");
         w.line("<file_info>");
         w.text("name", &self.name);

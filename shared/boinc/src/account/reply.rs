@@ -50,17 +50,17 @@ impl AccountOut {
     /// [`FormatError`] when `body` holds neither an account nor an error.
     pub fn parse(body: &[u8]) -> Result<Self, FormatError> {
         let mut reader = Reader::new("account reply", body);
-        if let Some(root) = reader.find_root("account_out")? {
+        if let Some(root) = reader.find_root("account_out") {
             return Self::parse_account(&mut reader, &root);
         }
-        if let Some(root) = reader.find_root("error")? {
+        if let Some(root) = reader.find_root("error") {
             return Self::parse_error(&mut reader, &root);
         }
         // Some errors come bare.
         let (mut num, mut message) = (0, String::new());
         let tag = reader.root("error_num").map_err(|_| neither(body))?;
         reader.set(&tag, &mut num)?;
-        if let Some(tag) = reader.find_root("error_msg")? {
+        if let Some(tag) = reader.find_root("error_msg") {
             reader.set(&tag, &mut message)?;
         }
         Ok(Self::Error { num, message })

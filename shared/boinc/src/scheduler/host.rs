@@ -1,6 +1,6 @@
 //! What a client says about its machine (BOINC: `host_info`).
 
-use fallow_domain::{Bytes, HostFacts, HostSpeed, Speed};
+use fallow_domain::{Bytes, HostFacts, HostSpeed, Invalid, Speed};
 
 use crate::xml::elements;
 
@@ -86,8 +86,12 @@ impl HostInfo {
 
     /// The facts in it, with the platforms that the request names. A host that says it has no CPU has one, and a
     /// speed that is none becomes BOINC's assumption of 10^9 operations per second.
-    pub fn to_facts(&self, platforms: Vec<String>) -> HostFacts {
-        HostFacts {
+    ///
+    /// # Errors
+    /// None today: the assumption is a speed.
+    pub fn to_facts(&self, platforms: Vec<String>) -> Result<HostFacts, Invalid> {
+        let speed = |value| Speed::new(value).or_else(|_| Speed::new(UNKNOWN_SPEED));
+        Ok(HostFacts {
             timezone: self.timezone,
             domain_name: self.domain_name.clone(),
             ip_addr: self.ip_addr.clone(),
@@ -97,8 +101,8 @@ impl HostInfo {
             cpu_model: self.p_model.clone(),
             cpu_features: self.p_features.clone(),
             speed: HostSpeed {
-                fpops: speed(self.p_fpops),
-                iops: speed(self.p_iops),
+                fpops: speed(self.p_fpops)?,
+                iops: speed(self.p_iops)?,
                 membw: self.p_membw,
                 measured_at: self.p_calculated,
             },
@@ -110,7 +114,7 @@ impl HostInfo {
             os_name: self.os_name.clone(),
             os_version: self.os_version.clone(),
             platforms,
-        }
+        })
     }
 }
 
@@ -120,10 +124,20 @@ impl From<&HostFacts> for HostInfo {
     }
 }
 
-fn speed(value: f64) -> Speed {
-    const { assert!(UNKNOWN_SPEED > 0.0) };
-    match Speed::new(value).or_else(|_| Speed::new(UNKNOWN_SPEED)) {
-        Ok(speed) => speed,
-        Err(_) => unreachable!("10^9 is finite and above zero"),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_survive_the_way_to_boincs_terms_and_back() {
+        let info = HostInfo { p_ncpus: 4, p_fpops: 3e9, p_iops: 9e9, d_free: 1e9, ..HostInfo::default() };
+        let facts = info.to_facts(vec!["x86_64-pc-linux-gnu".into()]).unwrap();
+        assert_eq!(HostInfo::from_facts(&facts), info);
+    }
+
+    #[test]
+    fn a_host_that_says_nothing_about_its_cpus_has_a_usual_one() {
+        let facts = HostInfo::default().to_facts(Vec::new()).unwrap();
+        assert_eq!((facts.ncpus, facts.speed.fpops.get()), (1, 1e9));
     }
 }

@@ -74,3 +74,6 @@ fn block(reader: &mut Reader<'_>, tag: &Tag<'_>) -> Result<Option<String>, Forma
     let text = text.trim();
     Ok((!text.is_empty()).then(|| text.to_owned()))
 }
+
+#[cfg(test)]
+mod tests;

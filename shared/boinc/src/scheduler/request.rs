@@ -299,7 +299,7 @@ impl SchedulerRequest {
     fn write_state(&self, w: &mut Writer) {
         if let Some(preferences) = &self.global_preferences {
             w.nested("working_global_preferences", |w| {
-                w.nested("global_preferences", |w| preferences.put(w))
+                w.nested("global_preferences", |w| preferences.put(w));
             });
         }
         w.text("cross_project_id", &self.cross_project_id);

@@ -88,7 +88,7 @@ pub struct DiskUsage {
     pub d_boinc_used_total: Bytes,
     /// Used by this project.
     pub d_boinc_used_project: Bytes,
-    /// What this project may use.
+    /// What this project may use. BOINC's client sends fractions of a byte here; they are rounded.
     pub d_project_share: Bytes,
 }
 

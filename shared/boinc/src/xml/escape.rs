@@ -55,7 +55,7 @@ fn numbered(text: &[u8]) -> Option<(u8, usize)> {
 /// control characters than tabs are dropped: a NUL ends a BOINC reader's input, and no reader needs the rest.
 pub fn escape(text: &str, out: &mut String) {
     out.reserve(text.len());
-    let plain = |byte: u8| (byte >= 0x20 && byte < 0x7f && byte != b'<' && byte != b'&') || byte == b'\t';
+    let plain = |byte: u8| ((0x20..0x7f).contains(&byte) && byte != b'<' && byte != b'&') || byte == b'\t';
     if text.bytes().all(plain) {
         out.push_str(text);
         return;

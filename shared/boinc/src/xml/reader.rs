@@ -89,23 +89,27 @@ impl<'a> Reader<'a> {
         let opening = format!("<{name}");
         let mut from = self.pos;
         while let Some(at) = find(self.input, opening.as_bytes(), from) {
-            self.pos = at;
-            match self.markup()? {
-                Markup::Open(tag) if tag.name == name => return Ok(tag),
-                _ => from = at + 1,
+            from = at + opening.len();
+            // `<account_out>` is not `<account>`.
+            if matches!(self.input.get(from), Some(b'>' | b'/' | b' ' | b'\t' | b'\r' | b'\n')) {
+                self.pos = at;
+                if let Markup::Open(tag) = self.markup()? {
+                    return Ok(tag);
+                }
             }
         }
         Err(self.error(self.input.len(), "", format!("<{name}>")))
     }
 
-    /// Like [`Reader::root`], but nothing instead of an error when the element is missing.
-    ///
-    /// # Errors
-    /// When the element's tag cannot be read.
-    pub fn find_root(&mut self, name: &str) -> Result<Option<Tag<'a>>, FormatError> {
-        match find(self.input, format!("<{name}").as_bytes(), self.pos) {
-            Some(_) => self.clone().root(name).map_or(Ok(None), |_| self.root(name).map(Some)),
-            None => Ok(None),
+    /// Like [`Reader::root`], but nothing, and no step made, when there is no such element.
+    pub fn find_root(&mut self, name: &str) -> Option<Tag<'a>> {
+        let mut ahead = self.clone();
+        match ahead.root(name) {
+            Ok(tag) => {
+                *self = ahead;
+                Some(tag)
+            }
+            Err(_) => None,
         }
     }
 
@@ -118,7 +122,7 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         loop {
-            self.to_markup();
+            self.seek_markup();
             match self.markup()? {
                 Markup::Open(tag) => return Ok(Some(tag)),
                 Markup::Close(name) if name == parent.name => return Ok(None),
@@ -158,7 +162,7 @@ impl<'a> Reader<'a> {
         if tag.empty {
             return Ok(Some(Cow::Borrowed("")));
         }
-        self.to_markup();
+        self.seek_markup();
         let mut text = self.input[tag.after..self.pos].trim_ascii();
         let mut cdata = None;
         loop {
@@ -172,7 +176,7 @@ impl<'a> Reader<'a> {
                 }
             }
             let from = self.pos;
-            self.to_markup();
+            self.seek_markup();
             if !self.input[from..self.pos].trim_ascii().is_empty() {
                 text = b"text beside a CDATA section";
             }
@@ -215,7 +219,7 @@ impl<'a> Reader<'a> {
         self.pos = tag.after;
         let mut open = if tag.empty { Vec::new() } else { vec![tag.name] };
         while let Some(innermost) = open.last().copied() {
-            self.to_markup();
+            self.seek_markup();
             match self.markup()? {
                 Markup::Open(inner) if inner.empty => (),
                 Markup::Open(inner) if open.len() < DEPTH_MAX => open.push(inner.name),
@@ -250,7 +254,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Moves to the next `<` that begins markup, or to the end.
-    fn to_markup(&mut self) {
+    fn seek_markup(&mut self) {
         while let Some(at) = self.input[self.pos..].iter().position(|&byte| byte == b'<') {
             self.pos += at;
             match self.input.get(self.pos + 1) {
@@ -310,3 +314,7 @@ fn name_of(inner: &[u8]) -> (&str, &str) {
     let text = |bytes| std::str::from_utf8(bytes).unwrap_or("?");
     (text(&inner[..len]), text(&inner[len..]))
 }
+
+#[cfg(test)]
+#[path = "reader_tests.rs"]
+mod tests;

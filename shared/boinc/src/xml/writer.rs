@@ -42,6 +42,11 @@ impl Writer {
         self.put(&["</", name, ">\n"]);
     }
 
+    /// Writes what follows without indentation, as BOINC does inside some elements.
+    pub fn flush_left(&mut self) {
+        self.depth = 0;
+    }
+
     /// Writes an element with what `children` writes inside.
     pub fn nested(&mut self, name: &str, children: impl FnOnce(&mut Self)) {
         self.open(name);
