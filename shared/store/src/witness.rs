@@ -52,7 +52,8 @@ impl Witness {
         if !bytes.is_empty() {
             let record = Record::read(&bytes)
                 .ok_or_else(|| StoreError::corrupted(dir, "its witness file is not as it was written"))?;
-            let promised = if record.boot == boot { record.applied } else { record.durable };
+            let is_this_boot = record.boot == boot && boot != UNKNOWN_BOOT;
+            let promised = if is_this_boot { record.applied } else { record.durable };
             if revision < promised {
                 let detail = format!("{promised} batches were acknowledged, {revision} are there");
                 return Err(StoreError::corrupted(dir, detail));
@@ -97,9 +98,12 @@ impl Record {
     }
 }
 
-/// Identifies the running boot; 0 where the system does not say, which then compares as one long boot.
+/// Where the system does not say which boot it is (in a sandbox without `/proc/sys`, for instance).
+const UNKNOWN_BOOT: u64 = 0;
+
+/// Identifies the running boot.
 fn boot() -> u64 {
-    std::fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| fingerprint(&id, b""))
+    std::fs::read("/proc/sys/kernel/random/boot_id").map_or(UNKNOWN_BOOT, |id| fingerprint(&id, b""))
 }
 
 #[cfg(test)]
