@@ -222,4 +222,6 @@ pub struct SlotFile {
     pub copy: bool,
     /// Made by the application.
     pub output: bool,
+    /// An output to be compressed with gzip, under the same name, when the task ends (BOINC: `gzip_when_done`).
+    pub gzip: bool,
 }

@@ -214,7 +214,7 @@ impl Client {
                 self.fail_file(
                     key,
                     error::NOT_FOUND,
-                    format!("there is no URL left where it could be {verb}"),
+                    &format!("there is no URL left where it could be {verb}"),
                 );
             }
         }
@@ -303,15 +303,15 @@ impl Client {
         };
         self.mark(Record::File(key.clone()));
         if let Some(number) = verdict {
-            self.fail_file(key, number, failure.what);
+            self.fail_file(key, number, &failure.what);
         }
     }
 
     /// A file is given up: the jobs that need it have failed.
-    fn fail_file(&mut self, key: &FileKey, number: i32, why: String) {
+    fn fail_file(&mut self, key: &FileKey, number: i32, why: &str) {
         let Some(file) = self.state.files.get_mut(key) else { return };
         let upload = file.transfer.take().is_some_and(|transfer| transfer.upload);
-        file.status = FileStatus::Failed(number, why.clone());
+        file.status = FileStatus::Failed(number, why.to_owned());
         self.state.transfers.remove(key);
         self.mark(Record::File(key.clone()));
         self.notice(NoticeLevel::Error, Some(key.project), format!("{} is given up: {why}", key.name));
@@ -320,7 +320,7 @@ impl Client {
         } else {
             let waiting = self.state.waiting.remove(key).unwrap_or_default();
             for job in waiting {
-                self.job_lacks_file(job, key, number, &why);
+                self.job_lacks_file(job, key, number, why);
             }
         }
     }

@@ -29,6 +29,8 @@ pub(crate) struct Ledger {
     /// CPU time used since the last decision (R2.1).
     pub period: BTreeMap<ProjectId, Duration>,
     pub active: ActiveFraction,
+    /// A record of its own: it is larger and less precious than the accounts.
+    #[serde(skip)]
     pub metrics: Metrics,
     pub first_start: Option<Instant>,
     /// How long the agent has been up, and how long of that it was allowed to compute.

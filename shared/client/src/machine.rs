@@ -43,6 +43,7 @@ pub struct Client {
     pub(crate) decide_by: Instant,
     pub(crate) fetch_checked_at: Instant,
     pub(crate) saved_at: Instant,
+    metrics_saved_at: Instant,
     dirty: BTreeSet<Record>,
     touched: BTreeSet<Entity>,
     actions: Vec<Action>,
@@ -52,6 +53,8 @@ pub struct Client {
 /// How often running totals are stored when nothing else happens. What a killed agent had not stored is recovered
 /// from its applications' channels.
 const SAVE_PERIOD: Duration = Duration::from_secs(10);
+/// The history behind the metrics is longer; so much of it may be lost with a killed agent.
+const METRICS_SAVE_PERIOD: Duration = Duration::from_secs(60);
 
 impl Client {
     /// Takes up a stored client, or begins a new one when there are no records.
@@ -84,6 +87,7 @@ impl Client {
             decide_by: Instant::EPOCH,
             fetch_checked_at: Instant::EPOCH,
             saved_at: Instant::EPOCH,
+            metrics_saved_at: Instant::EPOCH,
             dirty: BTreeSet::new(),
             touched: BTreeSet::new(),
             actions: Vec::new(),
@@ -153,6 +157,10 @@ impl Client {
     fn save_running(&mut self) {
         self.saved_at = self.now;
         self.mark(Record::Ledger);
+        if self.now.since(self.metrics_saved_at) >= METRICS_SAVE_PERIOD || self.metrics_saved_at > self.now {
+            self.metrics_saved_at = self.now;
+            self.mark(Record::Metrics);
+        }
         let running: Vec<JobId> = self.state.slots.values().copied().collect();
         for job in running {
             self.mark(Record::Job(job));
@@ -214,8 +222,13 @@ impl Client {
         match &record {
             Record::Meta => self.touch(Entity::Host),
             Record::Project(id) => self.touch(Entity::Project(*id)),
-            Record::Job(id) => self.touch(Entity::Job(*id)),
-            Record::Ledger | Record::Version(_) | Record::Workunit(_) | Record::File(_) => {}
+            Record::Job(id) => {
+                self.touch(Entity::Job(*id));
+                // A job says how much of it is charged, the ledger what the charges add up to: both or neither.
+                self.dirty.insert(Record::Ledger);
+            }
+            Record::Ledger | Record::Metrics | Record::Version(_) | Record::Workunit(_) | Record::File(_) => {
+            }
         }
         self.dirty.insert(record);
     }

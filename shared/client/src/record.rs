@@ -19,6 +19,7 @@ const FORMAT: u8 = b'1';
 pub(crate) enum Record {
     Meta,
     Ledger,
+    Metrics,
     Project(ProjectId),
     Version(VersionKey),
     Workunit(FileKey),
@@ -58,6 +59,7 @@ impl Record {
         match self {
             Self::Meta => "meta".to_owned(),
             Self::Ledger => "ledger".to_owned(),
+            Self::Metrics => "metrics".to_owned(),
             Self::Project(id) => format!("project/{:010}", id.0),
             Self::Version(v) => {
                 format!(
@@ -76,6 +78,7 @@ impl Record {
         let value = match self {
             Self::Meta => encode(&state.meta),
             Self::Ledger => encode(ledger),
+            Self::Metrics => encode(&ledger.metrics),
             Self::Project(id) => state.projects.get(id).and_then(encode),
             Self::Version(key) => state.versions.get(key).and_then(|version| encode(&(key, version))),
             Self::Workunit(key) => state.workunits.get(key).and_then(|workunit| encode(&(key, workunit))),
@@ -117,7 +120,11 @@ pub(crate) fn restore(
     let key = String::from_utf8_lossy(key).into_owned();
     match key.split('/').next().unwrap_or_default() {
         "meta" => state.meta = decode::<Meta>(&key, value)?,
-        "ledger" => *ledger = decode::<Ledger>(&key, value)?,
+        "ledger" => {
+            let metrics = std::mem::take(&mut ledger.metrics);
+            *ledger = Ledger { metrics, ..decode::<Ledger>(&key, value)? };
+        }
+        "metrics" => ledger.metrics = decode(&key, value)?,
         "project" => {
             let project: Project = decode(&key, value)?;
             state.projects.insert(project.id, project);

@@ -11,7 +11,7 @@ use fallow_policy::metrics::cpus_switched;
 
 use crate::machine::Client;
 use crate::record::Record;
-use crate::state::{Process, Stage};
+use crate::state::Process;
 use crate::{Effect, Entity, Reason};
 
 impl Client {
@@ -197,7 +197,7 @@ impl Client {
 
     /// When to decide again if nothing happens.
     pub(crate) fn next_decision(&self) -> Instant {
-        let something = self.state.jobs.values().any(|job| job.stage == Stage::Runnable);
+        let something = self.state.projects.keys().any(|project| self.queue.is_runnable(*project));
         if something { self.decide_by } else { Instant::FAR_FUTURE }
     }
 }

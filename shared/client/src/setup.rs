@@ -2,7 +2,7 @@
 
 use fallow_boinc::runtime::init_data::{AppFiles, AppInitData, MAPPED_CHANNEL, Raw};
 use fallow_boinc::scheduler::{GlobalPreferences, HostInfo};
-use fallow_domain::{Bytes, JobId, SlotId};
+use fallow_domain::{Bytes, JobId, ProjectId, SlotId};
 
 use crate::machine::Client;
 use crate::{FileKey, SlotFile, TaskSetup};
@@ -26,6 +26,7 @@ impl Client {
             open_name: format!("{prefix}{}", file.open_name.as_deref().unwrap_or(&file.file_name)),
             copy: file.copy_file,
             output,
+            gzip: output && self.gzips(job.project, &file.file_name),
         };
         let mut files: Vec<SlotFile> =
             version.files.iter().map(|file| slot_file(file, &version.file_prefix, false)).collect();
@@ -93,6 +94,13 @@ impl Client {
             mapped_channel: true,
             special: version.is_wrapper || job.usage.cpus < 1.0,
         })
+    }
+}
+
+impl Client {
+    fn gzips(&self, project: ProjectId, name: &str) -> bool {
+        let key = FileKey { project, name: name.to_owned() };
+        self.state.files.get(&key).is_some_and(|file| file.info.gzip_when_done)
     }
 }
 

@@ -1,11 +1,13 @@
 //! Tasks: jobs that have, had, or will have a process. What happened to the process, and what that means.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use fallow_boinc::runtime::exit::{self, RestartReason};
-use fallow_domain::{Bytes, Duration, Instant, JobId};
+use fallow_domain::{Bytes, Duration, Instant, JobId, SlotId};
 
 use crate::machine::Client;
 use crate::record::Record;
-use crate::state::{FileStatus, Outcome, Process, Stage};
+use crate::state::{FileStatus, Job, Outcome, Process, Run, Stage};
 use crate::{Effect, FileKey, NoticeLevel, Reason, SlotFound, Startup, TaskEnd, TaskSample};
 
 /// How much of `stderr.txt` a report carries.
@@ -18,27 +20,50 @@ impl Client {
         self.state.host = Some(startup.host);
         self.ledger.come_up(self.now);
         self.check_files(&startup.files);
+        let on_disk: BTreeSet<SlotId> = startup.slots.iter().map(|found| found.slot).collect();
+        let lost: Vec<JobId> = self
+            .state
+            .slots
+            .iter()
+            .filter(|(slot, _)| !on_disk.contains(slot))
+            .map(|(_, job)| *job)
+            .collect();
         for found in startup.slots {
             self.slot_found(found);
         }
-        // A slot that the store knows and the disk does not: the task begins anew.
-        let held: Vec<JobId> = self.state.slots.values().copied().collect();
-        for id in held {
-            self.requeue(id);
+        for id in lost {
+            self.begin_anew(id);
         }
         self.schedule_due = true;
         self.fetch_due = true;
     }
 
+    /// A slot that the store knows and the disk does not: with it went all that the task had done.
+    fn begin_anew(&mut self, id: JobId) {
+        self.free_slot(id);
+        let Some(job) = self.state.jobs.get_mut(&id) else { return };
+        job.run = Run { charged: job.run.charged, ..Run::default() };
+        let (project, name, over) = (job.project, job.result.name.clone(), job.outcome.is_some());
+        self.notice(NoticeLevel::Warn, Some(project), format!("the slot of {name} is gone: it begins anew"));
+        if over {
+            self.settle_failed(id)
+        } else {
+            self.requeue(id)
+        }
+        self.mark(Record::Job(id));
+    }
+
     /// Believes the disk over the records: a file that is gone is fetched again (R4.12).
     fn check_files(&mut self, found: &[(FileKey, Bytes)]) {
-        let on_disk: std::collections::BTreeMap<_, _> =
-            found.iter().map(|(key, nbytes)| (key, *nbytes)).collect();
+        let on_disk: BTreeMap<_, _> = found.iter().map(|(key, nbytes)| (key, *nbytes)).collect();
         let gone: Vec<FileKey> = self
             .state
             .files
             .iter()
-            .filter(|(key, file)| file.status == FileStatus::Present && !on_disk.contains_key(key))
+            .filter(|(key, file)| {
+                // One that is being sent fails by itself, and its job with it.
+                file.status == FileStatus::Present && file.transfer.is_none() && !on_disk.contains_key(key)
+            })
             .map(|(key, _)| key.clone())
             .collect();
         for key in gone {
@@ -49,9 +74,10 @@ impl Client {
             self.mark(Record::File(key.clone()));
             self.notice(NoticeLevel::Warn, Some(key.project), format!("{} is gone from the disk", key.name));
         }
-        let runnable: Vec<JobId> =
-            self.state.jobs.values().filter(|job| job.stage == Stage::Runnable).map(|job| job.id).collect();
-        for id in runnable {
+        let waiting =
+            |job: &&Job| matches!(job.stage, Stage::Downloading | Stage::Runnable) && job.outcome.is_none();
+        let waiting: Vec<JobId> = self.state.jobs.values().filter(waiting).map(|job| job.id).collect();
+        for id in waiting {
             if let Some(job) = self.state.jobs.get_mut(&id) {
                 job.stage = Stage::Downloading;
             }

@@ -1,0 +1,258 @@
+//! The life of a client, told by driving the machine with a modelled host and modelled projects in virtual time.
+
+mod world;
+
+use fallow_client::{Client, ClientConfig, Event, Phase, TransferError, TransferErrorKind};
+use fallow_domain::{
+    AccountKey, DocumentVersion, Duration, FleetDocument, Fraction, MasterUrl, Preferences,
+    ProjectAssignment, Share,
+};
+use world::World;
+
+fn document(version: u64, shares: &[(&str, f64)], preferences: Preferences) -> FleetDocument {
+    let project = |(name, share): &(&str, f64)| ProjectAssignment {
+        name: (*name).to_owned(),
+        url: MasterUrl::parse(&format!("http://127.0.0.1/{name}/")).unwrap(),
+        account_key: AccountKey::new("0123456789abcdef0123456789abcdef"),
+        share: Share::new(*share).unwrap(),
+    };
+    FleetDocument {
+        version: DocumentVersion(version),
+        projects: shares.iter().map(project).collect(),
+        preferences,
+    }
+}
+
+fn small_buffers() -> Preferences {
+    Preferences {
+        buffer_min: Duration::from_secs(90),
+        buffer_additional: Duration::from_secs(30),
+        scheduling_period: Duration::from_secs(15),
+        checkpoint_period: Duration::from_secs(5),
+        leave_in_memory: true,
+        cpu_fraction: Fraction::clamped(0.5),
+        ..Preferences::default()
+    }
+}
+
+#[test]
+fn a_job_goes_from_attach_to_acknowledged_report() {
+    let mut world = World::new(1);
+    world.add_project("one", 3, Duration::from_secs(40));
+    world.event(Event::DocumentOffered(document(1, &[("one", 100.0)], small_buffers())));
+    world.run_until("three jobs acknowledged", Duration::from_hours(3), |w| w.acknowledged("one") == 3);
+    let totals = world.client.totals();
+    assert_eq!((totals.jobs_success, totals.jobs_error, totals.jobs_late), (3, 0, 0));
+    assert_eq!(totals.cpu, Duration::from_secs(120));
+    assert_eq!(totals.cpu_success, totals.cpu);
+    assert!(world.client.task_views().is_empty());
+    assert_eq!(world.slots_in_use(), 0, "every slot is given back");
+}
+
+#[test]
+fn r2_1_two_projects_compute_by_their_shares_while_both_have_work() {
+    let mut world = World::new(2);
+    world.add_project("a", 400, Duration::from_secs(30));
+    world.add_project("b", 400, Duration::from_secs(30));
+    world.event(Event::DocumentOffered(document(1, &[("a", 75.0), ("b", 25.0)], small_buffers())));
+    world.run_for(Duration::from_hours(1));
+    let cpu = |name: &str| world.view(name).totals.cpu_contested.as_secs_f64();
+    let fraction = cpu("a") / (cpu("a") + cpu("b"));
+    assert!((fraction - 0.75).abs() < 0.02, "{fraction}");
+    let idle = world.client.host_view().figures[0].idleness.unwrap().get();
+    assert!(idle < 0.02, "idle {idle}");
+    let violation = world.client.host_view().figures[0].share_violation.unwrap().get();
+    assert!(violation < 0.02, "share violation {violation}");
+}
+
+#[test]
+fn new_shares_take_effect_without_restart_and_the_version_is_told_at_once() {
+    let mut world = World::new(3);
+    world.add_project("a", 400, Duration::from_secs(30));
+    world.add_project("b", 400, Duration::from_secs(30));
+    world.event(Event::DocumentOffered(document(1, &[("a", 75.0), ("b", 25.0)], small_buffers())));
+    world.run_for(Duration::from_mins(5));
+    let before = (world.view("a").totals.cpu, world.view("b").totals.cpu);
+    world.event(Event::DocumentOffered(document(2, &[("a", 25.0), ("b", 75.0)], small_buffers())));
+    assert_eq!(world.client.host_view().document_version, DocumentVersion(2));
+    world.run_for(Duration::from_mins(3));
+    let a = (world.view("a").totals.cpu - before.0).as_secs_f64();
+    let b = (world.view("b").totals.cpu - before.1).as_secs_f64();
+    assert!((a / (a + b) - 0.25).abs() < 0.10, "{a} {b}");
+}
+
+#[test]
+fn r6_1_an_older_or_absurd_document_is_refused_and_the_one_in_force_stays() {
+    let mut world = World::new(4);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.event(Event::DocumentOffered(document(5, &[("a", 75.0)], small_buffers())));
+    world.event(Event::DocumentOffered(document(4, &[], small_buffers())));
+    let absurd = Preferences { buffer_min: Duration::from_secs(-1), ..small_buffers() };
+    world.event(Event::DocumentOffered(document(6, &[("a", 75.0)], absurd)));
+    let view = world.client.host_view();
+    assert_eq!(view.document_version, DocumentVersion(5));
+    let (version, why) = view.document_refused.unwrap();
+    assert_eq!(version, DocumentVersion(6));
+    assert!(why.contains("minimum work buffer"), "{why}");
+    assert_eq!(world.client.project_views().len(), 1);
+}
+
+#[test]
+fn the_owners_suspension_holds_against_the_coordinator_and_a_restart() {
+    let mut world = World::new(5);
+    world.add_project("a", 10, Duration::from_secs(30));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("a task runs", Duration::from_mins(10), |w| w.computing() == 1);
+    world.event(Event::OwnerSuspended(true));
+    assert_eq!(world.computing(), 0);
+    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], small_buffers())));
+    world.restart();
+    world.run_for(Duration::from_mins(30));
+    assert_eq!(world.computing(), 0);
+    assert_eq!(world.client.host_view().suspended_by, Some("owner"));
+    world.event(Event::OwnerSuspended(false));
+    world.run_until("a task runs again", Duration::from_mins(10), |w| w.computing() == 1);
+}
+
+#[test]
+fn a_killed_agent_resumes_from_the_checkpoint_and_counts_no_cpu_second_twice() {
+    let mut world = World::new(6);
+    world.add_project("a", 2, Duration::from_secs(100));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("half a job", Duration::from_mins(10), |w| w.longest_task() >= Duration::from_secs(47));
+    world.restart();
+    world.run_until("both jobs acknowledged", Duration::from_hours(3), |w| w.acknowledged("a") == 2);
+    // Checkpoints are every 5 s, so at most that was computed again.
+    let (cpu, really) = (world.client.totals().cpu, world.cpu_used);
+    assert!(cpu > Duration::from_secs(200) && cpu <= Duration::from_secs(206), "{cpu}");
+    assert!((cpu - really).as_secs_f64().abs() < 1.1, "counted {cpu}, used {really}");
+    assert!(
+        world.notices().any(|text| text.contains("from its checkpoint at 45.0 s")),
+        "{:?}",
+        world.notices
+    );
+}
+
+#[test]
+fn a_finished_job_survives_the_death_of_the_agent_and_is_not_computed_again() {
+    let mut world = World::new(7);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("a task runs", Duration::from_mins(10), |w| w.computing() == 1);
+    world.finish_behind_the_agents_back();
+    world.restart();
+    let used = world.cpu_used;
+    world.run_until("the job is acknowledged", Duration::from_hours(2), |w| w.acknowledged("a") == 1);
+    assert_eq!(world.cpu_used, used, "nothing is computed twice");
+}
+
+#[test]
+fn r1_3_failing_schedulers_are_asked_less_and_less() {
+    let mut world = World::new(8);
+    world.add_project("a", 10, Duration::from_secs(30));
+    world.projects.get_mut("a").unwrap().down = true;
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_for(Duration::from_hours(24));
+    let calls = &world.projects["a"].calls;
+    assert!(calls.len() < 20, "{} calls in a day", calls.len());
+    let gaps: Vec<f64> = calls.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
+    assert!(gaps.iter().all(|gap| *gap >= 30.0), "{gaps:?}");
+    assert!(gaps.iter().all(|gap| *gap <= 4.0 * 3_600.0 + 61.0), "{gaps:?}");
+}
+
+#[test]
+fn a_wrong_md5_fails_the_job_and_is_reported_with_the_file() {
+    let mut world = World::new(9);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.fail_download = Some(TransferError::new(TransferErrorKind::WrongMd5, "MD5 is wrong"));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("the failure is acknowledged", Duration::from_hours(8), |w| w.acknowledged("a") == 1);
+    let report = &world.projects["a"].reports[0];
+    assert_eq!((report.exit_status, report.state.code()), (-186, 1));
+    assert!(report.stderr_out.message.as_ref().unwrap().contains("-119"));
+}
+
+#[test]
+fn a_project_dropped_by_the_document_loses_no_finished_work() {
+    let mut world = World::new(10);
+    world.add_project("a", 2, Duration::from_secs(30));
+    world.add_project("b", 2, Duration::from_secs(30));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 1.0)], small_buffers())));
+    world.run_until("b has a job", Duration::from_mins(10), |w| {
+        w.client.task_views().iter().any(|task| task.project_url.as_str().ends_with("/b/"))
+    });
+    let held = world.client.task_views().iter().filter(|t| t.project_url.as_str().ends_with("/b/")).count();
+    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], small_buffers())));
+    world.run_until("b is gone", Duration::from_hours(3), |w| w.client.project_views().len() == 1);
+    assert!(world.acknowledged("b") >= held as u64, "what it held was finished and reported");
+}
+
+#[test]
+fn an_owner_can_detach_at_once() {
+    let mut world = World::new(11);
+    world.add_project("a", 2, Duration::from_secs(30));
+    let url = MasterUrl::parse("http://127.0.0.1/a/").unwrap();
+    world.event(Event::Attach { url: url.clone(), account_key: AccountKey::new("k"), share: Share::DEFAULT });
+    world.run_until("a task runs", Duration::from_mins(30), |w| w.computing() > 0);
+    world.event(Event::Detach { url });
+    assert!(world.client.project_views().is_empty());
+    assert!(world.client.task_views().is_empty());
+    assert_eq!(world.computing(), 0);
+}
+
+#[test]
+fn the_same_events_at_the_same_times_give_the_same_effects() {
+    let story = || {
+        let mut world = World::new(12);
+        world.add_project("a", 30, Duration::from_secs(30));
+        world.add_project("b", 30, Duration::from_secs(20));
+        world.event(Event::DocumentOffered(document(1, &[("a", 3.0), ("b", 1.0)], small_buffers())));
+        world.run_for(Duration::from_mins(20));
+        world.log
+    };
+    assert_eq!(story(), story());
+}
+
+#[test]
+fn r1_12_a_clock_that_jumps_back_by_a_year_stops_nothing() {
+    let mut world = World::new(13);
+    world.add_project("a", 40, Duration::from_secs(30));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("some jobs are done", Duration::from_hours(1), |w| w.acknowledged("a") >= 3);
+    world.jump(Duration::from_hours(-365 * 24));
+    let done = world.acknowledged("a");
+    world.run_until("more jobs are done", Duration::from_hours(1), |w| w.acknowledged("a") >= done + 3);
+}
+
+#[test]
+fn what_a_newer_version_stored_is_refused_with_advice() {
+    let config = ClientConfig { seed: 1, version: world::version() };
+    let error = Client::restore(config, [(b"meta".to_vec(), b"9{}".to_vec())]).unwrap_err();
+    assert!(error.to_string().contains("newer than this version's"), "{error}");
+}
+
+#[test]
+fn a_task_that_exits_without_finishing_is_started_again_and_in_the_end_given_up() {
+    let mut world = World::new(14);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.never_finishes = true;
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("the failure is acknowledged", Duration::from_hours(24), |w| w.acknowledged("a") == 1);
+    assert_eq!(world.projects["a"].reports[0].exit_status, -226);
+}
+
+#[test]
+fn nothing_is_done_before_it_is_stored() {
+    // The shell stores a step's changes before it acts; so the record of a started task is in the very same step.
+    let mut world = World::new(15);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("a task runs", Duration::from_mins(10), |w| w.computing() == 1);
+    let client = world.restored();
+    assert_eq!(client.task_views().len(), 1);
+    assert_eq!(
+        client.task_views()[0].phase,
+        Phase::Preempted,
+        "begun, and without a process after a restart"
+    );
+}
