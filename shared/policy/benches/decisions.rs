@@ -72,6 +72,23 @@ fn cpu_scheduling_decision(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) 
     bencher.bench(|| choose(&host, Duration::from_hours(8), black_box(&projects), black_box(&queue), now()));
 }
 
+/// The worst that servers can do: no two jobs need the same memory, so that no bucket holds more than one.
+#[divan::bench(args = [100, 1_000, 10_000])]
+fn cpu_scheduling_decision_when_no_two_jobs_are_alike(bencher: Bencher<'_, '_>, jobs: u64) {
+    let mut queue = queue(jobs, 20);
+    for id in 0..jobs {
+        queue.update(JobId(id), |job| job.working_set = Bytes(job.working_set.0 + id));
+    }
+    let projects = projects(20);
+    let host = HostCpus {
+        usable: CPUS,
+        scheduling_period: Duration::from_hours(1),
+        memory_limit: Bytes::from_mebibytes(16_000),
+        preempt_only_at_checkpoint: true,
+    };
+    bencher.bench(|| choose(&host, Duration::from_hours(8), black_box(&projects), black_box(&queue), now()));
+}
+
 #[divan::bench(args = SIZES)]
 fn work_fetch_check(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
     let queue = queue(jobs, count);

@@ -13,6 +13,8 @@
 //! A check looks at sums that the queue keeps, and at up to `min_results - 1` jobs per project, which is less than
 //! one job per CPU over all projects: it does not depend on the number of jobs.
 
+use std::fmt;
+
 use fallow_domain::{Duration, Fraction, ProjectId, Share};
 
 use crate::job_queue::{Cpus, JobQueue};
@@ -177,4 +179,19 @@ fn need(host: &FetchHost, project: ProjectId, fraction: f64, queue: &JobQueue) -
     let fill = if urgency == Urgency::None { missing } else { missing.max(REQUEST_MIN) };
     let request = if urgency == Urgency::None { Duration::ZERO } else { fill };
     Need { project, urgency, request, fill, starves_in, min_results, rate }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { starves_in, min_results, rate, .. } = self;
+        match self.urgency {
+            Urgency::None => write!(f, "there is enough: ")?,
+            Urgency::NeedWork => write!(f, "it runs out: ")?,
+            Urgency::NeedWorkImmediately => return write!(f, "fewer than {min_results} jobs are left"),
+        }
+        match *starves_in {
+            Duration::MAX => write!(f, "at {rate:.2} CPUs it lasts for ever"),
+            _ => write!(f, "fewer than {min_results} jobs are left in {starves_in} at {rate:.2} CPUs"),
+        }
+    }
 }

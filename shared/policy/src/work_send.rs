@@ -307,7 +307,7 @@ mod tests {
             let sent = ws2(HOUR * 1_000, 0, &host, &held, offers.clone(), Ws2Switches::IMPROVED, t0());
             let before = Workload::new(cpus, 1.0 / 0.9, t0(), &held);
             let late_before = before.lateness.iter().filter(|late| late.is_positive()).count();
-            let mut all = held.clone();
+            let mut all = held;
             all.extend(sent.send.iter().map(|id| &offers[*id as usize]).map(|o| has(
                 (o.estimate.as_secs_f64() / 3600.0) as i64, ((o.deadline - t0()).as_secs_f64() / 3600.0) as i64)));
             let after = Workload::new(cpus, 1.0 / 0.9, t0(), &all);

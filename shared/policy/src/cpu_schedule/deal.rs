@@ -40,6 +40,9 @@ impl Contender {
     }
 }
 
+/// A job to take, and why if it is not that its project is owed most.
+type Pick = (JobSnapshot, Option<WhyChosen>);
+
 /// A deal in progress.
 pub(super) struct Deal<'a> {
     host: &'a HostCpus,
@@ -84,7 +87,7 @@ impl<'a> Deal<'a> {
     }
 
     /// Serves the project that is owed most until nothing is left or nothing fits.
-    fn deal(&mut self, pick: fn(&mut Self, ProjectId) -> Option<(JobSnapshot, Option<WhyChosen>)>) {
+    fn deal(&mut self, pick: fn(&mut Self, ProjectId) -> Option<Pick>) {
         let mut heap: BinaryHeap<Contender> = self.contenders.values().copied().collect();
         while self.free.cpus > Cpus::ZERO {
             let Some(mut top) = heap.pop() else { break };
@@ -114,7 +117,7 @@ impl<'a> Deal<'a> {
     }
 
     /// The next running task of a project that keeps its CPU.
-    fn held(&mut self, project: ProjectId) -> Option<(JobSnapshot, Option<WhyChosen>)> {
+    fn held(&mut self, project: ProjectId) -> Option<Pick> {
         let queue = self.queue;
         let running = &queue.project(project)?.running;
         running.iter().filter_map(|(_, id)| queue.get(*id)).find_map(|job| {
@@ -144,7 +147,7 @@ impl<'a> Deal<'a> {
 
     /// The next job of a project (R2.3): a running task, else a preempted one, else the unstarted job of
     /// earliest deadline, of those that fit.
-    fn next_job(&mut self, project: ProjectId) -> Option<(JobSnapshot, Option<WhyChosen>)> {
+    fn next_job(&mut self, project: ProjectId) -> Option<Pick> {
         let queue = self.queue;
         let jobs = queue.project(project)?;
         for (_, id) in jobs.running.iter().chain(&jobs.preempted) {

@@ -10,7 +10,7 @@ use fallow_policy::debt::{Debts, ProjectPeriod};
 use fallow_policy::job_queue::{Cpus, JobQueue, JobSnapshot, JobState};
 use proptest::prelude::*;
 
-use crate::world::{PERIOD, With, any_jobs, any_projects, at_min, host, job, project, ran};
+use crate::world::{PERIOD, With, any_jobs, any_projects, at_min, host, job, project, ran, share};
 
 fn choose(host: &HostCpus, projects: &[ProjectSnapshot], jobs: &[JobSnapshot]) -> Schedule {
     choose_with(host, Duration::ZERO, projects, &jobs.iter().copied().collect(), at_min(0))
@@ -199,9 +199,9 @@ fn run_host(usable: u32, shares: &[f64], every_min: i64, minutes: i64) -> Vec<f6
     for minute in (0..minutes).step_by(every_min as usize) {
         let period: Vec<_> = (1..)
             .zip(shares)
-            .map(|(id, share)| ProjectPeriod {
+            .map(|(id, weight)| ProjectPeriod {
                 project: ProjectId(id),
-                share: Share::new(*share).unwrap(),
+                share: share(*weight),
                 used: Duration::from_mins(running.get(&ProjectId(id)).copied().unwrap_or(0) * every_min),
                 runnable: true,
             })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fallow_domain::{Duration, Fraction, Instant, ProjectId, Share};
+use fallow_domain::{Duration, Fraction, Instant, ProjectId};
 use fallow_policy::job_queue::Cpus;
 use fallow_policy::metrics::{Fate, Figures, Metrics, ProjectStretch, Stretch, Window, cpus_switched};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ const HOUR: Duration = Duration::from_hours(1);
 
 fn project(id: u32, share: f64, used: Duration, could_use: u32) -> ProjectStretch {
     let could_use = Cpus::whole(could_use);
-    ProjectStretch { project: ProjectId(id), share: Share::new(share).unwrap(), used, could_use }
+    ProjectStretch { project: ProjectId(id), share: crate::world::share(share), used, could_use }
 }
 
 fn stretch(

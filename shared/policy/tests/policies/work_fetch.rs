@@ -1,6 +1,6 @@
 //! R2.10 to R2.16, R1.11.
 
-use fallow_domain::{Duration, Fraction, ProjectId, Share};
+use fallow_domain::{Duration, Fraction, ProjectId};
 use fallow_policy::job_queue::{JobQueue, JobSnapshot, JobState};
 use fallow_policy::work_fetch::{
     FetchHost, FetchPlan, FetchProject, REQUEST_MIN, Urgency, WorkBuffer, avg_proc_rate, check, ettprc,
@@ -13,7 +13,7 @@ use crate::world::{With, any_jobs, job};
 const HOUR: Duration = Duration::from_hours(1);
 
 fn project(id: u32, share: f64) -> FetchProject {
-    FetchProject { id: ProjectId(id), share: Share::new(share).unwrap(), may_supply: true }
+    FetchProject { id: ProjectId(id), share: crate::world::share(share), may_supply: true }
 }
 
 fn host(usable: u32, buffer: WorkBuffer) -> FetchHost {

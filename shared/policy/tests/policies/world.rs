@@ -76,6 +76,10 @@ pub(crate) fn project(id: u32, debt_min: f64) -> ProjectSnapshot {
     ProjectSnapshot { id: ProjectId(id), share: Share::DEFAULT, debt }
 }
 
+pub(crate) fn share(weight: f64) -> Share {
+    Share::new(weight).expect("a test gives sensible shares")
+}
+
 pub(crate) fn ran(schedule: &Schedule) -> Vec<u64> {
     schedule.run.iter().map(|chosen| chosen.job.0).collect()
 }
@@ -112,10 +116,7 @@ pub(crate) fn any_projects() -> impl Strategy<Value = Vec<ProjectSnapshot>> {
         |rows| {
             (1..)
                 .zip(rows)
-                .map(|(id, (debt, share))| ProjectSnapshot {
-                    share: Share::new(share).unwrap(),
-                    ..project(id, debt)
-                })
+                .map(|(id, (debt, share))| ProjectSnapshot { share: self::share(share), ..project(id, debt) })
                 .collect()
         },
     )
