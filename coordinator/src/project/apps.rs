@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use fallow_boinc::names::{api_version, is_file_name};
+use fallow_boinc::names::api_version;
 use fallow_domain::Invalid;
 
 use super::catalog::Catalog;
@@ -11,11 +11,14 @@ use super::error::ProjectError;
 use super::hosted::Project;
 use super::keys::md5_hex;
 use super::layout::write_whole;
+use super::names::{PLAIN_RULE, is_plain};
 use super::records::{App, Version, VersionFile};
 use super::types::NewAppVersion;
 
 /// The largest file of an application. They are read into memory to be signed.
 const FILE_MAX: u64 = 1 << 30;
+/// Clients hold file names of this length.
+const NAME_MAX: usize = 255;
 
 impl Project {
     /// Registers a version and gives the names of its files in the download directory.
@@ -79,10 +82,8 @@ impl Project {
             _ => (own_name, Some(own_name.to_owned())),
         };
         let name = format!("{stem}_{}.{:02}_{}", new.version / 100, new.version % 100, new.platform);
-        if !is_file_name(&name) {
-            return Err(
-                Invalid::new("application file", path.display(), fallow_boinc::names::NAME_RULE).into()
-            );
+        if !is_plain(&name, NAME_MAX) {
+            return Err(Invalid::new("name of an application's file", path.display(), PLAIN_RULE).into());
         }
         write_whole(&self.layout.download(&name), content, 0o644)?;
         let md5 = md5_hex(content);
@@ -99,15 +100,11 @@ impl Project {
 }
 
 fn check(new: &NewAppVersion) -> Result<(), Invalid> {
-    let plain = |text: &str| {
-        let ok = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        (1..=64).contains(&text.len()) && text.chars().all(ok) && !text.contains("..") && text != "."
-    };
     let expected = "1 to 64 letters, digits, `-`, `_` and `.`";
-    if !plain(&new.application) {
+    if !is_plain(&new.application, 64) {
         return Err(Invalid::new("application name", &new.application, expected));
     }
-    if !plain(&new.platform) {
+    if !is_plain(&new.platform, 64) {
         return Err(Invalid::new("platform", &new.platform, "a BOINC platform such as x86_64-pc-linux-gnu"));
     }
     if new.version == 0 {

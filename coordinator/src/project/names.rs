@@ -2,6 +2,15 @@
 
 use super::keys::split_job_name;
 
+/// What a name that becomes part of a URL may be, for error messages.
+pub(crate) const PLAIN_RULE: &str = "ASCII letters, digits, `-`, `_` and `.`, without `..`";
+
+/// True for names that need no escapes, neither in URLs nor in XML nor on any file system.
+pub(crate) fn is_plain(name: &str, max: usize) -> bool {
+    let ok = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (1..=max).contains(&name.len()) && name.chars().all(ok) && !name.contains("..") && name != "."
+}
+
 /// The output file at `position` of a job: `JOB_POSITION`.
 pub(crate) fn output_name(job: &str, position: usize) -> String {
     format!("{job}_{position}")

@@ -50,7 +50,7 @@ pub(crate) struct Host {
     pub(crate) created_at: Instant,
     pub(crate) last_rpc: Instant,
     /// The number of its last RPC; a lower one comes from a copy of the host's data.
-    pub(crate) rpc_seqno: u32,
+    pub(crate) rpc_seqno: u64,
     /// When it was last sent work, or told that there is none.
     pub(crate) last_request: Option<Instant>,
     pub(crate) ncpus: u32,

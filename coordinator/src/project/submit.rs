@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fallow_boinc::names::{NAME_RULE, OPEN_NAME_RULE, is_file_name, is_open_name};
+use fallow_boinc::names::{OPEN_NAME_RULE, is_open_name};
 use fallow_domain::{Bytes, Instant, Invalid};
 
 use super::comparator;
@@ -11,6 +11,7 @@ use super::hosted::Project;
 use super::index;
 use super::keys::md5_hex;
 use super::layout::write_whole;
+use super::names::{PLAIN_RULE, is_plain};
 use super::records::Counters;
 use super::types::NewWorkunit;
 use super::workunit::{InputRef, Workunit, WorkunitState};
@@ -138,8 +139,8 @@ impl Project {
 }
 
 fn check_values(new: &NewWorkunit) -> Result<(), Invalid> {
-    if !new.name.is_empty() && (!is_file_name(&new.name) || new.name.len() > NAME_MAX) {
-        return Err(Invalid::new("workunit name", &new.name, NAME_RULE));
+    if !new.name.is_empty() && !is_plain(&new.name, NAME_MAX) {
+        return Err(Invalid::new("workunit name", &new.name, PLAIN_RULE));
     }
     if new.command_line.len() > COMMAND_LINE_MAX || new.command_line.chars().any(char::is_control) {
         return Err(Invalid::new("command line", &new.command_line, "up to 1024 bytes on one line"));

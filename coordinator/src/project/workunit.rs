@@ -259,6 +259,8 @@ impl Workunit {
         job.cpu_time = report.cpu_time;
         job.exit_status = report.exit_status;
         job.stderr = report.stderr;
+        // Its files may have come after those of the others were deleted.
+        self.files_deleted = false;
         self.settle();
         true
     }

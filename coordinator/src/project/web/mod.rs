@@ -1,9 +1,115 @@
-//! The HTTP service.
+//! The HTTP service of all projects, each under `/NAME/`.
+//!
+//! | path under `/NAME` | what |
+//! | --- | --- |
+//! | `/` | the master page, which names the scheduler |
+//! | `/get_project_config.php`, `/lookup_account.php`, `/create_account.php` | accounts |
+//! | `/cgi` | the scheduler RPC |
+//! | `/download/FILE` | files for clients, with ranges |
+//! | `/file_upload_handler` | files from clients, with resume |
+//!
+//! Bodies are bounded and clients that stop sending are dropped. What blocks (store, files, RSA) runs on threads for
+//! that. A failure of ours is status 503, upon which clients try again later; what is wrong with a request is said
+//! in BOINC's own way, with status 200.
 
-use super::server::ProjectServer;
+mod download;
+mod pages;
+mod scheduler;
+mod upload;
 
-/// All projects.
-pub(crate) fn router(server: ProjectServer) -> axum::Router {
-    let _ = server.shared();
-    axum::Router::new()
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use tokio::sync::Semaphore;
+use tracing::error;
+
+use super::error::ProjectError;
+use super::hosted::Project;
+use super::server::{ProjectServer, Shared};
+
+/// Scheduler RPCs that are worked on at a time; more wait. Each holds its body in memory.
+const SCHEDULER_CONCURRENCY: usize = 64;
+
+/// What handlers share.
+#[derive(Clone)]
+struct Web {
+    server: ProjectServer,
+    scheduler_slots: Arc<Semaphore>,
+}
+
+/// The service.
+pub(crate) fn router(server: ProjectServer) -> Router {
+    Router::new()
+        .route("/{project}/", get(pages::master))
+        .route("/{project}/get_project_config.php", get(pages::config))
+        .route("/{project}/lookup_account.php", get(pages::lookup_account))
+        .route("/{project}/create_account.php", get(pages::create_account))
+        .route("/{project}/cgi", post(scheduler::rpc))
+        .route("/{project}/download/{file}", get(download::file))
+        .route("/{project}/file_upload_handler", post(upload::handle))
+        // Each handler has a bound of its own.
+        .layer(DefaultBodyLimit::disable())
+        .with_state(Web { server, scheduler_slots: Arc::new(Semaphore::new(SCHEDULER_CONCURRENCY)) })
+}
+
+impl Web {
+    fn shared(&self) -> &Arc<Shared> {
+        self.server.shared()
+    }
+
+    fn project(&self, name: &str) -> Result<Arc<Project>, Failure> {
+        self.shared().project(name).map_err(|_| Failure::NotFound)
+    }
+}
+
+/// Why there is no proper answer.
+enum Failure {
+    /// No such project or file.
+    NotFound,
+    /// The body is too large.
+    TooLarge,
+    /// The client stopped sending.
+    Timeout,
+    /// The connection broke.
+    Broken,
+    /// Our fault; it is in the log.
+    Ours,
+}
+
+impl From<ProjectError> for Failure {
+    fn from(problem: ProjectError) -> Self {
+        error!(error = &problem as &dyn std::error::Error, "a request failed");
+        Self::Ours
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let (status, text) = match self {
+            Self::NotFound => (StatusCode::NOT_FOUND, "There is nothing here.\n"),
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "The request is too large.\n"),
+            Self::Timeout => (StatusCode::REQUEST_TIMEOUT, "The request did not arrive in time.\n"),
+            Self::Broken => (StatusCode::BAD_REQUEST, "The request did not arrive whole.\n"),
+            Self::Ours => {
+                (StatusCode::SERVICE_UNAVAILABLE, "The project cannot answer now. Try again later.\n")
+            }
+        };
+        (status, text).into_response()
+    }
+}
+
+/// Runs what blocks on a thread for that.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+    tokio::task::spawn_blocking(work).await.map_err(|problem| {
+        error!(error = &problem as &dyn std::error::Error, "a request's work broke off");
+        Failure::Ours
+    })
+}
+
+fn xml(body: String) -> Response {
+    ([(header::CONTENT_TYPE, "text/xml; charset=utf-8")], body).into_response()
 }

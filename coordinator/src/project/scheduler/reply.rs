@@ -1,0 +1,205 @@
+//! The reply to a scheduler request that was carried out.
+
+use std::collections::BTreeSet;
+
+use fallow_boinc::scheduler as wire;
+use fallow_boinc::scheduler::{SchedulerReply, SchedulerRequest};
+use fallow_domain::{Bytes, Instant, Speed};
+
+use super::{Outcome, SCHEDULER_VERSION, SentJob, external_cpid, speed};
+use crate::project::catalog::Catalog;
+use crate::project::error::ProjectError;
+use crate::project::hosted::Project;
+use crate::project::keys::md5_hex;
+use crate::project::names::output_name;
+use crate::project::records::{Account, Version, VersionFile};
+use crate::project::types::WorkSend;
+
+/// Platforms that there are. A client on one of them may find an application here tomorrow; any other name is a mistake.
+const PLATFORMS: [&str; 18] = [
+    "aarch64-android-linux-gnu",
+    "aarch64-unknown-linux-gnu",
+    "anonymous",
+    "arm-android-linux-gnu",
+    "arm-unknown-linux-gnueabihf",
+    "arm64-apple-darwin",
+    "armv6l-unknown-linux-gnueabihf",
+    "armv7l-unknown-linux-gnueabihf",
+    "i686-apple-darwin",
+    "i686-pc-linux-gnu",
+    "loongarch64-unknown-linux-gnu",
+    "powerpc64le-unknown-linux-gnu",
+    "riscv64-unknown-linux-gnu",
+    "windows_arm64",
+    "windows_intelx86",
+    "windows_x86_64",
+    "x86_64-apple-darwin",
+    "x86_64-pc-linux-gnu",
+];
+
+/// Whether any of the client's platforms is one.
+pub(super) fn is_known_platform(request: &SchedulerRequest, catalog: &Catalog) -> bool {
+    request.platforms().any(|platform| PLATFORMS.contains(&platform) || catalog.knows_platform(platform))
+}
+
+/// Writes the reply.
+pub(super) fn write(
+    project: &Project,
+    request: &SchedulerRequest,
+    account: &Account,
+    outcome: Outcome,
+) -> Result<String, ProjectError> {
+    let settings = &project.info.settings;
+    let mut reply = SchedulerReply {
+        scheduler_version: Some(SCHEDULER_VERSION),
+        // Estimates come from this host's own benchmark; clients of today correct them better than by a factor.
+        dont_use_dcf: true,
+        master_url: Some(project.info.url.to_string()),
+        request_delay: settings.request_delay,
+        messages: outcome.messages,
+        project_name: Some(project.long_name().to_owned()),
+        userid: Some(account.id),
+        user_name: Some(account.name.clone()),
+        user_total_credit: Some(0.0),
+        user_expavg_credit: Some(0.0),
+        user_create_time: Some(account.created_at),
+        email_hash: Some(md5_hex(&account.email)),
+        cross_project_id: Some(account.cross_project_id.clone()),
+        external_cpid: Some(external_cpid(account)),
+        hostid: outcome.tell_host_id.then_some(outcome.host.id),
+        host_total_credit: Some(0.0),
+        host_expavg_credit: Some(0.0),
+        host_venue: Some(String::new()),
+        host_create_time: Some(outcome.host.created_at),
+        team_name: Some(String::new()),
+        code_sign_key: request.code_sign_key.is_none().then(|| project.keyring.code_sign_public().to_owned()),
+        result_acks: outcome.acks,
+        result_aborts: outcome.aborts,
+        result_aborts_if_not_started: outcome.aborts_if_not_started,
+        message_ack: !request.trickles.is_empty(),
+        // WS2 judges by all jobs that the host has (R5.6).
+        send_full_workload: settings.work_send == WorkSend::Deadlines,
+        ..SchedulerReply::default()
+    };
+    let mut known = BTreeSet::new();
+    for sent in outcome.jobs {
+        add_version(project, request, &sent.version, &mut known, &mut reply);
+        add_job(project, &sent, &mut reply)?;
+    }
+    Ok(reply.write())
+}
+
+/// The application, its version and files, once each. A client that has them already takes them again without harm.
+fn add_version(
+    project: &Project,
+    request: &SchedulerRequest,
+    version: &Version,
+    known: &mut BTreeSet<(String, String)>,
+    reply: &mut SchedulerReply,
+) {
+    if !known.insert((version.application.clone(), version.platform.clone())) {
+        return;
+    }
+    if let Some(app) = project.catalog().apps.get(&version.application) {
+        if !reply.apps.iter().any(|there| there.name == app.name) {
+            reply.apps.push(wire::App {
+                name: app.name.clone(),
+                user_friendly_name: app.friendly_name.clone(),
+                ..wire::App::default()
+            });
+        }
+    }
+    reply.files.extend(version.files.iter().map(|file| version_file(project, file)));
+    let file_ref = |(position, file): (usize, &VersionFile)| wire::FileRef {
+        file_name: file.name.clone(),
+        open_name: file.open_name.clone(),
+        main_program: position == 0,
+        ..wire::FileRef::default()
+    };
+    reply.app_versions.push(wire::AppVersion {
+        app_name: version.application.clone(),
+        version_num: version.version,
+        platform: version.platform.clone(),
+        api_version: version.api_version.clone(),
+        files: version.files.iter().enumerate().map(file_ref).collect(),
+        flops: Speed::new(speed(request)).ok(),
+        ..wire::AppVersion::default()
+    });
+}
+
+fn version_file(project: &Project, file: &VersionFile) -> wire::FileInfo {
+    wire::FileInfo {
+        name: file.name.clone(),
+        download_urls: vec![download_url(project, &file.name)],
+        md5_cksum: Some(file.md5.clone()),
+        nbytes: Some(Bytes(file.nbytes)),
+        executable: file.executable,
+        file_signature: Some(file.signature.clone()),
+        ..wire::FileInfo::default()
+    }
+}
+
+fn add_job(project: &Project, sent: &SentJob, reply: &mut SchedulerReply) -> Result<(), ProjectError> {
+    let SentJob { workunit, index, version } = sent;
+    let mut inputs = Vec::with_capacity(workunit.inputs.len());
+    for input in &workunit.inputs {
+        reply.files.push(wire::FileInfo {
+            name: input.file_name.clone(),
+            download_urls: vec![download_url(project, &input.file_name)],
+            md5_cksum: Some(input.md5.clone()),
+            nbytes: Some(Bytes(input.nbytes)),
+            ..wire::FileInfo::default()
+        });
+        inputs.push(file_ref(&input.file_name, &input.open_name));
+    }
+    reply.workunits.push(wire::Workunit {
+        name: workunit.name.clone(),
+        app_name: workunit.application.clone(),
+        rsc_fpops_est: Some(workunit.flops_estimate),
+        rsc_fpops_bound: Some(workunit.flops_bound),
+        rsc_memory_bound: Some(workunit.memory_bound),
+        rsc_disk_bound: Some(workunit.disk_bound),
+        command_line: workunit.command_line.clone(),
+        files: inputs,
+    });
+    let name = workunit.job_name(*index);
+    let mut outputs = Vec::with_capacity(workunit.outputs.len());
+    for (position, output) in workunit.outputs.iter().enumerate() {
+        let file_name = output_name(&name, position);
+        reply.files.push(wire::FileInfo {
+            upload_urls: vec![format!("{}file_upload_handler", project.info.url)],
+            max_nbytes: Some(output.max_bytes),
+            xml_signature: Some(project.keyring.sign_upload(&file_name, output.max_bytes)?),
+            generated_locally: true,
+            upload_when_present: true,
+            name: file_name.clone(),
+            ..wire::FileInfo::default()
+        });
+        outputs.push(file_ref(&file_name, &output.open_name));
+    }
+    let deadline = workunit.jobs.get(*index as usize).and_then(|job| job.deadline);
+    reply.results.push(wire::ResultJob {
+        name,
+        wu_name: workunit.name.clone(),
+        report_deadline: deadline.unwrap_or(Instant::FAR_FUTURE),
+        files: outputs,
+        platform: version.platform.clone(),
+        version_num: version.version,
+        plan_class: String::new(),
+        report_immediately: project.info.settings.report_immediately,
+    });
+    Ok(())
+}
+
+fn file_ref(file_name: &str, open_name: &str) -> wire::FileRef {
+    wire::FileRef {
+        file_name: file_name.to_owned(),
+        open_name: Some(open_name.to_owned()),
+        ..wire::FileRef::default()
+    }
+}
+
+fn download_url(project: &Project, file: &str) -> String {
+    // Names of files are plain: they need no escapes.
+    format!("{}download/{file}", project.info.url)
+}

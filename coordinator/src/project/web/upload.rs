@@ -1,0 +1,278 @@
+//! Files from clients (BOINC: `file_upload_handler`).
+//!
+//! **Model.** A file grows as `NAME.part` and becomes `NAME` when it is whole, its MD5 is what the client said, and it
+//! is on the medium: the client deletes its own copy upon our answer. What arrived of a broken upload is kept, and the
+//! client asks for its size and goes on from there. Everything can be repeated: a file that is there, or that nobody
+//! needs any more, is taken again with the same answer.
+//!
+//! **Who may.** Whoever shows the project's own signature of the file's name and largest size, for a job that this
+//! project knows.
+//!
+//! **Answers**: 0 it is there, 1 try again, -1 never.
+
+use std::io::SeekFrom;
+use std::path::{Path as FsPath, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream};
+use axum::extract::{Path, State};
+use axum::response::Response;
+use bytes::Bytes as Chunk;
+use fallow_boinc::transfer::{DataServerReply, Head, UploadHeader, UploadRequest, UploadStatus};
+use fallow_domain::Bytes;
+use futures_util::StreamExt;
+use tokio::fs::{File, OpenOptions};
+use tokio::io::{AsyncSeekExt, AsyncWriteExt};
+use tokio::time::timeout;
+use tracing::{debug, info, warn};
+
+use super::{Failure, Web, blocking, xml};
+use crate::project::error::ProjectError;
+use crate::project::hosted::{Project, lock};
+use crate::project::index;
+use crate::project::keys::hex;
+use crate::project::layout::{remove_if_there, sync_directory_of};
+use crate::project::names::split_output_name;
+use crate::project::workunit::{JobState, Outcome};
+
+/// A client that sends nothing for so long is gone. Clients give up after the same time.
+const IDLE_MAX: Duration = Duration::from_secs(300);
+
+/// What becomes of an upload's bytes.
+enum Use {
+    Keep,
+    /// They are there already, or not needed: taken and dropped.
+    Drop,
+    Refuse(&'static str),
+}
+
+pub(super) async fn handle(
+    State(web): State<Web>,
+    Path(project): Path<String>,
+    body: Body,
+) -> Result<Response, Failure> {
+    let project = web.project(&project)?;
+    let mut stream = body.into_data_stream();
+    let mut received = Vec::new();
+    let (request, data_at) = loop {
+        match UploadRequest::parse(&received) {
+            Ok(Head::Complete { request, data_at }) => break (request, data_at),
+            Ok(Head::Incomplete) => match next(&mut stream).await? {
+                Some(chunk) => received.extend_from_slice(&chunk),
+                None => return Ok(answer(UploadStatus::Permanent, "no command")),
+            },
+            Err(problem) => {
+                warn!(project = %project.name, error = &problem as &dyn std::error::Error, "an upload cannot be read");
+                return Ok(answer(UploadStatus::Permanent, &problem.to_string()));
+            }
+        }
+    };
+    match request {
+        UploadRequest::FileSize { name, .. } => file_size(project, name).await,
+        UploadRequest::Upload(header) => {
+            let first = Chunk::from(received.split_off(data_at.min(received.len())));
+            upload(project, header, first, stream).await
+        }
+    }
+}
+
+async fn file_size(project: Arc<Project>, name: String) -> Result<Response, Failure> {
+    let size = blocking(move || {
+        let whole = std::fs::metadata(project.layout.upload(&name));
+        let part = || std::fs::metadata(project.layout.partial(&name));
+        whole.or_else(|_| part()).map_or(0, |metadata| metadata.len())
+    })
+    .await?;
+    let reply = DataServerReply { status: UploadStatus::Ok, file_size: Some(Bytes(size)), message: None };
+    Ok(xml(reply.write()))
+}
+
+async fn upload(
+    project: Arc<Project>,
+    header: UploadHeader,
+    first: Chunk,
+    stream: BodyDataStream,
+) -> Result<Response, Failure> {
+    let name = header.name.clone();
+    let Some(_claim) = Claim::take(project.clone(), &name) else {
+        return Ok(answer(UploadStatus::Transient, "another connection is uploading this file"));
+    };
+    let (judge, asked) = (project.clone(), header.clone());
+    match blocking(move || judge.use_of(&asked)).await?? {
+        Use::Refuse(reason) => {
+            warn!(project = %project.name, file = %name, reason, "upload refused");
+            Ok(answer(UploadStatus::Permanent, reason))
+        }
+        Use::Drop => {
+            debug!(project = %project.name, file = %name, "upload taken again, or not needed");
+            drain(header.nbytes.0.saturating_sub(header.offset.0), first, stream).await?;
+            Ok(answer(UploadStatus::Ok, ""))
+        }
+        Use::Keep => keep(&project, &header, first, stream).await,
+    }
+}
+
+impl Project {
+    fn use_of(&self, header: &UploadHeader) -> Result<Use, ProjectError> {
+        if !self.keyring.permits_upload(&header.name, header.max_nbytes, &header.xml_signature) {
+            return Ok(Use::Refuse("invalid signature"));
+        }
+        if header.nbytes > header.max_nbytes {
+            return Ok(Use::Refuse("file size exceeds limit"));
+        }
+        let Some((workunit, index, position)) = split_output_name(&header.name) else {
+            return Ok(Use::Refuse("not an output file"));
+        };
+        let Some(workunit) = index::read(&self.read(), &self.keys, workunit)? else {
+            return Ok(Use::Refuse("no such job"));
+        };
+        let Some(job) = workunit.jobs.get(index as usize).filter(|_| position < workunit.outputs.len())
+        else {
+            return Ok(Use::Refuse("no such job"));
+        };
+        let awaited = job.state == JobState::InProgress || job.outcome == Some(Outcome::Late);
+        let there = self.layout.upload(&header.name).is_file();
+        Ok(if awaited && !there { Use::Keep } else { Use::Drop })
+    }
+}
+
+/// Stores the bytes; when they are all there, makes the file final.
+async fn keep(
+    project: &Arc<Project>,
+    header: &UploadHeader,
+    first: Chunk,
+    mut stream: BodyDataStream,
+) -> Result<Response, Failure> {
+    let part = project.layout.partial(&header.name);
+    let mut file = match open_part(&part, header.offset.0).await.map_err(ours("open", &part))? {
+        Some(file) => file,
+        None => return Ok(answer(UploadStatus::Transient, "there is less of the file than the offset says")),
+    };
+    let mut at = header.offset.0;
+    let mut chunk = first;
+    loop {
+        at += chunk.len() as u64;
+        if at > header.nbytes.0 {
+            drop(file);
+            remove_if_there(&part)?;
+            return Ok(answer(UploadStatus::Transient, "more bytes than the file has"));
+        }
+        if let Err(problem) = file.write_all(&chunk).await {
+            // A full disk, most likely: the client keeps its file and comes again.
+            let problem = ProjectError::file("write", &part)(problem);
+            warn!(project = %project.name, error = &problem as &dyn std::error::Error, "upload not stored");
+            return Ok(answer(UploadStatus::Transient, "cannot store the file now"));
+        }
+        match next(&mut stream).await {
+            Ok(Some(more)) => chunk = more,
+            Ok(None) => break,
+            Err(failure) => {
+                // Keep what arrived, for the next attempt.
+                file.flush().await.map_err(ours("write", &part))?;
+                return Err(failure);
+            }
+        }
+    }
+    file.flush().await.map_err(ours("write", &part))?;
+    if at < header.nbytes.0 {
+        return Ok(answer(UploadStatus::Transient, "the file did not arrive whole"));
+    }
+    file.sync_all().await.map_err(ours("write", &part))?;
+    drop(file);
+    finish(project.clone(), header.clone(), part).await
+}
+
+async fn finish(project: Arc<Project>, header: UploadHeader, part: PathBuf) -> Result<Response, Failure> {
+    let done = blocking(move || {
+        let path = project.layout.upload(&header.name);
+        let md5 = md5_of(&part).map_err(ProjectError::file("read", &part))?;
+        if !header.md5_cksum.is_empty() && !md5.eq_ignore_ascii_case(&header.md5_cksum) {
+            // Some of it belongs to another attempt. From the beginning, then.
+            remove_if_there(&part)?;
+            return Ok(answer(UploadStatus::Transient, "the file's MD5 is another one"));
+        }
+        std::fs::rename(&part, &path).map_err(ProjectError::file("rename", &part))?;
+        sync_directory_of(&path).map_err(ProjectError::file("write", &path))?;
+        info!(project = %project.name, file = %header.name, bytes = header.nbytes.0, "uploaded");
+        Ok::<_, ProjectError>(answer(UploadStatus::Ok, ""))
+    });
+    Ok(done.await??)
+}
+
+/// Opens the partial file at `offset`, or gives none if there is less of it than that. What lies behind is dropped.
+async fn open_part(part: &FsPath, offset: u64) -> std::io::Result<Option<File>> {
+    if let Some(directory) = part.parent() {
+        tokio::fs::create_dir_all(directory).await?;
+    }
+    let mut file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(part).await?;
+    if file.metadata().await?.len() < offset {
+        return Ok(None);
+    }
+    file.set_len(offset).await?;
+    file.seek(SeekFrom::Start(offset)).await?;
+    Ok(Some(file))
+}
+
+async fn drain(expected: u64, first: Chunk, mut stream: BodyDataStream) -> Result<(), Failure> {
+    let mut got = first.len() as u64;
+    while let Some(chunk) = next(&mut stream).await? {
+        got += chunk.len() as u64;
+        if got > expected {
+            return Err(Failure::TooLarge);
+        }
+    }
+    Ok(())
+}
+
+async fn next(stream: &mut BodyDataStream) -> Result<Option<Chunk>, Failure> {
+    match timeout(IDLE_MAX, stream.next()).await {
+        Ok(Some(Ok(chunk))) => Ok(Some(chunk)),
+        Ok(None) => Ok(None),
+        Ok(Some(Err(_))) => Err(Failure::Broken),
+        Err(_) => Err(Failure::Timeout),
+    }
+}
+
+/// The right to write to a file, until it is dropped.
+struct Claim {
+    project: Arc<Project>,
+    name: String,
+}
+
+impl Claim {
+    fn take(project: Arc<Project>, name: &str) -> Option<Self> {
+        let fresh = lock(&project.uploading).insert(name.to_owned());
+        fresh.then(|| Self { project, name: name.to_owned() })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        lock(&self.project.uploading).remove(&self.name);
+    }
+}
+
+fn md5_of(path: &FsPath) -> std::io::Result<String> {
+    use md5::{Digest, Md5};
+    use std::io::Read;
+    let mut file = std::fs::File::open(path)?;
+    let mut md5 = Md5::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hex(&md5.finalize())),
+            len => md5.update(&buffer[..len]),
+        }
+    }
+}
+
+fn answer(status: UploadStatus, message: &str) -> Response {
+    let message = (!message.is_empty()).then(|| message.to_owned());
+    xml(DataServerReply { status, file_size: None, message }.write())
+}
+
+fn ours(action: &'static str, path: &FsPath) -> impl FnOnce(std::io::Error) -> Failure {
+    let path = path.to_path_buf();
+    move |problem| ProjectError::file(action, &path)(problem).into()
+}
