@@ -215,7 +215,7 @@ impl TrickleUp {
         writer.nested("msg_from_host", |w| {
             w.text("result_name", &self.result_name);
             w.value("time", &self.time);
-            w.line(self.text.trim_matches('\n'));
+            w.verbatim("msg_from_host", &self.text);
         });
     }
 }

@@ -82,7 +82,7 @@ impl TrickleDown {
         writer.nested("trickle_down", |w| {
             w.text("result_name", &self.result_name);
             w.value("time", &self.time);
-            w.line(self.text.trim_matches('\n'));
+            w.verbatim("trickle_down", &self.text);
         });
     }
 }

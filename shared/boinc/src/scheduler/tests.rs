@@ -258,6 +258,19 @@ fn the_last_command_line_counts() {
 }
 
 #[test]
+fn what_an_application_writes_cannot_leave_its_element() {
+    let text = "x</msg_from_host><hostid>9</hostid><msg_from_host>\0y";
+    let request = SchedulerRequest {
+        hostid: 1,
+        trickles: vec![TrickleUp { result_name: "w_0".into(), text: text.into(), ..TrickleUp::default() }],
+        ..SchedulerRequest::default()
+    };
+    let read = SchedulerRequest::parse(request.write().as_bytes()).unwrap();
+    assert_eq!((read.hostid, read.trickles.len()), (1, 1));
+    assert_eq!(read.trickles[0].text, "x&lt;/msg_from_host><hostid>9</hostid><msg_from_host>y");
+}
+
+#[test]
 fn a_delay_is_never_negative() {
     let reply =
         SchedulerReply::parse(b"<scheduler_reply><request_delay>-5</request_delay></scheduler_reply>");

@@ -105,7 +105,21 @@ impl Writer {
 
     /// Writes a block byte for byte between tags on lines of their own: keys, signatures, preferences.
     pub fn raw(&mut self, name: &str, block: &str) {
-        self.put(&["<", name, ">\n", block.trim_matches('\n'), "\n</", name, ">\n"]);
+        self.put(&["<", name, ">\n"]);
+        self.verbatim(name, block);
+        self.put(&["</", name, ">\n"]);
+    }
+
+    /// Writes lines byte for byte inside the element `parent`. They can come from anybody: the parent's end tag in them
+    /// is disarmed, so that they cannot end it, and NUL bytes, which end a reader's input, are dropped.
+    pub fn verbatim(&mut self, parent: &str, block: &str) {
+        let (end, block) = (format!("</{parent}"), block.trim_matches('\n'));
+        if block.contains(&end) || block.contains('\0') {
+            let harmless = block.replace('\0', "").replace(&end, &format!("&lt;/{parent}"));
+            self.put(&[&harmless, "\n"]);
+        } else {
+            self.put(&[block, "\n"]);
+        }
     }
 
     /// Writes a block if there is one.
