@@ -1,3 +1,16 @@
 //! The coordinator, the lab's own project, and the operators' command line.
+//!
+//! - [`fleet`]: the agents, what they say of themselves, the link to each.
+//! - [`document`]: what the fleet shall do, versioned.
+//! - [`project`]: the lab's own BOINC-compatible projects.
+//! - `operator`, `daemon`, `cli`, `up`: the API, the process, its command line and the demonstration.
+#![forbid(unsafe_code)]
 
+pub mod clock;
+pub mod daemon;
+pub mod document;
+pub mod fleet;
+pub mod operator;
 pub mod project;
+mod records;
+pub mod secret;

@@ -1,0 +1,135 @@
+//! Where the coordinator listens: loopback only, on ports that stay the same.
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+
+use fallow_store::{Batch, Format, Store, no_migration};
+use rand::TryRng as _;
+use rand::rngs::SysRng;
+use serde::{Deserialize, Serialize};
+
+use super::{Options, StartError};
+use crate::records;
+
+const FORMAT: Format = Format { name: "addresses", version: 1, migrate: no_migration };
+const KEY: &[u8] = b"daemon/addresses";
+/// Free ports are looked for here: below the range from which the system takes ports for outgoing connections, any of
+/// which could have taken ours by the time of a restart.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+/// Ports tried before the system is asked for one.
+const TRIES: usize = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    grpc: SocketAddr,
+    http: SocketAddr,
+}
+
+/// Refuses addresses that others could reach.
+pub(super) fn check(options: &Options) -> Result<(), StartError> {
+    for (what, address) in [("--listen", options.listen), ("--http", options.http)] {
+        if !address.ip().is_loopback() {
+            return Err(StartError::NotLoopback { what, address });
+        }
+    }
+    if options.http.is_ipv4() { Ok(()) } else { Err(StartError::NotIpv4(options.http)) }
+}
+
+/// Binds both addresses and keeps them for the next start.
+pub(super) fn bind(
+    store: &dyn Store,
+    listen: SocketAddr,
+    http: SocketAddr,
+) -> Result<(TcpListener, TcpListener), StartError> {
+    let stored = store.get(KEY)?;
+    let kept: Option<Kept> = stored.map(|value| records::read(FORMAT, KEY, &value)).transpose()?;
+    if let Some(Kept { http: kept, .. }) = kept {
+        if http.ip() != kept.ip() || (http.port() != 0 && http.port() != kept.port()) {
+            return Err(StartError::AddressFixed { asked: http, kept });
+        }
+    }
+    let grpc_kept = kept.map(|kept| kept.grpc).filter(|kept| listen.port() == 0 && kept.ip() == listen.ip());
+    let grpc = listener(grpc_kept.unwrap_or(listen), "agents and operators")?;
+    let http = listener(kept.map_or(http, |kept| kept.http), "its projects")?;
+    let now = Kept { grpc: local(&grpc)?, http: local(&http)? };
+    if kept != Some(now) {
+        let _ = store.apply_durable(Batch::new().put(KEY, records::json(FORMAT, &now)))?;
+    }
+    Ok((grpc, http))
+}
+
+pub(super) fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
+    let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
+    listener.local_addr().map_err(|source| StartError::Listen { address: unknown, source })
+}
+
+fn listener(address: SocketAddr, what: &'static str) -> Result<TcpListener, StartError> {
+    let listener = match address.port() {
+        0 => free(address.ip()),
+        _ => TcpListener::bind(address),
+    };
+    let listener = listener.map_err(|source| match source.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            let hint = format!("`ss -ltnp sport = :{}` names it", address.port());
+            StartError::PortInUse { address, what, hint }
+        }
+        _ => StartError::Listen { address, source },
+    })?;
+    listener.set_nonblocking(true).map_err(|source| StartError::Listen { address, source })?;
+    Ok(listener)
+}
+
+fn free(ip: IpAddr) -> std::io::Result<TcpListener> {
+    for _ in 0..TRIES {
+        let Ok(random) = SysRng.try_next_u32() else { break };
+        // The remainder is below the range's length, so it fits.
+        let port = PORTS.start + (random % u32::from(PORTS.end - PORTS.start)) as u16;
+        if let Ok(listener) = TcpListener::bind((ip, port)) {
+            return Ok(listener);
+        }
+    }
+    TcpListener::bind((ip, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::LinkSettings;
+    use fallow_store::SledStore;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn addresses_that_others_could_reach_are_refused_with_the_reason() {
+        for (listen, http) in
+            [("0.0.0.0:1", "127.0.0.1:0"), ("127.0.0.1:0", "192.168.1.1:0"), ("[::]:1", "127.0.0.1:0")]
+        {
+            let options = Options {
+                dir: "d".into(),
+                listen: at(listen),
+                http: at(http),
+                link: LinkSettings::default(),
+            };
+            let text = check(&options).unwrap_err().to_string();
+            assert!(text.contains("mutual TLS"), "{text}");
+        }
+    }
+
+    #[test]
+    fn ports_are_kept_and_a_taken_one_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SledStore::open(dir.path()).unwrap();
+        let any = at("127.0.0.1:0");
+        let (grpc, http) = bind(&store, any, any).unwrap();
+        let first = (local(&grpc).unwrap(), local(&http).unwrap());
+        let taken = bind(&store, any, any).unwrap_err();
+        assert!(matches!(&taken, StartError::PortInUse { address, .. } if *address == first.0), "{taken}");
+        assert_eq!(taken.exit_code().number(), 6);
+        drop((grpc, http));
+        let (grpc, http) = bind(&store, any, any).unwrap();
+        assert_eq!((local(&grpc).unwrap(), local(&http).unwrap()), first);
+        let moved = bind(&store, any, at("127.0.0.1:19999")).unwrap_err();
+        assert!(matches!(moved, StartError::AddressFixed { .. }), "{moved}");
+    }
+}

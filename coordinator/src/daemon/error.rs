@@ -1,0 +1,126 @@
+//! Why a coordinator does not start, and with which exit status.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use fallow_domain::ExitCode;
+use fallow_store::StoreError;
+
+use crate::fleet::FleetError;
+use crate::operator::TokenError;
+use crate::project::ProjectError;
+
+/// A coordinator does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address that others could reach.
+    #[error(
+        "{what} {address} is not a loopback address: without mutual TLS, which does not exist yet, anybody on the network could give orders; use 127.0.0.1"
+    )]
+    NotLoopback {
+        /// The option.
+        what: &'static str,
+        /// The address given.
+        address: SocketAddr,
+    },
+    /// BOINC clients need a dot in a URL.
+    #[error("--http {0} is not an IPv4 address, which BOINC clients need: use 127.0.0.1")]
+    NotIpv4(SocketAddr),
+    /// Another process listens there.
+    #[error(
+        "{address} is in use by another process: this coordinator keeps it for {what}, as agents and clients know it; stop that process ({hint})"
+    )]
+    PortInUse {
+        /// The address.
+        address: SocketAddr,
+        /// What it is for.
+        what: &'static str,
+        /// How to find the process.
+        hint: String,
+    },
+    /// The projects' address cannot be changed.
+    #[error(
+        "--http {asked} differs from {kept}, which is part of the URLs of this coordinator's projects: leave it out"
+    )]
+    AddressFixed {
+        /// What was asked for.
+        asked: SocketAddr,
+        /// What it is.
+        kept: SocketAddr,
+    },
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The directory cannot be made or written.
+    #[error(
+        "the directory {dir} cannot be made or written: check its owner, mode and free space, or choose another"
+    )]
+    Directory {
+        /// The directory.
+        dir: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The operator's token.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A project.
+    #[error(transparent)]
+    Project(#[from] ProjectError),
+    /// No thread.
+    #[error(transparent)]
+    Thread(FleetError),
+    /// A fault of the program.
+    #[error("a part of the coordinator died")]
+    Died(#[source] tokio::task::JoinError),
+}
+
+impl From<FleetError> for StartError {
+    fn from(error: FleetError) -> Self {
+        match error {
+            FleetError::Store(error) => Self::Store(error),
+            thread @ FleetError::Thread(_) => Self::Thread(thread),
+        }
+    }
+}
+
+impl StartError {
+    /// The exit status it gives.
+    #[must_use]
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::NotLoopback { .. } | Self::NotIpv4(_) | Self::AddressFixed { .. } | Self::Listen { .. } => {
+                ExitCode::BadInput
+            }
+            Self::PortInUse { .. } => ExitCode::InUse,
+            Self::Directory { .. } => ExitCode::NoSpace,
+            Self::Token(TokenError::NoToken(_)) => ExitCode::BadInput,
+            Self::Token(TokenError::File { .. }) => ExitCode::NoSpace,
+            Self::Store(error) | Self::Project(ProjectError::Store(error)) => of_store(error),
+            Self::Project(ProjectError::File { .. }) => ExitCode::NoSpace,
+            Self::Project(ProjectError::Record { .. } | ProjectError::Key { .. }) => ExitCode::BadStore,
+            Self::Project(_) | Self::Token(_) | Self::Thread(_) | Self::Died(_) => ExitCode::Internal,
+        }
+    }
+}
+
+fn of_store(error: &StoreError) -> ExitCode {
+    match error {
+        StoreError::InUse { .. } => ExitCode::InUse,
+        StoreError::NotWritable { .. } | StoreError::Full { .. } => ExitCode::NoSpace,
+        StoreError::Corrupted { .. } | StoreError::NewerFormat { .. } | StoreError::BadValue { .. } => {
+            ExitCode::BadStore
+        }
+        StoreError::Io { .. } => ExitCode::Internal,
+    }
+}

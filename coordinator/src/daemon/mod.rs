@@ -1,0 +1,209 @@
+//! The coordinator as a process: its directory, ports, servers and end.
+//!
+//! ```text
+//! DIR/store/          all records; its lock makes the directory one process's own
+//! DIR/projects/NAME/  a project's keys and files
+//! DIR/operator.token  what operators' tools show (0600)
+//! DIR/daemon.json     where the running coordinator is found; absent after a clean end
+//! DIR/instance        its name in telemetry, the same after a restart
+//! ```
+//! Ports are chosen at first start and kept: agents and clients know them.
+
+mod address;
+mod error;
+mod file;
+mod metrics;
+mod serve;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fallow_store::{SledStore, Store};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::document::Documents;
+use crate::fleet::{Fleet, LinkSettings};
+use crate::operator::TokenFile;
+use crate::project::ProjectServer;
+
+pub use error::StartError;
+pub use file::{DaemonFile, process_start};
+
+/// How to run a coordinator.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Where it listens for agents and operators; port 0 for the kept or a free one.
+    pub listen: SocketAddr,
+    /// Where it serves its projects by HTTP; likewise.
+    pub http: SocketAddr,
+    /// The fleet link.
+    pub link: LinkSettings,
+}
+
+/// A running coordinator.
+pub struct Coordinator {
+    dir: PathBuf,
+    grpc: SocketAddr,
+    http: SocketAddr,
+    token: String,
+    store: Arc<dyn Store>,
+    fleet: Arc<Fleet>,
+    documents: Arc<Documents>,
+    projects: ProjectServer,
+    stop: watch::Sender<bool>,
+    servers: JoinSet<()>,
+    _metrics: metrics::Registered,
+}
+
+impl Coordinator {
+    /// Opens the directory and starts to serve.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing runs then.
+    pub async fn start(options: Options) -> Result<Self, StartError> {
+        address::check(&options)?;
+        let Options { dir, listen, http, link } = options;
+        let opened = tokio::task::spawn_blocking({
+            let dir = dir.clone();
+            move || -> Result<(Arc<dyn Store>, String), StartError> {
+                make_dir(&dir)?;
+                let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.join("store"))?);
+                Ok((store, TokenFile::open_or_create(&dir.join("operator.token"))?))
+            }
+        });
+        let (store, token) = opened.await.map_err(StartError::Died)??;
+        let (grpc, http) = address::bind(&*store, listen, http)?;
+        let (grpc_at, http_at) = (address::local(&grpc)?, address::local(&http)?);
+        let documents = Arc::new(Documents::open(store.clone())?);
+        let fleet = Fleet::open(store.clone(), documents.clone(), link)?;
+        let projects = tokio::task::spawn_blocking({
+            let (store, dir) = (store.clone(), dir.join("projects"));
+            move || ProjectServer::open(store, &dir, &format!("http://{http_at}"))
+        });
+        let projects = projects.await.map_err(StartError::Died)??;
+        let registered = metrics::register(&fleet, &documents, &projects);
+        let stop = watch::Sender::new(false);
+        let mut coordinator = Self {
+            dir,
+            grpc: grpc_at,
+            http: http_at,
+            token,
+            store,
+            fleet,
+            documents,
+            projects,
+            stop,
+            servers: JoinSet::new(),
+            _metrics: registered,
+        };
+        serve::grpc(&mut coordinator, grpc)?;
+        serve::http(&mut coordinator, http)?;
+        DaemonFile::new(coordinator.grpc, coordinator.http).write(&coordinator.dir)?;
+        tracing::info!(
+            dir = %coordinator.dir.display(),
+            fleet = %coordinator.fleet_url(),
+            projects = %coordinator.http_url(),
+            agents = coordinator.fleet.enrolled(),
+            document = coordinator.documents.document().version.0,
+            "coordinator runs"
+        );
+        Ok(coordinator)
+    }
+
+    /// Where agents and operators' tools connect to.
+    #[must_use]
+    pub fn fleet_url(&self) -> String {
+        format!("http://{}", self.grpc)
+    }
+
+    /// Where the projects are.
+    #[must_use]
+    pub fn http_url(&self) -> String {
+        format!("http://{}", self.http)
+    }
+
+    /// The operator's token.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Its agents.
+    #[must_use]
+    pub fn fleet(&self) -> &Arc<Fleet> {
+        &self.fleet
+    }
+
+    /// Its documents.
+    #[must_use]
+    pub fn documents(&self) -> &Arc<Documents> {
+        &self.documents
+    }
+
+    /// Its projects.
+    #[must_use]
+    pub fn projects(&self) -> &ProjectServer {
+        &self.projects
+    }
+
+    /// Returns when an operator asks for the end, or a server ends by itself.
+    pub async fn asked_to_stop(&mut self) {
+        let mut stop = self.stop.subscribe();
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => {}
+            _ = self.servers.join_next() => tracing::error!("a server ended by itself; the coordinator stops"),
+        }
+    }
+
+    /// Ends cleanly: links are closed with the reason, calls in progress are finished, everything is on the medium.
+    ///
+    /// # Errors
+    /// When the store cannot be flushed.
+    pub async fn stop(mut self) -> Result<(), StartError> {
+        self.fleet.stop();
+        self.stop.send_replace(true);
+        let all = async { while self.servers.join_next().await.is_some() {} };
+        if tokio::time::timeout(serve::PATIENCE, all).await.is_err() {
+            tracing::warn!("some connections did not end in time and are cut");
+            self.servers.shutdown().await;
+        }
+        let (store, dir) = (self.store.clone(), self.dir.clone());
+        // Dropping the projects waits for their upkeep, which may be at work.
+        let flushed = tokio::task::spawn_blocking(move || {
+            drop(self);
+            store.flush()
+        });
+        flushed.await.map_err(StartError::Died)??;
+        DaemonFile::remove(&dir);
+        tracing::info!("coordinator stopped");
+        Ok(())
+    }
+}
+
+/// The name of the coordinator in `dir` for telemetry, made at first start.
+///
+/// # Errors
+/// [`StartError::Directory`].
+pub fn instance(dir: &Path) -> Result<String, StartError> {
+    make_dir(dir)?;
+    let path = dir.join("instance");
+    match std::fs::read_to_string(&path) {
+        Ok(name) if !name.trim().is_empty() => return Ok(name.trim().to_owned()),
+        _ => {}
+    }
+    let name = ulid::Ulid::new().to_string();
+    std::fs::write(&path, format!("{name}\n"))
+        .map_err(|source| StartError::Directory { dir: dir.to_path_buf(), source })?;
+    Ok(name)
+}
+
+fn make_dir(dir: &Path) -> Result<(), StartError> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    // Keys and tokens lie here.
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o750).create(dir);
+    made.map_err(|source| StartError::Directory { dir: dir.to_path_buf(), source })
+}

@@ -1,0 +1,77 @@
+//! The coordinator's two servers.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use fallow_proto::fleet::v1::fleet_server::FleetServer;
+use fallow_proto::operator::v1::operator_server::OperatorServer;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Server;
+
+use super::{Coordinator, StartError, address};
+use crate::fleet::FleetService;
+use crate::fleet::limits::MESSAGE_BYTES;
+use crate::operator::{Authorised, OperatorService};
+
+/// How long calls in progress may take to finish at the end.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// A submission of many workunits with their input files.
+const OPERATOR_BYTES: usize = 64 << 20;
+/// A connection that is silent for so long is asked whether it lives: frees what a vanished host held.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// Serves agents and operators.
+pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Result<(), StartError> {
+    let incoming = TcpListenerStream::new(to_tokio(listener)?);
+    let fleet = FleetServer::new(FleetService::new(coordinator.fleet.clone()))
+        .max_decoding_message_size(MESSAGE_BYTES);
+    let operator = OperatorService::new(
+        coordinator.store.clone(),
+        coordinator.fleet.clone(),
+        coordinator.documents.clone(),
+        coordinator.projects.clone(),
+        coordinator.stop.clone(),
+    );
+    let operator = OperatorServer::new(operator).max_decoding_message_size(OPERATOR_BYTES);
+    let operator = InterceptedService::new(operator, Authorised::new(&coordinator.token));
+    let mut stop = coordinator.stop.subscribe();
+    let fleet_state = coordinator.fleet.clone();
+    let server = Server::builder()
+        .tcp_nodelay(true)
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .add_service(fleet)
+        .add_service(operator)
+        .serve_with_incoming_shutdown(incoming, async move {
+            let _ = stop.wait_for(|stop| *stop).await;
+            // Links would never end by themselves.
+            fleet_state.stop();
+        });
+    coordinator.servers.spawn(async move {
+        if let Err(error) = server.await {
+            tracing::error!(%error, "the server for agents and operators failed");
+        }
+    });
+    Ok(())
+}
+
+/// Serves the projects.
+pub(super) fn http(coordinator: &mut Coordinator, listener: TcpListener) -> Result<(), StartError> {
+    let listener = to_tokio(listener)?;
+    let router = coordinator.projects.router();
+    let mut stop = coordinator.stop.subscribe();
+    let server = axum::serve(listener, router).with_graceful_shutdown(async move {
+        let _ = stop.wait_for(|stop| *stop).await;
+    });
+    coordinator.servers.spawn(async move {
+        if let Err(error) = server.await {
+            tracing::error!(%error, "the projects' server failed");
+        }
+    });
+    Ok(())
+}
+
+fn to_tokio(listener: TcpListener) -> Result<tokio::net::TcpListener, StartError> {
+    let address = address::local(&listener)?;
+    tokio::net::TcpListener::from_std(listener).map_err(|source| StartError::Listen { address, source })
+}

@@ -1,0 +1,319 @@
+//! The fleet's document: versioned, immutable, every version kept with who made it, when and why (R6.5).
+//!
+//! One document for the whole fleet. The newest is at hand in [`Documents::watch`]: whoever looks late sees the newest
+//! only, so a slow agent never costs memory. A change is stored for good before anybody hears of it.
+//!
+//! Omitted: groups and labels, rollouts in waves, previews.
+
+mod wire;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fallow_domain::{
+    DocumentVersion, FleetDocument, Instant, Invalid, Preferences, ProjectAssignment, Share,
+};
+use fallow_proto::fleet::v1 as proto;
+use fallow_store::{Batch, Format, Outcome, Store, StoreError, no_migration};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Mutex, watch};
+
+use crate::records;
+
+pub use wire::{preferences_from_wire, preferences_to_wire, to_wire};
+
+const FORMAT: Format = Format { name: "document", version: 1, migrate: no_migration };
+const PREFIX: &[u8] = b"document/";
+
+/// A change of the document that is not made.
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentError {
+    /// No project of this name in the fleet.
+    #[error("there is no project {name:?} in the fleet (there is: {known}): `fallow projects` lists them")]
+    UnknownProject {
+        /// The name as given.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// A project named twice.
+    #[error("project {name:?} is named twice: give each project one share")]
+    NamedTwice {
+        /// The name.
+        name: String,
+    },
+    /// A request that asks for nothing.
+    #[error("nothing to change was named: give at least one NAME=SHARE")]
+    Nothing,
+    /// A value that means nothing in its place.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Who changes the document, and in which trace.
+#[derive(Clone, Debug, Default)]
+pub struct Author {
+    /// The operator, as their tool says; the token is what was checked.
+    pub name: String,
+    /// W3C trace context of the call; empty for none.
+    pub traceparent: String,
+}
+
+/// A version as it is kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Audited {
+    /// The document.
+    pub document: FleetDocument,
+    /// When it was made.
+    pub made_at: Instant,
+    /// By whom.
+    pub made_by: String,
+    /// What was changed, in words.
+    pub change: String,
+}
+
+/// The newest document, ready to be sent.
+#[derive(Clone, Debug)]
+pub struct Published {
+    /// The document with its audit record.
+    pub audited: Audited,
+    /// As it goes to agents.
+    pub wire: proto::Document,
+    /// The trace context of the change that made it; empty after a restart.
+    pub traceparent: String,
+}
+
+/// All versions of the document.
+pub struct Documents {
+    store: Arc<dyn Store>,
+    current: watch::Sender<Option<Arc<Published>>>,
+    // One change at a time: each starts from the newest.
+    changing: Mutex<()>,
+}
+
+impl Documents {
+    /// Reads the newest version, if there is any.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+        let newest = store.scan_prefix(PREFIX)?.pop();
+        let newest = newest.map(|(key, value)| records::read::<Audited>(FORMAT, &key, &value)).transpose()?;
+        let published = newest.map(|audited| Arc::new(Published::new(audited, String::new())));
+        Ok(Self { store, current: watch::Sender::new(published), changing: Mutex::new(()) })
+    }
+
+    /// The newest version, now and whenever there is a newer one.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<Option<Arc<Published>>> {
+        self.current.subscribe()
+    }
+
+    /// The newest version; `None` before the first project.
+    #[must_use]
+    pub fn current(&self) -> Option<Arc<Published>> {
+        self.current.borrow().clone()
+    }
+
+    /// The newest document, or one of version 0 without projects.
+    #[must_use]
+    pub fn document(&self) -> FleetDocument {
+        self.current().map_or_else(empty, |published| published.audited.document.clone())
+    }
+
+    /// Every version with its audit record, oldest first.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn history(&self) -> Result<Vec<Audited>, StoreError> {
+        let entries = self.store.scan_prefix(PREFIX)?;
+        entries.iter().map(|(key, value)| records::read(FORMAT, key, value)).collect()
+    }
+
+    /// Gives the named projects new shares. Shares that are so already make no new version.
+    ///
+    /// # Errors
+    /// [`DocumentError`]; nothing is changed then.
+    pub async fn set_shares(
+        &self,
+        author: Author,
+        now: Instant,
+        shares: &[(String, f64)],
+    ) -> Result<FleetDocument, DocumentError> {
+        if shares.is_empty() {
+            return Err(DocumentError::Nothing);
+        }
+        self.change(author, now, |document| {
+            let mut seen = BTreeSet::new();
+            let mut said = Vec::new();
+            for (name, share) in shares {
+                let known =
+                    || document.projects.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ");
+                if !seen.insert(name) {
+                    return Err(DocumentError::NamedTwice { name: name.clone() });
+                }
+                let known = if document.projects.is_empty() { "none".to_owned() } else { known() };
+                let project = document.projects.iter_mut().find(|project| project.name == *name);
+                let project =
+                    project.ok_or_else(|| DocumentError::UnknownProject { name: name.clone(), known })?;
+                project.share = Share::new(*share)?;
+                said.push(format!("{name}={share}"));
+            }
+            Ok(format!("shares {}", said.join(" ")))
+        })
+        .await
+    }
+
+    /// Replaces the preferences.
+    ///
+    /// # Errors
+    /// [`DocumentError`]; nothing is changed then.
+    pub async fn set_preferences(
+        &self,
+        author: Author,
+        now: Instant,
+        preferences: Preferences,
+    ) -> Result<FleetDocument, DocumentError> {
+        preferences.check()?;
+        self.change(author, now, |document| {
+            document.preferences = preferences;
+            Ok("preferences".to_owned())
+        })
+        .await
+    }
+
+    /// Adds a project, or brings an assignment of the same name up to date.
+    ///
+    /// # Errors
+    /// [`DocumentError`]; nothing is changed then.
+    pub async fn put_project(
+        &self,
+        author: Author,
+        now: Instant,
+        assignment: ProjectAssignment,
+    ) -> Result<FleetDocument, DocumentError> {
+        self.change(author, now, |document| {
+            let said = format!("project {}", assignment.name);
+            match document.projects.iter_mut().find(|project| project.name == assignment.name) {
+                Some(project) => *project = assignment,
+                None => document.projects.push(assignment),
+            }
+            Ok(said)
+        })
+        .await
+    }
+
+    async fn change(
+        &self,
+        author: Author,
+        now: Instant,
+        edit: impl FnOnce(&mut FleetDocument) -> Result<String, DocumentError>,
+    ) -> Result<FleetDocument, DocumentError> {
+        let _alone = self.changing.lock().await;
+        let before = self.document();
+        let mut document = before.clone();
+        let change = edit(&mut document)?;
+        if document == before {
+            return Ok(before);
+        }
+        document.version = DocumentVersion(before.version.0 + 1);
+        document.check()?;
+        let audited = Audited { document: document.clone(), made_at: now, made_by: author.name, change };
+        let key = key(document.version);
+        let batch = Batch::new().require_absent(key.clone()).put(key, records::json(FORMAT, &audited));
+        let store = self.store.clone();
+        let stored = tokio::task::spawn_blocking(move || store.apply_durable(batch)).await;
+        let stored = stored.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()));
+        if let Outcome::Conflict { .. } = stored? {
+            let what = "a new version of the document";
+            return Err(Invalid::new(what, document.version, "a version that is not there yet").into());
+        }
+        tracing::info!(
+            version = document.version.0,
+            by = audited.made_by,
+            change = audited.change,
+            "document made"
+        );
+        self.current.send_replace(Some(Arc::new(Published::new(audited, author.traceparent))));
+        Ok(document)
+    }
+}
+
+impl Published {
+    fn new(audited: Audited, traceparent: String) -> Self {
+        let wire = to_wire(&audited.document);
+        Self { audited, wire, traceparent }
+    }
+}
+
+/// Twenty digits, so that versions sort as they were made.
+fn key(version: DocumentVersion) -> Vec<u8> {
+    format!("document/{:020}", version.0).into_bytes()
+}
+
+fn empty() -> FleetDocument {
+    FleetDocument { version: DocumentVersion(0), projects: Vec::new(), preferences: Preferences::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fallow_domain::{AccountKey, MasterUrl};
+    use fallow_store::SledStore;
+
+    fn assignment(name: &str) -> ProjectAssignment {
+        ProjectAssignment {
+            name: name.into(),
+            url: MasterUrl::parse(&format!("http://127.0.0.1:1/{name}/")).unwrap(),
+            account_key: AccountKey::new("key"),
+            share: Share::DEFAULT,
+        }
+    }
+
+    async fn shares(documents: &Documents, shares: &[(&str, f64)]) -> Result<u64, DocumentError> {
+        let shares: Vec<_> = shares.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect();
+        let author = Author { name: "tester".into(), ..Author::default() };
+        documents.set_shares(author, Instant::EPOCH, &shares).await.map(|document| document.version.0)
+    }
+
+    #[tokio::test]
+    async fn r6_5_every_version_is_kept_with_who_made_it_and_survives_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        {
+            let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+            assert!(documents.current().is_none());
+            documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+            assert_eq!(shares(&documents, &[("a", 75.0)]).await.unwrap(), 2);
+            // The same again changes nothing, so it makes no version.
+            assert_eq!(shares(&documents, &[("a", 75.0)]).await.unwrap(), 2);
+        }
+        let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+        assert_eq!(documents.document().version.0, 2);
+        let history = documents.history().unwrap();
+        assert_eq!(history.len(), 2);
+        assert_eq!((history[1].made_by.as_str(), history[1].change.as_str()), ("tester", "shares a=75"));
+    }
+
+    #[tokio::test]
+    async fn shares_that_mean_nothing_change_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+        documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+        for (bad, said) in [
+            (vec![("a", -1.0)], "resource share \"-1\" is not valid"),
+            (vec![("a", f64::NAN)], "resource share"),
+            (vec![("a", 1e12)], "from 0 to 1,000,000,000"),
+            (vec![("a", 1.0), ("b", 1.0)], "no project \"b\" in the fleet (there is: a)"),
+            (vec![("a", 1.0), ("a", 2.0)], "named twice"),
+            (vec![], "nothing to change"),
+        ] {
+            let text = shares(&documents, &bad).await.unwrap_err().to_string();
+            assert!(text.contains(said), "{text}");
+        }
+        assert_eq!(documents.document().version.0, 1);
+        assert_eq!(documents.document().projects[0].share, Share::DEFAULT);
+    }
+}

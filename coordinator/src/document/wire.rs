@@ -1,0 +1,87 @@
+//! The document's form on the wire, and preferences back from it.
+
+use fallow_domain::{Bytes, Duration, FleetDocument, Fraction, Invalid, Preferences};
+use fallow_proto::fleet::v1 as proto;
+
+/// A document as agents and operators get it.
+#[must_use]
+pub fn to_wire(document: &FleetDocument) -> proto::Document {
+    let projects = document.projects.iter().map(|project| proto::ProjectAssignment {
+        name: project.name.clone(),
+        url: project.url.to_string(),
+        account_key: project.account_key.reveal().to_owned(),
+        share: project.share.get(),
+    });
+    proto::Document {
+        version: document.version.0,
+        projects: projects.collect(),
+        preferences: Some(preferences_to_wire(&document.preferences)),
+    }
+}
+
+/// Preferences on the wire.
+#[must_use]
+pub fn preferences_to_wire(preferences: &Preferences) -> proto::Preferences {
+    proto::Preferences {
+        cpu_fraction: preferences.cpu_fraction.get(),
+        cpu_time_fraction: preferences.cpu_time_fraction.get(),
+        buffer_min_micros: preferences.buffer_min.as_micros(),
+        buffer_additional_micros: preferences.buffer_additional.as_micros(),
+        scheduling_period_micros: preferences.scheduling_period.as_micros(),
+        checkpoint_period_micros: preferences.checkpoint_period.as_micros(),
+        leave_in_memory: preferences.leave_in_memory,
+        suspended: preferences.suspended,
+        memory_fraction: preferences.memory_fraction.get(),
+        disk_fraction: preferences.disk_fraction.get(),
+        disk_free_min_bytes: preferences.disk_free_min.0,
+        connection_interval_micros: preferences.connection_interval.as_micros(),
+    }
+}
+
+/// Preferences from the wire.
+///
+/// # Errors
+/// [`Invalid`] for the first value that cannot be meant.
+pub fn preferences_from_wire(wire: &proto::Preferences) -> Result<Preferences, Invalid> {
+    let preferences = Preferences {
+        cpu_fraction: Fraction::new(wire.cpu_fraction)?,
+        cpu_time_fraction: Fraction::new(wire.cpu_time_fraction)?,
+        buffer_min: Duration::from_micros(wire.buffer_min_micros),
+        buffer_additional: Duration::from_micros(wire.buffer_additional_micros),
+        scheduling_period: Duration::from_micros(wire.scheduling_period_micros),
+        checkpoint_period: Duration::from_micros(wire.checkpoint_period_micros),
+        leave_in_memory: wire.leave_in_memory,
+        suspended: wire.suspended,
+        memory_fraction: Fraction::new(wire.memory_fraction)?,
+        disk_fraction: Fraction::new(wire.disk_fraction)?,
+        disk_free_min: Bytes(wire.disk_free_min_bytes),
+        connection_interval: Duration::from_micros(wire.connection_interval_micros),
+    };
+    preferences.check()?;
+    Ok(preferences)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preferences_survive_the_wire() {
+        let preferences = Preferences { suspended: true, ..Preferences::default() };
+        assert_eq!(preferences_from_wire(&preferences_to_wire(&preferences)).unwrap(), preferences);
+    }
+
+    #[test]
+    fn preferences_that_cannot_be_meant_are_refused() {
+        let good = preferences_to_wire(&Preferences::default());
+        for bad in [
+            proto::Preferences::default(),
+            proto::Preferences { cpu_fraction: f64::NAN, ..good },
+            proto::Preferences { cpu_fraction: 1.5, ..good },
+            proto::Preferences { buffer_min_micros: -1, ..good },
+            proto::Preferences { scheduling_period_micros: i64::MAX, ..good },
+        ] {
+            assert!(preferences_from_wire(&bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Group commit: the changes of many agents go to the store in one batch.
+//!
+//! A batch costs about the same whether it holds one message or a thousand, so one thread takes whatever has come in
+//! the meantime, stores it whole and tells all senders. Each message's entries and number are in the same batch,
+//! therefore applied together or not at all. What is stored survives the death of the process; after a power cut the
+//! coordinator may hold an earlier position, from which the agents go on (their amounts are totals).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fallow_store::{Batch, Store, StoreError};
+use tokio::sync::{mpsc, oneshot};
+
+use super::state::Writes;
+
+/// Changes that wait to be stored. Senders wait when it is full.
+const QUEUE: usize = 4_096;
+/// Writes of one batch: keeps the time of a batch at some tens of milliseconds.
+const GROUP_WRITES: usize = 8_192;
+
+/// The answer to a change: stored, or why not.
+pub type Stored = Result<(), NotStored>;
+
+/// The changes of one connection. Once one of them fails none behind it is stored: it would carry a later number than
+/// the one that is missing.
+#[derive(Clone, Debug, Default)]
+pub struct Lane(Arc<AtomicBool>);
+
+/// A change that is not in the store.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NotStored {
+    /// The store said why; shared by all changes of the batch.
+    #[error(transparent)]
+    Store(Arc<StoreError>),
+    /// It was not tried.
+    #[error("an earlier change of the same agent was not stored")]
+    Behind,
+}
+
+struct Request {
+    lane: Lane,
+    writes: Writes,
+    done: oneshot::Sender<Stored>,
+}
+
+/// Where changes are handed in. The thread ends when the last of these is dropped.
+#[derive(Clone)]
+pub struct Commits(mpsc::Sender<Request>);
+
+impl Commits {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(store: Arc<dyn Store>) -> std::io::Result<Self> {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        std::thread::Builder::new().name("fleet-commit".into()).spawn(move || run(&*store, receiver))?;
+        Ok(Self(sender))
+    }
+
+    /// Hands in a change; waits for room. Changes are stored in the order they were handed in.
+    pub async fn send(&self, lane: &Lane, writes: Writes) -> oneshot::Receiver<Stored> {
+        let (done, answer) = oneshot::channel();
+        // If the thread is gone, `done` is dropped with the request and the receiver says so.
+        let _ = self.0.send(Request { lane: lane.clone(), writes, done }).await;
+        answer
+    }
+}
+
+fn run(store: &dyn Store, mut requests: mpsc::Receiver<Request>) {
+    while let Some(first) = requests.blocking_recv() {
+        let mut batch = Batch::new();
+        let mut waiting = Vec::new();
+        let mut next = Some(first);
+        while let Some(Request { lane, writes, done }) = next {
+            if lane.0.load(Ordering::Relaxed) {
+                // Nobody to tell is no matter.
+                let _ = done.send(Err(NotStored::Behind));
+            } else {
+                for (key, value) in writes {
+                    match value {
+                        Some(value) => batch.add_put(key, value),
+                        None => batch.add_delete(key),
+                    }
+                }
+                waiting.push((lane, done));
+            }
+            next = if batch.len() < GROUP_WRITES { requests.try_recv().ok() } else { None };
+        }
+        if waiting.is_empty() {
+            continue;
+        }
+        let stored = store.apply(batch).map(drop).map_err(Arc::new);
+        for (lane, done) in waiting {
+            if stored.is_err() {
+                lane.0.store(true, Ordering::Relaxed);
+            }
+            let _ = done.send(stored.clone().map_err(NotStored::Store));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fallow_store::{Entry, KeyRange, Outcome, Watch};
+    use std::sync::Mutex;
+
+    /// A store that fails once, and holds each batch until it is let go.
+    struct FailsOnce(Mutex<bool>, Mutex<Vec<Batch>>);
+
+    impl Store for FailsOnce {
+        fn get(&self, _: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+            Ok(None)
+        }
+        fn scan(&self, _: &KeyRange, _: usize) -> Result<Vec<Entry>, StoreError> {
+            Ok(Vec::new())
+        }
+        fn apply(&self, batch: Batch) -> Result<Outcome, StoreError> {
+            if std::mem::take(&mut *self.0.lock().unwrap()) {
+                let source = std::io::Error::from(std::io::ErrorKind::StorageFull);
+                return Err(StoreError::Full { dir: "there".into(), source });
+            }
+            self.1.lock().unwrap().push(batch);
+            Ok(Outcome::Applied { revision: 1 })
+        }
+        fn apply_durable(&self, batch: Batch) -> Result<Outcome, StoreError> {
+            self.apply(batch)
+        }
+        fn watch(&self, _: &[u8]) -> Watch {
+            unreachable!("nobody watches here")
+        }
+        fn flush(&self) -> Result<(), StoreError> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn r6_3_no_change_is_stored_behind_one_of_the_same_agent_that_failed() {
+        let store = Arc::new(FailsOnce(Mutex::new(true), Mutex::default()));
+        let commits = Commits::start(store.clone()).unwrap();
+        let (broken, sound) = (Lane::default(), Lane::default());
+        let write = |key: &[u8]| vec![(key.to_vec(), Some(b"v".to_vec()))];
+        let first = commits.send(&broken, write(b"1")).await.await.unwrap();
+        assert!(matches!(first, Err(NotStored::Store(_))));
+        let second = commits.send(&broken, write(b"2")).await.await.unwrap();
+        assert!(matches!(second, Err(NotStored::Behind)));
+        assert!(commits.send(&sound, write(b"3")).await.await.unwrap().is_ok());
+        assert_eq!(store.1.lock().unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,277 @@
+//! The fleet: which agents there are, what they say of themselves, and the link to each (R6.1, R6.3, R6.6).
+//!
+//! Model: the store holds every agent's entries and position; memory holds the same, so that a listing costs no disk.
+//! A message of an agent becomes one change, stored together with those of other agents ([`commit`]), then taken over
+//! into memory and the totals, then acknowledged. One connection per agent counts: a newer one replaces it, and waits
+//! until the older has settled what it began.
+//!
+//! Bounds: channels have a size, a slow agent is told only the newest document, entries are counted and checked
+//! ([`limits`]). Omitted: groups, revocation, history.
+
+pub mod commit;
+pub mod entry;
+mod keys;
+pub mod limits;
+mod link;
+mod service;
+pub mod state;
+pub mod token;
+pub mod totals;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use fallow_domain::{AgentId, Instant};
+use fallow_proto::fleet::v1 as wire;
+use fallow_proto::operator::v1 as operator;
+use fallow_store::{KeyRange, Store, StoreError};
+use prost::Message as _;
+use tokio::sync::watch;
+use wire::entry::Value;
+
+use crate::document::Documents;
+use crate::records;
+use crate::secret::SecretHash;
+use commit::Commits;
+use entry::Entry;
+use state::{Position, State};
+use token::{AgentRecord, Identity};
+use totals::{Amounts, Past, Totals};
+
+pub use service::FleetService;
+
+/// How the link behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkSettings {
+    /// Each side sends something at least this often; after three times that in silence the other is taken for gone.
+    pub heartbeat: Duration,
+}
+
+impl Default for LinkSettings {
+    /// Ten seconds: a dead host shows within half a minute, and 100,000 agents cost a quarter of a core.
+    fn default() -> Self {
+        Self { heartbeat: Duration::from_secs(10) }
+    }
+}
+
+/// The fleet could not be read from its store, or its thread not started.
+#[derive(Debug, thiserror::Error)]
+pub enum FleetError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No thread for the group commit.
+    #[error("the system gives no thread for writing the fleet's state")]
+    Thread(#[source] std::io::Error),
+}
+
+/// All agents of this coordinator.
+pub struct Fleet {
+    store: Arc<dyn Store>,
+    commits: Commits,
+    documents: Arc<Documents>,
+    settings: LinkSettings,
+    agents: RwLock<BTreeMap<AgentId, Arc<Agent>>>,
+    totals: Mutex<Totals>,
+    connected: AtomicU64,
+    stopping: watch::Sender<bool>,
+}
+
+/// One agent.
+pub(crate) struct Agent {
+    id: AgentId,
+    secret: SecretHash,
+    hostname: String,
+    state: Mutex<State>,
+    /// Microseconds since the epoch, 0 for never.
+    last_seen: AtomicI64,
+    connected: AtomicBool,
+    /// The number of its newest connection.
+    newest: watch::Sender<u64>,
+    /// Held by the connection that changes the state.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Fleet {
+    /// Reads the fleet from its store.
+    ///
+    /// # Errors
+    /// [`FleetError`].
+    pub fn open(
+        store: Arc<dyn Store>,
+        documents: Arc<Documents>,
+        settings: LinkSettings,
+    ) -> Result<Arc<Self>, FleetError> {
+        let mut totals = Totals::default();
+        let agents = load(&*store, &mut totals)?;
+        let commits = Commits::start(store.clone()).map_err(FleetError::Thread)?;
+        Ok(Arc::new(Self {
+            store,
+            commits,
+            documents,
+            settings,
+            agents: RwLock::new(agents),
+            totals: Mutex::new(totals),
+            connected: AtomicU64::new(0),
+            stopping: watch::Sender::new(false),
+        }))
+    }
+
+    /// Ends all links, so that the agents know at once.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Agents whose stream is open.
+    #[must_use]
+    pub fn connected(&self) -> u64 {
+        self.connected.load(Ordering::Relaxed)
+    }
+
+    /// Agents ever enrolled.
+    #[must_use]
+    pub fn enrolled(&self) -> usize {
+        self.agents.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// What a project had of all agents.
+    #[must_use]
+    pub fn amounts(&self, url: &str) -> Amounts {
+        lock(&self.totals).of(url)
+    }
+
+    /// All agents in order of their ids, which is that of their enrolment.
+    #[must_use]
+    pub fn hosts(&self) -> Vec<operator::Host> {
+        let agents: Vec<_> =
+            self.agents.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        agents.iter().map(|agent| agent.view()).collect()
+    }
+
+    pub(crate) fn agent(&self, id: &str) -> Option<Arc<Agent>> {
+        self.agents.read().unwrap_or_else(PoisonError::into_inner).get(&AgentId(id.to_owned())).cloned()
+    }
+
+    pub(crate) fn add(&self, identity: &Identity) {
+        let Some(agent) = Agent::new(identity.id.clone(), &identity.record) else { return };
+        self.agents
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(identity.id.clone(), Arc::new(agent));
+    }
+}
+
+impl Agent {
+    /// `None` when the stored hash is none.
+    fn new(id: AgentId, record: &AgentRecord) -> Option<Self> {
+        Some(Self {
+            id,
+            secret: SecretHash::from_hex(&record.secret_hash)?,
+            hostname: record.hostname.clone(),
+            state: Mutex::new(State::default()),
+            last_seen: AtomicI64::new(0),
+            connected: AtomicBool::new(false),
+            newest: watch::Sender::new(0),
+            turn: tokio::sync::Mutex::new(()),
+        })
+    }
+
+    fn seen(&self, now: Instant) {
+        self.last_seen.store(now.as_micros(), Ordering::Relaxed);
+    }
+
+    fn view(&self) -> operator::Host {
+        let state = lock(&self.state);
+        let mut host = operator::Host {
+            agent_id: self.id.0.clone(),
+            connected: self.connected.load(Ordering::Relaxed),
+            last_seen_micros: self.last_seen.load(Ordering::Relaxed),
+            applied_sequence: state.position.sequence,
+            ..Default::default()
+        };
+        for value in state.values() {
+            match value {
+                Value::Host(value) => host.state = Some(value.clone()),
+                Value::Project(value) => host.projects.push(value.clone()),
+                Value::Task(value) => host.tasks.push(value.clone()),
+            }
+        }
+        // An agent that never sent a snapshot still has a name.
+        host.state
+            .get_or_insert_with(|| wire::HostState { hostname: self.hostname.clone(), ..Default::default() });
+        host
+    }
+}
+
+/// Entries read from the store at once: bounds the memory of a start beside what is kept.
+const PAGE: usize = 10_000;
+
+fn load(store: &dyn Store, totals: &mut Totals) -> Result<BTreeMap<AgentId, Arc<Agent>>, StoreError> {
+    let mut agents = BTreeMap::new();
+    each(store, keys::AGENTS, |key, value| {
+        let record: AgentRecord = records::read(keys::AGENT, key, value)?;
+        let agent = keys::split(keys::AGENTS, key).and_then(|(id, _)| Agent::new(id, &record));
+        let agent = agent.ok_or_else(|| bad(keys::AGENT.name, key, "it has no usable id or hash"))?;
+        agents.insert(agent.id.clone(), Arc::new(agent));
+        Ok(())
+    })?;
+    let owner = |prefix: &[u8], key: &[u8]| {
+        let (id, rest) = keys::split(prefix, key)?;
+        Some((Arc::clone(agents.get(&id)?), rest.to_owned()))
+    };
+    each(store, keys::POSITIONS, |key, value| {
+        let position: Position = records::read(keys::POSITION, key, value)?;
+        if let Some((agent, _)) = owner(keys::POSITIONS, key) {
+            agent.last_seen.store(position.at_micros, Ordering::Relaxed);
+            lock(&agent.state).position = position;
+        }
+        Ok(())
+    })?;
+    each(store, keys::ENTRIES, |key, value| {
+        let bytes = keys::ENTRY.open(key, value)?;
+        let entry =
+            wire::Entry::decode(&bytes[..]).map_err(|error| records::bad_value(keys::ENTRY, key, &error))?;
+        let entry = Entry::check(entry).map_err(|error| records::bad_value(keys::ENTRY, key, &error))?;
+        if let Some((agent, _)) = owner(keys::ENTRIES, key) {
+            lock(&agent.state).put(entry, totals);
+        }
+        Ok(())
+    })?;
+    each(store, keys::PASTS, |key, value| {
+        let past: Past = records::read(keys::PAST, key, value)?;
+        if let Some((agent, url)) = owner(keys::PASTS, key) {
+            lock(&agent.state).put_past(url, past, totals);
+        }
+        Ok(())
+    })?;
+    Ok(agents)
+}
+
+fn each(
+    store: &dyn Store,
+    prefix: &[u8],
+    mut take: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut range = KeyRange::prefix(prefix);
+    loop {
+        let page = store.scan(&range, PAGE)?;
+        for (key, value) in &page {
+            take(key, value)?;
+        }
+        match page.last() {
+            Some((last, _)) if page.len() == PAGE => range = range.after(last),
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn bad(format: &'static str, key: &[u8], detail: &str) -> StoreError {
+    StoreError::BadValue { key: key.escape_ascii().to_string(), format, detail: detail.to_owned() }
+}
+
+/// Locks whatever became of the last holder: no holder leaves a change half done.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

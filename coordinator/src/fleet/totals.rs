@@ -1,0 +1,97 @@
+//! What the fleet's projects have had, kept by difference: a question costs one look, whatever the fleet's size.
+//!
+//! All amounts are whole microseconds in 128 bits, so that a sum over any number of changes stays exact (R6.6).
+
+use std::collections::BTreeMap;
+
+use fallow_proto::fleet::v1::ProjectState;
+use serde::{Deserialize, Serialize};
+
+/// What one project had, of one agent or of all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amounts {
+    /// CPU time as the kernels count it, microseconds.
+    pub cpu: i128,
+    /// Of that, what was used while every project of its host with a share had runnable work, microseconds.
+    pub contested: i128,
+    /// Short-term debt (R2.1), CPU microseconds; of agents that have the project now.
+    pub debt: i128,
+}
+
+impl Amounts {
+    /// Of an agent's entry, which was checked.
+    #[must_use]
+    pub fn of(project: &ProjectState) -> Self {
+        Self {
+            cpu: project.cpu_time_micros.into(),
+            contested: project.cpu_contested_micros.into(),
+            debt: (project.debt_seconds * 1e6).round() as i128,
+        }
+    }
+
+    fn change(&mut self, before: Self, after: Self) {
+        self.cpu += after.cpu - before.cpu;
+        self.contested += after.contested - before.contested;
+        self.debt += after.debt - before.debt;
+    }
+}
+
+/// What an agent computed for a project and says no more: it was detached, or the agent's store was made anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Past {
+    /// CPU time, microseconds.
+    pub cpu_micros: i64,
+    /// Contested CPU time, microseconds.
+    pub contested_micros: i64,
+}
+
+impl Past {
+    /// With an entry that goes.
+    #[must_use]
+    pub fn with(self, gone: &ProjectState) -> Self {
+        Self {
+            cpu_micros: self.cpu_micros.saturating_add(gone.cpu_time_micros),
+            contested_micros: self.contested_micros.saturating_add(gone.cpu_contested_micros),
+        }
+    }
+
+    /// As amounts: what is past has no debt.
+    #[must_use]
+    pub fn amounts(self) -> Amounts {
+        Amounts { cpu: self.cpu_micros.into(), contested: self.contested_micros.into(), debt: 0 }
+    }
+}
+
+/// The sums over all agents, by project URL.
+#[derive(Debug, Default)]
+pub struct Totals(BTreeMap<String, Amounts>);
+
+impl Totals {
+    /// One agent's amounts of a project went from `before` to `after`.
+    pub fn change(&mut self, url: &str, before: Amounts, after: Amounts) {
+        if before == after {
+            return;
+        }
+        match self.0.get_mut(url) {
+            Some(sum) => sum.change(before, after),
+            None => self.0.entry(url.to_owned()).or_default().change(before, after),
+        }
+    }
+
+    /// The sums of the project at `url`.
+    #[must_use]
+    pub fn of(&self, url: &str) -> Amounts {
+        self.0.get(url).copied().unwrap_or_default()
+    }
+
+    /// The sums of all projects that ever had any.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Amounts)> {
+        self.0.iter().map(|(url, amounts)| (url.as_str(), *amounts))
+    }
+}
+
+/// Microseconds for the wire.
+#[must_use]
+pub fn to_micros(amount: i128) -> i64 {
+    i64::try_from(amount).unwrap_or(if amount < 0 { i64::MIN } else { i64::MAX })
+}
