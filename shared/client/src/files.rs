@@ -232,7 +232,7 @@ impl Client {
                 self.mark(Record::File(key.clone()));
                 self.file_arrived(key);
             }
-            Err(error) => self.transfer_failed(key, error),
+            Err(error) => self.transfer_failed(key, &error),
         }
     }
 
@@ -247,7 +247,7 @@ impl Client {
                 self.mark_durable(Record::File(key.clone()));
                 self.output_settled(key);
             }
-            Err(error) => self.transfer_failed(key, error),
+            Err(error) => self.transfer_failed(key, &error),
         }
     }
 
@@ -259,7 +259,7 @@ impl Client {
         }
     }
 
-    fn transfer_failed(&mut self, key: &FileKey, failure: TransferError) {
+    fn transfer_failed(&mut self, key: &FileKey, failure: &TransferError) {
         use TransferErrorKind::{
             BadReply, DiskFull, LocalFile, Permanent, Transient, WrongMd5, WrongSignature, WrongSize,
         };

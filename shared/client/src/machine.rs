@@ -129,10 +129,10 @@ impl Client {
             Event::UploadEnded { file, outcome } => self.upload_ended(&file, outcome),
             Event::TaskStarted { job, pid } => self.task_started(job, pid),
             Event::TaskStartFailed { job, reason, permanent } => {
-                self.task_start_failed(job, reason, permanent)
+                self.task_start_failed(job, reason, permanent);
             }
             Event::TasksSampled(samples) => self.tasks_sampled(samples),
-            Event::TaskEnded { job, end } => self.task_ended(job, *end),
+            Event::TaskEnded { job, end } => self.task_ended(job, &end),
             Event::HostMeasured(facts) => self.host_measured(*facts),
         }
     }

@@ -90,7 +90,7 @@ impl Client {
         match self.project_of(url) {
             Some(id) => self.detach(id, "detached by the owner"),
             None => {
-                self.notice(NoticeLevel::Warn, None, format!("cannot detach from {url}: not attached to it"))
+                self.notice(NoticeLevel::Warn, None, format!("cannot detach from {url}: not attached to it"));
             }
         }
     }

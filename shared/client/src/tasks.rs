@@ -46,9 +46,9 @@ impl Client {
         let (project, name, over) = (job.project, job.result.name.clone(), job.outcome.is_some());
         self.notice(NoticeLevel::Warn, Some(project), format!("the slot of {name} is gone: it begins anew"));
         if over {
-            self.settle_failed(id)
+            self.settle_failed(id);
         } else {
-            self.requeue(id)
+            self.requeue(id);
         }
         self.mark(Record::Job(id));
     }
@@ -101,7 +101,7 @@ impl Client {
             Some(end) => {
                 self.notice(NoticeLevel::Info, None, format!("slot {} holds a finished task", found.slot));
                 self.set_process(id, Process::Quitting(None));
-                self.task_ended(id, *end);
+                self.task_ended(id, &end);
             }
             None => self.fall_back(id),
         }
@@ -209,9 +209,9 @@ impl Client {
         self.fetch_due = fetch_due;
     }
 
-    pub(crate) fn task_ended(&mut self, id: JobId, end: TaskEnd) {
+    pub(crate) fn task_ended(&mut self, id: JobId, end: &TaskEnd) {
         self.note_progress(id, end.cpu_time, None);
-        self.outputs_found(id, &end);
+        self.outputs_found(id, end);
         self.schedule_due = true;
         let Some(job) = self.state.jobs.get_mut(&id) else { return };
         let expected = matches!(job.process, Process::Quitting(_));
@@ -224,7 +224,7 @@ impl Client {
             return self.settle_failed(id);
         }
         match end.exit.outcome(end.finish.as_ref(), end.temporary_exit.as_ref()) {
-            exit::Outcome::Finished => self.task_finished(id, &end),
+            exit::Outcome::Finished => self.task_finished(id, end),
             exit::Outcome::Failed { exit_status, message } => {
                 self.job_failed(id, exit_status, 3, message);
                 if let Some(outcome) = self.state.jobs.get_mut(&id).and_then(|job| job.outcome.as_mut()) {

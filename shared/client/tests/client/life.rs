@@ -1,15 +1,14 @@
 //! The life of a client, told by driving the machine with a modelled host and modelled projects in virtual time.
 
-mod world;
-
 use fallow_client::{Client, ClientConfig, Event, Phase, TransferError, TransferErrorKind};
 use fallow_domain::{
     AccountKey, DocumentVersion, Duration, FleetDocument, Fraction, MasterUrl, Preferences,
     ProjectAssignment, Share,
 };
-use world::World;
 
-fn document(version: u64, shares: &[(&str, f64)], preferences: Preferences) -> FleetDocument {
+use crate::world::{self, World};
+
+pub(crate) fn document(version: u64, shares: &[(&str, f64)], preferences: Preferences) -> FleetDocument {
     let project = |(name, share): &(&str, f64)| ProjectAssignment {
         name: (*name).to_owned(),
         url: MasterUrl::parse(&format!("http://127.0.0.1/{name}/")).unwrap(),
@@ -23,7 +22,7 @@ fn document(version: u64, shares: &[(&str, f64)], preferences: Preferences) -> F
     }
 }
 
-fn small_buffers() -> Preferences {
+pub(crate) fn small_buffers() -> Preferences {
     Preferences {
         buffer_min: Duration::from_secs(90),
         buffer_additional: Duration::from_secs(30),

@@ -1,5 +1,7 @@
 //! A modelled host with modelled projects: carries out effects in virtual time, one CPU second per second.
 
+#![expect(clippy::unwrap_used, reason = "a test's helper fails the test")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::runtime::exit::Ended;
@@ -59,6 +61,8 @@ pub(crate) struct World {
     pub(crate) cpu_used: Duration,
     pub(crate) notices: Vec<String>,
     pub(crate) log: Vec<String>,
+    /// The requests as they were written.
+    pub(crate) requests: Vec<String>,
     pub(crate) fail_download: Option<TransferError>,
     pub(crate) never_finishes: bool,
 }
@@ -84,6 +88,7 @@ impl World {
             cpu_used: Duration::ZERO,
             notices: Vec::new(),
             log: Vec::new(),
+            requests: Vec::new(),
             fail_download: None,
             never_finishes: false,
         };
@@ -398,10 +403,13 @@ impl World {
             return Err(TransferError::new(TransferErrorKind::Transient, "connection refused"));
         }
         // What crosses the wire is the text; so the formats take part.
-        let request = SchedulerRequest::parse(request.write().as_bytes()).unwrap();
+        let text = request.write();
+        let request = SchedulerRequest::parse(text.as_bytes()).unwrap();
+        self.requests.push(text);
         let mut reply = SchedulerReply {
             hostid: (request.hostid == 0).then_some(7),
             request_delay: Duration::from_secs(1),
+            code_sign_key: Some("1024\n00\n.".to_owned()),
             result_acks: request.results.iter().map(|result| result.name.clone()).collect(),
             ..SchedulerReply::default()
         };

@@ -1,0 +1,5 @@
+//! Tests of the whole machine.
+
+mod life;
+mod requests;
+mod world;
