@@ -1,4 +1,5 @@
 //! Tests of the whole machine.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 mod life;
 mod requests;

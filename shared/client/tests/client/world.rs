@@ -1,7 +1,5 @@
 //! A modelled host with modelled projects: carries out effects in virtual time, one CPU second per second.
 
-#![expect(clippy::unwrap_used, reason = "a test's helper fails the test")]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::runtime::exit::Ended;
