@@ -117,6 +117,20 @@ pub fn wait_with_usage(pid: Pid) -> io::Result<(i32, Duration)> {
     Ok((status, of(usage.ru_utime) + of(usage.ru_stime)))
 }
 
+/// CPU time of the calling thread.
+pub fn thread_cpu_time() -> Option<std::time::Duration> {
+    // SAFETY: an all-zero timespec is a valid one and lives through the call.
+    let (result, time) = unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        (libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time), time)
+    };
+    let nanos = u32::try_from(time.tv_nsec).ok()?;
+    (result == 0)
+        .then(|| u64::try_from(time.tv_sec).ok())
+        .flatten()
+        .map(|secs| std::time::Duration::new(secs, nanos))
+}
+
 /// Memory shared with one application: `boinc_mmap_file` of its slot.
 #[derive(Debug)]
 pub struct SharedMemory {

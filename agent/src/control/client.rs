@@ -1,0 +1,44 @@
+//! The other side of the control socket: what commands use.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use super::protocol::{LINE_MAX, Request, Response};
+use super::status::Status;
+use crate::dir::DataDir;
+use crate::error::AgentError;
+
+/// How long the agent may take to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Asks the agent that runs in `dir`.
+///
+/// # Errors
+/// [`AgentError::Unreachable`] when none runs there, else what the agent says.
+pub fn ask(dir: &DataDir, request: &Request) -> Result<(String, Option<Box<Status>>), AgentError> {
+    let socket = dir.control_socket();
+    let stream = UnixStream::connect(&socket).map_err(|error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => AgentError::refused(format!(
+            "{} is not yours: control the agent as the user that it runs as, or as root",
+            socket.display()
+        )),
+        _ => AgentError::unreachable(format!(
+            "no agent runs in {0}: start it with `fallow-agent run --dir {0}`, or name its directory with --dir",
+            dir.path().display()
+        )),
+    })?;
+    let fail = |error: std::io::Error| {
+        AgentError::unreachable(format!("the agent in {} does not answer: {error}", dir.path().display()))
+    };
+    stream.set_read_timeout(Some(PATIENCE)).map_err(fail)?;
+    stream.set_write_timeout(Some(PATIENCE)).map_err(fail)?;
+    let mut line = serde_json::to_vec(request).unwrap_or_default();
+    line.push(b'\n');
+    (&stream).write_all(&line).map_err(fail)?;
+    let mut answer = String::new();
+    BufReader::new(stream.take(LINE_MAX)).read_line(&mut answer).map_err(fail)?;
+    let response: Response = serde_json::from_str(&answer)
+        .map_err(|error| fail(std::io::Error::other(format!("its answer cannot be read: {error}"))))?;
+    response.into_result()
+}

@@ -1,0 +1,126 @@
+//! What is said over the control socket.
+
+use fallow_domain::{AccountKey, ExitCode};
+use serde::{Deserialize, Serialize};
+
+use super::status::Status;
+use crate::error::AgentError;
+
+/// Longest line in either direction; a status of ten thousand tasks fits.
+pub const LINE_MAX: u64 = 16 << 20;
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// What is going on?
+    Status {},
+    /// Compute for a project.
+    Attach {
+        /// Its URL.
+        url: String,
+        /// The account.
+        account_key: AccountKey,
+        /// Its weight, 100 if none is given.
+        share: Option<f64>,
+    },
+    /// Stop computing for a project and forget it.
+    Detach {
+        /// Its URL.
+        url: String,
+    },
+    /// No computing until it is resumed.
+    Suspend {},
+    /// Compute again.
+    Resume {},
+    /// Contact a project soon.
+    Update {
+        /// Its URL.
+        url: String,
+    },
+    /// End the agent.
+    Stop {},
+}
+
+/// An answer: one of the two.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Response {
+    /// It is done.
+    Done {
+        /// What was done, for people.
+        text: String,
+        /// What was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        status: Option<Box<Status>>,
+    },
+    /// It is not done.
+    Failed {
+        /// Why not, and what to do.
+        text: String,
+        /// The exit code that says so.
+        code: u8,
+    },
+}
+
+impl Response {
+    /// It is done.
+    pub fn done(text: impl Into<String>) -> Self {
+        Self::Done { text: text.into(), status: None }
+    }
+    /// It is not done.
+    pub fn failed(error: &AgentError) -> Self {
+        Self::Failed { text: error.to_string(), code: error.exit_code().number() }
+    }
+    /// As a result again, on the side of whoever asked.
+    ///
+    /// # Errors
+    /// What the agent refused, under the kind that has its exit code.
+    pub fn into_result(self) -> Result<(String, Option<Box<Status>>), AgentError> {
+        match self {
+            Self::Done { text, status } => Ok((text, status)),
+            Self::Failed { text, code } if code == ExitCode::Refused.number() => {
+                Err(AgentError::refused(text))
+            }
+            Self::Failed { text, code } if code == ExitCode::BadInput.number() => {
+                Err(AgentError::bad_input(text))
+            }
+            Self::Failed { text, .. } => {
+                Err(AgentError::system("the agent could not do it", std::io::Error::other(text)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_read_as_they_are_written_and_show_no_key() {
+        let request = Request::Attach {
+            url: "http://127.0.0.1:1/p/".into(),
+            account_key: AccountKey::new("abc123"),
+            share: Some(50.0),
+        };
+        let text = serde_json::to_string(&request).unwrap();
+        assert!(text.starts_with(r#"{"command":"attach","#), "{text}");
+        assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), request);
+        assert!(!format!("{request:?}").contains("abc123"));
+        assert_eq!(serde_json::from_str::<Request>(r#"{"command":"status"}"#).unwrap(), Request::Status {});
+    }
+
+    #[test]
+    fn nonsense_is_no_request() {
+        for text in [
+            "",
+            "{}",
+            "[]",
+            r#"{"command":"dance"}"#,
+            r#"{"command":"detach"}"#,
+            r#"{"command":"stop","now":1}"#,
+        ] {
+            assert!(serde_json::from_str::<Request>(text).is_err(), "{text}");
+        }
+    }
+}

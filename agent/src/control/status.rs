@@ -1,0 +1,291 @@
+//! What the agent says of itself: as JSON for programs, as a table for people.
+
+use std::fmt::Write;
+
+use comfy_table::{Table, presets};
+use fallow_client::{Client, Phase};
+use fallow_domain::{Duration, Instant};
+use serde::{Deserialize, Serialize};
+
+use crate::fleet::link::LinkStatus;
+
+/// Everything that `fallow-agent status` tells. Times are seconds, instants seconds since the epoch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The agent's version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its data directory.
+    pub dir: String,
+    /// The link to the coordinator, if the agent belongs to a fleet.
+    pub fleet: Option<LinkStatus>,
+    /// The host.
+    pub host: HostStatus,
+    /// The projects.
+    pub projects: Vec<ProjectStatus>,
+    /// The jobs.
+    pub tasks: Vec<TaskStatus>,
+    /// The last notices, oldest first.
+    pub notices: Vec<Notice>,
+}
+
+/// The host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostStatus {
+    /// CPUs of the machine.
+    pub cpus: u32,
+    /// CPUs that may be used now.
+    pub usable_cpus: u32,
+    /// Of those, idle ones.
+    pub idle_cpus: u32,
+    /// `owner` or `coordinator`, when computing is suspended.
+    pub suspended_by: Option<String>,
+    /// Version of the document that is followed, 0 for none.
+    pub document_version: u64,
+    /// The newest document that was refused since, and why.
+    pub document_refused: Option<(u64, String)>,
+    /// CPU time of all tasks since the store was made.
+    pub cpu_time: f64,
+    /// Scheduler RPCs since then.
+    pub scheduler_rpcs: u64,
+    /// Jobs over since then.
+    pub jobs_finished: u64,
+    /// The four metrics over one day, seven and thirty (R5.34).
+    pub metrics: [MetricsStatus; 3],
+}
+
+/// R5.30 to R5.33; absent where nothing can be said yet.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricsStatus {
+    /// R5.30.
+    pub idleness: Option<f64>,
+    /// R5.31.
+    pub waste: Option<f64>,
+    /// R5.32.
+    pub share_violation: Option<f64>,
+    /// R5.33.
+    pub monotony: Option<f64>,
+}
+
+/// A project.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProjectStatus {
+    /// Its URL.
+    pub url: String,
+    /// Its name.
+    pub name: String,
+    /// Its weight.
+    pub share: f64,
+    /// Short-term debt in CPU seconds.
+    pub debt: f64,
+    /// CPU time since the store was made, as the kernel counts it.
+    pub cpu_time: f64,
+    /// Jobs that succeeded in time, failed, were late.
+    pub jobs: [u64; 3],
+    /// No scheduler RPC before this instant, and why.
+    pub min_rpc: Option<(f64, String)>,
+    /// Attached by the coordinator.
+    pub from_document: bool,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskStatus {
+    /// Its project's URL.
+    pub project_url: String,
+    /// Its name.
+    pub name: String,
+    /// Where it stands.
+    pub phase: String,
+    /// From 0 to 1.
+    pub fraction_done: f64,
+    /// CPU time towards its result.
+    pub cpu_time: f64,
+    /// The same at its last checkpoint.
+    pub checkpoint_cpu_time: f64,
+    /// When its report is due.
+    pub deadline: f64,
+    /// Its process, while it has one.
+    pub pid: Option<u32>,
+}
+
+/// Something that the client said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Notice {
+    /// When.
+    pub time: f64,
+    /// `info`, `warn` or `error`.
+    pub level: String,
+    /// The project's URL, if it is about one.
+    pub project_url: Option<String>,
+    /// The message.
+    pub text: String,
+}
+
+/// A phase in words.
+pub const fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Downloading => "downloading",
+        Phase::Ready => "ready",
+        Phase::Running => "running",
+        Phase::Preempted => "preempted",
+        Phase::Uploading => "uploading",
+        Phase::ReadyToReport => "ready to report",
+        Phase::Failed => "failed",
+    }
+}
+
+impl HostStatus {
+    /// As the client sees it.
+    pub fn of(client: &Client) -> Self {
+        let view = client.host_view();
+        let fraction = |value: Option<fallow_domain::Fraction>| value.map(fallow_domain::Fraction::get);
+        let metrics = view.figures.each_ref().map(|figures| MetricsStatus {
+            idleness: fraction(figures.idleness),
+            waste: fraction(figures.waste),
+            share_violation: fraction(figures.share_violation),
+            monotony: fraction(figures.monotony),
+        });
+        Self {
+            cpus: view.cpus,
+            usable_cpus: view.usable_cpus,
+            idle_cpus: view.idle_cpus,
+            suspended_by: view.suspended_by.map(str::to_owned),
+            document_version: view.document_version.0,
+            document_refused: view.document_refused.map(|(version, why)| (version.0, why)),
+            cpu_time: view.cpu_time.as_secs_f64(),
+            scheduler_rpcs: view.scheduler_rpcs,
+            jobs_finished: view.jobs_finished,
+            metrics,
+        }
+    }
+}
+
+/// The projects, as the client sees them.
+pub fn projects(client: &Client) -> Vec<ProjectStatus> {
+    let of = |view: fallow_client::ProjectView| ProjectStatus {
+        url: view.url.to_string(),
+        name: view.name,
+        share: view.share.get(),
+        debt: view.debt,
+        cpu_time: view.totals.cpu.as_secs_f64(),
+        jobs: [view.totals.jobs_success, view.totals.jobs_error, view.totals.jobs_late],
+        min_rpc: view.min_rpc_time.map(|(at, why)| (at.as_secs_f64(), why)),
+        from_document: view.from_document,
+    };
+    client.project_views().into_iter().map(of).collect()
+}
+
+/// The jobs, as the client sees them.
+pub fn tasks(client: &Client) -> Vec<TaskStatus> {
+    let of = |view: fallow_client::TaskView| TaskStatus {
+        project_url: view.project_url.to_string(),
+        name: view.name,
+        phase: phase(view.phase).to_owned(),
+        fraction_done: view.fraction_done,
+        cpu_time: view.cpu_time.as_secs_f64(),
+        checkpoint_cpu_time: view.checkpoint_cpu_time.as_secs_f64(),
+        deadline: view.deadline.as_secs_f64(),
+        pid: view.pid,
+    };
+    client.task_views().into_iter().map(of).collect()
+}
+
+impl Status {
+    /// For people. `now` is what deadlines are told against.
+    pub fn text(&self, now: Instant) -> String {
+        let mut out = String::new();
+        let host = &self.host;
+        let _ = writeln!(out, "agent {} (process {}) in {}", self.version, self.pid, self.dir);
+        match &self.fleet {
+            None => out.push_str("no coordinator\n"),
+            Some(link) if link.connected => {
+                let _ =
+                    writeln!(out, "linked to the coordinator at {} as {}", link.coordinator, link.agent_id);
+            }
+            Some(link) => {
+                let why = link.last_error.as_deref().unwrap_or("connecting");
+                let _ = writeln!(out, "no link to the coordinator at {}: {why}", link.coordinator);
+            }
+        }
+        if let Some((version, why)) = &host.document_refused {
+            let _ = writeln!(out, "document {version} was refused: {why}");
+        }
+        let _ = writeln!(
+            out,
+            "{} of {} CPUs usable, {} idle; document version {}; {} of CPU time in {} jobs",
+            host.usable_cpus,
+            host.cpus,
+            host.idle_cpus,
+            host.document_version,
+            Duration::from_secs_f64(host.cpu_time),
+            host.jobs_finished
+        );
+        if let Some(who) = &host.suspended_by {
+            let _ = writeln!(out, "computing is suspended by the {who}");
+        }
+        self.project_table(&mut out, now);
+        self.task_table(&mut out, now);
+        for notice in self.notices.iter().rev().take(5).rev().filter(|notice| notice.level != "info") {
+            let _ = writeln!(out, "{}: {}", notice.level, notice.text);
+        }
+        out
+    }
+
+    fn project_table(&self, out: &mut String, now: Instant) {
+        let mut table = table(&["PROJECT", "SHARE", "DEBT", "CPU TIME", "JOBS OK/ERR/LATE", "NEXT CONTACT"]);
+        for project in &self.projects {
+            let [ok, error, late] = project.jobs;
+            let contact = project.min_rpc.as_ref().filter(|(at, _)| *at > now.as_secs_f64());
+            table.add_row([
+                if project.name.is_empty() { project.url.clone() } else { project.name.clone() },
+                format!("{:.0}", project.share),
+                format!("{:+.1} s", project.debt),
+                Duration::from_secs_f64(project.cpu_time).to_string(),
+                format!("{ok}/{error}/{late}"),
+                contact.map_or_else(
+                    || "any time".to_owned(),
+                    |(at, why)| format!("in {} ({why})", Instant::from_secs_f64(*at).since(now)),
+                ),
+            ]);
+        }
+        finish(
+            out,
+            &table,
+            self.projects.is_empty(),
+            "no projects; attach one with: fallow-agent attach URL",
+        );
+    }
+
+    fn task_table(&self, out: &mut String, now: Instant) {
+        let mut table = table(&["JOB", "STATE", "DONE", "CPU TIME", "CHECKPOINT", "DUE IN"]);
+        for task in &self.tasks {
+            table.add_row([
+                task.name.clone(),
+                task.phase.clone(),
+                format!("{:.1} %", task.fraction_done * 100.0),
+                Duration::from_secs_f64(task.cpu_time).to_string(),
+                Duration::from_secs_f64(task.checkpoint_cpu_time).to_string(),
+                (Instant::from_secs_f64(task.deadline) - now).to_string(),
+            ]);
+        }
+        finish(out, &table, self.tasks.is_empty(), "no jobs");
+    }
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header);
+    table
+}
+
+fn finish(out: &mut String, table: &Table, empty: bool, instead: &str) {
+    if empty {
+        let _ = writeln!(out, "{instead}");
+    } else {
+        for line in table.lines() {
+            let _ = writeln!(out, "{}", line.trim_end());
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Who the agent is in its fleet, and how it became that: enrolment by a token that works once.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fallow_proto::fleet::v1::EnrollRequest;
+use fallow_proto::fleet::v1::fleet_client::FleetClient;
+use serde::{Deserialize, Serialize};
+use tonic::Code;
+use tonic::transport::Endpoint;
+
+use crate::dir::write_atomically;
+use crate::error::AgentError;
+
+/// How long a new agent waits for a coordinator that is just starting.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// `identity.json`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Where the coordinator is.
+    pub coordinator: String,
+    /// The agent's name in its fleet.
+    pub agent_id: String,
+    /// Proves that it is this agent. A secret.
+    agent_secret: String,
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity")
+            .field("coordinator", &self.coordinator)
+            .field("agent_id", &self.agent_id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Identity {
+    /// The secret itself, for the wire only.
+    pub(super) fn secret(&self) -> &str {
+        &self.agent_secret
+    }
+
+    /// Reads the file; none if there is none.
+    ///
+    /// # Errors
+    /// [`AgentError::BadInput`] for one that cannot be read.
+    pub fn read(path: &Path) -> Result<Option<Self>, AgentError> {
+        let bad = |why: String| {
+            AgentError::bad_input(format!(
+                "the agent's identity in {} cannot be read ({why}): restore it, or delete it and enrol again with a new token",
+                path.display()
+            ))
+        };
+        match std::fs::read(path) {
+            Ok(bytes) => {
+                let identity: Self =
+                    serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
+                // Somebody may have edited it.
+                crate::address::coordinator(&identity.coordinator)?;
+                Ok(Some(identity))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(bad(error.to_string())),
+        }
+    }
+
+    /// Writes the file, readable by its owner only.
+    ///
+    /// # Errors
+    /// [`AgentError::System`].
+    pub fn write(&self, path: &Path) -> Result<(), AgentError> {
+        let fail = |error| AgentError::system(format!("cannot write {}", path.display()), error);
+        let text = serde_json::to_vec_pretty(self).map_err(|error| fail(error.into()))?;
+        write_atomically(path, &text, 0o600).map_err(fail)
+    }
+
+    /// Trades a token for an identity.
+    ///
+    /// # Errors
+    /// [`AgentError::Unreachable`] when no coordinator answers for fifteen seconds, [`AgentError::Refused`] when it does not
+    /// take the token.
+    pub async fn enroll(coordinator: &str, token: &str, hostname: &str) -> Result<Self, AgentError> {
+        let request = EnrollRequest {
+            token: token.to_owned(),
+            hostname: hostname.to_owned(),
+            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let endpoint = endpoint(coordinator)?;
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            let status = match endpoint.connect().await {
+                Ok(channel) => match FleetClient::new(channel).enroll(request.clone()).await {
+                    Ok(reply) => {
+                        let reply = reply.into_inner();
+                        return Ok(Self {
+                            coordinator: coordinator.to_owned(),
+                            agent_id: reply.agent_id,
+                            agent_secret: reply.agent_secret,
+                        });
+                    }
+                    Err(status) => status,
+                },
+                Err(error) => tonic::Status::unavailable(super::chain(&error)),
+            };
+            match status.code() {
+                Code::Unavailable | Code::DeadlineExceeded | Code::Unknown if Instant::now() < give_up => {
+                    tracing::info!(
+                        coordinator,
+                        why = status.message(),
+                        "the coordinator does not answer yet"
+                    );
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+                Code::Unavailable | Code::DeadlineExceeded | Code::Unknown => {
+                    return Err(AgentError::unreachable(format!(
+                        "the coordinator at {coordinator} does not answer ({}): check that it runs and that the address is right",
+                        status.message()
+                    )));
+                }
+                _ => {
+                    return Err(AgentError::refused(format!(
+                        "the coordinator at {coordinator} did not enrol this agent ({}): a token works once; ask an operator for a new one",
+                        status.message()
+                    )));
+                }
+            }
+        }
+    }
+}
+
+/// A connection to be made to a coordinator on this machine.
+///
+/// # Errors
+/// [`AgentError`] for an address that is not one.
+pub(super) fn endpoint(coordinator: &str) -> Result<Endpoint, AgentError> {
+    let address = crate::address::coordinator(coordinator)?;
+    let endpoint = Endpoint::from_shared(address).map_err(|error| {
+        AgentError::bad_input(format!("the coordinator's address {coordinator:?}: {error}"))
+    })?;
+    Ok(endpoint
+        .connect_timeout(Duration::from_secs(5))
+        .tcp_nodelay(true)
+        // A coordinator that is gone without a word, as when its machine lost power, is noticed after half a minute.
+        .http2_keep_alive_interval(Duration::from_secs(20))
+        .keep_alive_timeout(Duration::from_secs(10))
+        .keep_alive_while_idle(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_comes_back_and_its_secret_does_not_show() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("identity.json");
+        assert_eq!(Identity::read(&path).unwrap(), None);
+        let identity = Identity {
+            coordinator: "http://127.0.0.1:4000".into(),
+            agent_id: "a".into(),
+            agent_secret: "hush".into(),
+        };
+        identity.write(&path).unwrap();
+        assert_eq!(Identity::read(&path).unwrap(), Some(identity.clone()));
+        assert!(!format!("{identity:?}").contains("hush"));
+    }
+
+    #[test]
+    fn an_identity_that_points_elsewhere_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("identity.json");
+        std::fs::write(&path, r#"{"coordinator":"http://10.0.0.1:4000","agent_id":"a","agent_secret":"s"}"#)
+            .unwrap();
+        assert!(matches!(Identity::read(&path), Err(AgentError::Refused { .. })));
+        std::fs::write(&path, "{").unwrap();
+        assert!(matches!(Identity::read(&path), Err(AgentError::BadInput { .. })));
+    }
+}

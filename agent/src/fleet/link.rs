@@ -1,0 +1,385 @@
+//! The stream itself: connects, resumes, sends what changed, takes what comes; and does so again after every loss.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fallow_client::Entity;
+use fallow_domain::MasterUrl;
+use fallow_proto::PROTOCOL;
+use fallow_proto::fleet::v1::fleet_client::FleetClient;
+use fallow_proto::fleet::v1::{
+    Delta, FromAgent, FromCoordinator, Heartbeat, Hello, Snapshot, Welcome, from_agent, from_coordinator,
+};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::{self, Sender};
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Status, Streaming};
+
+use super::backoff::Backoff;
+use super::identity::{Identity, endpoint};
+use super::outbox::{Batch, Outbox};
+use super::{Arrived, Ask, Entries};
+
+/// Changes are gathered for this long before they are sent.
+const GATHER: Duration = Duration::from_millis(200);
+/// How long the coordinator may take to answer the hello.
+const HELLO: Duration = Duration::from_secs(10);
+/// How long it may take to acknowledge what was sent.
+const ACKNOWLEDGE: Duration = Duration::from_secs(30);
+/// A connection that held for this long was a good one.
+const GOOD: Duration = Duration::from_secs(5);
+/// What the coordinator may ask for as heartbeat interval.
+const INTERVAL: std::ops::RangeInclusive<i64> = 100_000..=600_000_000;
+
+/// What the link says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkStatus {
+    /// Where the coordinator is.
+    pub coordinator: String,
+    /// The agent's name in the fleet.
+    pub agent_id: String,
+    /// The stream stands.
+    pub connected: bool,
+    /// Why it did not, the last time.
+    pub last_error: Option<String>,
+}
+
+/// The engine's side of the link.
+#[derive(Clone)]
+pub struct Link {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    outbox: Mutex<Outbox>,
+    changed: Notify,
+    urgent: AtomicBool,
+    /// The trace context of the change that made it urgent.
+    trace: Mutex<Option<String>>,
+    status: Mutex<LinkStatus>,
+}
+
+/// Where the link's questions and arrivals go.
+pub trait Engine: Send + Sync + 'static {
+    /// Hands over a question.
+    fn ask(&self, ask: Ask) -> impl Future<Output = ()> + Send;
+    /// Hands over what came.
+    fn arrived(&self, arrived: Arrived) -> impl Future<Output = ()> + Send;
+}
+
+impl Link {
+    /// Begins linking, in a task of its own, until `stop` says true; the task then tells what is left to tell, if it
+    /// can within a second, and ends.
+    pub fn start(
+        identity: Identity,
+        epoch: String,
+        seed: u64,
+        engine: impl Engine,
+        stop: watch::Receiver<bool>,
+    ) -> (Self, tokio::task::JoinHandle<()>) {
+        let status = LinkStatus {
+            coordinator: identity.coordinator.clone(),
+            agent_id: identity.agent_id.clone(),
+            ..LinkStatus::default()
+        };
+        let shared = Arc::new(Shared {
+            outbox: Mutex::default(),
+            changed: Notify::new(),
+            urgent: AtomicBool::new(false),
+            trace: Mutex::default(),
+            status: Mutex::new(status),
+        });
+        let rng = StdRng::seed_from_u64(seed ^ u64::from(std::process::id()));
+        let session = Session { shared: Arc::clone(&shared), identity, epoch, engine, stop, rng };
+        (Self { shared }, tokio::spawn(session.run()))
+    }
+
+    /// The entry under `key` changed. `urgent`: tell it at once, as part of the trace `trace`.
+    pub fn touch(&self, key: String, entity: Entity, urgent: bool, trace: Option<String>) {
+        lock(&self.shared.outbox).touch(key, entity);
+        if urgent {
+            *lock(&self.shared.trace) = trace;
+            self.shared.urgent.store(true, Ordering::Release);
+        }
+        self.shared.changed.notify_one();
+    }
+
+    /// What the link says of itself.
+    pub fn status(&self) -> LinkStatus {
+        lock(&self.shared.status).clone()
+    }
+}
+
+/// Why a connection ended.
+enum End {
+    /// As asked.
+    Stopped,
+    /// The other side is not there or went away.
+    Lost(String),
+    /// The coordinator does not want this agent: asking again soon cannot help.
+    Refused(String),
+}
+
+impl From<Status> for End {
+    fn from(status: Status) -> Self {
+        let why = format!("{} ({:?})", status.message(), status.code());
+        match status.code() {
+            Code::Unauthenticated
+            | Code::PermissionDenied
+            | Code::Unimplemented
+            | Code::FailedPrecondition => Self::Refused(why),
+            _ => Self::Lost(why),
+        }
+    }
+}
+
+struct Session<E> {
+    shared: Arc<Shared>,
+    identity: Identity,
+    epoch: String,
+    engine: E,
+    stop: watch::Receiver<bool>,
+    rng: StdRng,
+}
+
+impl<E: Engine> Session<E> {
+    async fn run(mut self) {
+        let mut backoff = Backoff::default();
+        loop {
+            let began = Instant::now();
+            let end = self.connect().await;
+            let was_connected = {
+                let mut status = lock(&self.shared.status);
+                std::mem::take(&mut status.connected)
+            };
+            let (why, wait) = match end {
+                End::Stopped => return,
+                End::Lost(why) => {
+                    if was_connected && began.elapsed() >= GOOD {
+                        backoff.reset();
+                    }
+                    let wait = backoff.next(&mut self.rng);
+                    (why, wait)
+                }
+                End::Refused(why) => {
+                    let wait = backoff.longest(&mut self.rng);
+                    (why, wait)
+                }
+            };
+            self.say_lost(&why, wait, was_connected);
+            if timeout(wait, stopped(&mut self.stop)).await.is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Once at warning when the link goes or its trouble changes, in detail below that.
+    fn say_lost(&self, why: &str, wait: Duration, was_connected: bool) {
+        let news = lock(&self.shared.status).last_error.replace(why.to_owned()).as_deref() != Some(why);
+        let (coordinator, wait) = (&self.identity.coordinator, wait.as_secs_f64());
+        if was_connected || news {
+            tracing::warn!(%coordinator, why, "no link to the coordinator; going on alone, trying again in {wait:.1} s");
+        } else {
+            tracing::debug!(%coordinator, why, "no link to the coordinator; trying again in {wait:.1} s");
+        }
+    }
+
+    async fn connect(&mut self) -> End {
+        if *self.stop.borrow() {
+            return End::Stopped;
+        }
+        match self.talk().await {
+            Ok(()) => End::Stopped,
+            Err(end) => end,
+        }
+    }
+
+    async fn talk(&mut self) -> Result<(), End> {
+        let endpoint =
+            endpoint(&self.identity.coordinator).map_err(|error| End::Refused(error.to_string()))?;
+        let channel = endpoint.connect().await.map_err(|error| End::Lost(super::chain(&error)))?;
+        let (to, outgoing) = mpsc::channel(64);
+        let hello = Hello {
+            protocol: PROTOCOL,
+            agent_id: self.identity.agent_id.clone(),
+            agent_secret: self.identity.secret().to_owned(),
+            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+            epoch: self.epoch.clone(),
+            document_version: self.ask(Ask::Version).await?,
+        };
+        send(&to, from_agent::Body::Hello(hello), None).await?;
+        let late = |_| End::Lost(format!("no answer to the hello within {} s", HELLO.as_secs()));
+        let mut client = FleetClient::new(channel);
+        let mut stream =
+            timeout(HELLO, client.link(ReceiverStream::new(outgoing))).await.map_err(late)??.into_inner();
+        let first = timeout(HELLO, stream.message()).await.map_err(late)??;
+        let Some(FromCoordinator { body: Some(from_coordinator::Body::Welcome(welcome)), .. }) = first else {
+            return Err(End::Lost("the coordinator's first message is no welcome".into()));
+        };
+        self.resume(&welcome).await?;
+        self.exchange(&to, &mut stream, &welcome).await
+    }
+
+    async fn resume(&mut self, welcome: &Welcome) -> Result<(), End> {
+        if welcome.protocol != PROTOCOL {
+            return Err(End::Refused(format!(
+                "the coordinator speaks version {} of the fleet protocol, this agent version {PROTOCOL}: bring both to the same release",
+                welcome.protocol
+            )));
+        }
+        let snapshot =
+            lock(&self.shared.outbox).resume(welcome.epoch == self.epoch, welcome.applied_sequence);
+        if snapshot {
+            let keys = self.ask(Ask::Keys).await?;
+            lock(&self.shared.outbox).restart(keys);
+        }
+        let mut status = lock(&self.shared.status);
+        (status.connected, status.last_error) = (true, None);
+        tracing::info!(
+            coordinator = %self.identity.coordinator, agent = %self.identity.agent_id,
+            applied = welcome.applied_sequence, snapshot, "linked to the coordinator"
+        );
+        Ok(())
+    }
+
+    async fn exchange(
+        &mut self,
+        to: &Sender<FromAgent>,
+        stream: &mut Streaming<FromCoordinator>,
+        welcome: &Welcome,
+    ) -> Result<(), End> {
+        let micros = welcome.heartbeat_interval_micros.clamp(*INTERVAL.start(), *INTERVAL.end());
+        let interval = Duration::from_micros(micros.unsigned_abs());
+        let mut beat_at = Instant::now() + self.jittered(interval);
+        let mut flush_at = Some(Instant::now());
+        let mut waiting_since = None;
+        let shared = Arc::clone(&self.shared);
+        let mut stop = self.stop.clone();
+        loop {
+            let far = Instant::now() + Duration::from_secs(3600);
+            tokio::select! {
+                message = stream.message() => {
+                    let message = message?.ok_or_else(|| End::Lost("the coordinator closed the stream".into()))?;
+                    if self.take(message).await {
+                        waiting_since = None;
+                        // There may be room for more now.
+                        if lock(&shared.outbox).is_dirty() {
+                            flush_at.get_or_insert(Instant::now());
+                        }
+                    }
+                }
+                () = shared.changed.notified() => {
+                    let urgent = shared.urgent.swap(false, Ordering::AcqRel);
+                    let at = Instant::now() + if urgent { Duration::ZERO } else { GATHER };
+                    flush_at = Some(flush_at.map_or(at, |other: Instant| other.min(at)));
+                }
+                () = sleep_until(flush_at.unwrap_or(far)) => {
+                    flush_at = None;
+                    self.flush(to).await?;
+                }
+                () = sleep_until(beat_at) => {
+                    beat_at = Instant::now() + self.jittered(interval);
+                    send(to, from_agent::Body::Heartbeat(Heartbeat { sent_at_micros: crate::clock::now().as_micros() }), None).await?;
+                }
+                () = stopped(&mut stop) => return self.farewell(to, stream).await,
+            }
+            if !lock(&shared.outbox).is_waiting() {
+                waiting_since = None;
+            } else if waiting_since.get_or_insert_with(Instant::now).elapsed() > ACKNOWLEDGE {
+                return Err(End::Lost(format!("nothing was acknowledged for {} s", ACKNOWLEDGE.as_secs())));
+            }
+        }
+    }
+
+    /// A random time up to the interval, so that a fleet's heartbeats do not fall together; never longer, for the
+    /// interval is a promise.
+    fn jittered(&mut self, interval: Duration) -> Duration {
+        interval.mul_f64(self.rng.random_range(0.75..=1.0))
+    }
+
+    /// Takes a message in. True if it acknowledged something.
+    async fn take(&self, message: FromCoordinator) -> bool {
+        let FromCoordinator { traceparent, body } = message;
+        match body {
+            Some(from_coordinator::Body::Acknowledge(acknowledge)) => {
+                lock(&self.shared.outbox).acknowledge(acknowledge.sequence);
+                return true;
+            }
+            Some(from_coordinator::Body::Document(document)) => {
+                let version = document.version;
+                let outcome = super::convert::document(document);
+                self.engine.arrived(Arrived::Document { version, outcome, traceparent }).await;
+            }
+            Some(from_coordinator::Body::ContactProject(contact)) => match MasterUrl::parse(&contact.url) {
+                Ok(url) => self.engine.arrived(Arrived::Contact(url)).await,
+                Err(error) => tracing::warn!(%error, "the coordinator wants an unusable URL contacted"),
+            },
+            Some(from_coordinator::Body::Heartbeat(_)) => {}
+            Some(from_coordinator::Body::Welcome(_)) | None => {
+                tracing::debug!("a message of the coordinator that means nothing here");
+            }
+        }
+        false
+    }
+
+    async fn flush(&self, to: &Sender<FromAgent>) -> Result<(), End> {
+        loop {
+            let Some(batch) = lock(&self.shared.outbox).next() else { return Ok(()) };
+            let trace = lock(&self.shared.trace).take();
+            let Batch { sequence, is_snapshot, keys } = batch;
+            let Entries { entries, removed } = self.ask(|reply| Ask::Entries(keys, reply)).await?;
+            let body = if is_snapshot {
+                from_agent::Body::Snapshot(Snapshot { sequence, entries })
+            } else {
+                from_agent::Body::Delta(Delta { sequence, entries, removed })
+            };
+            send(to, body, trace).await?;
+        }
+    }
+
+    /// The last words before a clean end, and a moment for them to be heard.
+    async fn farewell(
+        &self,
+        to: &Sender<FromAgent>,
+        stream: &mut Streaming<FromCoordinator>,
+    ) -> Result<(), End> {
+        let _ = timeout(Duration::from_secs(1), async {
+            self.flush(to).await?;
+            while lock(&self.shared.outbox).is_waiting() {
+                match stream.message().await {
+                    Ok(Some(message)) => drop(self.take(message).await),
+                    _ => break,
+                }
+            }
+            Ok::<(), End>(())
+        })
+        .await;
+        Ok(())
+    }
+
+    async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Result<T, End> {
+        let (reply, answer) = oneshot::channel();
+        self.engine.ask(ask(reply)).await;
+        // The engine ends only with the agent.
+        answer.await.map_err(|_| End::Stopped)
+    }
+}
+
+/// Waits until it is said to stop, or nobody is left who could say so.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|&stop| stop).await;
+}
+
+async fn send(to: &Sender<FromAgent>, body: from_agent::Body, trace: Option<String>) -> Result<(), End> {
+    let message = FromAgent { traceparent: trace.unwrap_or_default(), body: Some(body) };
+    to.send(message).await.map_err(|_| End::Lost("the coordinator takes no more".into()))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

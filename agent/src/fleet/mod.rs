@@ -1,0 +1,67 @@
+//! The fleet link (R6.3): enrolment, one long-lived stream to the coordinator, documents one way, state the other.
+//!
+//! The link asks the engine for what it sends ([`Ask`]) and hands it what came ([`Arrived`]); it holds no copy of the
+//! client's state. Only connections to this very machine are made until both sides can prove who they are.
+
+pub mod backoff;
+pub mod convert;
+pub mod entries;
+pub mod identity;
+pub mod link;
+pub mod outbox;
+
+use fallow_client::Entity;
+use fallow_domain::{FleetDocument, MasterUrl};
+use fallow_proto::fleet::v1::Entry;
+use tokio::sync::oneshot;
+
+/// What the link needs of the client.
+#[derive(Debug)]
+pub enum Ask {
+    /// The entries of these, and which of the keys have none any more.
+    Entries(Vec<(String, Entity)>, oneshot::Sender<Entries>),
+    /// The keys of everything there is.
+    Keys(oneshot::Sender<Vec<(String, Entity)>>),
+    /// The version of the document that is followed.
+    Version(oneshot::Sender<u64>),
+}
+
+/// What was asked for.
+#[derive(Debug, Default)]
+pub struct Entries {
+    /// What there is.
+    pub entries: Vec<Entry>,
+    /// Keys of what is gone.
+    pub removed: Vec<String>,
+}
+
+/// What came from the coordinator.
+#[derive(Debug)]
+pub enum Arrived {
+    /// A document, or why it cannot be read; with the trace context of the change that it carries.
+    Document {
+        /// The document's version, as far as known.
+        version: u64,
+        /// The document itself.
+        outcome: Result<FleetDocument, String>,
+        /// W3C trace context, possibly empty.
+        traceparent: String,
+    },
+    /// Somebody wants a project contacted soon.
+    Contact(MasterUrl),
+}
+
+/// An error with all its causes, on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        let part = error.to_string();
+        if !text.contains(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+        next = error.source();
+    }
+    text
+}

@@ -1,0 +1,184 @@
+//! The agent's store: the client's records under `client/`, the shell's own under `shell/`.
+
+use std::sync::Arc;
+
+use fallow_client::Change;
+use fallow_domain::HostSpeed;
+use fallow_store::{Batch, Format, SledStore, Store, StoreError, no_migration};
+use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
+
+use crate::dir::DataDir;
+use crate::error::AgentError;
+
+const CLIENT: &[u8] = b"client/";
+const BIRTH: &[u8] = b"shell/birth";
+const SPEED: &[u8] = b"shell/speed";
+
+const BIRTH_FORMAT: Format = Format { name: "host's identity", version: 1, migrate: no_migration };
+const SPEED_FORMAT: Format = Format { name: "host's speed", version: 1, migrate: no_migration };
+
+/// What is drawn once, when the store is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Birth {
+    /// Seed of the client's random stream.
+    pub seed: u64,
+    /// Names this store towards the coordinator: another store begins its sequence numbers anew (R6.3).
+    pub epoch: String,
+    /// Names this host towards projects (BOINC: `host_cpid`).
+    pub host_cpid: String,
+}
+
+/// The records.
+#[derive(Clone)]
+pub struct Records {
+    store: Arc<dyn Store>,
+}
+
+impl Records {
+    /// Opens the store.
+    ///
+    /// # Errors
+    /// [`AgentError::Store`].
+    pub fn open(dir: &DataDir) -> Result<Self, AgentError> {
+        Ok(Self { store: Arc::new(SledStore::open(dir.store())?) })
+    }
+
+    /// What was drawn when the store was made; drawn now if it is new.
+    ///
+    /// # Errors
+    /// [`AgentError`] when it cannot be read or written.
+    pub fn birth(&self) -> Result<Birth, AgentError> {
+        if let Some(birth) = self.read(BIRTH, BIRTH_FORMAT)? {
+            return Ok(birth);
+        }
+        let mut rng = rand::rngs::StdRng::try_from_rng(&mut rand::rngs::SysRng).map_err(|error| {
+            AgentError::system("the system gives no random numbers", std::io::Error::other(error))
+        })?;
+        let cpid: u128 = rng.random();
+        let birth = Birth {
+            seed: rng.random(),
+            epoch: ulid::Ulid::from_parts(
+                crate::clock::now().as_micros().unsigned_abs() / 1_000,
+                rng.random(),
+            )
+            .to_string(),
+            host_cpid: format!("{cpid:032x}"),
+        };
+        self.write(BIRTH, BIRTH_FORMAT, &birth)?;
+        Ok(birth)
+    }
+
+    /// The measured speed, if it is not older than `max_age` seconds at `now` (seconds since the epoch).
+    pub fn speed(&self, now: f64, max_age: f64) -> Option<HostSpeed> {
+        let speed: HostSpeed = self.read(SPEED, SPEED_FORMAT).ok().flatten()?;
+        // One from the future was measured under a wrong clock.
+        (0.0..max_age).contains(&(now - speed.measured_at)).then_some(speed)
+    }
+
+    /// Keeps a measured speed.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn keep_speed(&self, speed: &HostSpeed) -> Result<(), StoreError> {
+        self.write(SPEED, SPEED_FORMAT, speed)
+    }
+
+    /// All of the client's records.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn client(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+        let entries = self.store.scan_prefix(CLIENT)?;
+        Ok(entries.into_iter().map(|(key, value)| (key[CLIENT.len()..].to_vec(), value)).collect())
+    }
+
+    /// Stores a step's changes, all or none.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing is stored.
+    pub fn apply(&self, changes: &[Change], durable: bool) -> Result<(), StoreError> {
+        if changes.is_empty() && !durable {
+            return Ok(());
+        }
+        let mut batch = Batch::new();
+        for change in changes {
+            let key = [CLIENT, &change.key].concat();
+            match &change.value {
+                Some(value) => batch.add_put(key, value.clone()),
+                None => batch.add_delete(key),
+            }
+        }
+        // No preconditions, so no conflict.
+        let _ = if durable { self.store.apply_durable(batch)? } else { self.store.apply(batch)? };
+        Ok(())
+    }
+
+    /// Puts everything on the disk.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn flush(&self) -> Result<(), StoreError> {
+        self.store.flush()
+    }
+
+    fn read<T: for<'de> Deserialize<'de>>(
+        &self,
+        key: &[u8],
+        format: Format,
+    ) -> Result<Option<T>, StoreError> {
+        let Some(stored) = self.store.get(key)? else { return Ok(None) };
+        serde_json::from_slice(&format.open(key, &stored)?).map(Some).map_err(|error| StoreError::BadValue {
+            key: key.escape_ascii().to_string(),
+            format: format.name,
+            detail: error.to_string(),
+        })
+    }
+
+    fn write<T: Serialize>(&self, key: &[u8], format: Format, value: &T) -> Result<(), StoreError> {
+        let bytes = serde_json::to_vec(value).map_err(|error| StoreError::BadValue {
+            key: key.escape_ascii().to_string(),
+            format: format.name,
+            detail: error.to_string(),
+        })?;
+        let _ = self.store.apply_durable(Batch::new().put(key, format.wrap(&bytes)))?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_at_birth_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::at(dir.path());
+        let first = Records::open(&data).unwrap().birth().unwrap();
+        assert_eq!(Records::open(&data).unwrap().birth().unwrap(), first);
+        assert_eq!((first.host_cpid.len(), first.epoch.len()), (32, 26));
+    }
+
+    #[test]
+    fn a_clients_changes_come_back_under_their_own_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::open(&DataDir::at(dir.path())).unwrap();
+        records.birth().unwrap();
+        let put = |key: &str, value: Option<&str>| Change { key: key.into(), value: value.map(Into::into) };
+        records.apply(&[put("a", Some("1")), put("b", Some("2"))], true).unwrap();
+        records.apply(&[put("a", None)], false).unwrap();
+        assert_eq!(records.client().unwrap(), [(b"b".to_vec(), b"2".to_vec())]);
+    }
+
+    #[test]
+    fn a_speed_is_kept_until_it_is_old() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::open(&DataDir::at(dir.path())).unwrap();
+        let number = |value| fallow_domain::Speed::new(value).unwrap();
+        let speed = HostSpeed { fpops: number(1e9), iops: number(2e9), membw: 1e9, measured_at: 1000.0 };
+        records.keep_speed(&speed).unwrap();
+        assert_eq!(records.speed(1500.0, 600.0), Some(speed));
+        assert_eq!(records.speed(1601.0, 600.0), None);
+        assert_eq!(records.speed(999.0, 600.0), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! What goes over the network to projects: master pages, scheduler RPCs, files in both directions.
+//!
+//! Every call is one attempt and ends in one event. Retries, backoff, which URL comes next and how many go at once
+//! are the client's decisions.
+
+mod download;
+mod local;
+mod upload;
+mod web;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fallow_boinc::master;
+use fallow_boinc::scheduler::{ClientVersion, SchedulerReply, SchedulerRequest};
+use fallow_client::{Download, Event, FileKey, TransferError, TransferErrorKind, Upload};
+use fallow_domain::{MasterUrl, ProjectId};
+use fallow_telemetry::KeyValue;
+use fallow_telemetry::names::{DIRECTION, PROJECT, TRANSFERRED};
+use fallow_telemetry::opentelemetry::metrics::Counter;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::Sender;
+use tokio::task::AbortHandle;
+use tracing::Instrument;
+
+use crate::dir::DataDir;
+pub use web::{USER_AGENT, Web};
+
+/// Transfers that are under way.
+#[derive(Clone)]
+pub struct Transfers {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    runtime: Handle,
+    web: Web,
+    dir: DataDir,
+    version: ClientVersion,
+    events: Sender<Event>,
+    running: Mutex<BTreeMap<What, AbortHandle>>,
+    moved: Counter<u64>,
+}
+
+/// What a transfer is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Project(ProjectId),
+    File(FileKey),
+}
+
+impl Transfers {
+    /// Nothing under way yet. Events go to `events`; tasks run on the current runtime.
+    pub fn new(web: Web, dir: DataDir, version: ClientVersion, events: Sender<Event>) -> Self {
+        let moved = TRANSFERRED.u64_counter(&fallow_telemetry::meter("fallow_agent"));
+        let shared = Shared {
+            runtime: Handle::current(),
+            web,
+            dir,
+            version,
+            events,
+            running: Mutex::default(),
+            moved,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// GETs a master page: ends in `MasterPageRead`.
+    pub fn fetch_master_page(&self, project: ProjectId, url: MasterUrl) {
+        let shared = Arc::clone(&self.shared);
+        self.spawn(What::Project(project), async move {
+            let outcome = shared.web.page(url.as_str()).await.map(|page| master::scheduler_urls(&page));
+            Event::MasterPageRead { project, outcome }
+        });
+    }
+
+    /// POSTs a request to a scheduler: ends in `SchedulerAnswered`.
+    pub fn call_scheduler(&self, project: ProjectId, url: String, request: &SchedulerRequest) {
+        let (shared, request) = (Arc::clone(&self.shared), request.write());
+        self.spawn(What::Project(project), async move {
+            let outcome = call(&shared.web, &url, request).await;
+            Event::SchedulerAnswered { project, outcome }
+        });
+    }
+
+    /// One attempt at a download: ends in `DownloadEnded`.
+    pub fn download(&self, wanted: Box<Download>) {
+        let shared = Arc::clone(&self.shared);
+        self.spawn(What::File(wanted.file.clone()), async move {
+            let outcome = download::download(&shared.web, &shared.dir, &wanted).await;
+            if let Ok(size) = outcome {
+                shared.count(&wanted.url, "down", size.0);
+            }
+            Event::DownloadEnded { file: wanted.file, outcome }
+        });
+    }
+
+    /// One attempt at an upload: ends in `UploadEnded`.
+    pub fn upload(&self, wanted: Box<Upload>) {
+        let shared = Arc::clone(&self.shared);
+        self.spawn(What::File(wanted.file.clone()), async move {
+            let outcome = upload::upload(&shared.web, &shared.dir, &wanted, shared.version).await;
+            if outcome.is_ok() {
+                shared.count(&wanted.url, "up", wanted.nbytes.0);
+            }
+            Event::UploadEnded { file: wanted.file, outcome }
+        });
+    }
+
+    /// Gives up a file's transfer, without an event.
+    pub fn cancel(&self, file: &FileKey) {
+        if let Some(running) = self.running().remove(&What::File(file.clone())) {
+            running.abort();
+        }
+    }
+
+    /// Gives up all that goes on with a project, without events.
+    pub fn cancel_project(&self, project: ProjectId) {
+        self.running().retain(|what, running| {
+            let same = match what {
+                What::Project(other) => *other == project,
+                What::File(file) => file.project == project,
+            };
+            if same {
+                running.abort();
+            }
+            !same
+        });
+    }
+
+    /// Gives up everything, at the end.
+    pub fn cancel_all(&self) {
+        std::mem::take(&mut *self.running()).into_values().for_each(|running| running.abort());
+    }
+
+    fn spawn(&self, what: What, work: impl Future<Output = Event> + Send + 'static) {
+        let (shared, key) = (Arc::clone(&self.shared), what.clone());
+        // Held while the task is entered, so that it cannot end before.
+        let mut running = self.running();
+        let task = async move {
+            let event = work.await;
+            shared.running().remove(&key);
+            let _ = shared.events.send(event).await;
+        };
+        let handle = self.shared.runtime.spawn(task.in_current_span());
+        if let Some(other) = running.insert(what, handle.abort_handle()) {
+            other.abort();
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, BTreeMap<What, AbortHandle>> {
+        self.shared.running()
+    }
+}
+
+impl Shared {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<What, AbortHandle>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, project: &MasterUrl, direction: &'static str, bytes: u64) {
+        self.moved
+            .add(bytes, &[KeyValue::new(PROJECT, project.to_string()), KeyValue::new(DIRECTION, direction)]);
+    }
+}
+
+async fn call(web: &Web, url: &str, request: String) -> Result<Box<SchedulerReply>, TransferError> {
+    let response = web::send(web.post(url)?.body(request), url, web::STALL).await?;
+    let body = web::body(response, url, web::REPLY_MAX).await?;
+    match SchedulerReply::parse(&body) {
+        Ok(reply) => Ok(Box::new(reply)),
+        Err(error) => Err(TransferError::new(TransferErrorKind::BadReply, format!("{url}: {error}"))),
+    }
+}
