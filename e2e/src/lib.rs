@@ -1,1 +1,72 @@
-//! End-to-end tests with real processes, sockets and BOINC peers.
+//! What the end-to-end tests share: real binaries, real processes, waiting on conditions.
+//!
+//! Nothing here is a model of Fallow: a test starts the programs that a user starts, reads what a user reads, and looks
+//! at `/proc` for the rest.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "helpers of tests fail the test")]
+
+mod processes;
+mod up;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub use processes::{Process, processes_in};
+pub use up::Up;
+
+/// A program of this workspace, built with the same profile as the test.
+///
+/// # Panics
+/// When it was not built: `cargo test --workspace` builds them all, `cargo test -p fallow-e2e` does not.
+pub fn binary(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let target = test.ancestors().nth(2).unwrap();
+    let path = target.join(name);
+    assert!(path.exists(), "{} is missing: build it first, with `cargo build --workspace`", path.display());
+    path
+}
+
+/// A command of this workspace with a quiet, known environment.
+pub fn command(name: &str) -> Command {
+    let mut command = Command::new(binary(name));
+    for (variable, _) in std::env::vars_os() {
+        let variable = variable.to_string_lossy().into_owned();
+        if variable.starts_with("OTEL_") || variable.starts_with("FALLOW_") {
+            command.env_remove(variable);
+        }
+    }
+    command.env("NO_COLOR", "1").stdin(Stdio::null());
+    command
+}
+
+/// Looks again and again until there is something, for at most so long.
+///
+/// # Panics
+/// When there is nothing by then; `what` says what was waited for.
+pub fn wait_for<T>(what: &str, at_most: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + at_most;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "waited {at_most:?} in vain: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Runs `fallow` with `--dir` and `--json`, and gives what it printed.
+///
+/// # Panics
+/// When it fails or prints no JSON.
+pub fn fallow_json(dir: &Path, arguments: &[&str]) -> serde_json::Value {
+    let output = command("fallow").args(arguments).arg("--dir").arg(dir).arg("--json").output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "fallow {arguments:?} ended with {}: {stderr}", output.status);
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error} in {}", String::from_utf8_lossy(&output.stdout)))
+}
+
+/// Whether a missing peer fails a test (`FALLOW_REQUIRE_PEERS=1`) instead of skipping it.
+pub fn peers_required() -> bool {
+    std::env::var("FALLOW_REQUIRE_PEERS").is_ok_and(|value| value == "1")
+}
