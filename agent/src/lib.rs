@@ -1,8 +1,26 @@
 //! The agent: the shell that turns the client on a host.
+//!
+//! It makes no decision. The client (`fallow-client`) says what to do and why; this crate does it and tells what
+//! happened:
+//!
+//! ```text
+//!   supervise  tasks as processes      ─┐                    ┌─►  supervise, transfer
+//!   transfer   HTTP with projects      ─┤  Input             │ Action
+//!   fleet      link to the coordinator ─┼────────►  engine ──┼─►  records (stored before anything is done)
+//!   control    the owner's commands    ─┤  owns the Client   │
+//!   clock      wake-up, signals        ─┘                    └─►  fleet (what changed), metrics, log
+//! ```
+//!
+//! Beside it runs the [`guard`], a process that outlives the agent by some seconds so that nothing goes on computing
+//! after a `kill -9`. Left out: Windows and macOS, sandboxing of applications by user, GPUs.
+
 pub mod address;
+pub mod cli;
 pub mod clock;
+pub mod commands;
 pub mod control;
 pub mod dir;
+pub mod engine;
 pub mod error;
 pub mod files;
 pub mod fleet;

@@ -24,6 +24,7 @@ use tokio::task::AbortHandle;
 use tracing::Instrument;
 
 use crate::dir::DataDir;
+use crate::engine::Input;
 pub use web::{USER_AGENT, Web};
 
 /// Transfers that are under way.
@@ -37,7 +38,7 @@ struct Shared {
     web: Web,
     dir: DataDir,
     version: ClientVersion,
-    events: Sender<Event>,
+    events: Sender<Input>,
     running: Mutex<BTreeMap<What, AbortHandle>>,
     moved: Counter<u64>,
 }
@@ -51,7 +52,7 @@ enum What {
 
 impl Transfers {
     /// Nothing under way yet. Events go to `events`; tasks run on the current runtime.
-    pub fn new(web: Web, dir: DataDir, version: ClientVersion, events: Sender<Event>) -> Self {
+    pub fn new(web: Web, dir: DataDir, version: ClientVersion, events: Sender<Input>) -> Self {
         let moved = TRANSFERRED.u64_counter(&fallow_telemetry::meter("fallow_agent"));
         let shared = Shared {
             runtime: Handle::current(),
@@ -140,7 +141,7 @@ impl Transfers {
         let task = async move {
             let event = work.await;
             shared.running().remove(&key);
-            let _ = shared.events.send(event).await;
+            let _ = shared.events.send(event.into()).await;
         };
         let handle = self.shared.runtime.spawn(task.in_current_span());
         if let Some(other) = running.insert(what, handle.abort_handle()) {

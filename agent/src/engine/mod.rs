@@ -1,0 +1,315 @@
+//! The event loop: one task owns the client, takes one input at a time, stores what changed, then acts.
+//!
+//! Model: everything that happens comes as an [`Input`] over one bounded queue; whoever has something to say waits
+//! when the queue is full. For each, the client gives a step; its changes are stored in one atomic batch before any of
+//! its actions is carried out, so that a `kill -9` between the two leaves a client that will want the same again.
+//! Actions never wait here: processes and transfers go on elsewhere and come back as inputs.
+
+mod metrics;
+mod requests;
+mod run;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration as StdDuration;
+
+use fallow_boinc::runtime::message::ProcessControl;
+use fallow_client::{Action, Client, Effect, Entity, Event, FileKey, NoticeLevel, Step};
+use fallow_domain::{Instant, JobId, MasterUrl, ProjectId};
+use fallow_store::StoreError;
+use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument;
+
+use crate::clock;
+use crate::control::protocol::{Request, Response};
+use crate::control::status::Notice;
+use crate::dir::DataDir;
+use crate::error::AgentError;
+use crate::fleet::link::Link;
+use crate::fleet::{Arrived, Ask, Entries, entries};
+use crate::records::Records;
+use crate::supervise::Supervisor;
+use crate::transfer::Transfers;
+use metrics::Metrics;
+pub use run::{Enrolment, Opened, Settings, open, run};
+
+/// Inputs that may wait.
+const QUEUE: usize = 256;
+/// Notices that are kept for `status`.
+const NOTICES: usize = 50;
+/// How long to wait before another try when the disk is full.
+const FULL_DISK_PAUSE: StdDuration = StdDuration::from_secs(5);
+
+/// Something for the engine.
+#[derive(Debug)]
+pub enum Input {
+    /// Something for the client.
+    Event(Box<Event>),
+    /// Something from the coordinator.
+    Arrived(Arrived),
+    /// The link wants to know.
+    Ask(Ask),
+    /// Somebody at the control socket.
+    Request(Request, oneshot::Sender<Response>),
+}
+
+impl From<Event> for Input {
+    fn from(event: Event) -> Self {
+        Self::Event(Box::new(event))
+    }
+}
+
+struct Engine {
+    client: Client,
+    records: Records,
+    dir: DataDir,
+    hostname: String,
+    transfers: Transfers,
+    supervisor: Supervisor,
+    link: Option<Link>,
+    metrics: Metrics,
+    /// The keys under which the coordinator knows things, also of those that are gone.
+    keys: BTreeMap<Entity, String>,
+    notices: VecDeque<Notice>,
+    wake_at: Option<Instant>,
+    stopping: bool,
+    /// Somebody at the control socket asked for the end.
+    stop_asked: bool,
+}
+
+impl Engine {
+    async fn take(&mut self, input: Input) -> Result<(), AgentError> {
+        match input {
+            Input::Event(event) => self.turn(*event, None).await,
+            Input::Arrived(arrived) => self.arrived(arrived).await,
+            Input::Ask(ask) => {
+                self.answer(ask);
+                Ok(())
+            }
+            Input::Request(request, reply) => {
+                let response = self.carry_out(request).await?;
+                let _ = reply.send(response);
+                Ok(())
+            }
+        }
+    }
+
+    /// One turn of the client. `trace` is the context of a change that the coordinator is to hear of at once.
+    async fn turn(&mut self, event: Event, trace: Option<String>) -> Result<(), AgentError> {
+        let urgent = trace.is_some();
+        let step = self.client.handle(clock::now(), event);
+        self.store(&step).await?;
+        self.wake_at = step.wake_at;
+        for entity in step.touched {
+            self.touch(entity, urgent, trace.clone());
+        }
+        for Action { effect, reason } in step.actions {
+            tracing::debug!(rule = reason.rule, why = %reason.why, "{}", self.describe(&effect));
+            self.dispatch(effect);
+        }
+        self.metrics.update(&self.client);
+        Ok(())
+    }
+
+    /// Stores a step's changes. A full disk is waited for, with everything held as it is: nothing may be done that is
+    /// not stored (R4.12).
+    async fn store(&self, step: &Step) -> Result<(), AgentError> {
+        let mut said = false;
+        loop {
+            match tokio::task::block_in_place(|| self.records.apply(&step.changes, step.durable)) {
+                Ok(()) => return Ok(()),
+                Err(error @ StoreError::Full { .. }) if !self.stopping => {
+                    if !std::mem::replace(&mut said, true) {
+                        tracing::error!(%error, "waiting for space on the disk");
+                    }
+                    tokio::time::sleep(FULL_DISK_PAUSE).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn touch(&mut self, entity: Entity, urgent: bool, trace: Option<String>) {
+        let Some(link) = &self.link else { return };
+        let key = match entries::key(&self.client, entity) {
+            Some(key) => {
+                self.keys.insert(entity, key.clone());
+                Some(key)
+            }
+            // It is gone; the coordinator knows it by its old key, if at all.
+            None => self.keys.remove(&entity),
+        };
+        if let Some(key) = key {
+            link.touch(key, entity, urgent && entity == Entity::Host, trace);
+        }
+    }
+
+    fn answer(&mut self, ask: Ask) {
+        match ask {
+            Ask::Entries(keys, reply) => {
+                let mut found = Entries::default();
+                for (key, entity) in keys {
+                    match entries::entry(&self.client, &self.hostname, &key, entity) {
+                        Some(entry) => found.entries.push(entry),
+                        None => found.removed.push(key),
+                    }
+                }
+                let _ = reply.send(found);
+            }
+            Ask::Keys(reply) => {
+                let key = |entity| Some((entries::key(&self.client, entity)?, entity));
+                let keys: Vec<_> = self.client.entities().into_iter().filter_map(key).collect();
+                self.keys.extend(keys.iter().map(|(key, entity)| (*entity, key.clone())));
+                let _ = reply.send(keys);
+            }
+            Ask::Version(reply) => {
+                let _ = reply.send(self.client.host_view().document_version.0);
+            }
+        }
+    }
+
+    async fn arrived(&mut self, arrived: Arrived) -> Result<(), AgentError> {
+        match arrived {
+            Arrived::Contact(url) => self.turn(Event::ContactRequested { url }, None).await,
+            Arrived::Document { version, outcome, traceparent } => {
+                let span = tracing::info_span!("apply fleet document", version);
+                fallow_telemetry::propagation::set_parent(&span, &traceparent);
+                // Empty where nothing is traced: urgent all the same.
+                let trace = fallow_telemetry::propagation::traceparent_of(&span).unwrap_or_default();
+                let event = match outcome {
+                    Ok(document) => Event::DocumentOffered(document),
+                    Err(reason) => Event::DocumentUnreadable { version, reason },
+                };
+                self.apply_document(version, event, trace).instrument(span).await
+            }
+        }
+    }
+
+    async fn apply_document(&mut self, version: u64, event: Event, trace: String) -> Result<(), AgentError> {
+        self.turn(event, Some(trace)).await?;
+        let view = self.client.host_view();
+        match &view.document_refused {
+            Some((refused, why)) if refused.0 == version => {
+                tracing::warn!(
+                    version,
+                    why,
+                    "refused a document of the coordinator; going on with the last good one"
+                );
+            }
+            _ => tracing::info!(version = view.document_version.0, "following the coordinator's document"),
+        }
+        Ok(())
+    }
+
+    fn dispatch(&mut self, effect: Effect) {
+        if self.stopping && !matches!(effect, Effect::Notice { .. }) {
+            // What the client wants now it will want again after the next start.
+            return;
+        }
+        match effect {
+            Effect::FetchMasterPage { project, url } => self.transfers.fetch_master_page(project, url),
+            Effect::CallScheduler { project, url, request } => {
+                self.transfers.call_scheduler(project, url, &request)
+            }
+            Effect::Download(wanted) => self.transfers.download(wanted),
+            Effect::Upload(wanted) => self.transfers.upload(wanted),
+            Effect::CancelTransfer { file } => self.transfers.cancel(&file),
+            Effect::StartTask(setup) => self.supervisor.start_task(setup),
+            Effect::SuspendTask { job } => self.supervisor.tell(job, ProcessControl::Suspend),
+            Effect::ResumeTask { job } => self.supervisor.tell(job, ProcessControl::Resume),
+            Effect::QuitTask { job } => self.supervisor.tell(job, ProcessControl::Quit),
+            Effect::AbortTask { job } => self.supervisor.tell(job, ProcessControl::Abort),
+            Effect::CleanSlot { slot } => self.supervisor.clean(slot),
+            Effect::DeleteFile { file, url } => self.delete_file(&file, &url),
+            Effect::DeleteProject { project, url } => self.delete_project(project, &url),
+            Effect::Notice { level, project, text } => self.notice(level, project, text),
+        }
+    }
+
+    fn delete_file(&self, file: &FileKey, url: &MasterUrl) {
+        self.transfers.cancel(file);
+        if !fallow_boinc::names::is_file_name(&file.name) {
+            return;
+        }
+        let partial = self.dir.partial(url);
+        let packed = partial.join(format!("{}.gzt", file.name));
+        for path in [self.dir.project(url).join(&file.name), partial.join(&file.name), packed] {
+            if let Err(error) = crate::files::remove(&path) {
+                tracing::warn!(path = %path.display(), %error, "cannot delete a file");
+            }
+        }
+    }
+
+    fn delete_project(&self, project: ProjectId, url: &MasterUrl) {
+        self.transfers.cancel_project(project);
+        let path = self.dir.project(url);
+        if let Err(error) = tokio::task::block_in_place(|| crate::files::remove(&path)) {
+            tracing::warn!(path = %path.display(), %error, "cannot delete a project's directory");
+        }
+    }
+
+    fn notice(&mut self, level: NoticeLevel, project: Option<ProjectId>, text: String) {
+        let url = project.and_then(|id| self.client.project_view(id)).map(|view| view.url.to_string());
+        let about = url.as_deref().unwrap_or_default();
+        let level = match level {
+            NoticeLevel::Info => {
+                tracing::info!(project = about, "{text}");
+                "info"
+            }
+            NoticeLevel::Warn => {
+                tracing::warn!(project = about, "{text}");
+                "warn"
+            }
+            NoticeLevel::Error => {
+                tracing::error!(project = about, "{text}");
+                "error"
+            }
+        };
+        if self.notices.len() == NOTICES {
+            self.notices.pop_front();
+        }
+        let time = clock::now().as_secs_f64();
+        self.notices.push_back(Notice { time, level: level.to_owned(), project_url: url, text });
+    }
+
+    /// An effect in words, for the log.
+    fn describe(&self, effect: &Effect) -> String {
+        let task =
+            |job: &JobId| self.client.task_view(*job).map_or_else(|| format!("job {job}"), |view| view.name);
+        match effect {
+            Effect::FetchMasterPage { url, .. } => format!("fetching the master page {url}"),
+            Effect::CallScheduler { url, .. } => format!("calling the scheduler {url}"),
+            Effect::Download(wanted) => format!("downloading {}", wanted.file.name),
+            Effect::Upload(wanted) => format!("uploading {}", wanted.file.name),
+            Effect::CancelTransfer { file } => format!("giving up the transfer of {}", file.name),
+            Effect::StartTask(setup) => format!("starting task {} in slot {}", setup.name, setup.slot),
+            Effect::SuspendTask { job } => format!("suspending task {}", task(job)),
+            Effect::ResumeTask { job } => format!("resuming task {} in memory", task(job)),
+            Effect::QuitTask { job } => format!("taking task {} out of memory", task(job)),
+            Effect::AbortTask { job } => format!("aborting task {}", task(job)),
+            Effect::CleanSlot { slot } => format!("emptying slot {slot}"),
+            Effect::DeleteFile { file, .. } => format!("deleting {}", file.name),
+            Effect::DeleteProject { url, .. } => format!("deleting the files of {url}"),
+            Effect::Notice { .. } => "notice".to_owned(),
+        }
+    }
+
+    /// How long until the client wants to be woken. Bounded both ways: a clock that jumps must not make the agent
+    /// sleep for years, nor a wake-up in the past make it spin.
+    fn nap(&self) -> StdDuration {
+        const SHORTEST: StdDuration = StdDuration::from_millis(10);
+        const LONGEST: StdDuration = StdDuration::from_secs(60);
+        self.wake_at.map_or(LONGEST, |at| StdDuration::from(at - clock::now()).clamp(SHORTEST, LONGEST))
+    }
+}
+
+/// The link's way to the engine.
+struct ToEngine(mpsc::Sender<Input>);
+
+impl crate::fleet::link::Engine for ToEngine {
+    async fn ask(&self, ask: Ask) {
+        let _ = self.0.send(Input::Ask(ask)).await;
+    }
+    async fn arrived(&self, arrived: Arrived) {
+        let _ = self.0.send(Input::Arrived(arrived)).await;
+    }
+}

@@ -1,0 +1,373 @@
+//! From the start of the agent to its end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration as StdDuration;
+
+use fallow_boinc::scheduler::ClientVersion;
+use fallow_client::{Client, ClientConfig, Event, FileKey, Startup};
+use fallow_domain::{Bytes, HostFacts, HostSpeed};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, interval_at, sleep, timeout};
+
+use super::metrics::Metrics;
+use super::{Engine, Input, QUEUE, ToEngine};
+use crate::control::server;
+use crate::dir::{DataDir, DirLock, PARTIAL};
+use crate::error::AgentError;
+use crate::fleet::identity::Identity;
+use crate::fleet::link::Link;
+use crate::guard::Keeper;
+use crate::records::{Birth, Records};
+use crate::supervise::{Context, Supervisor, leftovers, life_mark};
+use crate::transfer::{Transfers, Web};
+use crate::{clock, host, proc};
+
+/// The version that projects are told, which is the one whose protocol is spoken: servers gate features by it.
+const VERSION: ClientVersion = ClientVersion { major: 8, minor: 3, release: 0 };
+/// How often the host is measured again.
+const MEASURE: StdDuration = StdDuration::from_secs(600);
+
+/// How an agent runs.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its data directory.
+    pub dir: DataDir,
+    /// Its coordinator, if one was named.
+    pub enrolment: Option<Enrolment>,
+    /// The program that is run as the guard: `fallow-agent` itself.
+    pub guard: PathBuf,
+    /// How long applications have to leave after the agent was killed.
+    pub guard_grace: StdDuration,
+    /// How long they have at a clean end.
+    pub stop_grace: StdDuration,
+}
+
+/// What is needed to join a fleet.
+#[derive(Clone)]
+pub struct Enrolment {
+    /// Where the coordinator is.
+    pub coordinator: String,
+    /// A token that works once; none where the agent is enrolled already.
+    pub token: Option<String>,
+}
+
+impl std::fmt::Debug for Enrolment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Enrolment").field("coordinator", &self.coordinator).finish_non_exhaustive()
+    }
+}
+
+/// A data directory that is this process's own, and what is stored in it.
+pub struct Opened {
+    settings: Settings,
+    _lock: DirLock,
+    records: Records,
+    birth: Birth,
+    identity: Option<Identity>,
+}
+
+impl Opened {
+    /// What this agent is called in telemetry: its name in the fleet, else the name of its store.
+    pub fn instance_id(&self) -> String {
+        self.identity.as_ref().map_or_else(|| self.birth.epoch.clone(), |identity| identity.agent_id.clone())
+    }
+}
+
+/// Takes the data directory and opens the store.
+///
+/// # Errors
+/// [`AgentError`]: in use, not writable, corrupted, newer; or a coordinator's address that is refused.
+pub fn open(settings: Settings) -> Result<Opened, AgentError> {
+    if let Some(enrolment) = &settings.enrolment {
+        crate::address::coordinator(&enrolment.coordinator)?;
+    }
+    let lock = settings.dir.lock()?;
+    let records = Records::open(&settings.dir)?;
+    let birth = records.birth()?;
+    let identity = Identity::read(&settings.dir.identity())?;
+    Ok(Opened { settings, _lock: lock, records, birth, identity })
+}
+
+/// Runs the agent until it is told to stop.
+///
+/// # Errors
+/// [`AgentError`]: what kept it from starting, or ended it.
+pub async fn run(opened: Opened) -> Result<(), AgentError> {
+    let Opened { settings, _lock, records, birth, identity } = opened;
+    let dir = settings.dir.clone();
+    let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let identity = enrolled(&settings, identity, &hostname).await?;
+    let client = restore(&dir, &records, &birth)?;
+    let facts = measured(&dir, &records, &birth).await?;
+    let signals = Signals::listen()?;
+
+    let (inputs, incoming) = mpsc::channel(QUEUE);
+    // Leftovers first: no process of an earlier life may meet one of this.
+    let slots = blocking({
+        let dir = dir.clone();
+        move || leftovers::take_over(&dir)
+    })
+    .await?;
+    let supervisor = supervisor(&settings, &facts, inputs.clone())?;
+    let web = Web::new().map_err(|why| AgentError::system(why, std::io::Error::other("TLS")))?;
+    let transfers = Transfers::new(web, dir.clone(), VERSION, inputs.clone());
+    let (stop_link, stop) = watch::channel(false);
+    let (link, link_task) = match identity {
+        Some(identity) => {
+            let (link, task) =
+                Link::start(identity, birth.epoch.clone(), birth.seed, ToEngine(inputs.clone()), stop);
+            (Some(link), Some(task))
+        }
+        None => (None, None),
+    };
+    let listener = server::bind(&dir.control_socket())?;
+    let to_engine = inputs.clone();
+    let control = tokio::spawn(server::serve(listener, move |request, reply| {
+        let to_engine = to_engine.clone();
+        async move { drop(to_engine.send(Input::Request(request, reply)).await) }
+    }));
+    dir.write_daemon_file()?;
+
+    let mut engine = Engine {
+        client,
+        records,
+        dir: dir.clone(),
+        hostname,
+        transfers,
+        supervisor,
+        link,
+        metrics: Metrics::new(),
+        keys: std::collections::BTreeMap::new(),
+        notices: std::collections::VecDeque::new(),
+        wake_at: None,
+        stopping: false,
+        stop_asked: false,
+    };
+    let startup = Startup { files: complete_files(&dir, &engine.client), host: facts.clone(), slots };
+    tracing::info!(dir = %dir.path().display(), version = env!("CARGO_PKG_VERSION"), cpus = facts.ncpus, "agent started");
+    let mut life = Life { engine: &mut engine, incoming, signals, grace: settings.stop_grace };
+    let result = async {
+        life.engine.turn(Event::Started(Box::new(startup)), None).await?;
+        life.compute(&dir, &facts).await
+    }
+    .await;
+    // Also after an error: nothing may be left behind.
+    life.leave().await;
+    life.say_goodbye(&stop_link, link_task).await;
+    control.abort();
+    engine.supervisor.join();
+    let flushed = engine.records.flush();
+    dir.remove_daemon_files();
+    result?;
+    flushed?;
+    tracing::info!("agent ended");
+    Ok(())
+}
+
+async fn enrolled(
+    settings: &Settings,
+    identity: Option<Identity>,
+    hostname: &str,
+) -> Result<Option<Identity>, AgentError> {
+    let path = settings.dir.identity();
+    let Some(enrolment) = &settings.enrolment else { return Ok(identity) };
+    let coordinator = crate::address::coordinator(&enrolment.coordinator)?;
+    match (identity, &enrolment.token) {
+        (Some(identity), _) if identity.coordinator == coordinator => Ok(Some(identity)),
+        (Some(mut identity), None) => {
+            tracing::info!(from = %identity.coordinator, to = %coordinator, "the coordinator has moved");
+            identity.coordinator = coordinator;
+            identity.write(&path)?;
+            Ok(Some(identity))
+        }
+        (_, Some(token)) => {
+            let identity = Identity::enroll(&coordinator, token, hostname).await?;
+            identity.write(&path)?;
+            tracing::info!(agent = %identity.agent_id, %coordinator, "enrolled");
+            Ok(Some(identity))
+        }
+        (None, None) => Err(AgentError::bad_input(format!(
+            "this agent is not enrolled at {coordinator} yet: give a token with --token-file FILE or in FALLOW_TOKEN"
+        ))),
+    }
+}
+
+fn restore(dir: &DataDir, records: &Records, birth: &Birth) -> Result<Client, AgentError> {
+    let config = ClientConfig { seed: birth.seed, version: VERSION };
+    Client::restore(config, records.client()?).map_err(|error| AgentError::Records {
+        dir: dir.store(),
+        why: match std::error::Error::source(&error) {
+            Some(source) => format!("{error} ({source})"),
+            None => error.to_string(),
+        },
+    })
+}
+
+async fn measured(dir: &DataDir, records: &Records, birth: &Birth) -> Result<HostFacts, AgentError> {
+    let known = records.speed(clock::now().as_secs_f64(), host::SPEED_AGE_MAX);
+    let speed = match known {
+        Some(speed) => speed,
+        None => {
+            let fail = || std::io::Error::other("the system tells no CPU times");
+            let speed: HostSpeed = blocking(host::measure)
+                .await?
+                .ok_or_else(|| AgentError::system("cannot measure the speed of this host", fail()))?;
+            tracing::info!(fpops = speed.fpops.get(), iops = speed.iops.get(), "measured the speed of a CPU");
+            records.keep_speed(&speed)?;
+            speed
+        }
+    };
+    Ok(host::facts(dir.path(), &birth.host_cpid, speed))
+}
+
+fn supervisor(
+    settings: &Settings,
+    facts: &HostFacts,
+    inputs: mpsc::Sender<Input>,
+) -> Result<Supervisor, AgentError> {
+    let fail = |what: &str| {
+        let what = what.to_owned();
+        move |error| AgentError::system(what, error)
+    };
+    let pid = std::process::id();
+    let life = format!("{pid}.{}", proc::find(pid).map_or(0, |me| me.start));
+    let mark = life_mark(&settings.dir, &life);
+    let guard = Keeper::start(settings.guard.clone(), mark, settings.guard_grace)
+        .map_err(fail("cannot start the guard process"))?;
+    let report = move |event: Event| match event {
+        // Another comes in a second; a full queue must not hold up heartbeats.
+        sample @ Event::TasksSampled(_) => drop(inputs.try_send(sample.into())),
+        other => drop(inputs.blocking_send(other.into())),
+    };
+    let context =
+        Context { dir: settings.dir.clone(), life, guard, memory: facts.memory, report: Arc::new(report) };
+    Supervisor::start(context).map_err(fail("cannot start the supervisor"))
+}
+
+/// Every complete file in the directories of the client's projects.
+fn complete_files(dir: &DataDir, client: &Client) -> Vec<(FileKey, Bytes)> {
+    let mut found = Vec::new();
+    for project in client.project_views() {
+        for entry in std::fs::read_dir(dir.project(&project.url)).into_iter().flatten().flatten() {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            match entry.metadata() {
+                Ok(data) if data.is_file() && name != PARTIAL => {
+                    found.push((FileKey { project: project.id, name }, Bytes(data.len())));
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, AgentError> {
+    let fail = |error: tokio::task::JoinError| {
+        AgentError::system("a worker thread failed", std::io::Error::other(error))
+    };
+    tokio::task::spawn_blocking(work).await.map_err(fail)
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, AgentError> {
+        let on = |kind| signal(kind).map_err(|error| AgentError::system("cannot listen to signals", error));
+        Ok(Self {
+            terminate: on(SignalKind::terminate())?,
+            interrupt: on(SignalKind::interrupt())?,
+            hang_up: on(SignalKind::hangup())?,
+        })
+    }
+
+    async fn any(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.hang_up.recv() => {}
+        }
+    }
+}
+
+struct Life<'a> {
+    engine: &'a mut Engine,
+    incoming: mpsc::Receiver<Input>,
+    signals: Signals,
+    grace: StdDuration,
+}
+
+impl Life<'_> {
+    /// Turns the client until somebody wants the end.
+    async fn compute(&mut self, dir: &DataDir, facts: &HostFacts) -> Result<(), AgentError> {
+        let mut measure = interval_at(Instant::now() + MEASURE, MEASURE);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.signals.any() => {
+                    tracing::info!("asked by a signal to end");
+                    return Ok(());
+                }
+                Some(input) = self.incoming.recv() => self.engine.take(input).await?,
+                () = sleep(self.engine.nap()) => self.engine.turn(Event::WakeUp, None).await?,
+                _ = measure.tick() => {
+                    let now = host::facts(dir.path(), &facts.host_cpid, facts.speed);
+                    self.engine.turn(Event::HostMeasured(Box::new(now)), None).await?;
+                }
+            }
+            if self.engine.stop_asked {
+                tracing::info!("asked over the control socket to end");
+                return Ok(());
+            }
+        }
+    }
+
+    /// Has all tasks leave, storing what becomes of them. A second signal kills them at once.
+    async fn leave(&mut self) {
+        self.engine.stopping = true;
+        self.engine.transfers.cancel_all();
+        self.engine.supervisor.stop(self.grace);
+        while !self.engine.supervisor.is_stopped() {
+            tokio::select! {
+                Some(input) = self.incoming.recv() => self.take(input).await,
+                () = self.signals.any() => {
+                    tracing::warn!("asked again to end: killing the tasks");
+                    self.engine.supervisor.stop(StdDuration::ZERO);
+                }
+                () = sleep(StdDuration::from_millis(20)) => {}
+            }
+        }
+        // What the tasks said last.
+        while let Ok(input) = self.incoming.try_recv() {
+            self.take(input).await;
+        }
+    }
+
+    /// Tells the coordinator what there is left to tell.
+    async fn say_goodbye(&mut self, stop: &watch::Sender<bool>, link: Option<JoinHandle<()>>) {
+        let _ = stop.send(true);
+        let Some(mut link) = link else { return };
+        let _ = timeout(StdDuration::from_secs(2), async {
+            loop {
+                tokio::select! {
+                    _ = &mut link => return,
+                    Some(input) = self.incoming.recv() => self.take(input).await,
+                }
+            }
+        })
+        .await;
+        link.abort();
+    }
+
+    async fn take(&mut self, input: Input) {
+        if let Err(error) = self.engine.take(input).await {
+            tracing::error!(%error, "cannot store what happened during the end; it is found again at the next start");
+        }
+    }
+}
