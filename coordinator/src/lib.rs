@@ -3,9 +3,10 @@
 //! - [`fleet`]: the agents, what they say of themselves, the link to each.
 //! - [`document`]: what the fleet shall do, versioned.
 //! - [`project`]: the lab's own BOINC-compatible projects.
-//! - `operator`, `daemon`, `cli`, `up`: the API, the process, its command line and the demonstration.
+//! - [`operator`], [`daemon`], [`cli`], [`up`]: the API, the process, the command line, the demonstration.
 #![forbid(unsafe_code)]
 
+pub mod cli;
 pub mod clock;
 pub mod daemon;
 pub mod document;
@@ -14,3 +15,4 @@ pub mod operator;
 pub mod project;
 mod records;
 pub mod secret;
+pub mod up;

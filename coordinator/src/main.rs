@@ -1,2 +1,5 @@
-//! The agent.
-fn main() {}
+//! `fallow`: the coordinator and its operators' tools.
+
+fn main() -> std::process::ExitCode {
+    fallow_coordinator::cli::main()
+}

@@ -1,0 +1,197 @@
+//! Batch files: workunits as TOML or JSON.
+//!
+//! ```toml
+//! [[workunits]]
+//! application = "mersenne"
+//! flops = 6e10
+//! quorum = 2
+//! outputs = [{ open_name = "out" }]
+//! inputs = [{ open_name = "in", text = "from=2 to=100\n" }]   # or path = "FILE", relative to the batch file
+//! ```
+//! Every key that is not known is an error, and all mistakes of a file are told at once.
+
+use std::path::Path;
+
+use fallow_proto::operator::v1::{InputFile, NewWorkunit, OutputFile};
+use serde::Deserialize;
+
+use super::{Failure, units};
+
+/// Largest batch file that is read.
+const FILE_BYTES: u64 = 64 << 20;
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct Batch {
+    workunits: Vec<Workunit>,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct Workunit {
+    #[serde(default)]
+    name: String,
+    application: String,
+    #[serde(default)]
+    command_line: String,
+    #[serde(default)]
+    inputs: Vec<Input>,
+    #[serde(default)]
+    outputs: Vec<Output>,
+    flops: f64,
+    #[serde(default)]
+    flops_bound: f64,
+    memory: Option<String>,
+    disk: Option<String>,
+    deadline: Option<String>,
+    #[serde(default)]
+    quorum: u32,
+    #[serde(default)]
+    initial_jobs: u32,
+    #[serde(default)]
+    max_error_jobs: u32,
+    #[serde(default)]
+    max_total_jobs: u32,
+    #[serde(default)]
+    comparator: String,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    open_name: String,
+    text: Option<String>,
+    path: Option<std::path::PathBuf>,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct Output {
+    open_name: String,
+    max_size: Option<String>,
+}
+
+/// Reads a batch file; a name that ends in `.json` is JSON, any other TOML.
+pub(super) fn read(path: &Path) -> Result<Vec<NewWorkunit>, Failure> {
+    let size = std::fs::metadata(path).map_err(|error| Failure::file("read", path, error))?.len();
+    if size > FILE_BYTES {
+        return Err(Failure::bad_input(format!(
+            "{} has {size} bytes: at most {FILE_BYTES}; submit parts",
+            path.display()
+        )));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::file("read", path, error))?;
+    let is_json = path.extension().is_some_and(|end| end == "json");
+    let parsed: Result<Batch, String> = if is_json {
+        serde_json::from_str(&text).map_err(|error| error.to_string())
+    } else {
+        toml::from_str(&text).map_err(|error| error.to_string())
+    };
+    let batch =
+        parsed.map_err(|error| Failure::bad_input(format!("{} is not a batch: {error}", path.display())))?;
+    let base = path.parent().unwrap_or(Path::new("."));
+    let (mut workunits, mut mistakes) = (Vec::new(), Vec::new());
+    for (index, workunit) in batch.workunits.into_iter().enumerate() {
+        match convert(base, workunit) {
+            Ok(workunit) => workunits.push(workunit),
+            Err(what) => mistakes.push(format!("workunit {}: {what}", index + 1)),
+        }
+    }
+    if workunits.is_empty() && mistakes.is_empty() {
+        mistakes.push("it has no workunits".to_owned());
+    }
+    match mistakes.is_empty() {
+        true => Ok(workunits),
+        false => Err(Failure::bad_input(format!("{}: {}", path.display(), mistakes.join("; ")))),
+    }
+}
+
+fn convert(base: &Path, workunit: Workunit) -> Result<NewWorkunit, String> {
+    let size = |text: &Option<String>| text.as_deref().map_or(Ok(0), units::size);
+    let inputs = workunit.inputs.into_iter().map(|input| content(base, input)).collect::<Result<_, _>>()?;
+    let outputs = workunit
+        .outputs
+        .into_iter()
+        .map(|output| Ok(OutputFile { max_bytes: size(&output.max_size)?, open_name: output.open_name }));
+    Ok(NewWorkunit {
+        name: workunit.name,
+        application: workunit.application,
+        command_line: workunit.command_line,
+        inputs,
+        outputs: outputs.collect::<Result<_, String>>()?,
+        flops_estimate: workunit.flops,
+        flops_bound: workunit.flops_bound,
+        memory_bound_bytes: size(&workunit.memory)?,
+        disk_bound_bytes: size(&workunit.disk)?,
+        delay_bound_micros: workunit
+            .deadline
+            .as_deref()
+            .map_or(Ok(0), |text| units::time(text).map(|t| t.as_micros()))?,
+        quorum: workunit.quorum,
+        initial_jobs: workunit.initial_jobs,
+        max_error_jobs: workunit.max_error_jobs,
+        max_total_jobs: workunit.max_total_jobs,
+        comparator: workunit.comparator,
+    })
+}
+
+fn content(base: &Path, input: Input) -> Result<InputFile, String> {
+    let Input { open_name, text, path } = input;
+    let content = match (text, path) {
+        (Some(text), None) => text.into_bytes(),
+        (None, Some(path)) => {
+            let path = base.join(path);
+            std::fs::read(&path).map_err(|error| format!("cannot read input {}: {error}", path.display()))?
+        }
+        _ => return Err(format!("input {open_name:?} needs either text or path")),
+    };
+    Ok(InputFile { open_name, content })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(name: &str, text: &str) -> Result<Vec<NewWorkunit>, Failure> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        std::fs::write(dir.path().join("data"), "abc").unwrap();
+        std::fs::write(&path, text).unwrap();
+        read(&path)
+    }
+
+    #[test]
+    fn a_batch_reads_the_same_from_toml_and_json() {
+        let toml = "[[workunits]]\napplication = 'a'\nflops = 1e9\ndeadline = '2h'\ninputs = [{open_name = 'in', path = 'data'}]\noutputs = [{open_name = 'out', max_size = '1kB'}]\n";
+        let json = r#"{"workunits": [{"application": "a", "flops": 1e9, "deadline": "2h",
+            "inputs": [{"open_name": "in", "path": "data"}], "outputs": [{"open_name": "out", "max_size": "1kB"}]}]}"#;
+        let workunits = given("b.toml", toml).unwrap();
+        assert_eq!(workunits, given("b.json", json).unwrap());
+        assert_eq!(
+            (workunits[0].inputs[0].content.as_slice(), workunits[0].outputs[0].max_bytes),
+            (&b"abc"[..], 1_000)
+        );
+        assert_eq!(workunits[0].delay_bound_micros, 7_200_000_000);
+    }
+
+    #[test]
+    fn all_mistakes_of_a_batch_are_told_at_once() {
+        let toml = "[[workunits]]\napplication='a'\nflops=1.0\ndeadline='soon'\n[[workunits]]\napplication='a'\nflops=1.0\ninputs=[{open_name='x'}]\n";
+        let text = given("b.toml", toml).unwrap_err().to_string();
+        assert!(text.contains("workunit 1") && text.contains("workunit 2"), "{text}");
+    }
+
+    #[test]
+    fn what_is_no_batch_is_refused_with_where() {
+        for bad in [
+            "",
+            "workunits = 3",
+            "[[workunits]]\nflops = 1.0\n",
+            "[[workunits]]\napplication='a'\nflops=1.0\nflop=2\n",
+            "workunits = []",
+        ] {
+            let failure = given("b.toml", bad).unwrap_err();
+            assert_eq!(failure.code().number(), 3, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `fallow jobs`.
+
+use clap::Args;
+use fallow_proto::operator::v1::{Job, ListJobsRequest, Workunit};
+use serde_json::{Value, json};
+
+use super::connect::{Client, Target};
+use super::table::{self, Column::Number, Column::Text};
+use super::{Failure, print, print_json};
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  fallow jobs mersenne\n  fallow jobs --state failed\n  fallow jobs --json | jq '.workunits | length'"
+)]
+pub(super) struct Arguments {
+    /// Only this project's.
+    project: Option<String>,
+    /// Only workunits in this state.
+    #[arg(long, value_parser = ["active", "validated", "failed"])]
+    state: Option<String>,
+    #[command(flatten)]
+    target: Target,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let mut client = arguments.target.connect().await?;
+    let mut workunits = all(&mut client, arguments.project.as_deref().unwrap_or_default()).await?;
+    if let Some(state) = &arguments.state {
+        workunits.retain(|workunit| workunit.state == *state);
+    }
+    if arguments.json {
+        let workunits: Vec<_> = workunits.iter().map(workunit_json).collect();
+        return print_json(&json!({ "workunits": workunits }));
+    }
+    let columns = [
+        Text("project"),
+        Text("workunit"),
+        Text("state"),
+        Text("job"),
+        Text("state"),
+        Text("outcome"),
+        Text("validation"),
+        Text("host"),
+        Number("CPU time"),
+        Number("sent"),
+    ];
+    let rows =
+        workunits.iter().flat_map(|workunit| workunit.jobs.iter().map(|job| row(workunit, job))).collect();
+    print(&table::render(&columns, rows))
+}
+
+/// All workunits of a project, or of all with an empty name.
+pub(crate) async fn all(client: &mut Client, project: &str) -> Result<Vec<Workunit>, Failure> {
+    let mut workunits: Vec<Workunit> = Vec::new();
+    loop {
+        let after = match (workunits.last(), project) {
+            (None, _) => String::new(),
+            (Some(last), "") => format!("{}/{}", last.project, last.name),
+            (Some(last), _) => last.name.clone(),
+        };
+        let request = ListJobsRequest { project: project.to_owned(), after, limit: 0 };
+        let page = client.list_jobs(request).await?.into_inner();
+        let is_last = !page.more || page.workunits.is_empty();
+        workunits.extend(page.workunits);
+        if is_last {
+            return Ok(workunits);
+        }
+    }
+}
+
+fn row(workunit: &Workunit, job: &Job) -> Vec<String> {
+    let host = if job.host_id == 0 { String::new() } else { format!("{} ({})", job.host_name, job.host_id) };
+    vec![
+        workunit.project.clone(),
+        workunit.name.clone(),
+        workunit.state.clone(),
+        job.name.clone(),
+        job.state.clone(),
+        job.outcome.clone(),
+        job.validation.clone(),
+        host,
+        table::micros(job.cpu_time_micros),
+        job.times_sent.to_string(),
+    ]
+}
+
+fn workunit_json(workunit: &Workunit) -> Value {
+    let jobs: Vec<_> = workunit
+        .jobs
+        .iter()
+        .map(|job| {
+            json!({
+                "name": job.name,
+                "state": job.state,
+                "outcome": job.outcome,
+                "validation": job.validation,
+                "host_id": job.host_id,
+                "host_name": job.host_name,
+                "sent_at": table::instant(job.sent_at_micros),
+                "deadline": table::instant(job.deadline_micros),
+                "received_at": table::instant(job.received_at_micros),
+                "cpu_time_micros": job.cpu_time_micros,
+                "exit_status": job.exit_status,
+                "times_sent": job.times_sent,
+            })
+        })
+        .collect();
+    json!({
+        "project": workunit.project,
+        "name": workunit.name,
+        "application": workunit.application,
+        "state": workunit.state,
+        "error": workunit.error,
+        "quorum": workunit.quorum,
+        "canonical_job": workunit.canonical_job,
+        "jobs": jobs,
+    })
+}

@@ -1,0 +1,185 @@
+//! `fallow`: what operators type.
+//!
+//! Arguments are parsed here; each command is a file of its own. Listings are tables for people, or one JSON object
+//! with `--json`. Errors go to standard error and say what, where and what to do; the exit status is one of
+//! [`ExitCode`].
+
+mod batch;
+mod connect;
+mod coordinator;
+mod create;
+mod failure;
+mod hosts;
+mod jobs;
+mod manual;
+mod preferences;
+mod projects;
+mod results;
+mod shares;
+mod submit;
+mod table;
+mod tokens;
+mod units;
+
+use std::process::ExitCode as ProcessExit;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+use fallow_domain::ExitCode;
+
+use crate::up;
+
+pub use connect::{Client, Target, connect};
+pub(crate) use create::PLATFORM;
+pub use failure::Failure;
+pub(crate) use hosts::{host_json, metrics_json};
+pub(crate) use projects::{percent, project_json};
+pub(crate) use results::all as results_of;
+pub(crate) use table::figure;
+
+const EXIT_CODES: &str = "\
+Exit status:
+  0  done                       5  refused (token, key, not allowed)
+  1  internal fault             6  directory or port in use
+  2  bad command line           7  store corrupted or of a newer version
+  3  bad input or value         8  no space, or not writable
+  4  coordinator unreachable    9  jobs failed (`fallow up --until-done`)
+
+The coordinator is looked for in --dir, else FALLOW_DIR, else ./fallow-data; or at --coordinator.
+NO_COLOR, FALLOW_LOG, FALLOW_LOG_FORMAT and the OTEL_ variables are honoured.";
+
+/// Lab machines that compute when nobody needs them: the coordinator and its operators' tools.
+#[derive(Parser, Debug)]
+#[command(name = "fallow", version, after_help = EXIT_CODES, max_term_width = 110)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Shows it all on this machine: a coordinator, two projects, their work, and agents as separate processes.
+    Up(up::UpArguments),
+    /// The coordinator itself.
+    #[command(subcommand)]
+    Coordinator(coordinator::Command),
+    /// Lists the agents of the fleet and what they do.
+    Hosts(hosts::Arguments),
+    /// Lists the projects: shares, CPU time, debt, work.
+    Projects(projects::Arguments),
+    /// Lists workunits and their jobs.
+    Jobs(jobs::Arguments),
+    /// Gives out the canonical outputs of validated workunits.
+    Results(results::Arguments),
+    /// Shows or changes the projects' resource shares.
+    #[command(subcommand)]
+    Shares(shares::Command),
+    /// Shows or changes what agents may do.
+    #[command(subcommand)]
+    Preferences(preferences::Command),
+    /// Makes enrolment tokens.
+    #[command(subcommand)]
+    Tokens(tokens::Command),
+    /// Adds a project of the lab's own.
+    #[command(subcommand)]
+    Project(create::ProjectCommand),
+    /// Adds versions of applications.
+    #[command(subcommand)]
+    App(create::AppCommand),
+    /// Adds workunits: one by options, or a batch of them from a file.
+    Submit(submit::Arguments),
+    /// Writes completions for a shell to standard output.
+    Completions(manual::Completions),
+    /// Writes the manual page to standard output.
+    Man,
+}
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ProcessExit {
+    let arguments = Arguments::parse();
+    match run(arguments) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("fallow: {failure}");
+            failure.code().into()
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
+    let done = |()| ProcessExit::from(ExitCode::Success);
+    match arguments.command {
+        Command::Up(arguments) => block_on(up::run(arguments))?,
+        Command::Coordinator(command) => coordinator::run(command).map(done),
+        Command::Hosts(arguments) => block_on(hosts::run(arguments))?.map(done),
+        Command::Projects(arguments) => block_on(projects::run(arguments))?.map(done),
+        Command::Jobs(arguments) => block_on(jobs::run(arguments))?.map(done),
+        Command::Results(arguments) => block_on(results::run(arguments))?.map(done),
+        Command::Shares(command) => block_on(shares::run(command))?.map(done),
+        Command::Preferences(command) => block_on(preferences::run(command))?.map(done),
+        Command::Tokens(command) => block_on(tokens::run(command))?.map(done),
+        Command::Project(command) => block_on(create::project(command))?.map(done),
+        Command::App(command) => block_on(create::app(command))?.map(done),
+        Command::Submit(arguments) => block_on(submit::run(arguments))?.map(done),
+        Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()).map(done),
+        Command::Man => manual::man(Arguments::command()).map(done),
+    }
+}
+
+/// One thread is enough for a tool.
+fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    Ok(runtime.map_err(|error| Failure::internal("the runtime does not start", error))?.block_on(work))
+}
+
+/// Writes a text to standard output. A reader that has gone away is no failure.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    use std::io::Write as _;
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::internal("standard output cannot be written", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a JSON value on lines of its own.
+pub(crate) fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
+    print(&format!("{value:#}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn what_cannot_be_a_command_line_is_a_usage_error() {
+        for bad in [
+            &["fallow"][..],
+            &["fallow", "shares", "set"],
+            &["fallow", "shares", "set", "mersenne"],
+            &["fallow", "up", "--agents", "0"],
+            &["fallow", "up", "--exponents", "10..2"],
+            &["fallow", "up", "--exponents", "ten"],
+            &["fallow", "submit", "mersenne"],
+            &["fallow", "coordinator", "run", "--listen", "here"],
+        ] {
+            let error = Arguments::try_parse_from(bad).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{bad:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_command_has_an_example_or_is_plain() {
+        for name in ["up", "hosts", "jobs", "submit"] {
+            let mut command = Arguments::command();
+            let sub = command.find_subcommand_mut(name).unwrap();
+            assert!(sub.render_long_help().to_string().contains("Example"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! `fallow shares`.
+
+use clap::{Args, Subcommand};
+use fallow_domain::Share;
+use fallow_proto::fleet::v1::Document;
+use fallow_proto::operator::v1::{GetDocumentRequest, SetSharesRequest, ShareOfProject};
+use serde_json::json;
+
+use super::connect::Target;
+use super::projects::percent;
+use super::table::{self, Column::Number, Column::Text};
+use super::{Failure, print, print_json};
+
+const EXAMPLE: &str = "\
+Example:
+  fallow shares set mersenne=25 totient=75
+
+A share is a weight: a number from 0 to 1,000,000,000, against the sum of all of them. Agents follow within a second;
+those that are away when they come back. A share of 0 computes only when nobody else can.";
+
+#[derive(Subcommand, Debug)]
+pub(super) enum Command {
+    /// Shows the shares and the version of the document that they are in.
+    Show(Show),
+    /// Gives projects new shares, for the whole fleet.
+    #[command(after_help = EXAMPLE)]
+    Set(Set),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Show {
+    #[command(flatten)]
+    target: Target,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Set {
+    /// Project and share.
+    #[arg(required = true, value_name = "NAME=SHARE", value_parser = pair)]
+    shares: Vec<(String, String)>,
+    #[command(flatten)]
+    show: Show,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, share)) if !name.is_empty() => Ok((name.to_owned(), share.to_owned())),
+        _ => Err("expected NAME=SHARE, such as mersenne=75".to_owned()),
+    }
+}
+
+pub(super) async fn run(command: Command) -> Result<(), Failure> {
+    let (show, shares) = match command {
+        Command::Show(show) => (show, None),
+        Command::Set(set) => (set.show, Some(parse(&set.shares)?)),
+    };
+    let mut client = show.target.connect().await?;
+    let reply = match shares {
+        Some(shares) => client.set_shares(SetSharesRequest { shares }).await?,
+        None => client.get_document(GetDocumentRequest {}).await?,
+    };
+    let document = reply.into_inner().document.unwrap_or_default();
+    if show.json { print_json(&to_json(&document)) } else { print(&to_table(&document)) }
+}
+
+/// Numbers that mean nothing are refused here, before anybody is asked.
+fn parse(shares: &[(String, String)]) -> Result<Vec<ShareOfProject>, Failure> {
+    let one = |(project, text): &(String, String)| {
+        let number = text.parse::<f64>().ok().and_then(|number| Share::new(number).ok());
+        let share = number.ok_or_else(|| {
+            Failure::bad_input(format!(
+                "{text:?} is no share for {project}: expected a number from 0 to 1,000,000,000, such as {project}=75"
+            ))
+        })?;
+        Ok(ShareOfProject { project: project.clone(), share: share.get() })
+    };
+    shares.iter().map(one).collect()
+}
+
+fn to_table(document: &Document) -> String {
+    let all: f64 = document.projects.iter().map(|project| project.share).sum();
+    let row = |project: &fallow_proto::fleet::v1::ProjectAssignment| {
+        vec![project.name.clone(), project.share.to_string(), percent(project.share, all)]
+    };
+    let rows = document.projects.iter().map(row).collect();
+    let columns = [Text("project"), Number("share"), Number("of all")];
+    format!("{}document version {}\n", table::render(&columns, rows), document.version)
+}
+
+fn to_json(document: &Document) -> serde_json::Value {
+    let projects: Vec<_> = document
+        .projects
+        .iter()
+        .map(|project| json!({ "name": project.name, "url": project.url, "share": project.share }))
+        .collect();
+    json!({ "document_version": document.version, "projects": projects })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_that_mean_nothing_are_refused_with_what_would_do() {
+        for bad in ["-1", "NaN", "inf", "1e300", "", "75%"] {
+            let failure = parse(&[("mersenne".into(), bad.into())]).unwrap_err();
+            assert_eq!(failure.code().number(), 3);
+            assert!(failure.to_string().contains("such as mersenne=75"), "{failure}");
+        }
+        assert_eq!(parse(&[("a".into(), "0.5".into())]).unwrap()[0].share, 0.5);
+    }
+}

@@ -1,0 +1,64 @@
+//! Tables for people: lines on a terminal, plain columns in a pipe.
+
+use std::io::IsTerminal as _;
+
+use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
+use fallow_domain::{Duration, Instant};
+
+/// A column: its heading, and whether it holds numbers.
+pub(crate) enum Column {
+    Text(&'static str),
+    Number(&'static str),
+}
+
+/// Renders rows under headings.
+pub(crate) fn render(columns: &[Column], rows: Vec<Vec<String>>) -> String {
+    let is_terminal = std::io::stdout().is_terminal();
+    let is_plain = !is_terminal || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let mut table = Table::new();
+    if is_terminal {
+        table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    } else {
+        table.load_style(presets::NOTHING);
+    }
+    if is_plain {
+        table.force_no_tty();
+    }
+    table.set_header(columns.iter().map(|column| {
+        let (Column::Text(name) | Column::Number(name)) = column;
+        Cell::new(name).add_attribute(Attribute::Bold)
+    }));
+    for (index, column) in columns.iter().enumerate() {
+        if let (Column::Number(_), Some(column)) = (column, table.column_mut(index)) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.add_rows(rows);
+    format!("{}\n", table.trim_fmt())
+}
+
+/// CPU time for people.
+pub(crate) fn micros(micros: i64) -> String {
+    Duration::from_micros(micros).to_string()
+}
+
+/// How long ago, or `never`.
+pub(crate) fn ago(micros: i64, now: Instant) -> String {
+    if micros == 0 {
+        return "never".to_owned();
+    }
+    format!("{} ago", now.since(Instant::from_micros(micros)))
+}
+
+/// A figure from 0 to 1, or a dash.
+pub(crate) fn figure(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"))
+}
+
+/// An instant as people and programs read it, empty for none.
+pub(crate) fn instant(micros: i64) -> String {
+    match micros {
+        0 => String::new(),
+        micros => jiff::Timestamp::from_microsecond(micros).map(|at| at.to_string()).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,81 @@
+//! Amounts as people write them on the command line and in batch files.
+
+use fallow_domain::{Duration, Fraction};
+
+/// A time such as `90s`, `2h 30m` or `1day`.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) => Ok(Duration::from(time)),
+        Err(error) => Err(format!("{error}; expected a time such as 90s or 2h")),
+    }
+}
+
+/// A part of a whole: `0.5` or `50%`.
+pub(crate) fn fraction(text: &str) -> Result<Fraction, String> {
+    let expected = "expected a part such as 0.5 or 50%";
+    let number = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse(),
+    };
+    let number = number.map_err(|_| expected.to_owned())?;
+    Fraction::new(number).map_err(|_| expected.to_owned())
+}
+
+/// A size such as `64MiB`, `100kB` or `5000`.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let expected = || "expected a size such as 64MiB, 100kB or 5000".to_owned();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: u64 = match unit.trim() {
+        "" | "B" => 1,
+        "kB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err(expected()),
+    };
+    number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).ok_or_else(expected)
+}
+
+/// BOINC's version number from `MAJOR.MINOR`: 1.0 and 1.00 are 100, 1.07 is 107, 1.7 is 170 as BOINC prints them.
+pub(crate) fn version(text: &str) -> Result<u32, String> {
+    let expected = || "expected MAJOR.MINOR with two digits of MINOR at most, such as 1.0 or 2.15".to_owned();
+    let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(major) || !is_number(minor) || minor.len() > 2 || major.len() > 5 {
+        return Err(expected());
+    }
+    let scale = if minor.len() == 1 { 10 } else { 1 };
+    let (major, minor): (u32, u32) =
+        (major.parse().map_err(|_| expected())?, minor.parse().map_err(|_| expected())?);
+    Ok(major * 100 + minor * scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_sort_as_boinc_prints_them() {
+        for (text, number) in
+            [("1.0", 100), ("1", 100), ("1.00", 100), ("1.07", 107), ("1.7", 170), ("20.15", 2015)]
+        {
+            assert_eq!(version(text), Ok(number), "{text}");
+        }
+        for bad in ["", "a", "1.", "1.123", "-1.0", "1.0.0", "999999.0"] {
+            assert!(version(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn parts_and_sizes_and_times_are_read_as_people_write_them() {
+        assert_eq!(fraction("50%"), fraction("0.5"));
+        assert!(fraction("1.5").is_err() && fraction("-1%").is_err() && fraction("NaN").is_err());
+        assert_eq!(size("64MiB"), Ok(64 << 20));
+        assert!(size("99999999999GiB").is_err() && size("MiB").is_err() && size("1 parsec").is_err());
+        assert_eq!(time("1m 30s"), Ok(Duration::from_secs(90)));
+        assert!(time("soon").is_err());
+    }
+}

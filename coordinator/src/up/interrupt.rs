@@ -1,0 +1,28 @@
+//! Ctrl-C and SIGTERM: the first asks for a clean end, the next for a quick one.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cli::Failure;
+
+/// The two signals that ask for an end.
+pub(super) struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interrupts {
+    /// From now on they no longer end the process by themselves.
+    pub(super) fn listen() -> Result<Self, Failure> {
+        let listen =
+            |kind| signal(kind).map_err(|error| Failure::internal("signals cannot be listened to", error));
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    /// Waits for the next one.
+    pub(super) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

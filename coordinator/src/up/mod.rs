@@ -1,0 +1,122 @@
+//! `fallow up`: a fleet on this machine, from nothing to validated results.
+//!
+//! A supervisor: it starts a coordinator and agents as processes of their own, gives them two projects with work, shows
+//! what happens, and stops everything at the end. It owns no state of the fleet: it asks by the operator API like any
+//! other tool. A daemon that dies is reported with the command that starts it again, and all goes on; one that a person
+//! restarted is found by its `daemon.json`, and stopped at the end like the others.
+//!
+//! A directory of an earlier run is continued: same ports, projects, workunits, agents. Asking for other work in it is
+//! refused, because its workunits are already cut.
+
+mod daemon;
+mod interrupt;
+mod plan;
+mod progress;
+mod setup;
+mod site;
+mod summary;
+mod sweep;
+mod watch;
+
+use std::path::PathBuf;
+use std::process::ExitCode as ProcessExit;
+
+use clap::Args;
+use fallow_domain::ExitCode;
+
+use crate::cli::Failure;
+use daemon::Daemons;
+use interrupt::Interrupts;
+use progress::Reporter;
+use site::Site;
+use watch::End;
+
+const EXAMPLE: &str = "\
+Examples:
+  fallow up --until-done
+  fallow up --quick --until-done --dir /tmp/demo
+  fallow up --agents 5 --exponents 2..20000        (Ctrl-C stops everything)
+
+While it runs, in another terminal:
+  fallow hosts; fallow projects; fallow shares set mersenne=25 totient=75
+
+A process that was killed is started again by hand with the command that is shown for it:
+  fallow coordinator run --dir ./fallow-data/coordinator
+  fallow-agent run --dir ./fallow-data/agent-2
+
+A directory of an earlier run is continued; to begin anew, delete it or give another --dir. With --until-done it ends with
+status 0 when all workunits are validated and 9 when one failed; after Ctrl-C with 130.";
+
+/// Options of `fallow up`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLE)]
+pub struct UpArguments {
+    /// Agents to run, each with one CPU.
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub agents: u32,
+    /// Exponents to test for Mersenne primes; the work of the other project is cut to fit.
+    #[arg(long, value_name = "FROM..TO", value_parser = plan::exponents)]
+    pub exponents: Option<(u64, u64)>,
+    /// Two CPU minutes of work instead of more than ten.
+    #[arg(long)]
+    pub quick: bool,
+    /// Ends when all work is done, instead of waiting for Ctrl-C.
+    #[arg(long)]
+    pub until_done: bool,
+    /// Where everything is kept.
+    #[arg(long, env = "FALLOW_DIR", default_value = "./fallow-data", value_name = "DIR")]
+    pub dir: PathBuf,
+    /// One JSON object per line, instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a shell gives for a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+/// Runs the demonstration.
+///
+/// # Errors
+/// [`Failure`] when it does not get going, or something is left at the end.
+pub async fn run(arguments: UpArguments) -> Result<ProcessExit, Failure> {
+    let mut interrupts = Interrupts::listen()?;
+    let site = Site::prepare(&arguments)?;
+    let reporter = Reporter::new(arguments.json);
+    let mut daemons = Daemons::new(&site, arguments.agents);
+    let outcome = tokio::select! {
+        outcome = work(&site, &mut daemons, &reporter, &arguments) => outcome,
+        () = interrupts.next() => Ok(End::Interrupted),
+    };
+    reporter.clear();
+    reporter.say("stopping", "stopping everything (Ctrl-C again kills)");
+    tokio::select! {
+        () = daemons.stop(&reporter) => {}
+        () = interrupts.next() => daemons.kill(&reporter).await,
+    }
+    let left = sweep::clean(site.dir(), &mut interrupts, &reporter).await;
+    let end = outcome?;
+    if left > 0 {
+        let text = format!("{left} processes of {} could not be ended: see `ps`", site.dir().display());
+        return Err(Failure::new(ExitCode::Internal, text));
+    }
+    reporter.say("stopped", "all processes have ended");
+    Ok(match end {
+        End::Done => ExitCode::Success.into(),
+        End::Failed => ExitCode::JobsFailed.into(),
+        End::Interrupted if arguments.until_done => INTERRUPTED.into(),
+        End::Interrupted => ExitCode::Success.into(),
+    })
+}
+
+async fn work(
+    site: &Site,
+    daemons: &mut Daemons,
+    reporter: &Reporter,
+    arguments: &UpArguments,
+) -> Result<End, Failure> {
+    reporter.say("directory", &format!("everything is in {}", site.dir().display()));
+    let mut client = setup::coordinator(site, daemons, reporter).await?;
+    setup::projects(site, &mut client, reporter).await?;
+    setup::agents(site, daemons, &mut client, reporter).await?;
+    watch::until_end(daemons, client, reporter, arguments.until_done).await
+}

@@ -1,0 +1,164 @@
+//! The directory of a demonstration, the executables, and what an earlier run decided.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use fallow_domain::ExitCode;
+use rustix::fs::{FlockOperation, flock};
+
+use super::UpArguments;
+use super::plan::Wanted;
+use crate::cli::Failure;
+
+/// Where a demonstration happens.
+pub(super) struct Site {
+    dir: PathBuf,
+    /// Where the executables are.
+    binaries: PathBuf,
+    /// The work.
+    pub(super) wanted: Wanted,
+    _lock: File,
+}
+
+impl Site {
+    /// Makes or opens the directory.
+    pub(super) fn prepare(arguments: &UpArguments) -> Result<Self, Failure> {
+        let unusable = |source| {
+            let text = format!(
+                "the directory {} cannot be made or written: check its owner, mode and free space, or give another --dir",
+                arguments.dir.display()
+            );
+            Failure::caused(ExitCode::NoSpace, text, source)
+        };
+        std::fs::create_dir_all(&arguments.dir).map_err(unusable)?;
+        let dir = std::fs::canonicalize(&arguments.dir).map_err(unusable)?;
+        let lock = lock(&dir)?;
+        let binaries = binaries()?;
+        let wanted = remembered(&dir, arguments)?;
+        Ok(Self { dir, binaries, wanted, _lock: lock })
+    }
+
+    /// The directory, canonical.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The coordinator's directory.
+    pub(super) fn coordinator(&self) -> PathBuf {
+        self.dir.join("coordinator")
+    }
+
+    /// An agent's directory.
+    pub(super) fn agent(&self, number: u32) -> PathBuf {
+        self.dir.join(format!("agent-{number}"))
+    }
+
+    /// An executable.
+    pub(super) fn binary(&self, name: &str) -> PathBuf {
+        self.binaries.join(name)
+    }
+}
+
+fn lock(dir: &Path) -> Result<File, Failure> {
+    let path = dir.join("up.lock");
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(false).open(&path);
+    let file = file.map_err(|error| {
+        Failure::caused(
+            ExitCode::NoSpace,
+            format!("cannot write {}: check its directory", path.display()),
+            error,
+        )
+    })?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let text = format!(
+                "another `fallow up` runs in {}: stop it with Ctrl-C there, or give another --dir",
+                dir.display()
+            );
+            Err(Failure::new(ExitCode::InUse, text))
+        }
+        Err(error) => Err(Failure::internal(format!("cannot lock {}", path.display()), error)),
+    }
+}
+
+/// The agent and the applications lie beside this executable.
+fn binaries() -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe().and_then(std::fs::canonicalize);
+    let own = own.map_err(|error| Failure::internal("cannot find this program's own file", error))?;
+    let dir = own.parent().unwrap_or(Path::new("/")).to_path_buf();
+    let missing: Vec<_> = ["fallow", "fallow-agent", "mersenne", "totient"]
+        .into_iter()
+        .filter(|name| !dir.join(name).is_file())
+        .collect();
+    if missing.is_empty() {
+        return Ok(dir);
+    }
+    let text = format!(
+        "{} has no {}: build everything with `cargo build --release`, or install it all in one directory",
+        dir.display(),
+        missing.join(" and no ")
+    );
+    Err(Failure::bad_input(text))
+}
+
+/// The work of this directory: as it was cut at first, or as asked for now.
+fn remembered(dir: &Path, arguments: &UpArguments) -> Result<Wanted, Failure> {
+    let path = dir.join("up.json");
+    let asked = Wanted::new(arguments.exponents, arguments.quick);
+    match std::fs::read(&path) {
+        Ok(bytes) => {
+            let kept: Wanted = serde_json::from_slice(&bytes).map_err(|error| {
+                let text =
+                    format!("{} is not what was written there: delete {}", path.display(), dir.display());
+                Failure::caused(ExitCode::BadStore, text, error)
+            })?;
+            let asks = arguments.exponents.is_some() || arguments.quick;
+            if asks && kept != asked {
+                let (from, to) = kept.exponents;
+                let text = format!(
+                    "{} holds a run over the exponents {from}..{to}{}: leave --exponents and --quick out to continue it, or give another --dir",
+                    dir.display(),
+                    if kept.quick { " with --quick" } else { "" }
+                );
+                return Err(Failure::bad_input(text));
+            }
+            Ok(kept)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let text = serde_json::to_vec_pretty(&asked).unwrap_or_default();
+            std::fs::write(&path, text).map_err(|error| Failure::file("write", &path, error))?;
+            Ok(asked)
+        }
+        Err(error) => Err(Failure::file("read", &path, error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asking(exponents: Option<(u64, u64)>, quick: bool) -> UpArguments {
+        UpArguments { agents: 3, exponents, quick, until_done: true, dir: "unused".into(), json: false }
+    }
+
+    #[test]
+    fn an_earlier_run_is_continued_and_other_work_in_its_directory_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = remembered(dir.path(), &asking(Some((2, 100)), true)).unwrap();
+        assert_eq!(remembered(dir.path(), &asking(None, false)).unwrap(), first);
+        let failure = remembered(dir.path(), &asking(Some((2, 200)), true)).unwrap_err();
+        assert_eq!(failure.code(), ExitCode::BadInput);
+        assert!(failure.to_string().contains("2..100 with --quick"), "{failure}");
+    }
+
+    #[test]
+    fn a_directory_has_one_supervisor_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = lock(dir.path()).unwrap();
+        assert_eq!(lock(dir.path()).unwrap_err().code(), ExitCode::InUse);
+        drop(held);
+        assert!(lock(dir.path()).is_ok());
+    }
+}

@@ -1,0 +1,262 @@
+//! What came of it: the results, how they were validated, and how the CPU time was shared.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use fallow_domain::Duration;
+use fallow_proto::fleet::v1::Metrics;
+use fallow_proto::operator::v1::{CanonicalResult, Host, ProjectSummary};
+use serde_json::{Value, json};
+
+use super::progress::without_key;
+use super::watch::Scene;
+use crate::cli::{Client, Failure, figure, metrics_json, percent, results_of};
+
+/// All that is said at the end.
+pub(super) struct Summary {
+    projects: Vec<ProjectSummary>,
+    hosts: Vec<Host>,
+    /// Workunits whose canonical output two hosts or more agreed on, by project.
+    by_quorum: BTreeMap<String, usize>,
+    found: Option<Found>,
+    totient: Option<Totient>,
+}
+
+/// Exponents of Mersenne primes.
+struct Found {
+    exponents: Vec<u32>,
+    tested: u64,
+    /// Validated outputs that could not be read.
+    unreadable: usize,
+}
+
+/// Sums of Euler's phi.
+struct Totient {
+    numbers: u64,
+    sum: u128,
+    unreadable: usize,
+}
+
+/// Asks for what is not in the scene: the results.
+pub(super) async fn of(client: &mut Client, scene: &Scene) -> Result<Summary, Failure> {
+    let mut summary = Summary {
+        projects: scene.projects.clone(),
+        hosts: scene.hosts.clone(),
+        by_quorum: BTreeMap::new(),
+        found: None,
+        totient: None,
+    };
+    for project in scene.projects.iter().filter(|project| project.hosted) {
+        let results = results_of(client, &project.name).await?;
+        let agreed = results.iter().filter(|result| result.agreeing_hosts >= 2).count();
+        summary.by_quorum.insert(project.name.clone(), agreed);
+        match project.name.as_str() {
+            "mersenne" => summary.found = Some(found(&results)),
+            "totient" => summary.totient = Some(totient(&results)),
+            _ => {}
+        }
+    }
+    Ok(summary)
+}
+
+fn output(result: &CanonicalResult) -> Option<&str> {
+    let output = result.outputs.iter().find(|output| output.open_name == "out")?;
+    std::str::from_utf8(&output.content).ok()
+}
+
+fn found(results: &[CanonicalResult]) -> Found {
+    let mut found = Found { exponents: Vec::new(), tested: 0, unreadable: 0 };
+    for result in results {
+        match output(result).and_then(fallow_mersenne::Report::parse) {
+            Some(report) => {
+                found.exponents.extend(report.found);
+                found.tested += u64::from(report.tested);
+            }
+            None => found.unreadable += 1,
+        }
+    }
+    found.exponents.sort_unstable();
+    found
+}
+
+fn totient(results: &[CanonicalResult]) -> Totient {
+    let mut totient = Totient { numbers: 0, sum: 0, unreadable: 0 };
+    for result in results {
+        match output(result).and_then(fallow_totient::Report::parse) {
+            Some(report) => {
+                totient.numbers += report.range.len();
+                totient.sum += report.total();
+            }
+            None => totient.unreadable += 1,
+        }
+    }
+    totient
+}
+
+impl Summary {
+    fn contested(&self) -> f64 {
+        self.projects.iter().map(|project| project.cpu_contested_micros as f64).sum()
+    }
+
+    fn cpu(&self) -> f64 {
+        self.projects.iter().map(|project| project.cpu_time_micros as f64).sum()
+    }
+
+    fn shares(&self) -> f64 {
+        self.projects.iter().map(|project| project.share).sum()
+    }
+
+    /// How far a project's part of the contested CPU time is from its share, in points.
+    fn distance(&self, project: &ProjectSummary) -> Option<f64> {
+        let (contested, shares) = (self.contested(), self.shares());
+        let parts = (project.cpu_contested_micros as f64 / contested, project.share / shares);
+        (contested > 0.0 && shares > 0.0).then(|| 100.0 * (parts.0 - parts.1))
+    }
+
+    /// The agents' figures over the day, and their means over the agents that have one.
+    fn metrics(&self) -> (Vec<(String, Metrics)>, Metrics) {
+        let of = |host: &Host| {
+            let state = host.state.clone().unwrap_or_default();
+            (host.agent_id.clone(), state.day.unwrap_or_default())
+        };
+        let each: Vec<_> = self.hosts.iter().map(of).collect();
+        let mean = |figure: fn(&Metrics) -> Option<f64>| {
+            let figures: Vec<f64> = each.iter().filter_map(|(_, metrics)| figure(metrics)).collect();
+            (!figures.is_empty()).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
+        };
+        let mean = Metrics {
+            idleness: mean(|metrics| metrics.idleness),
+            waste: mean(|metrics| metrics.waste),
+            share_violation: mean(|metrics| metrics.share_violation),
+            monotony: mean(|metrics| metrics.monotony),
+            rpcs_per_job: mean(|metrics| metrics.rpcs_per_job),
+        };
+        (each, mean)
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let (contested, shares) = (self.contested(), self.shares());
+        let part = |of: f64, all: f64| if all > 0.0 { Some(of / all) } else { None };
+        let projects: Vec<_> = self
+            .projects
+            .iter()
+            .map(|project| {
+                let mut value = without_key(project);
+                value["validated_by_quorum_on_different_hosts"] = json!(self.by_quorum.get(&project.name));
+                value["cpu_fraction"] = json!(part(project.cpu_time_micros as f64, self.cpu()));
+                value["cpu_contested_fraction"] = json!(part(project.cpu_contested_micros as f64, contested));
+                value["share_fraction"] = json!(part(project.share, shares));
+                value["points_from_share"] = json!(self.distance(project));
+                value
+            })
+            .collect();
+        let (each, mean) = self.metrics();
+        let agents: Vec<_> = each
+            .iter()
+            .map(|(agent, metrics)| json!({ "agent_id": agent, "metrics": metrics_json(Some(metrics)) }))
+            .collect();
+        json!({
+            "event": "summary",
+            "mersenne_exponents": self.found.as_ref().map(|found| &found.exponents),
+            "exponents_tested": self.found.as_ref().map(|found| found.tested),
+            "totient_numbers": self.totient.as_ref().map(|totient| totient.numbers),
+            "totient_sum": self.totient.as_ref().map(|totient| totient.sum.to_string()),
+            "projects": projects,
+            "agents": agents,
+            "metrics_mean": metrics_json(Some(&mean)),
+        })
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let mut text = String::from("\n");
+        // Writing to a String cannot fail.
+        let _ = self.write(&mut text);
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        if let Some(Found { exponents, tested, unreadable }) = &self.found {
+            let list: Vec<_> = exponents.iter().map(u32::to_string).collect();
+            writeln!(text, "Mersenne primes 2^p - 1 found, from the validated results, for p =")?;
+            writeln!(text, "  {}", if list.is_empty() { "none".to_owned() } else { list.join(", ") })?;
+            writeln!(text, "  ({} of {tested} prime exponents tested)", exponents.len())?;
+            unread(text, *unreadable)?;
+        }
+        if let Some(Totient { numbers, sum, unreadable }) = &self.totient {
+            writeln!(text, "Sum of Euler's phi over {numbers} numbers: {sum}")?;
+            unread(text, *unreadable)?;
+        }
+        writeln!(text, "\nWorkunits validated by a quorum of 2 on different hosts")?;
+        for project in &self.projects {
+            let (agreed, all) = (self.by_quorum.get(&project.name).copied().unwrap_or(0), project.workunits);
+            writeln!(text, "  {:<12} {agreed} of {all}, {} failed", project.name, project.workunits_failed)?;
+        }
+        self.write_cpu(text)?;
+        self.write_metrics(text)
+    }
+
+    fn write_cpu(&self, text: &mut String) -> std::fmt::Result {
+        let (cpu, contested, shares) = (self.cpu(), self.contested(), self.shares());
+        writeln!(text, "\nCPU time over all agents, as the kernel counts it")?;
+        writeln!(
+            text,
+            "  {:<12} {:>10} {:>8}   {:>10} {:>8} {:>8} {:>14}",
+            "", "in all", "", "contested", "", "target", "points off"
+        )?;
+        for project in &self.projects {
+            let (all, both) = (project.cpu_time_micros, project.cpu_contested_micros);
+            let distance =
+                self.distance(project).map_or_else(|| "-".to_owned(), |points| format!("{points:+.1}"));
+            writeln!(
+                text,
+                "  {:<12} {:>10} {:>8}   {:>10} {:>8} {:>8} {:>14}",
+                project.name,
+                seconds(all),
+                percent(all as f64, cpu),
+                seconds(both),
+                percent(both as f64, contested),
+                percent(project.share, shares),
+                distance
+            )?;
+        }
+        writeln!(
+            text,
+            "  Contested: used while every project with a share had runnable work on that host, which is when shares"
+        )?;
+        writeln!(text, "  can be kept. The agents count it; these are the sums.")
+    }
+
+    fn write_metrics(&self, text: &mut String) -> std::fmt::Result {
+        let (each, mean) = self.metrics();
+        writeln!(text, "\nMetrics, from 0 (good) to 1")?;
+        writeln!(
+            text,
+            "  {:<28} {:>9} {:>9} {:>16} {:>9} {:>13}",
+            "agent", "idleness", "waste", "share violation", "monotony", "RPCs per job"
+        )?;
+        let each = each.iter().map(|(agent, metrics)| (agent.as_str(), metrics));
+        for (name, metrics) in each.chain([("mean", &mean)]) {
+            writeln!(
+                text,
+                "  {name:<28} {:>9} {:>9} {:>16} {:>9} {:>13}",
+                figure(metrics.idleness),
+                figure(metrics.waste),
+                figure(metrics.share_violation),
+                figure(metrics.monotony),
+                figure(metrics.rpcs_per_job)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn seconds(micros: i64) -> String {
+    format!("{:.1} s", Duration::from_micros(micros).as_secs_f64())
+}
+
+fn unread(text: &mut String, count: usize) -> std::fmt::Result {
+    if count > 0 {
+        writeln!(text, "  {count} validated outputs could not be read")?;
+    }
+    Ok(())
+}
