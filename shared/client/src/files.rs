@@ -15,11 +15,6 @@ use crate::{
     Upload,
 };
 
-/// At most this many transfers of a project at once in one direction (BOINC: `max_file_xfers_per_project`).
-const ACTIVE_PER_PROJECT: usize = 2;
-/// At most this many transfers at once in one direction (BOINC: `max_file_xfers`).
-const ACTIVE_MAX: usize = 8;
-
 /// BOINC's error numbers for files.
 mod error {
     pub(super) const NOT_FOUND: i32 = -224;
@@ -42,6 +37,10 @@ impl Client {
                 known.info.file_signature = info.file_signature.or(known.info.file_signature.take());
                 known.info.xml_signature = info.xml_signature.or(known.info.xml_signature.take());
                 known.info.sticky |= info.sticky;
+                // A place in the old list of URLs says nothing about the new one.
+                if let Some(transfer) = &mut known.transfer {
+                    transfer.url_index = 0;
+                }
                 // A file that had failed may come right now that the project names it again.
                 if matches!(known.status, FileStatus::Failed(..)) {
                     known.status = FileStatus::Absent;
@@ -83,7 +82,7 @@ impl Client {
                 self.act(effect, Reason::new("files", "no job needs it any more"));
             }
         }
-        self.state.transfers.remove(key);
+        self.place_transfer(key);
         self.state.waiting.remove(key);
         self.mark(Record::File(key.clone()));
     }
@@ -94,14 +93,22 @@ impl Client {
         let Some(file) = self.state.files.get_mut(key) else { return false };
         match file.status {
             FileStatus::Present | FileStatus::Uploaded => return true,
-            FileStatus::Absent if file.transfer.is_none() => file.transfer = Some(new_transfer(false, now)),
+            // One that was given up is tried once more for a job that came since: nothing else would ever move the job.
+            FileStatus::Absent | FileStatus::Failed(..) if file.transfer.is_none() => {
+                file.status = FileStatus::Absent;
+                file.transfer = Some(new_transfer(false, now));
+                self.place_transfer(key);
+                self.mark(Record::File(key.clone()));
+            }
             _ => {}
         }
-        if file.transfer.is_some() {
-            self.state.transfers.insert(key.clone());
-            self.mark(Record::File(key.clone()));
-        }
         false
+    }
+
+    /// Keeps the order of transfers in step with a file's own.
+    pub(crate) fn place_transfer(&mut self, key: &FileKey) {
+        let transfer = self.state.files.get(key).and_then(|file| file.transfer.as_ref());
+        self.state.transfers.place(key, transfer);
     }
 
     /// Starts sending an output.
@@ -109,7 +116,7 @@ impl Client {
         let now = self.now;
         if let Some(file) = self.state.files.get_mut(key) {
             file.transfer = Some(new_transfer(true, now));
-            self.state.transfers.insert(key.clone());
+            self.place_transfer(key);
             self.mark(Record::File(key.clone()));
         }
     }
@@ -117,39 +124,53 @@ impl Client {
     /// Hands the transfers that are due to the shell, within the limits.
     pub(crate) fn poll_transfers(&mut self) {
         for upload in [false, true] {
-            let due: Vec<FileKey> = self.due_transfers(upload);
-            for key in due {
+            self.poll_failed_transfers(upload);
+            let projects: Vec<ProjectId> = self.state.projects.keys().copied().collect();
+            for project in projects {
+                while let Some(key) = self.state.transfers.of(upload).first_fresh(project) {
+                    self.begin_transfer(&key);
+                }
+            }
+        }
+    }
+
+    fn poll_failed_transfers(&mut self, upload: bool) {
+        let now = self.now;
+        if self.state.transfers.of(upload).retry_at.is_some_and(|at| at > now) {
+            return;
+        }
+        let mut retry_at = Instant::FAR_FUTURE;
+        let mut due = Vec::new();
+        for key in self.state.transfers.failed(upload) {
+            let Some(transfer) = self.state.files.get(key).and_then(|file| file.transfer.as_ref()) else {
+                continue;
+            };
+            let left = self.wait_left(key, transfer);
+            if left.is_positive() {
+                retry_at = retry_at.min(now + left);
+            } else {
+                due.push(key.clone());
+            }
+        }
+        // One that is due and finds no room waits for another to end, not for the clock.
+        self.state.transfers.of(upload).retry_at = Some(retry_at);
+        for key in due {
+            if self.state.transfers.of(upload).has_room(key.project) {
                 self.begin_transfer(&key);
             }
         }
     }
 
-    fn due_transfers(&self, upload: bool) -> Vec<FileKey> {
-        let transfer = |key: &FileKey| self.state.files.get(key).and_then(|file| file.transfer.as_ref());
-        let same = |key: &&FileKey| transfer(key).is_some_and(|t| t.upload == upload);
-        let mut per_project = std::collections::BTreeMap::<ProjectId, usize>::new();
-        let mut active = 0;
-        for key in
-            self.state.transfers.iter().filter(same).filter(|key| transfer(key).is_some_and(|t| t.active))
-        {
-            *per_project.entry(key.project).or_default() += 1;
-            active += 1;
+    /// The clock was set back: no wait becomes longer by that (R1.12).
+    pub(crate) fn transfers_observe(&mut self) {
+        let now = self.now;
+        for transfer in self.state.files.values_mut().filter_map(|file| file.transfer.as_mut()) {
+            transfer.backoff.observe(now);
         }
-        let mut due = Vec::new();
-        for key in self.state.transfers.iter().filter(same) {
-            if active >= ACTIVE_MAX {
-                break;
-            }
-            let count = per_project.entry(key.project).or_default();
-            if *count < ACTIVE_PER_PROJECT
-                && transfer(key).is_some_and(|t| !t.active && !self.wait_left(key, t).is_positive())
-            {
-                *count += 1;
-                active += 1;
-                due.push(key.clone());
-            }
+        for project in self.net.transfers.values_mut() {
+            project.observe(now);
         }
-        due
+        self.state.transfers.look_again();
     }
 
     /// How long until a transfer may be tried, by its own and its project's failures.
@@ -206,6 +227,7 @@ impl Client {
         match effect {
             Some(effect) => {
                 transfer.active = true;
+                self.place_transfer(key);
                 self.act(effect, Reason::new("BOINC transfers", why));
             }
             None => {
@@ -227,7 +249,7 @@ impl Client {
                 file.status = FileStatus::Present;
                 file.transfer = None;
                 file.info.nbytes = Some(nbytes);
-                self.state.transfers.remove(key);
+                self.place_transfer(key);
                 self.net.transfers.remove(&(key.project, false));
                 self.mark(Record::File(key.clone()));
                 self.file_arrived(key);
@@ -242,7 +264,7 @@ impl Client {
             Ok(()) => {
                 file.status = FileStatus::Uploaded;
                 file.transfer = None;
-                self.state.transfers.remove(key);
+                self.place_transfer(key);
                 self.net.transfers.remove(&(key.project, true));
                 self.mark_durable(Record::File(key.clone()));
                 self.output_settled(key);
@@ -265,13 +287,13 @@ impl Client {
         };
         let now = self.now;
         let Some(file) = self.state.files.get_mut(key) else { return };
-        let (unsigned, upload) = (file.info.file_signature.is_none(), file.info.download_urls.is_empty());
-        let urls = if upload {
+        let unsigned = file.info.file_signature.is_none();
+        let Some(transfer) = file.transfer.as_mut() else { return };
+        let urls = if transfer.upload {
             file.info.upload_urls.len()
         } else {
             file.info.gzipped_urls.len() + file.info.download_urls.len()
         };
-        let Some(transfer) = file.transfer.as_mut() else { return };
         transfer.active = false;
         let verdict = match failure.kind {
             // The next URL may have what this one has not.
@@ -301,6 +323,7 @@ impl Client {
                 }
             }
         };
+        self.place_transfer(key);
         self.mark(Record::File(key.clone()));
         if let Some(number) = verdict {
             self.fail_file(key, number, &failure.what);
@@ -312,7 +335,7 @@ impl Client {
         let Some(file) = self.state.files.get_mut(key) else { return };
         let upload = file.transfer.take().is_some_and(|transfer| transfer.upload);
         file.status = FileStatus::Failed(number, why.to_owned());
-        self.state.transfers.remove(key);
+        self.place_transfer(key);
         self.mark(Record::File(key.clone()));
         self.notice(NoticeLevel::Error, Some(key.project), format!("{} is given up: {why}", key.name));
         if upload {
@@ -325,6 +348,11 @@ impl Client {
         }
     }
 
+    /// A job needs a file of which its project has said nothing.
+    pub(crate) fn job_lacks_unknown_file(&mut self, job: JobId, key: &FileKey) {
+        self.job_lacks_file(job, key, error::NOT_FOUND, "its project has not said where it is");
+    }
+
     fn job_lacks_file(&mut self, job: JobId, key: &FileKey, number: i32, why: &str) {
         let message = format!(
             "<file_xfer_error>\n  <file_name>{}</file_name>\n  <error_code>{number}</error_code>\n  \
@@ -335,13 +363,7 @@ impl Client {
     }
 
     pub(crate) fn next_transfer_wake_up(&self) -> Instant {
-        let due = |key| {
-            let transfer = self.state.files.get(key).and_then(|file| file.transfer.as_ref())?;
-            let left = self.wait_left(key, transfer);
-            // One that is due and did not begin waits for another to end, not for the clock.
-            (!transfer.active && left.is_positive()).then_some(self.now + left)
-        };
-        self.state.transfers.iter().filter_map(due).min().unwrap_or(Instant::FAR_FUTURE)
+        self.state.transfers.next_retry(self.now)
     }
 }
 

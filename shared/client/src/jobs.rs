@@ -25,8 +25,13 @@ impl Client {
                 self.use_file(&file);
             }
         }
-        let transfers = self.state.files.iter().filter(|(_, file)| file.transfer.is_some());
-        self.state.transfers = transfers.map(|(key, _)| key.clone()).collect();
+        let projects: Vec<_> = self.state.projects.keys().copied().collect();
+        for project in projects {
+            self.estimates_changed(project);
+        }
+        for (key, file) in &self.state.files {
+            self.state.transfers.place(key, file.transfer.as_ref());
+        }
     }
 
     fn index_job(&mut self, id: JobId) {
@@ -36,6 +41,11 @@ impl Client {
         if let Some(slot) = job.slot {
             self.state.slots.insert(slot, id);
         }
+        let workunit = FileKey { project: job.project, name: job.result.wu_name.clone() };
+        *self.state.workunit_jobs.entry(workunit).or_default() += 1;
+        let outputs = self.output_files(job);
+        self.state.outputs.extend(outputs.into_iter().map(|key| (key, id)));
+        let Some(job) = self.state.jobs.get(&id) else { return };
         match job.stage {
             Stage::Downloading => {
                 let missing = self.missing_files(id);
@@ -71,7 +81,7 @@ impl Client {
         outputs.map(|file| FileKey { project: job.project, name: file.file_name.clone() }).collect()
     }
 
-    /// The files that a job keeps alive, apart from its version's, which the version keeps.
+    /// The files that a job keeps alive.
     fn job_files(&self, id: JobId) -> Vec<FileKey> {
         let Some(job) = self.state.jobs.get(&id) else { return Vec::new() };
         let mut keys = self.input_files(job);
@@ -109,6 +119,10 @@ impl Client {
             return;
         }
         let missing = self.missing_files(id);
+        // Nothing could ever bring a file that the project has not described.
+        if let Some(unknown) = missing.iter().find(|key| !self.state.files.contains_key(*key)) {
+            return self.job_lacks_unknown_file(id, unknown);
+        }
         for key in &missing {
             self.state.waiting.entry(key.clone()).or_default().insert(id);
             self.want_file(key);
@@ -139,6 +153,8 @@ impl Client {
         let state = match job.stage {
             Stage::Downloading => JobState::Incoming,
             Stage::Runnable if matches!(job.process, Process::Aborting(_)) => return None,
+            // It is over, and only its process or its slot is still there.
+            Stage::Runnable if job.outcome.is_some() => return None,
             // It waits for its own reasons; it is work held, but cannot run yet.
             Stage::Runnable if job.run.not_before > self.now => JobState::Incoming,
             Stage::Runnable if job.process.computes() => JobState::Running {
@@ -242,6 +258,7 @@ impl Client {
             job.stage = if sending { Stage::Uploading } else { Stage::Reporting };
             if !sending {
                 self.state.reporting.insert(id);
+                self.net.reports_due = None;
             }
         }
         self.requeue(id);
@@ -250,16 +267,15 @@ impl Client {
 
     /// An output is sent or given up.
     pub(crate) fn output_settled(&mut self, key: &FileKey) {
-        let owner = |job: &Job| {
-            job.project == key.project && job.result.files.iter().any(|f| f.file_name == key.name)
-        };
-        let found = self
-            .state
-            .jobs
-            .values()
-            .find(|job| job.stage == Stage::Uploading && owner(job))
-            .map(|job| job.id);
-        let Some(id) = found else { return };
+        let writers = self.state.outputs.range((key.clone(), JobId(0))..=(key.clone(), JobId(u64::MAX)));
+        let uploading = |id: &JobId| self.state.jobs.get(id).is_some_and(|job| job.stage == Stage::Uploading);
+        let found: Vec<JobId> = writers.map(|(_, id)| *id).filter(uploading).collect();
+        for id in found {
+            self.output_of_job_settled(id, key);
+        }
+    }
+
+    fn output_of_job_settled(&mut self, id: JobId, key: &FileKey) {
         let failed =
             self.state.files.get(key).is_some_and(|file| matches!(file.status, FileStatus::Failed(..)));
         if failed
@@ -276,10 +292,13 @@ impl Client {
 
     /// The server knows how the job ended, or nobody wants to know: everything of it goes.
     pub(crate) fn forget_job(&mut self, id: JobId) {
-        self.free_slot(id);
+        self.give_back_slot(id);
         let files = self.job_files(id);
         let Some(job) = self.state.jobs.remove(&id) else { return };
         self.book_job(&job);
+        for key in self.output_files(&job) {
+            self.state.outputs.remove(&(key, id));
+        }
         for key in files {
             if let Some(waiting) = self.state.waiting.get_mut(&key) {
                 waiting.remove(&id);
@@ -287,18 +306,43 @@ impl Client {
             self.unuse_file(&key);
         }
         self.state.reporting.remove(&id);
+        self.net.reports_due = None;
         self.state.job_names.remove(&FileKey { project: job.project, name: job.result.name.clone() });
         let workunit = FileKey { project: job.project, name: job.result.wu_name.clone() };
-        let shared =
-            self.state.jobs.values().any(|j| j.project == job.project && j.result.wu_name == workunit.name);
-        if !shared && self.state.workunits.remove(&workunit).is_some() {
-            self.mark(Record::Workunit(workunit));
+        if let Some(jobs) = self.state.workunit_jobs.get_mut(&workunit) {
+            *jobs -= 1;
+            if *jobs == 0 {
+                self.state.workunit_jobs.remove(&workunit);
+                self.state.workunits.remove(&workunit);
+                self.mark(Record::Workunit(workunit));
+            }
         }
         self.queue.remove(id);
         self.fetch_due = true;
         self.touch(Entity::Project(job.project));
         self.mark_durable(Record::Job(id));
         self.mark(Record::Ledger);
+    }
+
+    /// Gives back the slot of a job that is forgotten: at once, or when its process has left.
+    fn give_back_slot(&mut self, id: JobId) {
+        let Some(job) = self.state.jobs.get_mut(&id).filter(|job| job.process.exists()) else {
+            return self.free_slot(id);
+        };
+        if let Some(slot) = job.slot.take() {
+            self.state.slots.remove(&slot);
+            self.state.leaving.insert(id, slot);
+        }
+    }
+
+    /// The process of a forgotten job is gone: nobody is in its slot any more.
+    pub(crate) fn left(&mut self, id: JobId) {
+        if let Some(slot) = self.state.leaving.remove(&id) {
+            self.act(
+                Effect::CleanSlot { slot },
+                Reason::new("slots", "its job is gone, and now its process"),
+            );
+        }
     }
 
     /// Empties and gives back a job's slot.

@@ -41,7 +41,7 @@ pub(crate) struct Ledger {
     /// Used since the last look, for the metrics.
     #[serde(skip)]
     pub fresh: BTreeMap<ProjectId, Duration>,
-    #[serde(skip)]
+    /// When time was last accounted for. Stored, so that the time an agent is down counts as such.
     pub observed_at: Option<Instant>,
     /// CPUs that no runnable job could use, by the last decision.
     #[serde(skip)]
@@ -49,7 +49,24 @@ pub(crate) struct Ledger {
     /// The last decision kept a task for its checkpoint.
     #[serde(skip)]
     pub waits_for_checkpoint: bool,
+    /// CPUs that each project got in the last decision.
+    #[serde(skip)]
+    pub dealt: BTreeMap<ProjectId, f64>,
 }
+
+/// What was available in the time since the last look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    from: Instant,
+    available: Cpus,
+    starved: Cpus,
+}
+
+/// A look at the clock that comes later than asked for by more than this was slept through, or the clock was set.
+const LATE: Duration = Duration::from_secs(60);
+/// Time of which nothing is known counts as off for so long at most: a clock that is set by years, as at the first
+/// contact with a time server, must not make a host look as if it were never there (R1.12).
+const OFF_MAX: Duration = Duration::from_hours(72);
 
 impl Totals {
     fn add(&mut self, other: &Self) {
@@ -105,6 +122,7 @@ impl Client {
         let Some(job) = self.state.jobs.get_mut(&id) else { return };
         let project = job.project;
         job.run.charged += cpu;
+        self.charged.insert(id);
         let totals = self.ledger.totals.entry(project).or_default();
         totals.cpu += cpu;
         totals.cpu_in_progress += cpu;
@@ -153,13 +171,17 @@ impl Client {
         self.ledger.metrics.job_settled(self.now, cost, fate);
     }
 
-    /// Accounts for the time since the last look: availability, elapsed times, metrics.
-    pub(crate) fn observe(&mut self) {
-        let Some(from) = self.ledger.observed_at.replace(self.now) else { return };
-        let length = self.now.since(from);
-        if !length.is_positive() {
-            return;
+    /// Accounts for the time since the last look, as things stood before the event: availability, elapsed times.
+    pub(crate) fn observe(&mut self) -> Option<Seen> {
+        let from = self.ledger.observed_at?;
+        self.ledger.observed_at = Some(self.now);
+        if self.now <= from {
+            return None;
         }
+        // Computing is vouched for only as long as the shell was sure to call.
+        let vouched = (self.wake_at + LATE).min(self.now).max(from);
+        let (length, off) = (vouched.since(from), self.now.since(vouched));
+        self.ledger.active.observe(off.min(OFF_MAX), false);
         let allowed = !self.preferences().suspended;
         self.ledger.active.observe(length, allowed);
         self.ledger.up += length;
@@ -175,10 +197,17 @@ impl Client {
                 job.run.elapsed += length;
             }
         }
-        self.observe_metrics(from, allowed);
+        let here = allowed && !off.is_positive();
+        let or_none = |cpus| if here { cpus } else { Cpus::ZERO };
+        Some(Seen {
+            from,
+            available: or_none(Cpus::whole(self.usable_cpus())),
+            starved: or_none(self.ledger.starved),
+        })
     }
 
-    fn observe_metrics(&mut self, from: Instant, allowed: bool) {
+    /// Books that time, and what was used in it, for the metrics.
+    pub(crate) fn observe_metrics(&mut self, seen: Seen) {
         let fresh = std::mem::take(&mut self.ledger.fresh);
         let projects: Vec<ProjectStretch> = self
             .state
@@ -192,10 +221,10 @@ impl Client {
             })
             .collect();
         self.ledger.metrics.observe(&Stretch {
-            from,
+            from: seen.from,
             to: self.now,
-            available: if allowed { Cpus::whole(self.usable_cpus()) } else { Cpus::ZERO },
-            starved: if allowed { self.ledger.starved } else { Cpus::ZERO },
+            available: seen.available,
+            starved: seen.starved,
             throttled: Duration::ZERO,
             scheduling_period: self.preferences().scheduling_period,
             projects: &projects,
@@ -204,7 +233,7 @@ impl Client {
 
     /// The estimated CPU time of a whole job (R5.8).
     fn estimated(&self, job: &Job) -> Duration {
-        let by_size = estimate::by_size(job.flops_estimate, job.speed);
+        let by_size = by_size(job);
         match self.state.projects.get(&job.project) {
             Some(project) if !project.dont_use_dcf => project.correction.apply(by_size),
             _ => by_size,
@@ -212,10 +241,7 @@ impl Client {
     }
 
     pub(crate) fn estimated_total(&self, id: JobId) -> Duration {
-        self.state
-            .jobs
-            .get(&id)
-            .map_or(Duration::ZERO, |job| estimate::by_size(job.flops_estimate, job.speed))
+        self.state.jobs.get(&id).map_or(Duration::ZERO, by_size)
     }
 
     /// The estimated CPU time that a job still needs (R5.7).
@@ -233,5 +259,34 @@ impl Client {
             project.rpc.on_job_success();
         }
         self.mark(crate::record::Record::Project(project));
+        self.estimates_changed(project);
     }
+
+    /// Tells the queue when a project's estimates have moved away from those it holds. Small steps are let gather, so
+    /// that a correction which has settled costs nothing with ten thousand jobs.
+    pub(crate) fn estimates_changed(&mut self, id: ProjectId) {
+        let Some(project) = self.state.projects.get(&id) else { return };
+        let factor = if project.dont_use_dcf { 1.0 } else { project.correction.get() };
+        let held = self.queued_factor.insert(id, factor).unwrap_or(1.0);
+        if (factor / held - 1.0).abs() <= 0.02 {
+            self.queued_factor.insert(id, held);
+            return;
+        }
+        let jobs: Vec<JobId> = self.jobs_of(id);
+        for job in jobs {
+            self.requeue(job);
+        }
+    }
+
+    /// The jobs of a project.
+    pub(crate) fn jobs_of(&self, project: ProjectId) -> Vec<JobId> {
+        let from = crate::FileKey { project, name: String::new() };
+        let names = self.state.job_names.range(from..);
+        names.take_while(|(key, _)| key.project == project).map(|(_, id)| *id).collect()
+    }
+}
+
+/// The CPU time of a whole job by its size. The speed is that of all CPUs that it uses at once.
+fn by_size(job: &Job) -> Duration {
+    estimate::by_size(job.flops_estimate, job.speed).mul_f64(job.usage.cpus)
 }

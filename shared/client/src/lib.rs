@@ -33,6 +33,7 @@ mod schedule;
 mod setup;
 mod state;
 mod tasks;
+mod transfers;
 mod view;
 
 pub use effect::*;

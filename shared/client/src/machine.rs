@@ -1,6 +1,6 @@
 //! The machine itself: takes an event, lets each part act on it, then looks what is due, and says when to call again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::ClientVersion;
 use fallow_domain::{Duration, Instant, JobId, Preferences, ProjectId};
@@ -44,9 +44,15 @@ pub struct Client {
     pub(crate) fetch_checked_at: Instant,
     pub(crate) saved_at: Instant,
     metrics_saved_at: Instant,
+    /// When the shell was asked to call again.
+    pub(crate) wake_at: Instant,
+    /// Jobs charged since they were last stored.
+    pub(crate) charged: BTreeSet<JobId>,
+    /// The duration correction that the queue's estimates were made with.
+    pub(crate) queued_factor: BTreeMap<ProjectId, f64>,
     dirty: BTreeSet<Record>,
     touched: BTreeSet<Entity>,
-    actions: Vec<Action>,
+    pub(crate) actions: Vec<Action>,
     durable: bool,
 }
 
@@ -88,6 +94,9 @@ impl Client {
             fetch_checked_at: Instant::EPOCH,
             saved_at: Instant::EPOCH,
             metrics_saved_at: Instant::EPOCH,
+            wake_at: Instant::EPOCH,
+            charged: BTreeSet::new(),
+            queued_factor: BTreeMap::new(),
             dirty: BTreeSet::new(),
             touched: BTreeSet::new(),
             actions: Vec::new(),
@@ -100,13 +109,28 @@ impl Client {
     /// Takes an event in, at the time `now`, and says what follows from it. Pure: the same client, time and event
     /// give the same step.
     pub fn handle(&mut self, now: Instant, event: Event) -> Step {
+        let set_back = now < self.now;
         self.now = now;
+        if set_back {
+            self.clock_set_back();
+        }
+        let seen = self.observe();
         self.take(event);
+        if let Some(seen) = seen {
+            self.observe_metrics(seen);
+        }
         if self.is_up() {
             self.poll();
         }
         let wake_at = self.is_up().then(|| self.next_wake_up());
+        self.wake_at = wake_at.unwrap_or(self.wake_at);
         self.finish_step(wake_at)
+    }
+
+    /// What waits for a time waits no longer than it was meant to (R1.12).
+    pub(crate) fn clock_set_back(&mut self) {
+        self.transfers_observe();
+        self.net.reports_due = None;
     }
 
     fn is_up(&self) -> bool {
@@ -140,7 +164,6 @@ impl Client {
     /// Does what time alone makes due, and what the event left to be decided.
     fn poll(&mut self) {
         self.wake_tasks();
-        self.observe();
         self.poll_transfers();
         self.poll_limits();
         let overdue = self.now >= self.decide_by || self.decided_at > self.now;
@@ -181,12 +204,20 @@ impl Client {
         if computing {
             at = at.min(self.saved_at + SAVE_PERIOD);
         }
+        // A project left, or a start failed, after the decision was made.
+        if self.schedule_due {
+            at = self.now;
+        }
         // Never at once again for something that only an event can change.
         at.max(self.now + Duration::from_millis(100)).min(self.now + Duration::from_mins(10))
     }
 
     fn finish_step(&mut self, wake_at: Option<Instant>) -> Step {
-        let dirty = std::mem::take(&mut self.dirty);
+        let mut dirty = std::mem::take(&mut self.dirty);
+        // The ledger holds the charges of all jobs: after a crash, what only it knew would be charged again.
+        if dirty.contains(&Record::Ledger) {
+            dirty.extend(std::mem::take(&mut self.charged).into_iter().map(Record::Job));
+        }
         Step {
             actions: std::mem::take(&mut self.actions),
             changes: dirty.iter().map(|record| record.change(&self.state, &self.ledger)).collect(),

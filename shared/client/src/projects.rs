@@ -11,7 +11,7 @@ use fallow_policy::rpc_timing::RpcState;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{Identity, Process, Project};
-use crate::{Effect, Entity, NoticeLevel, Reason};
+use crate::{Effect, Entity, FileKey, NoticeLevel, Reason};
 
 impl Client {
     pub(crate) fn project_of(&self, url: &MasterUrl) -> Option<ProjectId> {
@@ -63,7 +63,6 @@ impl Client {
             code_sign_key: None,
             correction: DurationCorrection::default(),
             dont_use_dcf: false,
-            no_cpu_apps: false,
             send_full_workload: false,
             contact_by: None,
             identity: Identity::default(),
@@ -111,7 +110,7 @@ impl Client {
                 self.act(Effect::CancelTransfer { file: key.clone() }, Reason::new("detach", why));
             }
             self.state.files.remove(&key);
-            self.state.transfers.remove(&key);
+            self.place_transfer(&key);
             self.state.file_users.remove(&key);
             self.state.waiting.remove(&key);
             self.mark(Record::File(key));
@@ -128,7 +127,11 @@ impl Client {
             self.mark(Record::Workunit(key));
         }
         self.ledger.forget_project(id);
+        self.queued_factor.remove(&id);
         self.net.sessions.abandon(id);
+        self.net.requested.remove(&id);
+        self.net.pages.remove(&id);
+        self.net.transfers.retain(|(project, _), _| *project != id);
         if let Some(project) = self.state.projects.remove(&id) {
             self.notice(NoticeLevel::Info, Some(id), format!("{why}: {}", project.url));
             self.act(Effect::DeleteProject { project: id, url: project.url }, Reason::new("detach", why));
@@ -138,14 +141,17 @@ impl Client {
         self.shares_changed();
     }
 
+    fn has_jobs(&self, project: ProjectId) -> bool {
+        let from = FileKey { project, name: String::new() };
+        self.state.job_names.range(from..).next().is_some_and(|(key, _)| key.project == project)
+    }
+
     /// Projects that the document dropped leave when their last job is reported, so that no finished work is lost.
     pub(crate) fn drop_finished_projects(&mut self) {
         let leaving: Vec<_> =
             self.state.projects.values().filter(|project| project.detach_when_done).map(|p| p.id).collect();
         for id in leaving {
-            if !self.state.jobs.values().any(|job| job.project == id)
-                && self.net.sessions.in_flight().is_none_or(|ask| ask.project != id)
-            {
+            if !self.has_jobs(id) && self.net.sessions.in_flight().is_none_or(|ask| ask.project != id) {
                 self.detach(id, "no longer in the coordinator's document, and its last job is reported");
             }
         }
@@ -166,6 +172,7 @@ impl Client {
         if self.state.meta.document.as_ref() == Some(&document) {
             return self.touch(Entity::Host);
         }
+        let interval = self.preferences().connection_interval;
         for project in &document.projects {
             self.put_project(project, true);
         }
@@ -193,6 +200,14 @@ impl Client {
         self.state.meta.document_applied_at = self.now;
         self.state.meta.document_refused = None;
         self.mark_durable(Record::Meta);
+        self.net.reports_due = None;
+        if self.preferences().connection_interval != interval {
+            // Deadlines are planned for that much earlier (R1.13).
+            let jobs: Vec<_> = self.state.jobs.keys().copied().collect();
+            for job in jobs {
+                self.requeue(job);
+            }
+        }
         self.notice(
             NoticeLevel::Info,
             None,
@@ -233,6 +248,7 @@ impl Client {
             .is_none_or(|host| host.ncpus != facts.ncpus || host.memory != facts.memory);
         self.state.host = Some(facts);
         self.schedule_due |= changed;
+        self.fetch_due |= changed;
         self.touch(Entity::Host);
     }
 }

@@ -10,10 +10,11 @@ use fallow_boinc::runtime::exit;
 use fallow_boinc::scheduler::{AppVersion, Priority, ResultJob, SchedulerReply, Workunit};
 use fallow_boinc::signature::PublicKey;
 use fallow_domain::{Duration, Flops, ProjectId, Speed, Usage};
+use fallow_policy::backoff::Wait;
 
 use crate::machine::Client;
 use crate::record::Record;
-use crate::state::{Job, Process, Run, Stage, VersionKey};
+use crate::state::{FileStatus, Job, Process, Run, Stage, VersionKey};
 use crate::{FileKey, NoticeLevel};
 
 /// BOINC's size of a job whose server says nothing.
@@ -36,6 +37,8 @@ impl Client {
                 project.apps.insert(app.name.clone(), app.clone());
             }
         }
+        let described: Vec<FileKey> =
+            reply.files.iter().map(|info| FileKey { project: id, name: info.name.clone() }).collect();
         for info in reply.files {
             self.put_file(id, info);
         }
@@ -51,6 +54,7 @@ impl Client {
         for result in reply.results {
             arrived += usize::from(self.put_job(id, result, &workunits));
         }
+        self.drop_unused_files(&described);
         self.apply_acks(id, &reply.result_acks);
         for name in reply.result_aborts {
             self.abort_by_project(id, name, false);
@@ -99,9 +103,12 @@ impl Client {
             project.rpc_seqno = 0;
         }
         project.dont_use_dcf = reply.dont_use_dcf;
+        self.estimates_changed(id);
+        let Some(project) = self.state.projects.get_mut(&id) else { return };
         project.send_full_workload |= reply.send_full_workload;
-        project.no_cpu_apps = reply.no_rsc_apps.iter().any(|kind| kind == "CPU");
-        project.contact_by = reply.next_rpc_delay.map(|delay| now + delay);
+        // That it has no programs for CPUs is passed over, as BOINC does where it leaves no kind of processor: a project
+        // that is never asked again could never take it back. Asking in vain backs off by itself.
+        project.contact_by = reply.next_rpc_delay.map(|delay| Wait::new(now, delay));
         let (ours, theirs) = (project.url.clone(), reply.master_url.as_ref());
         if let Some(theirs) =
             theirs.filter(|url| fallow_domain::MasterUrl::parse(url).is_ok_and(|u| u != ours))
@@ -127,6 +134,16 @@ impl Client {
         } else {
             let text = "the project sent another code-signing key without a signature by the one held; the old key stays";
             self.notice(NoticeLevel::Error, Some(id), text);
+        }
+    }
+
+    /// Files that came with a job that was dropped, or with nothing: no job would ever take them away again.
+    fn drop_unused_files(&mut self, described: &[FileKey]) {
+        for key in described {
+            if !self.state.file_users.contains_key(key) {
+                self.use_file(key);
+                self.unuse_file(key);
+            }
         }
     }
 
@@ -162,6 +179,10 @@ impl Client {
             self.state.versions.insert(key.clone(), version);
             for file in self.version_files(&key) {
                 if let Some(file) = self.state.files.get_mut(&file) {
+                    // What came as a mere input was not checked for a signature; it must not become a program so.
+                    if !file.signed && file.status == FileStatus::Present {
+                        file.status = FileStatus::Absent;
+                    }
                     file.signed = true;
                 }
                 self.use_file(&file);
@@ -183,6 +204,7 @@ impl Client {
             if let Some(job) = self.state.jobs.get_mut(&known) {
                 job.result.report_deadline = result.report_deadline;
             }
+            self.net.reports_due = None;
             self.requeue(known);
             self.mark(Record::Job(known));
             return false;
@@ -206,9 +228,10 @@ impl Client {
         workunits: &BTreeMap<String, Workunit>,
     ) -> Result<Job, String> {
         let key = FileKey { project: id, name: result.wu_name.clone() };
-        let workunit = workunits
-            .get(&result.wu_name)
-            .or_else(|| self.state.workunits.get(&key))
+        // One that jobs hold already stays as it is: their files are counted by it.
+        let known = self.state.workunits.get(&key);
+        let workunit = known
+            .or_else(|| workunits.get(&result.wu_name))
             .cloned()
             .ok_or_else(|| format!("its workunit {} did not come with it", result.wu_name))?;
         let version_key = self.version_for(id, &workunit, &result)?;
@@ -270,11 +293,12 @@ impl Client {
     }
 
     fn apply_acks(&mut self, id: ProjectId, names: &[String]) {
+        let reported = std::mem::take(&mut self.net.reporting);
         for name in names {
             let key = FileKey { project: id, name: name.clone() };
             let Some(&job) = self.state.job_names.get(&key) else { continue };
             // An acknowledgement of something that was not reported is a server's mistake that would cost a job.
-            if self.state.reporting.contains(&job) {
+            if reported.contains(&job) {
                 self.forget_job(job);
             }
         }

@@ -14,6 +14,9 @@ use crate::FileKey;
 use crate::machine::Client;
 use crate::state::{FileStatus, Job, Project, Stage, VersionKey};
 
+/// At most this many jobs are reported in one request, the others in the next: each can carry 64 KiB of `stderr.txt`.
+const REPORTS_MAX: usize = 256;
+
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct WorkWanted {
@@ -30,8 +33,8 @@ impl Client {
     ) -> Option<(SchedulerRequest, Vec<JobId>)> {
         let project = self.state.projects.get(&id)?;
         let host = self.state.host.as_ref()?;
-        let reported: Vec<JobId> =
-            self.state.reporting.iter().filter(|job| self.state.jobs[job].project == id).copied().collect();
+        let reported = self.state.reporting.iter().filter(|job| self.state.jobs[job].project == id).copied();
+        let reported: Vec<JobId> = reported.take(REPORTS_MAX).collect();
         let versions: Vec<&VersionKey> = self.state.versions.keys().filter(|key| key.project == id).collect();
         let request = SchedulerRequest {
             authenticator: project.account_key.clone(),
@@ -40,7 +43,7 @@ impl Client {
             client_version: self.config.version,
             resource_share_fraction: self.share_fraction(project, |_| true),
             rrs_fraction: self.share_fraction(project, |p| self.queue.is_runnable(p.id)),
-            prrs_fraction: self.share_fraction(project, |p| !p.detach_when_done && !p.no_cpu_apps),
+            prrs_fraction: self.share_fraction(project, |p| !p.detach_when_done),
             duration_correction_factor: if project.dont_use_dcf { 1.0 } else { project.correction.get() },
             allow_multiple_clients: true,
             dont_send_work: project.detach_when_done,
@@ -58,7 +61,7 @@ impl Client {
             disk_usage: self.disk_usage(id),
             results: reported.iter().filter_map(|job| self.report(&self.state.jobs[job])).collect(),
             app_versions: versions.iter().map(|key| self.version_ref(key)).collect(),
-            other_results: Some(self.other_results(id, &versions)),
+            other_results: Some(self.other_results(id, &versions, &reported)),
             in_progress_results: project.send_full_workload.then(|| self.in_progress()),
             ..SchedulerRequest::default()
         };
@@ -180,9 +183,10 @@ impl Client {
         }
     }
 
-    fn other_results(&self, id: ProjectId, versions: &[&VersionKey]) -> Vec<OtherResult> {
+    fn other_results(&self, id: ProjectId, versions: &[&VersionKey], reported: &[JobId]) -> Vec<OtherResult> {
         let index: BTreeMap<&VersionKey, u32> = versions.iter().copied().zip(0..).collect();
-        let held = self.state.jobs.values().filter(|job| job.project == id && job.stage != Stage::Reporting);
+        let here = |job: &&Job| job.project == id && reported.binary_search(&job.id).is_err();
+        let held = self.state.jobs.values().filter(here);
         held.map(|job| OtherResult {
             name: job.result.name.clone(),
             app_version: index.get(&job.version).copied(),
@@ -198,7 +202,8 @@ impl Client {
         held.map(|job| InProgressResult {
             name: job.result.name.clone(),
             report_deadline: job.result.report_deadline,
-            time_remaining: self.remaining(job),
+            // The server plans with wall time on so many CPUs.
+            time_remaining: self.remaining(job).mul_f64(1.0 / job.usage.cpus.max(0.01)),
             avg_ncpus: job.usage.cpus,
         })
         .collect()

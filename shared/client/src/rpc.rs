@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{Duration, Instant, JobId, MasterUrl, ProjectId};
 use fallow_policy::decay::{Ranked, RecentCpu, rank_projects};
-use fallow_policy::report_due::{self, FinishedJob};
+use fallow_policy::report_due::{self, FinishedJob, WhyDue};
 use fallow_policy::rpc_session::{AfterFailure, Ask, Candidate, Sessions};
 use fallow_policy::rpc_timing::MasterPage;
 use fallow_policy::transfer_backoff::ProjectTransferBackoff;
@@ -28,7 +28,7 @@ const FETCH_CHECK_PERIOD: Duration = Duration::from_secs(60);
 pub(crate) struct Network {
     pub sessions: Sessions,
     /// Jobs that the RPC in flight reports.
-    pub reporting: Vec<JobId>,
+    pub reporting: BTreeSet<JobId>,
     /// Whether it asks for work.
     pub asks_work: bool,
     pub pages: BTreeSet<ProjectId>,
@@ -36,6 +36,15 @@ pub(crate) struct Network {
     pub requested: BTreeSet<ProjectId>,
     pub plan: FetchPlan,
     pub transfers: BTreeMap<(ProjectId, bool), ProjectTransferBackoff>,
+    /// Which projects have jobs due for reporting; none when that has to be worked out again.
+    pub reports_due: Option<ReportsDue>,
+}
+
+/// Why finished jobs are due for reporting, by project, and when that may change although nothing happens.
+#[derive(Debug)]
+pub(crate) struct ReportsDue {
+    by_project: BTreeMap<ProjectId, WhyDue>,
+    next: Instant,
 }
 
 impl Client {
@@ -53,6 +62,9 @@ impl Client {
         let now = self.now;
         for project in self.state.projects.values_mut() {
             project.rpc.observe(now);
+            if let Some(wait) = &mut project.contact_by {
+                wait.observe(now);
+            }
         }
         self.poll_master_pages();
         if self.net.sessions.in_flight().is_some() {
@@ -63,6 +75,9 @@ impl Client {
             || self.fetch_checked_at > now
         {
             self.check_work_fetch();
+        }
+        if self.net.reports_due.as_ref().is_none_or(|due| due.next <= now) {
+            self.net.reports_due = Some(self.due_reports());
         }
         let candidates = self.candidates();
         if let Some(ask) = self.net.sessions.poll(&candidates) {
@@ -132,7 +147,7 @@ impl Client {
             .map(|project| FetchProject {
                 id: project.id,
                 share: project.share,
-                may_supply: !project.detach_when_done && !project.no_cpu_apps,
+                may_supply: !project.detach_when_done,
             })
             .collect();
         self.net.plan = if preferences.suspended {
@@ -144,7 +159,6 @@ impl Client {
 
     fn candidates(&self) -> Vec<Candidate> {
         let now = self.now;
-        let due = self.due_reports();
         let ranked: Vec<Ranked> = self
             .state
             .projects
@@ -158,7 +172,9 @@ impl Client {
         let candidate = |id: ProjectId| {
             let project = self.state.projects.get(&id)?;
             let need = self.net.plan.of(id);
-            let overdue = project.contact_by.is_some_and(|by| by <= now);
+            // The project wants to hear of us; but that is no request by a person, so backoffs hold (R1.4).
+            let overdue = project.contact_by.is_some_and(|wait| !wait.holds(now))
+                && project.rpc.min_rpc_time(now, false).is_none();
             let requested = self.net.requested.contains(&id) || overdue;
             Some(Candidate {
                 project: id,
@@ -167,7 +183,7 @@ impl Client {
                 may_fetch: project.rpc.min_work_time(now).is_none(),
                 request: need.map_or(Duration::ZERO, |need| need.request),
                 fill: need.map_or(Duration::ZERO, |need| need.fill),
-                due: due.get(&id).copied(),
+                due: self.net.reports_due.as_ref().and_then(|due| due.by_project.get(&id).copied()),
                 requested,
             })
         };
@@ -175,14 +191,16 @@ impl Client {
     }
 
     /// Per project, why its finished jobs are due for reporting, if they are (R1.8).
-    fn due_reports(&self) -> BTreeMap<ProjectId, report_due::WhyDue> {
+    fn due_reports(&self) -> ReportsDue {
         let interval = self.preferences().connection_interval;
-        let mut due = BTreeMap::new();
+        let mut due = ReportsDue { by_project: BTreeMap::new(), next: Instant::FAR_FUTURE };
         for job in self.state.reporting.iter().filter_map(|id| self.state.jobs.get(id)) {
-            if let Some(why) = finished(job).and_then(|job| report_due::report_due(self.now, &job, interval))
-            {
-                let first = due.entry(job.project).or_insert(why);
+            let Some(report) = finished(job) else { continue };
+            if let Some(why) = report_due::report_due(self.now, &report, interval) {
+                let first = due.by_project.entry(job.project).or_insert(why);
                 *first = why.min(*first);
+            } else {
+                due.next = due.next.min(report_due::report_due_at(&report, interval).0);
             }
         }
         due
@@ -207,7 +225,7 @@ impl Client {
         }
         self.net.asks_work = ask.work.is_positive();
         let why = format!("{}; asking for {}, reporting {} jobs", ask.reason, ask.work, reported.len());
-        self.net.reporting = reported;
+        self.net.reporting = reported.into_iter().collect();
         self.ledger.totals.entry(id).or_default().rpcs += 1;
         self.ledger.metrics.rpc_made(self.now);
         self.mark(Record::Project(id));
@@ -284,6 +302,12 @@ impl Client {
 
     pub(crate) fn next_network_wake_up(&self) -> Instant {
         let now = self.now;
+        if self.net.sessions.in_flight().is_some() {
+            // Nothing is decided before it is over; only master pages are read meanwhile.
+            let pages = self.state.projects.values().filter(|project| !self.net.pages.contains(&project.id));
+            let pages = pages.filter_map(|project| project.rpc.master_page_due_at(now));
+            return pages.filter(|at| *at > now).min().unwrap_or(Instant::FAR_FUTURE);
+        }
         let mut at = self.fetch_checked_at + FETCH_CHECK_PERIOD;
         for project in self.state.projects.values() {
             let waits = [
@@ -291,18 +315,11 @@ impl Client {
                 project.rpc.min_rpc_time(now, true).map(|wait| wait.at),
                 project.rpc.min_work_time(now).map(|wait| wait.at),
                 project.rpc.master_page_due_at(now).filter(|_| !self.net.pages.contains(&project.id)),
-                project.contact_by,
+                project.contact_by.map(|wait| now + wait.left(now)),
             ];
             at = waits.into_iter().flatten().filter(|wait| *wait > now).fold(at, Instant::min);
         }
-        let interval = self.preferences().connection_interval;
-        for job in self.state.reporting.iter().filter_map(|id| self.state.jobs.get(id)).filter_map(finished) {
-            let (due_at, _) = report_due::report_due_at(&job, interval);
-            if due_at > now {
-                at = at.min(due_at);
-            }
-        }
-        at
+        at.min(self.net.reports_due.as_ref().map_or(Instant::FAR_FUTURE, |due| due.next))
     }
 }
 

@@ -37,7 +37,6 @@ impl Client {
             .values()
             .map(|p| ProjectSnapshot { id: p.id, share: p.share, debt: self.ledger.debts.of(p.id) })
             .collect();
-        let before = self.cpus_by_project();
         let decision = cpu_schedule::choose(&host, used, &projects, &self.queue, self.now);
         self.schedule_due = false;
         self.decided_at = self.now;
@@ -46,8 +45,10 @@ impl Client {
         self.ledger.waits_for_checkpoint =
             decision.run.iter().any(|chosen| matches!(chosen.reason, WhyChosen::BeforeCheckpoint { .. }));
         self.carry_out(&decision);
+        // Compared with the last decision and not with a moment ago: a CPU whose job has just ended goes over as well.
         let after = self.cpus_by_project();
-        self.ledger.metrics.switched(self.now, cpus_switched(&before, &after));
+        let before = std::mem::replace(&mut self.ledger.dealt, after);
+        self.ledger.metrics.switched(self.now, cpus_switched(&before, &self.ledger.dealt));
         self.touch(Entity::Host);
     }
 
@@ -121,7 +122,8 @@ impl Client {
             Some(slot) => slot,
             None => self.free_slot_number(),
         };
-        let fresh = self.state.jobs.get(&id).is_none_or(|job| job.slot.is_none());
+        // A slot without a process so far may be half filled: the last start failed on the way.
+        let fresh = self.state.jobs.get(&id).is_none_or(|job| job.slot.is_none() || !job.run.ran);
         let setup = match self.task_setup(id, slot, fresh) {
             Ok(setup) => setup,
             Err(why) => {
@@ -156,7 +158,7 @@ impl Client {
 
     fn free_slot_number(&self) -> SlotId {
         let mut slot = SlotId(0);
-        while self.state.slots.contains_key(&slot) {
+        while self.state.slots.contains_key(&slot) || self.state.leaving.values().any(|left| *left == slot) {
             slot.0 += 1;
         }
         slot
@@ -165,7 +167,7 @@ impl Client {
     fn preempt(&mut self, passed: &Passed) {
         let id = passed.job;
         let Some(job) = self.state.jobs.get(&id) else { return };
-        let checkpointed = job.run.checkpoint_cpu > job.run.base || job.run.checkpoint_cpu.is_positive();
+        let checkpointed = job.run.checkpoint_cpu.is_positive();
         let reason = Reason::new("R2.4", format!("{}", passed.reason));
         // Until its first checkpoint a task would lose all it did.
         let stay = self.preferences().leave_in_memory || !checkpointed;

@@ -10,12 +10,14 @@ use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Flops, HostFacts, Instant, JobId, MasterUrl,
     OwnerLimits, ProjectId, Share, SlotId, Speed, Usage,
 };
+use fallow_policy::backoff::Wait;
 use fallow_policy::estimate::DurationCorrection;
 use fallow_policy::rpc_timing::RpcState;
 use fallow_policy::transfer_backoff::TransferBackoff;
 use serde::{Deserialize, Serialize};
 
 use crate::FileKey;
+use crate::transfers::Transfers;
 
 /// What concerns the host as a whole.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -48,10 +50,9 @@ pub(crate) struct Project {
     pub code_sign_key: Option<String>,
     pub correction: DurationCorrection,
     pub dont_use_dcf: bool,
-    pub no_cpu_apps: bool,
     pub send_full_workload: bool,
     /// Contact by then even without need (BOINC: `next_rpc_delay`).
-    pub contact_by: Option<Instant>,
+    pub contact_by: Option<Wait>,
     pub identity: Identity,
     pub apps: BTreeMap<String, App>,
 }
@@ -161,8 +162,13 @@ pub(crate) struct Run {
     pub base: Duration,
     /// CPU time of the present process that is charged.
     pub process_cpu: Duration,
+    /// The present process is known to have begun: what its channel says after a crash is about this run, and not charged
+    /// yet beyond `process_cpu`.
+    pub live: bool,
     /// CPU time towards the result at the last checkpoint.
     pub checkpoint_cpu: Duration,
+    /// What the application itself said then; a change of it is a checkpoint.
+    pub checkpoint_said: Duration,
     pub elapsed: Duration,
     pub checkpoint_elapsed: Duration,
     pub fraction_done: f64,
@@ -175,8 +181,10 @@ pub(crate) struct Run {
     pub not_before: Instant,
     /// When the present time slice began.
     pub slice_since: Instant,
-    /// Has ever begun.
+    /// Has ever been given to the shell.
     pub begun: bool,
+    /// Has ever had a process: its slot is filled.
+    pub ran: bool,
     pub checkpoint_at: Option<Instant>,
 }
 
@@ -249,6 +257,12 @@ pub(crate) struct State {
     pub slots: BTreeMap<SlotId, JobId>,
     /// Jobs to be reported.
     pub reporting: BTreeSet<JobId>,
+    /// Who writes a file.
+    pub outputs: BTreeSet<(FileKey, JobId)>,
+    /// How many jobs belong to a workunit.
+    pub workunit_jobs: BTreeMap<FileKey, u32>,
+    /// Slots of processes that have yet to end although their job is forgotten.
+    pub leaving: BTreeMap<JobId, SlotId>,
     /// Files with a transfer that is not over.
-    pub transfers: BTreeSet<FileKey>,
+    pub transfers: Transfers,
 }

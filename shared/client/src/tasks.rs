@@ -8,7 +8,7 @@ use fallow_domain::{Bytes, Duration, Instant, JobId, SlotId};
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{FileStatus, Job, Outcome, Process, Run, Stage};
-use crate::{Effect, FileKey, NoticeLevel, Reason, SlotFound, Startup, TaskEnd, TaskSample};
+use crate::{Action, Effect, FileKey, NoticeLevel, Reason, SlotFound, Startup, TaskEnd, TaskSample};
 
 /// How much of `stderr.txt` a report carries.
 const STDERR_MAX: usize = 63 * 1024;
@@ -18,6 +18,8 @@ impl Client {
     pub(crate) fn start(&mut self, startup: Startup) {
         self.started_at = self.now;
         self.state.host = Some(startup.host);
+        // Whatever the clock did while nobody looked.
+        self.clock_set_back();
         self.ledger.come_up(self.now);
         self.check_files(&startup.files);
         let on_disk: BTreeSet<SlotId> = startup.slots.iter().map(|found| found.slot).collect();
@@ -56,6 +58,13 @@ impl Client {
     /// Believes the disk over the records: a file that is gone is fetched again (R4.12).
     fn check_files(&mut self, found: &[(FileKey, Bytes)]) {
         let on_disk: BTreeMap<_, _> = found.iter().map(|(key, nbytes)| (key, *nbytes)).collect();
+        // Its deletion was decided and stored, and then not carried out.
+        for key in on_disk.keys().filter(|key| !self.state.files.contains_key(**key)) {
+            if let Some(project) = self.state.projects.get(&key.project) {
+                let effect = Effect::DeleteFile { file: (*key).clone(), url: project.url.clone() };
+                self.actions.push(Action { effect, reason: Reason::new("R4.12", "left over, and no job's") });
+            }
+        }
         let gone: Vec<FileKey> = self
             .state
             .files
@@ -91,7 +100,9 @@ impl Client {
             let reason = Reason::new("slots", "left over, and no job's");
             return self.act(Effect::CleanSlot { slot: found.slot }, reason);
         };
-        if let Some(status) = found.last_status {
+        // The channel outlives the process: it says nothing new where the process's end was seen and charged.
+        let live = self.state.jobs.get(&id).is_some_and(|job| job.run.live);
+        if let Some(status) = found.last_status.filter(|_| live) {
             // What the application computed after the last record was stored is charged by its own figures.
             let known = self.state.jobs.get(&id).map(|job| job.run.base).unwrap_or_default();
             let process_cpu = (status.current_cpu_time - known).max(Duration::ZERO);
@@ -103,7 +114,13 @@ impl Client {
                 self.set_process(id, Process::Quitting(None));
                 self.task_ended(id, &end);
             }
-            None => self.fall_back(id),
+            None => {
+                self.fall_back(id);
+                // It was being aborted when the agent went down.
+                if self.state.jobs.get(&id).is_some_and(|job| job.outcome.is_some()) {
+                    self.settle_failed(id);
+                }
+            }
         }
     }
 
@@ -113,6 +130,7 @@ impl Client {
             job.run.base = job.run.checkpoint_cpu;
             job.run.process_cpu = Duration::ZERO;
             job.run.elapsed = job.run.checkpoint_elapsed;
+            job.run.live = false;
             job.process = Process::None;
         }
         self.requeue(id);
@@ -121,10 +139,14 @@ impl Client {
     }
 
     pub(crate) fn task_started(&mut self, id: JobId, pid: u32) {
-        let Some(job) = self.state.jobs.get(&id) else {
+        let Some(job) = self.state.jobs.get_mut(&id) else {
             // Forgotten while it was being started.
             return self.act(Effect::AbortTask { job: id }, Reason::new("tasks", "its job is gone"));
         };
+        if job.process.exists() {
+            job.run.live = true;
+            job.run.ran = true;
+        }
         match job.process {
             Process::Starting => self.set_process(id, Process::Executing(pid)),
             Process::Quitting(_) => self.set_process(id, Process::Quitting(Some(pid))),
@@ -135,7 +157,10 @@ impl Client {
     }
 
     pub(crate) fn task_start_failed(&mut self, id: JobId, reason: String, permanent: bool) {
-        let Some(job) = self.state.jobs.get_mut(&id) else { return };
+        let Some(job) = self.state.jobs.get_mut(&id) else { return self.left(id) };
+        if !job.process.exists() {
+            return;
+        }
         job.process = Process::None;
         if job.outcome.is_some() {
             return self.settle_failed(id);
@@ -181,9 +206,11 @@ impl Client {
             if let Some(fraction) = status.fraction_done {
                 job.run.fraction_done = fraction.get();
             }
-            if status.checkpoint_cpu_time != job.run.checkpoint_cpu
+            // BOINC: a checkpoint is a change of what the application says, whatever that is.
+            if status.checkpoint_cpu_time != job.run.checkpoint_said
                 && status.checkpoint_cpu_time.is_positive()
             {
+                job.run.checkpoint_said = status.checkpoint_cpu_time;
                 // The kernel's count is believed over the application's where they differ.
                 job.run.checkpoint_cpu =
                     status.checkpoint_cpu_time.min(job.run.cpu().max(job.run.checkpoint_cpu));
@@ -210,12 +237,19 @@ impl Client {
     }
 
     pub(crate) fn task_ended(&mut self, id: JobId, end: &TaskEnd) {
+        let Some(job) = self.state.jobs.get(&id) else { return self.left(id) };
+        if !job.process.exists() {
+            // Its end was seen before; what it used is charged.
+            return;
+        }
         self.note_progress(id, end.cpu_time, None);
         self.outputs_found(id, end);
         self.schedule_due = true;
         let Some(job) = self.state.jobs.get_mut(&id) else { return };
         let expected = matches!(job.process, Process::Quitting(_));
         job.process = Process::None;
+        job.run.live = false;
+        job.run.ran = true;
         job.run.peak_working_set = job.run.peak_working_set.max(end.peak_working_set);
         job.run.disk_usage = job.run.disk_usage.max(end.disk_usage);
         if let Some(outcome) = &mut job.outcome {
