@@ -3,4 +3,5 @@
 
 mod life;
 mod requests;
+mod review;
 mod world;

@@ -26,7 +26,7 @@ pub(crate) fn version() -> ClientVersion {
 #[derive(Default)]
 pub(crate) struct Project {
     supply: u64,
-    sent: u64,
+    pub(crate) sent: u64,
     cpu: Duration,
     pub(crate) down: bool,
     pub(crate) calls: Vec<Instant>,
@@ -62,7 +62,21 @@ pub(crate) struct World {
     /// The requests as they were written.
     pub(crate) requests: Vec<String>,
     pub(crate) fail_download: Option<TransferError>,
+    /// Which downloads fail then, by the end of their names.
+    pub(crate) fail_suffix: &'static str,
     pub(crate) never_finishes: bool,
+    /// What a project changes in its reply, given the number of replies before.
+    pub(crate) alter: Option<fn(&mut SchedulerReply, usize)>,
+    /// Schedulers take requests and never answer.
+    pub(crate) silent: bool,
+    /// So many starts fail from now on.
+    pub(crate) fail_starts: u32,
+    /// How much longer jobs take than their projects say.
+    pub(crate) slowness: f64,
+    /// How often the client was called.
+    pub(crate) turns: u64,
+    /// Aborted processes that have not left yet.
+    dying: BTreeMap<JobId, SlotId>,
 }
 
 const TICK: Duration = Duration::from_secs(1);
@@ -88,7 +102,14 @@ impl World {
             log: Vec::new(),
             requests: Vec::new(),
             fail_download: None,
+            fail_suffix: "_in",
             never_finishes: false,
+            alter: None,
+            silent: false,
+            fail_starts: 0,
+            slowness: 1.0,
+            turns: 0,
+            dying: BTreeMap::new(),
         };
         world.start();
         world
@@ -99,6 +120,7 @@ impl World {
     }
 
     pub(crate) fn event(&mut self, event: Event) {
+        self.turns += 1;
         let step = self.client.handle(self.now, event);
         self.carry_out(step);
     }
@@ -120,6 +142,10 @@ impl World {
 
     pub(crate) fn jump(&mut self, by: Duration) {
         self.now = self.now + by;
+        // A shell sleeps for a length of time, whatever the clock says meanwhile.
+        if self.wake_at < Instant::FAR_FUTURE {
+            self.wake_at = self.wake_at + by;
+        }
         for (at, _) in &mut self.queue {
             *at = *at + by;
         }
@@ -131,6 +157,7 @@ impl World {
             self.disk.insert(task.setup.slot, (task.base + task.cpu, task.checkpoint, task.finished));
         }
         self.tasks.clear();
+        self.dying.clear();
         self.queue.clear();
         self.client = self.restored();
         self.start();
@@ -152,6 +179,17 @@ impl World {
 
     pub(crate) fn acknowledged(&self, name: &str) -> u64 {
         self.projects[name].reports.len() as u64
+    }
+    /// How many records the store holds under a prefix.
+    pub(crate) fn stored(&self, prefix: &str) -> usize {
+        self.store.keys().filter(|key| key.starts_with(prefix.as_bytes())).count()
+    }
+    /// A file in a project's directory that no record tells of.
+    pub(crate) fn leave_behind(&mut self, file: FileKey) {
+        self.files.insert(file);
+    }
+    pub(crate) fn has_file(&self, name: &str) -> bool {
+        self.files.iter().any(|key| key.name == name)
     }
     pub(crate) fn computing(&self) -> usize {
         self.tasks.values().filter(|task| task.executing).count()
@@ -212,6 +250,9 @@ impl World {
                 Some((i, at)) if at <= end && at <= self.wake_at => {
                     self.now = self.now.max(at);
                     let (_, event) = self.queue.remove(i);
+                    if let Event::TaskEnded { job, .. } = &event {
+                        self.dying.remove(job);
+                    }
                     self.event(event);
                 }
                 _ if self.wake_at <= end => {
@@ -322,13 +363,16 @@ impl World {
                 self.later(Event::MasterPageRead { project, outcome: Ok(vec![scheduler]) });
             }
             Effect::CallScheduler { project, request, .. } => {
+                if self.silent {
+                    return;
+                }
                 let outcome = self.serve(project, &request);
                 self.later(Event::SchedulerAnswered { project, outcome });
             }
             Effect::Download(download) => {
-                let input = download.file.name.ends_with("_in");
+                let fails = download.file.name.ends_with(self.fail_suffix);
                 let outcome = match &self.fail_download {
-                    Some(error) if input => Err(error.clone()),
+                    Some(error) if fails => Err(error.clone()),
                     _ => Ok(Bytes(10)),
                 };
                 if outcome.is_ok() {
@@ -345,9 +389,25 @@ impl World {
             Effect::ResumeTask { job } => self.tasks.get_mut(&job).unwrap().executing = true,
             Effect::QuitTask { job } => self.end_task(job, false),
             Effect::AbortTask { job } => {
-                self.tasks.remove(&job);
+                let Some(task) = self.tasks.remove(&job) else { return };
+                self.dying.insert(job, task.setup.slot);
+                self.disk.insert(task.setup.slot, (task.base + task.cpu, task.checkpoint, false));
+                self.later(Event::TaskEnded {
+                    job,
+                    end: Box::new(TaskEnd {
+                        exit: Ended::Code(194),
+                        finish: None,
+                        temporary_exit: None,
+                        cpu_time: task.cpu,
+                        stderr: String::new(),
+                        outputs: Vec::new(),
+                        peak_working_set: Bytes(0),
+                        disk_usage: Bytes(0),
+                    }),
+                });
             }
             Effect::CleanSlot { slot } => {
+                self.assert_nobody_in(slot);
                 self.disk.remove(&slot);
             }
             Effect::DeleteFile { file, .. } => {
@@ -363,13 +423,24 @@ impl World {
         }
     }
 
+    fn assert_nobody_in(&self, slot: SlotId) {
+        let living = self.tasks.values().map(|task| &task.setup.slot).chain(self.dying.values());
+        assert!(living.clone().all(|other| *other != slot), "a process still is in slot {slot}");
+    }
+
     fn start_task(&mut self, setup: TaskSetup) {
+        self.assert_nobody_in(setup.slot);
+        if self.fail_starts > 0 {
+            self.fail_starts -= 1;
+            let (job, reason) = (setup.job, "the disk is full".to_owned());
+            return self.later(Event::TaskStartFailed { job, reason, permanent: false });
+        }
         if setup.fresh {
             self.disk.remove(&setup.slot);
         }
         let checkpoint = self.disk.get(&setup.slot).map_or(Duration::ZERO, |found| found.1);
         self.disk.insert(setup.slot, (checkpoint, checkpoint, false));
-        let length = Duration::from_secs_f64(setup.init_data.rsc_fpops_est / 1e9);
+        let length = Duration::from_secs_f64(setup.init_data.rsc_fpops_est / 1e9 * self.slowness);
         let job = setup.job;
         assert_eq!(
             setup.init_data.wu_cpu_time, checkpoint,
@@ -417,6 +488,9 @@ impl World {
             seconds -= project.cpu.as_secs_f64();
             add_job(&mut reply, &name, &url, project.sent, project.cpu, now);
             project.sent += 1;
+        }
+        if let Some(alter) = self.alter {
+            alter(&mut reply, project.calls.len() - 1);
         }
         Ok(Box::new(SchedulerReply::parse(reply.write().as_bytes()).unwrap()))
     }
@@ -478,7 +552,10 @@ fn brief(effect: &Effect) -> String {
         Effect::CallScheduler { project, request, .. } => {
             format!("call {project} for {} reporting {}", request.cpu_req_secs, request.results.len())
         }
-        Effect::StartTask(setup) => format!("start {} in {}", setup.name, setup.slot),
+        Effect::StartTask(setup) => {
+            let how = if setup.fresh { "fresh" } else { "resumed" };
+            format!("start {} in {}, {how}", setup.name, setup.slot)
+        }
         Effect::Download(download) => format!("download {}", download.file.name),
         Effect::Upload(upload) => format!("upload {}", upload.file.name),
         other => format!("{other:?}"),

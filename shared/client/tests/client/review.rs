@@ -1,0 +1,295 @@
+//! What must hold when things go wrong in the middle: crashes, clocks, servers that say odd things, processes that take
+//! their time.
+
+use fallow_boinc::scheduler::FileInfo;
+use fallow_client::{Event, FileKey, TransferError, TransferErrorKind};
+use fallow_domain::{Duration, Fraction, MasterUrl, Preferences, ProjectId};
+
+use crate::life::{document, small_buffers};
+use crate::world::World;
+
+fn both_cpus() -> Preferences {
+    Preferences { cpu_fraction: Fraction::ONE, ..small_buffers() }
+}
+
+fn url(name: &str) -> MasterUrl {
+    MasterUrl::parse(&format!("http://127.0.0.1/{name}/")).unwrap()
+}
+
+#[track_caller]
+fn assert_all_cpu_time_is_counted_once(world: &World) {
+    let totals = world.client.totals();
+    let (counted, used) = (totals.cpu.as_secs_f64(), world.cpu_used.as_secs_f64());
+    assert!((counted - used).abs() < 1.1, "counted {counted}, used {used}");
+    let parts = totals.cpu_in_progress + totals.cpu_success + totals.cpu_error + totals.cpu_late;
+    assert_eq!(parts, totals.cpu);
+}
+
+#[test]
+fn an_agent_killed_twice_in_a_row_charges_the_lost_work_once() {
+    let mut world = World::new(101);
+    world.add_project("a", 1, Duration::from_secs(300));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("some work", Duration::from_mins(10), |w| w.longest_task() >= Duration::from_secs(48));
+    world.event(Event::OwnerSuspended(true));
+    for _ in 0..3 {
+        world.restart();
+    }
+    assert_all_cpu_time_is_counted_once(&world);
+}
+
+#[test]
+fn a_task_that_left_memory_is_not_charged_again_after_a_restart() {
+    let mut world = World::new(102);
+    world.add_project("a", 1, Duration::from_secs(300));
+    let leaving = Preferences { leave_in_memory: false, ..small_buffers() };
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], leaving)));
+    world.run_until("some work", Duration::from_mins(10), |w| w.longest_task() >= Duration::from_secs(48));
+    world.event(Event::OwnerSuspended(true));
+    world.run_for(Duration::from_secs(30));
+    assert_eq!(world.computing(), 0);
+    world.restart();
+    assert_all_cpu_time_is_counted_once(&world);
+}
+
+#[test]
+fn crashes_at_any_time_lose_no_job_and_count_every_cpu_second_once() {
+    for seed in 0..12_u64 {
+        let mut world = World::new(1_000 + seed);
+        world.add_project("a", 6, Duration::from_secs(37));
+        world.add_project("b", 6, Duration::from_secs(23));
+        world.event(Event::DocumentOffered(document(1, &[("a", 2.0), ("b", 1.0)], both_cpus())));
+        for crash in 0..25 {
+            world.run_for(Duration::from_secs((3 + (seed * 7 + crash * 5) % 17) as i64));
+            world.restart();
+        }
+        world.run_until("all jobs acknowledged", Duration::from_hours(12), |w| {
+            w.client.task_views().is_empty() && w.acknowledged("a") >= 1 && w.acknowledged("b") >= 1
+        });
+        let totals = world.client.totals();
+        let (counted, used) = (totals.cpu.as_secs_f64(), world.cpu_used.as_secs_f64());
+        assert!((counted - used).abs() < 1.1, "seed {seed}: counted {counted}, used {used}");
+        assert_eq!(totals.cpu_in_progress, Duration::ZERO, "seed {seed}");
+        assert_eq!(world.slots_in_use(), 0, "seed {seed}: every slot is given back");
+        assert_eq!(world.stored("job/") + world.stored("workunit/"), 0, "seed {seed}");
+        assert_eq!(world.stored("file/"), 2, "seed {seed}: only the two programs are left");
+    }
+}
+
+#[test]
+fn a_job_aborted_before_a_crash_is_reported_after_it_and_not_computed_again() {
+    let mut world = World::new(103);
+    world.add_project("a", 1, Duration::from_secs(300));
+    world.alter = Some(|reply, before| {
+        if before > 0 {
+            reply.result_aborts = vec!["a_0_0".to_owned()];
+        }
+    });
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("some work", Duration::from_mins(10), |w| w.longest_task() >= Duration::from_secs(20));
+    world.event(Event::ContactRequested { url: url("a") });
+    world.run_until("the abort", Duration::from_mins(10), |w| w.computing() == 0);
+    world.restart();
+    let used = world.cpu_used;
+    world.run_until("the report", Duration::from_hours(3), |w| w.acknowledged("a") == 1);
+    assert_eq!(world.projects["a"].reports[0].exit_status, 202);
+    assert_eq!(world.cpu_used, used);
+    assert_all_cpu_time_is_counted_once(&world);
+}
+
+#[test]
+fn the_slot_of_a_forgotten_job_is_left_alone_until_its_process_is_gone() {
+    let mut world = World::new(104);
+    world.add_project("a", 2, Duration::from_secs(300));
+    world.add_project("b", 9, Duration::from_secs(300));
+    world.event(Event::DocumentOffered(document(1, &[("a", 9.0), ("b", 1.0)], small_buffers())));
+    world.run_until("both have work", Duration::from_mins(30), |w| {
+        let of = |name: &str| w.client.task_views().iter().any(|t| t.project_url == url(name));
+        w.computing() == 1 && of("a") && of("b")
+    });
+    // The world asserts that nobody else comes into a slot before its process has left.
+    world.event(Event::Detach { url: url("a") });
+    world.run_until("b computes", Duration::from_mins(5), |w| w.computing() == 1);
+    world.run_for(Duration::from_mins(2));
+    assert_eq!(world.slots_in_use(), 1, "the forgotten job's slot is empty now");
+}
+
+#[test]
+fn a_file_that_was_given_up_is_tried_again_for_the_next_job() {
+    let mut world = World::new(105);
+    world.add_project("a", 40, Duration::from_secs(30));
+    world.fail_suffix = "_app";
+    world.fail_download = Some(TransferError::new(TransferErrorKind::Permanent, "404"));
+    // Later replies do not describe again what the client has.
+    world.alter = Some(|reply, before| {
+        if before > 0 {
+            reply.app_versions.clear();
+            reply.files.retain(|file| !file.name.ends_with("_app"));
+        }
+    });
+    let one_by_one = Preferences {
+        buffer_min: Duration::from_secs(10),
+        buffer_additional: Duration::ZERO,
+        ..small_buffers()
+    };
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], one_by_one)));
+    world.run_until("a failure", Duration::from_hours(3), |w| w.client.totals().jobs_error > 0);
+    world.fail_download = None;
+    world.run_until("a success", Duration::from_hours(12), |w| w.client.totals().jobs_success > 0);
+}
+
+#[test]
+fn a_job_whose_file_its_project_never_described_fails_and_is_reported() {
+    let mut world = World::new(106);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.alter = Some(|reply, _| reply.files.retain(|file| !file.name.ends_with("_in")));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("the failure is acknowledged", Duration::from_hours(8), |w| w.acknowledged("a") == 1);
+    assert_eq!(world.projects["a"].reports[0].exit_status, -186);
+}
+
+#[test]
+fn r1_3_a_project_that_wants_to_hear_of_us_and_is_down_is_not_stormed() {
+    let mut world = World::new(107);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.alter = Some(|reply, _| reply.next_rpc_delay = Some(Duration::from_secs(600)));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("done", Duration::from_hours(3), |w| w.acknowledged("a") == 1);
+    let calls = world.projects["a"].calls.len();
+    world.run_for(Duration::from_hours(1));
+    assert!(world.projects["a"].calls.len() >= calls + 5, "it hears of us");
+    world.projects.get_mut("a").unwrap().down = true;
+    let calls = world.projects["a"].calls.len();
+    world.run_for(Duration::from_hours(24));
+    let more = world.projects["a"].calls.len() - calls;
+    assert!(more < 20, "{more} calls in a day");
+}
+
+#[test]
+fn r1_12_transfers_that_wait_go_on_after_the_clock_was_set_back() {
+    let mut world = World::new(108);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.fail_download = Some(TransferError::new(TransferErrorKind::Transient, "no connection"));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_for(Duration::from_hours(2));
+    world.jump(Duration::from_hours(-365 * 24));
+    world.fail_download = None;
+    world.run_until("the job is done", Duration::from_hours(14), |w| w.acknowledged("a") == 1);
+}
+
+#[test]
+fn a_host_that_slept_for_days_does_not_blame_its_jobs() {
+    let mut world = World::new(109);
+    world.add_project("a", 1, Duration::from_secs(60));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("some work", Duration::from_mins(10), |w| w.longest_task() >= Duration::from_secs(20));
+    world.jump(Duration::from_hours(5 * 24));
+    world.run_until("the job is done", Duration::from_hours(3), |w| w.acknowledged("a") == 1);
+    let report = &world.projects["a"].reports[0];
+    assert_eq!(report.exit_status, 0);
+    assert!(report.final_elapsed_time < Duration::from_mins(3), "{}", report.final_elapsed_time);
+    assert!(report.final_elapsed_time >= Duration::from_secs(60), "{}", report.final_elapsed_time);
+}
+
+#[test]
+fn r5_8_a_learned_correction_holds_for_the_jobs_already_queued() {
+    let mut world = World::new(110);
+    world.add_project("a", 1_000, Duration::from_secs(30));
+    world.slowness = 4.0;
+    let buffers = Preferences {
+        buffer_min: Duration::from_secs(1_000),
+        buffer_additional: Duration::from_secs(60),
+        ..small_buffers()
+    };
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], buffers)));
+    world.run_until("one is finished", Duration::from_hours(1), |w| {
+        w.notices().any(|text| text.starts_with("finished"))
+    });
+    let sent = world.projects["a"].sent;
+    world.run_for(Duration::from_mins(30));
+    assert_eq!(world.projects["a"].sent, sent, "what is queued lasts for an hour");
+}
+
+#[test]
+fn a_scheduler_that_takes_its_time_does_not_keep_the_client_busy() {
+    let mut world = World::new(111);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.silent = true;
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_for(Duration::from_mins(2));
+    let before = world.turns;
+    world.run_for(Duration::from_mins(30));
+    assert!(world.turns - before < 40, "{} turns in half an hour", world.turns - before);
+}
+
+#[test]
+fn r5_33_a_cpu_that_goes_to_another_project_when_a_job_ends_counts_as_switched() {
+    let mut world = World::new(112);
+    world.add_project("a", 400, Duration::from_secs(30));
+    world.add_project("b", 400, Duration::from_secs(30));
+    let slices = Preferences { scheduling_period: Duration::from_secs(60), ..small_buffers() };
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 1.0)], slices)));
+    world.run_for(Duration::from_hours(1));
+    let monotony = world.client.host_view().figures[0].monotony.unwrap().get();
+    assert!(monotony < 0.5, "{monotony}");
+}
+
+#[test]
+fn what_came_as_an_input_is_fetched_anew_when_it_becomes_part_of_a_program() {
+    let mut world = World::new(113);
+    world.add_project("a", 2, Duration::from_secs(30));
+    world.alter = Some(|reply, before| {
+        if before > 0 {
+            for version in &mut reply.app_versions {
+                version.version_num = 101;
+                version.files[0].file_name = "a_0_in".to_owned();
+            }
+            for result in &mut reply.results {
+                result.version_num = 101;
+            }
+        }
+    });
+    let one_by_one = Preferences {
+        buffer_min: Duration::from_secs(10),
+        buffer_additional: Duration::ZERO,
+        ..small_buffers()
+    };
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], one_by_one)));
+    world.run_until("both are done", Duration::from_hours(6), |w| w.acknowledged("a") == 2);
+    let fetched = world.log.iter().filter(|line| line.contains("download a_0_in")).count();
+    assert_eq!(fetched, 2);
+}
+
+#[test]
+fn files_that_no_job_came_with_leave_no_record() {
+    let mut world = World::new(114);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.alter =
+        Some(|reply, _| reply.files.push(FileInfo { name: "stray".to_owned(), ..FileInfo::default() }));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("done", Duration::from_hours(3), |w| w.acknowledged("a") == 1);
+    world.run_for(Duration::from_secs(5));
+    assert_eq!(world.stored("file/"), 1, "the program only");
+}
+
+#[test]
+fn r4_12_files_without_an_owner_are_removed_at_the_next_start() {
+    let mut world = World::new(115);
+    world.add_project("a", 2, Duration::from_secs(30));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("a task runs", Duration::from_mins(10), |w| w.computing() == 1);
+    world.leave_behind(FileKey { project: ProjectId(0), name: "stray".to_owned() });
+    world.restart();
+    assert!(!world.has_file("stray"));
+    assert!(world.has_file("a_app"));
+}
+
+#[test]
+fn a_slot_that_a_failed_start_left_half_filled_is_filled_anew() {
+    let mut world = World::new(116);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.fail_starts = 2;
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("the job is done", Duration::from_hours(3), |w| w.acknowledged("a") == 1);
+    assert_eq!(world.log.iter().filter(|line| line.contains("start a_0_0 in 0, fresh")).count(), 3);
+}
