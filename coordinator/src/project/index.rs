@@ -101,3 +101,65 @@ fn shift(total: Counts, minus: Counts, plus: Counts) -> Counts {
         jobs_over: by(total.jobs_over, minus.jobs_over, plus.jobs_over),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use fallow_domain::{Duration, Instant};
+    use fallow_store::{KeyRange, SledStore, Store};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::project::workunit::tests::{report, workunit};
+    use crate::project::workunit::{Outcome, Rules};
+
+    /// All index entries as they follow from the workunits in the store.
+    fn anew(store: &dyn Store, keys: &Keys) -> (BTreeMap<Vec<u8>, Vec<u8>>, Counts) {
+        let (mut entries_of_all, mut total) = (BTreeMap::new(), Counts::default());
+        for (key, value) in store.scan(&KeyRange::prefix(&keys.workunits()), usize::MAX).unwrap() {
+            let workunit: Workunit = crate::project::txn::decode("workunit", &key, &value).unwrap();
+            total = shift(total, Counts::default(), counts(&workunit));
+            entries_of_all.extend(entries(keys, &workunit).unwrap());
+        }
+        (entries_of_all, total)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn the_indexes_kept_are_those_computed_anew(steps in prop::collection::vec((0_u64..3, 0_u64..6, 0_u8..4), 1..40)) {
+            let dir = tempfile::tempdir().unwrap();
+            let store = SledStore::open(dir.path()).unwrap();
+            let keys = Keys::new("p");
+            let rules = Rules { quorum: 2, initial_jobs: 2, max_error_jobs: 2, max_total_jobs: 5 };
+            for (number, host, what) in steps {
+                let mut txn = Txn::new(&store);
+                let name = format!("w{number}");
+                let before = read(&txn, &keys, &name).unwrap();
+                let mut after = match before.clone() {
+                    Some(workunit) => workunit,
+                    None => Workunit { name, sequence: number, ..workunit(rules) },
+                };
+                let now = Instant::EPOCH + Duration::from_secs(host as i64);
+                let index = after.jobs.iter().find(|job| job.host == host).map(|job| job.index);
+                match (what, index, after.job_for(host + 1)) {
+                    (0, _, Some(index)) => drop(after.send(index, host + 1, now, 100, "p")),
+                    (1, Some(index), _) => drop(after.report(index, host, report(Outcome::Success), now)),
+                    (2, Some(index), _) => drop(after.report(index, host, report(Outcome::Error), now)),
+                    (3, Some(index), _) => drop(after.give_up(index)),
+                    _ => {}
+                }
+                write(&mut txn, &keys, before.as_ref(), &after).unwrap();
+                prop_assert!(store.apply(txn.into_batch()).unwrap().is_applied());
+            }
+            let (expected, total) = anew(&store, &keys);
+            let (workunits, counters) = (keys.workunits(), keys.counters());
+            let kept: BTreeMap<_, _> = store.scan_prefix(b"project/p/").unwrap().into_iter()
+                .filter(|(key, _)| !key.starts_with(&workunits) && *key != counters).collect();
+            prop_assert_eq!(kept, expected);
+            let kept: Counters = Txn::new(&store).get("counters", &counters).unwrap().unwrap();
+            prop_assert_eq!(kept.counts, total);
+        }
+    }
+}

@@ -109,3 +109,32 @@ pub(crate) fn decode<T: DeserializeOwned>(
     let bytes = RECORD.open(key, stored)?;
     serde_json::from_slice(&bytes).map_err(|source| ProjectError::Record { what, source })
 }
+
+#[cfg(test)]
+mod tests {
+    use fallow_store::SledStore;
+
+    use super::*;
+
+    #[test]
+    fn a_transaction_reads_and_scans_its_own_writes() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SledStore::open(dir.path()).unwrap();
+        let stored =
+            Batch::new().put(*b"p/1", *b"1").put(*b"p/3", *b"3").put(*b"p/4", *b"4").put(*b"q", *b"q");
+        assert!(store.apply(stored).unwrap().is_applied());
+        let mut txn = Txn::new(&store);
+        txn.delete(b"p/1".to_vec());
+        txn.put_raw(b"p/2".to_vec(), b"2".to_vec());
+        let keys = |after: Option<&[u8]>, limit| -> Vec<String> {
+            let entries = txn.scan(b"p/", after, limit).unwrap();
+            entries.into_iter().map(|(key, _)| String::from_utf8(key).unwrap()).collect()
+        };
+        assert_eq!(keys(None, 9), ["p/2", "p/3", "p/4"]);
+        assert_eq!(keys(None, 1), ["p/2"]);
+        assert_eq!(keys(Some(b"p/2"), 9), ["p/3", "p/4"]);
+        assert!(!txn.contains(b"p/1").unwrap());
+        let batch = txn.into_batch();
+        assert_eq!(batch.len(), 2);
+    }
+}

@@ -158,8 +158,8 @@ impl Project {
         let candidates = workunit.to_compare();
         let there = |index: &u32| {
             let job = workunit.job_name(*index);
-            let paths = (0..workunit.outputs.len()).map(|at| self.layout.upload(&output_name(&job, at)));
-            paths.fold(true, |all, path| all && path.is_file())
+            let mut paths = (0..workunit.outputs.len()).map(|at| self.layout.upload(&output_name(&job, at)));
+            paths.all(|path| path.is_file())
         };
         let (readable, unreadable): (Vec<u32>, Vec<u32>) = candidates.into_iter().partition(there);
         let mut failure = None;

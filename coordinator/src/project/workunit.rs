@@ -232,7 +232,8 @@ impl Workunit {
         let fresh = self.job_for(host) == Some(index);
         let deadline = now + self.delay_bound;
         let Some(job) = self.jobs.get_mut(index as usize) else { return false };
-        if !fresh && !(job.state == JobState::InProgress && job.host == host) {
+        let lost = job.state == JobState::InProgress && job.host == host;
+        if !(fresh || lost) {
             return false;
         }
         job.state = JobState::InProgress;
@@ -426,3 +427,7 @@ impl Job {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "workunit_tests.rs"]
+pub(crate) mod tests;

@@ -41,7 +41,7 @@ pub(super) fn check(
         let Some((name, index)) = job_of(tail(&key, &prefix)) else { continue };
         let Some(workunit) = index::read(txn, &project.keys, name)? else { continue };
         if !present.contains(workunit.job_name(index).as_str()) {
-            lost(project, txn, request, done, workunit, index, now)?;
+            lost(project, txn, request, done, &workunit, index, now)?;
         }
     }
     Ok(())
@@ -78,7 +78,7 @@ fn lost(
     txn: &mut Txn<'_>,
     request: &SchedulerRequest,
     done: &mut Done,
-    workunit: Workunit,
+    workunit: &Workunit,
     index: u32,
     now: Instant,
 ) -> Result<(), ProjectError> {
@@ -96,14 +96,14 @@ fn lost(
             let host = done.host.id;
             if after.send(index, host, now, version.version, &version.platform) {
                 info!(project = %project.name, host, job = %after.job_name(index), "lost by its host, sent again");
-                index::write(txn, &project.keys, Some(&workunit), &after)?;
+                index::write(txn, &project.keys, Some(workunit), &after)?;
                 done.jobs.push(SentJob { workunit: after, index, version: version.clone() });
             }
         }
         _ => {
             if after.give_up(index) {
                 info!(project = %project.name, host = done.host.id, job = %after.job_name(index), "lost by its host");
-                index::write(txn, &project.keys, Some(&workunit), &after)?;
+                index::write(txn, &project.keys, Some(workunit), &after)?;
             }
         }
     }

@@ -100,14 +100,14 @@ fn add_version(
     if !known.insert((version.application.clone(), version.platform.clone())) {
         return;
     }
-    if let Some(app) = project.catalog().apps.get(&version.application) {
-        if !reply.apps.iter().any(|there| there.name == app.name) {
-            reply.apps.push(wire::App {
-                name: app.name.clone(),
-                user_friendly_name: app.friendly_name.clone(),
-                ..wire::App::default()
-            });
-        }
+    if let Some(app) = project.catalog().apps.get(&version.application)
+        && !reply.apps.iter().any(|there| there.name == app.name)
+    {
+        reply.apps.push(wire::App {
+            name: app.name.clone(),
+            user_friendly_name: app.friendly_name.clone(),
+            ..wire::App::default()
+        });
     }
     reply.files.extend(version.files.iter().map(|file| version_file(project, file)));
     let file_ref = |(position, file): (usize, &VersionFile)| wire::FileRef {

@@ -74,6 +74,11 @@ pub(super) fn send(
     let candidates =
         if room == 0 { Vec::new() } else { search(project, txn, &wish, done, &mut passed, room)? };
     let chosen = choose(project, request, &wish, &candidates, &mut passed, now);
+    // What was found and not needed is the first to be looked at next time.
+    let left = chosen.last().and_then(|last| candidates.get(last + 1));
+    if let Some(left) = left.filter(|left| left.workunit.sequence <= done.host.search_from) {
+        done.host.search_from = left.workunit.sequence - 1;
+    }
     for (position, candidate) in candidates.into_iter().enumerate() {
         if chosen.binary_search(&position).is_ok() {
             give(project, txn, done, candidate, now)?;
@@ -168,17 +173,22 @@ fn search(
     };
     let from = project.keys.unsent(done.host.search_from).max(head_end);
     let stretch = txn.scan(&prefix, Some(&from), WINDOW)?;
-    done.host.search_from = match stretch.last() {
-        Some((key, _)) if stretch.len() == WINDOW => {
-            u64::from_str_radix(tail(key, &prefix), 16).unwrap_or_default()
-        }
+    let is_last = stretch.len() < WINDOW;
+    let ends: Vec<u64> = stretch.iter().map(|(key, _)| sequence_of(tail(key, &prefix))).collect();
+    let looked_at = gather(project, txn, wish, done.host.id, stretch, &mut found, passed, room)?;
+    done.host.search_from = match looked_at.checked_sub(1).and_then(|last| ends.get(last)) {
+        Some(last) if !(is_last && looked_at == ends.len()) => *last,
         // The end: begin behind the head again.
         _ => 0,
     };
-    gather(project, txn, wish, done.host.id, stretch, &mut found, passed, room)?;
     Ok(found)
 }
 
+fn sequence_of(text: &str) -> u64 {
+    u64::from_str_radix(text, 16).unwrap_or_default()
+}
+
+/// Adds what suits the host from a window. Gives the number of entries looked at.
 #[allow(clippy::too_many_arguments, reason = "one loop over a window, called twice")]
 fn gather(
     project: &Project,
@@ -189,11 +199,12 @@ fn gather(
     found: &mut Vec<Candidate>,
     passed: &mut Passed,
     room: usize,
-) -> Result<(), ProjectError> {
+) -> Result<usize, ProjectError> {
     let catalog = project.catalog();
-    for (key, value) in window {
+    let all = window.len();
+    for (position, (key, value)) in window.into_iter().enumerate() {
         if enough(wish, found, room) {
-            return Ok(());
+            return Ok(position);
         }
         let entry: UnsentEntry = decode("queue entry", &key, &value)?;
         if entry.hosts.contains(&host) {
@@ -211,7 +222,7 @@ fn gather(
             found.push(Candidate { workunit, index, version: version.clone() });
         }
     }
-    Ok(())
+    Ok(all)
 }
 
 /// Whether the candidates would fill the request even if the policy refused half of them.

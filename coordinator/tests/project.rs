@@ -1,0 +1,17 @@
+//! The lab's own project, over real HTTP: by hand-made requests, by captured ones, and by the stock client.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
+
+#[path = "project/client.rs"]
+mod client;
+#[path = "project/fixture.rs"]
+mod fixture;
+#[path = "project/http.rs"]
+mod http;
+#[path = "project/pages.rs"]
+mod pages;
+#[path = "project/scheduler.rs"]
+mod scheduler;
+#[path = "project/stock.rs"]
+mod stock;
+#[path = "project/upload.rs"]
+mod upload;
