@@ -152,7 +152,7 @@ pub struct Attach {
     #[arg(long, value_name = "FILE", requires = "email")]
     pub password_file: Option<PathBuf>,
     /// The project's weight against other projects, from 0 [default: 100, or what it had]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub share: Option<f64>,
 }
 

@@ -61,8 +61,7 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
     let settings = Settings {
         dir,
         enrolment: enrolment.transpose()?,
-        // The very program that runs, also when its file was replaced meanwhile.
-        guard: PathBuf::from("/proc/self/exe"),
+        guard: own_program(),
         guard_grace: Duration::from_millis(arguments.guard_grace_ms),
         stop_grace: Duration::from_millis(arguments.stop_grace_ms),
     };
@@ -93,6 +92,14 @@ fn token(arguments: &Run, dir: &DataDir) -> Result<Option<String>, AgentError> {
             Ok(arguments.token.clone().map(|token| token.trim().to_owned()).filter(|token| !token.is_empty()))
         }
     }
+}
+
+/// The very program that runs, also when its file was replaced meanwhile.
+fn own_program() -> PathBuf {
+    std::env::current_exe()
+        .ok()
+        .filter(|path| path.exists())
+        .unwrap_or_else(|| PathBuf::from("/proc/self/exe"))
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, AgentError> {

@@ -88,7 +88,7 @@ impl Records {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn client(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+    pub fn client(&self) -> Result<Vec<fallow_store::Entry>, StoreError> {
         let entries = self.store.scan_prefix(CLIENT)?;
         Ok(entries.into_iter().map(|(key, value)| (key[CLIENT.len()..].to_vec(), value)).collect())
     }

@@ -103,7 +103,9 @@ impl Engine {
             self.touch(entity, urgent, trace.clone());
         }
         for Action { effect, reason } in step.actions {
-            tracing::debug!(rule = reason.rule, why = %reason.why, "{}", self.describe(&effect));
+            if !matches!(effect, Effect::Notice { .. }) {
+                tracing::debug!(rule = reason.rule, why = %reason.why, "{}", self.describe(&effect));
+            }
             self.dispatch(effect);
         }
         self.metrics.update(&self.client);
@@ -208,7 +210,7 @@ impl Engine {
         match effect {
             Effect::FetchMasterPage { project, url } => self.transfers.fetch_master_page(project, url),
             Effect::CallScheduler { project, url, request } => {
-                self.transfers.call_scheduler(project, url, &request)
+                self.transfers.call_scheduler(project, url, &request);
             }
             Effect::Download(wanted) => self.transfers.download(wanted),
             Effect::Upload(wanted) => self.transfers.upload(wanted),

@@ -37,7 +37,7 @@ impl Engine {
                     None => "computing goes on".to_owned(),
                 }))
             }
-            Request::Attach { url, account_key, share } => match self.attachment(&url, account_key, share) {
+            Request::Attach { url, account_key, share } => match self.attachment(&url, &account_key, share) {
                 Ok(event) => {
                     self.turn(event, None).await?;
                     Ok(Response::done(format!(
@@ -68,7 +68,7 @@ impl Engine {
     fn attachment(
         &self,
         url: &str,
-        account_key: AccountKey,
+        account_key: &AccountKey,
         share: Option<f64>,
     ) -> Result<Event, AgentError> {
         let bad = |invalid: fallow_domain::Invalid| AgentError::bad_input(invalid.to_string());

@@ -329,7 +329,7 @@ impl<E: Engine> Session<E> {
 
     async fn flush(&self, to: &Sender<FromAgent>) -> Result<(), End> {
         loop {
-            let Some(batch) = lock(&self.shared.outbox).next() else { return Ok(()) };
+            let Some(batch) = lock(&self.shared.outbox).take_next() else { return Ok(()) };
             let trace = lock(&self.shared.trace).take();
             let Batch { sequence, is_snapshot, keys } = batch;
             let Entries { entries, removed } = self.ask(|reply| Ask::Entries(keys, reply)).await?;

@@ -80,7 +80,7 @@ impl Outbox {
     }
 
     /// The next message, if there is something to tell and not too much under way.
-    pub fn next(&mut self) -> Option<Batch> {
+    pub fn take_next(&mut self) -> Option<Batch> {
         let is_snapshot = self.snapshot.is_none();
         if self.under_way.len() >= UNDER_WAY_MAX || (self.dirty.is_empty() && !is_snapshot) {
             return None;
@@ -145,9 +145,9 @@ mod tests {
     #[test]
     fn r6_3_a_new_life_starts_with_a_snapshot_behind_what_was_applied() {
         let mut outbox = started(41);
-        let batch = outbox.next().unwrap();
+        let batch = outbox.take_next().unwrap();
         assert_eq!((batch.sequence, batch.is_snapshot, batch.keys.len()), (42, true, 1));
-        assert_eq!(outbox.next(), None);
+        assert_eq!(outbox.take_next(), None);
     }
 
     #[test]
@@ -155,37 +155,37 @@ mod tests {
         let mut outbox = Outbox::default();
         assert!(outbox.resume(false, 41));
         outbox.restart([]);
-        assert_eq!(outbox.next().unwrap().sequence, 1);
+        assert_eq!(outbox.take_next().unwrap().sequence, 1);
     }
 
     #[test]
     fn r6_3_what_was_not_applied_is_told_again_after_a_reconnect() {
         let mut outbox = started(0);
-        outbox.next().unwrap();
+        outbox.take_next().unwrap();
         outbox.acknowledge(1);
         for n in [2, 3] {
             touch(&mut outbox, n);
-            outbox.next().unwrap();
+            outbox.take_next().unwrap();
         }
         // The acknowledgement of 2 was lost with the connection, message 3 never arrived.
         assert!(!outbox.resume(true, 2));
-        let batch = outbox.next().unwrap();
+        let batch = outbox.take_next().unwrap();
         assert_eq!((batch.sequence, batch.is_snapshot, batch.keys), (3, false, vec![key(3)]));
     }
 
     #[test]
     fn r6_3_a_snapshot_that_did_not_arrive_is_made_again() {
         let mut outbox = started(7);
-        outbox.next().unwrap();
+        outbox.take_next().unwrap();
         assert!(outbox.resume(true, 7));
     }
 
     #[test]
     fn r6_3_a_coordinator_that_lost_its_store_gets_a_snapshot() {
         let mut outbox = started(0);
-        outbox.next().unwrap();
+        outbox.take_next().unwrap();
         touch(&mut outbox, 2);
-        outbox.next().unwrap();
+        outbox.take_next().unwrap();
         outbox.acknowledge(2);
         assert!(outbox.resume(true, 1), "it is behind what it had acknowledged");
         assert!(outbox.resume(false, 0));
@@ -194,11 +194,11 @@ mod tests {
     #[test]
     fn r6_3_a_change_under_way_coalesces_into_one_key() {
         let mut outbox = started(0);
-        outbox.next().unwrap();
+        outbox.take_next().unwrap();
         for _ in 0..1000 {
             touch(&mut outbox, 2);
         }
-        assert_eq!(outbox.next().unwrap().keys, [key(2)]);
+        assert_eq!(outbox.take_next().unwrap().keys, [key(2)]);
     }
 
     #[test]
@@ -207,13 +207,13 @@ mod tests {
         let mut sent = 0;
         for n in 0..100 {
             touch(&mut outbox, n);
-            sent += usize::from(outbox.next().is_some());
+            sent += usize::from(outbox.take_next().is_some());
         }
         assert_eq!(sent, UNDER_WAY_MAX);
         outbox.acknowledge(99);
-        assert!(outbox.next().is_none(), "an acknowledgement of what was never sent is none");
+        assert!(outbox.take_next().is_none(), "an acknowledgement of what was never sent is none");
         outbox.acknowledge(1);
-        assert!(outbox.next().is_some());
+        assert!(outbox.take_next().is_some());
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
         let mut outbox = Outbox::default();
         assert!(outbox.resume(false, 0));
         outbox.restart((0..1200).map(key));
-        let parts: Vec<Batch> = std::iter::from_fn(|| outbox.next()).collect();
+        let parts: Vec<Batch> = std::iter::from_fn(|| outbox.take_next()).collect();
         assert_eq!(parts.iter().map(|part| part.is_snapshot).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!(parts.iter().map(|part| part.keys.len()).sum::<usize>(), 1200);
     }
@@ -252,7 +252,7 @@ mod tests {
             for (step, n) in steps {
                 match step {
                     0 => { all.insert(n); untold.insert(key(n).0); touch(&mut outbox, n); }
-                    1 => if let Some(batch) = outbox.next() { wire.push_back(batch); },
+                    1 => if let Some(batch) = outbox.take_next() { wire.push_back(batch); },
                     2 => { deliver(&mut wire, &mut applied, &mut untold); if n < 3 { outbox.acknowledge(applied); } }
                     _ => { wire.clear(); reconnect(&mut outbox, applied, &all); }
                 }
@@ -260,7 +260,7 @@ mod tests {
             }
             wire.clear();
             reconnect(&mut outbox, applied, &all);
-            while let Some(batch) = outbox.next() { wire.push_back(batch); deliver(&mut wire, &mut applied, &mut untold); outbox.acknowledge(applied); }
+            while let Some(batch) = outbox.take_next() { wire.push_back(batch); deliver(&mut wire, &mut applied, &mut untold); outbox.acknowledge(applied); }
             proptest::prop_assert!(untold.is_empty(), "{untold:?}");
         }
     }

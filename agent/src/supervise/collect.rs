@@ -1,6 +1,7 @@
 //! What a task leaves behind when its process is gone.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Seek};
 use std::path::Path;
 
 use fallow_boinc::names;
@@ -9,10 +10,12 @@ use fallow_boinc::runtime::files;
 use fallow_boinc::runtime::finish::{Finish, TemporaryExit};
 use fallow_client::{OutputFound, TaskEnd};
 use fallow_domain::{Bytes, Duration, SlotId};
+use flate2::read::GzDecoder;
+use flate2::{Compression, GzBuilder};
 
 use super::record::{Output, SlotRecord};
 use crate::dir::DataDir;
-use crate::files::{head, md5_of, size_below, tail};
+use crate::files::{head, md5_of, open_plain, remove, size_below, tail};
 
 /// How much of `stderr.txt` is reported (BOINC: the last 63 KiB).
 const STDERR_MAX: u64 = 63 * 1024;
@@ -68,11 +71,61 @@ fn found(slot: &Path, project: &Path, output: &Output) -> Option<OutputFound> {
             tracing::error!(output = %output.name, %error, "cannot move an output to its project's directory");
         }
     }
+    if output.gzip
+        && let Err(error) = compress(&place)
+    {
+        // Sent as it is: a server that asked for gzip can tell the two apart.
+        tracing::warn!(output = %output.name, %error, "cannot compress an output");
+    }
     match md5_of(&place) {
         Ok((md5, nbytes)) => Some(OutputFound { name: output.name.clone(), nbytes, md5 }),
         Err(error) => {
             tracing::debug!(output = %output.name, %error, "an output is not there");
             None
         }
+    }
+}
+
+/// What marks a file as compressed here: a task may be gathered twice, by an agent that was killed in between and its
+/// next life, and must not be compressed twice.
+const COMPRESSED_HERE: &[u8] = b"gzip_when_done";
+
+/// Replaces a file by itself compressed with gzip.
+fn compress(path: &Path) -> io::Result<()> {
+    let mut plain = open_plain(path)?;
+    let is_done =
+        GzDecoder::new(&plain).header().is_some_and(|header| header.comment() == Some(COMPRESSED_HERE));
+    if is_done {
+        return Ok(());
+    }
+    plain.rewind()?;
+    let packed =
+        path.with_file_name(format!("{}.gz.new", path.file_name().unwrap_or_default().to_string_lossy()));
+    remove(&packed)?;
+    let file = OpenOptions::new().write(true).create_new(true).open(&packed)?;
+    let mut encoder = GzBuilder::new().comment(COMPRESSED_HERE).write(file, Compression::default());
+    io::copy(&mut plain, &mut encoder)?;
+    encoder.finish()?.sync_all()?;
+    fs::rename(&packed, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn an_output_is_compressed_once_however_often_it_is_gathered() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        fs::write(&path, "result ".repeat(1000)).unwrap();
+        compress(&path).unwrap();
+        let once = fs::read(&path).unwrap();
+        compress(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), once);
+        let mut text = String::new();
+        GzDecoder::new(&once[..]).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "result ".repeat(1000));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -16,7 +15,9 @@ use crate::sys::{self, Urgency};
 
 /// Starts the program of `setup` in `slot`. Returns its process id.
 pub(super) fn launch(context: &Context, setup: &TaskSetup, slot: &Path) -> Result<u32, StartFailure> {
-    let program = context.dir.project(&setup.url).join(&setup.program);
+    // Relative to the slot, as BOINC does it: what the kernel passes on to scripts is this path too. The child changes
+    // its directory before it becomes the program.
+    let program = softlink::target(&setup.url.stem(), &setup.program);
     let stderr = slot.join(files::STDERR);
     let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
     let stderr = OpenOptions::new()
@@ -27,7 +28,6 @@ pub(super) fn launch(context: &Context, setup: &TaskSetup, slot: &Path) -> Resul
         .map_err(|error| StartFailure::from_io("open", &stderr, &error))?;
     let mut command = Command::new(&program);
     command
-        .arg0(softlink::target(&setup.url.stem(), &setup.program))
         .args(&setup.arguments)
         .current_dir(slot)
         .stdin(Stdio::null())
@@ -40,7 +40,9 @@ pub(super) fn launch(context: &Context, setup: &TaskSetup, slot: &Path) -> Resul
         command.spawn()
     });
     // The handle is dropped on purpose: the task's own thread takes the process's remains, with its resource usage.
-    child.map(|child| child.id()).map_err(|error| StartFailure::from_io("start", &program, &error))
+    child.map(|child| child.id()).map_err(|error| {
+        StartFailure::from_io("start", &context.dir.project(&setup.url).join(&setup.program), &error)
+    })
 }
 
 /// A clean environment: BOINC's library path, a plain locale, and the mark by which the guard knows the process.

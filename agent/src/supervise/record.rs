@@ -44,6 +44,9 @@ pub(super) struct Output {
     pub(super) open_name: String,
     /// It is made in the slot and moved at the end (BOINC: `copy_file`).
     pub(super) copy: bool,
+    /// It is compressed at the end (BOINC: `gzip_when_done`).
+    #[serde(default)]
+    pub(super) gzip: bool,
 }
 
 impl SlotRecord {
@@ -53,6 +56,7 @@ impl SlotRecord {
             name: file.name.clone(),
             open_name: file.open_name.clone(),
             copy: file.copy,
+            gzip: file.gzip,
         });
         Self {
             job: setup.job,

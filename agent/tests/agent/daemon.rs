@@ -1,0 +1,222 @@
+//! The binary as a person meets it: exit codes, messages, the control socket, and nothing left behind.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use fallow_agent::dir::DataDir;
+
+use crate::support::{agent, is_alive, wait_for};
+
+fn command(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(agent());
+    command
+        .args(arguments)
+        .arg("--dir")
+        .arg(dir)
+        .env_remove("OTEL_EXPORTER_OTLP_ENDPOINT")
+        .env("FALLOW_LOG", "info");
+    command
+}
+
+fn ask(dir: &Path, arguments: &[&str]) -> Output {
+    command(dir, arguments).output().unwrap()
+}
+
+/// Exit code and what was said, on either stream.
+fn outcome(dir: &Path, arguments: &[&str]) -> (i32, String) {
+    let output = ask(dir, arguments);
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code().unwrap(), text)
+}
+
+/// A running agent; killed when a test fails.
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(dir: &Path) -> Self {
+        let child = command(dir, &["run"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait_for("the control socket", 30, || UnixStream::connect(dir.join("control.sock")).ok());
+        Self(child)
+    }
+    fn code(&mut self) -> Option<i32> {
+        wait_for("the agent's end", 20, || self.0.try_wait().unwrap()).code()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_agent_is_asked_told_and_stopped_over_its_socket() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = &dir.path().join("agent");
+    let mut daemon = Daemon::start(dir);
+    let mode = |name: &str| std::fs::metadata(dir.join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("control.sock"), 0o600);
+
+    let status = || -> serde_json::Value {
+        let output = ask(dir, &["status", "--json"]);
+        assert!(output.status.success());
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    assert_eq!(status()["running"], true);
+    assert_eq!(status()["pid"], daemon.0.id());
+    assert_eq!(outcome(dir, &["suspend"]).0, 0);
+    assert_eq!(status()["host"]["suspended_by"], "owner");
+    assert_eq!(outcome(dir, &["resume"]).0, 0);
+    assert_eq!(status()["host"]["suspended_by"], serde_json::Value::Null);
+
+    let (code, text) = outcome(dir, &["detach", "http://127.0.0.1:9/none/"]);
+    assert_eq!(code, 3, "{text}");
+    let (code, text) = outcome(
+        dir,
+        &["attach", "http://127.0.0.1:9/p/", "--share", "-5", "--account-key-file", "/dev/null"],
+    );
+    assert_eq!(code, 3, "{text}");
+    let attach = |share: &str| {
+        let output = command(dir, &["attach", "http://127.0.0.1:9/p/", "--share", share])
+            .env("FALLOW_ACCOUNT_KEY", "0123abcd")
+            .output()
+            .unwrap();
+        (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, text) = attach("-5");
+    assert!(code == 3 && text.contains("resource share"), "{text}");
+    assert_eq!(attach("30").0, 0);
+    assert_eq!(status()["projects"][0]["share"], 30.0);
+    assert!(outcome(dir, &["status"]).1.contains("127.0.0.1"), "the table shows it");
+    assert_eq!(outcome(dir, &["update", "http://127.0.0.1:9/p/"]).0, 0);
+    assert_eq!(outcome(dir, &["detach", "http://127.0.0.1:9/p/"]).0, 0);
+
+    let (code, text) = outcome(dir, &["run"]);
+    assert!(code == 6 && text.contains(&daemon.0.id().to_string()), "{code}: {text}");
+
+    // Stopping waits for the end; nothing is left behind.
+    let reaper = std::thread::spawn({
+        let dir = dir.clone();
+        move || outcome(&dir, &["stop"])
+    });
+    assert_eq!(daemon.code(), Some(0));
+    assert_eq!(reaper.join().unwrap().0, 0);
+    assert!(!dir.join("daemon.json").exists() && !dir.join("control.sock").exists());
+    let (code, text) = outcome(dir, &["status"]);
+    assert!(code == 4 && text.contains("fallow-agent run --dir"), "{text}");
+    let output = ask(dir, &["status", "--json"]);
+    assert_eq!((output.status.code(), output.stdout), (Some(4), b"{\"running\":false}\n".to_vec()));
+}
+
+#[test]
+fn the_owners_suspension_holds_over_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut daemon = Daemon::start(dir.path());
+    assert_eq!(outcome(dir.path(), &["suspend"]).0, 0);
+    let guards = children(daemon.0.id());
+    assert_eq!(guards.len(), 1, "the guard is the only child of an idle agent");
+    daemon.0.kill().unwrap();
+    daemon.0.wait().unwrap();
+    wait_for("the guard's end", 5, || (!is_alive(guards[0])).then_some(()));
+    let data = DataDir::at(dir.path());
+    assert!(!data.daemon_file().unwrap().is_alive(), "what a killed agent leaves is known to be stale");
+
+    let mut daemon = Daemon::start(dir.path());
+    let (_, text) = outcome(dir.path(), &["status"]);
+    assert!(text.contains("suspended by the owner"), "{text}");
+    let pid = rustix::process::Pid::from_raw(i32::try_from(daemon.0.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(daemon.code(), Some(0));
+}
+
+#[test]
+fn a_guard_that_dies_is_started_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(dir.path());
+    let first = children(daemon.0.id())[0];
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(first.cast_signed()).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    wait_for("another guard", 10, || {
+        children(daemon.0.id()).into_iter().find(|&pid| pid != first && is_alive(pid))
+    });
+}
+
+#[test]
+fn nonsense_at_the_control_socket_is_answered_and_harms_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let _daemon = Daemon::start(dir.path());
+    for nonsense in [&b"hello\n"[..], b"\n", b"{\"command\":\"dance\"}\n", &[b'x'; 100_000], b"\xff\xfe\n"] {
+        let mut stream = UnixStream::connect(dir.path().join("control.sock")).unwrap();
+        // The agent may hang up in the middle of too long a line.
+        let _ = stream.write_all(nonsense);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut line = String::new();
+        let _ = BufReader::new(stream).read_line(&mut line);
+        assert!(line.is_empty() || line.contains("\"failed\""), "{line}");
+    }
+    assert_eq!(outcome(dir.path(), &["status"]).0, 0);
+}
+
+#[test]
+fn what_keeps_an_agent_from_starting_has_its_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    let (code, text) = outcome(&file.join("agent"), &["run"]);
+    assert!(code == 8 && text.contains("file/agent"), "{code}: {text}");
+
+    let fresh = dir.path().join("fresh");
+    let (code, text) = outcome(&fresh, &["run", "--coordinator", "http://192.0.2.1:4000", "--token", "t"]);
+    assert!(code == 5 && text.contains("mutual TLS"), "{code}: {text}");
+    let (code, text) = outcome(&fresh, &["run", "--coordinator", "127.0.0.1:4000", "--token", "t"]);
+    assert!(code == 3 && text.contains("http://127.0.0.1:PORT"), "{code}: {text}");
+    let (code, text) = outcome(&fresh, &["run", "--coordinator", "http://127.0.0.1:4000"]);
+    assert!(code == 3 && text.contains("--token-file"), "{code}: {text}");
+    let (code, text) =
+        outcome(&fresh, &["run", "--coordinator", "http://127.0.0.1:4000", "--token-file", "/nowhere/token"]);
+    assert!(code == 3 && text.contains("/nowhere/token"), "{code}: {text}");
+
+    let broken = dir.path().join("broken");
+    Daemon::start(&broken).0.kill().unwrap();
+    for entry in walk(&broken.join("store")) {
+        if std::fs::metadata(&entry).unwrap().len() > 100 {
+            let mut bytes = std::fs::read(&entry).unwrap();
+            bytes.iter_mut().skip(20).for_each(|byte| *byte ^= 0x55);
+            std::fs::write(&entry, bytes).unwrap();
+        }
+    }
+    let (code, text) = outcome(&broken, &["run"]);
+    assert!(code == 7 && text.contains("store"), "{code}: {text}");
+}
+
+#[test]
+fn completions_and_the_manual_page_are_written() {
+    for arguments in [&["completions", "bash"][..], &["man"]] {
+        let output = Command::new(agent()).args(arguments).output().unwrap();
+        assert!(output.status.success() && output.stdout.len() > 500, "{arguments:?}");
+    }
+}
+
+fn children(of: u32) -> Vec<u32> {
+    let parent = |pid: u32| -> Option<u32> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        text.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    let all = fallow_agent::proc::all().into_iter().filter(|process| !process.zombie);
+    all.map(|process| process.pid).filter(|&pid| parent(pid) == Some(of)).collect()
+}
+
+fn walk(dir: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .flat_map(|entry| if entry.path().is_dir() { walk(&entry.path()) } else { vec![entry.path()] })
+        .collect()
+}

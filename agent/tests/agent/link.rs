@@ -1,0 +1,273 @@
+//! The fleet link through a real gRPC server that plays the coordinator.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fallow_proto::PROTOCOL;
+use fallow_proto::fleet::v1::fleet_server::{Fleet, FleetServer};
+use fallow_proto::fleet::v1::{
+    Acknowledge, Document, EnrollReply, EnrollRequest, Entry, FromAgent, FromCoordinator, Hello, Preferences,
+    ProjectAssignment, Welcome, entry, from_agent, from_coordinator,
+};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::support::agent;
+
+type Out = mpsc::Sender<Result<FromCoordinator, Status>>;
+
+/// What the coordinator holds of the one agent.
+#[derive(Default)]
+struct Held {
+    epoch: String,
+    applied: u64,
+    entries: BTreeMap<String, Entry>,
+    snapshots: u32,
+    hellos: Vec<Hello>,
+    heartbeats: u32,
+    traces: Vec<String>,
+    out: Option<Out>,
+    talk: Option<tokio::task::AbortHandle>,
+}
+
+#[derive(Clone, Default)]
+struct Coordinator(Arc<Mutex<Held>>);
+
+impl Coordinator {
+    async fn serve(&self, address: Option<SocketAddr>) -> (SocketAddr, tokio::task::JoinHandle<()>) {
+        let listener = tokio::net::TcpListener::bind(address.unwrap_or_else(|| ([127, 0, 0, 1], 0).into()))
+            .await
+            .unwrap();
+        let address = listener.local_addr().unwrap();
+        let service = FleetServer::new(self.clone());
+        let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+        let serving = tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming);
+        (address, tokio::spawn(async move { serving.await.unwrap() }))
+    }
+
+    async fn send(&self, body: from_coordinator::Body, traceparent: &str) {
+        let out = self.0.lock().unwrap().out.clone().unwrap();
+        out.send(Ok(FromCoordinator { traceparent: traceparent.into(), body: Some(body) })).await.unwrap();
+    }
+
+    async fn until<T>(&self, what: &str, mut look: impl FnMut(&Held) -> Option<T>) -> T {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some(found) = look(&self.0.lock().unwrap()) {
+                return found;
+            }
+            assert!(Instant::now() < end, "waited for {what}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    fn take(&self, message: FromAgent) -> Option<u64> {
+        let mut held = self.0.lock().unwrap();
+        if !message.traceparent.is_empty() {
+            held.traces.push(message.traceparent);
+        }
+        match message.body? {
+            from_agent::Body::Snapshot(snapshot) => {
+                held.snapshots += 1;
+                held.entries = snapshot.entries.into_iter().map(|entry| (entry.key.clone(), entry)).collect();
+                held.applied = snapshot.sequence;
+            }
+            from_agent::Body::Delta(delta) => {
+                assert_eq!(delta.sequence, held.applied + 1, "no delta is skipped");
+                held.entries.extend(delta.entries.into_iter().map(|entry| (entry.key.clone(), entry)));
+                delta.removed.iter().for_each(|key| drop(held.entries.remove(key)));
+                held.applied = delta.sequence;
+            }
+            from_agent::Body::Heartbeat(_) => {
+                held.heartbeats += 1;
+                return None;
+            }
+            from_agent::Body::Hello(_) => panic!("a second hello"),
+        }
+        Some(held.applied)
+    }
+}
+
+#[tonic::async_trait]
+impl Fleet for Coordinator {
+    async fn enroll(&self, request: Request<EnrollRequest>) -> Result<Response<EnrollReply>, Status> {
+        match request.into_inner().token.as_str() {
+            "good" => {
+                Ok(Response::new(EnrollReply { agent_id: "agent-1".into(), agent_secret: "secret-1".into() }))
+            }
+            _ => Err(Status::permission_denied("this token is spent")),
+        }
+    }
+
+    type LinkStream = ReceiverStream<Result<FromCoordinator, Status>>;
+
+    async fn link(
+        &self,
+        request: Request<Streaming<FromAgent>>,
+    ) -> Result<Response<Self::LinkStream>, Status> {
+        let mut incoming = request.into_inner();
+        let Some(FromAgent { body: Some(from_agent::Body::Hello(hello)), .. }) = incoming.message().await?
+        else {
+            return Err(Status::invalid_argument("no hello"));
+        };
+        assert_eq!((hello.agent_id.as_str(), hello.agent_secret.as_str()), ("agent-1", "secret-1"));
+        let (out, stream) = mpsc::channel(16);
+        let welcome = {
+            let mut held = self.0.lock().unwrap();
+            let welcome = Welcome {
+                protocol: PROTOCOL,
+                epoch: held.epoch.clone(),
+                applied_sequence: held.applied,
+                heartbeat_interval_micros: 200_000,
+            };
+            held.epoch.clone_from(&hello.epoch);
+            held.hellos.push(hello);
+            held.out = Some(out.clone());
+            welcome
+        };
+        let body = Some(from_coordinator::Body::Welcome(welcome));
+        out.send(Ok(FromCoordinator { traceparent: String::new(), body })).await.unwrap();
+        let this = self.clone();
+        let talk = tokio::spawn(async move {
+            while let Ok(Some(message)) = incoming.message().await {
+                if let Some(sequence) = this.take(message) {
+                    let body = Some(from_coordinator::Body::Acknowledge(Acknowledge { sequence }));
+                    let _ = out.send(Ok(FromCoordinator { traceparent: String::new(), body })).await;
+                }
+            }
+        });
+        self.0.lock().unwrap().talk = Some(talk.abort_handle());
+        Ok(Response::new(ReceiverStream::new(stream)))
+    }
+}
+
+struct Agent(Child);
+
+impl Agent {
+    fn start(dir: &std::path::Path, address: SocketAddr, token: &str) -> Self {
+        let mut command = Command::new(agent());
+        command.arg("run").arg("--dir").arg(dir).arg("--coordinator").arg(format!("http://{address}"));
+        command.env("FALLOW_TOKEN", token).env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
+        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn document(version: u64, share: f64) -> from_coordinator::Body {
+    from_coordinator::Body::Document(Document {
+        version,
+        projects: vec![ProjectAssignment {
+            name: "p".into(),
+            url: "http://127.0.0.1:9/p/".into(),
+            account_key: "0123456789abcdef0123456789abcdef".into(),
+            share,
+        }],
+        preferences: Some(Preferences {
+            cpu_fraction: 1.0,
+            cpu_time_fraction: 1.0,
+            buffer_min_micros: 60_000_000,
+            buffer_additional_micros: 30_000_000,
+            scheduling_period_micros: 15_000_000,
+            checkpoint_period_micros: 5_000_000,
+            leave_in_memory: true,
+            suspended: false,
+            memory_fraction: 0.9,
+            disk_fraction: 0.9,
+            disk_free_min_bytes: 0,
+            connection_interval_micros: 0,
+        }),
+    })
+}
+
+fn host(held: &Held) -> Option<fallow_proto::fleet::v1::HostState> {
+    match held.entries.get("host")?.value.clone()? {
+        entry::Value::Host(host) => Some(host),
+        _ => None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r6_3_an_agent_enrols_reports_applies_documents_and_resumes_after_a_loss() {
+    let (dir, coordinator) = (tempfile::tempdir().unwrap(), Coordinator::default());
+    let (address, serving) = coordinator.serve(None).await;
+    let process = Agent::start(dir.path(), address, "good");
+    let cpus = coordinator.until("the snapshot", |held| host(held).map(|host| host.cpus)).await;
+    assert!(cpus > 0);
+    coordinator.until("heartbeats", |held| (held.heartbeats >= 2).then_some(())).await;
+
+    // A good document is followed within a second, and the agent says so.
+    let sent = Instant::now();
+    coordinator.send(document(1, 75.0), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01").await;
+    coordinator.until("version 1", |held| (host(held)?.document_version == 1).then_some(())).await;
+    assert!(sent.elapsed() < Duration::from_secs(1), "{:?}", sent.elapsed());
+    coordinator
+        .until("the project", |held| held.entries.get("project/http://127.0.0.1:9/p/").map(drop))
+        .await;
+
+    // A bad one is refused, with the reason; the good one stays.
+    coordinator.send(document(2, -1.0), "not a trace").await;
+    let refused = coordinator
+        .until("the refusal", |held| host(held).filter(|host| host.document_refused_version == 2))
+        .await;
+    assert!(refused.document_version == 1 && refused.document_refusal.contains("share"), "{refused:?}");
+
+    // The coordinator goes and comes back with what it had stored: no second snapshot, nothing skipped.
+    serving.abort();
+    let _ = serving.await;
+    {
+        let mut held = coordinator.0.lock().unwrap();
+        held.out = None;
+        held.talk.take().unwrap().abort();
+    }
+    let (_, serving) = coordinator.serve(Some(address)).await;
+    coordinator.until("a new link", |held| held.out.as_ref().map(drop)).await;
+    coordinator.send(document(3, 25.0), "").await;
+    coordinator.until("version 3", |held| (host(held)?.document_version == 3).then_some(())).await;
+    {
+        let held = coordinator.0.lock().unwrap();
+        assert_eq!((held.snapshots, held.hellos.len()), (1, 2));
+        assert_eq!(held.hellos[1].document_version, 1);
+    }
+
+    // Another life of the agent begins with a snapshot behind what was applied; it needs no token any more.
+    drop(process);
+    let before = coordinator.0.lock().unwrap().applied;
+    coordinator.0.lock().unwrap().entries.insert("task/stale".into(), Entry::default());
+    let _process = Agent::start(dir.path(), address, "");
+    coordinator.until("a second snapshot", |held| (held.snapshots == 2).then_some(())).await;
+    {
+        let held = coordinator.0.lock().unwrap();
+        assert_eq!(held.applied, before + 1);
+        assert!(!held.entries.contains_key("task/stale"), "a snapshot replaces everything");
+        assert_eq!(held.hellos[2].document_version, 3, "the document is kept");
+    }
+    serving.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spent_token_is_refused_with_exit_code_5() {
+    let (dir, coordinator) = (tempfile::tempdir().unwrap(), Coordinator::default());
+    let (address, _serving) = coordinator.serve(None).await;
+    let mut process = Agent::start(dir.path(), address, "spent");
+    let ended = timeout(Duration::from_secs(20), async {
+        loop {
+            if let Some(status) = process.0.try_wait().unwrap() {
+                return status.code();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert_eq!(ended.await.unwrap(), Some(5));
+    assert!(!dir.path().join("identity.json").exists());
+}

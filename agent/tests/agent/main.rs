@@ -1,0 +1,9 @@
+//! The agent's shell against the real world: real processes, real sockets, the real binary.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
+
+mod daemon;
+mod guard;
+mod link;
+mod supervision;
+mod support;
+mod transfers;

@@ -1,0 +1,335 @@
+//! Tasks as real processes. The application is this test binary itself, run with the name of an ignored test.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration as StdDuration;
+
+use fallow_agent::dir::DataDir;
+use fallow_agent::guard::Keeper;
+use fallow_agent::proc;
+use fallow_agent::supervise::{Context, Supervisor, leftovers, life_mark};
+use fallow_boinc::runtime::exit::Ended;
+use fallow_boinc::runtime::init_data::AppInitData;
+use fallow_boinc::runtime::message::ProcessControl;
+use fallow_client::{Event, SlotFile, TaskEnd, TaskSample, TaskSetup};
+use fallow_domain::{Bytes, Duration, JobId, SlotId};
+
+use crate::support::{agent, is_alive, project, put, wait_for};
+
+const JOB: JobId = JobId(1);
+const SLOT: SlotId = SlotId(0);
+
+/// The application: counts in its input file's name up to a number, a tenth of a CPU second at a time, with a checkpoint
+/// after each, and writes the sum.
+#[test]
+#[ignore = "not a test: run as an application by the tests below"]
+fn application_that_counts() {
+    let app = fallow_application::Application::start().unwrap();
+    let goal: u64 =
+        std::fs::read_to_string(fallow_application::resolve("in").unwrap()).unwrap().trim().parse().unwrap();
+    let mut done: u64 =
+        std::fs::read_to_string("count").ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    eprintln!("starting at {done}");
+    while done < goal {
+        // CPU time and not the clock: idle priority may mean hardly any of it.
+        let start = app.cpu_time();
+        while app.cpu_time() - start < Duration::from_millis(100) {
+            app.poll();
+        }
+        done += 1;
+        app.fraction_done(done as f64 / goal as f64);
+        std::fs::write("count", done.to_string()).unwrap();
+        app.checkpoint_completed();
+    }
+    fallow_application::write_output("out", format!("{done}\n").as_bytes()).unwrap();
+    app.finish(0)
+}
+
+struct Bench {
+    _dir: tempfile::TempDir,
+    data: DataDir,
+    events: Receiver<Event>,
+    supervisor: Supervisor,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::at(dir.path());
+        std::mem::forget(data.lock().unwrap());
+        let (sender, events) = channel();
+        let life = format!("test{:?}", std::thread::current().id());
+        let guard = Keeper::start(agent(), life_mark(&data, &life), StdDuration::from_millis(300)).unwrap();
+        let sender = std::sync::Mutex::new(sender);
+        let context = Context {
+            dir: data.clone(),
+            life,
+            guard,
+            memory: Bytes::from_mebibytes(1024),
+            report: Arc::new(move |event| drop(sender.lock().unwrap().send(event))),
+        };
+        let supervisor = Supervisor::start(context).unwrap();
+        Self { _dir: dir, data, events, supervisor }
+    }
+
+    /// Puts the application and an input into the project's directory.
+    fn stock(&self, goal: u64) {
+        let place = self.data.project(&project());
+        put(&place.join("input_1"), format!("{goal}\n").as_bytes());
+        std::fs::copy(std::env::current_exe().unwrap(), place.join("app")).unwrap();
+    }
+
+    fn setup(&self, fresh: bool, copy: bool) -> Box<TaskSetup> {
+        let file = |name: &str, open_name: &str, output| SlotFile {
+            name: name.into(),
+            open_name: open_name.into(),
+            copy,
+            output,
+            gzip: false,
+        };
+        Box::new(TaskSetup {
+            job: JOB,
+            name: "job_1_0".into(),
+            slot: SLOT,
+            fresh,
+            url: project(),
+            program: "app".into(),
+            arguments: ["supervision::application_that_counts", "--exact", "--ignored", "--nocapture"]
+                .map(Into::into)
+                .into(),
+            files: vec![file("input_1", "in", false), file("output_1", "out", true)],
+            init_data: Box::new(AppInitData {
+                checkpoint_period: Duration::from_secs(1),
+                ..AppInitData::default()
+            }),
+            mapped_channel: true,
+            special: false,
+        })
+    }
+
+    fn script(&self, text: &str) -> Box<TaskSetup> {
+        let path = self.data.project(&project()).join("app");
+        put(&path, format!("#!/bin/sh\n{text}\n").as_bytes());
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut setup = self.setup(true, false);
+        (setup.arguments, setup.files) = (vec![], vec![]);
+        setup
+    }
+
+    fn next<T>(&self, what: &str, mut pick: impl FnMut(Event) -> Option<T>) -> T {
+        loop {
+            let event =
+                self.events.recv_timeout(StdDuration::from_secs(90)).unwrap_or_else(|_| panic!("no {what}"));
+            if let Some(found) = pick(event) {
+                return found;
+            }
+        }
+    }
+
+    fn started(&self) -> u32 {
+        self.next("start", |event| match event {
+            Event::TaskStarted { pid, .. } => Some(pid),
+            Event::TaskStartFailed { reason, .. } => panic!("{reason}"),
+            _ => None,
+        })
+    }
+
+    fn ended(&self) -> Box<TaskEnd> {
+        self.next("end", |event| match event {
+            Event::TaskEnded { end, .. } => Some(end),
+            _ => None,
+        })
+    }
+
+    fn sample(&self, what: &str, mut is: impl FnMut(&TaskSample) -> bool) -> TaskSample {
+        self.next(what, |event| match event {
+            Event::TasksSampled(samples) => samples.into_iter().find(|sample| is(sample)),
+            _ => None,
+        })
+    }
+}
+
+#[test]
+fn a_task_runs_reports_and_leaves_its_output() {
+    let bench = Bench::new();
+    bench.stock(25);
+    bench.supervisor.start_task(bench.setup(true, false));
+    let pid = bench.started();
+    assert_eq!(proc::find(pid).unwrap().session, pid, "it has a session of its own");
+    let sample =
+        bench.sample("status", |sample| sample.status.is_some_and(|status| status.fraction_done.is_some()));
+    assert!(sample.cpu_time > Duration::ZERO && sample.working_set.0 > 0, "{sample:?}");
+    let end = bench.ended();
+    assert_eq!((end.exit, end.finish.as_ref().map(|finish| finish.status)), (Ended::Code(0), Some(0)));
+    assert!(end.cpu_time >= Duration::from_millis(2_000), "the kernel counts {}", end.cpu_time);
+    assert!(end.stderr.contains("starting at 0"), "{}", end.stderr);
+    assert_eq!(end.outputs.len(), 1);
+    assert_eq!((end.outputs[0].name.as_str(), end.outputs[0].nbytes), ("output_1", Bytes(3)));
+    assert_eq!(end.outputs[0].md5, fallow_boinc::signature::md5_hex(b"25\n"));
+}
+
+#[test]
+fn a_copied_output_is_moved_to_the_project() {
+    let bench = Bench::new();
+    bench.stock(1);
+    bench.supervisor.start_task(bench.setup(true, true));
+    let end = bench.ended();
+    assert_eq!(end.outputs.len(), 1, "{}", end.stderr);
+    assert_eq!(std::fs::read(bench.data.project(&project()).join("output_1")).unwrap(), b"1\n");
+    assert!(!bench.data.slot(SLOT).join("out").exists());
+}
+
+#[test]
+fn a_task_suspends_resumes_and_after_a_quit_goes_on_from_its_checkpoint() {
+    let bench = Bench::new();
+    bench.stock(60);
+    bench.supervisor.start_task(bench.setup(true, false));
+    bench.started();
+    bench.sample("first status", |sample| sample.status.is_some());
+    bench.supervisor.tell(JOB, ProcessControl::Suspend);
+    let mut last = None;
+    // Two looks a second apart that show the same CPU time, but for the library's own ticks.
+    let resting = bench.sample("rest", |sample| {
+        let before = last.replace(sample.cpu_time);
+        before.is_some_and(|before| sample.cpu_time - before < Duration::from_millis(300))
+    });
+    let later = resting.cpu_time;
+    bench.supervisor.tell(JOB, ProcessControl::Resume);
+    bench.sample("work", |sample| sample.cpu_time > later + Duration::from_millis(300));
+    bench.supervisor.tell(JOB, ProcessControl::Quit);
+    let end = bench.ended();
+    assert_eq!((end.exit, end.finish), (Ended::Code(0), None));
+
+    bench.stock(0);
+    bench.supervisor.start_task(bench.setup(false, false));
+    let end = bench.ended();
+    assert!(end.finish.is_some());
+    let starts: Vec<&str> = end.stderr.lines().filter(|line| line.contains("starting at")).collect();
+    assert_eq!(starts.len(), 2, "{}", end.stderr);
+    assert_ne!(starts[1], "starting at 0", "the checkpoint is kept");
+}
+
+#[test]
+fn an_abort_ends_with_194_and_a_clean_stop_is_no_premature_exit() {
+    let mut bench = Bench::new();
+    bench.stock(600);
+    bench.supervisor.start_task(bench.setup(true, false));
+    bench.started();
+    bench.supervisor.tell(JOB, ProcessControl::Abort);
+    assert_eq!(bench.ended().exit, Ended::Code(194));
+    bench.supervisor.clean(SLOT);
+    bench.supervisor.start_task(bench.setup(true, false));
+    bench.started();
+    bench.supervisor.stop(StdDuration::from_secs(10));
+    assert_eq!(bench.ended().exit, Ended::Signal { number: 15, core_dumped: false });
+    bench.supervisor.join();
+}
+
+#[test]
+fn an_application_that_does_not_leave_is_killed_with_its_children() {
+    let mut bench = Bench::new();
+    let setup = bench.script("sleep 1000 & echo $! > child; wait");
+    bench.supervisor.start_task(setup);
+    let pid = bench.started();
+    let child = wait_for("the child", 5, || {
+        std::fs::read_to_string(bench.data.slot(SLOT).join("child")).ok()?.trim().parse().ok()
+    });
+    bench.supervisor.stop(StdDuration::ZERO);
+    assert_eq!(bench.ended().exit, Ended::Signal { number: 9, core_dumped: false });
+    wait_for("the child's end", 5, || (!is_alive(child)).then_some(()));
+    assert!(!is_alive(pid));
+    bench.supervisor.join();
+}
+
+#[test]
+fn cpu_time_of_children_is_counted_and_orphans_are_killed() {
+    let bench = Bench::new();
+    // The child computes and is waited for; another one is left behind.
+    let work = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+    let setup = bench.script(&format!("sh -c '{work}'; sleep 1000 & echo $! > orphan; exit 3"));
+    bench.supervisor.start_task(setup);
+    let end = bench.ended();
+    assert_eq!(end.exit, Ended::Code(3));
+    assert!(end.cpu_time > Duration::from_millis(50), "{}", end.cpu_time);
+    let orphan =
+        std::fs::read_to_string(bench.data.slot(SLOT).join("orphan")).unwrap().trim().parse().unwrap();
+    wait_for("the orphan's end", 5, || (!is_alive(orphan)).then_some(()));
+}
+
+#[test]
+fn an_application_sees_a_clean_environment_and_no_descriptors() {
+    let bench = Bench::new();
+    let setup = bench.script(
+        "env > env.txt; ls /proc/self/fd > fds.txt; pwd > pwd.txt; echo $0 > name.txt; nice > nice.txt",
+    );
+    bench.supervisor.start_task(setup);
+    bench.ended();
+    let read = |name: &str| std::fs::read_to_string(bench.data.slot(SLOT).join(name)).unwrap();
+    let env = read("env.txt");
+    assert!(
+        !env.contains("CARGO") && env.contains("LD_LIBRARY_PATH=../../projects/127.0.0.1_9_test:.:../.."),
+        "{env}"
+    );
+    // 0, 1, 2, and the directory that ls reads.
+    assert_eq!(read("fds.txt").split_whitespace().count(), 4, "{}", read("fds.txt"));
+    assert_eq!(read("name.txt").trim(), "../../projects/127.0.0.1_9_test/app");
+    assert_eq!(read("nice.txt").trim(), "19");
+}
+
+#[test]
+fn a_program_that_is_not_executable_fails_for_good_and_a_missing_one_too() {
+    let bench = Bench::new();
+    let failure = || {
+        bench.next("failure", |event| match event {
+            Event::TaskStartFailed { reason, permanent, .. } => Some((reason, permanent)),
+            _ => None,
+        })
+    };
+    let mut setup = bench.script("");
+    let program = bench.data.project(&project()).join("app");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o644)).unwrap();
+    bench.supervisor.start_task(setup.clone());
+    assert!(failure().1);
+    setup.program = "absent".into();
+    bench.supervisor.start_task(setup.clone());
+    let (reason, permanent) = failure();
+    assert!(permanent && reason.contains("absent"), "{reason}");
+    setup.program = "../../../bin/sh".into();
+    bench.supervisor.start_task(setup);
+    assert!(failure().1, "a program outside of the project is refused");
+}
+
+#[test]
+fn an_output_that_is_a_link_to_elsewhere_is_no_output() {
+    let bench = Bench::new();
+    bench.stock(1);
+    let mut setup = bench.script("ln -sf /etc/passwd ../../projects/127.0.0.1_9_test/output_1; exit 1");
+    setup.files = bench.setup(true, false).files;
+    bench.supervisor.start_task(setup);
+    assert_eq!(bench.ended().outputs, []);
+}
+
+#[test]
+fn what_an_earlier_life_left_is_killed_and_a_finished_task_is_found() {
+    let mut bench = Bench::new();
+    bench.stock(3);
+    bench.supervisor.start_task(bench.setup(true, false));
+    bench.started();
+    bench.ended();
+    bench.supervisor.stop(StdDuration::ZERO);
+    bench.supervisor.join();
+    // As if the agent had been killed before it saw the end, with a process of the task still there.
+    let mut stray = std::process::Command::new("sleep")
+        .arg("1000")
+        .env(proc::MARK, format!("{}:old:0", bench.data.path().display()))
+        .spawn()
+        .unwrap();
+    let found = leftovers::take_over(&bench.data);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].slot, SLOT);
+    assert!(found[0].last_status.is_some(), "the channel's last status is read");
+    let end = found[0].finished.as_ref().expect("a finish file means that the task is done");
+    assert_eq!(end.outputs.len(), 1);
+    wait_for("the stray's end", 5, || stray.try_wait().unwrap());
+}
