@@ -81,6 +81,8 @@ pub(crate) struct World {
 
 const TICK: Duration = Duration::from_secs(1);
 const LATENCY: Duration = Duration::from_millis(300);
+/// How long an aborted process takes to leave.
+const LEAVING: Duration = Duration::from_secs(10);
 
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
@@ -392,7 +394,7 @@ impl World {
                 let Some(task) = self.tasks.remove(&job) else { return };
                 self.dying.insert(job, task.setup.slot);
                 self.disk.insert(task.setup.slot, (task.base + task.cpu, task.checkpoint, false));
-                self.later(Event::TaskEnded {
+                let ended = Event::TaskEnded {
                     job,
                     end: Box::new(TaskEnd {
                         exit: Ended::Code(194),
@@ -404,7 +406,8 @@ impl World {
                         peak_working_set: Bytes(0),
                         disk_usage: Bytes(0),
                     }),
-                });
+                };
+                self.queue.push((self.now + LEAVING, ended));
             }
             Effect::CleanSlot { slot } => {
                 self.assert_nobody_in(slot);
