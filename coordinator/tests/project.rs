@@ -1,4 +1,5 @@
-//! The lab's own project, over real HTTP: by hand-made requests, by captured ones, and by the stock client.
+//! The lab's own project, over real HTTP: by hand-made requests and by captured ones. The
+//! stock client's turn is in `e2e`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
 #[path = "project/client.rs"]
@@ -11,7 +12,5 @@ mod http;
 mod pages;
 #[path = "project/scheduler.rs"]
 mod scheduler;
-#[path = "project/stock.rs"]
-mod stock;
 #[path = "project/upload.rs"]
 mod upload;

@@ -1,0 +1,239 @@
+//! The stock BOINC client against a project of ours (R6.8): `fallow coordinator run` as a process, `boinc` and `boinccmd`
+//! as Debian ships them, unmodified.
+//!
+//! Two clients attach with an account that one of them made, download, verify, run `mersenne`, upload and report; their
+//! results have to agree. Without boinc-client the test says so and passes, unless `FALLOW_REQUIRE_PEERS=1`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fallow_e2e::{binary, command, fallow_json, peers_required, wait_for};
+use tempfile::TempDir;
+
+/// A range whose test takes some ten seconds, and a Mersenne exponent in it.
+const RANGE: &str = "from=2 to=4800";
+const FOUND: &str = "4423";
+
+#[test]
+fn r6_8_unmodified_clients_compute_and_agree() {
+    if !have_peer() {
+        return;
+    }
+    let coordinator = Coordinator::start();
+    let url = coordinator.project_with_one_workunit();
+    let (first, second) = (Boinc::start(), Boinc::start());
+
+    // One person, two machines.
+    let created = first.cmd(&["--create_account", &url, "alice@example.org", "secret1", "Alice"]).unwrap();
+    let found = second.cmd(&["--lookup_account", &url, "Alice@example.org", "secret1"]).unwrap();
+    let key = |text: &str| text.split("account key: ").nth(1).map(|key| key.trim().to_owned());
+    let account_key = key(&created).unwrap_or_else(|| panic!("no account: {created}"));
+    assert_eq!(key(&found), Some(account_key.clone()), "{found}");
+    assert!(
+        first
+            .cmd(&["--lookup_account", &url, "alice@example.org", "wrong"])
+            .is_none_or(|text| key(&text).is_none())
+    );
+
+    first.cmd(&["--project_attach", &url, &account_key]).unwrap();
+    second.cmd(&["--project_attach", &url, &account_key]).unwrap();
+    let mut fractions = Vec::new();
+    let project = wait_for("the workunit to be validated", Duration::from_secs(300), || {
+        fractions.extend(first.fractions_done());
+        // Looking more often would cost the clients CPU time.
+        std::thread::sleep(Duration::from_millis(400));
+        let project = coordinator.json(&["projects"])["projects"][0].clone();
+        assert!(first.is_running() && second.is_running(), "{}\n{}", first.log(), second.log());
+        (project["workunits_validated"] == 1).then_some(project)
+    });
+    assert_eq!(project["workunits_failed"], 0, "{project}");
+
+    fractions.retain(|fraction| *fraction > 0.0 && *fraction < 1.0);
+    fractions.dedup();
+    assert!(
+        fractions.len() >= 2 && fractions.is_sorted(),
+        "fraction done did not rise: {fractions:?}\n{}",
+        first.log()
+    );
+    let result = coordinator.json(&["results", "stock"])["results"][0].clone();
+    assert_eq!(result["agreeing_hosts"], 2, "{result}");
+    assert!(result["outputs"][0]["text"].as_str().unwrap().contains(FOUND), "{result}");
+    let jobs = coordinator.json(&["jobs"])["workunits"][0]["jobs"].clone();
+    assert_ne!(jobs[0]["host_id"], jobs[1]["host_id"], "{jobs}");
+    assert!(jobs.as_array().unwrap().iter().all(|job| job["cpu_time_micros"].as_i64() > Some(0)), "{jobs}");
+    // Nothing of ours made the clients complain.
+    for client in [&first, &second] {
+        let log = client.log();
+        for complaint in ["error", "Error", "can't", "invalid", "unexpected"] {
+            let about_us = |line: &&str| line.contains("stock") && line.contains(complaint);
+            assert_eq!(log.lines().find(about_us), None, "{log}");
+        }
+    }
+}
+
+fn have_peer() -> bool {
+    let there = |name: &str| Command::new(name).arg("--version").stdout(Stdio::null()).status().is_ok();
+    if there("boinc") && there("boinccmd") {
+        return true;
+    }
+    assert!(!peers_required(), "boinc-client is not installed: e2e/peers/install.sh does it");
+    println!("skipped: boinc-client is not installed (e2e/peers/install.sh does it)");
+    false
+}
+
+/// A coordinator process in a directory of its own.
+struct Coordinator {
+    dir: TempDir,
+    child: Child,
+}
+
+impl Coordinator {
+    fn start() -> Self {
+        let dir = tempfile::Builder::new().prefix("fallow-e2e-").tempdir().unwrap();
+        let own = dir.path().join("coordinator");
+        let log = File::create(dir.path().join("coordinator.log")).unwrap();
+        let mut run = command("fallow");
+        run.args(["coordinator", "run", "--dir"]).arg(&own).stdout(log.try_clone().unwrap()).stderr(log);
+        let coordinator = Self { child: run.spawn().unwrap(), dir };
+        wait_for("the coordinator to answer", Duration::from_secs(30), || {
+            let mut ask = command("fallow");
+            ask.args(["projects", "--json", "--dir"]).arg(coordinator.dir.path()).stderr(Stdio::null());
+            ask.output().unwrap().status.success().then_some(())
+        });
+        coordinator
+    }
+
+    fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        fallow_json(self.dir.path(), arguments)
+    }
+
+    /// Gives the project's URL.
+    fn project_with_one_workunit(&self) -> String {
+        let made = self.json(&["project", "create", "stock", "--request-delay", "1s"]);
+        let program = binary("mersenne");
+        self.json(&["app", "add", "stock", "mersenne", program.to_str().unwrap(), "--version", "1.0"]);
+        let input = self.dir.path().join("range");
+        fs::write(&input, RANGE).unwrap();
+        let input = format!("in={}", input.display());
+        self.json(&[
+            "submit", "stock", "--app", "mersenne", "--input", &input, "--output", "out", "--flops", "3e10",
+            "--quorum", "2",
+        ]);
+        made["url"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+/// A stock client in a directory of its own. It needs no rights beyond that directory.
+struct Boinc {
+    dir: TempDir,
+    port: u16,
+    child: std::cell::RefCell<Child>,
+}
+
+impl Boinc {
+    fn start() -> Self {
+        let dir = tempfile::Builder::new().prefix("fallow-boinc-").tempdir().unwrap();
+        configure(dir.path());
+        // Free a moment ago; nobody else in this test asks for ports.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let log = File::create(dir.path().join("log")).unwrap();
+        let child = Command::new("boinc")
+            .arg("--dir")
+            .arg(dir.path())
+            .args(["--gui_rpc_port", &port.to_string(), "--allow_multiple_clients", "--no_gpus"])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let client = Self { dir, port, child: child.into() };
+        wait_for("the stock client to answer", Duration::from_secs(30), || client.cmd(&["--get_state"]));
+        client
+    }
+
+    /// Runs boinccmd; gives its output if it succeeded.
+    fn cmd(&self, arguments: &[&str]) -> Option<String> {
+        let output = Command::new("boinccmd")
+            .current_dir(self.dir.path())
+            .args(["--host", &format!("127.0.0.1:{}", self.port), "--passwd", "secret"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// What `boinccmd --get_tasks` shows.
+    fn fractions_done(&self) -> Vec<f64> {
+        let tasks = self.cmd(&["--get_tasks"]).unwrap_or_default();
+        let lines = tasks.lines().filter_map(|line| line.trim().strip_prefix("fraction done: "));
+        lines.filter_map(|text| text.parse().ok()).collect()
+    }
+
+    fn is_running(&self) -> bool {
+        matches!(self.child.borrow_mut().try_wait(), Ok(None))
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Boinc {
+    fn drop(&mut self) {
+        // It takes its tasks with it when it quits by itself.
+        let _ = self.cmd(&["--quit"]);
+        let child = self.child.get_mut();
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(10) && matches!(child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        end(child);
+    }
+}
+
+/// One CPU, at once, without benchmarks, however busy the machine is.
+fn configure(dir: &Path) {
+    let config = "<cc_config><options>\n<allow_multiple_clients>1</allow_multiple_clients>\n\
+        <dont_contact_ref_site>1</dont_contact_ref_site>\n<no_gpus>1</no_gpus>\n\
+        <skip_cpu_benchmarks>1</skip_cpu_benchmarks>\n<ncpus>1</ncpus>\n</options></cc_config>\n";
+    let preferences = "<global_preferences>\n<run_on_batteries>1</run_on_batteries>\n\
+        <run_if_user_active>1</run_if_user_active>\n<suspend_cpu_usage>0</suspend_cpu_usage>\n\
+        <work_buf_min_days>0.0001</work_buf_min_days>\n<work_buf_additional_days>0.0001</work_buf_additional_days>\n\
+        <disk_interval>1</disk_interval>\n</global_preferences>\n";
+    fs::write(dir.join("cc_config.xml"), config).unwrap();
+    fs::write(dir.join("global_prefs_override.xml"), preferences).unwrap();
+    fs::write(dir.join("gui_rpc_auth.cfg"), "secret\n").unwrap();
+}
+
+/// Ends a process that this test started: politely, then not.
+fn end(child: &mut Child) {
+    if !matches!(child.try_wait(), Ok(None)) {
+        // Its number may be another process's by now.
+        return;
+    }
+    if let Ok(pid) = i32::try_from(child.id()) {
+        let _ = rustix::process::kill_process(
+            rustix::process::Pid::from_raw(pid).unwrap(),
+            rustix::process::Signal::TERM,
+        );
+    }
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(10) {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
