@@ -38,6 +38,10 @@ impl Client {
             project.account_key = wanted.account_key.clone();
             project.detach_when_done = false;
             project.from_document |= from_document;
+            if from_document && project.name != wanted.name {
+                project.name = wanted.name.clone();
+                self.mark(Record::Project(id));
+            }
             if changed {
                 self.mark_durable(Record::Project(id));
                 self.shares_changed();

@@ -18,7 +18,7 @@ use crate::machine::Client;
 use crate::record::Record;
 use crate::request::WorkWanted;
 use crate::state::Job;
-use crate::{Effect, Entity, NoticeLevel, Reason, TransferError};
+use crate::{Effect, Entity, FileKey, NoticeLevel, Reason, TransferError};
 
 /// Work fetch is checked at least this often (R2.16).
 const FETCH_CHECK_PERIOD: Duration = Duration::from_secs(60);
@@ -180,7 +180,7 @@ impl Client {
                 project: id,
                 schedulers: project.scheduler_urls.len(),
                 may_ask: project.rpc.min_rpc_time(now, requested).is_none(),
-                may_fetch: project.rpc.min_work_time(now).is_none(),
+                may_fetch: project.rpc.min_work_time(now).is_none() && !self.uploads_pile_up(id),
                 request: need.map_or(Duration::ZERO, |need| need.request),
                 fill: need.map_or(Duration::ZERO, |need| need.fill),
                 due: self.net.reports_due.as_ref().and_then(|due| due.by_project.get(&id).copied()),
@@ -251,7 +251,11 @@ impl Client {
                 self.notice(NoticeLevel::Warn, Some(id), "the project says that it is down");
                 let now = self.now;
                 self.with_rpc(id, |rpc, _| rpc.on_request_delay(now, delay));
-                self.rpc_failed(id);
+                // It speaks for the project: its other schedulers are not asked against the delay (R1.3 a).
+                self.net.sessions.answered(id, 0);
+                self.ledger.totals.entry(id).or_default().rpc_failures += 1;
+                self.mark(Record::Ledger);
+                self.project_failed(id);
             }
             Ok(reply) => self.rpc_succeeded(id, *reply),
             Err(error) => {
@@ -285,19 +289,30 @@ impl Client {
         self.mark(Record::Ledger);
         match self.net.sessions.failed(id) {
             Some(AfterFailure::NextScheduler(ask)) => self.ask(ask),
-            Some(AfterFailure::AllFailed) => {
-                let now = self.now;
-                self.net.requested.remove(&id);
-                if let Some(failure) = self.with_rpc(id, |rpc, rng| rpc.on_failure(now, rng)) {
-                    let text = format!(
-                        "no scheduler answered, {} times in a row: next try in {}",
-                        failure.failures, failure.wait
-                    );
-                    self.notice(NoticeLevel::Warn, Some(id), text);
-                }
-            }
+            Some(AfterFailure::AllFailed) => self.project_failed(id),
             None => {}
         }
+    }
+
+    fn project_failed(&mut self, id: ProjectId) {
+        let now = self.now;
+        self.net.requested.remove(&id);
+        if let Some(failure) = self.with_rpc(id, |rpc, rng| rpc.on_failure(now, rng)) {
+            let text = format!(
+                "no scheduler answered, {} times in a row: next try in {}",
+                failure.failures, failure.wait
+            );
+            self.notice(NoticeLevel::Warn, Some(id), text);
+        }
+    }
+
+    /// Whether a project's results cannot be sent and gather here: more of them would only fill the disk (BOINC's rule,
+    /// by jobs; here by files that have failed before).
+    fn uploads_pile_up(&self, project: ProjectId) -> bool {
+        let most = 2 * self.state.host.as_ref().map_or(1, |host| host.ncpus) as usize;
+        let from = FileKey { project, name: String::new() };
+        let failed = self.state.transfers.failed(true).range(from..);
+        failed.take_while(|key| key.project == project).nth(most).is_some()
     }
 
     pub(crate) fn next_network_wake_up(&self) -> Instant {

@@ -293,3 +293,55 @@ fn a_slot_that_a_failed_start_left_half_filled_is_filled_anew() {
     world.run_until("the job is done", Duration::from_hours(3), |w| w.acknowledged("a") == 1);
     assert_eq!(world.log.iter().filter(|line| line.contains("start a_0_0 in 0, fresh")).count(), 3);
 }
+
+#[test]
+fn r1_3_a_project_that_says_it_is_down_is_not_asked_at_its_next_scheduler() {
+    let mut world = World::new(117);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.schedulers = 3;
+    world.alter = Some(|reply, _| {
+        reply.project_is_down = true;
+        reply.request_delay = Duration::from_hours(1);
+    });
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_for(Duration::from_mins(50));
+    assert_eq!(world.projects["a"].calls.len(), 1);
+}
+
+#[test]
+fn no_work_is_fetched_while_results_cannot_be_sent() {
+    let mut world = World::new(118);
+    world.add_project("a", 10_000, Duration::from_secs(30));
+    world.fail_upload = Some(TransferError::new(TransferErrorKind::Transient, "no connection"));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus())));
+    world.run_for(Duration::from_hours(12));
+    assert!(world.projects["a"].sent < 30, "{} jobs", world.projects["a"].sent);
+    world.fail_upload = None;
+    world.run_until("results are sent", Duration::from_hours(12), |w| w.acknowledged("a") > 30);
+}
+
+#[test]
+fn a_backlog_of_reports_goes_out_in_several_requests_and_every_job_is_told_of_in_each() {
+    let mut world = World::new(119);
+    world.add_project("a", 600, Duration::from_secs(2));
+    let buffers = Preferences {
+        buffer_min: Duration::from_secs(1_300),
+        buffer_additional: Duration::from_secs(60),
+        ..both_cpus()
+    };
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], buffers)));
+    world.run_until("all are here", Duration::from_hours(1), |w| w.client.task_views().len() == 600);
+    world.projects.get_mut("a").unwrap().down = true;
+    world.run_for(Duration::from_mins(40));
+    world.projects.get_mut("a").unwrap().down = false;
+    world.requests.clear();
+    world.run_until("all are acknowledged", Duration::from_hours(8), |w| w.acknowledged("a") == 600);
+    let counts = |text: &String| (text.matches("<result>").count(), text.matches("<other_result>").count());
+    let counts: Vec<_> = world.requests.iter().map(counts).collect();
+    assert!(counts.iter().all(|(reported, _)| *reported <= 256), "{counts:?}");
+    let mut left = 600;
+    for (reported, other) in counts {
+        assert_eq!(reported + other, left);
+        left -= reported;
+    }
+}

@@ -62,6 +62,7 @@ pub(crate) struct World {
     /// The requests as they were written.
     pub(crate) requests: Vec<String>,
     pub(crate) fail_download: Option<TransferError>,
+    pub(crate) fail_upload: Option<TransferError>,
     /// Which downloads fail then, by the end of their names.
     pub(crate) fail_suffix: &'static str,
     pub(crate) never_finishes: bool,
@@ -69,6 +70,8 @@ pub(crate) struct World {
     pub(crate) alter: Option<fn(&mut SchedulerReply, usize)>,
     /// Schedulers take requests and never answer.
     pub(crate) silent: bool,
+    /// Scheduler URLs that a master page names.
+    pub(crate) schedulers: usize,
     /// So many starts fail from now on.
     pub(crate) fail_starts: u32,
     /// How much longer jobs take than their projects say.
@@ -104,10 +107,12 @@ impl World {
             log: Vec::new(),
             requests: Vec::new(),
             fail_download: None,
+            fail_upload: None,
             fail_suffix: "_in",
             never_finishes: false,
             alter: None,
             silent: false,
+            schedulers: 1,
             fail_starts: 0,
             slowness: 1.0,
             turns: 0,
@@ -361,8 +366,8 @@ impl World {
         match effect {
             Effect::FetchMasterPage { project, url } => {
                 self.urls.insert(project, url.as_str().to_owned());
-                let scheduler = format!("{url}cgi");
-                self.later(Event::MasterPageRead { project, outcome: Ok(vec![scheduler]) });
+                let schedulers = (0..self.schedulers).map(|n| format!("{url}cgi{n}")).collect();
+                self.later(Event::MasterPageRead { project, outcome: Ok(schedulers) });
             }
             Effect::CallScheduler { project, request, .. } => {
                 if self.silent {
@@ -384,7 +389,8 @@ impl World {
             }
             Effect::Upload(upload) => {
                 assert!(self.files.contains(&upload.file));
-                self.later(Event::UploadEnded { file: upload.file, outcome: Ok(()) });
+                let outcome = self.fail_upload.clone().map_or(Ok(()), Err);
+                self.later(Event::UploadEnded { file: upload.file, outcome });
             }
             Effect::StartTask(setup) => self.start_task(*setup),
             Effect::SuspendTask { job } => self.tasks.get_mut(&job).unwrap().executing = false,
