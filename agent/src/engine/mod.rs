@@ -16,7 +16,7 @@ use fallow_boinc::runtime::message::ProcessControl;
 use fallow_client::{Action, Client, Effect, Entity, Event, FileKey, NoticeLevel, Step};
 use fallow_domain::{Instant, JobId, MasterUrl, ProjectId};
 use fallow_store::StoreError;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
 
 use crate::clock;
@@ -74,6 +74,8 @@ struct Engine {
     stopping: bool,
     /// Somebody at the control socket asked for the end.
     stop_asked: bool,
+    /// Signals that asked for the end so far.
+    signals: watch::Receiver<u32>,
 }
 
 impl Engine {
@@ -119,11 +121,12 @@ impl Engine {
         loop {
             match tokio::task::block_in_place(|| self.records.apply(&step.changes, step.durable)) {
                 Ok(()) => return Ok(()),
-                Err(error @ StoreError::Full { .. }) if !self.stopping => {
+                Err(error @ StoreError::Full { .. }) if !self.stopping && *self.signals.borrow() == 0 => {
                     if !std::mem::replace(&mut said, true) {
                         tracing::error!(%error, "waiting for space on the disk");
                     }
-                    tokio::time::sleep(FULL_DISK_PAUSE).await;
+                    let mut signals = self.signals.clone();
+                    let _ = tokio::time::timeout(FULL_DISK_PAUSE, signals.wait_for(|&count| count > 0)).await;
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -197,7 +200,7 @@ impl Engine {
                     "refused a document of the coordinator; going on with the last good one"
                 );
             }
-            _ => tracing::info!(version = view.document_version.0, "following the coordinator's document"),
+            _ => tracing::debug!(following = view.document_version.0, "took in a document"),
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::time::Duration as StdDuration;
 use fallow_boinc::scheduler::ClientVersion;
 use fallow_client::{Client, ClientConfig, Event, FileKey, Startup};
 use fallow_domain::{Bytes, HostFacts, HostSpeed};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval_at, sleep, timeout};
@@ -102,7 +102,7 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     let identity = enrolled(&settings, identity, &hostname).await?;
     let client = restore(&dir, &records, &birth)?;
     let facts = measured(&dir, &records, &birth).await?;
-    let signals = Signals::listen()?;
+    let signals = count_signals()?;
 
     let (inputs, incoming) = mpsc::channel(QUEUE);
     // Leftovers first: no process of an earlier life may meet one of this.
@@ -145,6 +145,7 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         wake_at: None,
         stopping: false,
         stop_asked: false,
+        signals: signals.clone(),
     };
     let startup = Startup { files: complete_files(&dir, &engine.client), host: facts.clone(), slots };
     tracing::info!(dir = %dir.path().display(), version = env!("CARGO_PKG_VERSION"), cpus = facts.ncpus, "agent started");
@@ -271,35 +272,36 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     tokio::task::spawn_blocking(work).await.map_err(fail)
 }
 
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
+/// Counts the signals that ask for the end: SIGTERM, SIGINT, SIGHUP.
+fn count_signals() -> Result<watch::Receiver<u32>, AgentError> {
+    let on = |kind| signal(kind).map_err(|error| AgentError::system("cannot listen to signals", error));
+    let (mut terminate, mut interrupt, mut hang_up) =
+        (on(SignalKind::terminate())?, on(SignalKind::interrupt())?, on(SignalKind::hangup())?);
+    let (count, counted) = watch::channel(0);
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+                _ = hang_up.recv() => {}
+            }
+            count.send_modify(|count| *count += 1);
+        }
+    });
+    Ok(counted)
 }
 
-impl Signals {
-    fn listen() -> Result<Self, AgentError> {
-        let on = |kind| signal(kind).map_err(|error| AgentError::system("cannot listen to signals", error));
-        Ok(Self {
-            terminate: on(SignalKind::terminate())?,
-            interrupt: on(SignalKind::interrupt())?,
-            hang_up: on(SignalKind::hangup())?,
-        })
-    }
-
-    async fn any(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            _ = self.hang_up.recv() => {}
-        }
+/// Waits for the next signal.
+async fn another(signals: &mut watch::Receiver<u32>) {
+    if signals.changed().await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 
 struct Life<'a> {
     engine: &'a mut Engine,
     incoming: mpsc::Receiver<Input>,
-    signals: Signals,
+    signals: watch::Receiver<u32>,
     grace: StdDuration,
 }
 
@@ -310,7 +312,7 @@ impl Life<'_> {
         loop {
             tokio::select! {
                 biased;
-                () = self.signals.any() => {
+                () = another(&mut self.signals) => {
                     tracing::info!("asked by a signal to end");
                     return Ok(());
                 }
@@ -336,7 +338,7 @@ impl Life<'_> {
         while !self.engine.supervisor.is_stopped() {
             tokio::select! {
                 Some(input) = self.incoming.recv() => self.take(input).await,
-                () = self.signals.any() => {
+                () = another(&mut self.signals) => {
                     tracing::warn!("asked again to end: killing the tasks");
                     self.engine.supervisor.stop(StdDuration::ZERO);
                 }

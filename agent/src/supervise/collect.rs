@@ -14,7 +14,7 @@ use flate2::read::GzDecoder;
 use flate2::{Compression, GzBuilder};
 
 use super::record::{Output, SlotRecord};
-use crate::dir::DataDir;
+use crate::dir::{DataDir, PARTIAL};
 use crate::files::{head, md5_of, open_plain, remove, size_below, tail};
 
 /// How much of `stderr.txt` is reported (BOINC: the last 63 KiB).
@@ -99,8 +99,10 @@ fn compress(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     plain.rewind()?;
-    let packed =
-        path.with_file_name(format!("{}.gz.new", path.file_name().unwrap_or_default().to_string_lossy()));
+    // Among the parts, so that a half-written one is never taken for a file of the project.
+    let parts = path.with_file_name(PARTIAL);
+    fs::create_dir_all(&parts)?;
+    let packed = parts.join(path.file_name().unwrap_or_default());
     remove(&packed)?;
     let file = OpenOptions::new().write(true).create_new(true).open(&packed)?;
     let mut encoder = GzBuilder::new().comment(COMPRESSED_HERE).write(file, Compression::default());
@@ -126,6 +128,6 @@ mod tests {
         let mut text = String::new();
         GzDecoder::new(&once[..]).read_to_string(&mut text).unwrap();
         assert_eq!(text, "result ".repeat(1000));
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(dir.path().join(PARTIAL)).unwrap().count(), 0);
     }
 }

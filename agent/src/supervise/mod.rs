@@ -212,7 +212,16 @@ impl Supervision {
     }
 
     fn gone(&mut self, job: JobId, mut end: Box<TaskEnd>) {
-        self.tasks.remove(&job);
+        // What the application said last, since the last look: a checkpoint, perhaps.
+        if let Some((used, status)) = self.tasks.remove(&job).and_then(|task| task.last_words()) {
+            let (cpu_time, working_set) = (used.cpu, used.memory);
+            (self.context.report)(Event::TasksSampled(vec![TaskSample {
+                job,
+                cpu_time,
+                working_set,
+                status,
+            }]));
+        }
         if self.stopping && end.exit == Ended::Code(0) && end.finish.is_none() && end.temporary_exit.is_none()
         {
             // It left because the agent asked it to: no premature exit of its own, but a stop from outside.

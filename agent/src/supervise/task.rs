@@ -136,6 +136,13 @@ impl Task {
         Some((used, status))
     }
 
+    /// What the application said after the last look, if anything. Its process is gone.
+    pub(super) fn last_words(&self) -> Option<(Used, Option<AppStatus>)> {
+        let text = self.process.as_ref()?.channel.channels()?.receive(Channel::AppStatus)?;
+        let status = AppStatus::parse(&text)?;
+        Some((Used { cpu: self.meter.cpu(), memory: Bytes(0) }, Some(status)))
+    }
+
     fn kill_if_overdue(&mut self, context: &Context, now: Instant) {
         let since = |start: Option<StdInstant>| start.map(|start| start.elapsed());
         if self.finished_since.is_none() && context.dir.slot(self.slot).join(files::FINISH).exists() {

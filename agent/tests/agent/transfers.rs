@@ -259,7 +259,7 @@ async fn wrong_bytes_are_refused_and_deleted() {
         ),
         (
             wrong(|w| {
-                w.signature = Some(RequiredSignature { signature: "00\n.\n".into(), key: "no key".into() })
+                w.signature = Some(RequiredSignature { signature: "00\n.\n".into(), key: "no key".into() });
             }),
             TransferErrorKind::WrongSignature,
         ),
@@ -434,7 +434,7 @@ async fn master_pages_and_scheduler_replies_are_read_or_refused() {
     bench.transfers.fetch_master_page(ProjectId(1), MasterUrl::parse(&server.url("")).unwrap());
     match bench.event().await {
         Event::MasterPageRead { outcome, .. } => {
-            assert_eq!(outcome, Ok(vec!["http://127.0.0.1:1/cgi".to_owned()]))
+            assert_eq!(outcome, Ok(vec!["http://127.0.0.1:1/cgi".to_owned()]));
         }
         other => panic!("{other:?}"),
     }
@@ -443,7 +443,7 @@ async fn master_pages_and_scheduler_replies_are_read_or_refused() {
         match (bench.event().await, is_good) {
             (Event::SchedulerAnswered { outcome: Ok(_), .. }, true) => {}
             (Event::SchedulerAnswered { outcome: Err(error), .. }, false) => {
-                assert_eq!(error.kind, TransferErrorKind::BadReply)
+                assert_eq!(error.kind, TransferErrorKind::BadReply);
             }
             (other, _) => panic!("{other:?}"),
         }
