@@ -288,5 +288,5 @@ impl Client {
 
 /// The CPU time of a whole job by its size. The speed is that of all CPUs that it uses at once.
 fn by_size(job: &Job) -> Duration {
-    estimate::by_size(job.flops_estimate, job.speed).mul_f64(job.usage.cpus)
+    estimate::by_size(job.flops_estimate, job.speed).mul_f64(job.usage.cpus.max(0.01))
 }

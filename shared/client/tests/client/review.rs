@@ -345,3 +345,65 @@ fn a_backlog_of_reports_goes_out_in_several_requests_and_every_job_is_told_of_in
         left -= reported;
     }
 }
+
+/// A stream of numbers for stories that are to be the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+#[test]
+fn whatever_owners_coordinators_and_crashes_do_the_books_balance_and_the_work_gets_done() {
+    for seed in 0..10 {
+        let mut dice = Dice(seed);
+        let mut world = World::new(2_000 + seed);
+        world.add_project("a", 40, Duration::from_secs(41));
+        world.add_project("b", 40, Duration::from_secs(7));
+        let mut version = 1;
+        world.event(Event::DocumentOffered(document(version, &[("a", 1.0), ("b", 1.0)], both_cpus())));
+        for _ in 0..60 {
+            world.run_for(Duration::from_secs(1 + dice.roll(40) as i64));
+            match dice.roll(12) {
+                0 => world.restart(),
+                1 => world.event(Event::OwnerSuspended(true)),
+                2 | 3 => world.event(Event::OwnerSuspended(false)),
+                4 => world.event(Event::Detach { url: url(["a", "b"][dice.roll(2) as usize]) }),
+                5 => {
+                    version += 1;
+                    let preferences = Preferences { leave_in_memory: dice.roll(2) == 0, ..both_cpus() };
+                    let preferences = if dice.roll(2) == 0 { preferences } else { small_buffers() };
+                    let shares = [("a", 1.0 + dice.roll(9) as f64), ("b", 1.0)];
+                    world.event(Event::DocumentOffered(document(version, &shares, preferences)));
+                }
+                6 => {
+                    version += 1;
+                    world.event(Event::DocumentOffered(document(version, &[("a", 1.0)], both_cpus())));
+                }
+                7 => world.fail_starts = 2,
+                8 => world.jump(Duration::from_secs(dice.roll(20_000) as i64 - 10_000)),
+                9 => world.event(Event::ContactRequested { url: url("a") }),
+                _ => {}
+            }
+        }
+        world.event(Event::OwnerSuspended(false));
+        version += 1;
+        world.event(Event::DocumentOffered(document(version, &[("a", 1.0), ("b", 1.0)], both_cpus())));
+        world.run_for(Duration::from_hours(10));
+        assert!(world.client.task_views().is_empty(), "seed {seed}: all jobs are over");
+        assert_eq!(world.slots_in_use(), 0, "seed {seed}: every slot is given back");
+        assert_eq!(world.stored("job/") + world.stored("workunit/"), 0, "seed {seed}");
+        let totals = world.client.totals();
+        assert_eq!(totals.cpu_in_progress, Duration::ZERO, "seed {seed}");
+        assert_eq!(totals.cpu_success + totals.cpu_error + totals.cpu_late, totals.cpu, "seed {seed}");
+        let (counted, used) = (totals.cpu.as_secs_f64(), world.cpu_used.as_secs_f64());
+        // What a detached task uses while it leaves is nobody's any more.
+        assert!(
+            counted <= used + 1.1 && counted >= used - 40.0,
+            "seed {seed}: counted {counted}, used {used}"
+        );
+    }
+}

@@ -338,7 +338,7 @@ impl World {
     }
 
     fn project_id(&self, url: &MasterUrl) -> ProjectId {
-        *self.urls.iter().find(|(_, known)| **known == url.as_str()).unwrap().0
+        *self.urls.iter().rfind(|(_, known)| **known == url.as_str()).unwrap().0
     }
 
     fn carry_out(&mut self, step: Step) {
