@@ -1,0 +1,193 @@
+//! `fallow` as a process: what it says and how it ends when something is wrong.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use fallow_coordinator::daemon::DaemonFile;
+use rustix::process::{Pid, Signal, kill_process};
+
+#[test]
+fn a_coordinator_is_run_asked_and_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    let asked = fallow(dir.path(), &["project", "create", "sieve", "--share", "30", "--json"]);
+    assert_eq!(asked.status.code(), Some(0), "{}", text(&asked));
+    let shown: serde_json::Value =
+        serde_json::from_slice(&fallow(dir.path(), &["shares", "show", "--json"]).stdout).unwrap();
+    assert_eq!(shown["projects"][0]["share"], 30.0);
+    for listing in [&["hosts"][..], &["projects"], &["jobs"], &["results", "sieve"], &["preferences", "show"]]
+    {
+        let json = fallow(dir.path(), &[listing, &["--json"]].concat());
+        assert!(serde_json::from_slice::<serde_json::Value>(&json.stdout).is_ok(), "{}", text(&json));
+        assert_eq!(fallow(dir.path(), listing).status.code(), Some(0));
+    }
+    let tokens = fallow(dir.path(), &["tokens", "create", "--count", "3"]);
+    assert_eq!(String::from_utf8_lossy(&tokens.stdout).lines().count(), 3);
+    assert_eq!(running.stop(), Some(0));
+    assert!(!DaemonFile::path(&dir.path().join("coordinator")).exists());
+}
+
+#[test]
+fn values_that_mean_nothing_are_refused_with_status_3() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    fallow(dir.path(), &["project", "create", "sieve"]);
+    let batch = dir.path().join("batch.toml");
+    std::fs::write(&batch, "[[workunits]]\napplication = 'none'\nflops = 1e9\n").unwrap();
+    let batch = batch.to_str().unwrap();
+    for (arguments, said) in [
+        (&["shares", "set", "sieve=-1"][..], "a number from 0 to 1,000,000,000"),
+        (&["shares", "set", "sieve=NaN"], "a number from 0 to 1,000,000,000"),
+        (&["shares", "set", "other=1"], "no project \"other\""),
+        (&["jobs", "other"], "no project \"other\""),
+        (&["results", "other"], "no project \"other\""),
+        (&["project", "create", "sieve"], "exists already"),
+        (&["project", "create", "Bad Name"], "is not valid"),
+        (&["project", "create", "more", "--share=-5"], "resource share"),
+        (&["submit", "sieve", "--file", batch], "no version of an application"),
+        (&["submit", "sieve", "--file", "/nowhere.toml"], "cannot read /nowhere.toml"),
+        (&["submit", "sieve", "--app", "a", "--flops=-1"], "floating-point operations"),
+        (&["app", "add", "sieve", "a", "/nowhere", "--version", "1.0"], "cannot find /nowhere"),
+        (&["preferences", "set", "--scheduling-period", "1ms"], "scheduling period"),
+    ] {
+        let output = fallow(dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {}", text(&output));
+        assert!(text(&output).contains(said), "{arguments:?}: {}", text(&output));
+    }
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn a_coordinator_that_is_not_there_gives_status_4_and_a_wrong_token_5() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = fallow(dir.path(), &["hosts"]);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(text(&output).contains("fallow coordinator run"), "{}", text(&output));
+    let mut running = Running::start(dir.path());
+    let address = DaemonFile::read(&dir.path().join("coordinator")).unwrap().fleet;
+    let wrong = dir.path().join("wrong.token");
+    std::fs::write(&wrong, "0".repeat(64)).unwrap();
+    let with_token = |address: &str| {
+        fallow(
+            dir.path(),
+            &["hosts", "--coordinator", address, "--operator-token-file", wrong.to_str().unwrap()],
+        )
+    };
+    let output = with_token(&address);
+    assert_eq!(output.status.code(), Some(5), "{}", text(&output));
+    assert_eq!(running.stop(), Some(0));
+    assert_eq!(with_token(&address).status.code(), Some(4));
+    let output = with_token("http://192.0.2.1:1");
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output).contains("mutual TLS"), "{}", text(&output));
+}
+
+#[test]
+fn what_another_process_holds_gives_status_6() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    let coordinator = dir.path().join("coordinator");
+    let output = run(&coordinator, &[]);
+    assert_eq!(output.status.code(), Some(6));
+    assert!(text(&output).contains("in use by process"), "{}", text(&output));
+    let address = DaemonFile::read(&coordinator).unwrap().fleet;
+    assert_eq!(running.stop(), Some(0));
+    let address = address.strip_prefix("http://").unwrap().to_owned();
+    let _taken = TcpListener::bind(&address).unwrap();
+    let output = run(&coordinator, &[]);
+    assert_eq!(output.status.code(), Some(6));
+    assert!(text(&output).contains(&address) && text(&output).contains("ss -ltnp"), "{}", text(&output));
+}
+
+#[test]
+fn addresses_beyond_loopback_are_refused_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    for arguments in [["--listen", "0.0.0.0:0"], ["--http", "0.0.0.0:0"], ["--http", "[::1]:0"]] {
+        let output = run(&dir.path().join("coordinator"), &arguments);
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {}", text(&output));
+        assert!(text(&output).contains("use 127.0.0.1"), "{}", text(&output));
+    }
+}
+
+#[test]
+fn a_damaged_store_gives_status_7_and_is_left_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    fallow(dir.path(), &["project", "create", "sieve"]);
+    assert_eq!(running.stop(), Some(0));
+    let coordinator = dir.path().join("coordinator");
+    let path = coordinator.join("store/sled/db");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let place = bytes.windows(8).position(|window| window == b"document").unwrap();
+    bytes[place] ^= 0x55;
+    std::fs::write(&path, &bytes).unwrap();
+    let output = run(&coordinator, &[]);
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output));
+    assert!(text(&output).contains("corrupted"), "{}", text(&output));
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_gives_status_8() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let output = run(&file.join("coordinator"), &[]);
+    assert_eq!(output.status.code(), Some(8), "{}", text(&output));
+    assert!(text(&output).contains("cannot be made or written"), "{}", text(&output));
+}
+
+// ---- helpers ----
+
+struct Running(Child);
+
+impl Running {
+    /// A coordinator in DIR/coordinator.
+    fn start(dir: &Path) -> Self {
+        let coordinator = dir.join("coordinator");
+        let mut command = command();
+        command.args(["coordinator", "run", "--dir"]).arg(&coordinator);
+        let child = command.stderr(Stdio::null()).spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(30);
+        while !DaemonFile::read(&coordinator).is_ok_and(|file| file.pid == child.id()) {
+            assert!(Instant::now() < end, "the coordinator does not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Self(child)
+    }
+
+    /// Asks it to end.
+    fn stop(&mut self) -> Option<i32> {
+        kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fallow"));
+    command.env_remove("FALLOW_DIR").env_remove("FALLOW_LOG").env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A tool's command about the coordinator in DIR.
+fn fallow(dir: &Path, arguments: &[&str]) -> Output {
+    command().args(arguments).env("FALLOW_DIR", dir).output().unwrap()
+}
+
+/// A coordinator that is expected not to start.
+fn run(dir: &Path, arguments: &[&str]) -> Output {
+    command().args(["coordinator", "run", "--dir"]).arg(dir).args(arguments).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
