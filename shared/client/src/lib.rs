@@ -31,6 +31,7 @@ mod request;
 mod rpc;
 mod schedule;
 mod setup;
+mod startup;
 mod state;
 mod tasks;
 mod transfers;

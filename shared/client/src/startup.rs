@@ -1,0 +1,125 @@
+//! What an earlier life of the agent left on the disk, beside what the records say of it.
+//!
+//! Effects may have been stored and not carried out, and events may have been lost: files are believed over records,
+//! and a slot says what its task did after the last record.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fallow_domain::{Bytes, Duration, JobId, SlotId};
+
+use crate::machine::Client;
+use crate::record::Record;
+use crate::state::{FileStatus, Job, Process, Run, Stage};
+use crate::{Action, Effect, FileKey, NoticeLevel, Reason, SlotFound, Startup};
+
+impl Client {
+    /// The agent is up: what an earlier life left is taken stock of.
+    pub(crate) fn start(&mut self, startup: Startup) {
+        self.started_at = self.now;
+        self.state.host = Some(startup.host);
+        // Whatever the clock did while nobody looked.
+        self.clock_set_back();
+        self.ledger.come_up(self.now);
+        self.check_files(&startup.files);
+        let on_disk: BTreeSet<SlotId> = startup.slots.iter().map(|found| found.slot).collect();
+        let lost: Vec<JobId> = self
+            .state
+            .slots
+            .iter()
+            .filter(|(slot, _)| !on_disk.contains(slot))
+            .map(|(_, job)| *job)
+            .collect();
+        for found in startup.slots {
+            self.slot_found(found);
+        }
+        for id in lost {
+            self.begin_anew(id);
+        }
+        self.schedule_due = true;
+        self.fetch_due = true;
+    }
+
+    /// A slot that the store knows and the disk does not: with it went all that the task had done.
+    fn begin_anew(&mut self, id: JobId) {
+        self.free_slot(id);
+        let Some(job) = self.state.jobs.get_mut(&id) else { return };
+        job.run = Run { charged: job.run.charged, ..Run::default() };
+        let (project, name, over) = (job.project, job.result.name.clone(), job.outcome.is_some());
+        self.notice(NoticeLevel::Warn, Some(project), format!("the slot of {name} is gone: it begins anew"));
+        if over {
+            self.settle_failed(id);
+        } else {
+            self.requeue(id);
+        }
+        self.mark(Record::Job(id));
+    }
+
+    /// Believes the disk over the records: a file that is gone is fetched again (R4.12).
+    fn check_files(&mut self, found: &[(FileKey, Bytes)]) {
+        let on_disk: BTreeMap<_, _> = found.iter().map(|(key, nbytes)| (key, *nbytes)).collect();
+        // Its deletion was decided and stored, and then not carried out.
+        for key in on_disk.keys().filter(|key| !self.state.files.contains_key(**key)) {
+            if let Some(project) = self.state.projects.get(&key.project) {
+                let effect = Effect::DeleteFile { file: (*key).clone(), url: project.url.clone() };
+                self.actions.push(Action { effect, reason: Reason::new("R4.12", "left over, and no job's") });
+            }
+        }
+        let gone: Vec<FileKey> = self
+            .state
+            .files
+            .iter()
+            .filter(|(key, file)| {
+                // One that is being sent fails by itself, and its job with it.
+                file.status == FileStatus::Present && file.transfer.is_none() && !on_disk.contains_key(key)
+            })
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in gone {
+            if let Some(file) = self.state.files.get_mut(&key) {
+                file.status = FileStatus::Absent;
+                file.found = None;
+            }
+            self.mark(Record::File(key.clone()));
+            self.notice(NoticeLevel::Warn, Some(key.project), format!("{} is gone from the disk", key.name));
+        }
+        let waiting =
+            |job: &&Job| matches!(job.stage, Stage::Downloading | Stage::Runnable) && job.outcome.is_none();
+        let waiting: Vec<JobId> = self.state.jobs.values().filter(waiting).map(|job| job.id).collect();
+        for id in waiting {
+            if let Some(job) = self.state.jobs.get_mut(&id) {
+                job.stage = Stage::Downloading;
+            }
+            self.settle_job_files(id);
+        }
+    }
+
+    /// What a slot tells about the task that was in it when the agent went down.
+    fn slot_found(&mut self, found: SlotFound) {
+        let Some(&id) = self.state.slots.get(&found.slot) else {
+            let reason = Reason::new("slots", "left over, and no job's");
+            return self.act(Effect::CleanSlot { slot: found.slot }, reason);
+        };
+        // The channel outlives the process: it says nothing new where the process's end was seen and charged.
+        let live = self.state.jobs.get(&id).is_some_and(|job| job.run.live);
+        if let Some(status) = found.last_status.filter(|_| live) {
+            // What the application computed after the last record was stored is charged by its own figures.
+            let known = self.state.jobs.get(&id).map(|job| job.run.base).unwrap_or_default();
+            let process_cpu = (status.current_cpu_time - known).max(Duration::ZERO);
+            self.note_progress(id, process_cpu, Some(&status));
+        }
+        match found.finished {
+            Some(end) => {
+                self.notice(NoticeLevel::Info, None, format!("slot {} holds a finished task", found.slot));
+                self.set_process(id, Process::Quitting(None));
+                self.task_ended(id, &end);
+            }
+            None => {
+                self.fall_back(id);
+                // It was being aborted when the agent went down.
+                if self.state.jobs.get(&id).is_some_and(|job| job.outcome.is_some()) {
+                    self.settle_failed(id);
+                }
+            }
+        }
+    }
+}
