@@ -2,7 +2,12 @@
 //!
 //! Nothing here is a model of Fallow: a test starts the programs that a user starts, reads what a user reads, and looks
 //! at `/proc` for the rest.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "helpers of tests fail the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "helpers of tests fail the test"
+)]
 
 mod processes;
 mod up;

@@ -1,0 +1,202 @@
+//! A fleet under stress, as real processes: killed agents and coordinators, changed shares, an absent coordinator.
+//!
+//! Each test is a whole `fallow up` in a directory of its own. They take turns, for they measure CPU time.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests: failures are panics"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use fallow_e2e::{Up, command, wait_for};
+use rustix::process::Signal;
+use serde_json::Value;
+
+static TURN: Mutex<()> = Mutex::new(());
+
+fn my_turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Starts a daemon by hand, as the README says, with its log in a file.
+fn by_hand(program: &str, arguments: &[&str], dir: &Path) -> Child {
+    let log = std::fs::File::create(dir.with_extension("by-hand.log")).unwrap();
+    let mut command = command(program);
+    command.args(arguments).arg("--dir").arg(dir).stdout(Stdio::null()).stderr(log).spawn().unwrap()
+}
+
+fn logs(up: &Up, agent: &str) -> String {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let dir = up.dir().join(agent);
+    read(dir.join("log")) + &read(dir.with_extension("by-hand.log"))
+}
+
+fn micros(value: &Value) -> i64 {
+    value.as_i64().unwrap_or_else(|| panic!("{value} is no number of microseconds"))
+}
+
+/// CPU time of each project over all agents, as the coordinator holds it.
+fn cpu_by_project(up: &Up) -> BTreeMap<String, i64> {
+    let projects = up.json(&["projects"]);
+    let each = projects["projects"].as_array().unwrap().iter();
+    each.map(|p| (p["name"].as_str().unwrap().to_owned(), micros(&p["cpu_time_micros"]))).collect()
+}
+
+/// An agent's own totals, by project, from its `status`.
+fn own_cpu(up: &Up, agent: &str) -> BTreeMap<String, i64> {
+    let dir = up.dir().join(agent);
+    let output = command("fallow-agent").args(["status", "--json", "--dir"]).arg(dir).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let each = status["projects"].as_array().unwrap().iter();
+    let micros = |secs: &Value| (secs.as_f64().unwrap() * 1e6).round() as i64;
+    each.map(|p| (p["name"].as_str().unwrap().to_owned(), micros(&p["cpu_time"]))).collect()
+}
+
+/// Jobs of an agent that it computed again after they were finished.
+fn computed_again(log: &str) -> Vec<String> {
+    let mut finished = BTreeSet::new();
+    let mut again = Vec::new();
+    for line in log.lines() {
+        let name_after =
+            |word: &str| line.split_once(word).and_then(|(_, rest)| rest.split_whitespace().next());
+        if let Some(name) = name_after(": finished ") {
+            finished.insert(name.to_owned());
+        }
+        let begun = name_after(": starting ").or_else(|| name_after(": resuming "));
+        again.extend(begun.filter(|name| finished.contains(*name)).map(str::to_owned));
+    }
+    again
+}
+
+#[test]
+fn r6_1_killed_agents_and_coordinators_lose_nothing_and_leave_nothing() {
+    let _turn = my_turn();
+    let mut up = Up::start(&["--until-done", "--quick"], &[]);
+    let agent = wait_for("agent-1 to compute a job beyond a checkpoint", 3 * MINUTE, || {
+        let agent = up.daemon("agent-1")?;
+        let hosts = up.daemon("coordinator").map(|_| up.json(&["hosts"]))?;
+        let hosts = hosts["hosts"].as_array()?.clone();
+        let beyond =
+            |task: &Value| task["checkpoint_cpu_micros"].as_i64() > Some(0) && task["phase"] == "running";
+        let own = own_identity(&up, "agent-1")?;
+        let host = hosts.into_iter().find(|host| host["agent_id"] == own.as_str())?;
+        host["tasks"].as_array()?.iter().any(beyond).then_some(agent)
+    });
+    assert!(!up.tasks("agent-1").is_empty());
+    agent.signal(Signal::KILL);
+    let killed = Instant::now();
+    wait_for("no task of the killed agent computes", Duration::from_secs(15), || {
+        up.tasks("agent-1").is_empty().then_some(())
+    });
+    println!("tasks of the killed agent were gone after {:?}", killed.elapsed());
+
+    let coordinator = up.daemon("coordinator").unwrap();
+    coordinator.signal(Signal::KILL);
+    wait_for("the coordinator is gone", Duration::from_secs(5), || (!coordinator.is_alive()).then_some(()));
+    let mut coordinator = by_hand("fallow", &["coordinator", "run"], &up.dir().join("coordinator"));
+    let mut agent = by_hand("fallow-agent", &["run"], &up.dir().join("agent-1"));
+
+    let end = up.wait(8 * MINUTE);
+    assert!(end.success(), "{end}");
+    for (name, child) in [("coordinator", &mut coordinator), ("agent-1", &mut agent)] {
+        wait_for(&format!("{name}, restarted by hand, ends with the rest"), MINUTE, || {
+            child.try_wait().unwrap()
+        });
+    }
+    assert_eq!(up.processes(), [], "no process is left");
+    assert!(logs(&up, "agent-1").contains("from its checkpoint at"), "{}", logs(&up, "agent-1"));
+    for agent in ["agent-1", "agent-2", "agent-3"] {
+        assert_eq!(computed_again(&logs(&up, agent)), Vec::<String>::new(), "{agent}");
+    }
+}
+
+fn own_identity(up: &Up, agent: &str) -> Option<String> {
+    let file = std::fs::read(up.dir().join(agent).join("identity.json")).ok()?;
+    let identity: Value = serde_json::from_slice(&file).ok()?;
+    Some(identity["agent_id"].as_str()?.to_owned())
+}
+
+#[test]
+fn r6_4_new_shares_reach_every_agent_within_a_second_and_rule_the_next_three_minutes() {
+    let _turn = my_turn();
+    let up = Up::start(&["--exponents", "2..30000"], &[]);
+    wait_for("all agents compute for both projects", 3 * MINUTE, || {
+        up.daemon("coordinator")?;
+        let cpu = cpu_by_project(&up);
+        (cpu.len() == 2 && cpu.values().all(|cpu| *cpu > 20_000_000)).then_some(())
+    });
+    let set = up.json(&["shares", "set", "mersenne=25", "totient=75"]);
+    let version = set["version"].as_u64().or_else(|| set["document_version"].as_u64());
+    let version = version.unwrap_or_else(|| panic!("{set} names no version"));
+    let changed = Instant::now();
+    wait_for("every agent reports the new version", Duration::from_secs(2), || {
+        let hosts = up.json(&["hosts"]);
+        let hosts = hosts["hosts"].as_array()?.clone();
+        hosts.iter().all(|host| host["document_version"].as_u64() == Some(version)).then_some(())
+    });
+    println!("all agents reported version {version} within {:?}", changed.elapsed());
+    let before = cpu_by_project(&up);
+    // The three minutes are what is measured; nothing is waited for by luck.
+    std::thread::sleep(3 * MINUTE);
+    let after = cpu_by_project(&up);
+    let used = |name: &str| (after[name] - before[name]) as f64;
+    let fraction = used("mersenne") / (used("mersenne") + used("totient"));
+    println!(
+        "mersenne got {:.1} % of {:.0} CPU s",
+        100.0 * fraction,
+        (used("mersenne") + used("totient")) / 1e6
+    );
+    assert!((fraction - 0.25).abs() <= 0.10, "{fraction}");
+}
+
+#[test]
+fn r6_3_a_minute_without_the_coordinator_costs_no_cpu_second_and_counts_none_twice() {
+    let _turn = my_turn();
+    let up = Up::start(&["--exponents", "2..30000"], &[]);
+    wait_for("every agent holds work", 3 * MINUTE, || {
+        up.daemon("coordinator")?;
+        let cpu = cpu_by_project(&up);
+        (cpu.len() == 2 && cpu.values().all(|cpu| *cpu > 20_000_000)).then_some(())
+    });
+    let coordinator = up.daemon("coordinator").unwrap();
+    coordinator.signal(Signal::KILL);
+    wait_for("the coordinator is gone", Duration::from_secs(5), || (!coordinator.is_alive()).then_some(()));
+    let agents = ["agent-1", "agent-2", "agent-3"];
+    let own = |up: &Up| agents.map(|agent| own_cpu(up, agent).values().sum::<i64>());
+    let before = own(&up);
+    std::thread::sleep(MINUTE);
+    let after = own(&up);
+    let used: i64 = before.iter().zip(&after).map(|(before, after)| after - before).sum();
+    println!("agents used {:.0} CPU s in the minute without the coordinator", used as f64 / 1e6);
+    assert!(used > 60_000_000, "agents went on computing: {used} us");
+    let mut restarted = by_hand("fallow", &["coordinator", "run"], &up.dir().join("coordinator"));
+    wait_for("the coordinator to know what the agents know", MINUTE, || {
+        up.daemon("coordinator").filter(|now| now.pid != coordinator.pid)?;
+        let hosts = up.json(&["hosts"]);
+        hosts["hosts"].as_array()?.iter().all(|host| host["connected"] == true).then_some(())
+    });
+    // Owners stop all computing, so that both sides come to rest and can be compared to the microsecond.
+    for agent in agents {
+        let dir = up.dir().join(agent);
+        let output = command("fallow-agent").arg("suspend").arg("--dir").arg(dir).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    wait_for("both sides agree on every project's CPU time", MINUTE, || {
+        let mut sums: BTreeMap<String, i64> = BTreeMap::new();
+        for (name, cpu) in agents.iter().flat_map(|agent| own_cpu(&up, agent)) {
+            *sums.entry(name).or_default() += cpu;
+        }
+        (sums == cpu_by_project(&up)).then(|| println!("both sides say {sums:?} microseconds"))
+    });
+    restarted.kill().unwrap();
+    restarted.wait().unwrap();
+}
