@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
@@ -10,7 +10,7 @@ use fallow_domain::Instant;
 use fallow_store::{KeyRange, Store};
 
 use super::error::ProjectError;
-use super::hosted::Project;
+use super::hosted::{Project, lock};
 use super::keys::PROJECTS;
 use super::types::{
     CanonicalResult, Counts, NewAppVersion, NewWorkunit, Page, ProjectInfo, ProjectSettings, WorkunitView,
@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     base_url: String,
     clock: Clock,
     projects: RwLock<BTreeMap<String, Arc<Project>>>,
+    /// Held while a project is made: two calls with one name must not both make it.
+    creating: Mutex<()>,
     pub(crate) bell: Bell,
 }
 
@@ -90,6 +92,7 @@ impl ProjectServer {
             base_url,
             clock,
             projects: RwLock::new(projects),
+            creating: Mutex::new(()),
             bell: Bell::default(),
         });
         let thread = upkeep::spawn(shared.clone())?;
@@ -102,11 +105,11 @@ impl ProjectServer {
     /// # Errors
     /// [`ProjectError::ProjectExists`], or an unusable name or setting, or a failure of disk or store.
     pub fn create_project(&self, name: &str, settings: ProjectSettings) -> Result<ProjectInfo, ProjectError> {
-        // Held all through, so that two calls with one name do not both make it.
-        let mut projects = self.shared.projects.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = lock(&self.shared.creating);
         let Shared { store, dir, base_url, .. } = &*self.shared;
         let project = Project::create(store.clone(), dir, base_url, name, settings, self.shared.now())?;
         let info = project.info.clone();
+        let mut projects = self.shared.projects.write().unwrap_or_else(PoisonError::into_inner);
         projects.insert(name.to_owned(), Arc::new(project));
         Ok(info)
     }

@@ -19,6 +19,7 @@ use super::keys::{job_of, tail};
 use super::layout::remove_if_there;
 use super::names::output_name;
 use super::server::Shared;
+use super::txn::Txn;
 use super::verdict::{self, Verdict};
 use super::workunit::{Validation, Workunit, WorkunitState};
 
@@ -112,17 +113,22 @@ impl Project {
         let passed: Vec<_> = first.into_iter().map(|(key, _)| key).take_while(|key| due(key)).collect();
         for key in &passed {
             // Behind the time, WORKUNIT/INDEX.
-            let Some((_, job)) = tail(key, &prefix).split_once('/') else { continue };
-            let Some((name, index)) = job_of(job) else { continue };
+            let job = tail(key, &prefix).split_once('/').and_then(|(_, job)| job_of(job));
             self.transact(|txn| {
-                let Some(before) = index::read(txn, &self.keys, name)? else { return Ok(()) };
+                let Some((name, index)) = job else { return self.drop_stale(txn, key) };
+                let before = index::read(txn, &self.keys, name)?;
+                let Some(before) = before else { return self.drop_stale(txn, key) };
                 let mut after = before.clone();
-                if txn.contains(key)? && after.give_up(index) {
-                    let host = before.jobs.get(index as usize).map(|job| job.host);
-                    info!(project = %self.name, job = %after.job_name(index), host, "the deadline passed without a report");
-                    index::write(txn, &self.keys, Some(&before), &after)?;
+                if !txn.contains(key)? {
+                    // Reported or sent again since we looked.
+                    return Ok(());
                 }
-                Ok(())
+                if !after.give_up(index) {
+                    return self.drop_stale(txn, key);
+                }
+                let host = before.jobs.get(index as usize).map(|job| job.host);
+                info!(project = %self.name, job = %after.job_name(index), host, "the deadline passed without a report");
+                index::write(txn, &self.keys, Some(&before), &after)
             })?;
         }
         Ok(passed.len())
@@ -226,7 +232,10 @@ impl Project {
         let prefix = self.keys.all_cleanup();
         let decided = self.read().scan(&prefix, None, STEPS)?;
         for (key, _) in &decided {
-            let Some(workunit) = index::read(&self.read(), &self.keys, tail(key, &prefix))? else { continue };
+            let Some(workunit) = index::read(&self.read(), &self.keys, tail(key, &prefix))? else {
+                self.transact(|txn| self.drop_stale(txn, key))?;
+                continue;
+            };
             self.delete_files(&workunit)?;
             self.transact(|txn| {
                 let Some(before) = index::read(txn, &self.keys, &workunit.name)? else { return Ok(()) };
@@ -236,6 +245,13 @@ impl Project {
             })?;
         }
         Ok(decided.len())
+    }
+
+    /// An index entry that no workunit stands behind: it would come up for ever.
+    fn drop_stale(&self, txn: &mut Txn<'_>, key: &[u8]) -> Result<(), ProjectError> {
+        warn!(project = %self.name, key = %key.escape_ascii(), "an index entry without its workunit is dropped");
+        txn.delete(key.to_vec());
+        Ok(())
     }
 
     fn delete_files(&self, workunit: &Workunit) -> Result<(), ProjectError> {

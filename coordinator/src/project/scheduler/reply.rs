@@ -37,6 +37,9 @@ const PLATFORMS: [&str; 18] = [
     "x86_64-pc-linux-gnu",
 ];
 
+/// Resource types other than CPUs, as clients call them.
+const COPROCESSORS: [&str; 4] = ["NVIDIA", "ATI", "intel_gpu", "apple_gpu"];
+
 /// Whether any of the client's platforms is one.
 pub(super) fn is_known_platform(request: &SchedulerRequest, catalog: &Catalog) -> bool {
     request.platforms().any(|platform| PLATFORMS.contains(&platform) || catalog.knows_platform(platform))
@@ -76,6 +79,8 @@ pub(super) fn write(
         result_acks: outcome.acks,
         result_aborts: outcome.aborts,
         result_aborts_if_not_started: outcome.aborts_if_not_started,
+        // There are versions for CPUs only (R3.12): clients need not ask for more.
+        no_rsc_apps: COPROCESSORS.map(str::to_owned).to_vec(),
         message_ack: !request.trickles.is_empty(),
         // WS2 judges by all jobs that the host has (R5.6).
         send_full_workload: settings.work_send == WorkSend::Deadlines,

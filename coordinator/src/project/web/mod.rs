@@ -31,14 +31,14 @@ use super::error::ProjectError;
 use super::hosted::Project;
 use super::server::{ProjectServer, Shared};
 
-/// Scheduler RPCs that are worked on at a time; more wait. Each holds its body in memory.
-const SCHEDULER_CONCURRENCY: usize = 64;
+/// Memory for the bodies of scheduler RPCs, in KiB; more wait.
+const SCHEDULER_MEMORY_KIB: usize = 512 << 10;
 
 /// What handlers share.
 #[derive(Clone)]
 struct Web {
     server: ProjectServer,
-    scheduler_slots: Arc<Semaphore>,
+    scheduler_memory: Arc<Semaphore>,
 }
 
 /// The service.
@@ -53,7 +53,7 @@ pub(crate) fn router(server: ProjectServer) -> Router {
         .route("/{project}/file_upload_handler", post(upload::handle))
         // Each handler has a bound of its own.
         .layer(DefaultBodyLimit::disable())
-        .with_state(Web { server, scheduler_slots: Arc::new(Semaphore::new(SCHEDULER_CONCURRENCY)) })
+        .with_state(Web { server, scheduler_memory: Arc::new(Semaphore::new(SCHEDULER_MEMORY_KIB)) })
 }
 
 impl Web {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, HttpBody, to_bytes};
 use axum::extract::{Path, State};
 use axum::response::Response;
 use tokio::time::timeout;
@@ -21,8 +21,14 @@ pub(super) async fn rpc(
     body: Body,
 ) -> Result<Response, Failure> {
     let project = web.project(&project)?;
-    let slot = web.scheduler_slots.clone().acquire_owned();
-    let Ok(Ok(slot)) = timeout(BODY_TIMEOUT, slot).await else { return Err(Failure::Ours) };
+    // As much memory as the body says it needs: many clients that dribble small bodies do not keep others out.
+    let announced = body.size_hint().upper().unwrap_or(BODY_MAX as u64);
+    let kib = u32::try_from(announced.div_ceil(1_024).max(1)).map_err(|_| Failure::TooLarge)?;
+    if announced > BODY_MAX as u64 {
+        return Err(Failure::TooLarge);
+    }
+    let memory = web.scheduler_memory.clone().acquire_many_owned(kib);
+    let Ok(Ok(memory)) = timeout(BODY_TIMEOUT, memory).await else { return Err(Failure::Ours) };
     let body = timeout(BODY_TIMEOUT, to_bytes(body, BODY_MAX)).await.map_err(|_| Failure::Timeout)?;
     let body = body.map_err(|_| Failure::TooLarge)?;
     let shared = web.shared().clone();
@@ -34,6 +40,6 @@ pub(super) async fn rpc(
         Ok::<_, crate::project::ProjectError>(reply)
     })
     .await?;
-    drop(slot);
+    drop(memory);
     Ok(xml(answer?))
 }

@@ -39,6 +39,11 @@ use crate::project::workunit::{JobState, Outcome};
 /// A client that sends nothing for so long is gone. Clients give up after the same time.
 const IDLE_MAX: Duration = Duration::from_secs(300);
 
+/// What is still read of an upload that is refused, at most this much ...
+const REFUSED_BYTES: u64 = 256 << 20;
+/// ... for this long.
+const REFUSED_TIME: Duration = Duration::from_secs(60);
+
 /// What becomes of an upload's bytes.
 enum Use {
     Keep,
@@ -102,6 +107,9 @@ async fn upload(
     match blocking(move || judge.use_of(&asked)).await?? {
         Use::Refuse(reason) => {
             warn!(project = %project.name, file = %name, reason, "upload refused");
+            // A client that is still sending would see a broken connection instead of the refusal, and come again for
+            // months.
+            let _ = timeout(REFUSED_TIME, drain(REFUSED_BYTES, first, stream)).await;
             Ok(answer(UploadStatus::Permanent, reason))
         }
         Use::Drop => {
