@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use fallow_agent::dir::DataDir;
 
 use crate::support::{agent, is_alive, wait_for};
+use crate::transfers::{Server, http};
 
 fn command(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(agent());
@@ -111,6 +112,36 @@ fn an_agent_is_asked_told_and_stopped_over_its_socket() {
     assert!(code == 4 && text.contains("fallow-agent run --dir"), "{text}");
     let output = ask(dir, &["status", "--json"]);
     assert_eq!((output.status.code(), output.stdout), (Some(4), b"{\"running\":false}\n".to_vec()));
+}
+
+#[test]
+fn an_account_is_looked_up_by_address_and_password_or_refused() {
+    let server =
+        Server::start(|asked| {
+            // MD5 of the password and the address in lower case.
+            let hash = fallow_boinc::account::passwd_hash("right", "Me@example.org");
+            http("200 OK", "", match asked.head.contains(&hash) {
+            true => b"<account_out>\n<authenticator>0123abcd</authenticator>\n</account_out>\n",
+            false => b"<error>\n<error_num>-206</error_num>\n<error_msg>bad password</error_msg>\n</error>\n",
+        })
+        });
+    let dir = tempfile::tempdir().unwrap();
+    let agent_dir = dir.path().join("agent");
+    let _daemon = Daemon::start(&agent_dir);
+    let attach = |url: &str, password: &str| {
+        let file = dir.path().join("password");
+        std::fs::write(&file, format!("{password}\n")).unwrap();
+        outcome(
+            &agent_dir,
+            &["attach", url, "--email", "Me@example.org", "--password-file", file.to_str().unwrap()],
+        )
+    };
+    let (code, text) = attach(&server.url(""), "wrong");
+    assert!(code == 5 && text.contains("password"), "{code}: {text}");
+    let (code, text) = attach("http://127.0.0.1:9/p/", "right");
+    assert!(code == 4 && !text.contains("passwd_hash"), "{code}: {text}");
+    let (code, text) = attach(&server.url(""), "right");
+    assert_eq!(code, 0, "{text}");
 }
 
 #[test]

@@ -19,19 +19,19 @@ use crate::support::put;
 
 /// A request as it came: head (lower case) and body.
 #[derive(Clone, Debug)]
-struct Asked {
-    head: String,
+pub(crate) struct Asked {
+    pub(crate) head: String,
     body: Vec<u8>,
 }
 
 /// A server that answers each request, one per connection, with what a closure makes of it.
-struct Server {
+pub(crate) struct Server {
     port: u16,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Server {
-    fn start(answer: impl Fn(&Asked) -> Vec<u8> + Send + 'static) -> Self {
+    pub(crate) fn start(answer: impl Fn(&Asked) -> Vec<u8> + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, asked) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::new())));
         let seen = Arc::clone(&asked);
@@ -45,7 +45,7 @@ impl Server {
         });
         Self { port, asked }
     }
-    fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}/p/{path}", self.port)
     }
     fn asked(&self) -> Vec<Asked> {
@@ -74,7 +74,7 @@ fn read(stream: &mut TcpStream) -> Option<Asked> {
     }
 }
 
-fn http(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn http(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let mut answer =
         format!("HTTP/1.1 {status}\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n", body.len())
             .into_bytes();
