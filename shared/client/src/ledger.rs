@@ -60,6 +60,8 @@ pub(crate) struct Seen {
     from: Instant,
     available: Cpus,
     starved: Cpus,
+    /// Instance time lost to the limit on CPU time (R2.8).
+    pub throttled: Duration,
 }
 
 /// A look at the clock that comes later than asked for by more than this was slept through, or the clock was set.
@@ -191,8 +193,10 @@ impl Client {
         }
         let executing: Vec<JobId> = self.state.slots.values().copied().collect();
         for id in executing {
+            let paused = self.is_paused(id);
             if let Some(job) = self.state.jobs.get_mut(&id)
                 && matches!(job.process, Process::Executing(_))
+                && !paused
             {
                 job.run.elapsed += length;
             }
@@ -203,6 +207,7 @@ impl Client {
             from,
             available: or_none(Cpus::whole(self.usable_cpus())),
             starved: or_none(self.ledger.starved),
+            throttled: length.mul_f64(self.paused_cpus()),
         })
     }
 
@@ -225,7 +230,7 @@ impl Client {
             to: self.now,
             available: seen.available,
             starved: seen.starved,
-            throttled: Duration::ZERO,
+            throttled: seen.throttled,
             scheduling_period: self.preferences().scheduling_period,
             projects: &projects,
         });

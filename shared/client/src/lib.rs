@@ -34,6 +34,7 @@ mod setup;
 mod startup;
 mod state;
 mod tasks;
+mod throttle;
 mod transfers;
 mod view;
 

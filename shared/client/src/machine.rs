@@ -13,6 +13,7 @@ use crate::ledger::Ledger;
 use crate::record::{self, Record, RestoreError};
 use crate::rpc::Network;
 use crate::state::{Process, State};
+use crate::throttle::Throttle;
 use crate::{Action, Effect, Entity, Event, NoticeLevel, Reason, Step};
 
 /// What does not change while a client lives.
@@ -54,6 +55,7 @@ pub struct Client {
     touched: BTreeSet<Entity>,
     pub(crate) actions: Vec<Action>,
     durable: bool,
+    pub(crate) throttle: Throttle,
 }
 
 /// How often running totals are stored when nothing else happens. What a killed agent had not stored is recovered
@@ -95,6 +97,7 @@ impl Client {
             saved_at: Instant::EPOCH,
             metrics_saved_at: Instant::EPOCH,
             wake_at: Instant::EPOCH,
+            throttle: Throttle::default(),
             charged: BTreeSet::new(),
             queued_factor: BTreeMap::new(),
             dirty: BTreeSet::new(),
@@ -170,6 +173,7 @@ impl Client {
         if self.schedule_due || overdue {
             self.schedule();
         }
+        self.poll_throttle();
         self.poll_network();
         self.drop_finished_projects();
         if self.now.since(self.saved_at) >= SAVE_PERIOD || self.saved_at > self.now {
@@ -200,7 +204,8 @@ impl Client {
             .next_network_wake_up()
             .min(self.next_transfer_wake_up())
             .min(self.next_task_wake_up())
-            .min(self.next_decision());
+            .min(self.next_decision())
+            .min(self.next_throttle());
         if computing {
             at = at.min(self.saved_at + SAVE_PERIOD);
         }

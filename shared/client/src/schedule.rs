@@ -107,7 +107,10 @@ impl Client {
         match self.state.jobs.get(&id).map(|job| job.process) {
             Some(Process::None) => self.start_task(id, Reason::new(rule, why)),
             Some(Process::Suspended(pid)) => {
-                self.act(Effect::ResumeTask { job: id }, Reason::new(rule, why));
+                // One that comes back in a pause of the limit on CPU time resumes at its end (R2.8).
+                if !self.is_paused(id) {
+                    self.act(Effect::ResumeTask { job: id }, Reason::new(rule, why));
+                }
                 self.set_process(id, Process::Executing(pid));
             }
             // It goes on, or its last process must be gone first; then the next decision starts it.

@@ -36,7 +36,13 @@ impl Client {
             job.run.ran = true;
         }
         match job.process {
-            Process::Starting => self.set_process(id, Process::Executing(pid)),
+            Process::Starting => {
+                self.set_process(id, Process::Executing(pid));
+                if self.is_paused(id) {
+                    let reason = Reason::new("R2.8", "it began in a pause of the limit on CPU time");
+                    self.act(Effect::SuspendTask { job: id }, reason);
+                }
+            }
             Process::Quitting(_) => self.set_process(id, Process::Quitting(Some(pid))),
             Process::Aborting(_) => self.set_process(id, Process::Aborting(Some(pid))),
             Process::None | Process::Executing(_) | Process::Suspended(_) => {}

@@ -255,3 +255,25 @@ fn nothing_is_done_before_it_is_stored() {
         "begun, and without a process after a restart"
     );
 }
+
+#[test]
+fn r2_8_a_limit_on_cpu_time_is_kept_smoothly_and_counted_apart() {
+    let mut world = World::new(16);
+    world.add_project("a", 400, Duration::from_secs(30));
+    let half = Preferences { cpu_time_fraction: Fraction::clamped(0.3), ..small_buffers() };
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], half)));
+    world.run_until("a task computes", Duration::from_mins(10), |w| w.cpu_used > Duration::from_secs(1));
+    let before = world.cpu_used;
+    world.run_for(Duration::from_mins(20));
+    let fraction = (world.cpu_used - before).as_secs_f64() / 1_200.0;
+    assert!((fraction - 0.3).abs() < 0.02, "{fraction}");
+    let throttled = world.client.host_view().figures[0].throttled.as_secs_f64();
+    assert!((throttled / 1_200.0 - 0.7).abs() < 0.03, "{throttled} s");
+    assert!(world.client.host_view().figures[0].idleness.unwrap().get() < 0.02, "throttled is not idle");
+    let finished = world.client.totals().jobs_success;
+    assert!(finished >= 10, "{finished} jobs");
+    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], small_buffers())));
+    let before = world.cpu_used;
+    world.run_for(Duration::from_mins(10));
+    assert!((world.cpu_used - before).as_secs_f64() > 590.0, "without a limit it computes all the time");
+}

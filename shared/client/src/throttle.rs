@@ -1,0 +1,97 @@
+//! The limit on CPU time (R2.8), to keep a machine cool or quiet: tasks run only a part of each stretch of time.
+//!
+//! Once a second the limit is added to a credit; with a whole second of credit tasks compute for a second, otherwise
+//! they pause for one. So half the time means every other second, and a tenth one second in ten: smooth enough for a
+//! fan, and no busier than a heartbeat. What is decided about tasks is not touched by it: a paused task is a running
+//! one that holds its breath. Versions that ask not to be throttled (BOINC: `dont_throttle`) are left alone.
+
+use fallow_domain::{Duration, Instant, JobId};
+use fallow_policy::job_queue::Cpus;
+
+use crate::machine::Client;
+use crate::state::{Job, Process};
+use crate::{Effect, Reason};
+
+/// How long tasks compute or pause at a time.
+const CYCLE: Duration = Duration::from_secs(1);
+
+/// Where in the cycle the host is. Not stored: a restart begins a new one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Throttle {
+    credit: f64,
+    paused: bool,
+    turned_at: Instant,
+}
+
+impl Default for Throttle {
+    fn default() -> Self {
+        Self { credit: 0.0, paused: false, turned_at: Instant::EPOCH }
+    }
+}
+
+impl Client {
+    /// Turns the cycle on.
+    pub(crate) fn poll_throttle(&mut self) {
+        let limit = self.preferences().cpu_time_fraction.get();
+        let waited = self.now - self.throttle.turned_at;
+        if limit >= 1.0 {
+            if self.throttle.paused {
+                self.pause(false, "there is no limit on CPU time any more");
+            }
+            self.throttle = Throttle { turned_at: self.now, ..Throttle::default() };
+        } else if waited >= CYCLE || waited < Duration::ZERO {
+            self.throttle.turned_at = self.now;
+            self.throttle.credit += limit;
+            let run = self.throttle.credit >= 1.0 - 1e-9;
+            if run {
+                self.throttle.credit -= 1.0;
+            }
+            if run == self.throttle.paused {
+                let why = format!("CPU time is limited to {:.0} %", limit * 100.0);
+                self.pause(!run, &why);
+            }
+        }
+    }
+
+    fn pause(&mut self, paused: bool, why: &str) {
+        self.throttle.paused = paused;
+        let executing: Vec<JobId> = self.throttled_jobs().map(|job| job.id).collect();
+        for job in executing {
+            let effect = if paused { Effect::SuspendTask { job } } else { Effect::ResumeTask { job } };
+            self.act(effect, Reason::new("R2.8", why));
+        }
+    }
+
+    /// Whether a task that would now begin or resume to compute holds its breath first.
+    pub(crate) fn is_paused(&self, id: JobId) -> bool {
+        self.throttle.paused && self.state.jobs.get(&id).is_some_and(|job| self.is_throttled(job))
+    }
+
+    /// CPUs that tasks would use now if it were not for the limit.
+    pub(crate) fn paused_cpus(&self) -> f64 {
+        if self.throttle.paused {
+            self.throttled_jobs().map(|job| Cpus::of(job.usage).as_f64()).sum()
+        } else {
+            0.0
+        }
+    }
+
+    fn is_throttled(&self, job: &Job) -> bool {
+        !self.state.versions.get(&job.version).is_some_and(|version| version.dont_throttle)
+    }
+
+    fn throttled_jobs(&self) -> impl Iterator<Item = &Job> {
+        let held = self.state.slots.values().filter_map(|id| self.state.jobs.get(id));
+        held.filter(|job| matches!(job.process, Process::Executing(_)) && self.is_throttled(job))
+    }
+
+    /// When the cycle turns, while there is a limit and something to limit.
+    pub(crate) fn next_throttle(&self) -> Instant {
+        let limited = self.preferences().cpu_time_fraction.get() < 1.0;
+        if limited && self.throttled_jobs().next().is_some() {
+            self.throttle.turned_at + CYCLE
+        } else {
+            Instant::FAR_FUTURE
+        }
+    }
+}
