@@ -1,4 +1,5 @@
 //! `fallow` as a process: what it says and how it ends when something is wrong.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
 use std::net::TcpListener;
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! The fleet link and the operator API over real loopback sockets and a real store.
 //!
 //! The agent here is a plain gRPC client that says exactly what a test wants said.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -18,7 +18,7 @@ pub(super) fn completions(arguments: &Completions, mut command: Command) -> Resu
     print(&String::from_utf8_lossy(&out))
 }
 
-pub(super) fn man(command: Command) -> Result<(), Failure> {
+pub(super) fn man(command: &Command) -> Result<(), Failure> {
     let mut out = Vec::new();
     let fail = |error| Failure::internal("the manual page cannot be made", error);
     clap_mangen::Man::new(command.clone()).render(&mut out).map_err(fail)?;

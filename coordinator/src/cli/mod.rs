@@ -122,7 +122,7 @@ fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
         Command::App(command) => block_on(create::app(command))?.map(done),
         Command::Submit(arguments) => block_on(submit::run(arguments))?.map(done),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()).map(done),
-        Command::Man => manual::man(Arguments::command()).map(done),
+        Command::Man => manual::man(&Arguments::command()).map(done),
     }
 }
 

@@ -42,10 +42,10 @@ pub(super) fn bind(
 ) -> Result<(TcpListener, TcpListener), StartError> {
     let stored = store.get(KEY)?;
     let kept: Option<Kept> = stored.map(|value| records::read(FORMAT, KEY, &value)).transpose()?;
-    if let Some(Kept { http: kept, .. }) = kept {
-        if http.ip() != kept.ip() || (http.port() != 0 && http.port() != kept.port()) {
-            return Err(StartError::AddressFixed { asked: http, kept });
-        }
+    if let Some(Kept { http: kept, .. }) = kept
+        && (http.ip() != kept.ip() || (http.port() != 0 && http.port() != kept.port()))
+    {
+        return Err(StartError::AddressFixed { asked: http, kept });
     }
     let grpc_kept = kept.map(|kept| kept.grpc).filter(|kept| listen.port() == 0 && kept.ip() == listen.ip());
     let grpc = listener(grpc_kept.unwrap_or(listen), "agents and operators")?;

@@ -43,7 +43,9 @@ impl Service for FleetService {
             let enrolled =
                 tokio::task::spawn_blocking(move || token::enrol(&*store, clock::now(), &token, &hostname))
                     .await;
-            let identity = enrolled.map_err(|died| Status::internal(died.to_string()))?.map_err(refusal)?;
+            let identity = enrolled
+                .map_err(|died| Status::internal(died.to_string()))?
+                .map_err(|error| refusal(&error))?;
             fleet.add(&identity);
             let (id, host) = (&identity.id.0, &identity.record.hostname);
             tracing::info!(agent = id, host, version = agent_version, "agent enrolled");
@@ -63,8 +65,8 @@ impl Service for FleetService {
     }
 }
 
-fn refusal(error: EnrolError) -> Status {
-    match &error {
+fn refusal(error: &EnrolError) -> Status {
+    match error {
         EnrolError::Unknown | EnrolError::Spent => {
             tracing::warn!(reason = %error, "enrolment refused");
             Status::permission_denied(error.to_string())

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fallow_domain::{Duration, Share};
 use fallow_proto::operator::v1 as wire;
-use fallow_telemetry::opentelemetry::metrics::Counter;
-use fallow_telemetry::{KeyValue, names, propagation};
+use fallow_telemetry::opentelemetry::metrics::Histogram;
+use fallow_telemetry::{KeyValue, propagation};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use tracing::{Instrument as _, Span};
@@ -30,7 +30,7 @@ pub struct OperatorService {
     documents: Arc<Documents>,
     projects: ProjectServer,
     stop: watch::Sender<bool>,
-    calls: Counter<u64>,
+    calls: Histogram<f64>,
 }
 
 type Reply<T> = Result<Response<T>, Status>;
@@ -45,7 +45,10 @@ impl OperatorService {
         projects: ProjectServer,
         stop: watch::Sender<bool>,
     ) -> Self {
-        let calls = names::RPCS.u64_counter(&fallow_telemetry::meter("fallow_coordinator"));
+        // OpenTelemetry's own convention; `fallow.rpcs` counts scheduler RPCs.
+        let meter = fallow_telemetry::meter("fallow_coordinator");
+        let calls = meter.f64_histogram("rpc.server.call.duration").with_unit("s");
+        let calls = calls.with_description("Duration of operators' calls").build();
         Self { store, fleet, documents, projects, stop, calls }
     }
 
@@ -54,9 +57,15 @@ impl OperatorService {
     where
         W: Future<Output = Result<T, Status>>,
     {
+        let began = std::time::Instant::now();
         let result = work.instrument(span.clone()).await;
-        let outcome = if result.is_ok() { "success" } else { "failure" };
-        self.calls.add(1, &[KeyValue::new(names::OUTCOME, outcome), KeyValue::new("rpc.method", method)]);
+        let code = result.as_ref().err().map_or(tonic::Code::Ok, Status::code);
+        let attributes = [
+            KeyValue::new("rpc.system.name", "grpc"),
+            KeyValue::new("rpc.method", method),
+            KeyValue::new("rpc.response.status_code", format!("{code:?}")),
+        ];
+        self.calls.record(began.elapsed().as_secs_f64(), &attributes);
         if let Err(status) = &result {
             let _entered = span.enter();
             tracing::warn!(method, code = ?status.code(), reason = status.message(), "an operator's call failed");

@@ -236,7 +236,7 @@ impl Daemons {
                     reporter.say("died", &text);
                 }
                 Some(News::Back(pid)) => {
-                    reporter.say("back", &format!("{} is back as process {pid}", daemon.name))
+                    reporter.say("back", &format!("{} is back as process {pid}", daemon.name));
                 }
                 None => {}
             }

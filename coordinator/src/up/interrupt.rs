@@ -1,13 +1,14 @@
-//! Ctrl-C and SIGTERM: the first asks for a clean end, the next for a quick one.
+//! Ctrl-C, SIGTERM and a terminal that goes away: the first asks for a clean end, the next for a quick one.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::Failure;
 
-/// The two signals that ask for an end.
+/// The signals that ask for an end.
 pub(super) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
+    hangup: Signal,
 }
 
 impl Interrupts {
@@ -15,7 +16,11 @@ impl Interrupts {
     pub(super) fn listen() -> Result<Self, Failure> {
         let listen =
             |kind| signal(kind).map_err(|error| Failure::internal("signals cannot be listened to", error));
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
     }
 
     /// Waits for the next one.
@@ -23,6 +28,7 @@ impl Interrupts {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
         }
     }
 }

@@ -110,7 +110,7 @@ impl Summary {
     fn distance(&self, project: &ProjectSummary) -> Option<f64> {
         let (contested, shares) = (self.contested(), self.shares());
         let parts = (project.cpu_contested_micros as f64 / contested, project.share / shares);
-        (contested > 0.0 && shares > 0.0).then(|| 100.0 * (parts.0 - parts.1))
+        (contested > 0.0 && shares > 0.0).then_some(100.0 * (parts.0 - parts.1))
     }
 
     /// The agents' figures over the day, and their means over the agents that have one.

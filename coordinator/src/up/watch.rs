@@ -96,9 +96,10 @@ pub(super) async fn until_end(
         }
         let workunits: u64 = scene.projects.iter().map(|project| project.workunits).sum();
         if told != Some(workunits) {
+            // The coordinator may go away even now: then this is done when it is back.
+            let Ok(summary) = summary::of(&mut client, &scene).await else { continue };
             told = Some(workunits);
             reporter.clear();
-            let summary = summary::of(&mut client, &scene).await?;
             reporter.summary(&summary)?;
             if until_done {
                 return Ok(if scene.failed() > 0 { End::Failed } else { End::Done });
