@@ -10,6 +10,7 @@
 )]
 
 mod processes;
+mod rotel;
 mod up;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub use processes::{Process, processes_in};
+pub use rotel::Rotel;
 pub use up::Up;
 
 /// A program of this workspace, built with the same profile as the test.

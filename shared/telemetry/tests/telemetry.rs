@@ -1,6 +1,4 @@
-//! Telemetry as a daemon has it: a process of its own, and a real collector where one is installed.
-//!
-//! The collector is rotel (`e2e/peers/install.sh`), found by `FALLOW_ROTEL`, in `PATH`, or where that script puts it.
+//! Telemetry as a daemon has it: a process of its own. Beside a real collector the end-to-end tests show it.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -8,11 +6,8 @@
     reason = "tests: failures are panics, and the processes they wait for are real"
 )]
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc;
+use std::net::TcpListener;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use fallow_telemetry::{KeyValue, Service, names, propagation};
@@ -133,137 +128,6 @@ fn r6_7_a_collector_that_never_answers_holds_the_end_up_for_seconds_only() {
     let output = child("agent").env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint).output().unwrap();
     assert!(output.status.success());
     assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
-}
-
-#[test]
-fn r6_7_a_real_collector_gets_traces_metrics_and_logs_in_one_trace_over_two_daemons() {
-    let Some(mut rotel) = Rotel::start() else { return };
-    let run = |role: &str, parent: Option<&str>| {
-        let mut command = child(role);
-        command
-            .env("OTEL_EXPORTER_OTLP_ENDPOINT", &rotel.endpoint)
-            .env("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=lab7");
-        if let Some(parent) = parent {
-            command.env(PARENT, parent);
-        }
-        let output = command.output().unwrap();
-        let traceparent = said(&output, "traceparent ");
-        assert!(traceparent.starts_with("00-"), "{traceparent} {}", log(&output));
-        traceparent
-    };
-    let change = run("coordinator", None);
-    let applied = run("agent", Some(&change));
-    assert_eq!(applied[3..35], change[3..35], "one trace");
-
-    let got = rotel.everything_after(&[
-        "fallow-coordinator",
-        "fallow-agent",
-        "service.version",
-        "9.8.7",
-        "agent-1",
-        "deployment.environment.name",
-        "lab7",
-        "apply document",
-        "fallow.cpu.time",
-        "fallow.debt",
-        "document applied",
-    ]);
-    // The trace id in the agent's and the coordinator's span, and in the logs that stand in them.
-    assert!(got.matches(&change[3..35]).count() >= 4, "trace {} in:\n{got}", &change[3..35]);
-}
-
-/// A running collector that prints what it gets.
-struct Rotel {
-    process: Child,
-    lines: mpsc::Receiver<String>,
-    endpoint: String,
-    _files: tempfile::TempDir,
-}
-
-impl Rotel {
-    /// Starts it; `None`, said on standard output, where there is none and none is required.
-    fn start() -> Option<Self> {
-        let Some(program) = find_rotel() else {
-            let missing = "rotel is not installed (e2e/peers/install.sh installs it)";
-            assert!(std::env::var_os("FALLOW_REQUIRE_PEERS").is_none_or(|value| value != "1"), "{missing}");
-            println!("skipped: {missing}");
-            return None;
-        };
-        let files = tempfile::tempdir().unwrap();
-        let (grpc, http) = (free_port(), free_port());
-        let mut process = Command::new(program)
-            .arg("start")
-            .args(["--debug-log", "traces", "--debug-log", "metrics", "--debug-log", "logs"])
-            .args(["--debug-log-verbosity", "detailed", "--exporter", "blackhole"])
-            .args(["--otlp-grpc-endpoint", &format!("127.0.0.1:{grpc}")])
-            .args(["--otlp-http-endpoint", &format!("127.0.0.1:{http}")])
-            .arg("--pid-file")
-            .arg(files.path().join("pid"))
-            .arg("--log-file")
-            .arg(files.path().join("log"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (sender, lines) = mpsc::channel();
-        forward(process.stdout.take().unwrap(), sender.clone());
-        forward(process.stderr.take().unwrap(), sender);
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", grpc)).is_err() {
-            assert!(Instant::now() < deadline, "rotel did not listen on port {grpc} within 20 s");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Some(Self { process, lines, endpoint: format!("http://127.0.0.1:{grpc}"), _files: files })
-    }
-
-    /// All it printed until each of `wanted` was in it; ends it.
-    fn everything_after(&mut self, wanted: &[&str]) -> String {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let mut got = String::new();
-        while !wanted.iter().all(|text| got.contains(text)) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.lines.recv_timeout(left) {
-                Ok(line) => got.push_str(&(line + "\n")),
-                Err(_) => {
-                    let missing: Vec<_> = wanted.iter().filter(|text| !got.contains(**text)).collect();
-                    panic!("rotel did not get {missing:?} but:\n{got}");
-                }
-            }
-        }
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-        got.extend(self.lines.iter().map(|line| line + "\n"));
-        got
-    }
-}
-
-impl Drop for Rotel {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn forward(from: impl Read + Send + 'static, to: mpsc::Sender<String>) {
-    std::thread::spawn(move || {
-        for line in BufReader::new(from).lines().map_while(Result::ok) {
-            if to.send(line).is_err() {
-                return;
-            }
-        }
-    });
-}
-
-fn find_rotel() -> Option<PathBuf> {
-    let given = std::env::var_os("FALLOW_ROTEL").map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let in_path = std::env::split_paths(&path).map(|folder| folder.join("rotel"));
-    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or(home);
-    let peers = std::env::var_os("FALLOW_PEERS").map(PathBuf::from);
-    let installed = peers.or(cache.map(|cache| cache.join("fallow/peers"))).map(|peers| peers.join("rotel"));
-    given.into_iter().chain(in_path).chain(installed).find(|program| program.is_file())
 }
 
 fn free_port() -> u16 {
