@@ -14,6 +14,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fallow_domain::{MasterUrl, SlotId};
 use rustix::fs::{FlockOperation, flock};
@@ -70,7 +71,7 @@ impl DataDir {
             .truncate(false)
             .open(self.0.join("lock"))
             .map_err(fail)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        match lock_patiently(&file) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
                 let mut holder = String::new();
@@ -180,6 +181,25 @@ pub fn default_dir() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("."))
         .join("fallow-agent")
 }
+
+/// A process that was killed a moment ago holds its lock until the kernel has taken it apart, and whoever starts the
+/// next one by hand or in a script should not have to know: the lock is tried for [`DYING`].
+fn lock_patiently(file: &File) -> Result<(), Errno> {
+    const ROUND: Duration = Duration::from_millis(50);
+    let mut left = DYING;
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if !left.is_zero() => {
+                std::thread::sleep(ROUND);
+                left = left.saturating_sub(ROUND);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// How long a killed process may take to end: tens of milliseconds on a busy machine, with a wide margin.
+const DYING: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -31,7 +32,7 @@ impl DirectoryLock {
             .truncate(false)
             .open(dir.join(NAME))
             .map_err(fail)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        match lock_patiently(&file) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
                 return Err(StoreError::InUse { dir: dir.to_path_buf(), holder: read_holder(&mut file) });
@@ -41,6 +42,26 @@ impl DirectoryLock {
         file.set_len(0).and_then(|()| file.rewind()).map_err(fail)?;
         writeln!(file, "{}", std::process::id()).map_err(fail)?;
         Ok(Self { _file: file })
+    }
+}
+
+/// How long a killed process may take to end: tens of milliseconds on a busy machine, with a wide margin.
+const DYING: Duration = Duration::from_secs(1);
+
+/// A process that was killed a moment ago holds its lock until the kernel has taken it apart, and whoever starts the
+/// next one by hand or in a script should not have to know.
+#[allow(clippy::disallowed_methods, reason = "this room waits for the world outside, for a bounded time")]
+fn lock_patiently(file: &File) -> Result<(), Errno> {
+    const ROUND: Duration = Duration::from_millis(50);
+    let mut left = DYING;
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if !left.is_zero() => {
+                std::thread::sleep(ROUND);
+                left = left.saturating_sub(ROUND);
+            }
+            result => return result,
+        }
     }
 }
 

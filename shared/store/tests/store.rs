@@ -267,13 +267,14 @@ fn r6_9_a_killed_process_leaves_whole_batches_and_all_that_were_acknowledged() {
             }
         }
         process.kill().unwrap();
+        // At once: the dying process may still hold its lock for a moment.
+        let store = open(dir.path());
         process.wait().unwrap();
         for line in lines.map_while(Result::ok) {
             if let Some(round) = line.strip_prefix("acknowledged ").and_then(|round| round.parse().ok()) {
                 acknowledged = round;
             }
         }
-        let store = open(dir.path());
         let found = last_round(&store);
         assert!(
             found == acknowledged || found == acknowledged + 1,
