@@ -163,7 +163,7 @@ mod tests {
             &["fallow"][..],
             &["fallow", "shares", "set"],
             &["fallow", "shares", "set", "mersenne"],
-            &["fallow", "up", "--agents", "0"],
+            &["fallow", "up", "--agents", "1"],
             &["fallow", "up", "--exponents", "10..2"],
             &["fallow", "up", "--exponents", "ten"],
             &["fallow", "submit", "mersenne"],

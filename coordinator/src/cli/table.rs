@@ -1,8 +1,8 @@
-//! Tables for people: lines on a terminal, plain columns in a pipe.
+//! Tables for people: headings underlined on a terminal, plain columns in a pipe.
 
 use std::io::IsTerminal as _;
 
-use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use fallow_domain::{Duration, Instant};
 
 /// A column: its heading, and whether it holds numbers.
@@ -16,11 +16,14 @@ pub(crate) fn render(columns: &[Column], rows: Vec<Vec<String>>) -> String {
     let is_terminal = std::io::stdout().is_terminal();
     let is_plain = !is_terminal || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let mut table = Table::new();
-    if is_terminal {
-        table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    // A terminal breaks long lines better than a table breaks words: names stay whole and can be copied.
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    let underline = LineStyle::none().fill('─').junction('─');
+    table.load_style(if is_terminal {
+        presets::NOTHING.header_separator(underline)
     } else {
-        table.load_style(presets::NOTHING);
-    }
+        presets::NOTHING
+    });
     if is_plain {
         table.force_no_tty();
     }

@@ -63,8 +63,8 @@ impl Wanted {
             .into_iter()
             .map(|(from, to)| workunit("mersenne", from, to, fallow_mersenne::estimated_flops(from, to)));
         let flops = flops * SHARES[1] / SHARES[0];
-        let last = totient_end(flops);
-        let ranges = fallow_totient::split(1, last, self.jobs(flops));
+        let jobs = self.jobs(flops);
+        let ranges = fallow_totient::split(1, totient_end(flops, jobs), jobs);
         let totient = ranges
             .into_iter()
             .map(|(from, to)| workunit("totient", from, to, fallow_totient::estimated_flops(from, to)));
@@ -86,14 +86,15 @@ impl Wanted {
 
     fn jobs(self, flops: f64) -> usize {
         let seconds = if self.quick { JOB_SECONDS_QUICK } else { JOB_SECONDS };
-        // Three at least: every agent has something to do.
-        ((flops / SPEED / seconds).round() as usize).max(3)
+        // Three at least: every agent has something to do. Ten thousand are one submission of some megabytes.
+        ((flops / SPEED / seconds).round() as usize).clamp(3, 10_000)
     }
 }
 
-/// The last number up to which sums of totients cost about this much.
-fn totient_end(flops: f64) -> u64 {
-    let (mut low, mut high) = (1_000, fallow_totient::LENGTH_MAX);
+/// The last number up to which sums of totients cost about this much, or as much as so many jobs may do.
+fn totient_end(flops: f64, jobs: usize) -> u64 {
+    let most = fallow_totient::LENGTH_MAX / 2 * (jobs as u64);
+    let (mut low, mut high) = (1_000, most.min(fallow_totient::NUMBER_MAX));
     while low < high {
         let middle = low + (high - low) / 2;
         if fallow_totient::estimated_flops(1, middle) < flops {
@@ -170,9 +171,9 @@ mod tests {
 
     #[test]
     fn a_range_of_any_size_gives_work_to_both() {
-        for exponents in [(2, 2), (24, 28), (2, 100), (2, 40_000)] {
+        for exponents in [(2, 2), (24, 28), (2, 100), (2, 40_000), (2, 200_000)] {
             for plan in Wanted::new(Some(exponents), false).projects() {
-                assert!(!plan.workunits.is_empty());
+                assert!((1..=10_000).contains(&plan.workunits.len()));
                 assert!(plan.workunits.iter().all(|workunit| workunit.flops_estimate > 0.0));
             }
         }
