@@ -24,7 +24,7 @@ fn every_requirement_that_is_cited_is_listed() {
             }
         }
     }
-    none(unknown, "cited but not in docs/requirements.md");
+    none(&unknown, "cited but not in docs/requirements.md");
 }
 
 /// (b) What the list of requirements points at exists.
@@ -50,7 +50,7 @@ fn every_place_and_test_that_the_requirements_name_exists() {
             }
         }
     }
-    none(wrong, "rows of docs/requirements.md");
+    none(&wrong, "rows of docs/requirements.md");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn nothing_names_a_place_outside_the_repository() {
             }
         }
     }
-    none(wrong, "places outside");
+    none(&wrong, "places outside");
 }
 
 /// (d) A reader can rely on every command shown: CI ran it (`.ci/docs`), or `.ci/not-run` says why not.
@@ -119,7 +119,7 @@ fn every_command_shown_is_run_or_declared_with_the_reason() {
                 }
                 "console" => {}
                 other if is_ours => {
-                    wrong.push(format!("{place}: a command in a {other:?} block is never run: {command}"))
+                    wrong.push(format!("{place}: a command in a {other:?} block is never run: {command}"));
                 }
                 _ => {}
             }
@@ -131,7 +131,7 @@ fn every_command_shown_is_run_or_declared_with_the_reason() {
             .filter(|command| !used.contains(*command))
             .map(|command| format!(".ci/not-run: shown nowhere: {command}")),
     );
-    none(wrong, "commands");
+    none(&wrong, "commands");
 }
 
 /// The exit codes that ARCHITECTURE.md promises to scripts are those of the code.
@@ -284,6 +284,6 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
 }
 
-fn none(wrong: Vec<String>, what: &str) {
+fn none(wrong: &[String], what: &str) {
     assert!(wrong.is_empty(), "{what}:\n{}", wrong.join("\n"));
 }
