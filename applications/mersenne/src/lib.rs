@@ -11,7 +11,7 @@ mod range;
 mod report;
 mod search;
 
-pub use cost::{estimated_flops, split};
+pub use cost::{SPEED, estimated_flops, split};
 pub use lucas_lehmer::Test;
 pub use range::{EXPONENT_MAX, Range, RangeError};
 pub use report::Report;

@@ -11,7 +11,7 @@ mod report;
 mod sieve;
 mod summation;
 
-pub use cost::{estimated_flops, split};
+pub use cost::{SPEED, estimated_flops, split};
 pub use range::{LENGTH_MAX, NUMBER_MAX, Range, RangeError};
 pub use report::{ROW, Report};
 pub use sieve::{SEGMENT, Sieve};

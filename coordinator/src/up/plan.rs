@@ -6,10 +6,9 @@
 
 use fallow_domain::Duration;
 use fallow_proto::operator::v1::{InputFile, NewWorkunit, OutputFile};
+use fallow_mersenne::SPEED;
 use serde::{Deserialize, Serialize};
 
-/// The speed that the applications' cost models count by, operations per second.
-const SPEED: f64 = 3e9;
 /// Shares of the two projects.
 pub(super) const SHARES: [f64; 2] = [75.0, 25.0];
 /// Largest exponent by default: the search up to here takes about 630 CPU seconds, done twice and in both.
