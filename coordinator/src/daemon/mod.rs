@@ -12,6 +12,7 @@
 mod address;
 mod error;
 mod file;
+mod http;
 mod metrics;
 mod serve;
 

@@ -9,7 +9,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
 
-use super::{Coordinator, StartError, address};
+use super::{Coordinator, StartError, address, http};
 use crate::fleet::FleetService;
 use crate::fleet::limits::MESSAGE_BYTES;
 use crate::operator::{Authorised, OperatorService};
@@ -59,15 +59,8 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
 pub(super) fn http(coordinator: &mut Coordinator, listener: TcpListener) -> Result<(), StartError> {
     let listener = to_tokio(listener)?;
     let router = coordinator.projects.router();
-    let mut stop = coordinator.stop.subscribe();
-    let server = axum::serve(listener, router).with_graceful_shutdown(async move {
-        let _ = stop.wait_for(|stop| *stop).await;
-    });
-    coordinator.servers.spawn(async move {
-        if let Err(error) = server.await {
-            tracing::error!(%error, "the projects' server failed");
-        }
-    });
+    let stop = coordinator.stop.subscribe();
+    coordinator.servers.spawn(http::serve(listener, router, http::Bounds::DEFAULT, stop));
     Ok(())
 }
 

@@ -89,9 +89,9 @@ pub struct Published {
 /// All versions of the document.
 pub struct Documents {
     store: Arc<dyn Store>,
-    current: watch::Sender<Option<Arc<Published>>>,
+    current: Arc<watch::Sender<Option<Arc<Published>>>>,
     // One change at a time: each starts from the newest.
-    changing: Mutex<()>,
+    changing: Arc<Mutex<()>>,
 }
 
 impl Documents {
@@ -103,7 +103,7 @@ impl Documents {
         let newest = store.scan_prefix(PREFIX)?.pop();
         let newest = newest.map(|(key, value)| records::read::<Audited>(FORMAT, &key, &value)).transpose()?;
         let published = newest.map(|audited| Arc::new(Published::new(audited, String::new())));
-        Ok(Self { store, current: watch::Sender::new(published), changing: Mutex::new(()) })
+        Ok(Self { store, current: Arc::new(watch::Sender::new(published)), changing: Arc::default() })
     }
 
     /// The newest version, now and whenever there is a newer one.
@@ -212,7 +212,7 @@ impl Documents {
         now: Instant,
         edit: impl FnOnce(&mut FleetDocument) -> Result<String, DocumentError>,
     ) -> Result<FleetDocument, DocumentError> {
-        let _alone = self.changing.lock().await;
+        let alone = self.changing.clone().lock_owned().await;
         let before = self.document();
         let mut document = before.clone();
         let change = edit(&mut document)?;
@@ -224,21 +224,26 @@ impl Documents {
         let audited = Audited { document: document.clone(), made_at: now, made_by: author.name, change };
         let key = key(document.version);
         let batch = Batch::new().require_absent(key.clone()).put(key, records::json(FORMAT, &audited));
-        let store = self.store.clone();
-        let stored = tokio::task::spawn_blocking(move || store.apply_durable(batch)).await;
-        let stored = stored.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()));
-        if let Outcome::Conflict { .. } = stored? {
-            let what = "a new version of the document";
-            return Err(Invalid::new(what, document.version, "a version that is not there yet").into());
-        }
-        tracing::info!(
-            version = document.version.0,
-            by = audited.made_by,
-            change = audited.change,
-            "document made"
-        );
-        self.current.send_replace(Some(Arc::new(Published::new(audited, author.traceparent))));
-        Ok(document)
+        let (store, current) = (self.store.clone(), self.current.clone());
+        // Stored and published in one go: a caller that goes away meanwhile (its call is dropped then) must not leave a
+        // version in the store that nobody was told of and no other can follow.
+        let made = tokio::task::spawn_blocking(move || {
+            let _alone = alone;
+            if let Outcome::Conflict { .. } = store.apply_durable(batch)? {
+                let what = "a new version of the document";
+                let version = audited.document.version;
+                return Err(Invalid::new(what, version, "a version that is not there yet").into());
+            }
+            tracing::info!(
+                version = audited.document.version.0,
+                by = audited.made_by,
+                change = audited.change,
+                "document made"
+            );
+            current.send_replace(Some(Arc::new(Published::new(audited, author.traceparent))));
+            Ok(document)
+        });
+        made.await.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))
     }
 }
 
@@ -295,6 +300,23 @@ mod tests {
         let history = documents.history().unwrap();
         assert_eq!(history.len(), 2);
         assert_eq!((history[1].made_by.as_str(), history[1].change.as_str()), ("tester", "shares a=75"));
+    }
+
+    #[tokio::test]
+    async fn a_change_whose_caller_goes_away_is_published_and_the_next_one_follows_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+        documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+        let mut newest = documents.watch();
+        newest.mark_unchanged();
+        {
+            let call = std::pin::pin!(shares(&documents, &[("a", 1.0)]));
+            // Polled once: the change is on its way to the store. Then the caller goes.
+            assert!(futures_util::poll!(call).is_pending());
+        }
+        assert_eq!(shares(&documents, &[("a", 2.0)]).await.unwrap(), 3);
+        assert_eq!(documents.history().unwrap().len(), 3);
+        assert!(newest.has_changed().unwrap());
     }
 
     #[tokio::test]

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const ENTRIES_PER_MESSAGE: usize = 20_000;
 /// Entries that an agent may hold in all.
 pub const ENTRIES_PER_AGENT: usize = 50_000;
+/// Projects that an agent had CPU time of and has no more: what it computed for them is kept for ever.
+pub const PASTS_PER_AGENT: usize = 10_000;
 /// Bytes of one message on the link.
 pub const MESSAGE_BYTES: usize = 8 << 20;
 /// Bytes of a key: a URL of 255, a job name of 255 and their prefix fit.

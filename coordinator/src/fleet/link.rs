@@ -21,7 +21,7 @@ use wire::from_agent::Body as FromAgent;
 use wire::from_coordinator::Body as FromCoordinator;
 
 use super::commit::{Lane, Stored};
-use super::limits::{HELLO, PIPELINE, SLOW};
+use super::limits::{ENTRIES_PER_AGENT, HELLO, PIPELINE, SLOW};
 use super::state::{Change, Position, Update, Verdict, judge};
 use super::{Agent, Fleet, entry, lock};
 use crate::clock;
@@ -89,9 +89,10 @@ async fn attend(
         *newest += 1;
         number = *newest;
     });
-    let newest = agent.newest.subscribe();
+    let mut newest = agent.newest.subscribe();
     let _turn = agent.turn.lock().await;
-    if *newest.borrow() != number {
+    // What comes after this look is seen as a change later.
+    if *newest.borrow_and_update() != number {
         return taken_over();
     }
     agent.connected.store(true, Ordering::Relaxed);
@@ -100,7 +101,8 @@ async fn attend(
     tracing::info!(version = hello.agent_version, document = hello.document_version, "agent connected");
     let mut connection = Connection::new(fleet, agent, hello, outgoing);
     let end = connection.run(incoming, newest).await;
-    connection.settle_all().await;
+    // What could not be stored is sent again over the next connection.
+    let _ = connection.settle_all().await;
     agent.connected.store(false, Ordering::Relaxed);
     fleet.connected.fetch_sub(1, Ordering::Relaxed);
     tracing::info!(reason = end.message(), code = ?end.code(), "agent disconnected");
@@ -186,7 +188,6 @@ impl<'a> Connection<'a> {
         let mut ticks = interval(self.fleet.settings.heartbeat);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.reset();
-        newest.mark_unchanged();
         loop {
             if *stopping.borrow_and_update() {
                 return Status::unavailable("the coordinator is stopping: connect again later");
@@ -260,16 +261,19 @@ impl<'a> Connection<'a> {
         match judge(&self.received, &self.epoch, &update) {
             Verdict::Refuse(why) => return Err(Status::aborted(why)),
             Verdict::Old => {
-                self.settle_all().await;
+                // It may still be on its way to the store, and fail there.
+                self.settle_all().await?;
                 self.outbox.acknowledge(sequence);
                 return Ok(());
             }
             Verdict::Apply => {}
         }
         // These need to know what is held now, and nothing may be planned on what was before them.
-        let alone = update.is_snapshot || update.removed.iter().any(|key| key.starts_with("project/"));
+        let alone = update.is_snapshot
+            || update.removed.iter().any(|key| key.starts_with("project/"))
+            || self.is_crowded(&update);
         if alone {
-            self.settle_all().await;
+            self.settle_all().await?;
         }
         let position = Position { epoch: self.epoch.clone(), sequence, at_micros: clock::now().as_micros() };
         let planned = lock(&self.agent.state).plan(&self.agent.id, position.clone(), update);
@@ -277,11 +281,13 @@ impl<'a> Connection<'a> {
         let answer = self.fleet.commits.send(&self.lane, writes).await;
         self.received = position;
         self.pipeline.push_back(InFlight { sequence, change, answer });
-        while alone && !self.pipeline.is_empty() {
-            let stored = answer_of(&mut self.pipeline).await;
-            self.settle(stored)?;
-        }
-        Ok(())
+        if alone { self.settle_all().await } else { Ok(()) }
+    }
+
+    /// Whether the agent could come to hold too much by this, with what is still on its way to the store.
+    fn is_crowded(&self, update: &Update) -> bool {
+        let on_their_way: usize = self.pipeline.iter().map(|message| message.change.given()).sum();
+        lock(&self.agent.state).len() + on_their_way + update.entries.len() > ENTRIES_PER_AGENT
     }
 
     /// Takes over the oldest change in the pipeline, whose answer came.
@@ -302,13 +308,13 @@ impl<'a> Connection<'a> {
         Err(Status::unavailable(failed))
     }
 
-    async fn settle_all(&mut self) {
+    /// Waits for all changes that are on their way to the store.
+    async fn settle_all(&mut self) -> Result<(), Status> {
         while !self.pipeline.is_empty() {
-            let stored = answer_of(&mut self.pipeline).await;
-            if self.settle(stored).is_err() {
-                return;
-            }
+            let stored = answer(&mut self.pipeline).await;
+            self.settle(stored)?;
         }
+        Ok(())
     }
 
     fn tick(&mut self) -> Result<(), Status> {
@@ -333,10 +339,6 @@ async fn answer(pipeline: &mut VecDeque<InFlight>) -> Result<Stored, oneshot::er
         Some(oldest) => (&mut oldest.answer).await,
         None => std::future::pending().await,
     }
-}
-
-async fn answer_of(pipeline: &mut VecDeque<InFlight>) -> Result<Stored, oneshot::error::RecvError> {
-    answer(pipeline).await
 }
 
 impl Outbox {

@@ -6,7 +6,7 @@
 //! Sequence numbers: a delta must carry the next one, a snapshot any later one (the deltas in between are in it).
 //! An earlier one is old news, acknowledged again. A snapshot of another epoch starts anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::AgentId;
 use fallow_proto::fleet::v1 as wire;
@@ -18,7 +18,7 @@ use crate::records;
 
 use super::entry::Entry;
 use super::keys;
-use super::limits::ENTRIES_PER_AGENT;
+use super::limits::{ENTRIES_PER_AGENT, PASTS_PER_AGENT};
 use super::totals::{Amounts, Past, Totals};
 
 /// How far an agent's stream was applied.
@@ -102,7 +102,7 @@ impl State {
     /// The change that `update` makes, and what to store for it. It must have been judged.
     ///
     /// # Errors
-    /// With the reason when the agent would hold too many entries.
+    /// With the reason when the agent would hold too much.
     pub fn plan(&self, id: &AgentId, position: Position, update: Update) -> Result<(Change, Writes), String> {
         let Update { is_snapshot, entries, removed, .. } = update;
         let anew = position.epoch != self.position.epoch;
@@ -117,15 +117,29 @@ impl State {
                 }
             }
         }
-        if self.entries.len() + change.entries.len() > ENTRIES_PER_AGENT + change.removed.len() {
+        if self.len_after(&change) > ENTRIES_PER_AGENT {
             return Err(format!("an agent may hold {ENTRIES_PER_AGENT} entries"));
+        }
+        let pasts = change.pasts.keys().filter(|url| !self.pasts.contains_key(*url)).count();
+        if self.pasts.len() + pasts > PASTS_PER_AGENT {
+            return Err(format!("an agent may have left {PASTS_PER_AGENT} projects"));
         }
         let writes = change.writes(id);
         Ok((change, writes))
     }
 
+    /// How many entries there are after `change`. A removal counts only where something is removed: an agent may name
+    /// keys that never got here.
+    fn len_after(&self, change: &Change) -> usize {
+        let given: BTreeSet<&str> = change.entries.iter().map(Entry::key).collect();
+        let new = given.iter().filter(|key| !self.entries.contains_key(**key)).count();
+        let is_gone = |key: &&str| self.entries.contains_key(*key) && !given.contains(key);
+        let gone: BTreeSet<&str> = change.removed.iter().map(String::as_str).filter(is_gone).collect();
+        self.entries.len() + new - gone.len()
+    }
+
     fn keys_besides(&self, entries: &[Entry]) -> Vec<String> {
-        let kept: std::collections::BTreeSet<&str> = entries.iter().map(Entry::key).collect();
+        let kept: BTreeSet<&str> = entries.iter().map(Entry::key).collect();
         self.entries.keys().filter(|key| !kept.contains(key.as_str())).cloned().collect()
     }
 
@@ -173,6 +187,18 @@ impl State {
         self.pasts.insert(url, past);
     }
 
+    /// How many entries there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// The entries in order of their keys: the host, projects, tasks.
     pub fn values(&self) -> impl Iterator<Item = &Value> {
         self.entries.values().map(Entry::value)
@@ -189,6 +215,12 @@ impl State {
 }
 
 impl Change {
+    /// How many entries it gives.
+    #[must_use]
+    pub fn given(&self) -> usize {
+        self.entries.len()
+    }
+
     fn writes(&self, id: &AgentId) -> Writes {
         let mut writes: Writes = Vec::with_capacity(self.entries.len() + self.removed.len() + 1);
         writes.push((keys::position(id), Some(records::json(keys::POSITION, &self.position))));
@@ -284,6 +316,28 @@ mod tests {
         assert!(writes.iter().any(|(key, value)| key.ends_with(URL.as_bytes()) && value.is_none()));
         state.take(change, &mut totals);
         assert_eq!(state.values().count(), 0);
+    }
+
+    fn task(number: usize) -> Entry {
+        let state =
+            wire::TaskState { project_url: URL.into(), name: number.to_string(), ..Default::default() };
+        Entry::check(wire::Entry { key: format!("task/{URL}/{number}"), value: Some(Value::Task(state)) })
+            .unwrap()
+    }
+
+    #[test]
+    fn an_agent_holds_as_many_entries_as_it_may_and_no_more_whatever_it_says_is_gone() {
+        let (mut state, mut totals) = (State::default(), Totals::default());
+        apply(&mut state, &mut totals, "e", snapshot(1, (0..ENTRIES_PER_AGENT).map(task).collect()));
+        // News of entries that are there make no more of them.
+        apply(&mut state, &mut totals, "e", delta(2, (0..20_000).map(task).collect(), &[]));
+        let one_more = |removed: &[&str]| delta(3, vec![task(ENTRIES_PER_AGENT)], removed);
+        let refused = |update| state.plan(&id(), position("e", 3), update).unwrap_err();
+        assert!(refused(one_more(&[])).contains("may hold"));
+        assert!(refused(one_more(&["task/never/there", "task/nor/this"])).contains("may hold"));
+        let first = format!("task/{URL}/0");
+        apply(&mut state, &mut totals, "e", one_more(&[&first, &first]));
+        assert_eq!(state.len(), ENTRIES_PER_AGENT);
     }
 
     proptest! {

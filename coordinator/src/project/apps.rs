@@ -1,5 +1,6 @@
 //! Adding a version of an application: its files are copied, fingerprinted and signed.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -8,11 +9,12 @@ use fallow_domain::Invalid;
 
 use super::catalog::Catalog;
 use super::error::ProjectError;
-use super::hosted::Project;
+use super::hosted::{Project, lock};
 use super::keys::md5_hex;
 use super::layout::write_whole;
 use super::names::{PLAIN_RULE, is_plain};
 use super::records::{App, Version, VersionFile};
+use super::txn::decode;
 use super::types::NewAppVersion;
 
 /// The largest file of an application. They are read into memory to be signed.
@@ -24,15 +26,16 @@ impl Project {
     /// Registers a version and gives the names of its files in the download directory.
     pub(crate) fn add_app_version(&self, new: &NewAppVersion) -> Result<Vec<String>, ProjectError> {
         check(new)?;
+        let _alone = lock(&self.adding);
         let key = self.keys.version(&new.application, &new.platform, new.version);
-        let exists = || ProjectError::VersionExists {
-            application: new.application.clone(),
-            version: new.version,
-            platform: new.platform.clone(),
-        };
         if self.read().contains(&key)? {
-            return Err(exists());
+            return Err(ProjectError::VersionExists {
+                application: new.application.clone(),
+                version: new.version,
+                platform: new.platform.clone(),
+            });
         }
+        let taken = self.published()?;
         let mut version = Version {
             application: new.application.clone(),
             version: new.version,
@@ -45,7 +48,7 @@ impl Project {
             if position == 0 {
                 version.api_version = api_version(&content).map(str::to_owned);
             }
-            version.files.push(self.publish(new, position, path, &content)?);
+            version.files.push(self.publish(new, position, path, &content, &taken)?);
         }
         let app = App {
             name: new.application.clone(),
@@ -55,11 +58,8 @@ impl Project {
             },
         };
         self.transact_durably(|txn| {
-            if txn.contains(&key)? {
-                return Err(exists());
-            }
             txn.put("application", self.keys.app(&app.name), &app)?;
-            txn.put("application version", key.clone(), &version)
+            txn.put("application version", key, &version)
         })?;
         let mut catalog = Catalog::clone(&self.catalog());
         let names = version.files.iter().map(|file| file.name.clone()).collect();
@@ -69,12 +69,23 @@ impl Project {
         Ok(names)
     }
 
+    /// The files of all versions there are, with their MD5.
+    fn published(&self) -> Result<BTreeMap<String, String>, ProjectError> {
+        let mut files = BTreeMap::new();
+        for (key, value) in self.read().scan(&self.keys.versions(), None, usize::MAX)? {
+            let version: Version = decode("application version", &key, &value)?;
+            files.extend(version.files.into_iter().map(|file| (file.name, file.md5)));
+        }
+        Ok(files)
+    }
+
     fn publish(
         &self,
         new: &NewAppVersion,
         position: usize,
         path: &Path,
         content: &[u8],
+        taken: &BTreeMap<String, String>,
     ) -> Result<VersionFile, ProjectError> {
         let own_name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let (stem, open_name) = match position {
@@ -85,8 +96,14 @@ impl Project {
         if !is_plain(&name, NAME_MAX) {
             return Err(Invalid::new("name of an application's file", path.display(), PLAIN_RULE).into());
         }
-        write_whole(&self.layout.download(&name), content, 0o644)?;
         let md5 = md5_hex(content);
+        // A file of that name that another version has signed never changes: clients hold it.
+        if taken.get(&name).is_some_and(|other| *other != md5) {
+            let expected =
+                "a name that no other application of this version has for another content: rename it";
+            return Err(Invalid::new("name of an application's file", path.display(), expected).into());
+        }
+        write_whole(&self.layout.download(&name), content, 0o644)?;
         Ok(VersionFile {
             name,
             open_name,

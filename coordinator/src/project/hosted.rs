@@ -30,6 +30,9 @@ pub(crate) struct Project {
     pub(crate) store: Arc<dyn Store>,
     /// Held by whoever changes records.
     writer: Mutex<()>,
+    /// Held by whoever adds applications or workunits: files are written before the records that speak of them, and
+    /// must not be another call's by then.
+    pub(crate) adding: Mutex<()>,
     catalog: RwLock<Arc<Catalog>>,
     /// Files that are being uploaded now: one connection writes to a file at a time.
     pub(crate) uploading: Mutex<BTreeSet<String>>,
@@ -101,6 +104,7 @@ impl Project {
             layout,
             store,
             writer: Mutex::new(()),
+            adding: Mutex::new(()),
             catalog: RwLock::new(Arc::new(catalog)),
             uploading: Mutex::new(BTreeSet::new()),
         })

@@ -25,8 +25,12 @@ impl Layout {
             // What volunteers send is nobody's business but the operator's.
             (layout.root.join("upload"), 0o700),
         ] {
-            let made = DirBuilder::new().recursive(true).mode(mode).create(&path);
-            made.map_err(ProjectError::file("create", &path))?;
+            if !path.is_dir() {
+                let made = DirBuilder::new().recursive(true).mode(mode).create(&path);
+                // Keys and files are on the medium only if their directories are.
+                let made = made.and_then(|()| sync_directory_of(&path));
+                made.map_err(ProjectError::file("create", &path))?;
+            }
         }
         Ok(layout)
     }

@@ -7,7 +7,7 @@ use fallow_domain::{Bytes, Instant, Invalid};
 
 use super::comparator;
 use super::error::ProjectError;
-use super::hosted::Project;
+use super::hosted::{Project, lock};
 use super::index;
 use super::keys::md5_hex;
 use super::layout::write_whole;
@@ -34,6 +34,7 @@ impl Project {
         for workunit in &new {
             self.check(workunit)?;
         }
+        let _alone = lock(&self.adding);
         let named = self.claim_names(&new)?;
         // Input files before the records that speak of them; after a crash they lie there unused.
         let mut workunits = Vec::with_capacity(new.len());
@@ -42,10 +43,6 @@ impl Project {
         }
         self.transact_durably(|txn| {
             for workunit in &workunits {
-                // Somebody may have taken the name meanwhile.
-                if index::read(txn, &self.keys, &workunit.name)?.is_some() {
-                    return Err(self.exists(&workunit.name));
-                }
                 index::write(txn, &self.keys, None, workunit)?;
             }
             Ok(())

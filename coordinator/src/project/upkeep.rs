@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration as StdDuration;
 
 use fallow_domain::Instant;
+use fallow_store::Entry;
 use tracing::{debug, error, info, warn};
 
 use super::comparator;
@@ -137,9 +138,24 @@ impl Project {
     /// Compares what is to be compared. Gives the number of workunits that this changed.
     fn compare_all(&self) -> Result<usize, ProjectError> {
         let prefix = self.keys.to_compare();
+        let (mut changed, mut page) = (0, self.read().scan(&prefix, None, STEPS)?);
+        while changed == 0
+            && let Some((last, _)) = page.last().cloned()
+        {
+            changed += self.compare_page(&prefix, page)?;
+            // Those that failed stay where they are: the ones behind them have their turn all the same.
+            page = self.read().scan(&prefix, Some(&last), STEPS)?;
+        }
+        Ok(changed)
+    }
+
+    fn compare_page(&self, prefix: &[u8], page: Vec<Entry>) -> Result<usize, ProjectError> {
         let mut changed = 0;
-        for (key, _) in self.read().scan(&prefix, None, STEPS)? {
-            let Some(workunit) = index::read(&self.read(), &self.keys, tail(&key, &prefix))? else {
+        for (key, _) in page {
+            let workunit = index::read(&self.read(), &self.keys, tail(&key, prefix))?;
+            let Some(workunit) = workunit.filter(|workunit| !workunit.to_compare().is_empty()) else {
+                // Decided since we looked, or an entry that nothing stands behind.
+                self.drop_unless_compared(prefix, &key)?;
                 continue;
             };
             let verdict = match self.compare(&workunit) {
@@ -156,6 +172,14 @@ impl Project {
             changed += usize::from(self.apply_verdict(&workunit, &verdict)?);
         }
         Ok(changed)
+    }
+
+    fn drop_unless_compared(&self, prefix: &[u8], key: &[u8]) -> Result<(), ProjectError> {
+        self.transact(|txn| {
+            let workunit = index::read(txn, &self.keys, tail(key, prefix))?;
+            let is_stale = workunit.is_none_or(|workunit| workunit.to_compare().is_empty());
+            if is_stale && txn.contains(key)? { self.drop_stale(txn, key) } else { Ok(()) }
+        })
     }
 
     /// Compares files, without the lock: they may be large.
@@ -230,21 +254,45 @@ impl Project {
     /// Deletes the files of decided workunits, but for canonical outputs. Gives the number of workunits.
     fn clean_up(&self) -> Result<usize, ProjectError> {
         let prefix = self.keys.all_cleanup();
-        let decided = self.read().scan(&prefix, None, STEPS)?;
-        for (key, _) in &decided {
-            let Some(workunit) = index::read(&self.read(), &self.keys, tail(key, &prefix))? else {
-                self.transact(|txn| self.drop_stale(txn, key))?;
-                continue;
-            };
-            self.delete_files(&workunit)?;
-            self.transact(|txn| {
-                let Some(before) = index::read(txn, &self.keys, &workunit.name)? else { return Ok(()) };
-                let mut after = before.clone();
-                after.files_deleted = true;
-                index::write(txn, &self.keys, Some(&before), &after)
-            })?;
+        let (mut cleaned, mut page) = (0, self.read().scan(&prefix, None, STEPS)?);
+        while cleaned == 0
+            && let Some((last, _)) = page.last().cloned()
+        {
+            for (key, _) in page {
+                let Some(workunit) = index::read(&self.read(), &self.keys, tail(&key, &prefix))? else {
+                    self.transact(|txn| self.drop_stale(txn, &key))?;
+                    continue;
+                };
+                if let Err(problem) = self.delete_files(&workunit) {
+                    // Try again at the next turn; the other workunits do not wait for it.
+                    error!(
+                        project = %self.name, workunit = %workunit.name,
+                        error = &problem as &dyn std::error::Error, "cannot delete files that nobody needs"
+                    );
+                    continue;
+                }
+                cleaned += usize::from(self.note_cleaned(&workunit, &key)?);
+            }
+            page = self.read().scan(&prefix, Some(&last), STEPS)?;
         }
-        Ok(decided.len())
+        Ok(cleaned)
+    }
+
+    /// Notes that a workunit's files are gone. Not if a late report came meanwhile: then there may be more of them.
+    fn note_cleaned(&self, cleaned: &Workunit, key: &[u8]) -> Result<bool, ProjectError> {
+        self.transact(|txn| {
+            let Some(before) = index::read(txn, &self.keys, &cleaned.name)? else { return Ok(false) };
+            if before != *cleaned {
+                return Ok(false);
+            }
+            let mut after = before.clone();
+            after.files_deleted = true;
+            index::write(txn, &self.keys, Some(&before), &after)?;
+            if txn.contains(key)? {
+                self.drop_stale(txn, key)?;
+            }
+            Ok(true)
+        })
     }
 
     /// An index entry that no workunit stands behind: it would come up for ever.

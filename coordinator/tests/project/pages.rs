@@ -195,3 +195,79 @@ fn what_operators_get_wrong_is_said() {
     let again = fixture.try_script("p", "app").unwrap_err();
     assert!(matches!(again, ProjectError::VersionExists { .. }), "{again}");
 }
+
+#[test]
+fn r6_8_versions_that_are_added_at_once_are_all_there() {
+    let fixture = Fixture::start();
+    let info = fixture.project("p");
+    let program = fixture.dir.path().join("program");
+    std::fs::write(&program, "x").unwrap();
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let (server, files) = (&fixture.server, vec![program.clone()]);
+            let version = NewAppVersion {
+                application: "app".into(),
+                friendly_name: String::new(),
+                version: 100,
+                platform: format!("platform-{number}"),
+                files,
+            };
+            scope.spawn(move || server.add_app_version("p", &version).unwrap());
+        }
+    });
+    let config = get(&format!("{}get_project_config.php", info.url)).text();
+    for number in 0..8 {
+        assert!(config.contains(&format!("platform-{number}")), "{config}");
+    }
+}
+
+#[test]
+fn r6_8_a_file_that_one_application_has_published_is_not_replaced_by_anothers() {
+    let fixture = Fixture::start();
+    let info = fixture.project("p");
+    let add = |application: &str, content: &str| {
+        let dir = fixture.dir.path().join(application);
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("program"), application).unwrap();
+        std::fs::write(dir.join("table"), content).unwrap();
+        let version = NewAppVersion {
+            application: application.into(),
+            friendly_name: String::new(),
+            version: 100,
+            platform: crate::fixture::PLATFORM.into(),
+            files: vec![dir.join("program"), dir.join("table")],
+        };
+        fixture.server.add_app_version("p", &version)
+    };
+    let names = add("first", "1 2 3").unwrap();
+    let refused = add("second", "4 5 6").unwrap_err().to_string();
+    assert!(refused.contains("rename it"), "{refused}");
+    assert_eq!(get(&format!("{}download/{}", info.url, names[1])).text(), "1 2 3");
+    // The same content may be shared.
+    assert_eq!(add("third", "1 2 3").unwrap()[1], names[1]);
+}
+
+#[test]
+fn r6_8_of_two_submissions_of_one_name_one_is_kept_with_its_own_input() {
+    let fixture = Fixture::start();
+    let info = fixture.project("p");
+    fixture.script("p", "app");
+    for round in 0..10 {
+        let name = format!("w{round}");
+        let submit = |input: &str| {
+            let workunit = crate::fixture::workunit("app", input, 1e9, 1);
+            fixture.server.submit(
+                "p",
+                vec![fallow_coordinator::project::NewWorkunit { name: name.clone(), ..workunit }],
+            )
+        };
+        let (one, other) = std::thread::scope(|scope| {
+            let one = scope.spawn(|| submit("one"));
+            let other = submit("other");
+            (one.join().unwrap(), other)
+        });
+        assert_ne!(one.is_ok(), other.is_ok());
+        let kept = if one.is_ok() { "one" } else { "other" };
+        assert_eq!(get(&format!("{}download/{name}_in0", info.url)).text(), kept);
+    }
+}

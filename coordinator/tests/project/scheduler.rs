@@ -480,3 +480,51 @@ fn what_submitters_get_wrong_is_said_and_nothing_is_stored() {
     let rest = fixture.server.list_workunits("p", Some(&page.items[0].name), 1).unwrap();
     assert!(!rest.more && rest.items[0].name == "mine");
 }
+
+#[test]
+fn clients_that_announce_much_and_send_nothing_keep_nobody_out() {
+    let (_fixture, info) = with_workunits(1, 1);
+    let url = format!("{}cgi", info.url);
+    let _silent: Vec<_> = (0..16)
+        .map(|_| crate::http::open("POST", &url, &format!("Content-Length: {}\r\n", 60 << 20)))
+        .collect();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let began = std::time::Instant::now();
+    assert_eq!(Client::new(&info, "a").fetch(1.0).results.len(), 1);
+    assert!(began.elapsed() < std::time::Duration::from_secs(30));
+}
+
+#[test]
+fn r6_8_a_clock_that_is_set_back_keeps_no_host_from_work() {
+    let fixture = Fixture::start();
+    let settings = ProjectSettings { request_delay: Duration::from_secs(60), ..ProjectSettings::default() };
+    let info = fixture.server.create_project("p", settings).unwrap();
+    fixture.script("p", "app");
+    fixture.server.submit("p", vec![workunit("app", "x", 1e11, 1); 2]).unwrap();
+    let mut client = Client::new(&info, "a");
+    fixture.advance(Duration::from_hours(5));
+    assert_eq!(client.fetch(1.0).results.len(), 1);
+    fixture.advance(Duration::from_hours(-5));
+    assert_eq!(client.fetch(1.0).results.len(), 1);
+}
+
+#[test]
+fn r6_8_one_workunit_whose_files_cannot_be_deleted_holds_up_no_other() {
+    let (fixture, info) = with_workunits(2, 1);
+    let mut client = Client::new(&info, "a");
+    assert_eq!(client.fetch(1e6).results.len(), 2);
+    for job in ["app_00000001_0", "app_00000002_0"] {
+        assert_eq!(client.upload(job, b"x").status.code(), 0);
+        client.report(job, ResultState::Uploaded, 0);
+    }
+    let project = fixture.dir.path().join("projects/p");
+    // A directory where a file was expected.
+    let output = "app_00000001_0_0";
+    let fan = project.join("upload").join(&md5_hex(output.as_bytes())[..2]);
+    fs::create_dir(fan.join(format!("{output}.part"))).unwrap();
+    client.rpc();
+    fixture.server.run_upkeep().unwrap();
+    let inputs: Vec<_> =
+        walk(&project.join("download")).into_iter().filter(|name| name.contains("_in0")).collect();
+    assert_eq!(inputs, ["app_00000001_in0"]);
+}

@@ -198,3 +198,22 @@ fn r6_8_what_is_no_upload_is_refused_for_good() {
         (UploadStatus::Permanent, Some("invalid signature"))
     );
 }
+
+#[test]
+fn r6_8_a_connection_without_permission_keeps_nobody_out() {
+    let (fixture, _info, mut client) = one_job();
+    let header = client.upload_header(JOB, b"0123456789");
+    let head = UploadRequest::Upload(UploadHeader { xml_signature: "00".into(), ..header }).write();
+    let length = format!("Content-Length: {}\r\n", head.len() + 1_000);
+    let mut stranger = open("POST", &format!("{}file_upload_handler", client.url), &length);
+    stranger.write_all(head.as_bytes()).unwrap();
+    stranger.write_all(b"01234").unwrap();
+    // The stranger goes on for as long as it likes; the host is told to come again for a moment at most.
+    let taken = (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        client.upload(JOB, b"0123456789").status == UploadStatus::Ok
+    });
+    assert!(taken);
+    assert_eq!(canonical(&fixture, &mut client), b"0123456789");
+    drop(stranger);
+}

@@ -39,10 +39,11 @@ pub(super) fn check(
     let prefix = project.keys.held_by(done.host.id);
     for (key, _) in txn.scan(&prefix, None, usize::MAX)? {
         let Some((name, index)) = job_of(tail(&key, &prefix)) else { continue };
-        let Some(workunit) = index::read(txn, &project.keys, name)? else { continue };
-        if !present.contains(workunit.job_name(index).as_str()) {
-            lost(project, txn, request, done, &workunit, index, now)?;
+        if present.contains(format!("{name}_{index}").as_str()) {
+            continue;
         }
+        let Some(workunit) = index::read(txn, &project.keys, name)? else { continue };
+        lost(project, txn, request, done, &workunit, index, now)?;
     }
     Ok(())
 }

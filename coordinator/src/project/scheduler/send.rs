@@ -136,7 +136,8 @@ fn refused(project: &Project, request: &SchedulerRequest, done: &mut Done, now: 
         done.messages.push(note("This project does not support anonymous platforms"));
         return true;
     }
-    let since = done.host.last_request.map(|last| now.since(last));
+    // A request in the future is from before the clock was set back: nobody has to wait for that time to come.
+    let since = done.host.last_request.filter(|last| *last <= now).map(|last| now.since(last));
     if let Some(since) = since.filter(|since| *since < min_interval(&project.info.settings)) {
         let text = format!("Not sending work - last request too recent: {:.0} sec", since.as_secs_f64());
         done.messages.push(note(text));
@@ -213,10 +214,10 @@ fn gather(
         let Some(version) = catalog.version_for(&entry.application, &wish.platforms) else { continue };
         let Some(workunit) = index::read(txn, &project.keys, &entry.workunit)? else { continue };
         let Some(index) = workunit.job_for(host) else { continue };
-        let used: u64 = found.iter().map(|candidate| candidate.workunit.disk_bound.0).sum();
+        let used = found.iter().fold(Bytes(0), |all, candidate| all.plus(candidate.workunit.disk_bound));
         if workunit.memory_bound > wish.memory {
             passed.memory.get_or_insert((workunit.application.clone(), workunit.memory_bound));
-        } else if workunit.disk_bound.plus(Bytes(used)) > wish.disk {
+        } else if workunit.disk_bound.plus(used) > wish.disk {
             passed.disk.get_or_insert((workunit.application.clone(), workunit.disk_bound));
         } else {
             found.push(Candidate { workunit, index, version: version.clone() });

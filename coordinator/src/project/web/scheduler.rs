@@ -1,10 +1,13 @@
 //! The scheduler RPC over HTTP.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody, to_bytes};
+use axum::body::{Body, HttpBody};
 use axum::extract::{Path, State};
 use axum::response::Response;
+use futures_util::StreamExt as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::{Failure, Web, blocking, xml};
@@ -21,16 +24,8 @@ pub(super) async fn rpc(
     body: Body,
 ) -> Result<Response, Failure> {
     let project = web.project(&project)?;
-    // As much memory as the body says it needs: many clients that dribble small bodies do not keep others out.
-    let announced = body.size_hint().upper().unwrap_or(BODY_MAX as u64);
-    let kib = u32::try_from(announced.div_ceil(1_024).max(1)).map_err(|_| Failure::TooLarge)?;
-    if announced > BODY_MAX as u64 {
-        return Err(Failure::TooLarge);
-    }
-    let memory = web.scheduler_memory.clone().acquire_many_owned(kib);
-    let Ok(Ok(memory)) = timeout(BODY_TIMEOUT, memory).await else { return Err(Failure::Ours) };
-    let body = timeout(BODY_TIMEOUT, to_bytes(body, BODY_MAX)).await.map_err(|_| Failure::Timeout)?;
-    let body = body.map_err(|_| Failure::TooLarge)?;
+    let received = timeout(BODY_TIMEOUT, receive(body, web.scheduler_memory.clone())).await;
+    let (body, memory) = received.map_err(|_| Failure::Timeout)??;
     let shared = web.shared().clone();
     let answer = blocking(move || {
         let (reply, to_compare) = project.scheduler_rpc(&body, shared.now())?;
@@ -42,4 +37,33 @@ pub(super) async fn rpc(
     .await?;
     drop(memory);
     Ok(xml(answer?))
+}
+
+/// Reads a body, with memory for what has come of it and not for what is announced: whoever announces much and sends
+/// little keeps nobody out.
+async fn receive(
+    body: Body,
+    memory: Arc<Semaphore>,
+) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Failure> {
+    if body.size_hint().lower() > BODY_MAX as u64 {
+        return Err(Failure::TooLarge);
+    }
+    let (mut received, mut held) = (Vec::new(), None::<OwnedSemaphorePermit>);
+    let mut stream = body.into_data_stream();
+    while let Some(chunk) = stream.next().await {
+        received.extend_from_slice(&chunk.map_err(|_| Failure::Broken)?);
+        if received.len() > BODY_MAX {
+            return Err(Failure::TooLarge);
+        }
+        let has = held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = u32::try_from(received.len().div_ceil(1_024).saturating_sub(has)).unwrap_or(u32::MAX);
+        if more > 0 {
+            let more = memory.clone().acquire_many_owned(more).await.map_err(|_| Failure::Ours)?;
+            match &mut held {
+                Some(held) => held.merge(more),
+                None => held = Some(more),
+            }
+        }
+    }
+    Ok((received, held))
 }

@@ -100,24 +100,27 @@ async fn upload(
     stream: BodyDataStream,
 ) -> Result<Response, Failure> {
     let name = header.name.clone();
-    let Some(_claim) = Claim::take(project.clone(), &name) else {
+    let Some(claim) = Claim::take(project.clone(), &name) else {
         return Ok(answer(UploadStatus::Transient, "another connection is uploading this file"));
     };
     let (judge, asked) = (project.clone(), header.clone());
     match blocking(move || judge.use_of(&asked)).await?? {
         Use::Refuse(reason) => {
             warn!(project = %project.name, file = %name, reason, "upload refused");
+            // Nobody without a permission keeps others from this file.
+            drop(claim);
             // A client that is still sending would see a broken connection instead of the refusal, and come again for
             // months.
             let _ = timeout(REFUSED_TIME, drain(REFUSED_BYTES, first, stream)).await;
             Ok(answer(UploadStatus::Permanent, reason))
         }
         Use::Drop => {
+            drop(claim);
             debug!(project = %project.name, file = %name, "upload taken again, or not needed");
             drain(header.nbytes.0.saturating_sub(header.offset.0), first, stream).await?;
             Ok(answer(UploadStatus::Ok, ""))
         }
-        Use::Keep => keep(&project, &header, first, stream).await,
+        Use::Keep => keep(&project, &header, claim, first, stream).await,
     }
 }
 
@@ -149,6 +152,7 @@ impl Project {
 async fn keep(
     project: &Arc<Project>,
     header: &UploadHeader,
+    claim: Claim,
     first: Chunk,
     mut stream: BodyDataStream,
 ) -> Result<Response, Failure> {
@@ -188,11 +192,18 @@ async fn keep(
     }
     file.sync_all().await.map_err(ours("write", &part))?;
     drop(file);
-    finish(project.clone(), header.clone(), part).await
+    finish(project.clone(), header.clone(), claim, part).await
 }
 
-async fn finish(project: Arc<Project>, header: UploadHeader, part: PathBuf) -> Result<Response, Failure> {
+async fn finish(
+    project: Arc<Project>,
+    header: UploadHeader,
+    claim: Claim,
+    part: PathBuf,
+) -> Result<Response, Failure> {
     let done = blocking(move || {
+        // The file is this connection's until it has its name, even if the client goes away before the answer.
+        let _claim = claim;
         let path = project.layout.upload(&header.name);
         let md5 = md5_of(&part).map_err(ProjectError::file("read", &part))?;
         if !header.md5_cksum.is_empty() && !md5.eq_ignore_ascii_case(&header.md5_cksum) {
@@ -210,8 +221,12 @@ async fn finish(project: Arc<Project>, header: UploadHeader, part: PathBuf) -> R
 
 /// Opens the partial file at `offset`, or gives none if there is less of it than that. What lies behind is dropped.
 async fn open_part(part: &FsPath, offset: u64) -> std::io::Result<Option<File>> {
-    if let Some(directory) = part.parent() {
+    if let Some(directory) = part.parent().filter(|directory| !directory.is_dir()) {
         tokio::fs::create_dir_all(directory).await?;
+        // A file is on the medium only if its directory is.
+        if let Some(parent) = directory.parent() {
+            File::open(parent).await?.sync_all().await?;
+        }
     }
     let mut file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(part).await?;
     if file.metadata().await?.len() < offset {
