@@ -17,8 +17,8 @@ use fallow_proto::fleet::v1 as wire;
 use fallow_proto::operator::v1::CreateTokensRequest;
 use prost::Message as _;
 use tokio::sync::mpsc;
-use tokio_stream::Stream;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status, Streaming};
 use wire::fleet_client::FleetClient;
 use wire::fleet_server::{Fleet, FleetServer};
@@ -171,12 +171,17 @@ async fn real(agents: usize) -> Result<Server, Failure> {
 
 /// A server that does nothing but carry messages.
 async fn bare(agents: usize) -> Result<Server, Failure> {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.bind("127.0.0.1:0".parse()?)?;
+    let listener = socket.listen(4_096)?;
     let url = format!("http://{}", listener.local_addr()?);
+    let incoming = TcpListenerStream::new(listener).map(|connection| {
+        connection.and_then(|connection| connection.set_nodelay(true).map(|()| connection))
+    });
     let service = FleetServer::new(Bare);
-    let server = tonic::transport::Server::builder().tcp_nodelay(true).add_service(service);
+    let server = tonic::transport::Server::builder().add_service(service);
     // Ends with the runtime.
-    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    tokio::spawn(server.serve_with_incoming(incoming));
     Ok(Server { url, identities: vec![wire::EnrollReply::default(); agents], _running: Running::Bare })
 }
 

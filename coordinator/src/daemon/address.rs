@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use fallow_store::{Batch, Format, Store, no_migration};
 use rand::TryRng as _;
 use rand::rngs::SysRng;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
 use super::{Options, StartError};
@@ -15,6 +16,8 @@ const KEY: &[u8] = b"daemon/addresses";
 /// Free ports are looked for here: below the range from which the system takes ports for outgoing connections, any of
 /// which could have taken ours by the time of a restart.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
+/// Connections that may wait to be accepted; the kernel's own limit is usually the same.
+const BACKLOG: i32 = 4_096;
 /// Ports tried before the system is asked for one.
 const TRIES: usize = 100;
 
@@ -65,7 +68,7 @@ pub(super) fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
 fn listener(address: SocketAddr, what: &'static str) -> Result<TcpListener, StartError> {
     let listener = match address.port() {
         0 => free(address.ip()),
-        _ => TcpListener::bind(address),
+        _ => listen_at(address),
     };
     let listener = listener.map_err(|source| match source.kind() {
         std::io::ErrorKind::AddrInUse => {
@@ -83,11 +86,22 @@ fn free(ip: IpAddr) -> std::io::Result<TcpListener> {
         let Ok(random) = SysRng.try_next_u32() else { break };
         // The remainder is below the range's length, so it fits.
         let port = PORTS.start + (random % u32::from(PORTS.end - PORTS.start)) as u16;
-        if let Ok(listener) = TcpListener::bind((ip, port)) {
+        if let Ok(listener) = listen_at(SocketAddr::new(ip, port)) {
             return Ok(listener);
         }
     }
-    TcpListener::bind((ip, 0))
+    listen_at(SocketAddr::new(ip, 0))
+}
+
+/// As the standard library's, with a longer queue: after a restart a whole fleet connects at once, and connections that
+/// find the queue full are reset.
+fn listen_at(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    net::sockopt::set_socket_reuseaddr(&socket, true)?;
+    net::bind(&socket, &address)?;
+    net::listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from(socket))
 }
 
 #[cfg(test)]

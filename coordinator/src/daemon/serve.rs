@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use fallow_proto::fleet::v1::fleet_server::FleetServer;
 use fallow_proto::operator::v1::operator_server::OperatorServer;
-use tokio_stream::wrappers::TcpListenerStream;
+use tokio::net::TcpStream;
+use tokio_stream::Stream;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
 
@@ -18,12 +19,14 @@ use crate::operator::{Authorised, OperatorService};
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// A submission of many workunits with their input files.
 const OPERATOR_BYTES: usize = 64 << 20;
+/// Pause after a connection that could not be accepted.
+const RETRY: Duration = Duration::from_millis(100);
 /// A connection that is silent for so long is asked whether it lives: frees what a vanished host held.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// Serves agents and operators.
 pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Result<(), StartError> {
-    let incoming = TcpListenerStream::new(to_tokio(listener)?);
+    let incoming = accepted(to_tokio(listener)?);
     let fleet = FleetServer::new(FleetService::new(coordinator.fleet.clone()))
         .max_decoding_message_size(MESSAGE_BYTES);
     let operator = OperatorService::new(
@@ -38,7 +41,6 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
     let mut stop = coordinator.stop.subscribe();
     let fleet_state = coordinator.fleet.clone();
     let server = Server::builder()
-        .tcp_nodelay(true)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .add_service(fleet)
         .add_service(operator)
@@ -67,4 +69,25 @@ pub(super) fn http(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
 fn to_tokio(listener: TcpListener) -> Result<tokio::net::TcpListener, StartError> {
     let address = address::local(&listener)?;
     tokio::net::TcpListener::from_std(listener).map_err(|source| StartError::Listen { address, source })
+}
+
+/// Connections as they come. Nothing ends this: where the process has no descriptor left, it goes on when some are free
+/// again, as a server that gave up would cut off the whole fleet.
+fn accepted(listener: tokio::net::TcpListener) -> impl Stream<Item = std::io::Result<TcpStream>> {
+    futures_util::stream::unfold(listener, async |listener| {
+        loop {
+            match listener.accept().await {
+                Ok((connection, _)) => {
+                    // Messages are small and waited for; without this they wait for each other. A connection that is
+                    // gone already says so at the first read.
+                    let _ = connection.set_nodelay(true);
+                    return Some((Ok(connection), listener));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection cannot be accepted");
+                    tokio::time::sleep(RETRY).await;
+                }
+            }
+        }
+    })
 }
