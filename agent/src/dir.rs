@@ -12,7 +12,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -85,6 +85,12 @@ impl DataDir {
         for sub in ["projects", "slots"] {
             fs::create_dir_all(self.0.join(sub)).map_err(fail)?;
         }
+        // Account keys lie in it. The directory itself may be one that somebody made with another mode, so what is secret
+        // is closed by itself.
+        let closed = fs::Permissions::from_mode(0o700);
+        fs::create_dir_all(self.store())
+            .and_then(|()| fs::set_permissions(self.store(), closed))
+            .map_err(fail)?;
         Ok(DirLock(file))
     }
 
@@ -104,9 +110,13 @@ impl DataDir {
     pub fn identity(&self) -> PathBuf {
         self.0.join("identity.json")
     }
+    /// The files of all projects.
+    pub fn projects(&self) -> PathBuf {
+        self.0.join("projects")
+    }
     /// A project's files.
     pub fn project(&self, url: &MasterUrl) -> PathBuf {
-        self.0.join("projects").join(url.stem())
+        self.projects().join(url.stem())
     }
     /// Parts of a project's files that are not complete yet.
     pub fn partial(&self, url: &MasterUrl) -> PathBuf {
@@ -240,7 +250,6 @@ mod tests {
 
     #[test]
     fn secrets_are_written_for_their_owner_only() {
-        use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("identity.json");
         write_atomically(&path, b"{}", 0o600).unwrap();

@@ -9,7 +9,7 @@ use std::fs;
 use fallow_domain::{Bytes, Duration};
 use rustix::process::{Pid, Signal};
 
-/// The environment variable that marks the processes of tasks: `DATA_DIRECTORY:LIFE:SLOT`.
+/// The environment variable that marks the processes of tasks: `DATA_DIRECTORY:LIFE:SLOT:`.
 pub const MARK: &str = "FALLOW_TASK";
 
 /// One process, as `/proc/PID/stat` tells it.
@@ -42,6 +42,12 @@ pub struct Used {
 pub fn all() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter_map(find).collect()
+}
+
+/// Names this boot of the machine; empty where the kernel does not say.
+pub fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map_or_else(|_| String::new(), |id| id.trim().to_owned())
 }
 
 /// One process, if it exists.
@@ -98,6 +104,11 @@ pub fn kill_session(session: u32) -> usize {
         let _ = rustix::process::kill_process_group(pid, Signal::KILL);
     }
     kill(all().into_iter().filter(|process| process.session == session && !process.zombie))
+}
+
+/// Kills every process whose mark begins with `prefix`. Returns how many there were.
+pub fn kill_marked(prefix: &str) -> usize {
+    kill(all().into_iter().filter(|process| !process.zombie && is_marked(process.pid, prefix)))
 }
 
 /// Kills these processes. Returns how many there were.

@@ -28,7 +28,7 @@ use crate::fleet::link::Link;
 use crate::fleet::{Arrived, Ask, Entries, entries};
 use crate::records::Records;
 use crate::supervise::Supervisor;
-use crate::transfer::Transfers;
+use crate::transfer::{Ticket, Transfers};
 use metrics::Metrics;
 pub use run::{Enrolment, Opened, Settings, open, run};
 
@@ -44,6 +44,8 @@ const FULL_DISK_PAUSE: StdDuration = StdDuration::from_secs(5);
 pub enum Input {
     /// Something for the client.
     Event(Box<Event>),
+    /// The end of a transfer, for the client unless it was given up meanwhile.
+    Transferred(Ticket, Box<Event>),
     /// Something from the coordinator.
     Arrived(Arrived),
     /// The link wants to know.
@@ -82,6 +84,8 @@ impl Engine {
     async fn take(&mut self, input: Input) -> Result<(), AgentError> {
         match input {
             Input::Event(event) => self.turn(*event, None).await,
+            Input::Transferred(ticket, _) if !self.transfers.settle(&ticket) => Ok(()),
+            Input::Transferred(_, event) => self.turn(*event, None).await,
             Input::Arrived(arrived) => self.arrived(arrived).await,
             Input::Ask(ask) => {
                 self.answer(ask);

@@ -1,5 +1,6 @@
 //! From the start of the agent to its end.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration as StdDuration;
@@ -14,6 +15,7 @@ use tokio::time::{Instant, interval_at, sleep, timeout};
 
 use super::metrics::Metrics;
 use super::{Engine, Input, QUEUE, ToEngine};
+use crate::control::protocol::Request;
 use crate::control::server;
 use crate::dir::{DataDir, DirLock, PARTIAL};
 use crate::error::AgentError;
@@ -102,13 +104,17 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     let identity = enrolled(&settings, identity, &hostname).await?;
     let client = restore(&dir, &records, &birth)?;
     let facts = measured(&dir, &records, &birth).await?;
-    let signals = count_signals()?;
+    let (ends, signals) = count_signals()?;
 
     let (inputs, incoming) = mpsc::channel(QUEUE);
     // Leftovers first: no process of an earlier life may meet one of this.
     let slots = blocking({
-        let dir = dir.clone();
-        move || leftovers::take_over(&dir)
+        let (dir, stems) = (dir.clone(), client.project_views().iter().map(|view| view.url.stem()).collect());
+        move || {
+            let slots = leftovers::take_over(&dir);
+            delete_forsaken(&dir, &stems);
+            slots
+        }
     })
     .await?;
     let supervisor = supervisor(&settings, &facts, inputs.clone())?;
@@ -126,6 +132,16 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     let listener = server::bind(&dir.control_socket())?;
     let to_engine = inputs.clone();
     let control = tokio::spawn(server::serve(listener, move |request, reply| {
+        if matches!(request, Request::Stop {}) {
+            // Also heard by an engine that waits for disk space. The first one counts; patience is not to be measured
+            // by how often a tool asks.
+            ends.send_if_modified(|count| {
+                *count == 0 && {
+                    *count = 1;
+                    true
+                }
+            });
+        }
         let to_engine = to_engine.clone();
         async move { drop(to_engine.send(Input::Request(request, reply)).await) }
     }));
@@ -248,6 +264,25 @@ fn supervisor(
     Supervisor::start(context).map_err(fail("cannot start the supervisor"))
 }
 
+/// Deletes the directories of projects that the client does not have: they were to be deleted, and the agent went down
+/// before.
+fn delete_forsaken(dir: &DataDir, stems: &BTreeSet<String>) {
+    for entry in std::fs::read_dir(dir.projects()).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(|name| stems.contains(name)) {
+            continue;
+        }
+        let path = entry.path();
+        match crate::files::remove(&path) {
+            Ok(()) => {
+                tracing::info!(path = %path.display(), "deleted the files of a project that is detached")
+            }
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "cannot delete a project's directory")
+            }
+        }
+    }
+}
+
 /// Every complete file in the directories of the client's projects.
 fn complete_files(dir: &DataDir, client: &Client) -> Vec<(FileKey, Bytes)> {
     let mut found = Vec::new();
@@ -273,11 +308,12 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 /// Counts the signals that ask for the end: SIGTERM, SIGINT, SIGHUP.
-fn count_signals() -> Result<watch::Receiver<u32>, AgentError> {
+fn count_signals() -> Result<(watch::Sender<u32>, watch::Receiver<u32>), AgentError> {
     let on = |kind| signal(kind).map_err(|error| AgentError::system("cannot listen to signals", error));
     let (mut terminate, mut interrupt, mut hang_up) =
         (on(SignalKind::terminate())?, on(SignalKind::interrupt())?, on(SignalKind::hangup())?);
     let (count, counted) = watch::channel(0);
+    let ends = count.clone();
     tokio::spawn(async move {
         loop {
             tokio::select! {
@@ -288,7 +324,7 @@ fn count_signals() -> Result<watch::Receiver<u32>, AgentError> {
             count.send_modify(|count| *count += 1);
         }
     });
-    Ok(counted)
+    Ok((ends, counted))
 }
 
 /// Waits for the next signal.
@@ -313,7 +349,7 @@ impl Life<'_> {
             tokio::select! {
                 biased;
                 () = another(&mut self.signals) => {
-                    tracing::info!("asked by a signal to end");
+                    tracing::info!("asked to end");
                     return Ok(());
                 }
                 Some(input) = self.incoming.recv() => self.engine.take(input).await?,

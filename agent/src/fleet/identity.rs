@@ -72,7 +72,10 @@ impl Identity {
     pub fn write(&self, path: &Path) -> Result<(), AgentError> {
         let fail = |error| AgentError::system(format!("cannot write {}", path.display()), error);
         let text = serde_json::to_vec_pretty(self).map_err(|error| fail(error.into()))?;
-        write_atomically(path, &text, 0o600).map_err(fail)
+        write_atomically(path, &text, 0o600).map_err(fail)?;
+        // The token is spent, so this must outlive a power cut: the name too, not only the content.
+        let dir = path.parent().unwrap_or_else(|| Path::new("/"));
+        std::fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(fail)
     }
 
     /// Trades a token for an identity.
@@ -90,7 +93,7 @@ impl Identity {
         let give_up = Instant::now() + PATIENCE;
         loop {
             let status = match endpoint.connect().await {
-                Ok(channel) => match FleetClient::new(channel).enroll(request.clone()).await {
+                Ok(channel) => match answered(FleetClient::new(channel).enroll(request.clone())).await {
                     Ok(reply) => {
                         let reply = reply.into_inner();
                         return Ok(Self {
@@ -127,6 +130,13 @@ impl Identity {
             }
         }
     }
+}
+
+/// Waits for an answer, but not for ever: somebody may wait for the agent to start.
+async fn answered<T>(call: impl Future<Output = Result<T, tonic::Status>>) -> Result<T, tonic::Status> {
+    let silent =
+        |_| Err(tonic::Status::deadline_exceeded(format!("no answer within {} s", PATIENCE.as_secs())));
+    tokio::time::timeout(PATIENCE, call).await.unwrap_or_else(silent)
 }
 
 /// A connection to be made to a coordinator on this machine.

@@ -153,6 +153,7 @@ impl<E: Engine> Session<E> {
         loop {
             let began = Instant::now();
             let end = self.connect().await;
+            lock(&self.shared.outbox).lost();
             let was_connected = {
                 let mut status = lock(&self.shared.status);
                 std::mem::take(&mut status.connected)

@@ -3,7 +3,8 @@
 //! Model: a key is *dirty* when its entry changed since it was last sent. A message takes the dirty keys (not
 //! values: those are looked up when it is written), gets the next sequence number and is *under way* until that number
 //! is acknowledged. So memory is bounded by the number of entities and not by how often they change or for how long
-//! the coordinator is away. After a reconnect the coordinator says up to which number it applied; what was under way
+//! the coordinator is away: when more than a batch of deltas has gathered in its absence, the next connection begins with a
+//! snapshot instead, and until then nothing is kept. After a reconnect the coordinator says up to which number it applied; what was under way
 //! behind that becomes dirty again. Where the two sides do not agree on what was sent, a snapshot starts over.
 //!
 //! Amounts are totals, so that sending one again is harmless.
@@ -14,6 +15,8 @@ use fallow_client::Entity;
 
 /// Most entries in a message: some hundred kilobytes.
 pub const BATCH_MAX: usize = 500;
+/// Most changes that are kept while there is no connection.
+pub const AWAY_MAX: usize = 2_000;
 /// Most messages under way. A coordinator that acknowledges nothing gets no more than these.
 pub const UNDER_WAY_MAX: usize = 8;
 
@@ -29,6 +32,8 @@ pub struct Outbox {
     /// The sequence number of the last snapshot, which must be applied before a delta means anything; none while no
     /// snapshot was sent.
     snapshot: Option<u64>,
+    /// A connection stands.
+    linked: bool,
 }
 
 /// A message to be sent.
@@ -45,7 +50,28 @@ pub struct Batch {
 impl Outbox {
     /// The entry under `key` changed or is gone.
     pub fn touch(&mut self, key: String, entity: Entity) {
+        if !self.linked {
+            // Keys of what came and went while nobody listened would gather without end.
+            if self.snapshot.is_none() {
+                return;
+            }
+            if self.dirty.len() >= AWAY_MAX {
+                return self.forget();
+            }
+        }
         self.dirty.insert(key, entity);
+    }
+
+    /// The connection is gone.
+    pub fn lost(&mut self) {
+        self.linked = false;
+    }
+
+    /// Forgets what was to be told: a snapshot tells it all.
+    fn forget(&mut self) {
+        self.snapshot = None;
+        self.dirty.clear();
+        self.under_way.clear();
     }
 
     /// A connection stands; the coordinator has applied up to `applied`, of this epoch if `same_epoch`.
@@ -56,7 +82,10 @@ impl Outbox {
         let known = same_epoch
             && self.snapshot.is_some_and(|snapshot| snapshot <= applied)
             && (self.applied..=self.sent).contains(&applied);
+        self.linked = true;
         if !known {
+            // What is touched from now on may be too new for the keys that the snapshot will be made of.
+            self.forget();
             self.sent = if same_epoch { applied } else { 0 };
             return true;
         }
@@ -73,10 +102,11 @@ impl Outbox {
 
     /// Starts over with a snapshot of all of `keys`. The first batch of it is the snapshot, the rest are deltas.
     pub fn restart(&mut self, keys: impl IntoIterator<Item = (String, Entity)>) {
-        self.under_way.clear();
-        self.dirty = keys.into_iter().collect();
+        for (key, entity) in keys {
+            // What became dirty since the connection stands names the newer entity.
+            self.dirty.entry(key).or_insert(entity);
+        }
         self.applied = self.sent;
-        self.snapshot = None;
     }
 
     /// The next message, if there is something to tell and not too much under way.
@@ -217,6 +247,32 @@ mod tests {
     }
 
     #[test]
+    fn r6_3_what_changes_while_the_snapshot_is_being_made_is_told_too() {
+        let mut outbox = Outbox::default();
+        assert!(outbox.resume(false, 0));
+        let all = [key(1)];
+        touch(&mut outbox, 2);
+        outbox.restart(all);
+        assert_eq!(outbox.take_next().unwrap().keys, [key(1), key(2)]);
+    }
+
+    #[test]
+    fn r6_3_an_absence_of_weeks_holds_no_more_than_a_snapshot_can_tell() {
+        let mut outbox = started(0);
+        outbox.take_next().unwrap();
+        outbox.acknowledge(1);
+        outbox.lost();
+        for n in 0..10 * AWAY_MAX as u64 {
+            touch(&mut outbox, n);
+            assert!(outbox.dirty.len() <= AWAY_MAX);
+        }
+        assert!(outbox.resume(true, 1), "a snapshot is needed");
+        let never = &mut Outbox::default();
+        touch(never, 1);
+        assert!(!never.is_dirty(), "the first snapshot will tell it");
+    }
+
+    #[test]
     fn r6_3_a_big_snapshot_comes_in_parts() {
         let mut outbox = Outbox::default();
         assert!(outbox.resume(false, 0));
@@ -254,7 +310,7 @@ mod tests {
                     0 => { all.insert(n); untold.insert(key(n).0); touch(&mut outbox, n); }
                     1 => if let Some(batch) = outbox.take_next() { wire.push_back(batch); },
                     2 => { deliver(&mut wire, &mut applied, &mut untold); if n < 3 { outbox.acknowledge(applied); } }
-                    _ => { wire.clear(); reconnect(&mut outbox, applied, &all); }
+                    _ => { wire.clear(); if n < 3 { outbox.lost(); } reconnect(&mut outbox, applied, &all); }
                 }
                 // A key touched again while it was under way is untold only until the next message.
             }

@@ -5,7 +5,7 @@ use std::io::{self, Seek};
 use std::path::Path;
 
 use fallow_boinc::names;
-use fallow_boinc::runtime::exit::Ended;
+use fallow_boinc::runtime::exit::{Ended, Outcome};
 use fallow_boinc::runtime::files;
 use fallow_boinc::runtime::finish::{Finish, TemporaryExit};
 use fallow_client::{OutputFound, TaskEnd};
@@ -37,15 +37,21 @@ pub(super) fn collect(
     let disk_usage = size_below(&slot);
     let project = dir.project(&record.url);
     let stderr = tail(&slot.join(files::STDERR), STDERR_MAX).unwrap_or_default();
+    let finish = finish(&slot);
+    let temporary_exit = head(&slot.join(files::TEMPORARY_EXIT), EXIT_FILE_MAX)
+        .ok()
+        .and_then(|bytes| TemporaryExit::read(&bytes));
+    // One that goes on later writes to its outputs again: they stay where and as they are (BOINC likewise).
+    let is_over = !matches!(exit.outcome(finish.as_ref(), temporary_exit.as_ref()), Outcome::Restart { .. });
+    let outputs =
+        record.outputs.iter().filter_map(|output| found(&slot, &project, output, is_over)).collect();
     TaskEnd {
         exit,
-        finish: finish(&slot),
-        temporary_exit: head(&slot.join(files::TEMPORARY_EXIT), EXIT_FILE_MAX)
-            .ok()
-            .and_then(|bytes| TemporaryExit::read(&bytes)),
+        finish,
+        temporary_exit,
         cpu_time,
         stderr: String::from_utf8_lossy(&stderr).into_owned(),
-        outputs: record.outputs.iter().filter_map(|output| found(&slot, &project, output)).collect(),
+        outputs,
         peak_working_set: peak,
         disk_usage,
     }
@@ -56,12 +62,12 @@ pub(super) fn finish(slot: &Path) -> Option<Finish> {
     head(&slot.join(files::FINISH), EXIT_FILE_MAX).ok().map(|bytes| Finish::read(&bytes))
 }
 
-fn found(slot: &Path, project: &Path, output: &Output) -> Option<OutputFound> {
+fn found(slot: &Path, project: &Path, output: &Output, is_over: bool) -> Option<OutputFound> {
     if !names::is_file_name(&output.name) || !names::is_open_name(&output.open_name) {
         return None;
     }
     let place = project.join(&output.name);
-    if output.copy {
+    if output.copy && is_over {
         let made = slot.join(&output.open_name);
         // Slots and projects lie in one directory, so in one volume unless somebody mounted between them.
         if fs::symlink_metadata(&made).is_ok_and(|data| data.is_file())
@@ -72,6 +78,7 @@ fn found(slot: &Path, project: &Path, output: &Output) -> Option<OutputFound> {
         }
     }
     if output.gzip
+        && is_over
         && let Err(error) = compress(&place)
     {
         // Sent as it is: a server that asked for gzip can tell the two apart.

@@ -19,11 +19,15 @@ pub(super) fn launch(context: &Context, setup: &TaskSetup, slot: &Path) -> Resul
     // its directory before it becomes the program.
     let program = softlink::target(&setup.url.stem(), &setup.program);
     let stderr = slot.join(files::STDERR);
-    let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    // An earlier run may have put a link or a pipe in its place; opening a pipe would wait for a reader.
+    let careful = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
+    if std::fs::symlink_metadata(&stderr).is_ok_and(|data| !data.is_file()) {
+        crate::files::remove(&stderr).map_err(|error| StartFailure::from_io("replace", &stderr, &error))?;
+    }
     let stderr = OpenOptions::new()
         .append(true)
         .create(true)
-        .custom_flags(no_follow)
+        .custom_flags(careful)
         .open(&stderr)
         .map_err(|error| StartFailure::from_io("open", &stderr, &error))?;
     let mut command = Command::new(&program);

@@ -25,7 +25,12 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
     let slots = slots(dir);
     let records: Vec<_> =
         slots.iter().map(|&slot| (slot, SlotRecord::read(&dir.slot_record(slot)))).collect();
-    let leaders: Vec<Leader> = records.iter().filter_map(|(_, record)| record.as_ref()?.process).collect();
+    let boot = proc::boot();
+    let leaders: Vec<Leader> = records
+        .iter()
+        .filter_map(|(_, record)| record.as_ref()?.process.clone())
+        .filter(|leader| leader.boot == boot)
+        .collect();
     // What a task had used is known as long as it lives; after that only its own word is left.
     let before = proc::all();
     let used: Vec<_> = leaders
@@ -38,9 +43,10 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
         .into_iter()
         .map(|(slot, record)| {
             let last_status = last_status(&dir.slot(slot));
+            let job = record.as_ref().map(|record| record.job);
             let finished = record.filter(|_| finish(&dir.slot(slot)).is_some()).map(|record| {
-                let kernel =
-                    record.process.and_then(|leader| used.iter().find(|(pid, _)| *pid == leader.pid));
+                let leader = record.process.as_ref();
+                let kernel = leader.and_then(|leader| used.iter().find(|(pid, _)| *pid == leader.pid));
                 let own_word = || {
                     last_status
                         .map(|status| (status.current_cpu_time - record.cpu_before).max(Duration::ZERO))
@@ -49,7 +55,7 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
                 let status = finish(&dir.slot(slot)).map_or(0, |finish| finish.status);
                 Box::new(collect(dir, slot, &record, Ended::Code(status), cpu, Bytes(0)))
             });
-            SlotFound { slot, last_status, finished }
+            SlotFound { slot, job, last_status, finished }
         })
         .collect()
 }
@@ -67,9 +73,12 @@ fn slots(dir: &DataDir) -> Vec<SlotId> {
     slots
 }
 
+/// True for a process in the session of a task whose first process still lives. Where that is gone, the id may have
+/// been given to another session meanwhile (after a restart of the machine that is likely), whose processes are
+/// nobody's to kill: what a task's first process left behind is known by its mark.
 fn is_of(process: &Process, leader: &Leader, all: &[Process]) -> bool {
     process.session == leader.pid
-        && all.iter().find(|first| first.pid == leader.pid).is_none_or(|first| first.start == leader.start)
+        && all.iter().any(|first| first.pid == leader.pid && first.start == leader.start)
 }
 
 fn kill_all(dir: &DataDir, leaders: &[Leader]) {

@@ -10,6 +10,7 @@
 //! early uploads, graphics.
 
 mod collect;
+mod disk;
 mod launch;
 pub mod leftovers;
 mod record;
@@ -30,6 +31,7 @@ use fallow_domain::{Bytes, JobId, SlotId};
 use crate::dir::DataDir;
 use crate::guard::Keeper;
 use crate::proc;
+use disk::DiskLook;
 use task::Task;
 
 /// Where events go.
@@ -53,9 +55,9 @@ pub struct Context {
 }
 
 impl Context {
-    /// The mark of a task's processes.
+    /// The mark of a task's processes. No mark is the beginning of another one.
     fn mark(&self, slot: SlotId) -> String {
-        format!("{}{slot}", life_mark(&self.dir, &self.life))
+        format!("{}{slot}:", life_mark(&self.dir, &self.life))
     }
 }
 
@@ -93,6 +95,7 @@ impl Supervisor {
             context: Arc::new(context),
             tasks: BTreeMap::new(),
             own,
+            disk: DiskLook::default(),
             kill_all_at: None,
             stopping: false,
         };
@@ -135,6 +138,7 @@ struct Supervision {
     context: Arc<Context>,
     tasks: BTreeMap<JobId, Task>,
     own: Sender<Order>,
+    disk: DiskLook,
     kill_all_at: Option<StdInstant>,
     stopping: bool,
 }
@@ -219,6 +223,7 @@ impl Supervision {
                 job,
                 cpu_time,
                 working_set,
+                disk_usage: None,
                 status,
             }]));
         }
@@ -246,9 +251,13 @@ impl Supervision {
                     task.kill("it did not leave before the agent ends");
                 }
                 let (used, status) = task.look(&self.context, &processes, now)?;
-                Some(TaskSample { job, cpu_time: used.cpu, working_set: used.memory, status })
+                let disk_usage = task.disk_usage();
+                Some(TaskSample { job, cpu_time: used.cpu, working_set: used.memory, disk_usage, status })
             })
             .collect();
+        let (tasks, context) = (&self.tasks, &self.context);
+        let news = tasks.values().any(Task::is_uncounted);
+        self.disk.look(news, || tasks.values().map(|task| task.place(context)).collect());
         if !samples.is_empty() {
             (self.context.report)(Event::TasksSampled(samples));
         }

@@ -27,12 +27,15 @@ pub(super) struct SlotRecord {
 }
 
 /// A task's first process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Leader {
     /// Its id.
     pub(super) pid: u32,
     /// Its start, in clock ticks since boot.
     pub(super) start: u64,
+    /// Which boot that was: ids and ticks begin anew at each.
+    #[serde(default)]
+    pub(super) boot: String,
 }
 
 /// An output file of a task.

@@ -64,7 +64,7 @@ pub(super) fn fill(dir: &DataDir, setup: &TaskSetup) -> Result<PathBuf, StartFai
         for file in &setup.files {
             place(dir, setup, &slot, file)?;
         }
-        write(&slot.join(files::SETUP_COMPLETE), b"").map_err(fail("mark as complete"))?;
+        write(&slot.join(files::SETUP_COMPLETE), b"", 0o644).map_err(fail("mark as complete"))?;
     }
     // What the last run said of its end is not true of this one.
     for old in [files::FINISH, files::TEMPORARY_EXIT] {
@@ -74,7 +74,8 @@ pub(super) fn fill(dir: &DataDir, setup: &TaskSetup) -> Result<PathBuf, StartFai
     init_data.client_pid = std::process::id();
     init_data.boinc_dir = dir.path().display().to_string();
     init_data.project_dir = dir.project(&setup.url).display().to_string();
-    write(&slot.join(files::INIT_DATA), init_data.write().as_bytes())
+    // The account key is in it.
+    write(&slot.join(files::INIT_DATA), init_data.write().as_bytes(), 0o600)
         .map_err(fail("write init_data.xml into"))?;
     Ok(slot)
 }
@@ -104,7 +105,7 @@ fn place(dir: &DataDir, setup: &TaskSetup, slot: &Path, file: &SlotFile) -> Resu
     }
     match (file.copy, file.output) {
         (false, _) => {
-            write(&at, softlink::write(&softlink::target(&setup.url.stem(), &file.name)).as_bytes())
+            write(&at, softlink::write(&softlink::target(&setup.url.stem(), &file.name)).as_bytes(), 0o644)
                 .map_err(fail)
         }
         // An output that is moved back at the end does not exist before.
@@ -123,7 +124,7 @@ fn place(dir: &DataDir, setup: &TaskSetup, slot: &Path, file: &SlotFile) -> Resu
 }
 
 /// Writes a file anew. Whatever an application left under its name, a link perhaps, is taken away first.
-fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+fn write(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     remove(path)?;
-    OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?.write_all(content)
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?.write_all(content)
 }

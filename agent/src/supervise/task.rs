@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
+use fallow_boinc::names;
 use fallow_boinc::runtime::channel::Channel;
 use fallow_boinc::runtime::control::ControlQueue;
 use fallow_boinc::runtime::exit::{Ended, FINISH_GRACE, QUIT_GRACE};
 use fallow_boinc::runtime::files;
 use fallow_boinc::runtime::message::{AppStatus, Heartbeat, ProcessControl};
-use fallow_client::{TaskEnd, TaskSetup};
-use fallow_domain::{Bytes, Duration, Instant, SlotId};
+use fallow_client::{SlotFile, TaskEnd, TaskSetup};
+use fallow_domain::{Bytes, Duration, Instant, MasterUrl, SlotId};
 use rustix::process::{WaitId, WaitIdOptions};
 
+use super::disk::Place;
 use super::record::{Leader, SlotRecord};
 use super::slot::StartFailure;
 use super::{Context, Order, collect, launch, slot};
@@ -24,6 +26,8 @@ use crate::sys::{self, SharedMemory};
 pub(super) struct Meter {
     cpu_micros: AtomicI64,
     peak_bytes: AtomicU64,
+    /// 0 before the first count: a slot always holds something.
+    disk_bytes: AtomicU64,
 }
 
 impl Meter {
@@ -33,6 +37,13 @@ impl Meter {
             used.cpu.as_micros().max(self.cpu_micros.fetch_max(used.cpu.as_micros(), Ordering::Relaxed));
         self.peak_bytes.fetch_max(used.memory.0, Ordering::Relaxed);
         Used { cpu: Duration::from_micros(cpu), memory: used.memory }
+    }
+    /// Notes what its files hold.
+    pub(super) fn note_disk(&self, bytes: Bytes) {
+        self.disk_bytes.store(bytes.0.max(1), Ordering::Relaxed);
+    }
+    fn disk(&self) -> Option<Bytes> {
+        Some(Bytes(self.disk_bytes.load(Ordering::Relaxed))).filter(|bytes| bytes.0 > 0)
     }
     fn cpu(&self) -> Duration {
         Duration::from_micros(self.cpu_micros.load(Ordering::Relaxed))
@@ -56,6 +67,9 @@ pub(super) struct Task {
     name: String,
     slot: SlotId,
     meter: Arc<Meter>,
+    url: MasterUrl,
+    /// Outputs that it writes into its project's directory.
+    outputs: Vec<String>,
     process: Option<Process>,
     queue: ControlQueue,
     /// When it gets killed, if it was told to leave.
@@ -68,10 +82,14 @@ pub(super) struct Task {
 impl Task {
     /// A task whose thread is about to start it.
     pub(super) fn new(setup: &TaskSetup) -> Self {
+        let named = |file: &&SlotFile| file.output && !file.copy && names::is_file_name(&file.name);
+        let outputs = setup.files.iter().filter(named);
         Self {
             name: setup.name.clone(),
             slot: setup.slot,
             meter: Arc::default(),
+            url: setup.url.clone(),
+            outputs: outputs.map(|file| file.name.clone()).collect(),
             process: None,
             queue: ControlQueue::default(),
             leave_by: None,
@@ -83,6 +101,26 @@ impl Task {
     /// What its thread reports from.
     pub(super) fn meter(&self) -> Arc<Meter> {
         Arc::clone(&self.meter)
+    }
+
+    /// What its files hold, if they were counted yet.
+    pub(super) fn disk_usage(&self) -> Option<Bytes> {
+        self.meter.disk()
+    }
+
+    /// True when it has a process, and its files were never counted.
+    pub(super) fn is_uncounted(&self) -> bool {
+        self.process.is_some() && self.meter.disk().is_none()
+    }
+
+    /// Where its files are.
+    pub(super) fn place(&self, context: &Context) -> Place {
+        let project = context.dir.project(&self.url);
+        Place {
+            slot: context.dir.slot(self.slot),
+            outputs: self.outputs.iter().map(|name| project.join(name)).collect(),
+            meter: self.meter(),
+        }
     }
 
     /// Its process runs.
@@ -174,10 +212,12 @@ pub(super) fn live(context: &Context, setup: &TaskSetup, meter: &Meter, say: imp
         }
         Err(failure) => return say(Order::Failed(setup.job, failure)),
     };
-    let (exit, cpu) = wait(leader, meter);
+    let (exit, cpu) = wait(&leader, meter);
+    // What left the session, and is out of its task's books, ends with it all the same.
+    proc::kill_marked(&context.mark(setup.slot));
     context.guard.remove(leader.pid);
     let end = collect::collect(&context.dir, setup.slot, &record, exit, cpu, meter.peak());
-    say_end(setup, leader, &end);
+    say_end(setup, &leader, &end);
     // From now on nobody runs under this id, so no later start of the agent may look for it.
     record.process = None;
     if let Err(error) = record.write(&context.dir.slot_record(setup.slot)) {
@@ -203,9 +243,10 @@ fn start(
         tracing::warn!(task = %setup.name, "the application wants SysV shared memory, which is not supported: it runs without a channel");
     }
     let pid = launch::launch(context, setup, &slot)?;
-    let leader = Leader { pid, start: proc::find(pid).map_or(0, |process| process.start) };
+    let start = proc::find(pid).map_or(0, |process| process.start);
+    let leader = Leader { pid, start, boot: proc::boot() };
     context.guard.add(leader.pid, leader.start);
-    record.process = Some(leader);
+    record.process = Some(leader.clone());
     if let Err(error) = record.write(&path) {
         // It runs, and the guard knows it: not worth an end.
         tracing::warn!(slot = %setup.slot, %error, "cannot write a slot's record");
@@ -215,7 +256,7 @@ fn start(
 }
 
 /// Waits for the first process to end, kills what it left, and takes its remains.
-fn wait(leader: Leader, meter: &Meter) -> (Ended, Duration) {
+fn wait(leader: &Leader, meter: &Meter) -> (Ended, Duration) {
     let Some(pid) = proc::to_pid(leader.pid) else { return (Ended::Code(255), Duration::ZERO) };
     // First without taking the remains: as long as they are there, the id is nobody else's.
     while let Err(error) =
@@ -249,7 +290,7 @@ fn say_start(setup: &TaskSetup, pid: u32) {
     }
 }
 
-fn say_end(setup: &TaskSetup, leader: Leader, end: &TaskEnd) {
+fn say_end(setup: &TaskSetup, leader: &Leader, end: &TaskEnd) {
     let (task, cpu) = (&setup.name, end.cpu_time.as_secs_f64());
     let how = match end.exit {
         Ended::Code(code) if end.finish.is_some() => format!("finished, exit code {code}"),

@@ -18,7 +18,7 @@ use reqwest::header::{CONTENT_RANGE, RANGE};
 use tokio::io::AsyncWriteExt;
 
 use super::local::failure;
-use super::web::{STALL, Web, answer, chunk, refused};
+use super::web::{Pace, STALL, Web, answer, chunk, refused};
 use crate::dir::DataDir;
 use crate::files::md5_of;
 
@@ -34,6 +34,8 @@ pub(super) async fn download(web: &Web, dir: &DataDir, wanted: &Download) -> Res
             format!("{name:?} is no name for a file"),
         ));
     }
+    // BOINC: a size of 0 is none.
+    let nbytes = wanted.nbytes.filter(|nbytes| nbytes.0 > 0);
     let place = dir.project(&wanted.url).join(name);
     let partial = dir.partial(&wanted.url).join(name);
     fs::create_dir_all(dir.partial(&wanted.url)).map_err(failure("create", &partial))?;
@@ -47,10 +49,10 @@ pub(super) async fn download(web: &Web, dir: &DataDir, wanted: &Download) -> Res
     if wanted.gzipped {
         let packed = dir.partial(&wanted.url).join(format!("{name}.gzt"));
         fetch(web, &wanted.from, &packed, None).await?;
-        let limit = wanted.nbytes.map_or(EXPANDED_MAX, |nbytes| nbytes.0);
+        let limit = nbytes.map_or(EXPANDED_MAX, |nbytes| nbytes.0);
         blocking(expand(packed, partial.clone(), limit)).await?;
     } else {
-        fetch(web, &wanted.from, &partial, wanted.nbytes).await?;
+        fetch(web, &wanted.from, &partial, nbytes).await?;
     }
     let size = blocking(check(wanted, &partial)).await.inspect_err(|error| {
         // A local failure says nothing about the bytes.
@@ -130,8 +132,8 @@ async fn copy(
     partial: &Path,
     limit: Option<u64>,
 ) -> Result<(), TransferError> {
-    let mut got = 0;
-    while let Some(bytes) = chunk(response, url).await? {
+    let (mut got, mut pace) = (0, Pace::new(tokio::time::Instant::now()));
+    while let Some(bytes) = chunk(response, url, &mut pace).await? {
         got += bytes.len() as u64;
         if let Some(limit) = limit.filter(|&limit| got > limit) {
             let what = format!("{url}: more than the {limit} bytes that the project announced");

@@ -1,7 +1,8 @@
 //! What goes over the network to projects: master pages, scheduler RPCs, files in both directions.
 //!
 //! Every call is one attempt and ends in one event. Retries, backoff, which URL comes next and how many go at once
-//! are the client's decisions.
+//! are the client's decisions. An end that is still on its way when its transfer is given up does not arrive: it could be
+//! taken for that of the next attempt.
 
 mod download;
 mod local;
@@ -39,8 +40,22 @@ struct Shared {
     dir: DataDir,
     version: ClientVersion,
     events: Sender<Input>,
-    running: Mutex<BTreeMap<What, AbortHandle>>,
+    running: Mutex<Running>,
     moved: Counter<u64>,
+}
+
+#[derive(Default)]
+struct Running {
+    begun: u64,
+    /// With the number of the attempt. One that has ended stays until its end has arrived.
+    transfers: BTreeMap<What, (u64, AbortHandle)>,
+}
+
+/// Which attempt an event is the end of.
+#[derive(Debug)]
+pub struct Ticket {
+    what: What,
+    attempt: u64,
 }
 
 /// What a transfer is about.
@@ -110,14 +125,14 @@ impl Transfers {
 
     /// Gives up a file's transfer, without an event.
     pub fn cancel(&self, file: &FileKey) {
-        if let Some(running) = self.running().remove(&What::File(file.clone())) {
+        if let Some((_, running)) = self.running().transfers.remove(&What::File(file.clone())) {
             running.abort();
         }
     }
 
     /// Gives up all that goes on with a project, without events.
     pub fn cancel_project(&self, project: ProjectId) {
-        self.running().retain(|what, running| {
+        self.running().transfers.retain(|what, (_, running)| {
             let same = match what {
                 What::Project(other) => *other == project,
                 What::File(file) => file.project == project,
@@ -129,33 +144,44 @@ impl Transfers {
         });
     }
 
-    /// Gives up everything, at the end.
+    /// Gives up everything, at the end. What had ended before still arrives.
     pub fn cancel_all(&self) {
-        std::mem::take(&mut *self.running()).into_values().for_each(|running| running.abort());
+        self.running().transfers.values().for_each(|(_, running)| running.abort());
+    }
+
+    /// An end has arrived. False if that transfer was given up meanwhile: then nobody wants to know of it any more.
+    pub fn settle(&self, ticket: &Ticket) -> bool {
+        let mut running = self.running();
+        let is_wanted =
+            running.transfers.get(&ticket.what).is_some_and(|(attempt, _)| *attempt == ticket.attempt);
+        if is_wanted {
+            running.transfers.remove(&ticket.what);
+        }
+        is_wanted
     }
 
     fn spawn(&self, what: What, work: impl Future<Output = Event> + Send + 'static) {
-        let (shared, key) = (Arc::clone(&self.shared), what.clone());
-        // Held while the task is entered, so that it cannot end before.
+        let shared = Arc::clone(&self.shared);
         let mut running = self.running();
+        running.begun += 1;
+        let (attempt, ticket) = (running.begun, Ticket { what: what.clone(), attempt: running.begun });
         let task = async move {
-            let event = work.await;
-            shared.running().remove(&key);
-            let _ = shared.events.send(event.into()).await;
+            let event = Box::new(work.await);
+            let _ = shared.events.send(Input::Transferred(ticket, event)).await;
         };
         let handle = self.shared.runtime.spawn(task.in_current_span());
-        if let Some(other) = running.insert(what, handle.abort_handle()) {
+        if let Some((_, other)) = running.transfers.insert(what, (attempt, handle.abort_handle())) {
             other.abort();
         }
     }
 
-    fn running(&self) -> MutexGuard<'_, BTreeMap<What, AbortHandle>> {
+    fn running(&self) -> MutexGuard<'_, Running> {
         self.shared.running()
     }
 }
 
 impl Shared {
-    fn running(&self) -> MutexGuard<'_, BTreeMap<What, AbortHandle>> {
+    fn running(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

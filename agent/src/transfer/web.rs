@@ -5,6 +5,7 @@ use std::time::Duration;
 use fallow_client::{TransferError, TransferErrorKind};
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
+use tokio::time::Instant;
 
 /// What projects see. It is the stock client's name, because project servers gate features, and some of them service,
 /// by the version in it; the protocol spoken is that version's.
@@ -19,6 +20,9 @@ pub const USER_AGENT: &str = "BOINC client (aarch64-unknown-linux-gnu 8.3.0)";
 const CONNECT: Duration = Duration::from_secs(30);
 /// How long the other side may say nothing (BOINC: `http_transfer_timeout`).
 pub(super) const STALL: Duration = Duration::from_secs(300);
+
+/// The least that must come within [`STALL`] (BOINC: 10 bytes a second).
+const SLOWEST: usize = 3_000;
 
 /// Longest master page and account answer.
 pub(super) const PAGE_MAX: usize = 1 << 20;
@@ -121,8 +125,8 @@ pub(super) async fn send(
 
 /// Reads a body of at most `max` bytes.
 pub(super) async fn body(mut response: Response, url: &str, max: usize) -> Result<Vec<u8>, TransferError> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = chunk(&mut response, url).await? {
+    let (mut bytes, mut pace) = (Vec::new(), Pace::new(Instant::now()));
+    while let Some(chunk) = chunk(&mut response, url, &mut pace).await? {
         if bytes.len() + chunk.len() > max {
             return Err(TransferError::new(
                 TransferErrorKind::BadReply,
@@ -134,10 +138,39 @@ pub(super) async fn body(mut response: Response, url: &str, max: usize) -> Resul
     Ok(bytes)
 }
 
+/// Whether a body comes fast enough. One that drips, a byte every now and then, would otherwise keep all other
+/// projects waiting, for there is one scheduler RPC at a time.
+#[derive(Debug)]
+pub(super) struct Pace {
+    until: Instant,
+    got: usize,
+}
+
+impl Pace {
+    /// It begins now.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { until: now + STALL, got: 0 }
+    }
+
+    fn note(&mut self, now: Instant, bytes: usize) {
+        self.got += bytes;
+        if self.got >= SLOWEST {
+            *self = Self::new(now);
+        }
+    }
+}
+
 /// The next piece of a body; none at its end.
-pub(super) async fn chunk(response: &mut Response, url: &str) -> Result<Option<bytes::Bytes>, TransferError> {
-    match tokio::time::timeout(STALL, response.chunk()).await {
-        Ok(Ok(chunk)) => Ok(chunk),
+pub(super) async fn chunk(
+    response: &mut Response,
+    url: &str,
+    pace: &mut Pace,
+) -> Result<Option<bytes::Bytes>, TransferError> {
+    match tokio::time::timeout_at(pace.until, response.chunk()).await {
+        Ok(Ok(chunk)) => {
+            pace.note(Instant::now(), chunk.as_ref().map_or(0, bytes::Bytes::len));
+            Ok(chunk)
+        }
         Ok(Err(error)) => Err(failed(url, &error)),
         Err(_) => Err(stalled(url, STALL)),
     }
@@ -159,7 +192,10 @@ fn failed(url: &str, error: &reqwest::Error) -> TransferError {
 }
 
 fn stalled(url: &str, after: Duration) -> TransferError {
-    TransferError::new(TransferErrorKind::Transient, format!("{url}: no answer for {} s", after.as_secs()))
+    TransferError::new(
+        TransferErrorKind::Transient,
+        format!("{url}: no answer, or hardly any, for {} s", after.as_secs()),
+    )
 }
 
 /// An error with all its causes: the outermost one of HTTP libraries says little.
@@ -178,4 +214,21 @@ fn chain(error: &reqwest::Error) -> String {
         next = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_that_drips_has_no_more_time_than_one_that_stopped() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        for second in 1..300 {
+            pace.note(start + Duration::from_secs(second), 9);
+        }
+        assert_eq!(pace.until, start + STALL);
+        pace.note(start + Duration::from_secs(299), SLOWEST);
+        assert_eq!(pace.until, start + Duration::from_secs(299) + STALL);
+    }
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use fallow_agent::dir::DataDir;
 
-use crate::support::{agent, is_alive, wait_for};
+use crate::support::{agent, is_alive, put, wait_for};
 use crate::transfers::{Server, http};
 
 fn command(dir: &Path, arguments: &[&str]) -> Command {
@@ -226,6 +226,20 @@ fn what_keeps_an_agent_from_starting_has_its_exit_code() {
     }
     let (code, text) = outcome(&broken, &["run"]);
     assert!(code == 7 && text.contains("store"), "{code}: {text}");
+}
+
+#[test]
+fn a_start_closes_what_is_secret_and_deletes_what_detached_projects_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("agent");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // The agent was killed between storing a detachment and deleting the files.
+    put(&dir.join("projects/127.0.0.1_9_gone/app"), b"old");
+    let _daemon = Daemon::start(&dir);
+    let mode = |name: &str| std::fs::metadata(dir.join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("store"), mode("control.sock")), (0o700, 0o600));
+    assert!(!dir.join("projects/127.0.0.1_9_gone").exists());
 }
 
 #[test]

@@ -333,3 +333,119 @@ fn what_an_earlier_life_left_is_killed_and_a_finished_task_is_found() {
     assert_eq!(end.outputs.len(), 1);
     wait_for("the stray's end", 5, || stray.try_wait().unwrap());
 }
+
+#[test]
+fn an_output_stays_in_the_slot_as_it_is_while_its_task_goes_on_later() {
+    let bench = Bench::new();
+    bench.stock(1);
+    let wait = "echo part > out; echo 1 > boinc_temporary_exit; echo later >> boinc_temporary_exit; exit 0";
+    let end = "echo rest >> out; echo 0 > boinc_finish_called; exit 0";
+    let mut setup = bench.script(&format!("if [ -f out ]; then {end}; else {wait}; fi"));
+    setup.files = bench.setup(true, true).files;
+    setup.files.iter_mut().for_each(|file| file.gzip = file.output);
+    let output = bench.data.project(&project()).join("output_1");
+    bench.supervisor.start_task(setup.clone());
+    assert!(bench.ended().temporary_exit.is_some());
+    assert!(!output.exists());
+    setup.fresh = false;
+    bench.supervisor.start_task(setup);
+    assert!(bench.ended().finish.is_some());
+    let mut text = String::new();
+    let file = std::fs::File::open(output).unwrap();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(file), &mut text).unwrap();
+    assert_eq!(text, "part\nrest\n");
+}
+
+#[test]
+fn the_disk_that_a_task_takes_is_its_slot_and_its_outputs() {
+    let mut bench = Bench::new();
+    bench.stock(1);
+    let place = bench.data.project(&project());
+    put(&place.join("input_1"), &[0; 1_000_000]);
+    put(&place.join("output_1"), &[0; 500_000]);
+    let mut setup = bench.script("sleep 1000");
+    setup.files = bench.setup(true, false).files;
+    setup.files[0].copy = true;
+    bench.supervisor.start_task(setup);
+    let sample = bench.sample("a count", |sample| sample.disk_usage.is_some());
+    let counted = sample.disk_usage.unwrap().0;
+    assert!((1_500_000..1_600_000).contains(&counted), "{counted}");
+    bench.supervisor.stop(StdDuration::ZERO);
+    bench.supervisor.join();
+}
+
+#[test]
+fn a_process_that_left_its_tasks_session_ends_with_the_task() {
+    let bench = Bench::new();
+    let setup = bench.script("setsid sleep 1000 & sleep 0.3; pgrep -n -x sleep > stray; exit 3");
+    bench.supervisor.start_task(setup);
+    bench.ended();
+    let text = std::fs::read_to_string(bench.data.slot(SLOT).join("stray")).unwrap();
+    let stray = text.trim().parse().unwrap();
+    wait_for("the stray's end", 5, || (!is_alive(stray)).then_some(()));
+}
+
+#[test]
+fn a_pipe_in_place_of_stderr_holds_nobody_up() {
+    let bench = Bench::new();
+    bench.supervisor.start_task(bench.script("rm stderr.txt; mkfifo stderr.txt; exit 0"));
+    bench.ended();
+    let mut setup = bench.script("echo hello >&2; exit 3");
+    setup.fresh = false;
+    bench.supervisor.start_task(setup);
+    assert!(bench.ended().stderr.contains("hello"));
+}
+
+#[test]
+fn suspending_and_resuming_every_second_loses_neither() {
+    let bench = Bench::new();
+    bench.stock(600);
+    bench.supervisor.start_task(bench.setup(true, false));
+    bench.started();
+    bench.sample("first status", |sample| sample.status.is_some());
+    // Faster than an application reads: the last word counts.
+    for _ in 0..20 {
+        bench.supervisor.tell(JOB, ProcessControl::Suspend);
+        bench.supervisor.tell(JOB, ProcessControl::Resume);
+    }
+    let now = bench.sample("a look", |_| true).cpu_time;
+    bench.sample("work", |sample| sample.cpu_time > now + Duration::from_millis(500));
+    for _ in 0..20 {
+        bench.supervisor.tell(JOB, ProcessControl::Resume);
+        bench.supervisor.tell(JOB, ProcessControl::Suspend);
+    }
+    let (mut last, mut still) = (None, 0);
+    bench.sample("rest for good", |sample| {
+        let before = last.replace(sample.cpu_time);
+        let rests = before.is_some_and(|before| sample.cpu_time - before < Duration::from_millis(300));
+        still = if rests { still + 1 } else { 0 };
+        still == 3
+    });
+    bench.supervisor.tell(JOB, ProcessControl::Abort);
+    assert_eq!(bench.ended().exit, Ended::Code(194));
+}
+
+#[test]
+fn a_later_session_with_the_id_of_an_earlier_lifes_task_is_left_alone() {
+    let bench = Bench::new();
+    // A session whose first process is gone, as every daemon has one.
+    let output = std::process::Command::new("setsid")
+        .args(["sh", "-c", "sleep 1000 > /dev/null 2>&1 & echo $$ $!"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let ids: Vec<u32> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let (leader, innocent) = (ids[0], ids[1]);
+    assert_eq!(proc::find(innocent).unwrap().session, leader);
+    std::fs::create_dir(bench.data.slot(SLOT)).unwrap();
+    let record = serde_json::json!({
+        "job": 7, "name": "old", "url": project(), "outputs": [], "cpu_before": 0,
+        "process": {"pid": leader, "start": 12_345},
+    });
+    put(&bench.data.slot_record(SLOT), record.to_string().as_bytes());
+    let found = leftovers::take_over(&bench.data);
+    let survived = is_alive(innocent);
+    proc::kill([proc::find(innocent)].into_iter().flatten());
+    assert!(survived, "it is no task's");
+    assert_eq!(found[0].job, Some(JobId(7)), "whose slot it is comes from the record");
+}

@@ -154,7 +154,10 @@ impl Bench {
 
     async fn event(&mut self) -> Event {
         match tokio::time::timeout(Duration::from_secs(20), self.events.recv()).await.unwrap().unwrap() {
-            Input::Event(event) => *event,
+            Input::Transferred(ticket, event) => {
+                assert!(self.transfers.settle(&ticket));
+                *event
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -463,4 +466,26 @@ async fn a_cancelled_download_gives_no_event_and_keeps_its_part_from_the_project
     bench.transfers.download(Box::new(Bench::wanted(server.url("file"), &content())));
     bench.transfers.cancel(&key("file"));
     assert!(tokio::time::timeout(Duration::from_millis(600), bench.events.recv()).await.is_err());
+}
+
+#[tokio::test]
+async fn an_end_that_was_on_its_way_when_its_transfer_was_given_up_is_not_that_of_the_next() {
+    let server = Server::start(|_| http("404 Not Found", "", b""));
+    let mut bench = Bench::new();
+    bench.transfers.download(Box::new(Bench::wanted(server.url("file"), &content())));
+    // It is in the queue when the client gives it up, and begins another one.
+    let Some(Input::Transferred(late, _)) = bench.events.recv().await else { panic!("no end") };
+    bench.transfers.cancel(&key("file"));
+    assert!(!bench.transfers.settle(&late));
+    bench.transfers.download(Box::new(Bench::wanted(server.url("file"), &content())));
+    assert!(!bench.transfers.settle(&late));
+    assert!(matches!(bench.event().await, Event::DownloadEnded { .. }));
+}
+
+#[tokio::test]
+async fn a_size_of_zero_is_no_size() {
+    let server = Server::start(|_| http("200 OK", "", &content()));
+    let mut bench = Bench::new();
+    let wanted = Download { nbytes: Some(Bytes(0)), ..Bench::wanted(server.url("file"), &content()) };
+    assert_eq!(bench.download(wanted).await.unwrap(), Bytes(content().len() as u64));
 }

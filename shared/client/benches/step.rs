@@ -133,6 +133,7 @@ impl Host {
             job: *job,
             cpu_time: self.cpu,
             working_set: Bytes::from_mebibytes(10),
+            disk_usage: None,
             status: Some(AppStatus { current_cpu_time: self.cpu, ..AppStatus::default() }),
         };
         self.running.iter().map(sample).collect()

@@ -123,6 +123,9 @@ pub struct Startup {
 pub struct SlotFound {
     /// The slot.
     pub slot: SlotId,
+    /// Whose it was, as the shell noted when it filled it. The records may have given the slot to another job since,
+    /// whose start was stored and not carried out.
+    pub job: Option<JobId>,
     /// The last status that the application wrote into its channel, if it can be read.
     pub last_status: Option<AppStatus>,
     /// Set when the application had called finish before it ended: the task is done and must not run again.
@@ -138,6 +141,8 @@ pub struct TaskSample {
     pub cpu_time: Duration,
     /// Main memory its processes hold.
     pub working_set: Bytes,
+    /// Bytes of its slot directory and its outputs, when they were counted last; that is about once a minute.
+    pub disk_usage: Option<Bytes>,
     /// What the application said of itself since the last look, if anything.
     pub status: Option<AppStatus>,
 }

@@ -43,9 +43,13 @@ impl Client {
     fn begin_anew(&mut self, id: JobId) {
         self.free_slot(id);
         let Some(job) = self.state.jobs.get_mut(&id) else { return };
+        let had_begun = job.run.ran;
         job.run = Run { charged: job.run.charged, ..Run::default() };
         let (project, name, over) = (job.project, job.result.name.clone(), job.outcome.is_some());
-        self.notice(NoticeLevel::Warn, Some(project), format!("the slot of {name} is gone: it begins anew"));
+        if had_begun {
+            let text = format!("the slot of {name} is gone: it begins anew");
+            self.notice(NoticeLevel::Warn, Some(project), text);
+        }
         if over {
             self.settle_failed(id);
         } else {
@@ -99,6 +103,10 @@ impl Client {
             let reason = Reason::new("slots", "left over, and no job's");
             return self.act(Effect::CleanSlot { slot: found.slot }, reason);
         };
+        if found.job.is_some_and(|job| job != id) {
+            // What is in it, a finish file perhaps, is another job's.
+            return self.begin_anew(id);
+        }
         // The channel outlives the process: it says nothing new where the process's end was seen and charged.
         let live = self.state.jobs.get(&id).is_some_and(|job| job.run.live);
         if let Some(status) = found.last_status.filter(|_| live) {

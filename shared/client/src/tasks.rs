@@ -5,11 +5,13 @@ use fallow_domain::{Bytes, Duration, Instant, JobId};
 
 use crate::machine::Client;
 use crate::record::Record;
-use crate::state::{FileStatus, Outcome, Process};
+use crate::state::{FileStatus, Job, Outcome, Process};
 use crate::{Effect, FileKey, NoticeLevel, Reason, TaskEnd, TaskSample};
 
 /// How much of `stderr.txt` a report carries.
 const STDERR_MAX: usize = 63 * 1024;
+/// What a job's files may hold where its project does not say (BOINC's figure).
+const DISK_BOUND: Bytes = Bytes(1_000_000_000);
 
 impl Client {
     /// The process is gone: the task stands where its last checkpoint was.
@@ -80,6 +82,7 @@ impl Client {
             }
             job.run.peak_working_set = job.run.peak_working_set.max(sample.working_set);
             job.run.working_set = smooth(job.run.working_set, sample.working_set);
+            job.run.disk_usage = job.run.disk_usage.max(sample.disk_usage.unwrap_or_default());
             self.note_progress(sample.job, sample.cpu_time, sample.status.as_ref());
         }
     }
@@ -274,6 +277,13 @@ impl Client {
         self.state.slots.values().filter_map(waits).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
+    /// What the slot and the outputs of a job may hold (BOINC: `rsc_disk_bound`).
+    fn disk_bound(&self, job: &Job) -> Bytes {
+        let workunit = FileKey { project: job.project, name: job.result.wu_name.clone() };
+        let said = self.state.workunits.get(&workunit).and_then(|workunit| workunit.rsc_disk_bound);
+        said.filter(|bound| *bound > Bytes(0)).unwrap_or(DISK_BOUND)
+    }
+
     /// Ends tasks that go beyond what their project or this host allows them.
     pub(crate) fn poll_limits(&mut self) {
         let memory = self.memory_limit();
@@ -287,10 +297,14 @@ impl Client {
                 let why = format!("exceeded elapsed time limit: ran for {}, allowed {max}", run.elapsed);
                 return Some((job.id, exit::TIME_LIMIT_EXCEEDED, why));
             }
-            let over = run.working_set > memory;
-            over.then(|| {
+            if run.working_set > memory {
                 let why = format!("working set of {} is over this host's limit of {memory}", run.working_set);
-                (job.id, exit::MEM_LIMIT_EXCEEDED, why)
+                return Some((job.id, exit::MEM_LIMIT_EXCEEDED, why));
+            }
+            let disk = self.disk_bound(job);
+            (run.disk_usage > disk).then(|| {
+                let why = format!("its files hold {}, its project allows {disk}", run.disk_usage);
+                (job.id, exit::DISK_LIMIT_EXCEEDED, why)
             })
         };
         let broken: Vec<_> = self.state.slots.values().filter_map(broken).collect();

@@ -2,7 +2,7 @@
 
 use fallow_client::{Client, ClientConfig, Event, Phase, TransferError, TransferErrorKind};
 use fallow_domain::{
-    AccountKey, DocumentVersion, Duration, FleetDocument, Fraction, MasterUrl, Preferences,
+    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, MasterUrl, Preferences,
     ProjectAssignment, Share,
 };
 
@@ -276,4 +276,36 @@ fn r2_8_a_limit_on_cpu_time_is_kept_smoothly_and_counted_apart() {
     let before = world.cpu_used;
     world.run_for(Duration::from_mins(10));
     assert!((world.cpu_used - before).as_secs_f64() > 590.0, "without a limit it computes all the time");
+}
+
+#[test]
+fn a_task_whose_files_outgrow_what_its_project_allows_is_aborted_with_196() {
+    let mut world = World::new(40);
+    world.add_project("a", 1, Duration::from_secs(600));
+    world.alter = Some(|reply, _| {
+        reply.workunits.iter_mut().for_each(|workunit| workunit.rsc_disk_bound = Some(Bytes(5_000_000)));
+    });
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.disk_usage = Some(Bytes(5_000_000));
+    world.run_until("a task computes", Duration::from_mins(10), |w| w.computing() == 1);
+    world.run_for(Duration::from_mins(1));
+    assert_eq!(world.computing(), 1, "as much as it may hold");
+    world.disk_usage = Some(Bytes(5_000_001));
+    world.run_until("the report", Duration::from_hours(30), |w| w.acknowledged("a") == 1);
+    let report = &world.projects["a"].reports[0];
+    assert_eq!((report.exit_status, report.state.code()), (196, 3));
+    assert_eq!(world.slots_in_use(), 0);
+}
+
+#[test]
+fn a_finished_task_in_the_slot_of_another_job_is_not_taken_for_that_jobs() {
+    let mut world = World::new(41);
+    world.add_project("a", 1, Duration::from_secs(60));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("a task computes", Duration::from_mins(10), |w| w.computing() == 1);
+    world.find_finished_tasks_of_others();
+    world.run_until("the report", Duration::from_hours(30), |w| w.acknowledged("a") == 1);
+    let report = &world.projects["a"].reports[0];
+    assert_eq!((report.exit_status, report.state.code()), (0, 5));
+    assert!(report.final_cpu_time >= Duration::from_secs(60), "it was computed: {}", report.final_cpu_time);
 }

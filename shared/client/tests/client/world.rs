@@ -52,6 +52,8 @@ pub(crate) struct World {
     tasks: BTreeMap<JobId, Task>,
     /// Checkpoints on the disk, by slot.
     disk: BTreeMap<SlotId, (Duration, Duration, bool)>,
+    /// Whose they are.
+    owners: BTreeMap<SlotId, JobId>,
     files: BTreeSet<FileKey>,
     queue: Vec<(Instant, Event)>,
     wake_at: Instant,
@@ -78,6 +80,8 @@ pub(crate) struct World {
     pub(crate) slowness: f64,
     /// How often the client was called.
     pub(crate) turns: u64,
+    /// What the files of every task hold.
+    pub(crate) disk_usage: Option<Bytes>,
     /// Aborted processes that have not left yet.
     dying: BTreeMap<JobId, SlotId>,
 }
@@ -98,6 +102,7 @@ impl World {
             projects: BTreeMap::new(),
             tasks: BTreeMap::new(),
             disk: BTreeMap::new(),
+            owners: BTreeMap::new(),
             files: BTreeSet::new(),
             queue: Vec::new(),
             wake_at: Instant::FAR_FUTURE,
@@ -116,6 +121,7 @@ impl World {
             fail_starts: 0,
             slowness: 1.0,
             turns: 0,
+            disk_usage: None,
             dying: BTreeMap::new(),
         };
         world.start();
@@ -191,6 +197,15 @@ impl World {
     pub(crate) fn stored(&self, prefix: &str) -> usize {
         self.store.keys().filter(|key| key.starts_with(prefix.as_bytes())).count()
     }
+    /// As if the agent had been killed when it had stored that the tasks' slots are theirs, and not yet emptied them of
+    /// finished tasks before.
+    pub(crate) fn find_finished_tasks_of_others(&mut self) {
+        for task in std::mem::take(&mut self.tasks).into_values() {
+            self.disk.insert(task.setup.slot, (task.length, task.length, true));
+            self.owners.insert(task.setup.slot, JobId(1_000_000));
+        }
+        self.restart();
+    }
     /// A file in a project's directory that no record tells of.
     pub(crate) fn leave_behind(&mut self, file: FileKey) {
         self.files.insert(file);
@@ -239,6 +254,7 @@ impl World {
         };
         SlotFound {
             slot,
+            job: self.owners.get(&slot).copied(),
             last_status: Some(AppStatus {
                 current_cpu_time: cpu,
                 checkpoint_cpu_time: checkpoint,
@@ -302,6 +318,7 @@ impl World {
                 job: *job,
                 cpu_time: task.cpu,
                 working_set: Bytes::from_mebibytes(10),
+                disk_usage: self.disk_usage,
                 status: Some(status),
             });
         }
@@ -447,6 +464,7 @@ impl World {
         if setup.fresh {
             self.disk.remove(&setup.slot);
         }
+        self.owners.insert(setup.slot, setup.job);
         let checkpoint = self.disk.get(&setup.slot).map_or(Duration::ZERO, |found| found.1);
         self.disk.insert(setup.slot, (checkpoint, checkpoint, false));
         let length = Duration::from_secs_f64(setup.init_data.rsc_fpops_est / 1e9 * self.slowness);
