@@ -528,3 +528,17 @@ fn r6_8_one_workunit_whose_files_cannot_be_deleted_holds_up_no_other() {
         walk(&project.join("download")).into_iter().filter(|name| name.contains("_in0")).collect();
     assert_eq!(inputs, ["app_00000001_in0"]);
 }
+
+#[test]
+fn of_very_many_reports_in_one_request_the_rest_is_left_for_the_next() {
+    let (_fixture, info) = with_workunits(1, 1);
+    let mut client = Client::new(&info, "a");
+    for number in 0..10_500 {
+        client.report(&format!("unknown_{number}"), ResultState::Uploaded, 0);
+    }
+    let rest = client.request.results.split_off(10_000);
+    client.request.results.extend(rest.clone());
+    assert_eq!(client.rpc().result_acks.len(), 10_000);
+    client.request.results = rest;
+    assert_eq!(client.rpc().result_acks.len(), 500);
+}

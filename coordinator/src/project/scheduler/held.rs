@@ -20,6 +20,8 @@ use crate::project::workunit::{JobState, Outcome, Workunit, WorkunitState};
 
 /// A host that loses a job more often than this is given another chance elsewhere.
 const TIMES_SENT_MAX: u32 = 5;
+/// Jobs of one request that are looked up, to say whether the host should have them; bounds the time under the lock.
+const JUDGED_MAX: usize = 10_000;
 /// Lost jobs sent again in one reply; the rest follows with the next.
 const RESENT_MAX: usize = 100;
 
@@ -33,7 +35,7 @@ pub(super) fn check(
 ) -> Result<(), ProjectError> {
     let Some(others) = &request.other_results else { return Ok(()) };
     let present: BTreeSet<&str> = others.iter().map(|other| other.name.as_str()).collect();
-    for name in &present {
+    for name in present.iter().take(JUDGED_MAX) {
         judge_present(project, txn, name, done)?;
     }
     let prefix = project.keys.held_by(done.host.id);

@@ -1,7 +1,8 @@
 //! Reports of finished jobs.
 //!
 //! Every report is acknowledged, also a repeated one and one for a job that nobody knows: a client keeps what is not
-//! acknowledged, and would report it for ever.
+//! acknowledged, and would report it for ever. Of very many, the rest waits for the next request: the project's lock is
+//! held meanwhile.
 
 use fallow_boinc::scheduler::{ReportedResult, ResultState, SchedulerRequest};
 use fallow_domain::Instant;
@@ -15,6 +16,8 @@ use crate::project::keys::split_job_name;
 use crate::project::txn::Txn;
 use crate::project::workunit::{Outcome, Report};
 
+/// Reports taken from one request. A client repeats those that were not acknowledged.
+const REPORTS_MAX: usize = 10_000;
 /// The end of standard error that is kept of a job in error.
 const STDERR_KEPT: usize = 4_096;
 /// Exit statuses of jobs that were aborted: by the client's owner, by the project, through a GUI.
@@ -28,7 +31,7 @@ pub(super) fn take(
     done: &mut Done,
     now: Instant,
 ) -> Result<(), ProjectError> {
-    for result in &request.results {
+    for result in request.results.iter().take(REPORTS_MAX) {
         done.acks.push(result.name.clone());
         let Some((name, index)) = split_job_name(&result.name) else { continue };
         let Some(before) = index::read(txn, &project.keys, name)? else { continue };
