@@ -10,7 +10,7 @@ use fallow_telemetry::names::{
     CPU_TIME, DEBT, DOCUMENT_VERSION, IDLENESS, MONOTONY, Metric, OUTCOME, PROJECT, RPCS, SHARE_VIOLATION,
     TASK_STATE, TASKS, WASTE,
 };
-use fallow_telemetry::opentelemetry::metrics::{AsyncInstrument, Counter, Meter};
+use fallow_telemetry::opentelemetry::metrics::AsyncInstrument;
 use fallow_telemetry::{KeyValue, meter};
 
 use crate::control::status::phase;
@@ -28,11 +28,6 @@ struct Observed(BTreeMap<&'static str, Vec<Point>>);
 /// The agent's metrics.
 pub(super) struct Metrics {
     observed: Arc<Mutex<Observed>>,
-    cpu: Counter<f64>,
-    rpcs: Counter<u64>,
-    /// Totals as they were counted last. Counters tell what happened in this life of the agent, so the first look at a
-    /// project counts nothing.
-    counted: BTreeMap<ProjectId, Totals>,
     last: Option<Instant>,
 }
 
@@ -42,10 +37,12 @@ impl Metrics {
         let meter = meter("fallow_agent");
         let observed: Arc<Mutex<Observed>> = Arc::default();
         for metric in [TASKS, DEBT, DOCUMENT_VERSION, IDLENESS, WASTE, SHARE_VIOLATION, MONOTONY] {
-            observe(metric, &meter, &observed);
+            let _ = metric.observed(&meter, observer(metric, &observed));
         }
-        let (cpu, rpcs) = (CPU_TIME.f64_counter(&meter), RPCS.u64_counter(&meter));
-        Self { observed, cpu, rpcs, counted: BTreeMap::new(), last: None }
+        for metric in [CPU_TIME, RPCS] {
+            let _ = metric.observed_total(&meter, observer(metric, &observed));
+        }
+        Self { observed, last: None }
     }
 
     /// Looks at the client, if the last look is a second old.
@@ -54,41 +51,13 @@ impl Metrics {
             return;
         }
         self.last = Some(Instant::now());
-        self.count(client);
         let mut observed = Observed::default();
         observed.host(client);
-        observed.projects(client);
+        for view in client.project_views() {
+            observed.project(view.name, view.debt, &view.totals);
+        }
         observed.tasks(client);
         *self.observed.lock().unwrap_or_else(PoisonError::into_inner) = observed;
-    }
-
-    fn count(&mut self, client: &Client) {
-        let views = client.project_views();
-        self.counted.retain(|id, _| views.iter().any(|view| view.id == *id));
-        for view in views {
-            let (id, now) = (view.id, view.totals);
-            let before = *self.counted.entry(id).or_insert(now);
-            self.counted.insert(id, now);
-            let labels =
-                |outcome| [KeyValue::new(PROJECT, view.name.clone()), KeyValue::new(OUTCOME, outcome)];
-            for (outcome, now, before) in [
-                ("success", now.cpu_success, before.cpu_success),
-                ("error", now.cpu_error, before.cpu_error),
-                ("late", now.cpu_late, before.cpu_late),
-            ] {
-                let used = (now - before).as_secs_f64();
-                if used > 0.0 {
-                    self.cpu.add(used, &labels(outcome));
-                }
-            }
-            let failures = now.rpc_failures.saturating_sub(before.rpc_failures);
-            let calls = now.rpcs.saturating_sub(before.rpcs);
-            for (outcome, n) in [("success", calls.saturating_sub(failures)), ("failure", failures)] {
-                if n > 0 {
-                    self.rpcs.add(n, &labels(outcome));
-                }
-            }
-        }
     }
 }
 
@@ -109,10 +78,19 @@ impl Observed {
         }
     }
 
-    fn projects(&mut self, client: &Client) {
-        for view in client.project_views() {
-            self.put(DEBT, view.debt, vec![KeyValue::new(PROJECT, view.name)]);
+    /// Totals are those since the store was made (R6.3), by outcome; CPU time of jobs that are not over has none yet.
+    fn project(&mut self, name: String, debt: f64, totals: &Totals) {
+        let labels = |outcome| vec![KeyValue::new(PROJECT, name.clone()), KeyValue::new(OUTCOME, outcome)];
+        for (outcome, cpu) in
+            [("success", totals.cpu_success), ("error", totals.cpu_error), ("late", totals.cpu_late)]
+        {
+            self.put(CPU_TIME, cpu.as_secs_f64(), labels(outcome));
         }
+        let good = totals.rpcs.saturating_sub(totals.rpc_failures);
+        for (outcome, n) in [("success", good), ("failure", totals.rpc_failures)] {
+            self.put(RPCS, n as f64, labels(outcome));
+        }
+        self.put(DEBT, debt, vec![KeyValue::new(PROJECT, name)]);
     }
 
     fn tasks(&mut self, client: &Client) {
@@ -139,12 +117,42 @@ impl Observed {
     }
 }
 
-fn observe(metric: Metric, meter: &Meter, observed: &Arc<Mutex<Observed>>) {
+/// What an instrument calls at each export.
+fn observer(
+    metric: Metric,
+    observed: &Arc<Mutex<Observed>>,
+) -> impl Fn(&dyn AsyncInstrument<f64>) + Send + Sync + 'static {
     let observed = Arc::clone(observed);
-    let _ = metric.observed(meter, move |instrument: &dyn AsyncInstrument<f64>| {
+    move |instrument: &dyn AsyncInstrument<f64>| {
         let observed = observed.lock().unwrap_or_else(PoisonError::into_inner);
         for (value, labels) in observed.0.get(metric.name).into_iter().flatten() {
             instrument.observe(*value, labels);
         }
-    });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_7_cpu_time_and_rpcs_go_out_as_totals_by_outcome() {
+        let secs = fallow_domain::Duration::from_secs;
+        let totals = Totals {
+            cpu: secs(10),
+            cpu_in_progress: secs(1),
+            cpu_success: secs(4),
+            cpu_error: secs(3),
+            cpu_late: secs(2),
+            rpcs: 7,
+            rpc_failures: 2,
+            ..Totals::default()
+        };
+        let mut observed = Observed::default();
+        observed.project("p".into(), -1.5, &totals);
+        let values = |metric: Metric| observed.0[metric.name].iter().map(|point| point.0).collect::<Vec<_>>();
+        assert_eq!(values(CPU_TIME), [4.0, 3.0, 2.0]);
+        assert_eq!(values(RPCS), [5.0, 2.0]);
+        assert_eq!(values(DEBT), [-1.5]);
+    }
 }

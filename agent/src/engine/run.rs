@@ -274,10 +274,10 @@ fn delete_forsaken(dir: &DataDir, stems: &BTreeSet<String>) {
         let path = entry.path();
         match crate::files::remove(&path) {
             Ok(()) => {
-                tracing::info!(path = %path.display(), "deleted the files of a project that is detached")
+                tracing::info!(path = %path.display(), "deleted the files of a project that is detached");
             }
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "cannot delete a project's directory")
+                tracing::warn!(path = %path.display(), %error, "cannot delete a project's directory");
             }
         }
     }

@@ -377,7 +377,8 @@ fn the_disk_that_a_task_takes_is_its_slot_and_its_outputs() {
 #[test]
 fn a_process_that_left_its_tasks_session_ends_with_the_task() {
     let bench = Bench::new();
-    let setup = bench.script("setsid sleep 1000 & sleep 0.3; pgrep -n -x sleep > stray; exit 3");
+    let setup = bench
+        .script("setsid sh -c 'echo $$ > stray; exec sleep 1000' & while [ ! -s stray ]; do :; done; exit 3");
     bench.supervisor.start_task(setup);
     bench.ended();
     let text = std::fs::read_to_string(bench.data.slot(SLOT).join("stray")).unwrap();

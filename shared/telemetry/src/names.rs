@@ -2,7 +2,7 @@
 //!
 //! Named `fallow.<noun>.<noun>` where OpenTelemetry has no convention; units in UCUM.
 
-use opentelemetry::metrics::{Counter, Gauge, Meter, ObservableGauge};
+use opentelemetry::metrics::{AsyncInstrument, Counter, Gauge, Meter, ObservableCounter, ObservableGauge};
 
 /// A metric: name, unit, meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,10 +108,25 @@ impl Metric {
     pub fn observed(
         &self,
         meter: &Meter,
-        observe: impl Fn(&dyn opentelemetry::metrics::AsyncInstrument<f64>) + Send + Sync + 'static,
+        observe: impl Fn(&dyn AsyncInstrument<f64>) + Send + Sync + 'static,
     ) -> ObservableGauge<f64> {
         meter
             .f64_observable_gauge(self.name)
+            .with_unit(self.unit)
+            .with_description(self.description)
+            .with_callback(observe)
+            .build()
+    }
+
+    /// A counter that is asked at each export for its running total, kept elsewhere: a restart of the daemon loses
+    /// nothing of it.
+    pub fn observed_total(
+        &self,
+        meter: &Meter,
+        observe: impl Fn(&dyn AsyncInstrument<f64>) + Send + Sync + 'static,
+    ) -> ObservableCounter<f64> {
+        meter
+            .f64_observable_counter(self.name)
             .with_unit(self.unit)
             .with_description(self.description)
             .with_callback(observe)
