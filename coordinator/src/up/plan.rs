@@ -5,8 +5,8 @@
 //! measured on; on another everything takes its time, in the same ratio.
 
 use fallow_domain::Duration;
-use fallow_proto::operator::v1::{InputFile, NewWorkunit, OutputFile};
 use fallow_mersenne::SPEED;
+use fallow_proto::operator::v1::{InputFile, NewWorkunit, OutputFile};
 use serde::{Deserialize, Serialize};
 
 /// Shares of the two projects.
