@@ -25,6 +25,7 @@ fn my_turn() -> MutexGuard<'static, ()> {
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
+const AGENTS: [&str; 3] = ["agent-1", "agent-2", "agent-3"];
 
 /// Starts a daemon by hand, as the README says, with its log in a file.
 fn by_hand(program: &str, arguments: &[&str], dir: &Path) -> Child {
@@ -80,22 +81,27 @@ fn computed_again(log: &str) -> Vec<String> {
 #[test]
 fn r6_1_killed_agents_and_coordinators_lose_nothing_and_leave_nothing() {
     let _turn = my_turn();
-    let mut up = Up::start(&["--until-done", "--quick"], &[]);
-    let agent = wait_for("agent-1 to compute a job beyond a checkpoint", 3 * MINUTE, || {
-        let agent = up.daemon("agent-1")?;
-        let hosts = up.daemon("coordinator").map(|_| up.json(&["hosts"]))?;
-        let hosts = hosts["hosts"].as_array()?.clone();
-        let beyond =
-            |task: &Value| task["checkpoint_cpu_micros"].as_i64() > Some(0) && task["phase"] == "running";
-        let own = own_identity(&up, "agent-1")?;
-        let host = hosts.into_iter().find(|host| host["agent_id"] == own.as_str())?;
-        host["tasks"].as_array()?.iter().any(beyond).then_some(agent)
-    });
-    assert!(!up.tasks("agent-1").is_empty());
+    // Jobs of twenty seconds, with checkpoints every five: the one that is hit has time left when it is hit.
+    let mut up = Up::start(&["--until-done", "--exponents", "2..11213"], &[]);
+    let (name, agent) =
+        wait_for("an agent to be in the middle of a job, beyond a checkpoint", 3 * MINUTE, || {
+            up.daemon("coordinator")?;
+            let hosts = up.json(&["hosts"])["hosts"].as_array()?.clone();
+            let beyond = |task: &Value| {
+                let early = task["fraction_done"].as_f64().is_some_and(|fraction| fraction < 0.6);
+                task["checkpoint_cpu_micros"].as_i64() > Some(0) && task["phase"] == "running" && early
+            };
+            AGENTS.iter().find_map(|name| {
+                let own = own_identity(&up, name)?;
+                let host = hosts.iter().find(|host| host["agent_id"] == own.as_str())?;
+                host["tasks"].as_array()?.iter().any(beyond).then_some((*name, up.daemon(name)?))
+            })
+        });
+    assert!(!up.tasks(name).is_empty());
     agent.signal(Signal::KILL);
     let killed = Instant::now();
     wait_for("no task of the killed agent computes", Duration::from_secs(15), || {
-        up.tasks("agent-1").is_empty().then_some(())
+        up.tasks(name).is_empty().then_some(())
     });
     println!("tasks of the killed agent were gone after {:?}", killed.elapsed());
 
@@ -103,18 +109,18 @@ fn r6_1_killed_agents_and_coordinators_lose_nothing_and_leave_nothing() {
     coordinator.signal(Signal::KILL);
     wait_for("the coordinator is gone", Duration::from_secs(5), || (!coordinator.is_alive()).then_some(()));
     let mut coordinator = by_hand("fallow", &["coordinator", "run"], &up.dir().join("coordinator"));
-    let mut agent = by_hand("fallow-agent", &["run"], &up.dir().join("agent-1"));
+    let mut agent = by_hand("fallow-agent", &["run"], &up.dir().join(name));
 
     let end = up.wait(8 * MINUTE);
     assert!(end.success(), "{end}");
-    for (name, child) in [("coordinator", &mut coordinator), ("agent-1", &mut agent)] {
-        wait_for(&format!("{name}, restarted by hand, ends with the rest"), MINUTE, || {
+    for (daemon, child) in [("coordinator", &mut coordinator), (name, &mut agent)] {
+        wait_for(&format!("{daemon}, restarted by hand, ends with the rest"), MINUTE, || {
             child.try_wait().unwrap()
         });
     }
     assert_eq!(up.processes(), [], "no process is left");
-    assert!(logs(&up, "agent-1").contains("from its checkpoint at"), "{}", logs(&up, "agent-1"));
-    for agent in ["agent-1", "agent-2", "agent-3"] {
+    assert!(logs(&up, name).contains("from its checkpoint at"), "{}", logs(&up, name));
+    for agent in AGENTS {
         assert_eq!(computed_again(&logs(&up, agent)), Vec::<String>::new(), "{agent}");
     }
 }
@@ -170,7 +176,7 @@ fn r6_3_a_minute_without_the_coordinator_costs_no_cpu_second_and_counts_none_twi
     let coordinator = up.daemon("coordinator").unwrap();
     coordinator.signal(Signal::KILL);
     wait_for("the coordinator is gone", Duration::from_secs(5), || (!coordinator.is_alive()).then_some(()));
-    let agents = ["agent-1", "agent-2", "agent-3"];
+    let agents = AGENTS;
     let own = |up: &Up| agents.map(|agent| own_cpu(up, agent).values().sum::<i64>());
     let before = own(&up);
     std::thread::sleep(MINUTE - Duration::from_secs(15));

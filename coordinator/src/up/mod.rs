@@ -116,7 +116,7 @@ async fn work(
 ) -> Result<End, Failure> {
     reporter.say("directory", &format!("everything is in {}", site.dir().display()));
     let mut client = setup::coordinator(site, daemons, reporter).await?;
-    setup::projects(site, &mut client, reporter).await?;
+    setup::projects(site, u32::try_from(daemons.agents.len()).unwrap_or(1), &mut client, reporter).await?;
     setup::agents(site, daemons, &mut client, reporter).await?;
     watch::until_end(daemons, client, reporter, arguments.until_done).await
 }

@@ -53,6 +53,18 @@ impl Wanted {
         Duration::from_secs(if self.quick { 5 } else { 15 })
     }
 
+    /// Work that each of so many agents keeps at least, and how much more it fetches: a minute and a quarter, and half a
+    /// minute; less where all the work is so little that the first agents would leave none to the others.
+    pub(super) fn buffers(self, agents: u32) -> (Duration, Duration) {
+        let (from, to) = self.exponents;
+        let mersenne = fallow_mersenne::estimated_flops(from, to) / SPEED;
+        // Twice each, and the other project beside it.
+        let all = 2.0 * mersenne * (SHARES[0] + SHARES[1]) / SHARES[0];
+        let part = all / f64::from(agents.max(1));
+        let at_most = |most: f64, part: f64| Duration::from_secs_f64(part.clamp(1.0, most));
+        (at_most(75.0, part / 3.0), at_most(30.0, part / 8.0))
+    }
+
     /// Both projects with all their workunits.
     pub(super) fn projects(self) -> [ProjectPlan; 2] {
         let (from, to) = self.exponents;
@@ -159,6 +171,15 @@ mod tests {
             let job = workunit.flops_estimate / SPEED;
             assert!((18.0..60.0).contains(&job), "{}: {job} s", workunit.name);
         }
+    }
+
+    #[test]
+    fn agents_hold_more_than_a_minute_of_work_unless_that_is_all_there_is() {
+        let seconds = |(min, more): (Duration, Duration)| (min.as_secs_f64(), more.as_secs_f64());
+        let (min, more) = seconds(Wanted::new(None, false).buffers(3));
+        assert!(min > 55.0 && more > 25.0, "{min} {more}");
+        let (min, more) = seconds(Wanted::new(None, true).buffers(3));
+        assert!(min + more < 20.0, "{min} {more}");
     }
 
     #[test]

@@ -78,11 +78,16 @@ fn not_started(name: &str, last_words: &str, log: &Path, status: std::process::E
 }
 
 /// Makes the projects with their applications and workunits, and says what agents may do.
-pub(super) async fn projects(site: &Site, client: &mut Client, reporter: &Reporter) -> Result<(), Failure> {
+pub(super) async fn projects(
+    site: &Site,
+    agents: u32,
+    client: &mut Client,
+    reporter: &Reporter,
+) -> Result<(), Failure> {
     let document =
         client.get_document(GetDocumentRequest {}).await?.into_inner().document.unwrap_or_default();
     if document.version == 0 {
-        let preferences = Some(preferences_to_wire(&preferences(site.wanted)));
+        let preferences = Some(preferences_to_wire(&preferences(site.wanted, agents)));
         client.set_preferences(SetPreferencesRequest { preferences }).await?;
     }
     let existing = client.list_projects(ListProjectsRequest {}).await?.into_inner().projects;
@@ -125,11 +130,12 @@ async fn application(site: &Site, client: &mut Client, plan: &ProjectPlan) -> Re
 }
 
 /// One CPU for each agent, work for a minute and a half, quick turns: so that much happens in ten minutes.
-fn preferences(wanted: Wanted) -> Preferences {
+fn preferences(wanted: Wanted, agents: u32) -> Preferences {
+    let (buffer_min, buffer_additional) = wanted.buffers(agents);
     Preferences {
         cpu_fraction: Fraction::clamped(1.0 / f64::from(cpus())),
-        buffer_min: Span::from_secs(75),
-        buffer_additional: Span::from_secs(30),
+        buffer_min,
+        buffer_additional,
         scheduling_period: wanted.scheduling_period(),
         checkpoint_period: Span::from_secs(5),
         leave_in_memory: true,
