@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::CommandFactory;
 use fallow_boinc::account::{AccountOut, error_num, lookup_query, passwd_hash};
 use fallow_client::TransferErrorKind;
-use fallow_domain::{AccountKey, MasterUrl};
+use fallow_domain::{AccountKey, MasterUrl, Share};
 use fallow_telemetry::Service;
 
 use crate::cli::{Attach, Cli, Command, DirArg, ProjectArg, Run, Status};
@@ -154,6 +154,10 @@ fn attach(arguments: &Attach) -> Result<(), AgentError> {
             }
         },
     };
+    // JSON has no word for NaN and infinities: they would reach the agent as "none given".
+    if let Some(share) = arguments.share {
+        Share::new(share).map_err(|error| AgentError::bad_input(error.to_string()))?;
+    }
     let request = Request::Attach { url: url.to_string(), account_key, share: arguments.share };
     tell(&arguments.project.dir, &request)
 }
