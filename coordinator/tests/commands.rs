@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -130,16 +130,86 @@ fn a_damaged_store_gives_status_7_and_is_left_as_it_is() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_gives_status_8() {
+fn a_store_that_was_deleted_beside_its_projects_gives_status_7_and_nothing_is_begun_anew() {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("file");
-    std::fs::write(&file, "").unwrap();
-    let output = run(&file.join("coordinator"), &[]);
+    let coordinator = stopped_with_a_project(dir.path());
+    for remains in ["projects", "operator.token"] {
+        std::fs::remove_dir_all(coordinator.join("store")).unwrap();
+        let output = run(&coordinator, &[]);
+        assert_eq!(output.status.code(), Some(7), "{}", text(&output));
+        for said in ["store is missing", remains, "put the store back", "move all of"] {
+            assert!(text(&output).contains(said), "{said}: {}", text(&output));
+        }
+        assert!(!coordinator.join("store").exists());
+        // An empty one is as good as none; and the token alone shows that there was one.
+        std::fs::create_dir(coordinator.join("store")).unwrap();
+        assert_eq!(run(&coordinator, &[]).status.code(), Some(7));
+        let _ = std::fs::remove_dir_all(coordinator.join("projects"));
+    }
+    // What a start leaves that dies before it made its store is no sign of an earlier one.
+    std::fs::remove_file(coordinator.join("operator.token")).unwrap();
+    assert_eq!(Running::start(dir.path()).stop(), Some(0));
+}
+
+#[test]
+fn keys_and_names_that_are_garbage_give_status_7_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let coordinator = stopped_with_a_project(dir.path());
+    let garbage: [&[u8]; 2] = [b"garbage\n", &[0xff, 0xfe, 0x00, 0x9f]];
+    let keys = ["code_sign_private", "code_sign_public", "upload_private", "upload_public"];
+    let keys = keys.map(|key| (format!("projects/sieve/keys/{key}"), "restore it from a copy"));
+    let others = ["operator.token", "instance"].map(|name| (name.to_owned(), "restore it, or delete it"));
+    for (name, advice) in keys.iter().chain(&others) {
+        let path = coordinator.join(name);
+        let whole = std::fs::read(&path).unwrap();
+        for bytes in garbage {
+            std::fs::write(&path, bytes).unwrap();
+            let output = run(&coordinator, &[]);
+            assert_eq!(output.status.code(), Some(7), "{name}: {}", text(&output));
+            assert!(
+                text(&output).contains(name) && text(&output).contains(advice),
+                "{name}: {}",
+                text(&output)
+            );
+            assert!(!text(&output).contains("free space"), "{}", text(&output));
+        }
+        std::fs::write(&path, whole).unwrap();
+    }
+    let keys = coordinator.join("projects/sieve/keys");
+    let own = std::fs::read(keys.join("upload_public")).unwrap();
+    std::fs::copy(keys.join("code_sign_public"), keys.join("upload_public")).unwrap();
+    let output = run(&coordinator, &[]);
+    assert_eq!(output.status.code(), Some(7));
+    assert!(text(&output).contains("belongs to another private key"), "{}", text(&output));
+    std::fs::write(keys.join("upload_public"), own).unwrap();
+    assert_eq!(Running::start(dir.path()).stop(), Some(0));
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_gives_status_8_and_a_file_in_its_place_3() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(Path::new("/proc/fallow"), &[]);
     assert_eq!(output.status.code(), Some(8), "{}", text(&output));
     assert!(text(&output).contains("cannot be made or written"), "{}", text(&output));
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for place in [file.clone(), file.join("coordinator")] {
+        let output = run(&place, &[]);
+        assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+        assert!(text(&output).contains("file is not a directory"), "{}", text(&output));
+    }
 }
 
 // ---- helpers ----
+
+/// The directory of a coordinator that has a project and does not run.
+fn stopped_with_a_project(dir: &Path) -> PathBuf {
+    let mut running = Running::start(dir);
+    let made = fallow(dir, &["project", "create", "sieve"]);
+    assert_eq!(made.status.code(), Some(0), "{}", text(&made));
+    assert_eq!(running.stop(), Some(0));
+    dir.join("coordinator")
+}
 
 struct Running(Child);
 

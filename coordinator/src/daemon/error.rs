@@ -68,6 +68,26 @@ pub enum StartError {
         #[source]
         source: std::io::Error,
     },
+    /// Something that is no directory lies where one should be.
+    #[error("{0} is not a directory: give another --dir, or move it away")]
+    NotADirectory(PathBuf),
+    /// What an earlier run made is there without its records.
+    #[error(
+        "{store} is missing or empty, but an earlier run's {witness} is there: put the store back, from a copy of {dir} taken as a whole; to begin with nothing instead (agents must enrol again, projects get new keys), move all of {dir} away"
+    )]
+    StoreMissing {
+        /// The coordinator's directory.
+        dir: PathBuf,
+        /// Where the store should be.
+        store: PathBuf,
+        /// What shows that there was one.
+        witness: PathBuf,
+    },
+    /// `instance` holds something else.
+    #[error(
+        "{0} does not hold the coordinator's name in telemetry, 26 letters and digits: restore it, or delete it and the next start makes another name"
+    )]
+    Instance(PathBuf),
     /// The operator's token.
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -99,12 +119,16 @@ impl StartError {
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            Self::NotLoopback { .. } | Self::NotIpv4(_) | Self::AddressFixed { .. } | Self::Listen { .. } => {
-                ExitCode::BadInput
-            }
+            Self::NotLoopback { .. }
+            | Self::NotIpv4(_)
+            | Self::AddressFixed { .. }
+            | Self::Listen { .. }
+            | Self::NotADirectory(_) => ExitCode::BadInput,
             Self::PortInUse { .. } => ExitCode::InUse,
             Self::Directory { .. } => ExitCode::NoSpace,
-            Self::Token(TokenError::NoToken(_)) => ExitCode::BadInput,
+            Self::StoreMissing { .. } | Self::Instance(_) | Self::Token(TokenError::NoToken(_)) => {
+                ExitCode::BadStore
+            }
             Self::Token(TokenError::File { .. }) => ExitCode::NoSpace,
             Self::Store(error) | Self::Project(ProjectError::Store(error)) => of_store(error),
             Self::Project(ProjectError::File { .. }) => ExitCode::NoSpace,

@@ -72,6 +72,7 @@ impl Coordinator {
             let dir = dir.clone();
             move || -> Result<(Arc<dyn Store>, String), StartError> {
                 make_dir(&dir)?;
+                require_store(&dir)?;
                 let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.join("store"))?);
                 Ok((store, TokenFile::open_or_create(&dir.join("operator.token"))?))
             }
@@ -192,19 +193,43 @@ impl Coordinator {
 pub fn instance(dir: &Path) -> Result<String, StartError> {
     make_dir(dir)?;
     let path = dir.join("instance");
-    match std::fs::read_to_string(&path) {
-        Ok(name) if !name.trim().is_empty() => return Ok(name.trim().to_owned()),
-        _ => {}
+    let fail = |source| StartError::Directory { dir: dir.to_path_buf(), source };
+    match std::fs::read(&path) {
+        Ok(bytes) => {
+            let name = std::str::from_utf8(&bytes).unwrap_or_default().trim();
+            let known = ulid::Ulid::from_string(name).map_err(|_| StartError::Instance(path.clone()))?;
+            return Ok(known.to_string());
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(fail(error)),
     }
     let name = ulid::Ulid::new().to_string();
-    std::fs::write(&path, format!("{name}\n"))
-        .map_err(|source| StartError::Directory { dir: dir.to_path_buf(), source })?;
+    // Under another name first: a crash leaves no half of it.
+    let new = dir.join("instance.new");
+    std::fs::write(&new, format!("{name}\n")).and_then(|()| std::fs::rename(&new, &path)).map_err(fail)?;
     Ok(name)
+}
+
+/// Refuses to begin anew where an earlier run has been: the store is made before the token and the projects, so without
+/// it they are what is left of a loss.
+fn require_store(dir: &Path) -> Result<(), StartError> {
+    let store = dir.join("store");
+    let is_empty = |path: &Path| std::fs::read_dir(path).map_or(true, |mut entries| entries.next().is_none());
+    let token = dir.join("operator.token");
+    let projects = dir.join("projects");
+    let witness = if !is_empty(&projects) { projects } else { token };
+    if is_empty(&store) && witness.exists() {
+        return Err(StartError::StoreMissing { dir: dir.to_path_buf(), store, witness });
+    }
+    Ok(())
 }
 
 fn make_dir(dir: &Path) -> Result<(), StartError> {
     use std::os::unix::fs::DirBuilderExt as _;
     // Keys and tokens lie here.
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o750).create(dir);
-    made.map_err(|source| StartError::Directory { dir: dir.to_path_buf(), source })
+    made.map_err(|source| match dir.ancestors().find(|path| path.exists()) {
+        Some(path) if !path.is_dir() => StartError::NotADirectory(path.to_path_buf()),
+        _ => StartError::Directory { dir: dir.to_path_buf(), source },
+    })
 }

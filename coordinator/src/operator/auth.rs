@@ -29,7 +29,7 @@ pub enum TokenError {
     },
     /// It holds something else.
     #[error(
-        "{0} holds no token of 64 hexadecimal digits: delete it, and a start of the coordinator makes a new one"
+        "{0} does not hold an operator's token, 64 hexadecimal digits: restore it, or delete it and the next start of the coordinator makes a new one"
     )]
     NoToken(PathBuf),
     /// No secret could be made.
@@ -68,9 +68,9 @@ impl TokenFile {
     /// [`TokenError`].
     pub fn read(path: &Path) -> Result<String, TokenError> {
         let fail = |source| TokenError::File { action: "read", path: path.to_path_buf(), source };
-        let mut text = String::new();
-        File::open(path).map_err(fail)?.take(1_024).read_to_string(&mut text).map_err(fail)?;
-        let token = text.trim();
+        let mut bytes = Vec::new();
+        File::open(path).map_err(fail)?.take(1_024).read_to_end(&mut bytes).map_err(fail)?;
+        let token = std::str::from_utf8(&bytes).unwrap_or_default().trim();
         match SecretHash::from_hex(token) {
             Some(_) => Ok(token.to_owned()),
             None => Err(TokenError::NoToken(path.to_path_buf())),
@@ -126,7 +126,7 @@ mod tests {
         let path = dir.path().join("operator.token");
         std::fs::write(&path, "hello").unwrap();
         let text = TokenFile::read(&path).unwrap_err().to_string();
-        assert!(text.contains("operator.token holds no token"), "{text}");
+        assert!(text.contains("operator.token does not hold"), "{text}");
         assert!(TokenFile::read(&dir.path().join("none")).unwrap_err().to_string().contains("cannot read"));
     }
 

@@ -46,13 +46,21 @@ impl Keyring {
         Self::open(dir)
     }
 
-    /// Opens the keys in `dir`.
+    /// Opens the keys in `dir`. A public key must be that of its private one: clients hold the one and check with it what
+    /// is signed with the other.
     pub(crate) fn open(dir: &Path) -> Result<Self, ProjectError> {
         let code_sign_path = dir.join("code_sign_private");
         let code_sign = if code_sign_path.exists() { Some(private(&code_sign_path)?) } else { None };
-        let code_sign_public = public(&dir.join("code_sign_public"))?.to_text();
+        let code_sign_public = public(&dir.join("code_sign_public"), code_sign.as_ref())?;
         let upload = private(&dir.join("upload_private"))?;
-        Ok(Self { code_sign, code_sign_path, code_sign_public, upload_public: upload.public_key(), upload })
+        let upload_public = public(&dir.join("upload_public"), Some(&upload))?;
+        Ok(Self {
+            code_sign,
+            code_sign_path,
+            code_sign_public: code_sign_public.to_text(),
+            upload,
+            upload_public,
+        })
     }
 
     /// The code-signing key in the form that clients hold.
@@ -80,13 +88,25 @@ impl Keyring {
 }
 
 fn private(path: &Path) -> Result<PrivateKey, ProjectError> {
-    let text = fs::read_to_string(path).map_err(ProjectError::file("read", path))?;
-    PrivateKey::from_pem(&text).map_err(bad(path))
+    PrivateKey::from_pem(&text(path)?).map_err(bad(path))
 }
 
-fn public(path: &Path) -> Result<PublicKey, ProjectError> {
-    let text = fs::read_to_string(path).map_err(ProjectError::file("read", path))?;
-    PublicKey::parse(&text).map_err(bad(path))
+fn public(path: &Path, private: Option<&PrivateKey>) -> Result<PublicKey, ProjectError> {
+    let key = PublicKey::parse(&text(path)?).map_err(bad(path))?;
+    if private.is_some_and(|private| private.public_key() != key) {
+        let other = std::io::Error::new(std::io::ErrorKind::InvalidData, "it belongs to another private key");
+        return Err(bad(path)(other));
+    }
+    Ok(key)
+}
+
+/// A key file's text. One that is gone or holds no text is a lost key; one that may not be read is not.
+fn text(path: &Path) -> Result<String, ProjectError> {
+    use std::io::ErrorKind::{InvalidData, IsADirectory, NotFound};
+    fs::read_to_string(path).map_err(|error| match error.kind() {
+        NotFound | InvalidData | IsADirectory => bad(path)(error),
+        _ => ProjectError::file("read", path)(error),
+    })
 }
 
 fn bad<E>(path: &Path) -> impl FnOnce(E) -> ProjectError
