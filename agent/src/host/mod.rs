@@ -42,6 +42,7 @@ pub fn facts(dir: &Path, host_cpid: &str, speed: HostSpeed) -> HostFacts {
         os_name,
         os_version,
         platforms: PLATFORMS.iter().map(|&name| name.to_owned()).collect(),
+        coprocessors: Vec::new(),
     }
 }
 

@@ -255,5 +255,6 @@ fn facts() -> HostFacts {
         os_name: "Linux".to_owned(),
         os_version: "1".to_owned(),
         platforms: vec![PLATFORM.to_owned()],
+        coprocessors: Vec::new(),
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Speed};
+use crate::{Bytes, Coprocessor, Speed};
 
 /// The speed of one CPU, as benchmarks measured it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,4 +54,7 @@ pub struct HostFacts {
     pub os_version: String,
     /// BOINC platforms that this host runs, the primary one first, such as `x86_64-pc-linux-gnu`.
     pub platforms: Vec<String>,
+    /// Coprocessors, one entry a kind (R3.15).
+    #[serde(default)]
+    pub coprocessors: Vec<Coprocessor>,
 }

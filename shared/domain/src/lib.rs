@@ -24,7 +24,7 @@ pub use exit_code::ExitCode;
 pub use host::{HostFacts, HostSpeed};
 pub use ids::{AccountKey, AgentId, JobId, ProjectId, SlotId};
 pub use preferences::{OwnerLimits, Preferences};
-pub use resource::{ResourceType, Usage};
+pub use resource::{Coprocessor, PerType, ResourceType, Usage};
 pub use time::{Duration, Instant};
 pub use units::{Bytes, Flops, Fraction, Share, Speed};
 pub use url::MasterUrl;

@@ -14,6 +14,7 @@
 
 pub mod active_fraction;
 pub mod backoff;
+pub mod composition;
 pub mod cpu_schedule;
 pub mod debt;
 pub mod decay;

@@ -47,7 +47,7 @@ pub struct SendHost {
 }
 
 /// The two improvements over WS2 as it was published (R5.6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Ws2Switches {
     /// Candidates already chosen for the same reply count as work of the host.
     pub count_chosen: bool,

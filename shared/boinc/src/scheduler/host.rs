@@ -114,6 +114,7 @@ impl HostInfo {
             os_name: self.os_name.clone(),
             os_version: self.os_version.clone(),
             platforms,
+            coprocessors: Vec::new(),
         })
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct World {
     disk: BTreeMap<SlotId, (Duration, Duration, bool)>,
     /// Whose they are.
     owners: BTreeMap<SlotId, JobId>,
+    /// By which start of theirs.
+    starts: BTreeMap<SlotId, u32>,
     files: BTreeSet<FileKey>,
     queue: Vec<(Instant, Event)>,
     wake_at: Instant,
@@ -82,6 +84,9 @@ pub(crate) struct World {
     pub(crate) turns: u64,
     /// What the files of every task hold.
     pub(crate) disk_usage: Option<Bytes>,
+    /// The disk is full from the next start of a task on: the shell holds every step back, and tells the client nothing.
+    pub(crate) fill_disk_after_start: bool,
+    disk_full: bool,
     /// Aborted processes that have not left yet.
     dying: BTreeMap<JobId, SlotId>,
 }
@@ -103,6 +108,7 @@ impl World {
             tasks: BTreeMap::new(),
             disk: BTreeMap::new(),
             owners: BTreeMap::new(),
+            starts: BTreeMap::new(),
             files: BTreeSet::new(),
             queue: Vec::new(),
             wake_at: Instant::FAR_FUTURE,
@@ -122,6 +128,8 @@ impl World {
             slowness: 1.0,
             turns: 0,
             disk_usage: None,
+            fill_disk_after_start: false,
+            disk_full: false,
             dying: BTreeMap::new(),
         };
         world.start();
@@ -133,6 +141,9 @@ impl World {
     }
 
     pub(crate) fn event(&mut self, event: Event) {
+        if self.disk_full {
+            return;
+        }
         self.turns += 1;
         let step = self.client.handle(self.now, event);
         self.carry_out(step);
@@ -173,6 +184,7 @@ impl World {
         self.dying.clear();
         self.queue.clear();
         self.client = self.restored();
+        self.disk_full = false;
         self.start();
     }
 
@@ -255,6 +267,7 @@ impl World {
         SlotFound {
             slot,
             job: self.owners.get(&slot).copied(),
+            start: self.starts.get(&slot).copied(),
             last_status: Some(AppStatus {
                 current_cpu_time: cpu,
                 checkpoint_cpu_time: checkpoint,
@@ -465,6 +478,8 @@ impl World {
             self.disk.remove(&setup.slot);
         }
         self.owners.insert(setup.slot, setup.job);
+        self.starts.insert(setup.slot, setup.start);
+        self.disk_full = self.fill_disk_after_start;
         let checkpoint = self.disk.get(&setup.slot).map_or(Duration::ZERO, |found| found.1);
         self.disk.insert(setup.slot, (checkpoint, checkpoint, false));
         let length = Duration::from_secs_f64(setup.init_data.rsc_fpops_est / 1e9 * self.slowness);
@@ -609,5 +624,6 @@ fn host() -> HostFacts {
         os_name: "Linux".to_owned(),
         os_version: "1".to_owned(),
         platforms: vec!["x86_64-pc-linux-gnu".to_owned()],
+        coprocessors: Vec::new(),
     }
 }

@@ -241,7 +241,7 @@ fn used(queue: &JobQueue, schedule: &Schedule) -> (Cpus, Bytes) {
     let chosen = schedule.run.iter().filter_map(|chosen| queue.get(chosen.job));
     let cpus = chosen.clone().map(|job| (job.needs().cpus.as_f64() * 1e6).round() as u32).sum::<u32>();
     let memory = chosen.fold(Bytes(0), |sum, job| sum.plus(job.working_set));
-    (Cpus::of(fallow_domain::Usage { cpus: f64::from(cpus) / 1e6 + 1e-9 }), memory)
+    (Cpus::of(fallow_domain::Usage { cpus: f64::from(cpus) / 1e6 + 1e-9, coprocessor: None }), memory)
 }
 
 proptest! {
