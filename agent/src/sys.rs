@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -141,8 +141,9 @@ pub struct SharedMemory {
 impl SharedMemory {
     /// Makes the file anew, zeroed, and maps it.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
-        file.set_len(FILE_LEN as u64)?;
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        // Written, not only made that long: on a full disk, touching a page that has no place there kills whoever does.
+        file.write_all(&[0; FILE_LEN])?;
         let map = MmapRaw::map_raw(&file)?;
         Ok(Self { map, file })
     }

@@ -44,6 +44,7 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
         .map(|(slot, record)| {
             let last_status = last_status(&dir.slot(slot));
             let job = record.as_ref().map(|record| record.job);
+            let start = record.as_ref().and_then(|record| record.start);
             let finished = record.filter(|_| finish(&dir.slot(slot)).is_some()).map(|record| {
                 let leader = record.process.as_ref();
                 let kernel = leader.and_then(|leader| used.iter().find(|(pid, _)| *pid == leader.pid));
@@ -55,7 +56,7 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
                 let status = finish(&dir.slot(slot)).map_or(0, |finish| finish.status);
                 Box::new(collect(dir, slot, &record, Ended::Code(status), cpu, Bytes(0)))
             });
-            SlotFound { slot, job, last_status, finished }
+            SlotFound { slot, job, start, last_status, finished }
         })
         .collect()
 }

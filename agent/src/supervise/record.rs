@@ -14,6 +14,9 @@ use crate::dir::write_atomically;
 pub(super) struct SlotRecord {
     /// The job.
     pub(super) job: JobId,
+    /// Which start of it this is; none in records of earlier versions.
+    #[serde(default)]
+    pub(super) start: Option<u32>,
     /// Its name, for logs.
     pub(super) name: String,
     /// Its project, which names the directory.
@@ -63,6 +66,7 @@ impl SlotRecord {
         });
         Self {
             job: setup.job,
+            start: Some(setup.start),
             name: setup.name.clone(),
             url: setup.url.clone(),
             outputs: outputs.collect(),

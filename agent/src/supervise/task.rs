@@ -234,9 +234,10 @@ fn start(
     let path = context.dir.slot_record(setup.slot);
     let fail = |error: std::io::Error| StartFailure::from_io("write", &path, &error);
     let slot = slot::fill(&context.dir, setup)?;
-    record.write(&path).map_err(fail)?;
     let memory = slot.join(files::CHANNEL);
     crate::files::remove(&memory).map_err(fail)?;
+    // After the old channel is gone: the record says which start's it is.
+    record.write(&path).map_err(fail)?;
     let channel = SharedMemory::create(&memory)
         .map_err(|error| StartFailure::from_io("make the channel", &memory, &error))?;
     if !setup.mapped_channel {

@@ -92,6 +92,7 @@ impl Bench {
             job: JOB,
             name: "job_1_0".into(),
             slot: SLOT,
+            start: 1,
             fresh,
             url: project(),
             program: "app".into(),

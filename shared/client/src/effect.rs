@@ -193,6 +193,8 @@ pub struct TaskSetup {
     pub name: String,
     /// Where it runs.
     pub slot: SlotId,
+    /// Which start of the job this is. To be noted beside the slot once it is filled and its old channel is gone.
+    pub start: u32,
     /// True when nothing of it is worth keeping: the slot is emptied first. False resumes from a checkpoint.
     pub fresh: bool,
     /// Its project, which names the directory.

@@ -126,6 +126,8 @@ pub struct SlotFound {
     /// Whose it was, as the shell noted when it filled it. The records may have given the slot to another job since,
     /// whose start was stored and not carried out.
     pub job: Option<JobId>,
+    /// Which start of it filled the slot, as the shell noted then; none if it did not.
+    pub start: Option<u32>,
     /// The last status that the application wrote into its channel, if it can be read.
     pub last_status: Option<AppStatus>,
     /// Set when the application had called finish before it ended: the task is done and must not run again.

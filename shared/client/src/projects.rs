@@ -18,10 +18,46 @@ impl Client {
         self.state.projects.values().find(|project| project.url == *url).map(|project| project.id)
     }
 
-    /// Attaches, or gives an attached project its new key and share.
+    /// Attaches, or gives an attached project its new key and share. One that the document lists is taken as the
+    /// document has it; the owner's word is then that he does not decline it any more.
     pub(crate) fn attach(&mut self, url: MasterUrl, account_key: AccountKey, share: Share) {
+        if self.state.meta.declined.remove(&url) {
+            self.mark_durable(Record::Meta);
+        }
+        if let Some(assigned) = self.assigned(&url).cloned() {
+            return self.put_project(&assigned, true);
+        }
+        // Nothing that held a project back which never took this host in has to do with what the owner gives now.
+        let stuck =
+            self.project_of(&url).filter(|id| self.state.projects.get(id).is_some_and(|p| p.hostid == 0));
+        if let Some(id) = stuck {
+            self.contact_anew(id);
+        }
         let name = url.stem();
-        self.put_project(&ProjectAssignment { name, url, account_key, share }, false);
+        self.put_project(&ProjectAssignment { name, url: url.clone(), account_key, share }, false);
+        if let Some(project) = self.project_of(&url).and_then(|id| self.state.projects.get_mut(&id)) {
+            // The coordinator had dropped it: now it is the owner's.
+            project.from_document = false;
+        }
+    }
+
+    /// What the document in force says of a project.
+    pub(crate) fn assigned(&self, url: &MasterUrl) -> Option<&ProjectAssignment> {
+        self.state.meta.document.as_ref()?.projects.iter().find(|project| project.url == *url)
+    }
+
+    /// As after a first attachment: the master page is due, and no earlier failure or delay holds.
+    fn contact_anew(&mut self, id: ProjectId) {
+        if let Some(project) = self.state.projects.get_mut(&id) {
+            project.rpc = RpcState::attached();
+            project.contact_by = None;
+        }
+        // An answer on its way is about the earlier contact.
+        if self.net.sessions.in_flight().is_some_and(|ask| ask.project == id) {
+            self.net.sessions.abandon(id);
+            self.net.reporting.clear();
+        }
+        self.mark_durable(Record::Project(id));
     }
 
     fn put_project(&mut self, wanted: &ProjectAssignment, from_document: bool) {
@@ -29,6 +65,10 @@ impl Client {
             Some(id) => id,
             None => self.new_project(wanted, from_document),
         };
+        if self.state.projects.get(&id).is_some_and(|project| project.account_key != wanted.account_key) {
+            // A wrong key is answered with a long delay, which is not meant for the right one.
+            self.contact_anew(id);
+        }
         if let Some(project) = self.state.projects.get_mut(&id) {
             let changed = project.share != wanted.share
                 || project.account_key != wanted.account_key
@@ -91,7 +131,13 @@ impl Client {
     /// Detaches at once: somebody at this host wants rid of it.
     pub(crate) fn detach_url(&mut self, url: &MasterUrl) {
         match self.project_of(url) {
-            Some(id) => self.detach(id, "detached by the owner"),
+            Some(id) => {
+                if self.assigned(url).is_some() {
+                    self.state.meta.declined.insert(url.clone());
+                    self.mark_durable(Record::Meta);
+                }
+                self.detach(id, "detached by the owner");
+            }
             None => {
                 self.notice(NoticeLevel::Warn, None, format!("cannot detach from {url}: not attached to it"));
             }
@@ -177,7 +223,9 @@ impl Client {
             return self.touch(Entity::Host);
         }
         let interval = self.preferences().connection_interval;
-        for project in &document.projects {
+        // What the owner detached stays so (R6.1: the owner keeps the last word).
+        let declined = self.state.meta.declined.clone();
+        for project in document.projects.iter().filter(|project| !declined.contains(&project.url)) {
             self.put_project(project, true);
         }
         let dropped: Vec<_> = self

@@ -127,6 +127,9 @@ impl Client {
         };
         // A slot without a process so far may be half filled: the last start failed on the way.
         let fresh = self.state.jobs.get(&id).is_none_or(|job| job.slot.is_none() || !job.run.ran);
+        if let Some(job) = self.state.jobs.get_mut(&id) {
+            job.run.starts = job.run.starts.wrapping_add(1);
+        }
         let setup = match self.task_setup(id, slot, fresh) {
             Ok(setup) => setup,
             Err(why) => {
@@ -145,6 +148,9 @@ impl Client {
             job.run.process_cpu = Duration::ZERO;
             job.run.elapsed = job.run.checkpoint_elapsed;
             job.run.begun = true;
+            // Stored before the start is carried out: what the process then does is never lost, however little of it
+            // could be stored.
+            job.run.live = true;
             let resumed = job.run.checkpoint_cpu;
             let (project, name) = (job.project, job.result.name.clone());
             if resumed.is_positive() {

@@ -85,6 +85,7 @@ impl Client {
             job: id,
             name: job.result.name.clone(),
             slot,
+            start: job.run.starts,
             fresh,
             url: project.url.clone(),
             program,

@@ -44,7 +44,7 @@ impl Client {
         self.free_slot(id);
         let Some(job) = self.state.jobs.get_mut(&id) else { return };
         let had_begun = job.run.ran;
-        job.run = Run { charged: job.run.charged, ..Run::default() };
+        job.run = Run { charged: job.run.charged, starts: job.run.starts, ..Run::default() };
         let (project, name, over) = (job.project, job.result.name.clone(), job.outcome.is_some());
         if had_begun {
             let text = format!("the slot of {name} is gone: it begins anew");
@@ -107,8 +107,14 @@ impl Client {
             // What is in it, a finish file perhaps, is another job's.
             return self.begin_anew(id);
         }
-        // The channel outlives the process: it says nothing new where the process's end was seen and charged.
-        let live = self.state.jobs.get(&id).is_some_and(|job| job.run.live);
+        // The channel outlives the process: it says nothing new where the process's end was seen and charged, or where the
+        // last start was never carried out.
+        let live = self.state.jobs.get_mut(&id).is_some_and(|job| {
+            let is_last = found.start.is_none_or(|start| start == job.run.starts);
+            // That it runs may not have been stored any more, as on a full disk; what it has done is in its slot.
+            job.run.ran |= job.run.live && is_last && found.start.is_some();
+            job.run.live && is_last
+        });
         if let Some(status) = found.last_status.filter(|_| live) {
             // What the application computed after the last record was stored is charged by its own figures.
             let known = self.state.jobs.get(&id).map(|job| job.run.base).unwrap_or_default();

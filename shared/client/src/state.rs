@@ -28,6 +28,10 @@ pub(crate) struct Meta {
     pub document: Option<FleetDocument>,
     pub document_applied_at: Instant,
     pub document_refused: Option<(DocumentVersion, String)>,
+    /// Projects of the document that the owner detached: not taken up again before he attaches them himself. Kept when the
+    /// document drops one, for it may come back.
+    #[serde(default)]
+    pub declined: BTreeSet<MasterUrl>,
     /// Where the host's random stream stands, so that a restart does not repeat it.
     pub draws: u64,
 }
@@ -162,9 +166,13 @@ pub(crate) struct Run {
     pub base: Duration,
     /// CPU time of the present process that is charged.
     pub process_cpu: Duration,
-    /// The present process is known to have begun: what its channel says after a crash is about this run, and not charged
-    /// yet beyond `process_cpu`.
+    /// The last start has not been seen to fail or to end: what its channel says after a crash is not charged yet beyond
+    /// `process_cpu`.
     pub live: bool,
+    /// Starts that were decided so far. The shell notes the number beside the slot, so that after a crash the channel of
+    /// the last start is told from that of the one before.
+    #[serde(default)]
+    pub starts: u32,
     /// CPU time towards the result at the last checkpoint.
     pub checkpoint_cpu: Duration,
     /// What the application itself said then; a change of it is a checkpoint.
@@ -172,6 +180,9 @@ pub(crate) struct Run {
     pub elapsed: Duration,
     pub checkpoint_elapsed: Duration,
     pub fraction_done: f64,
+    /// The same at the last checkpoint, to which a task falls back with its CPU time.
+    #[serde(default)]
+    pub checkpoint_fraction: f64,
     pub working_set: Bytes,
     pub peak_working_set: Bytes,
     pub disk_usage: Bytes,

@@ -20,6 +20,7 @@ impl Client {
             job.run.base = job.run.checkpoint_cpu;
             job.run.process_cpu = Duration::ZERO;
             job.run.elapsed = job.run.checkpoint_elapsed;
+            job.run.fraction_done = job.run.checkpoint_fraction;
             job.run.live = false;
             job.process = Process::None;
         }
@@ -33,10 +34,7 @@ impl Client {
             // Forgotten while it was being started.
             return self.act(Effect::AbortTask { job: id }, Reason::new("tasks", "its job is gone"));
         };
-        if job.process.exists() {
-            job.run.live = true;
-            job.run.ran = true;
-        }
+        job.run.ran |= job.process.exists();
         match job.process {
             Process::Starting => {
                 self.set_process(id, Process::Executing(pid));
@@ -58,6 +56,7 @@ impl Client {
             return;
         }
         job.process = Process::None;
+        job.run.live = false;
         if job.outcome.is_some() {
             return self.settle_failed(id);
         }
@@ -112,6 +111,7 @@ impl Client {
                 job.run.checkpoint_cpu =
                     status.checkpoint_cpu_time.min(job.run.cpu().max(job.run.checkpoint_cpu));
                 job.run.checkpoint_elapsed = job.run.elapsed;
+                job.run.checkpoint_fraction = job.run.fraction_done;
                 job.run.checkpoint_at = Some(now);
                 job.run.premature_exits = 0;
                 checkpointed = true;

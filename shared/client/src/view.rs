@@ -1,6 +1,8 @@
 //! What can be seen of a client from outside: for `status`, the fleet link and metrics.
 
-use fallow_domain::{DocumentVersion, Duration, Instant, JobId, MasterUrl, ProjectId, Share};
+use fallow_domain::{
+    AccountKey, DocumentVersion, Duration, Instant, JobId, MasterUrl, ProjectAssignment, ProjectId, Share,
+};
 use fallow_policy::metrics::Figures;
 
 /// The host as a whole.
@@ -20,6 +22,8 @@ pub struct HostView {
     pub document_applied_at: Instant,
     /// The newest document that was refused since, and why.
     pub document_refused: Option<(DocumentVersion, String)>,
+    /// Projects of the document that the owner detached: they stay so until he attaches them.
+    pub declined: Vec<MasterUrl>,
     /// The metrics over one day, seven and thirty (R5.34).
     pub figures: [Figures; 3],
     /// CPU time of all tasks since the store was made, detached projects included.
@@ -51,6 +55,21 @@ pub struct ProjectView {
     pub min_rpc_time: Option<(Instant, String)>,
     /// Attached by the coordinator's document.
     pub from_document: bool,
+}
+
+/// How a project stands with this host: what somebody who wants to attach it has to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing {
+    /// The project, if it is attached.
+    pub attached: Option<ProjectId>,
+    /// The account that it is attached with.
+    pub account_key: Option<AccountKey>,
+    /// Its weight.
+    pub share: Option<Share>,
+    /// It has taken this host in, so the account is known there.
+    pub accepted: bool,
+    /// What the coordinator's document says of it: then it is the coordinator's, attached or declined by the owner.
+    pub assigned: Option<ProjectAssignment>,
 }
 
 /// One job.
@@ -123,6 +142,7 @@ impl Client {
             document_version: meta.document.as_ref().map_or(DocumentVersion(0), |document| document.version),
             document_applied_at: meta.document_applied_at,
             document_refused: meta.document_refused.clone(),
+            declined: meta.declined.iter().filter(|url| self.assigned(url).is_some()).cloned().collect(),
             figures: Window::ALL.map(|window| self.ledger.metrics.figures(window, self.now, late)),
             cpu_time: all.cpu,
             scheduler_rpcs: all.rpcs,
@@ -149,6 +169,18 @@ impl Client {
             min_rpc_time: project.rpc.min_work_time(self.now).map(|wait| (wait.at, wait.cause.to_string())),
             from_document: project.from_document,
         })
+    }
+
+    /// How a project stands with this host.
+    pub fn standing(&self, url: &MasterUrl) -> Standing {
+        let project = self.project_of(url).and_then(|id| self.state.projects.get(&id));
+        Standing {
+            attached: project.map(|project| project.id),
+            account_key: project.map(|project| project.account_key.clone()),
+            share: project.map(|project| project.share),
+            accepted: project.is_some_and(|project| project.hostid != 0),
+            assigned: self.assigned(url).cloned(),
+        }
     }
 
     /// All jobs, in the order in which they came.

@@ -1,9 +1,9 @@
 //! What must hold when things go wrong in the middle: crashes, clocks, servers that say odd things, processes that take
 //! their time.
 
-use fallow_boinc::scheduler::FileInfo;
+use fallow_boinc::scheduler::{FileInfo, SchedulerReply};
 use fallow_client::{Event, FileKey, TransferError, TransferErrorKind};
-use fallow_domain::{Duration, Fraction, MasterUrl, Preferences, ProjectId};
+use fallow_domain::{AccountKey, Duration, Fraction, MasterUrl, Preferences, ProjectId, Share};
 
 use crate::life::{document, small_buffers};
 use crate::world::World;
@@ -14,6 +14,11 @@ fn both_cpus() -> Preferences {
 
 fn url(name: &str) -> MasterUrl {
     MasterUrl::parse(&format!("http://127.0.0.1/{name}/")).unwrap()
+}
+
+fn attach(name: &str) -> Event {
+    let account_key = AccountKey::new("0123456789abcdef0123456789abcdef");
+    Event::Attach { url: url(name), account_key, share: Share::DEFAULT }
 }
 
 #[track_caller]
@@ -50,6 +55,92 @@ fn a_task_that_left_memory_is_not_charged_again_after_a_restart() {
     assert_eq!(world.computing(), 0);
     world.restart();
     assert_all_cpu_time_is_counted_once(&world);
+}
+
+#[test]
+fn a_task_whose_start_could_not_be_noted_on_a_full_disk_keeps_its_cpu_time_and_its_checkpoint() {
+    let mut world = World::new(103);
+    world.add_project("a", 1, Duration::from_secs(300));
+    world.fill_disk_after_start = true;
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("some work", Duration::from_mins(10), |w| w.longest_task() >= Duration::from_secs(48));
+    world.restart();
+    let task = &world.client.task_views()[0];
+    assert!(task.checkpoint_cpu_time >= Duration::from_secs(43), "{task:?}");
+    assert_all_cpu_time_is_counted_once(&world);
+    world.restart();
+    assert_all_cpu_time_is_counted_once(&world);
+}
+
+#[test]
+fn a_task_that_falls_back_to_its_checkpoint_shows_the_fraction_done_of_then() {
+    let mut world = World::new(104);
+    world.add_project("a", 1, Duration::from_secs(300));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("some work", Duration::from_mins(10), |w| w.longest_task() >= Duration::from_secs(48));
+    world.event(Event::OwnerSuspended(true));
+    world.restart();
+    let task = &world.client.task_views()[0];
+    let expected = task.checkpoint_cpu_time.as_secs_f64() / 300.0;
+    assert!(task.cpu_time == task.checkpoint_cpu_time, "{task:?}");
+    assert!((task.fraction_done - expected).abs() < 0.01, "{task:?}, expected {expected}");
+}
+
+#[test]
+fn r6_1_a_project_of_the_document_that_its_owner_detached_stays_so_until_he_attaches_it() {
+    let mut world = World::new(105);
+    world.add_project("a", 100, Duration::from_secs(30));
+    world.add_project("b", 100, Duration::from_secs(30));
+    let both =
+        |version| Event::DocumentOffered(document(version, &[("a", 1.0), ("b", 1.0)], small_buffers()));
+    world.event(both(1));
+    world.event(Event::Detach { url: url("a") });
+    world.event(both(2));
+    world.restart();
+    world.event(Event::DocumentOffered(document(3, &[("b", 1.0)], small_buffers())));
+    world.event(both(4));
+    let names = |world: &World| -> Vec<String> {
+        world.client.project_views().into_iter().map(|view| view.name).collect()
+    };
+    assert_eq!(names(&world), ["b"]);
+    assert_eq!(world.client.host_view().declined, [url("a")]);
+    world.event(Event::Attach {
+        url: url("a"),
+        account_key: AccountKey::new("f".repeat(32)),
+        share: Share::DEFAULT,
+    });
+    assert_eq!(names(&world), ["b", "a"]);
+    let standing = world.client.standing(&url("a"));
+    assert_eq!(
+        standing.account_key,
+        standing.assigned.map(|assigned| assigned.account_key),
+        "the document's"
+    );
+    assert!(world.client.host_view().declined.is_empty());
+    assert!(world.view("a").from_document);
+}
+
+#[test]
+fn r1_3_what_held_a_wrong_account_key_back_does_not_hold_the_right_one_back() {
+    let mut world = World::new(106);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.alter = Some(|reply, before| {
+        if before == 0 {
+            // As servers answer a key that they do not know.
+            *reply = SchedulerReply { request_delay: Duration::from_hours(1), ..SchedulerReply::default() };
+        }
+    });
+    world.event(attach("a"));
+    world.run_until("the refusal", Duration::from_mins(2), |w| w.projects["a"].calls.len() == 1);
+    world.run_for(Duration::from_mins(1));
+    assert!(world.client.project_views()[0].min_rpc_time.is_some());
+    world.event(Event::Attach {
+        url: url("a"),
+        account_key: AccountKey::new("f".repeat(32)),
+        share: Share::DEFAULT,
+    });
+    assert_eq!(world.client.project_views()[0].min_rpc_time, None);
+    world.run_until("another contact", Duration::from_mins(2), |w| w.projects["a"].calls.len() == 2);
 }
 
 #[test]
@@ -386,12 +477,15 @@ fn whatever_owners_coordinators_and_crashes_do_the_books_balance_and_the_work_ge
                 7 => world.fail_starts = 2,
                 8 => world.jump(Duration::from_secs(dice.roll(20_000) as i64 - 10_000)),
                 9 => world.event(Event::ContactRequested { url: url("a") }),
+                10 => world.event(attach(["a", "b"][dice.roll(2) as usize])),
                 _ => {}
             }
         }
         world.event(Event::OwnerSuspended(false));
         version += 1;
         world.event(Event::DocumentOffered(document(version, &[("a", 1.0), ("b", 1.0)], both_cpus())));
+        world.event(attach("a"));
+        world.event(attach("b"));
         world.run_until("all jobs are over", Duration::from_hours(24), |w| {
             w.client.task_views().is_empty() && w.projects.values().all(|project| project.sent == 40)
         });
