@@ -23,6 +23,7 @@ pub mod fair_division;
 pub mod job_queue;
 mod math;
 pub mod metrics;
+pub mod plan_host;
 pub mod report_due;
 pub mod rpc_session;
 pub mod rpc_timing;
