@@ -86,6 +86,72 @@ fn a_coordinator_that_is_not_there_gives_status_4_and_a_wrong_token_5() {
 }
 
 #[test]
+fn an_address_that_is_not_the_coordinators_is_told_apart_from_one_where_nobody_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    let daemon = DaemonFile::read(&dir.path().join("coordinator")).unwrap();
+    let at = |address: &str| fallow(dir.path(), &["hosts", "--coordinator", address]);
+    // The directory's own token is used.
+    let right = at(&daemon.fleet);
+    assert_eq!(right.status.code(), Some(0), "{}", text(&right));
+    let projects = at(&daemon.http);
+    assert_eq!(projects.status.code(), Some(4), "{}", text(&projects));
+    for said in ["not a coordinator's gRPC port", "port of the projects", &daemon.fleet] {
+        assert!(text(&projects).contains(said), "{said}: {}", text(&projects));
+    }
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other_at = format!("http://{}", other.local_addr().unwrap());
+    std::thread::spawn(move || {
+        use std::io::Write as _;
+        for mut stream in other.incoming().flatten() {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+        }
+    });
+    let output = at(&other_at);
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output));
+    assert!(text(&output).contains("not a coordinator's gRPC port"), "{}", text(&output));
+    assert!(text(&output).contains(&format!("projects' port is {}", daemon.http)), "{}", text(&output));
+    let garbage = at("garbage");
+    assert_eq!(garbage.status.code(), Some(2), "{}", text(&garbage));
+    assert!(text(&garbage).contains("such as http://127.0.0.1:20001"), "{}", text(&garbage));
+    assert_eq!(running.stop(), Some(0));
+    let nobody = at(&daemon.fleet);
+    assert_eq!(nobody.status.code(), Some(4));
+    assert!(
+        text(&nobody).contains("Connection refused") && !text(&nobody).contains("transport"),
+        "{}",
+        text(&nobody)
+    );
+}
+
+#[test]
+fn a_token_file_that_will_not_do_is_named_with_where_the_right_one_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    let address = DaemonFile::read(&dir.path().join("coordinator")).unwrap().fleet;
+    let file = dir.path().join("mine");
+    let file = file.to_str().unwrap();
+    let with_file = || fallow(dir.path(), &["hosts", "--operator-token-file", file]);
+    let missing = with_file();
+    assert_eq!(missing.status.code(), Some(3), "{}", text(&missing));
+    assert!(text(&missing).contains(&format!("there is no {file}")), "{}", text(&missing));
+    std::fs::write(file, "hello").unwrap();
+    let garbage = with_file();
+    assert_eq!(garbage.status.code(), Some(3), "{}", text(&garbage));
+    assert!(text(&garbage).contains("operator.token in the coordinator's directory"), "{}", text(&garbage));
+    assert!(!text(&garbage).contains("delete"), "{}", text(&garbage));
+    std::fs::write(file, "0".repeat(64)).unwrap();
+    let wrong = with_file();
+    assert_eq!(wrong.status.code(), Some(5), "{}", text(&wrong));
+    assert!(text(&wrong).contains("operator.token in this coordinator's directory"), "{}", text(&wrong));
+    let empty = tempfile::tempdir().unwrap();
+    let none = fallow(empty.path(), &["hosts", "--coordinator", &address]);
+    assert_eq!(none.status.code(), Some(3), "{}", text(&none));
+    assert!(text(&none).contains("--operator-token-file"), "{}", text(&none));
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
 fn what_another_process_holds_gives_status_6() {
     let dir = tempfile::tempdir().unwrap();
     let mut running = Running::start(dir.path());

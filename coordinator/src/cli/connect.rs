@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use axum::http::Uri;
 use clap::Args;
 use fallow_domain::ExitCode;
+use fallow_proto::operator::v1::GetDocumentRequest;
 use fallow_proto::operator::v1::operator_client::OperatorClient;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
@@ -13,8 +15,9 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
 use super::Failure;
+use super::failure::innermost;
 use crate::daemon::DaemonFile;
-use crate::operator::{AUTHOR, TokenFile};
+use crate::operator::{AUTHOR, TokenError, TokenFile};
 
 /// Which coordinator a command speaks to.
 #[derive(Args, Clone, Debug)]
@@ -22,10 +25,10 @@ pub struct Target {
     /// Directory of the coordinator, or of `fallow up`.
     #[arg(long, env = "FALLOW_DIR", default_value = "./fallow-data", value_name = "DIR")]
     pub dir: PathBuf,
-    /// Address of the coordinator, instead of looking it up in the directory.
-    #[arg(long, value_name = "URL", requires = "operator_token_file")]
+    /// Address of the coordinator, such as http://127.0.0.1:20001, instead of looking it up in the directory.
+    #[arg(long, value_name = "URL", value_parser = address)]
     pub coordinator: Option<String>,
-    /// File with the operator's token, instead of the one in the directory.
+    /// File with the operator's token, instead of operator.token in the directory.
     #[arg(long, value_name = "FILE")]
     pub operator_token_file: Option<PathBuf>,
 }
@@ -60,23 +63,97 @@ impl Target {
     /// # Errors
     /// [`Failure`] with where it was looked for.
     pub async fn connect(&self) -> Result<Client, Failure> {
-        let (url, token) = match &self.coordinator {
-            Some(url) => (url.clone(), self.operator_token_file.clone()),
-            None => {
-                let (dir, daemon) = find(&self.dir)?;
-                (daemon.fleet, self.operator_token_file.clone().or_else(|| Some(dir.join("operator.token"))))
-            }
+        let Some(url) = &self.coordinator else {
+            let (dir, daemon) = find(&self.dir)?;
+            let own = dir.join("operator.token");
+            let token = read_token(self.operator_token_file.as_deref().unwrap_or(&own))?;
+            return connect(&daemon.fleet, &token).await;
         };
-        let token = token.ok_or_else(|| Failure::bad_input("--coordinator needs --operator-token-file"))?;
-        let token = TokenFile::read(&token)
-            .map_err(|error| Failure::caused(ExitCode::Refused, "no operator's token", error))?;
-        connect(&url, &token).await
+        require_loopback(url)?;
+        let token = match &self.operator_token_file {
+            Some(file) => read_token(file)?,
+            None => read_token(&self.token_in_dir()?)?,
+        };
+        let mut client = connect(url, &token).await?;
+        // Whoever types an address may have taken another service's: better said here than by a call that breaks.
+        match client.get_document(GetDocumentRequest {}).await {
+            Err(status) if Failure::is_no_coordinator(&status) => Err(self.no_coordinator(url)),
+            Err(status) => Err(status.into()),
+            Ok(_) => Ok(client),
+        }
     }
+
+    fn token_in_dir(&self) -> Result<PathBuf, Failure> {
+        let places = places(&self.dir).map(|place| place.join("operator.token"));
+        places.into_iter().find(|path| path.exists()).ok_or_else(|| {
+            Failure::bad_input(format!(
+                "--coordinator needs the operator's token, and {} holds none: name the coordinator's directory with --dir, or its file operator.token with --operator-token-file",
+                self.dir.display()
+            ))
+        })
+    }
+
+    fn no_coordinator(&self, url: &str) -> Failure {
+        let what = "something answers there, but it is not a coordinator's gRPC port";
+        let advice = match find(&self.dir) {
+            Ok((_, daemon)) if daemon.http == url.trim_end_matches('/') => format!(
+                "it is the port of the projects, for BOINC clients; the coordinator is at {}",
+                daemon.fleet
+            ),
+            Ok((_, daemon)) => format!(
+                "the coordinator in {} is at {}, and its projects' port is {}",
+                self.dir.display(),
+                daemon.fleet,
+                daemon.http
+            ),
+            Err(_) => "a coordinator has another port for its projects; daemon.json in its directory names both, the right one as \"fleet\"".to_owned(),
+        };
+        Failure::new(ExitCode::Unreachable, format!("{url}: {what}: {advice}"))
+    }
+}
+
+/// An address as people type it: the scheme may be left out, the port may not.
+fn address(text: &str) -> Result<String, String> {
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let uri: Option<Uri> = url.parse().ok();
+    let usable = uri.filter(|uri| {
+        uri.scheme_str() == Some("http")
+            && uri.host().is_some_and(|host| !host.is_empty())
+            && uri.port_u16().is_some()
+    });
+    match usable {
+        Some(_) => Ok(url),
+        None => Err("expected a coordinator's address, such as http://127.0.0.1:20001".to_owned()),
+    }
+}
+
+fn read_token(path: &Path) -> Result<String, Failure> {
+    use std::io::ErrorKind::{NotFound, PermissionDenied};
+    let shown = path.display();
+    TokenFile::read(path).map_err(|error| match error {
+        TokenError::NoToken(_) => Failure::bad_input(format!(
+            "{shown} does not hold an operator's token, 64 hexadecimal digits: name the file operator.token in the coordinator's directory with --operator-token-file"
+        )),
+        TokenError::File { source, .. } if source.kind() == NotFound => Failure::bad_input(format!(
+            "there is no {shown}: the operator's token is in operator.token in the coordinator's directory; name that with --dir, or the file with --operator-token-file"
+        )),
+        TokenError::File { source, .. } if source.kind() == PermissionDenied => Failure::caused(
+            ExitCode::Refused,
+            format!("{shown} is for the coordinator's user only: run this as that user, or name a copy of your own with --operator-token-file"),
+            source,
+        ),
+        error => Failure::caused(ExitCode::BadInput, format!("no operator's token in {shown}"), error),
+    })
+}
+
+/// Where a coordinator's directory may be, seen from what people name: it, or that of `fallow up`.
+fn places(dir: &Path) -> [PathBuf; 2] {
+    [dir.join("coordinator"), dir.to_path_buf()]
 }
 
 /// The running coordinator of a directory, which may be its own or that of `fallow up`.
 fn find(dir: &Path) -> Result<(PathBuf, DaemonFile), Failure> {
-    let places = [dir.join("coordinator"), dir.to_path_buf()];
+    let places = places(dir);
     for place in &places {
         match DaemonFile::read(place) {
             Ok(daemon) if daemon.is_alive() => return Ok((place.clone(), daemon)),
@@ -88,6 +165,20 @@ fn find(dir: &Path) -> Result<(PathBuf, DaemonFile), Failure> {
                 return Err(Failure::new(ExitCode::Unreachable, text));
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+                return Err(Failure::bad_input(format!(
+                    "{} is not a directory: name the coordinator's with --dir",
+                    place.display()
+                )));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                let text = format!(
+                    "{} is damaged: a restart of the coordinator in {} writes it anew",
+                    DaemonFile::path(place).display(),
+                    place.display()
+                );
+                return Err(Failure::caused(ExitCode::BadInput, text, error));
+            }
             Err(error) => return Err(Failure::file("read", &DaemonFile::path(place), error)),
         }
     }
@@ -106,13 +197,16 @@ fn find(dir: &Path) -> Result<(PathBuf, DaemonFile), Failure> {
 /// [`Failure`] for an address that is none or not loopback, and when nobody answers.
 pub async fn connect(url: &str, token: &str) -> Result<Client, Failure> {
     let endpoint = Endpoint::from_shared(url.to_owned())
-        .map_err(|error| Failure::caused(ExitCode::BadInput, format!("{url:?} is no address"), error))?;
-    require_loopback(url, endpoint.uri().host())?;
+        .map_err(|error| Failure::caused(ExitCode::BadInput, format!("{url:?} is not an address"), error))?;
+    require_loopback(url)?;
     let endpoint =
         endpoint.connect_timeout(Duration::from_secs(5)).timeout(Duration::from_secs(60)).tcp_nodelay(true);
     let channel = endpoint.connect().await.map_err(|error| {
-        let text = format!("no coordinator answers at {url}: see whether it runs (`fallow coordinator run`)");
-        Failure::caused(ExitCode::Unreachable, text, error)
+        let why = innermost(&error);
+        let text = format!(
+            "no coordinator answers at {url} ({why}): see whether it runs, and start it with `fallow coordinator run`"
+        );
+        Failure::new(ExitCode::Unreachable, text)
     })?;
     let bearer = format!("Bearer {token}").parse();
     let bearer = bearer
@@ -121,8 +215,9 @@ pub async fn connect(url: &str, token: &str) -> Result<Client, Failure> {
     Ok(OperatorClient::with_interceptor(channel, credentials).max_decoding_message_size(ANSWER_BYTES))
 }
 
-fn require_loopback(url: &str, host: Option<&str>) -> Result<(), Failure> {
-    let host = host.unwrap_or_default().trim_matches(['[', ']']);
+fn require_loopback(url: &str) -> Result<(), Failure> {
+    let uri: Option<Uri> = url.parse().ok();
+    let host = uri.as_ref().and_then(Uri::host).unwrap_or_default().trim_matches(['[', ']']);
     let is_loopback =
         host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
     if is_loopback {
@@ -149,10 +244,21 @@ mod tests {
     #[test]
     fn only_loopback_addresses_are_connected_to() {
         for good in ["127.0.0.1", "localhost", "[::1]", "127.8.0.1"] {
-            assert!(require_loopback("url", Some(good)).is_ok(), "{good}");
+            assert!(require_loopback(&format!("http://{good}:1")).is_ok(), "{good}");
         }
-        for bad in [Some("10.0.0.1"), Some("example.org"), None] {
-            assert!(require_loopback("url", bad).unwrap_err().to_string().contains("mutual TLS"));
+        for bad in ["http://10.0.0.1:1", "http://example.org:1"] {
+            let failure = require_loopback(bad).unwrap_err();
+            assert_eq!(failure.code(), ExitCode::BadInput);
+            assert!(failure.to_string().contains("mutual TLS"));
+        }
+    }
+
+    #[test]
+    fn an_address_needs_a_host_and_a_port_and_may_leave_the_scheme_out() {
+        assert_eq!(address("127.0.0.1:20001").unwrap(), "http://127.0.0.1:20001");
+        for bad in ["garbage", "", "http://", "http://127.0.0.1", "https://127.0.0.1:1", "127.0.0.1:x", ":1"]
+        {
+            assert!(address(bad).unwrap_err().contains("such as http://127.0.0.1:20001"), "{bad}");
         }
     }
 

@@ -58,9 +58,20 @@ impl Failure {
         self.code
     }
 
+    /// Whether what answered the first call speaks something else, or serves something else.
+    pub(super) fn is_no_coordinator(status: &Status) -> bool {
+        status.source().is_some()
+            || matches!(status.code(), Code::Unknown | Code::Unimplemented | Code::Internal)
+    }
+
     /// From what the coordinator answered.
     #[must_use]
     pub fn of_status(status: &Status) -> Self {
+        // Only a status that was made on this side has a cause.
+        if let Some(cause) = status.source() {
+            let text = format!("the coordinator does not answer: {}", innermost(cause));
+            return Self::new(ExitCode::Unreachable, text);
+        }
         let code = match status.code() {
             Code::InvalidArgument
             | Code::NotFound
@@ -74,11 +85,20 @@ impl Failure {
             _ => ExitCode::Internal,
         };
         let what = match code {
-            ExitCode::Unreachable => format!("the coordinator does not answer: {}", causes(status)),
+            ExitCode::Unreachable => format!("the coordinator does not answer: {}", status.message()),
             _ => status.message().to_owned(),
         };
         Self::new(code, what)
     }
+}
+
+/// The cause of all causes. What wraps it repeats the same in the words of libraries.
+pub(super) fn innermost(error: &dyn Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
 }
 
 /// An error's own text and those of its causes, without repetitions.

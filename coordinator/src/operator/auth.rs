@@ -97,7 +97,7 @@ impl Interceptor for Authorised {
         match token {
             Some(token) if self.0.admits(token.trim()) => Ok(request),
             Some(_) => Err(Status::permission_denied(
-                "the operator's token is wrong: it is in operator.token in the coordinator's directory",
+                "the operator's token is another coordinator's, or an old one: the right one is in operator.token in this coordinator's directory; name that file with --operator-token-file, or the directory with --dir",
             )),
             None => Err(Status::unauthenticated(
                 "the call carries no operator's token (authorization: Bearer TOKEN)",
