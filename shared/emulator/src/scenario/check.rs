@@ -1,0 +1,302 @@
+//! What makes sense in a scenario, said in one place for all readers.
+//!
+//! Types rule most nonsense out (no CPUs, a negative share, a fraction above 1). What they cannot is looked at here. A
+//! finding names its place by a path as `--vary` writes it, so that a reader of files can point at the line.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use fallow_domain::Duration;
+
+use super::{ApplicationModel, Availability, HostModel, ProjectModel, QueuedJob, Scenario, Trace};
+
+/// Something in a scenario that means nothing, or that is unlikely to be meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Whether it stops the simulation.
+    pub gravity: Gravity,
+    /// Where, such as `project.p1.latency_bound`.
+    pub path: String,
+    /// What is wrong, and what would be right.
+    pub reason: String,
+}
+
+/// Whether a finding stops the simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gravity {
+    /// The scenario means something, though perhaps not what was meant.
+    Warning,
+    /// The scenario means nothing.
+    Error,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gravity = match self.gravity {
+            Gravity::Warning => "warning",
+            Gravity::Error => "error",
+        };
+        write!(f, "{gravity}: {}: {}", self.path, self.reason)
+    }
+}
+
+/// Longer than any simulation: durations beyond it are typing errors, and lose microseconds in files.
+pub(crate) const CENTURY: Duration = Duration::from_hours(100 * 366 * 24);
+/// As in the product's preferences.
+const MONTH: Duration = Duration::from_hours(31 * 24);
+const SECOND: Duration = Duration::from_secs(1);
+/// Jobs shorter than this on average would make a run of days endless.
+const JOB_MIN: Duration = Duration::from_millis(1);
+
+impl Scenario {
+    /// Everything that is wrong with this scenario, errors and warnings, in the order of a scenario file.
+    #[must_use]
+    pub fn check(&self) -> Vec<Finding> {
+        let mut check = Check { found: Vec::new() };
+        check.name("name", &self.name);
+        check.within("duration", self.duration, SECOND, CENTURY, "from 1 s to 100 years");
+        check.host(&self.host);
+        check.client(self);
+        if self.projects.is_empty() {
+            check.error("project", "there is none: add at least one [[project]]".into());
+        }
+        let mut names = BTreeSet::new();
+        for project in &self.projects {
+            if !names.insert(&project.name) {
+                let reason = format!("two projects are named {:?}: give each its own name", project.name);
+                check.error(&format!("project.{}.name", project.name), reason);
+            }
+            check.project(project, &self.host);
+        }
+        check.found
+    }
+
+    /// True if [`Scenario::check`] finds no error; warnings do not count.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.check().iter().all(|finding| finding.gravity == Gravity::Warning)
+    }
+}
+
+impl ProjectModel {
+    /// The path of `key` of one of its applications: shorter if the application stands in the project itself.
+    pub(crate) fn application_path(&self, application: &ApplicationModel, key: &str) -> String {
+        if self.applications.len() == 1 && application.name == self.name {
+            format!("project.{}.{key}", self.name)
+        } else {
+            format!("project.{}.application.{}.{key}", self.name, application.name)
+        }
+    }
+}
+
+struct Check {
+    found: Vec<Finding>,
+}
+
+impl Check {
+    fn error(&mut self, path: &str, reason: String) {
+        self.found.push(Finding { gravity: Gravity::Error, path: path.into(), reason });
+    }
+    fn warning(&mut self, path: &str, reason: String) {
+        self.found.push(Finding { gravity: Gravity::Warning, path: path.into(), reason });
+    }
+    fn within(&mut self, path: &str, value: Duration, low: Duration, high: Duration, expected: &str) {
+        if value < low || value > high {
+            self.error(path, format!("{value} makes no sense here: expected a duration {expected}"));
+        }
+    }
+    fn number(&mut self, path: &str, value: f64, ok: bool, expected: &str) {
+        if !ok {
+            self.error(path, format!("{value} makes no sense here: expected {expected}"));
+        }
+    }
+
+    /// Names head columns, name files and stand in paths.
+    fn name(&mut self, path: &str, name: &str) {
+        let bad = |c: char| c.is_control() || matches!(c, '.' | '=' | '*' | ',' | '/' | '\\');
+        if name.trim() != name || name.is_empty() || name.len() > 100 || name.chars().any(bad) {
+            let expected = "expected 1 to 100 characters, none of them . = * , / \\, no blanks around them";
+            self.error(path, format!("{name:?} is no name: {expected}"));
+        }
+    }
+
+    fn available(&mut self, path: &str, available: &Availability) {
+        match available {
+            Availability::Always => {}
+            Availability::OnOff { fraction, mean } => {
+                let expected = "a fraction above 0: with 0 it would never be on";
+                self.number(&format!("{path}.fraction"), fraction.get(), fraction.get() > 0.0, expected);
+                let path = format!("{path}.mean");
+                self.within(&path, *mean, SECOND, CENTURY, "from 1 s to 100 years");
+            }
+            Availability::Trace(trace) => self.trace(&format!("{path}.trace"), trace),
+        }
+    }
+
+    fn trace(&mut self, path: &str, trace: &Trace) {
+        let mut before = None;
+        for change in &trace.changes {
+            if change.at < Duration::ZERO || before.is_some_and(|before| change.at <= before) {
+                let reason =
+                    format!("{} is not later than the line before: expected rising times", change.at);
+                return self.error(path, reason);
+            }
+            before = Some(change.at);
+        }
+        match (before, trace.end) {
+            (None, _) => self.error(path, "it is empty: expected at least one line such as 0,on".into()),
+            (Some(last), Some(end)) if end <= last => {
+                self.error(path, format!("it ends at {end}: expected an end later than its last change"));
+            }
+            _ if trace.fraction().get() <= 0.0 => {
+                self.warning(path, "it is off in the long run".into());
+            }
+            _ => {}
+        }
+    }
+
+    fn host(&mut self, host: &HostModel) {
+        let cpus = host.cpus.get();
+        self.number("host.cpus", f64::from(cpus), cpus <= 100_000, "a whole number from 1 to 100,000");
+        self.available("host.available", &host.available);
+        let interval = host.connection_interval;
+        self.within("host.connection_interval", interval, Duration::ZERO, MONTH, "from 0 s to 31 days");
+        let mut kinds = BTreeSet::new();
+        for coprocessor in &host.coprocessors {
+            let path = format!("host.coprocessor.{}", coprocessor.kind);
+            if !kinds.insert(coprocessor.kind) {
+                let reason =
+                    format!("there are two entries for {}: write one with a count", coprocessor.kind);
+                self.error(&format!("{path}.type"), reason);
+            }
+            let count = coprocessor.count.get();
+            let expected = "a whole number from 1 to 1,000";
+            self.number(&format!("{path}.count"), f64::from(count), count <= 1000, expected);
+        }
+    }
+
+    fn client(&mut self, scenario: &Scenario) {
+        let client = &scenario.client;
+        let month = "from 1 s to 31 days";
+        self.within("client.scheduling_period", client.scheduling_period, SECOND, MONTH, month);
+        let buffer = "from 0 s to 31 days";
+        self.within("client.buffer.min", client.buffer.min, Duration::ZERO, MONTH, buffer);
+        self.within("client.buffer.additional", client.buffer.additional, Duration::ZERO, MONTH, buffer);
+        self.within("client.checkpoint_period", client.checkpoint_period, SECOND, MONTH, month);
+        let (cpus, time) = (client.cpu_fraction.get(), client.cpu_time_fraction.get());
+        self.number("client.cpu_fraction", cpus, cpus > 0.0, "a number above 0, up to 1");
+        self.number("client.cpu_time_fraction", time, time >= 0.01, "a number from 0.01 to 1");
+    }
+
+    fn project(&mut self, project: &ProjectModel, host: &HostModel) {
+        let path = |key: &str| format!("project.{}.{key}", project.name);
+        self.name(&path("name"), &project.name);
+        self.available(&path("available"), &project.available);
+        let delay = project.request_delay;
+        self.within(&path("request_delay"), delay, Duration::ZERO, MONTH, "from 0 s to 31 days");
+        let correction = project.correction;
+        let sane = (0.01..=100.0).contains(&correction);
+        self.number(&path("correction"), correction, sane, "a number from 0.01 to 100");
+        if project.applications.is_empty() {
+            self.error(&path("application"), "it has none: expected at least one kind of jobs".into());
+        }
+        let mut names = BTreeSet::new();
+        for application in &project.applications {
+            if !names.insert(&application.name) {
+                let reason =
+                    format!("two applications are named {:?}: give each its own name", application.name);
+                self.error(&project.application_path(application, "name"), reason);
+            }
+            self.application(project, application, host);
+        }
+        let mut names = BTreeSet::new();
+        for (index, job) in project.queue.iter().enumerate() {
+            let path = path(&format!("queue.{index}"));
+            if !names.insert(&job.name) {
+                let reason = format!("two queued jobs are named {:?}: give each its own name", job.name);
+                self.error(&format!("{path}.name"), reason);
+            }
+            self.queued(project, &path, job);
+        }
+    }
+
+    fn application(&mut self, project: &ProjectModel, application: &ApplicationModel, host: &HostModel) {
+        let path = |key: &str| project.application_path(application, key);
+        self.name(&path("name"), &application.name);
+        let weight = application.weight;
+        self.number(&path("weight"), weight, weight > 0.0 && weight <= 1e9, "a number above 0");
+        let (low, high) = (SECOND, CENTURY);
+        self.within(&path("latency_bound"), application.latency_bound, low, high, "from 1 s to 100 years");
+        let estimated = application.estimated_flops.get();
+        self.number(&path("estimated_flops"), estimated, estimated > 0.0, "a number above 0");
+        if let Some(checkpoint) = application.checkpoint {
+            self.within(&path("checkpoint"), checkpoint, low, high, "from 1 s to 100 years");
+        }
+        if self.uses(&path("uses"), application, host) {
+            self.length(&path("true_flops.mean"), application, host);
+        }
+        if let Some(memory) = host.memory.filter(|memory| application.memory > *memory) {
+            let reason =
+                format!("its jobs need {}, the host has {memory}: none will run", application.memory);
+            self.warning(&path("memory"), reason);
+        }
+    }
+
+    /// Looks at what a job uses, and says whether its length on this host can be told.
+    fn uses(&mut self, path: &str, application: &ApplicationModel, host: &HostModel) -> bool {
+        let uses = application.uses;
+        let before = self.found.len();
+        let cpus_fit = uses.cpus.is_finite() && uses.cpus >= 0.0;
+        let cpus = format!("{path}.cpus");
+        self.number(&cpus, uses.cpus, cpus_fit, "a number of 0 or more");
+        if cpus_fit && uses.cpus > f64::from(host.cpus.get()) {
+            let reason = format!("its jobs use {}, the host has {}: none will run", uses.cpus, host.cpus);
+            self.warning(&cpus, reason);
+        }
+        match uses.coprocessor {
+            None => self.number(&cpus, uses.cpus, uses.cpus != 0.0, "a number above 0, or a coprocessor"),
+            Some(used) => {
+                let path = format!("{path}.{}", used.kind);
+                let has = host.coprocessor(used.kind).map_or(0, |own| own.count.get());
+                let instances = used.instances;
+                let fits = instances.is_finite() && instances > 0.0;
+                self.number(&path, instances, fits, "a number above 0");
+                if fits && instances > f64::from(has) {
+                    let reason = match has {
+                        0 => format!("the host has no {}: no job of this kind will be sent", used.kind),
+                        _ => format!("its jobs use {instances}, the host has {has}: none will run"),
+                    };
+                    self.warning(&path, reason);
+                }
+            }
+        }
+        self.found.len() == before
+    }
+
+    fn length(&mut self, path: &str, application: &ApplicationModel, host: &HostModel) {
+        let mean = application.true_flops.mean;
+        if let Some(length) = host.speed_for(application.uses).map(|speed| mean.at(speed))
+            && !(JOB_MIN..=CENTURY).contains(&length)
+        {
+            let expected = "expected a size that takes from 0.001 s to 100 years";
+            let seconds = length.as_secs_f64();
+            self.error(path, format!("a job takes {seconds} s on this host: {expected}"));
+        }
+    }
+
+    fn queued(&mut self, project: &ProjectModel, path: &str, job: &QueuedJob) {
+        if project.application(&job.application).is_none() {
+            let reason = format!("project {} has no application {:?}", project.name, job.application);
+            self.error(&format!("{path}.application"), reason);
+        }
+        let past = "from -100 years to 0 s: it arrived before the beginning";
+        self.within(&format!("{path}.received"), job.received, -CENTURY, Duration::ZERO, past);
+        let around = "of 100 years at most";
+        self.within(&format!("{path}.deadline"), job.deadline, -CENTURY, CENTURY, around);
+        let some = "from 0 s to 100 years";
+        self.within(&format!("{path}.elapsed"), job.elapsed, Duration::ZERO, CENTURY, some);
+        if let Some(remaining) = job.remaining {
+            self.within(&format!("{path}.remaining"), remaining, Duration::ZERO, CENTURY, some);
+        }
+    }
+}

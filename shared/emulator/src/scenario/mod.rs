@@ -1,0 +1,58 @@
+//! What is simulated: a host, a client and its projects (R5.11).
+//!
+//! A [`Scenario`] holds everything that is given, and nothing that is drawn: the seed comes beside it. It is read from
+//! a TOML file, taken from a BOINC client's data directory, or built in ([`Scenario::base`], [`Scenario::mix`]).
+//!
+//! **Time.** A simulation begins at 0; what lies before (a queued job's arrival) is a negative duration.
+//!
+//! **What makes sense** is said in one place: fields whose type cannot rule nonsense out (a buffer of -1 day) are
+//! looked at by [`Scenario::check`], which every reader calls.
+
+mod check;
+mod model;
+mod presets;
+
+pub use check::{Finding, Gravity};
+pub use model::availability::{Availability, Trace, TraceChange};
+pub use model::client::{Buffer, ClientModel};
+pub use model::host::{Bandwidth, CoprocessorKind, CoprocessorModel, HostModel, OffKind};
+pub use model::job::{ApplicationModel, CoprocessorUse, Estimate, QueuedJob, QueuedState, TrueFlops, Uses};
+pub use model::project::ProjectModel;
+
+use fallow_domain::{Duration, Preferences};
+
+/// Everything that is given to a simulation, but for its seed and its policies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Its name, as shown in tables and files.
+    pub name: String,
+    /// How long is simulated.
+    pub duration: Duration,
+    /// The machine.
+    pub host: HostModel,
+    /// The client's preferences.
+    pub client: ClientModel,
+    /// The projects it is attached to, at least one, in the order of attachment. No two have the same name.
+    pub projects: Vec<ProjectModel>,
+}
+
+impl Scenario {
+    /// The client's preferences as the product's own code takes them.
+    #[must_use]
+    pub fn preferences(&self) -> Preferences {
+        Preferences {
+            cpu_fraction: self.client.cpu_fraction,
+            cpu_time_fraction: self.client.cpu_time_fraction,
+            buffer_min: self.client.buffer.min,
+            buffer_additional: self.client.buffer.additional,
+            scheduling_period: self.client.scheduling_period,
+            checkpoint_period: self.client.checkpoint_period,
+            leave_in_memory: self.client.leave_in_memory,
+            suspended: false,
+            memory_fraction: self.client.memory_fraction,
+            disk_fraction: self.client.disk_fraction,
+            disk_free_min: self.client.disk_free_min,
+            connection_interval: self.host.connection_interval,
+        }
+    }
+}
