@@ -171,6 +171,11 @@ impl Client {
         })
     }
 
+    /// Whether the owner has suspended computing.
+    pub fn owner_suspended(&self) -> bool {
+        self.state.meta.owner.suspended
+    }
+
     /// How a project stands with this host.
     pub fn standing(&self, url: &MasterUrl) -> Standing {
         let project = self.project_of(url).and_then(|id| self.state.projects.get(&id));
