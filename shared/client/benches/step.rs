@@ -66,7 +66,7 @@ struct Host {
 impl Host {
     fn with_jobs(jobs: u64, downloads_hang: bool) -> Self {
         let version = ClientVersion { major: 8, minor: 3, release: 0 };
-        let client = Client::restore(ClientConfig { seed: 1, version }, []).expect("an empty store");
+        let client = Client::restore(ClientConfig::new(1, version), []).expect("an empty store");
         let now = Instant::from_secs_f64(1.8e9);
         let mut host =
             Self { client, now, running: Vec::new(), cpu: Duration::ZERO, called: None, served: Vec::new() };

@@ -20,6 +20,11 @@ pub enum Event {
     Started(Box<Startup>),
     /// The wake-up that the client asked for, or any other look at the clock.
     WakeUp,
+    /// The host is about to go off or to sleep: nothing runs and nothing is called before [`Event::HostBack`]. The time
+    /// between counts as time in which computing is not possible.
+    HostAway,
+    /// The host is there again, with every process as it was.
+    HostBack,
     /// Somebody at this host wants a project. An already attached one gets the new key and share.
     Attach {
         /// The project.

@@ -181,7 +181,8 @@ impl Client {
             return None;
         }
         // Computing is vouched for only as long as the shell was sure to call.
-        let vouched = (self.wake_at + LATE).min(self.now).max(from);
+        // Nor while the host was away.
+        let vouched = if self.away { from } else { (self.wake_at + LATE).min(self.now).max(from) };
         let (length, off) = (vouched.since(from), self.now.since(vouched));
         self.ledger.active.observe(off.min(OFF_MAX), false);
         let allowed = !self.preferences().suspended;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::ClientVersion;
 use fallow_domain::{Duration, Instant, JobId, Preferences, ProjectId};
+use fallow_policy::composition::Composition;
 use fallow_policy::job_queue::JobQueue;
 use fallow_policy::rpc_timing::RpcState;
 use rand_pcg::Pcg64Mcg;
@@ -23,6 +24,17 @@ pub struct ClientConfig {
     pub seed: u64,
     /// The version that servers are told.
     pub version: ClientVersion,
+    /// The policies that it follows (R5).
+    pub composition: Composition,
+    /// Whether [`Step::changes`] are written out. A simulation, which never restarts a client, does without.
+    pub keeps_records: bool,
+}
+
+impl ClientConfig {
+    /// The default policies, and records kept.
+    pub fn new(seed: u64, version: ClientVersion) -> Self {
+        Self { seed, version, composition: Composition::default(), keeps_records: true }
+    }
 }
 
 /// A volunteer-computing client. See the crate's documentation for how to turn it.
@@ -47,6 +59,8 @@ pub struct Client {
     metrics_saved_at: Instant,
     /// When the shell was asked to call again.
     pub(crate) wake_at: Instant,
+    /// When something is due next, whether the host is there or not.
+    due_at: Instant,
     /// Jobs charged since they were last stored.
     pub(crate) charged: BTreeSet<JobId>,
     /// The duration correction that the queue's estimates were made with.
@@ -56,6 +70,10 @@ pub struct Client {
     pub(crate) actions: Vec<Action>,
     durable: bool,
     pub(crate) throttle: Throttle,
+    /// The preferences in force, kept because they are asked for at every turn.
+    effective: Preferences,
+    /// The host is off or asleep ([`Event::HostAway`]).
+    pub(crate) away: bool,
 }
 
 /// How often running totals are stored when nothing else happens. What a killed agent had not stored is recovered
@@ -97,6 +115,7 @@ impl Client {
             saved_at: Instant::EPOCH,
             metrics_saved_at: Instant::EPOCH,
             wake_at: Instant::EPOCH,
+            due_at: Instant::EPOCH,
             throttle: Throttle::default(),
             charged: BTreeSet::new(),
             queued_factor: BTreeMap::new(),
@@ -104,7 +123,10 @@ impl Client {
             touched: BTreeSet::new(),
             actions: Vec::new(),
             durable: false,
+            effective: Preferences::default(),
+            away: false,
         };
+        client.preferences_changed();
         client.rebuild();
         Ok(client)
     }
@@ -118,14 +140,21 @@ impl Client {
             self.clock_set_back();
         }
         let seen = self.observe();
+        let back = matches!(event, Event::HostBack);
         self.take(event);
         if let Some(seen) = seen {
             self.observe_metrics(seen);
         }
-        if self.is_up() {
-            self.poll();
+        if self.away {
+            self.wake_at = Instant::FAR_FUTURE;
+            return self.finish_step(None);
         }
-        let wake_at = self.is_up().then(|| self.next_wake_up());
+        // Coming back changes nothing by itself: what became due meanwhile is seen to by the wake-up asked for before.
+        if self.is_up() && !(back && now < self.due_at) {
+            self.poll();
+            self.due_at = self.next_wake_up();
+        }
+        let wake_at = self.is_up().then_some(self.due_at);
         self.wake_at = wake_at.unwrap_or(self.wake_at);
         self.finish_step(wake_at)
     }
@@ -144,6 +173,8 @@ impl Client {
         match event {
             Event::Started(startup) => self.start(*startup),
             Event::WakeUp => {}
+            Event::HostAway => self.away = true,
+            Event::HostBack => self.away = false,
             Event::Attach { url, account_key, share } => self.attach(url, account_key, share),
             Event::Detach { url } => self.detach_url(&url),
             Event::DocumentOffered(document) => self.offer_document(document),
@@ -225,7 +256,10 @@ impl Client {
         }
         Step {
             actions: std::mem::take(&mut self.actions),
-            changes: dirty.iter().map(|record| record.change(&self.state, &self.ledger)).collect(),
+            changes: match self.config.keeps_records {
+                true => dirty.iter().map(|record| record.change(&self.state, &self.ledger)).collect(),
+                false => Vec::new(),
+            },
             durable: std::mem::take(&mut self.durable),
             wake_at,
             touched: std::mem::take(&mut self.touched).into_iter().collect(),
@@ -233,9 +267,14 @@ impl Client {
     }
 
     /// The preferences in force: the document's under the owner's limits.
-    pub(crate) fn preferences(&self) -> Preferences {
+    pub(crate) fn preferences(&self) -> &Preferences {
+        &self.effective
+    }
+
+    /// The document or the owner's limits changed.
+    pub(crate) fn preferences_changed(&mut self) {
         let wished = self.state.meta.document.as_ref().map(|document| document.preferences.clone());
-        wished.unwrap_or_default().tightened(&self.state.meta.owner)
+        self.effective = wished.unwrap_or_default().tightened(&self.state.meta.owner);
     }
 
     /// CPUs that may be used now (R2.6).

@@ -249,6 +249,7 @@ impl Client {
             );
         }
         self.state.meta.document = Some(document);
+        self.preferences_changed();
         self.state.meta.document_applied_at = self.now;
         self.state.meta.document_refused = None;
         self.mark_durable(Record::Meta);
@@ -282,6 +283,7 @@ impl Client {
     pub(crate) fn owner_suspends(&mut self, suspended: bool) {
         if self.state.meta.owner.suspended != suspended {
             self.state.meta.owner.suspended = suspended;
+            self.preferences_changed();
             self.mark_durable(Record::Meta);
             let what = if suspended { "suspended" } else { "resumed" };
             self.notice(NoticeLevel::Info, None, format!("computing {what} by the owner"));

@@ -225,7 +225,7 @@ fn r1_12_a_clock_that_jumps_back_by_a_year_stops_nothing() {
 
 #[test]
 fn what_a_newer_version_stored_is_refused_with_advice() {
-    let config = ClientConfig { seed: 1, version: world::version() };
+    let config = ClientConfig::new(1, world::version());
     let error = Client::restore(config, [(b"meta".to_vec(), b"9{}".to_vec())]).unwrap_err();
     assert!(error.to_string().contains("newer than this version's"), "{error}");
 }
@@ -308,4 +308,21 @@ fn a_finished_task_in_the_slot_of_another_job_is_not_taken_for_that_jobs() {
     let report = &world.projects["a"].reports[0];
     assert_eq!((report.exit_status, report.state.code()), (0, 5));
     assert!(report.final_cpu_time >= Duration::from_secs(60), "it was computed: {}", report.final_cpu_time);
+}
+
+#[test]
+fn a_host_that_goes_away_computes_nothing_is_called_for_nothing_and_counts_as_off() {
+    let mut world = World::new(7);
+    world.add_project("alpha", 50, Duration::from_mins(20));
+    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], small_buffers())));
+    world.run_for(Duration::from_mins(5));
+    let before = world.client.host_view().cpu_time;
+    let step = world.client.handle(world.now, Event::HostAway);
+    assert!(step.actions.is_empty() && step.wake_at.is_none());
+    let back = world.now + Duration::from_hours(2);
+    let step = world.client.handle(back, Event::HostBack);
+    assert!(step.wake_at.is_some());
+    assert_eq!(world.client.host_view().cpu_time, before);
+    let idleness = world.client.host_view().figures[0].idleness.unwrap();
+    assert!(idleness.get() < 0.5, "time away is not available time: {idleness}");
 }

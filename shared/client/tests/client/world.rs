@@ -98,7 +98,7 @@ const LEAVING: Duration = Duration::from_secs(10);
 
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
-        let client = Client::restore(ClientConfig { seed, version: version() }, []).unwrap();
+        let client = Client::restore(ClientConfig::new(seed, version()), []).unwrap();
         let mut world = Self {
             now: Instant::from_secs_f64(1_800_000_000.0),
             client,
@@ -189,7 +189,7 @@ impl World {
     }
 
     pub(crate) fn restored(&self) -> Client {
-        let config = ClientConfig { seed: self.seed, version: version() };
+        let config = ClientConfig::new(self.seed, version());
         Client::restore(config, self.store.clone()).unwrap()
     }
 
