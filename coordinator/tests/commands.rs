@@ -38,9 +38,21 @@ fn values_that_mean_nothing_are_refused_with_status_3() {
     let batch = dir.path().join("batch.toml");
     std::fs::write(&batch, "[[workunits]]\napplication = 'none'\nflops = 1e9\n").unwrap();
     let batch = batch.to_str().unwrap();
+    let no_quorum = dir.path().join("no-quorum.toml");
+    std::fs::write(&no_quorum, "[[workunits]]\napplication = 'none'\nflops = 1e9\nquorum = 0\n").unwrap();
+    let no_quorum = no_quorum.to_str().unwrap();
+    let (directory, program) = (dir.path().to_str().unwrap(), env!("CARGO_BIN_EXE_fallow"));
     for (arguments, said) in [
         (&["shares", "set", "sieve=-1"][..], "a number from 0 to 1,000,000,000"),
         (&["shares", "set", "sieve=NaN"], "a number from 0 to 1,000,000,000"),
+        (&["app", "add", "sieve", "a", directory, "--version", "1.0"], "is a directory"),
+        (&["app", "add", "sieve", "a", program, "--version", "0.0"], "such as 1.0"),
+        (
+            &["app", "add", "sieve", "a", program, "--version", "1.0", "--platform", "bogus"],
+            "such as x86_64-pc-linux-gnu",
+        ),
+        (&["submit", "sieve", "--app", "a", "--flops", "1e9", "--quorum", "0"], "a whole number from 1"),
+        (&["submit", "sieve", "--file", no_quorum], "quorum = 0: expected a value above 0"),
         (&["shares", "set", "other=1"], "no project \"other\""),
         (&["jobs", "other"], "no project \"other\""),
         (&["results", "other"], "no project \"other\""),
@@ -58,6 +70,63 @@ fn values_that_mean_nothing_are_refused_with_status_3() {
         assert!(text(&output).contains(said), "{arguments:?}: {}", text(&output));
     }
     assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn what_is_there_already_is_named_as_it_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    fallow(dir.path(), &["project", "create", "sieve"]);
+    let program = dir.path().join("program");
+    std::fs::write(&program, "x").unwrap();
+    let add = ["app", "add", "sieve", "a", program.to_str().unwrap(), "--version", "1.0"];
+    assert_eq!(fallow(dir.path(), &add).status.code(), Some(0));
+    let again = fallow(dir.path(), &add);
+    assert_eq!(again.status.code(), Some(3));
+    assert!(text(&again).contains("a version 1.0 for"), "{}", text(&again));
+    let batch = dir.path().join("batch.toml");
+    let of = |name: &str| format!("[[workunits]]\nname = '{name}'\napplication = 'a'\nflops = 1e9\n");
+    std::fs::write(&batch, [of("one"), of("other"), of("one")].concat()).unwrap();
+    let submit = ["submit", "sieve", "--file", batch.to_str().unwrap()];
+    let twice = fallow(dir.path(), &submit);
+    assert_eq!(twice.status.code(), Some(3));
+    assert!(
+        text(&twice).contains("workunits 1 and 3 of the submission have the same name \"one\""),
+        "{}",
+        text(&twice)
+    );
+    std::fs::write(&batch, of("one")).unwrap();
+    assert_eq!(fallow(dir.path(), &submit).status.code(), Some(0));
+    assert!(text(&fallow(dir.path(), &submit)).contains("has a workunit \"one\" already"));
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn shares_that_are_all_zero_are_set_with_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    fallow(dir.path(), &["project", "create", "sieve"]);
+    let zero = fallow(dir.path(), &["shares", "set", "sieve=0", "--json"]);
+    assert_eq!(zero.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&zero.stderr).contains("all shares are 0 now"), "{}", text(&zero));
+    assert!(serde_json::from_slice::<serde_json::Value>(&zero.stdout).is_ok());
+    assert!(fallow(dir.path(), &["shares", "set", "sieve=1"]).stderr.is_empty());
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_read_gives_status_2_and_an_example() {
+    let dir = tempfile::tempdir().unwrap();
+    for (arguments, said) in [
+        (&["coordinator", "run", "--listen", "24999"][..], "such as 127.0.0.1:24001"),
+        (&["shares", "set", "sieve=much"], "such as mersenne=75"),
+        (&["hosts", "--coordinator", "garbage"], "such as http://127.0.0.1:20001"),
+        (&["up", "--agents", "few"], "a whole number from 2 to 64"),
+    ] {
+        let output = fallow(dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output));
+        assert!(text(&output).contains(said), "{arguments:?}: {}", text(&output));
+    }
 }
 
 #[test]

@@ -39,19 +39,14 @@ struct Workunit {
     #[serde(default)]
     outputs: Vec<Output>,
     flops: f64,
-    #[serde(default)]
-    flops_bound: f64,
+    flops_bound: Option<f64>,
     memory: Option<String>,
     disk: Option<String>,
     deadline: Option<String>,
-    #[serde(default)]
-    quorum: u32,
-    #[serde(default)]
-    initial_jobs: u32,
-    #[serde(default)]
-    max_error_jobs: u32,
-    #[serde(default)]
-    max_total_jobs: u32,
+    quorum: Option<u32>,
+    initial_jobs: Option<u32>,
+    max_error_jobs: Option<u32>,
+    max_total_jobs: Option<u32>,
     #[serde(default)]
     comparator: String,
 }
@@ -106,13 +101,25 @@ pub(super) fn read(path: &Path) -> Result<Vec<NewWorkunit>, Failure> {
     }
 }
 
+/// What is left out becomes 0, which stands for the default on the wire: so a written 0 is refused here.
+fn above_zero<T: Default + PartialEq + std::fmt::Display>(key: &str, value: Option<T>) -> Result<T, String> {
+    match value {
+        Some(value) if value == T::default() => {
+            Err(format!("{key} = {value}: expected a value above 0, or leave {key} out for the default"))
+        }
+        value => Ok(value.unwrap_or_default()),
+    }
+}
+
 fn convert(base: &Path, workunit: Workunit) -> Result<NewWorkunit, String> {
-    let size = |text: &Option<String>| text.as_deref().map_or(Ok(0), units::size);
+    let number = above_zero::<u32>;
+    let size =
+        |key: &str, text: &Option<String>| above_zero(key, text.as_deref().map(units::size).transpose()?);
     let inputs = workunit.inputs.into_iter().map(|input| content(base, input)).collect::<Result<_, _>>()?;
-    let outputs = workunit
-        .outputs
-        .into_iter()
-        .map(|output| Ok(OutputFile { max_bytes: size(&output.max_size)?, open_name: output.open_name }));
+    let outputs = workunit.outputs.into_iter().map(|output| {
+        Ok(OutputFile { max_bytes: size("max_size", &output.max_size)?, open_name: output.open_name })
+    });
+    let deadline = workunit.deadline.as_deref().map(units::time).transpose()?;
     Ok(NewWorkunit {
         name: workunit.name,
         application: workunit.application,
@@ -120,17 +127,14 @@ fn convert(base: &Path, workunit: Workunit) -> Result<NewWorkunit, String> {
         inputs,
         outputs: outputs.collect::<Result<_, String>>()?,
         flops_estimate: workunit.flops,
-        flops_bound: workunit.flops_bound,
-        memory_bound_bytes: size(&workunit.memory)?,
-        disk_bound_bytes: size(&workunit.disk)?,
-        delay_bound_micros: workunit
-            .deadline
-            .as_deref()
-            .map_or(Ok(0), |text| units::time(text).map(|t| t.as_micros()))?,
-        quorum: workunit.quorum,
-        initial_jobs: workunit.initial_jobs,
-        max_error_jobs: workunit.max_error_jobs,
-        max_total_jobs: workunit.max_total_jobs,
+        flops_bound: above_zero("flops_bound", workunit.flops_bound)?,
+        memory_bound_bytes: size("memory", &workunit.memory)?,
+        disk_bound_bytes: size("disk", &workunit.disk)?,
+        delay_bound_micros: above_zero("deadline", deadline.map(|time| time.as_micros()))?,
+        quorum: number("quorum", workunit.quorum)?,
+        initial_jobs: number("initial_jobs", workunit.initial_jobs)?,
+        max_error_jobs: number("max_error_jobs", workunit.max_error_jobs)?,
+        max_total_jobs: number("max_total_jobs", workunit.max_total_jobs)?,
         comparator: workunit.comparator,
     })
 }
@@ -179,6 +183,25 @@ mod tests {
         let toml = "[[workunits]]\napplication='a'\nflops=1.0\ndeadline='soon'\n[[workunits]]\napplication='a'\nflops=1.0\ninputs=[{open_name='x'}]\n";
         let text = given("b.toml", toml).unwrap_err().to_string();
         assert!(text.contains("workunit 1") && text.contains("workunit 2"), "{text}");
+    }
+
+    #[test]
+    fn a_zero_that_would_mean_the_default_is_refused_with_what_was_expected() {
+        for zero in [
+            "quorum = 0",
+            "initial_jobs = 0",
+            "max_error_jobs = 0",
+            "max_total_jobs = 0",
+            "flops_bound = 0.0",
+            "memory = '0'",
+            "disk = '0B'",
+            "deadline = '0s'",
+        ] {
+            let failure =
+                given("b.toml", &format!("[[workunits]]\napplication='a'\nflops=1.0\n{zero}\n")).unwrap_err();
+            assert_eq!(failure.code().number(), 3);
+            assert!(failure.to_string().contains("expected a value above 0"), "{failure}");
+        }
     }
 
     #[test]

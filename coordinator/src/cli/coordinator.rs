@@ -9,7 +9,7 @@ use fallow_domain::ExitCode;
 use fallow_telemetry::Service;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Failure;
+use super::{Failure, units};
 use crate::daemon::{Coordinator, Options, instance};
 use crate::fleet::LinkSettings;
 
@@ -34,20 +34,23 @@ pub(super) struct Run {
     #[arg(long, default_value = "./fallow-data/coordinator", value_name = "DIR")]
     dir: PathBuf,
     /// Where to listen for agents and operators: loopback only; port 0 for the kept or a free one.
-    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS", value_parser = units::listen)]
     listen: SocketAddr,
     /// Where to serve the projects by HTTP: likewise.
-    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS", value_parser = units::listen)]
     http: SocketAddr,
     /// How often each side of a link says something at least; after three times that in silence it is closed.
     #[arg(long, default_value = "10s", value_name = "TIME", value_parser = heartbeat)]
     heartbeat: Duration,
 }
 
-fn heartbeat(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+fn heartbeat(text: &str) -> Result<Duration, Box<dyn std::error::Error + Send + Sync>> {
+    let time = humantime::parse_duration(text)?;
     let (low, high) = (Duration::from_millis(100), Duration::from_secs(3_600));
-    if (low..=high).contains(&time) { Ok(time) } else { Err("expected from 100ms to 1h".to_owned()) }
+    match (low..=high).contains(&time) {
+        true => Ok(time),
+        false => Err(units::Unacceptable("expected from 100ms to 1h".to_owned()).into()),
+    }
 }
 
 pub(super) fn run(command: Command) -> Result<(), Failure> {

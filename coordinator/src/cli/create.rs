@@ -104,6 +104,13 @@ pub(super) async fn app(command: AppCommand) -> Result<(), Failure> {
     let AppCommand::Add(add) = command;
     let absolute = |path: &PathBuf| {
         let path = std::fs::canonicalize(path).map_err(|error| Failure::file("find", path, error))?;
+        if path.is_dir() {
+            let text = format!(
+                "{} is a directory: name the application's files, the main program first",
+                path.display()
+            );
+            return Err(Failure::bad_input(text));
+        }
         Ok(path.to_string_lossy().into_owned())
     };
     let files = add.files.iter().map(absolute).collect::<Result<Vec<_>, Failure>>()?;

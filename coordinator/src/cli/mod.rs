@@ -35,6 +35,7 @@ pub(crate) use hosts::{host_json, metrics_json};
 pub(crate) use projects::{percent, project_json};
 pub(crate) use results::all as results_of;
 pub(crate) use table::figure;
+pub(crate) use units::{Unacceptable, count};
 
 const EXIT_CODES: &str = "\
 Exit status:
@@ -96,14 +97,36 @@ enum Command {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ProcessExit {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version come this way too. A reader that has gone away is no failure.
+            let _ = error.print();
+            return status_of(&error);
+        }
+    };
     match run(arguments) {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("fallow: {failure}");
+            warn(&failure.to_string());
             failure.code().into()
         }
     }
+}
+
+/// Clap's own status, but that of bad input for a value that can be read and is not acceptable.
+fn status_of(error: &clap::Error) -> ProcessExit {
+    let source = std::error::Error::source(error);
+    match source.is_some_and(|source| source.is::<Unacceptable>()) {
+        true => ExitCode::BadInput.into(),
+        false => u8::try_from(error.exit_code()).map_or(ExitCode::Usage.into(), ProcessExit::from),
+    }
+}
+
+/// Writes a line to standard error. Nobody is told when nobody reads it.
+pub(crate) fn warn(text: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "fallow: {text}");
 }
 
 fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
@@ -163,14 +186,30 @@ mod tests {
             &["fallow"][..],
             &["fallow", "shares", "set"],
             &["fallow", "shares", "set", "mersenne"],
-            &["fallow", "up", "--agents", "1"],
-            &["fallow", "up", "--exponents", "10..2"],
+            &["fallow", "shares", "set", "mersenne=much"],
+            &["fallow", "shares", "set", "mersenne="],
+            &["fallow", "up", "--agents", "few"],
             &["fallow", "up", "--exponents", "ten"],
             &["fallow", "submit", "mersenne"],
             &["fallow", "coordinator", "run", "--listen", "here"],
         ] {
             let error = Arguments::try_parse_from(bad).unwrap_err();
-            assert_eq!(error.exit_code(), 2, "{bad:?}: {error}");
+            assert_eq!(status_of(&error), ExitCode::Usage.into(), "{bad:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_can_be_read_but_is_not_acceptable_is_bad_input() {
+        for bad in [
+            &["fallow", "up", "--agents", "1"][..],
+            &["fallow", "up", "--exponents", "10..2"],
+            &["fallow", "submit", "mersenne", "--app", "a", "--flops", "1e9", "--quorum", "0"],
+            &["fallow", "tokens", "create", "--count", "0"],
+            &["fallow", "preferences", "set", "--cpu-fraction", "150%"],
+            &["fallow", "coordinator", "run", "--heartbeat", "1ms"],
+        ] {
+            let error = Arguments::try_parse_from(bad).unwrap_err();
+            assert_eq!(status_of(&error), ExitCode::BadInput.into(), "{bad:?}: {error}");
         }
     }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::connect::Target;
 use super::projects::percent;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, print, print_json};
+use super::{Failure, print, print_json, warn};
 
 const EXAMPLE: &str = "\
 Example:
@@ -40,16 +40,15 @@ pub(super) struct Show {
 pub(super) struct Set {
     /// Project and share.
     #[arg(required = true, value_name = "NAME=SHARE", value_parser = pair)]
-    shares: Vec<(String, String)>,
+    shares: Vec<(String, f64)>,
     #[command(flatten)]
     show: Show,
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, share)) if !name.is_empty() => Ok((name.to_owned(), share.to_owned())),
-        _ => Err("expected NAME=SHARE, such as mersenne=75".to_owned()),
-    }
+fn pair(text: &str) -> Result<(String, f64), String> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let pair = pair.and_then(|(name, share)| Some((name.to_owned(), share.parse().ok()?)));
+    pair.ok_or_else(|| "expected NAME=SHARE with a number as the share, such as mersenne=75".to_owned())
 }
 
 pub(super) async fn run(command: Command) -> Result<(), Failure> {
@@ -63,16 +62,25 @@ pub(super) async fn run(command: Command) -> Result<(), Failure> {
         None => client.get_document(GetDocumentRequest {}).await?,
     };
     let document = reply.into_inner().document.unwrap_or_default();
+    if let Some(project) = document.projects.first().filter(|_| all_are_zero(&document)) {
+        warn(&format!(
+            "all shares are 0 now: no project is owed anything, so agents share out their time as it happens; give one a share above 0, such as {}=1",
+            project.name
+        ));
+    }
     if show.json { print_json(&to_json(&document)) } else { print(&to_table(&document)) }
 }
 
+fn all_are_zero(document: &Document) -> bool {
+    document.projects.iter().all(|project| project.share == 0.0)
+}
+
 /// Numbers that mean nothing are refused here, before anybody is asked.
-fn parse(shares: &[(String, String)]) -> Result<Vec<ShareOfProject>, Failure> {
-    let one = |(project, text): &(String, String)| {
-        let number = text.parse::<f64>().ok().and_then(|number| Share::new(number).ok());
-        let share = number.ok_or_else(|| {
+fn parse(shares: &[(String, f64)]) -> Result<Vec<ShareOfProject>, Failure> {
+    let one = |(project, number): &(String, f64)| {
+        let share = Share::new(*number).map_err(|_| {
             Failure::bad_input(format!(
-                "{text:?} is no share for {project}: expected a number from 0 to 1,000,000,000, such as {project}=75"
+                "{number} is no share for {project}: expected a number from 0 to 1,000,000,000, such as {project}=75"
             ))
         })?;
         Ok(ShareOfProject { project: project.clone(), share: share.get() })
@@ -105,11 +113,14 @@ mod tests {
 
     #[test]
     fn shares_that_mean_nothing_are_refused_with_what_would_do() {
-        for bad in ["-1", "NaN", "inf", "1e300", "", "75%"] {
-            let failure = parse(&[("mersenne".into(), bad.into())]).unwrap_err();
+        for bad in ["-1", "NaN", "inf", "1e300"] {
+            let failure = parse(&[pair(&format!("mersenne={bad}")).unwrap()]).unwrap_err();
             assert_eq!(failure.code().number(), 3);
             assert!(failure.to_string().contains("such as mersenne=75"), "{failure}");
         }
-        assert_eq!(parse(&[("a".into(), "0.5".into())]).unwrap()[0].share, 0.5);
+        for unreadable in ["mersenne=", "mersenne=75%", "mersenne", "=1"] {
+            assert!(pair(unreadable).unwrap_err().contains("such as mersenne=75"), "{unreadable}");
+        }
+        assert_eq!(parse(&[pair("a=0.5").unwrap()]).unwrap()[0].share, 0.5);
     }
 }

@@ -47,7 +47,7 @@ pub(super) struct Arguments {
     #[arg(long, requires = "app", value_name = "NUMBER")]
     flops: Option<f64>,
     /// Jobs on different hosts that must agree.
-    #[arg(long, requires = "app", default_value_t = 1)]
+    #[arg(long, requires = "app", default_value_t = 1, value_name = "NUMBER", value_parser = units::count(1, 100))]
     quorum: u32,
     /// Time for each job, from when it is sent.
     #[arg(long, requires = "app", default_value = "7days", value_parser = units::time, value_name = "TIME")]

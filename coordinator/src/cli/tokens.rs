@@ -5,7 +5,7 @@ use fallow_proto::operator::v1::CreateTokensRequest;
 use serde_json::json;
 
 use super::connect::Target;
-use super::{Failure, print, print_json};
+use super::{Failure, print, print_json, units};
 
 const EXAMPLE: &str = "\
 Example:
@@ -24,7 +24,7 @@ pub(super) enum Command {
 #[derive(Args, Debug)]
 pub(super) struct Create {
     /// How many.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value_t = 1, value_parser = units::count(1, 10_000))]
     count: u32,
     #[command(flatten)]
     target: Target,

@@ -1,6 +1,44 @@
 //! Amounts as people write them on the command line and in batch files.
 
+use std::net::SocketAddr;
+
 use fallow_domain::{Duration, Fraction};
+
+/// A value that can be read but is not acceptable. The command line ends with status 3 for it, and with 2 for what
+/// cannot be read at all.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unacceptable(pub(crate) String);
+
+/// Why an argument is refused.
+type Refusal = Box<dyn std::error::Error + Send + Sync>;
+
+fn unacceptable<T>(expected: &str) -> Result<T, Refusal> {
+    Err(Unacceptable(expected.to_owned()).into())
+}
+
+/// A whole number from `low` to `high`, for clap.
+pub(crate) fn count(
+    low: u32,
+    high: u32,
+) -> impl Fn(&str) -> Result<u32, Refusal> + Clone + Send + Sync + 'static {
+    move |text| {
+        let expected = format!("expected a whole number from {low} to {high}");
+        // As wide as possible first: a number that is too large is still a number.
+        match text.parse::<i128>() {
+            Ok(number) => match u32::try_from(number).ok().filter(|number| (low..=high).contains(number)) {
+                Some(number) => Ok(number),
+                None => unacceptable(&expected),
+            },
+            Err(_) => Err(expected.into()),
+        }
+    }
+}
+
+/// Where to listen: `127.0.0.1:24001`.
+pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected an address and a port, such as 127.0.0.1:24001".to_owned())
+}
 
 /// A time such as `90s`, `2h 30m` or `1day`.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
@@ -11,14 +49,14 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// A part of a whole: `0.5` or `50%`.
-pub(crate) fn fraction(text: &str) -> Result<Fraction, String> {
-    let expected = "expected a part such as 0.5 or 50%";
+pub(crate) fn fraction(text: &str) -> Result<Fraction, Refusal> {
+    let expected = "expected a part from 0 to 1, such as 0.5 or 50%";
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
         None => text.parse(),
     };
-    let number = number.map_err(|_| expected.to_owned())?;
-    Fraction::new(number).map_err(|_| expected.to_owned())
+    let number = number.map_err(|_| expected)?;
+    Fraction::new(number).or_else(|_| unacceptable(expected))
 }
 
 /// A size such as `64MiB`, `100kB` or `5000`.
@@ -70,8 +108,20 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_read_is_told_apart_from_what_is_not_acceptable() {
+        let is_unacceptable = |refusal: Refusal| refusal.is::<Unacceptable>();
+        assert!(is_unacceptable(count(1, 9)("0").unwrap_err()));
+        assert!(is_unacceptable(count(1, 9)("99999999999").unwrap_err()));
+        assert!(!is_unacceptable(count(1, 9)("few").unwrap_err()));
+        assert_eq!(count(1, 9)("9").unwrap(), 9);
+        assert!(is_unacceptable(fraction("150%").unwrap_err()));
+        assert!(!is_unacceptable(fraction("half").unwrap_err()));
+        assert!(listen("24999").unwrap_err().contains("such as 127.0.0.1:24001"));
+    }
+
+    #[test]
     fn parts_and_sizes_and_times_are_read_as_people_write_them() {
-        assert_eq!(fraction("50%"), fraction("0.5"));
+        assert_eq!(fraction("50%").unwrap(), fraction("0.5").unwrap());
         assert!(fraction("1.5").is_err() && fraction("-1%").is_err() && fraction("NaN").is_err());
         assert_eq!(size("64MiB"), Ok(64 << 20));
         assert!(size("99999999999GiB").is_err() && size("MiB").is_err() && size("1 parsec").is_err());

@@ -228,8 +228,8 @@ fn make_dir(dir: &Path) -> Result<(), StartError> {
     use std::os::unix::fs::DirBuilderExt as _;
     // Keys and tokens lie here.
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o750).create(dir);
-    made.map_err(|source| match dir.ancestors().find(|path| path.exists()) {
-        Some(path) if !path.is_dir() => StartError::NotADirectory(path.to_path_buf()),
-        _ => StartError::Directory { dir: dir.to_path_buf(), source },
+    made.map_err(|source| match dir.ancestors().find(|path| path.exists() && !path.is_dir()) {
+        Some(path) => StartError::NotADirectory(path.to_path_buf()),
+        None => StartError::Directory { dir: dir.to_path_buf(), source },
     })
 }

@@ -63,6 +63,7 @@ pub(super) fn of_project(error: &ProjectError) -> Status {
         | ProjectError::VersionExists { .. }
         | ProjectError::WorkunitExists { .. } => Status::already_exists(error.to_string()),
         ProjectError::Invalid(error) => of_invalid(error),
+        ProjectError::WorkunitTwice { .. } => Status::invalid_argument(error.to_string()),
         ProjectError::File { source, .. } => match source.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::IsADirectory => {
                 Status::invalid_argument(chain(error))

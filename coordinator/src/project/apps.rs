@@ -19,6 +19,13 @@ use super::types::NewAppVersion;
 
 /// The largest file of an application. They are read into memory to be signed.
 const FILE_MAX: u64 = 1 << 30;
+/// What BOINC's clients call the machines they run on; there are others, for rarer machines.
+const PLATFORM_RULE: &str = "CPU-VENDOR-SYSTEM as BOINC clients name it, such as x86_64-pc-linux-gnu, \
+    i686-pc-linux-gnu, aarch64-unknown-linux-gnu, arm-unknown-linux-gnueabihf, riscv64-unknown-linux-gnu, \
+    x86_64-apple-darwin, arm64-apple-darwin, arm-android-linux-gnu or aarch64-android-linux-gnu; or windows_x86_64, \
+    windows_intelx86, windows_arm64";
+/// Those that do not have the form.
+const OTHER_PLATFORMS: [&str; 3] = ["windows_x86_64", "windows_intelx86", "windows_arm64"];
 /// Clients hold file names of this length.
 const NAME_MAX: usize = 255;
 
@@ -116,16 +123,26 @@ impl Project {
     }
 }
 
+/// A name that clients can have: they send theirs, and get what is for it.
+fn is_platform(name: &str) -> bool {
+    let parts: Vec<&str> = name.split('-').collect();
+    let is_part = |part: &&str| {
+        !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
+    };
+    let has_form = (3..=4).contains(&parts.len()) && parts.iter().all(is_part) && is_plain(name, 64);
+    OTHER_PLATFORMS.contains(&name) || has_form
+}
+
 fn check(new: &NewAppVersion) -> Result<(), Invalid> {
     let expected = "1 to 64 letters, digits, `-`, `_` and `.`";
     if !is_plain(&new.application, 64) {
         return Err(Invalid::new("application name", &new.application, expected));
     }
-    if !is_plain(&new.platform, 64) {
-        return Err(Invalid::new("platform", &new.platform, "a BOINC platform such as x86_64-pc-linux-gnu"));
+    if !is_platform(&new.platform) {
+        return Err(Invalid::new("platform", &new.platform, PLATFORM_RULE));
     }
     if new.version == 0 {
-        return Err(Invalid::new("application version", new.version, "1 or more, such as 100 for 1.00"));
+        return Err(Invalid::new("application version", "0.0", "0.01 or more, such as 1.0"));
     }
     if new.friendly_name.len() > 200 || new.friendly_name.chars().any(char::is_control) {
         return Err(Invalid::new("friendly name", &new.friendly_name, "up to 200 bytes on one line"));
@@ -141,7 +158,11 @@ fn check(new: &NewAppVersion) -> Result<(), Invalid> {
 }
 
 fn read_bounded(path: &Path) -> Result<Vec<u8>, ProjectError> {
-    let size = fs::metadata(path).map_err(ProjectError::file("read", path))?.len();
+    let metadata = fs::metadata(path).map_err(ProjectError::file("read", path))?;
+    if metadata.is_dir() {
+        return Err(Invalid::new("application file", path.display(), "a file, not a directory").into());
+    }
+    let size = metadata.len();
     if size > FILE_MAX {
         return Err(Invalid::new("application file", path.display(), "at most 1 GiB").into());
     }

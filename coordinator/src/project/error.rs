@@ -31,7 +31,8 @@ pub enum ProjectError {
     },
     /// A version of an application with this number is there already, and versions never change: clients hold them.
     #[error(
-        "{application} version {version} for {platform} exists already: give the new files a higher version number"
+        "{application} version {} for {platform} exists already: give the new files a higher version number",
+        version_for_people(*version)
     )]
     VersionExists {
         /// The application.
@@ -41,7 +42,19 @@ pub enum ProjectError {
         /// The platform.
         platform: String,
     },
-    /// A workunit of this name exists, or is named twice in one submission.
+    /// Two workunits of one submission have the same name.
+    #[error(
+        "workunits {first} and {second} of the submission have the same name {name:?}: give each another, or none to have one made"
+    )]
+    WorkunitTwice {
+        /// The name.
+        name: String,
+        /// The place of one, counted from 1.
+        first: usize,
+        /// The place of the other.
+        second: usize,
+    },
+    /// A workunit of this name exists.
     #[error(
         "project {project} has a workunit {name:?} already: choose another name, or leave it empty to have one made"
     )]
@@ -88,10 +101,30 @@ pub enum ProjectError {
     },
 }
 
+/// A version number as people write it: 100 is 1.0, 107 is 1.07, 170 is 1.7.
+fn version_for_people(version: u32) -> String {
+    match (version / 100, version % 100) {
+        (major, minor) if minor % 10 == 0 => format!("{major}.{}", minor / 10),
+        (major, minor) => format!("{major}.{minor:02}"),
+    }
+}
+
 impl ProjectError {
     /// For `map_err` on file operations.
     pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::File { action, path, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_shown_as_it_was_written() {
+        for (version, text) in [(100, "1.0"), (107, "1.07"), (170, "1.7"), (2015, "20.15"), (5, "0.05")] {
+            assert_eq!(version_for_people(version), text);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Adding workunits: checked all together, stored all together.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use fallow_boinc::names::{OPEN_NAME_RULE, is_open_name};
 use fallow_domain::{Bytes, Instant, Invalid};
@@ -54,20 +54,23 @@ impl Project {
     fn claim_names(&self, new: &[NewWorkunit]) -> Result<Vec<(String, u64)>, ProjectError> {
         self.transact(|txn| {
             let mut counters: Counters = txn.get("counters", &self.keys.counters())?.unwrap_or_default();
-            let mut taken = BTreeSet::new();
+            let mut taken = BTreeMap::new();
             let mut out = Vec::with_capacity(new.len());
-            for workunit in new {
+            for (position, workunit) in new.iter().enumerate() {
                 counters.last_sequence += 1;
                 let mut name = workunit.name.clone();
                 while name.is_empty() {
                     let made = format!("{}_{:08}", workunit.application, counters.last_sequence);
-                    if txn.contains(&self.keys.workunit(&made))? || taken.contains(&made) {
+                    if txn.contains(&self.keys.workunit(&made))? || taken.contains_key(&made) {
                         counters.last_sequence += 1;
                     } else {
                         name = made;
                     }
                 }
-                if !taken.insert(name.clone()) || txn.contains(&self.keys.workunit(&name))? {
+                if let Some(first) = taken.insert(name.clone(), position) {
+                    return Err(ProjectError::WorkunitTwice { name, first: first + 1, second: position + 1 });
+                }
+                if txn.contains(&self.keys.workunit(&name))? {
                     return Err(self.exists(&name));
                 }
                 out.push((name, counters.last_sequence));

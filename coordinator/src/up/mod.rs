@@ -52,7 +52,7 @@ status 0 when all workunits are validated and 9 when one failed; after Ctrl-C wi
 #[command(after_help = EXAMPLE)]
 pub struct UpArguments {
     /// Agents to run, each with one CPU; two at least, because each workunit is computed on two hosts.
-    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=64))]
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = crate::cli::count(2, 64))]
     pub agents: u32,
     /// Exponents to test for Mersenne primes; the work of the other project is cut to fit.
     #[arg(long, value_name = "FROM..TO", value_parser = plan::exponents)]

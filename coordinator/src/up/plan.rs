@@ -4,6 +4,7 @@
 //! computed twice on different hosts. Sizes are CPU seconds on the machine that the applications' cost models were
 //! measured on; on another everything takes its time, in the same ratio.
 
+use crate::cli::Unacceptable;
 use fallow_domain::Duration;
 use fallow_mersenne::SPEED;
 use fallow_proto::operator::v1::{InputFile, NewWorkunit, OutputFile};
@@ -144,12 +145,12 @@ fn workunit(application: &str, from: u64, to: u64, flops: f64) -> NewWorkunit {
 }
 
 /// Parses `FROM..TO`, both included.
-pub(super) fn exponents(text: &str) -> Result<(u64, u64), String> {
+pub(super) fn exponents(text: &str) -> Result<(u64, u64), Box<dyn std::error::Error + Send + Sync>> {
     let expected = "expected FROM..TO, both whole numbers and included, such as 2..5000";
     let (from, to) = text.split_once("..").ok_or(expected)?;
     let to = to.strip_prefix('=').unwrap_or(to);
     let (from, to) = (from.parse().map_err(|_| expected)?, to.parse().map_err(|_| expected)?);
-    fallow_mersenne::Range::new(from, to).map_err(|error| error.to_string())?;
+    fallow_mersenne::Range::new(from, to).map_err(|error| Unacceptable(error.to_string()))?;
     Ok((from, to))
 }
 
@@ -201,8 +202,8 @@ mod tests {
 
     #[test]
     fn exponents_are_read_as_people_write_ranges() {
-        assert_eq!(exponents("2..4423"), Ok((2, 4423)));
-        assert_eq!(exponents("2..=4423"), Ok((2, 4423)));
+        assert_eq!(exponents("2..4423").unwrap(), (2, 4423));
+        assert_eq!(exponents("2..=4423").unwrap(), (2, 4423));
         for bad in ["", "2", "2..", "..3", "9..2", "2..99999999999", "-2..3"] {
             assert!(exponents(bad).is_err(), "{bad}");
         }

@@ -24,6 +24,11 @@ impl Site {
     /// Makes or opens the directory.
     pub(super) fn prepare(arguments: &UpArguments) -> Result<Self, Failure> {
         let unusable = |source| {
+            if let Some(file) = arguments.dir.ancestors().find(|path| path.exists() && !path.is_dir()) {
+                let text =
+                    format!("{} is not a directory: give another --dir, or move it away", file.display());
+                return Failure::bad_input(text);
+            }
             let text = format!(
                 "the directory {} cannot be made or written: check its owner, mode and free space, or give another --dir",
                 arguments.dir.display()

@@ -209,7 +209,7 @@ fn r6_8_versions_that_are_added_at_once_are_all_there() {
                 application: "app".into(),
                 friendly_name: String::new(),
                 version: 100,
-                platform: format!("platform-{number}"),
+                platform: format!("platform-{number}-linux"),
                 files,
             };
             scope.spawn(move || server.add_app_version("p", &version).unwrap());
@@ -217,7 +217,7 @@ fn r6_8_versions_that_are_added_at_once_are_all_there() {
     });
     let config = get(&format!("{}get_project_config.php", info.url)).text();
     for number in 0..8 {
-        assert!(config.contains(&format!("platform-{number}")), "{config}");
+        assert!(config.contains(&format!("platform-{number}-linux")), "{config}");
     }
 }
 

@@ -463,7 +463,7 @@ fn what_submitters_get_wrong_is_said_and_nothing_is_stored() {
         (vec![NewWorkunit { application: "none".into(), ..good() }], "no version of an application"),
         (vec![NewWorkunit { comparator: "fuzzy".into(), ..good() }], "comparator"),
         (vec![named("a/b")], "workunit name"),
-        (vec![named("twice"), named("twice")], "already"),
+        (vec![named("twice"), named("twice")], "workunits 1 and 2 of the submission have the same name"),
         (vec![NewWorkunit { command_line: "a\nb".into(), ..good() }], "command line"),
         (vec![NewWorkunit { flops_bound: Flops::new(1.0).unwrap(), ..good() }], "bound"),
         (vec![NewWorkunit { delay_bound: Duration::ZERO, ..good() }], "latency bound"),
