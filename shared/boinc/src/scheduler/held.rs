@@ -1,6 +1,6 @@
 //! What a client holds: application versions, jobs, files, and messages from jobs.
 
-use fallow_domain::{Bytes, Duration, Instant, Speed};
+use fallow_domain::{Bytes, Duration, Instant, ResourceType, Speed};
 
 use super::{Coprocessor, check_name};
 use crate::FormatError;
@@ -129,7 +129,12 @@ pub struct InProgressResult {
     pub time_remaining: Duration,
     /// CPUs that it uses.
     pub avg_ncpus: f64,
+    /// The coprocessors that it uses (BOINC: `ncudas`, `natis`, `nintel_gpus`; BOINC names no others here).
+    pub coprocessor: Option<(ResourceType, f64)>,
 }
+
+const COPROCESSORS: [(&str, ResourceType); 3] =
+    [("ncudas", ResourceType::Nvidia), ("natis", ResourceType::Amd), ("nintel_gpus", ResourceType::Intel)];
 
 impl InProgressResult {
     pub(super) fn read<'a>(reader: &mut Reader<'a>, parent: &Tag<'a>) -> Result<Self, FormatError> {
@@ -141,7 +146,14 @@ impl InProgressResult {
                 // Clients write the first, servers look for the second.
                 "time_remaining" | "cpu_time_remaining" => reader.set(&tag, &mut job.time_remaining)?,
                 "avg_ncpus" => reader.set(&tag, &mut job.avg_ncpus)?,
-                _ => reader.skip(&tag)?,
+                name => match COPROCESSORS.iter().find(|(element, _)| *element == name) {
+                    Some((_, kind)) => {
+                        let mut count = 0.0;
+                        reader.set(&tag, &mut count)?;
+                        job.coprocessor = (count > 0.0).then_some((*kind, count)).or(job.coprocessor);
+                    }
+                    None => reader.skip(&tag)?,
+                },
             }
         }
         check_name(reader, parent, "name", &job.name)?;
@@ -155,6 +167,11 @@ impl InProgressResult {
             w.value("time_remaining", &self.time_remaining);
             w.value("cpu_time_remaining", &self.time_remaining);
             w.value("avg_ncpus", &self.avg_ncpus);
+            if let Some((kind, count)) = &self.coprocessor
+                && let Some((element, _)) = COPROCESSORS.iter().find(|(_, known)| known == kind)
+            {
+                w.value(element, count);
+            }
         });
     }
 }

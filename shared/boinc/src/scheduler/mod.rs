@@ -4,13 +4,14 @@
 //! Elements come in any order; the last of several wins. A message is acted on only when it has been read whole: an
 //! error anywhere gives no message at all.
 //!
-//! **Read and dropped** (a client or server of ours has no use for them yet): of requests `daily_xfer_history`, `coprocs`,
+//! **Read and dropped** (a client or server of ours has no use for them yet): of requests `daily_xfer_history`,
 //! `time_stats_log`, `job_log`, `user_keywords`, `global_prefs_source_email_hash` and a `global_preferences` outside of
 //! `working_global_preferences`; of `host_info` all of `docker_*`, `opencl_cpu_prop`, `product_name`, `mac_address`, `wsl`
 //! lists; of a reported job `fpops_*` and `intops_*`; of replies, in `workunit`, what belongs to BUDA applications
 //! (`sub_appname`, `plan_class`, ...) and `job_keyword_ids`; in `app_version`, `gpu_ram`.
 
 mod app;
+mod coprocs;
 mod file;
 mod held;
 mod host;
@@ -23,6 +24,7 @@ mod stats;
 mod work;
 
 pub use app::{App, AppVersion, Coprocessor, FileRef};
+pub use coprocs::{HostCoprocessors, type_name, type_of};
 pub use file::FileInfo;
 pub use held::{AppVersionRef, InProgressResult, OtherResult, StickyFile, TrickleUp};
 pub use host::HostInfo;

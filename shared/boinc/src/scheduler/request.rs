@@ -5,8 +5,8 @@ use std::fmt;
 use fallow_domain::{AccountKey, Duration};
 
 use super::{
-    AppVersionRef, DiskUsage, GlobalPreferences, HostInfo, InProgressResult, NetStats, OtherResult,
-    ReportedResult, StickyFile, TimeStats, TrickleUp, block,
+    AppVersionRef, DiskUsage, GlobalPreferences, HostCoprocessors, HostInfo, InProgressResult, NetStats,
+    OtherResult, ReportedResult, StickyFile, TimeStats, TrickleUp, block,
 };
 use crate::FormatError;
 use crate::xml::{Reader, Tag, Writer};
@@ -113,6 +113,8 @@ pub struct SchedulerRequest {
     pub host_info: HostInfo,
     /// Disk space.
     pub disk_usage: DiskUsage,
+    /// Its coprocessors, and the work wanted for them.
+    pub coprocs: Vec<HostCoprocessors>,
     /// Finished jobs that it reports.
     pub results: Vec<ReportedResult>,
     /// Messages from its jobs.
@@ -159,6 +161,7 @@ impl Default for SchedulerRequest {
             net_stats: NetStats::default(),
             host_info: HostInfo::default(),
             disk_usage: DiskUsage::default(),
+            coprocs: Vec::new(),
             results: Vec::new(),
             trickles: Vec::new(),
             sticky_files: Vec::new(),
@@ -235,6 +238,7 @@ impl SchedulerRequest {
             "net_stats" => self.net_stats.fill(reader, tag)?,
             "host_info" => self.host_info.fill(reader, tag)?,
             "disk_usage" => self.disk_usage = DiskUsage::read(reader, tag)?,
+            "coprocs" => self.coprocs = HostCoprocessors::read_all(reader, tag)?,
             "result" => self.results.push(ReportedResult::read(reader, tag)?),
             "msg_from_host" => self.trickles.push(TrickleUp::read(reader, tag)?),
             "file_info" => self.sticky_files.push(StickyFile::read(reader, tag)?),
@@ -307,6 +311,7 @@ impl SchedulerRequest {
         w.nested("net_stats", |w| self.net_stats.put(w));
         w.nested("host_info", |w| self.host_info.put(w));
         self.disk_usage.write(w);
+        HostCoprocessors::write_all(&self.coprocs, w);
     }
 
     fn write_lists(&self, w: &mut Writer) {

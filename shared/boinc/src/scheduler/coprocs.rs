@@ -1,0 +1,175 @@
+//! The coprocessors of a host and what a client wants for them (R3.2; BOINC: `coprocs` of a request).
+//!
+//! The kinds that BOINC knows have an element of their own, with properties in the words of their drivers; any other kind is
+//! a `coproc` with a type. Of the properties those are kept that say what a device can do; `coproc_opencl` and the rest
+//! are passed over.
+
+use fallow_domain::{Bytes, Duration, ResourceType};
+
+use crate::FormatError;
+use crate::xml::{Reader, Tag, Writer};
+
+/// BOINC's word for a resource type, as in `<type>` and `<no_rsc_apps>`.
+pub const fn type_name(kind: ResourceType) -> &'static str {
+    match kind {
+        ResourceType::Cpu => "CPU",
+        ResourceType::Nvidia => "NVIDIA",
+        ResourceType::Amd => "ATI",
+        ResourceType::Intel => "intel_gpu",
+        ResourceType::Apple => "apple_gpu",
+    }
+}
+
+/// The resource type that BOINC calls so; older projects say `CUDA`.
+pub fn type_of(name: &str) -> Option<ResourceType> {
+    match name {
+        "CUDA" => Some(ResourceType::Nvidia),
+        _ => ResourceType::ALL.into_iter().find(|kind| type_name(*kind) == name),
+    }
+}
+
+const fn element(kind: ResourceType) -> &'static str {
+    match kind {
+        ResourceType::Cpu => "coproc",
+        ResourceType::Nvidia => "coproc_cuda",
+        ResourceType::Amd => "coproc_ati",
+        ResourceType::Intel => "coproc_intel_gpu",
+        ResourceType::Apple => "coproc_apple_gpu",
+    }
+}
+
+/// The coprocessors of one kind, and the work wanted for them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostCoprocessors {
+    /// BOINC's word for the kind (`type_name`).
+    pub kind: String,
+    /// Instances.
+    pub count: u32,
+    /// The model.
+    pub name: String,
+    /// Work wanted in instance-seconds, 0 for none.
+    pub req_secs: f64,
+    /// Idle instances to fill.
+    pub req_instances: f64,
+    /// Time until an instance is free of jobs whose deadlines are in danger.
+    pub estimated_delay: Duration,
+    /// Peak floating-point operations per second of one instance.
+    pub peak_flops: f64,
+    /// Memory of one instance (BOINC: `totalGlobalMem` of NVIDIA, `localRAM` in MiB of AMD, `global_mem_size`).
+    pub memory: Bytes,
+    /// Version of the driver, as a number for NVIDIA (BOINC: `drvVersion`), as text otherwise (`CALVersion`).
+    pub driver: String,
+}
+
+impl HostCoprocessors {
+    /// Its resource type, if it is one that is known here.
+    pub fn resource_type(&self) -> Option<ResourceType> {
+        type_of(&self.kind).filter(|kind| kind.is_coprocessor())
+    }
+
+    pub(super) fn read_all<'a>(reader: &mut Reader<'a>, parent: &Tag<'a>) -> Result<Vec<Self>, FormatError> {
+        let mut all = Vec::new();
+        while let Some(tag) = reader.next_child(parent)? {
+            let known = ResourceType::COPROCESSORS.into_iter().find(|kind| element(*kind) == tag.name);
+            match (known, tag.name) {
+                (Some(kind), _) => all.push(Self::read(reader, &tag, type_name(kind))?),
+                (None, "coproc") => all.push(Self::read(reader, &tag, "")?),
+                _ => reader.skip(&tag)?,
+            }
+        }
+        Ok(all)
+    }
+
+    fn read<'a>(reader: &mut Reader<'a>, parent: &Tag<'a>, kind: &str) -> Result<Self, FormatError> {
+        let mut read = Self { kind: kind.to_owned(), count: 1, ..Self::default() };
+        while let Some(tag) = reader.next_child(parent)? {
+            match tag.name {
+                "type" if kind.is_empty() => reader.set(&tag, &mut read.kind)?,
+                "count" => reader.set(&tag, &mut read.count)?,
+                "name" => reader.set(&tag, &mut read.name)?,
+                "req_secs" => reader.set(&tag, &mut read.req_secs)?,
+                "req_instances" => reader.set(&tag, &mut read.req_instances)?,
+                "estimated_delay" => reader.set(&tag, &mut read.estimated_delay)?,
+                "peak_flops" => reader.set(&tag, &mut read.peak_flops)?,
+                "totalGlobalMem" | "global_mem_size" => {
+                    let mut bytes = 0.0;
+                    reader.set(&tag, &mut bytes)?;
+                    read.memory = Bytes::from_f64(bytes);
+                }
+                "localRAM" => {
+                    let mut mebibytes = 0.0;
+                    reader.set(&tag, &mut mebibytes)?;
+                    read.memory = Bytes::from_f64(mebibytes * f64::from(1 << 20));
+                }
+                "drvVersion" | "CALVersion" => reader.set(&tag, &mut read.driver)?,
+                _ => reader.skip(&tag)?,
+            }
+        }
+        Ok(read)
+    }
+
+    pub(super) fn write_all(all: &[Self], writer: &mut Writer) {
+        if !all.is_empty() {
+            writer.nested("coprocs", |w| all.iter().for_each(|one| one.write(w)));
+        }
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        let known = self.resource_type();
+        writer.nested(known.map_or("coproc", element), |w| {
+            if known.is_none() {
+                w.text("type", &self.kind);
+            }
+            w.value("count", &self.count);
+            w.text_if_any("name", &self.name);
+            w.value("req_secs", &self.req_secs);
+            w.value("req_instances", &self.req_instances);
+            w.value("estimated_delay", &self.estimated_delay);
+            w.value("peak_flops", &self.peak_flops);
+            match known {
+                Some(ResourceType::Nvidia) => {
+                    w.text_if_any("drvVersion", &self.driver);
+                    w.double("totalGlobalMem", self.memory.as_f64());
+                }
+                Some(ResourceType::Amd) => {
+                    w.text_if_any("CALVersion", &self.driver);
+                    w.double("localRAM", (self.memory.as_f64() / f64::from(1 << 20)).floor());
+                }
+                _ => w.double("global_mem_size", self.memory.as_f64()),
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::SchedulerRequest;
+
+    #[test]
+    fn r3_2_what_is_wanted_for_each_kind_of_coprocessor_survives_the_way_to_a_server() {
+        let of = |kind: &str| HostCoprocessors {
+            kind: kind.to_owned(),
+            count: 2,
+            name: "a <device>".to_owned(),
+            req_secs: 86_400.0,
+            req_instances: 1.0,
+            estimated_delay: Duration::from_secs(5),
+            peak_flops: 2e12,
+            memory: Bytes::from_mebibytes(4_096),
+            driver: String::new(),
+        };
+        let coprocs = ["NVIDIA", "ATI", "intel_gpu", "apple_gpu", "abacus"].map(of).to_vec();
+        let request = SchedulerRequest { coprocs, ..SchedulerRequest::default() };
+        let text = request.write();
+        assert!(text.contains("<coproc_cuda>") && text.contains("<type>abacus</type>"), "{text}");
+        assert_eq!(SchedulerRequest::parse(text.as_bytes()).unwrap().coprocs, request.coprocs);
+    }
+
+    #[test]
+    fn every_type_is_known_by_boincs_word_for_it() {
+        assert!(ResourceType::ALL.into_iter().all(|kind| type_of(type_name(kind)) == Some(kind)));
+        assert_eq!(type_of("CUDA"), Some(ResourceType::Nvidia));
+        assert_eq!(type_of("abacus"), None);
+    }
+}
