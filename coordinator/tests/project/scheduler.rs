@@ -435,6 +435,7 @@ fn r5_6_a_job_that_would_be_late_on_this_host_is_not_sent_to_it() {
         report_deadline: now + Duration::from_hours(1),
         time_remaining: Duration::from_mins(50),
         avg_ncpus: 1.0,
+        ..InProgressResult::default()
     }]);
     let reply = client.fetch(1e6);
     assert!(reply.send_full_workload);

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 
 use fallow_boinc::runtime::exit;
-use fallow_boinc::scheduler::{AppVersion, Priority, ResultJob, SchedulerReply, Workunit};
+use fallow_boinc::scheduler::{AppVersion, Priority, ResultJob, SchedulerReply, Workunit, type_of};
 use fallow_boinc::signature::PublicKey;
-use fallow_domain::{Duration, Flops, ProjectId, Speed, Usage};
+use fallow_domain::{Duration, Flops, ProjectId, ResourceType, Speed, Usage};
 use fallow_policy::backoff::Wait;
 
 use crate::machine::Client;
@@ -211,7 +211,12 @@ impl Client {
         }
         match self.new_job(id, result, workunits) {
             Ok(job) => {
+                let (id, missing) = (job.id, self.missing_coprocessor(&job));
                 self.add_job(job);
+                if let Some(kind) = missing {
+                    let why = format!("it needs an {kind}, and this host has none");
+                    self.job_failed(id, exit::MISSING_COPROC, 3, why);
+                }
                 true
             }
             Err(why) => {
@@ -219,6 +224,13 @@ impl Client {
                 false
             }
         }
+    }
+
+    fn missing_coprocessor(&self, job: &Job) -> Option<ResourceType> {
+        let (kind, _) = job.usage.coprocessor?;
+        let here =
+            self.state.host.as_ref().is_some_and(|host| host.coprocessors.iter().any(|c| c.kind == kind));
+        (!here).then_some(kind)
     }
 
     fn new_job(
@@ -237,7 +249,7 @@ impl Client {
         let version_key = self.version_for(id, &workunit, &result)?;
         let version = self.state.versions.get(&version_key).ok_or("its application version is unknown")?;
         let Some(host) = &self.state.host else { return Err("the host is not known yet".to_owned()) };
-        let usage = Usage::from_cpus(version.avg_ncpus);
+        let usage = usage(version)?;
         let speed = version.flops.unwrap_or_else(|| {
             Speed::new(host.speed.fpops.get() * usage.cpus.max(0.01)).unwrap_or(host.speed.fpops)
         });
@@ -334,6 +346,14 @@ impl Client {
             }
         }
     }
+}
+
+/// What a job of a version uses (R3.1). A GPU application may need no more than a sliver of a CPU.
+fn usage(version: &AppVersion) -> Result<Usage, String> {
+    let Some(coproc) = &version.coproc else { return Ok(Usage::from_cpus(version.avg_ncpus)) };
+    let kind = type_of(&coproc.kind).filter(|kind| kind.is_coprocessor());
+    let kind = kind.ok_or_else(|| format!("it needs a coprocessor {:?}, unknown here", coproc.kind))?;
+    Ok(Usage::from_cpus(version.avg_ncpus).with_coprocessor(kind, coproc.count))
 }
 
 /// Whether the key held says that the new one takes its place.

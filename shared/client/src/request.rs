@@ -61,8 +61,6 @@ impl Client {
             disk_usage: self.disk_usage(id),
             results: reported.iter().filter_map(|job| self.report(&self.state.jobs[job])).collect(),
             app_versions: versions.iter().map(|key| self.version_ref(key)).collect(),
-            other_results: Some(self.other_results(id, &versions, &reported)),
-            in_progress_results: project.send_full_workload.then(|| self.in_progress()),
             ..SchedulerRequest::default()
         };
         Some((request, reported))
@@ -183,9 +181,19 @@ impl Client {
         }
     }
 
-    fn other_results(&self, id: ProjectId, versions: &[&VersionKey], reported: &[JobId]) -> Vec<OtherResult> {
-        let index: BTreeMap<&VersionKey, u32> = versions.iter().copied().zip(0..).collect();
-        let here = |job: &&Job| job.project == id && reported.binary_search(&job.id).is_err();
+    /// Completes a request of the last step, before it is written for a server: lists every job held and, for a project that
+    /// asked for it, the whole workload. A request says so much about each of ten thousand jobs that only who sends it
+    /// should pay for it.
+    pub fn list_jobs(&self, id: ProjectId, request: &mut SchedulerRequest) {
+        request.other_results = Some(self.other_results(id));
+        let full = self.state.projects.get(&id).is_some_and(|project| project.send_full_workload);
+        request.in_progress_results = full.then(|| self.in_progress());
+    }
+
+    fn other_results(&self, id: ProjectId) -> Vec<OtherResult> {
+        let versions = self.state.versions.keys().filter(|key| key.project == id);
+        let index: BTreeMap<&VersionKey, u32> = versions.zip(0..).collect();
+        let here = |job: &&Job| job.project == id && !self.net.reporting.contains(&job.id);
         let held = self.state.jobs.values().filter(here);
         held.map(|job| OtherResult {
             name: job.result.name.clone(),
@@ -205,6 +213,7 @@ impl Client {
             // The server plans with wall time on so many CPUs.
             time_remaining: self.remaining(job).mul_f64(1.0 / job.usage.cpus.max(0.01)),
             avg_ncpus: job.usage.cpus,
+            coprocessor: job.usage.coprocessor,
         })
         .collect()
     }

@@ -399,10 +399,11 @@ impl World {
                 let schedulers = (0..self.schedulers).map(|n| format!("{url}cgi{n}")).collect();
                 self.later(Event::MasterPageRead { project, outcome: Ok(schedulers) });
             }
-            Effect::CallScheduler { project, request, .. } => {
+            Effect::CallScheduler { project, mut request, .. } => {
                 if self.silent {
                     return;
                 }
+                self.client.list_jobs(project, &mut request);
                 let outcome = self.serve(project, &request);
                 self.later(Event::SchedulerAnswered { project, outcome });
             }
