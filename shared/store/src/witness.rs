@@ -37,12 +37,18 @@ impl Witness {
     /// Opens the record in `dir` and compares it with `revision`, the batches that the engine brought back.
     pub(crate) fn open(dir: &Path, revision: u64) -> Result<Self, StoreError> {
         let fail = |source| StoreError::from_io(dir, "open its witness file", source);
+        let path = dir.join(NAME);
+        if revision > 0 && !path.try_exists().map_err(fail)? {
+            let detail = "its file \"witness\" is missing, so that lost batches would not show; \
+                          an empty file of that name takes the store as it is";
+            return Err(StoreError::corrupted(dir, detail));
+        }
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .open(dir.join(NAME))
+            .open(&path)
             .map_err(fail)?;
         let mut bytes = Vec::with_capacity(LENGTH);
         (&mut file).take(LENGTH as u64).read_to_end(&mut bytes).map_err(fail)?;
@@ -130,6 +136,18 @@ mod tests {
         std::fs::write(dir.path().join(NAME), record.write()).unwrap();
         assert!(Witness::open(dir.path(), 3).is_ok());
         assert!(matches!(Witness::open(dir.path(), 2), Err(StoreError::Corrupted { .. })));
+    }
+
+    #[test]
+    fn a_store_with_batches_and_without_its_witness_is_not_taken_up_until_somebody_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Witness::open(dir.path(), 0).is_ok(), "a new store has none");
+        std::fs::remove_file(dir.path().join(NAME)).unwrap();
+        for _ in 0..2 {
+            assert!(matches!(Witness::open(dir.path(), 1), Err(StoreError::Corrupted { .. })));
+        }
+        std::fs::write(dir.path().join(NAME), b"").unwrap();
+        assert!(Witness::open(dir.path(), 1).is_ok());
     }
 
     #[test]
