@@ -13,7 +13,7 @@ pub fn is_this_host(host: &str) -> bool {
 /// Takes a coordinator's address: `http://` and a literal loopback address with its port, and nothing else.
 ///
 /// # Errors
-/// [`AgentError::BadInput`] for what is no such URL, [`AgentError::Refused`] for an address elsewhere.
+/// [`AgentError::BadInput`] for what is no such URL, and for an address elsewhere.
 pub fn coordinator(url: &str) -> Result<String, AgentError> {
     let given = url.trim();
     let bad = |why: &str| {
@@ -35,7 +35,7 @@ pub fn coordinator(url: &str) -> Result<String, AgentError> {
     }
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     if !is_loopback(bare) {
-        return Err(AgentError::refused(format!(
+        return Err(AgentError::bad_input(format!(
             "the coordinator's address {given} is not on this machine: without mutual TLS, which this version lacks, \
              agents connect to loopback addresses only (127.0.0.0/8 or [::1], as numbers). Use a tunnel that ends here"
         )));
@@ -64,7 +64,7 @@ mod tests {
             ["http://10.0.0.1:4000", "http://localhost:4000", "http://example.org:80", "http://[::2]:1"]
         {
             let error = coordinator(url).unwrap_err();
-            assert!(matches!(error, AgentError::Refused { .. }), "{url}");
+            assert!(matches!(error, AgentError::BadInput { .. }), "{url}");
             assert!(error.to_string().contains("mutual TLS"), "{error}");
         }
     }

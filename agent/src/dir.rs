@@ -82,16 +82,47 @@ impl DataDir {
         }
         file.set_len(0).and_then(|()| file.rewind()).map_err(fail)?;
         writeln!(file, "{}", std::process::id()).map_err(fail)?;
-        for sub in ["projects", "slots"] {
-            fs::create_dir_all(self.0.join(sub)).map_err(fail)?;
-        }
+        self.check_whole()?;
         // Account keys lie in it. The directory itself may be one that somebody made with another mode, so what is secret
         // is closed by itself.
         let closed = fs::Permissions::from_mode(0o700);
         fs::create_dir_all(self.store())
             .and_then(|()| fs::set_permissions(self.store(), closed))
             .map_err(fail)?;
+        for sub in ["projects", "slots"] {
+            fs::create_dir_all(self.0.join(sub)).map_err(fail)?;
+        }
         Ok(DirLock(file))
+    }
+
+    /// Sees to it that a directory that an agent worked in still has its store. Made anew beside the rest, it would take
+    /// this host for another one, and forget jobs, projects and the owner's suspension without a word.
+    fn check_whole(&self) -> Result<(), AgentError> {
+        let has_entries = |path: &Path| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+        if has_entries(&self.store().join("sled")) {
+            return Ok(());
+        }
+        let has_store = self.store().exists();
+        let is_sign = |path: &Path| has_entries(path) || (!has_store && path.is_dir());
+        let mut signs = Vec::new();
+        if self.identity().exists() {
+            signs.push("identity.json");
+        }
+        for (path, name) in [(self.projects(), "projects/"), (self.slots(), "slots/")] {
+            if is_sign(&path) {
+                signs.push(name);
+            }
+        }
+        if signs.is_empty() {
+            return Ok(());
+        }
+        Err(AgentError::damaged(format!(
+            "an agent worked in {0} before (there is {1}), but its store {2} is missing: restore {2} from a copy; or start \
+             over in another, empty directory, with a new token if it is to join a fleet",
+            self.0.display(),
+            signs.join(", "),
+            self.store().display()
+        )))
     }
 
     /// The directory itself.

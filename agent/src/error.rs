@@ -59,6 +59,18 @@ pub enum AgentError {
         /// What was refused, why, and what to do.
         what: String,
     },
+    /// No room for what has to be stored.
+    #[error("{what}")]
+    NoSpace {
+        /// What, where, and what to do.
+        what: String,
+    },
+    /// Files of the agent's own are missing, or hold what it never wrote.
+    #[error("{what}")]
+    Damaged {
+        /// Which, what is wrong with them, and what to do.
+        what: String,
+    },
     /// A fault of the system that no other kind names.
     #[error("{what}")]
     System {
@@ -83,6 +95,14 @@ impl AgentError {
     pub fn refused(what: impl Into<String>) -> Self {
         Self::Refused { what: what.into() }
     }
+    /// No room.
+    pub fn no_space(what: impl Into<String>) -> Self {
+        Self::NoSpace { what: what.into() }
+    }
+    /// Missing or garbled.
+    pub fn damaged(what: impl Into<String>) -> Self {
+        Self::Damaged { what: what.into() }
+    }
     /// A fault of the system.
     pub fn system(what: impl Into<String>, source: io::Error) -> Self {
         Self::System { what: what.into(), source }
@@ -93,11 +113,13 @@ impl AgentError {
         match self {
             Self::InUse { .. } | Self::Store(StoreError::InUse { .. }) => ExitCode::InUse,
             Self::Directory { .. }
+            | Self::NoSpace { .. }
             | Self::Store(StoreError::NotWritable { .. } | StoreError::Full { .. }) => ExitCode::NoSpace,
             Self::Store(
                 StoreError::Corrupted { .. } | StoreError::NewerFormat { .. } | StoreError::BadValue { .. },
             )
-            | Self::Records { .. } => ExitCode::BadStore,
+            | Self::Records { .. }
+            | Self::Damaged { .. } => ExitCode::BadStore,
             Self::Store(StoreError::Io { .. }) | Self::System { .. } => ExitCode::Internal,
             Self::BadInput { .. } => ExitCode::BadInput,
             Self::Unreachable { .. } => ExitCode::Unreachable,

@@ -44,10 +44,10 @@ impl Identity {
     /// Reads the file; none if there is none.
     ///
     /// # Errors
-    /// [`AgentError::BadInput`] for one that cannot be read.
+    /// [`AgentError::Damaged`] for one that cannot be read, [`AgentError::BadInput`] for an address elsewhere in it.
     pub fn read(path: &Path) -> Result<Option<Self>, AgentError> {
         let bad = |why: String| {
-            AgentError::bad_input(format!(
+            AgentError::damaged(format!(
                 "the agent's identity in {} cannot be read ({why}): restore it, or delete it and enrol again with a new token",
                 path.display()
             ))
@@ -182,8 +182,8 @@ mod tests {
         let path = dir.path().join("identity.json");
         std::fs::write(&path, r#"{"coordinator":"http://10.0.0.1:4000","agent_id":"a","agent_secret":"s"}"#)
             .unwrap();
-        assert!(matches!(Identity::read(&path), Err(AgentError::Refused { .. })));
-        std::fs::write(&path, "{").unwrap();
         assert!(matches!(Identity::read(&path), Err(AgentError::BadInput { .. })));
+        std::fs::write(&path, "{").unwrap();
+        assert!(matches!(Identity::read(&path), Err(AgentError::Damaged { .. })));
     }
 }
