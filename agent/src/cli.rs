@@ -151,6 +151,9 @@ pub struct Attach {
     /// File with the account's password
     #[arg(long, value_name = "FILE", requires = "email")]
     pub password_file: Option<PathBuf>,
+    /// Record it without asking the project: for a host that is off the network. A wrong key then shows in `status` only
+    #[arg(long)]
+    pub no_wait: bool,
     /// The project's weight against other projects, from 0 [default: 100, or what it had]
     #[arg(long, allow_negative_numbers = true)]
     pub share: Option<f64>,

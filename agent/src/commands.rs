@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::CommandFactory;
-use fallow_boinc::account::{AccountOut, error_num, lookup_query, passwd_hash};
-use fallow_client::TransferErrorKind;
-use fallow_domain::{AccountKey, MasterUrl, Share};
+use fallow_domain::{Bytes, MasterUrl, Share};
+use fallow_store::StoreError;
 use fallow_telemetry::Service;
 
 use crate::cli::{Attach, Cli, Command, DirArg, ProjectArg, Run, Status};
@@ -16,11 +15,12 @@ use crate::control::protocol::Request;
 use crate::dir::DataDir;
 use crate::engine::{self, Enrolment, Settings};
 use crate::error::AgentError;
-use crate::transfer::Web;
-use crate::{clock, guard};
+use crate::{account, clock, guard};
 
 /// Longest file that holds a key, a token or a password.
 const SECRET_MAX: u64 = 4096;
+/// What the store needs on its volume to be made and to go on, in megabytes.
+const SPACE: u32 = 8;
 /// How long `stop` waits: tasks may take a minute to leave.
 const STOP: Duration = Duration::from_secs(90);
 
@@ -65,7 +65,8 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
         guard_grace: Duration::from_millis(arguments.guard_grace_ms),
         stop_grace: Duration::from_millis(arguments.stop_grace_ms),
     };
-    let opened = engine::open(settings)?;
+    let data = settings.dir.clone();
+    let opened = engine::open(settings).map_err(|error| with_space_needed(error, &data))?;
     let service = Service {
         name: "fallow-agent",
         version: env!("CARGO_PKG_VERSION"),
@@ -74,11 +75,23 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
     let telemetry =
         fallow_telemetry::init(&service).map_err(|error| AgentError::bad_input(error.to_string()))?;
     let result = runtime()?.block_on(engine::run(opened));
-    if let Err(error) = &result {
-        tracing::error!(%error, "the agent ends");
-    }
     telemetry.shutdown();
-    result
+    result.map_err(|error| with_space_needed(error, &data))
+}
+
+/// What a full disk means once nobody waits for space any more.
+fn with_space_needed(error: AgentError, dir: &DataDir) -> AgentError {
+    let AgentError::Store(StoreError::Full { .. }) = error else { return error };
+    let megabytes = |bytes: u64| format!("{:.1} MB", Bytes(bytes).as_f64() / 1e6);
+    let free = rustix::fs::statvfs(dir.path()).map_or_else(
+        |_| "too little".to_owned(),
+        |volume| megabytes(volume.f_bavail.saturating_mul(volume.f_frsize)),
+    );
+    AgentError::no_space(format!(
+        "no space left for the agent in {}: {free} are free on its volume, and it needs {SPACE} MB there besides what the jobs \
+         take. What it had stored is kept: free some space and start it again",
+        dir.path().display()
+    ))
 }
 
 fn token(arguments: &Run, dir: &DataDir) -> Result<Option<String>, AgentError> {
@@ -140,55 +153,33 @@ fn status(arguments: &Status) -> Result<(), AgentError> {
 fn attach(arguments: &Attach) -> Result<(), AgentError> {
     let url =
         MasterUrl::parse(&arguments.project.url).map_err(|error| AgentError::bad_input(error.to_string()))?;
-    let account_key = match (&arguments.account_key_file, &arguments.email, &arguments.password_file) {
-        (Some(file), ..) => AccountKey::new(secret(file, "account key")?),
-        (None, Some(email), Some(file)) => {
-            runtime()?.block_on(look_up(&url, email, &secret(file, "password")?))?
-        }
-        _ => match std::env::var("FALLOW_ACCOUNT_KEY") {
-            Ok(key) if !key.trim().is_empty() => AccountKey::new(key.trim()),
-            _ => {
-                return Err(AgentError::bad_input(
-                    "no account is named: give --account-key-file FILE, or FALLOW_ACCOUNT_KEY, or --email and --password-file",
-                ));
-            }
-        },
-    };
     // JSON has no word for NaN and infinities: they would reach the agent as "none given".
     if let Some(share) = arguments.share {
         Share::new(share).map_err(|error| AgentError::bad_input(error.to_string()))?;
     }
-    let request = Request::Attach { url: url.to_string(), account_key, share: arguments.share };
+    let no_wait = arguments.no_wait;
+    let given = match (&arguments.account_key_file, std::env::var("FALLOW_ACCOUNT_KEY")) {
+        (Some(file), _) => Some(account::checked(&secret(file, "account key")?)?),
+        (None, Ok(key)) if arguments.email.is_none() && !key.trim().is_empty() => {
+            Some(account::checked(&key)?)
+        }
+        _ => None,
+    };
+    // Before a project is asked on its behalf.
+    ask(&arguments.project.dir.dir(), &Request::Status {})?;
+    let account_key = match (&arguments.email, &arguments.password_file) {
+        (Some(email), Some(file)) => {
+            let password = secret(file, "password")?;
+            Some(runtime()?.block_on(account::look_up(&url, email, &password))?)
+        }
+        _ if given.is_some() && !no_wait => {
+            runtime()?.block_on(account::find_project(&url))?;
+            given
+        }
+        _ => given,
+    };
+    let request = Request::Attach { url: url.to_string(), account_key, share: arguments.share, no_wait };
     tell(&arguments.project.dir, &request)
-}
-
-/// Asks a project for an account's key.
-async fn look_up(url: &MasterUrl, email: &str, password: &str) -> Result<AccountKey, AgentError> {
-    let web = Web::new().map_err(AgentError::unreachable)?;
-    let query = format!("{url}{}", lookup_query(email, &passwd_hash(password, email)));
-    let page = web.page(&query).await.map_err(|error| match error.kind {
-        // The query holds the password's hash, which is as good as the password: it is not shown.
-        TransferErrorKind::Permanent => {
-            AgentError::bad_input(format!("{url} does not look up accounts: is it a project's URL?"))
-        }
-        _ => AgentError::unreachable(format!("{url} does not answer: check the URL and the network")),
-    })?;
-    match AccountOut::parse(&page) {
-        Ok(AccountOut::Authenticator(key)) => Ok(key),
-        Ok(AccountOut::Exists) => {
-            Err(AgentError::refused(format!("{url} knows the account, but gave no key")))
-        }
-        Ok(AccountOut::Error { num, message }) => Err(AgentError::refused(match num {
-            error_num::NOT_FOUND => {
-                format!("{url} knows no account of {email}: check the address, or create the account there")
-            }
-            error_num::BAD_PASSWD => format!("{url} does not accept the password of {email}"),
-            _ => format!("{url} does not look up the account of {email}: {message} ({num})"),
-        })),
-        Err(error) => {
-            Err(AgentError::bad_input(format!("{url} answers, but not as a project does: {error}")))
-        }
-    }
 }
 
 fn stop(dir: &DataDir) -> Result<(), AgentError> {

@@ -14,6 +14,7 @@
 //! Beside it runs the [`guard`], a process that outlives the agent by some seconds so that nothing goes on computing
 //! after a `kill -9`. Left out: Windows and macOS, sandboxing of applications by user, GPUs.
 
+pub mod account;
 pub mod address;
 pub mod cli;
 pub mod clock;

@@ -4,13 +4,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use super::protocol::{LINE_MAX, Request, Response};
+use super::protocol::{ANSWER, LINE_MAX, Request, Response};
 use super::status::Status;
 use crate::dir::DataDir;
 use crate::error::AgentError;
 
-/// How long the agent may take to answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long to wait for an answer: a little longer than the agent takes at most.
+const PATIENCE: Duration = ANSWER.saturating_add(Duration::from_secs(15));
 
 /// Asks the agent that runs in `dir`.
 ///
@@ -38,6 +38,12 @@ pub fn ask(dir: &DataDir, request: &Request) -> Result<(String, Option<Box<Statu
     (&stream).write_all(&line).map_err(fail)?;
     let mut answer = String::new();
     BufReader::new(stream.take(LINE_MAX)).read_line(&mut answer).map_err(fail)?;
+    if answer.is_empty() {
+        return Err(AgentError::unreachable(format!(
+            "the agent in {} ended before it answered: look at its log",
+            dir.path().display()
+        )));
+    }
     let response: Response = serde_json::from_str(&answer)
         .map_err(|error| fail(std::io::Error::other(format!("its answer cannot be read: {error}"))))?;
     response.into_result()

@@ -1,5 +1,7 @@
 //! What is said over the control socket.
 
+use std::time::Duration;
+
 use fallow_domain::{AccountKey, ExitCode};
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +10,10 @@ use crate::error::AgentError;
 
 /// Longest line in either direction; a status of ten thousand tasks fits.
 pub const LINE_MAX: u64 = 16 << 20;
+
+/// How long the agent may take over a request. All are answered at once but for [`Request::Attach`], which waits for
+/// what the project says.
+pub const ANSWER: Duration = Duration::from_secs(90);
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,10 +25,13 @@ pub enum Request {
     Attach {
         /// Its URL.
         url: String,
-        /// The account.
-        account_key: AccountKey,
-        /// Its weight, 100 if none is given.
+        /// The account; none for a project of the coordinator's document, or for the one that is known already.
+        account_key: Option<AccountKey>,
+        /// Its weight: 100 if none is given, or what it had.
         share: Option<f64>,
+        /// Record it at once, without waiting for what the project says of the account.
+        #[serde(default)]
+        no_wait: bool,
     },
     /// Stop computing for a project and forget it.
     Detach {
@@ -85,6 +94,12 @@ impl Response {
             Self::Failed { text, code } if code == ExitCode::BadInput.number() => {
                 Err(AgentError::bad_input(text))
             }
+            Self::Failed { text, code } if code == ExitCode::Unreachable.number() => {
+                Err(AgentError::unreachable(text))
+            }
+            Self::Failed { text, code } if code == ExitCode::NoSpace.number() => {
+                Err(AgentError::no_space(text))
+            }
             Self::Failed { text, .. } => {
                 Err(AgentError::system("the agent could not do it", std::io::Error::other(text)))
             }
@@ -100,8 +115,9 @@ mod tests {
     fn requests_read_as_they_are_written_and_show_no_key() {
         let request = Request::Attach {
             url: "http://127.0.0.1:1/p/".into(),
-            account_key: AccountKey::new("abc123"),
+            account_key: Some(AccountKey::new("abc123")),
             share: Some(50.0),
+            no_wait: false,
         };
         let text = serde_json::to_string(&request).unwrap();
         assert!(text.starts_with(r#"{"command":"attach","#), "{text}");

@@ -10,7 +10,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-use super::protocol::{Request, Response};
+use super::protocol::{ANSWER, Request, Response};
 use crate::error::AgentError;
 
 /// Longest request.
@@ -52,9 +52,7 @@ where
             Ok((stream, _)) => {
                 let carry_out = Arc::clone(&carry_out);
                 tokio::spawn(async move {
-                    if timeout(PATIENCE * 2, talk(stream, &*carry_out)).await.is_err() {
-                        tracing::debug!("a peer at the control socket took too long");
-                    }
+                    talk(stream, &*carry_out).await;
                     drop(permit);
                 });
             }
@@ -77,8 +75,10 @@ where
     };
     let mut line = serde_json::to_vec(&response).unwrap_or_default();
     line.push(b'\n');
-    if let Err(error) = stream.write_all(&line).await {
-        tracing::debug!(%error, "a peer at the control socket did not wait for its answer");
+    match timeout(PATIENCE, stream.write_all(&line)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a peer at the control socket did not wait for its answer"),
+        Err(_) => tracing::debug!("a peer at the control socket took too long to read its answer"),
     }
 }
 
@@ -100,9 +100,10 @@ where
     R: Future<Output = ()>,
 {
     let mut line = String::new();
-    let read = BufReader::new(stream.take(REQUEST_MAX)).read_line(&mut line).await;
-    let request = match read.map_err(|error| error.to_string()) {
-        Ok(_) => serde_json::from_str::<Request>(&line).map_err(|error| error.to_string()),
+    let read = timeout(PATIENCE, BufReader::new(stream.take(REQUEST_MAX)).read_line(&mut line)).await;
+    let request = match read.map_err(|_| "it took too long to come".to_owned()) {
+        Ok(Ok(_)) => serde_json::from_str::<Request>(&line).map_err(|error| error.to_string()),
+        Ok(Err(error)) => Err(error.to_string()),
         Err(why) => Err(why),
     };
     match request {
@@ -111,10 +112,16 @@ where
         ))),
         Ok(request) => {
             let (reply, response) = oneshot::channel();
-            carry_out(request, reply).await;
-            response
-                .await
-                .unwrap_or_else(|_| Response::failed(&AgentError::unreachable("the agent is just ending")))
+            let answered = async {
+                carry_out(request, reply).await;
+                response.await
+            };
+            let failed = |why: &str| Response::failed(&AgentError::unreachable(why));
+            match timeout(ANSWER, answered).await {
+                Ok(Ok(response)) => response,
+                Ok(Err(_)) => failed("the agent is just ending"),
+                Err(_) => failed("the agent is too busy to answer: try again, and look at its log"),
+            }
         }
     }
 }

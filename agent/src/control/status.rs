@@ -28,6 +28,9 @@ pub struct Status {
     pub tasks: Vec<TaskStatus>,
     /// The last notices, oldest first.
     pub notices: Vec<Notice>,
+    /// Why the store cannot be written, while the agent waits for that to change: a full disk. Nothing is begun meanwhile.
+    #[serde(default)]
+    pub store_trouble: Option<String>,
 }
 
 /// The host.
@@ -45,6 +48,9 @@ pub struct HostStatus {
     pub document_version: u64,
     /// The newest document that was refused since, and why.
     pub document_refused: Option<(u64, String)>,
+    /// Projects of the document that the owner detached.
+    #[serde(default)]
+    pub declined: Vec<String>,
     /// CPU time of all tasks since the store was made.
     pub cpu_time: f64,
     /// Scheduler RPCs since then.
@@ -154,6 +160,7 @@ impl HostStatus {
             suspended_by: view.suspended_by.map(str::to_owned),
             document_version: view.document_version.0,
             document_refused: view.document_refused.map(|(version, why)| (version.0, why)),
+            declined: view.declined.iter().map(ToString::to_string).collect(),
             cpu_time: view.cpu_time.as_secs_f64(),
             scheduler_rpcs: view.scheduler_rpcs,
             jobs_finished: view.jobs_finished,
@@ -224,6 +231,15 @@ impl Status {
         );
         if let Some(who) = &host.suspended_by {
             let _ = writeln!(out, "computing is suspended by the {who}");
+        }
+        if let Some(trouble) = &self.store_trouble {
+            let _ = writeln!(out, "nothing new is begun: {trouble}");
+        }
+        for url in &host.declined {
+            let _ = writeln!(
+                out,
+                "{url} is the coordinator's and detached by the owner; take it up again with: fallow-agent attach {url}"
+            );
         }
         self.project_table(&mut out, now);
         self.task_table(&mut out, now);

@@ -5,6 +5,8 @@
 //! its actions is carried out, so that a `kill -9` between the two leaves a client that will want the same again.
 //! Actions never wait here: processes and transfers go on elsewhere and come back as inputs.
 
+mod attach;
+mod full_disk;
 mod metrics;
 mod requests;
 mod run;
@@ -13,9 +15,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration as StdDuration;
 
 use fallow_boinc::runtime::message::ProcessControl;
-use fallow_client::{Action, Client, Effect, Entity, Event, FileKey, NoticeLevel, Step};
+use fallow_client::{Action, Client, Effect, Entity, Event, FileKey, NoticeLevel};
 use fallow_domain::{Instant, JobId, MasterUrl, ProjectId};
-use fallow_store::StoreError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
 
@@ -29,6 +30,7 @@ use crate::fleet::{Arrived, Ask, Entries, entries};
 use crate::records::Records;
 use crate::supervise::Supervisor;
 use crate::transfer::{Ticket, Transfers};
+use attach::Attachments;
 use metrics::Metrics;
 pub use run::{Enrolment, Opened, Settings, open, run};
 
@@ -36,8 +38,6 @@ pub use run::{Enrolment, Opened, Settings, open, run};
 const QUEUE: usize = 256;
 /// Notices that are kept for `status`.
 const NOTICES: usize = 50;
-/// How long to wait before another try when the disk is full.
-const FULL_DISK_PAUSE: StdDuration = StdDuration::from_secs(5);
 
 /// Something for the engine.
 #[derive(Debug)]
@@ -50,9 +50,11 @@ pub enum Input {
     Arrived(Arrived),
     /// The link wants to know.
     Ask(Ask),
-    /// Somebody at the control socket.
-    Request(Request, oneshot::Sender<Response>),
 }
+
+/// Somebody at the control socket, who waits for an answer. On a queue of its own, for these are answered also while
+/// the engine can take nothing else in.
+pub type Asked = (Request, oneshot::Sender<Response>);
 
 impl From<Event> for Input {
     fn from(event: Event) -> Self {
@@ -73,6 +75,15 @@ struct Engine {
     keys: BTreeMap<Entity, String>,
     notices: VecDeque<Notice>,
     wake_at: Option<Instant>,
+    /// Who waits for what a project says.
+    attaching: Attachments,
+    requests: mpsc::Receiver<Asked>,
+    /// The request that the present turn is for, and who waits for its answer.
+    asking: Option<Asked>,
+    /// What keeps the store from being written, while it is waited for.
+    store_trouble: Option<String>,
+    /// What the owner wants since then: suspended or not.
+    owner_wish: Option<bool>,
     stopping: bool,
     /// Somebody at the control socket asked for the end.
     stop_asked: bool,
@@ -85,15 +96,17 @@ impl Engine {
         match input {
             Input::Event(event) => self.turn(*event, None).await,
             Input::Transferred(ticket, _) if !self.transfers.settle(&ticket) => Ok(()),
-            Input::Transferred(_, event) => self.turn(*event, None).await,
+            Input::Transferred(_, event) => {
+                let verdict = self.verdict(&event);
+                self.turn(*event, None).await?;
+                match verdict {
+                    Some((project, verdict)) => self.conclude(project, verdict).await,
+                    None => Ok(()),
+                }
+            }
             Input::Arrived(arrived) => self.arrived(arrived).await,
             Input::Ask(ask) => {
                 self.answer(ask);
-                Ok(())
-            }
-            Input::Request(request, reply) => {
-                let response = self.carry_out(request).await?;
-                let _ = reply.send(response);
                 Ok(())
             }
         }
@@ -116,25 +129,6 @@ impl Engine {
         }
         self.metrics.update(&self.client);
         Ok(())
-    }
-
-    /// Stores a step's changes. A full disk is waited for, with everything held as it is: nothing may be done that is
-    /// not stored (R4.12).
-    async fn store(&self, step: &Step) -> Result<(), AgentError> {
-        let mut said = false;
-        loop {
-            match tokio::task::block_in_place(|| self.records.apply(&step.changes, step.durable)) {
-                Ok(()) => return Ok(()),
-                Err(error @ StoreError::Full { .. }) if !self.stopping && *self.signals.borrow() == 0 => {
-                    if !std::mem::replace(&mut said, true) {
-                        tracing::error!(%error, "waiting for space on the disk");
-                    }
-                    let mut signals = self.signals.clone();
-                    let _ = tokio::time::timeout(FULL_DISK_PAUSE, signals.wait_for(|&count| count > 0)).await;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
     }
 
     fn touch(&mut self, entity: Entity, urgent: bool, trace: Option<String>) {
@@ -216,7 +210,8 @@ impl Engine {
         }
         match effect {
             Effect::FetchMasterPage { project, url } => self.transfers.fetch_master_page(project, url),
-            Effect::CallScheduler { project, url, request } => {
+            Effect::CallScheduler { project, url, mut request } => {
+                self.client.list_jobs(project, &mut request);
                 self.transfers.call_scheduler(project, url, &request);
             }
             Effect::Download(wanted) => self.transfers.download(wanted),
@@ -307,7 +302,11 @@ impl Engine {
     fn nap(&self) -> StdDuration {
         const SHORTEST: StdDuration = StdDuration::from_millis(10);
         const LONGEST: StdDuration = StdDuration::from_secs(60);
-        self.wake_at.map_or(LONGEST, |at| StdDuration::from(at - clock::now()).clamp(SHORTEST, LONGEST))
+        let nap = self.wake_at.map_or(LONGEST, |at| StdDuration::from(at - clock::now()));
+        let waiting = self
+            .attaching_until()
+            .map_or(LONGEST, |at| at.saturating_duration_since(tokio::time::Instant::now()));
+        nap.min(waiting).clamp(SHORTEST, LONGEST)
     }
 }
 

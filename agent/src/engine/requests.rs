@@ -1,23 +1,47 @@
 //! What people at this host ask for.
 
 use fallow_client::Event;
-use fallow_domain::{AccountKey, MasterUrl, Share};
+use fallow_domain::MasterUrl;
 
-use super::Engine;
+use super::{Asked, Engine};
 use crate::control::protocol::{Request, Response};
 use crate::control::status::{HostStatus, Status, projects, tasks};
 use crate::error::AgentError;
 
 impl Engine {
     /// Carries a request out. An error is one that ends the agent; a refusal is a response.
-    pub(super) async fn carry_out(&mut self, request: Request) -> Result<Response, AgentError> {
+    pub(super) async fn serve(&mut self, (request, reply): Asked) -> Result<(), AgentError> {
+        self.asking = Some((request.clone(), reply));
+        match request {
+            Request::Attach { url, account_key, share, no_wait } if !self.stopping => {
+                self.attach((url, account_key, share), no_wait).await
+            }
+            request => {
+                let response = self.carry_out(request).await?;
+                self.respond(response);
+                Ok(())
+            }
+        }
+    }
+
+    /// Answers the request that the present turn is for, unless that was done while the turn had to wait.
+    pub(super) fn respond(&mut self, response: Response) {
+        if let Some((_, reply)) = self.asking.take() {
+            let _ = reply.send(response);
+        }
+    }
+
+    /// What is told to somebody who asks how it goes.
+    pub(super) fn answer_status(&self) -> Response {
+        Response::Done { text: String::new(), status: Some(Box::new(self.status())) }
+    }
+
+    async fn carry_out(&mut self, request: Request) -> Result<Response, AgentError> {
         if self.stopping && !matches!(request, Request::Status {} | Request::Stop {}) {
             return Ok(Response::failed(&AgentError::unreachable("the agent is just ending")));
         }
         match request {
-            Request::Status {} => {
-                Ok(Response::Done { text: String::new(), status: Some(Box::new(self.status())) })
-            }
+            Request::Status {} => Ok(self.answer_status()),
             Request::Stop {} => {
                 self.stop_asked = true;
                 Ok(Response::done("the agent is ending"))
@@ -37,18 +61,20 @@ impl Engine {
                     None => "computing goes on".to_owned(),
                 }))
             }
-            Request::Attach { url, account_key, share } => match self.attachment(&url, &account_key, share) {
-                Ok(event) => {
-                    self.turn(event, None).await?;
-                    Ok(Response::done(format!(
-                        "attached to {url}; see `fallow-agent status` for how it goes"
-                    )))
-                }
-                Err(error) => Ok(Response::failed(&error)),
-            },
+            // Answered by `attach`.
+            Request::Attach { .. } => {
+                Ok(Response::failed(&AgentError::unreachable("the agent is just ending")))
+            }
             Request::Detach { url } => match self.attached(&url) {
                 Ok(url) => {
-                    let text = format!("detached from {url}: its jobs are aborted and its files deleted");
+                    let standing = self.client.standing(&url);
+                    if let Some(project) = standing.attached {
+                        self.forget_attaching(project);
+                    }
+                    let mut text = format!("detached from {url}: its jobs are aborted and its files deleted");
+                    if standing.assigned.is_some() {
+                        text += ". It stays so, whatever the coordinator says, until you attach it again";
+                    }
                     self.turn(Event::Detach { url }, None).await?;
                     Ok(Response::done(text))
                 }
@@ -65,32 +91,6 @@ impl Engine {
         }
     }
 
-    fn attachment(
-        &self,
-        url: &str,
-        account_key: &AccountKey,
-        share: Option<f64>,
-    ) -> Result<Event, AgentError> {
-        let bad = |invalid: fallow_domain::Invalid| AgentError::bad_input(invalid.to_string());
-        let url = MasterUrl::parse(url).map_err(bad)?;
-        let key = account_key.reveal().trim();
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        if key.is_empty() || key.len() > 256 || !key.chars().all(fits) {
-            return Err(AgentError::bad_input(
-                "the account key is not from 1 to 256 letters, digits, _ and -: copy it from your account page at the project",
-            ));
-        }
-        let share = match share {
-            Some(share) => Share::new(share).map_err(bad)?,
-            // An attached project keeps its share.
-            None => {
-                let known = self.client.project_views().into_iter().find(|view| view.url == url);
-                known.map_or(Share::DEFAULT, |view| view.share)
-            }
-        };
-        Ok(Event::Attach { url, account_key: AccountKey::new(key), share })
-    }
-
     fn attached(&self, url: &str) -> Result<MasterUrl, AgentError> {
         let url = MasterUrl::parse(url).map_err(|invalid| AgentError::bad_input(invalid.to_string()))?;
         let views = self.client.project_views();
@@ -102,16 +102,22 @@ impl Engine {
         Err(AgentError::bad_input(format!("this agent is not attached to {url}; it is attached to: {known}")))
     }
 
-    pub(super) fn status(&self) -> Status {
+    fn status(&self) -> Status {
+        let mut host = HostStatus::of(&self.client);
+        match self.owner_wish {
+            Some(true) => host.suspended_by = Some("owner".to_owned()),
+            Some(false) | None => {}
+        }
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             dir: self.dir.path().display().to_string(),
             fleet: self.link.as_ref().map(crate::fleet::link::Link::status),
-            host: HostStatus::of(&self.client),
+            host,
             projects: projects(&self.client),
             tasks: tasks(&self.client),
             notices: self.notices.iter().cloned().collect(),
+            store_trouble: self.store_trouble.clone(),
         }
     }
 }

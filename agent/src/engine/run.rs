@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval_at, sleep, timeout};
 
 use super::metrics::Metrics;
-use super::{Engine, Input, QUEUE, ToEngine};
+use super::{Asked, Engine, Input, QUEUE, ToEngine};
 use crate::control::protocol::Request;
 use crate::control::server;
 use crate::dir::{DataDir, DirLock, PARTIAL};
@@ -107,6 +107,7 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     let (ends, signals) = count_signals()?;
 
     let (inputs, incoming) = mpsc::channel(QUEUE);
+    let (to_requests, requests) = mpsc::channel(QUEUE);
     // Leftovers first: no process of an earlier life may meet one of this.
     let slots = blocking({
         let (dir, stems) = (dir.clone(), client.project_views().iter().map(|view| view.url.stem()).collect());
@@ -130,7 +131,6 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         None => (None, None),
     };
     let listener = server::bind(&dir.control_socket())?;
-    let to_engine = inputs.clone();
     let control = tokio::spawn(server::serve(listener, move |request, reply| {
         if matches!(request, Request::Stop {}) {
             // Also heard by an engine that waits for disk space. The first one counts; patience is not to be measured
@@ -142,8 +142,8 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
                 }
             });
         }
-        let to_engine = to_engine.clone();
-        async move { drop(to_engine.send(Input::Request(request, reply)).await) }
+        let to_requests = to_requests.clone();
+        async move { drop(to_requests.send((request, reply)).await) }
     }));
     dir.write_daemon_file()?;
 
@@ -159,6 +159,11 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         keys: std::collections::BTreeMap::new(),
         notices: std::collections::VecDeque::new(),
         wake_at: None,
+        attaching: std::collections::BTreeMap::new(),
+        requests,
+        asking: None,
+        store_trouble: None,
+        owner_wish: None,
         stopping: false,
         stop_asked: false,
         signals: signals.clone(),
@@ -213,7 +218,7 @@ async fn enrolled(
 }
 
 fn restore(dir: &DataDir, records: &Records, birth: &Birth) -> Result<Client, AgentError> {
-    let config = ClientConfig { seed: birth.seed, version: VERSION };
+    let config = ClientConfig::new(birth.seed, VERSION);
     Client::restore(config, records.client()?).map_err(|error| AgentError::Records {
         dir: dir.store(),
         why: match std::error::Error::source(&error) {
@@ -346,14 +351,20 @@ impl Life<'_> {
     async fn compute(&mut self, dir: &DataDir, facts: &HostFacts) -> Result<(), AgentError> {
         let mut measure = interval_at(Instant::now() + MEASURE, MEASURE);
         loop {
+            self.engine.keep_owner_wish().await?;
+            let nap = self.engine.nap();
             tokio::select! {
                 biased;
                 () = another(&mut self.signals) => {
                     tracing::info!("asked to end");
                     return Ok(());
                 }
+                Some(asked) = self.engine.requests.recv() => self.engine.serve(asked).await?,
                 Some(input) = self.incoming.recv() => self.engine.take(input).await?,
-                () = sleep(self.engine.nap()) => self.engine.turn(Event::WakeUp, None).await?,
+                () = sleep(nap) => {
+                    self.engine.give_up_attaching().await?;
+                    self.engine.turn(Event::WakeUp, None).await?;
+                }
                 _ = measure.tick() => {
                     let now = host::facts(dir.path(), &facts.host_cpid, facts.speed);
                     self.engine.turn(Event::HostMeasured(Box::new(now)), None).await?;
@@ -369,11 +380,15 @@ impl Life<'_> {
     /// Has all tasks leave, storing what becomes of them. A second signal kills them at once.
     async fn leave(&mut self) {
         self.engine.stopping = true;
+        if let Err(error) = self.engine.stop_attaching().await {
+            tracing::error!(%error, "cannot store that an attachment is taken back");
+        }
         self.engine.transfers.cancel_all();
         self.engine.supervisor.stop(self.grace);
         while !self.engine.supervisor.is_stopped() {
             tokio::select! {
                 Some(input) = self.incoming.recv() => self.take(input).await,
+                Some(asked) = self.engine.requests.recv() => self.serve(asked).await,
                 () = another(&mut self.signals) => {
                     tracing::warn!("asked again to end: killing the tasks");
                     self.engine.supervisor.stop(StdDuration::ZERO);
@@ -396,11 +411,18 @@ impl Life<'_> {
                 tokio::select! {
                     _ = &mut link => return,
                     Some(input) = self.incoming.recv() => self.take(input).await,
+                    Some(asked) = self.engine.requests.recv() => self.serve(asked).await,
                 }
             }
         })
         .await;
         link.abort();
+    }
+
+    async fn serve(&mut self, asked: Asked) {
+        if let Err(error) = self.engine.serve(asked).await {
+            tracing::error!(%error, "cannot answer a request during the end");
+        }
     }
 
     async fn take(&mut self, input: Input) {

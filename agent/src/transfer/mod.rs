@@ -144,6 +144,11 @@ impl Transfers {
         });
     }
 
+    /// True while a page or an answer of a project's scheduler is awaited.
+    pub fn is_talking(&self, project: ProjectId) -> bool {
+        self.running().transfers.contains_key(&What::Project(project))
+    }
+
     /// Gives up everything, at the end. What had ended before still arrives.
     pub fn cancel_all(&self) {
         self.running().transfers.values().for_each(|(_, running)| running.abort());

@@ -11,7 +11,7 @@ use fallow_agent::dir::DataDir;
 use crate::support::{agent, is_alive, put, wait_for};
 use crate::transfers::{Server, http};
 
-fn command(dir: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn command(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(agent());
     command
         .args(arguments)
@@ -27,7 +27,7 @@ fn ask(dir: &Path, arguments: &[&str]) -> Output {
 }
 
 /// Exit code and what was said, on either stream.
-fn outcome(dir: &Path, arguments: &[&str]) -> (i32, String) {
+pub(crate) fn outcome(dir: &Path, arguments: &[&str]) -> (i32, String) {
     let output = ask(dir, arguments);
     let text =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
@@ -35,13 +35,17 @@ fn outcome(dir: &Path, arguments: &[&str]) -> (i32, String) {
 }
 
 /// A running agent; killed when a test fails.
-struct Daemon(Child);
+pub(crate) struct Daemon(Child);
 
 impl Daemon {
-    fn start(dir: &Path) -> Self {
+    pub(crate) fn start(dir: &Path) -> Self {
         let child = command(dir, &["run"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         wait_for("the control socket", 30, || UnixStream::connect(dir.join("control.sock")).ok());
         Self(child)
+    }
+    pub(crate) fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
     }
     fn code(&mut self) -> Option<i32> {
         wait_for("the agent's end", 20, || self.0.try_wait().unwrap()).code()
@@ -84,7 +88,8 @@ fn an_agent_is_asked_told_and_stopped_over_its_socket() {
     assert_eq!(code, 3, "{text}");
     let attach = |share: &str| {
         let output = command(dir, &["attach", "http://127.0.0.1:9/p/", "--share", share])
-            .env("FALLOW_ACCOUNT_KEY", "0123abcd")
+            .arg("--no-wait")
+            .env("FALLOW_ACCOUNT_KEY", "0123456789abcdef0123456789abcdef")
             .output()
             .unwrap();
         (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -116,15 +121,14 @@ fn an_agent_is_asked_told_and_stopped_over_its_socket() {
 
 #[test]
 fn an_account_is_looked_up_by_address_and_password_or_refused() {
-    let server =
-        Server::start(|asked| {
-            // MD5 of the password and the address in lower case.
-            let hash = fallow_boinc::account::passwd_hash("right", "Me@example.org");
-            http("200 OK", "", match asked.head.contains(&hash) {
-            true => b"<account_out>\n<authenticator>0123abcd</authenticator>\n</account_out>\n",
+    let server = Server::start(|asked| {
+        // MD5 of the password and the address in lower case.
+        let hash = fallow_boinc::account::passwd_hash("right", "Me@example.org");
+        http("200 OK", "", match asked.head.contains(&hash) {
+            true => b"<account_out>\n<authenticator>0123456789abcdef0123456789abcdef</authenticator>\n</account_out>\n",
             false => b"<error>\n<error_num>-206</error_num>\n<error_msg>bad password</error_msg>\n</error>\n",
         })
-        });
+    });
     let dir = tempfile::tempdir().unwrap();
     let agent_dir = dir.path().join("agent");
     let _daemon = Daemon::start(&agent_dir);
@@ -133,7 +137,15 @@ fn an_account_is_looked_up_by_address_and_password_or_refused() {
         std::fs::write(&file, format!("{password}\n")).unwrap();
         outcome(
             &agent_dir,
-            &["attach", url, "--email", "Me@example.org", "--password-file", file.to_str().unwrap()],
+            &[
+                "attach",
+                url,
+                "--no-wait",
+                "--email",
+                "Me@example.org",
+                "--password-file",
+                file.to_str().unwrap(),
+            ],
         )
     };
     let (code, text) = attach(&server.url(""), "wrong");
@@ -206,7 +218,7 @@ fn what_keeps_an_agent_from_starting_has_its_exit_code() {
 
     let fresh = dir.path().join("fresh");
     let (code, text) = outcome(&fresh, &["run", "--coordinator", "http://192.0.2.1:4000", "--token", "t"]);
-    assert!(code == 5 && text.contains("mutual TLS"), "{code}: {text}");
+    assert!(code == 3 && text.contains("mutual TLS"), "{code}: {text}");
     let (code, text) = outcome(&fresh, &["run", "--coordinator", "127.0.0.1:4000", "--token", "t"]);
     assert!(code == 3 && text.contains("http://127.0.0.1:PORT"), "{code}: {text}");
     let (code, text) = outcome(&fresh, &["run", "--coordinator", "http://127.0.0.1:4000"]);
@@ -229,10 +241,54 @@ fn what_keeps_an_agent_from_starting_has_its_exit_code() {
 }
 
 #[test]
+fn an_agent_does_not_begin_anew_beside_what_an_earlier_one_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let used = |name: &str| {
+        let dir = dir.path().join(name);
+        Daemon::start(&dir).0.kill().unwrap();
+        dir
+    };
+    let refused = |dir: &Path, words: &[&str]| {
+        // Twice: to be refused leaves everything as it was.
+        for _ in 0..2 {
+            let (code, text) = outcome(dir, &["run"]);
+            assert!(code == 7 && words.iter().all(|word| text.contains(word)), "{code}: {text}");
+        }
+    };
+
+    let enrolled = used("enrolled");
+    std::fs::write(enrolled.join("identity.json"), b"x").unwrap();
+    std::fs::remove_dir_all(enrolled.join("store")).unwrap();
+    refused(&enrolled, &["identity.json", "store is missing", "restore", "empty directory"]);
+    assert!(!enrolled.join("store").exists());
+
+    let alone = used("alone");
+    std::fs::remove_dir_all(alone.join("store")).unwrap();
+    refused(&alone, &["slots/"]);
+
+    let emptied = used("emptied");
+    put(&emptied.join("slots/0/in"), b"1");
+    for entry in std::fs::read_dir(emptied.join("store")).unwrap().flatten() {
+        drop(std::fs::remove_dir_all(entry.path()).or_else(|_| std::fs::remove_file(entry.path())));
+    }
+    refused(&emptied, &["slots/"]);
+
+    let garbled = used("garbled");
+    std::fs::write(garbled.join("identity.json"), b"x").unwrap();
+    refused(&garbled, &["identity.json", "restore"]);
+
+    let unwitnessed = used("unwitnessed");
+    std::fs::remove_file(unwitnessed.join("store/witness")).unwrap();
+    refused(&unwitnessed, &["witness", "empty file of that name"]);
+    std::fs::write(unwitnessed.join("store/witness"), b"").unwrap();
+    drop(Daemon::start(&unwitnessed));
+}
+
+#[test]
 fn a_start_closes_what_is_secret_and_deletes_what_detached_projects_left() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("agent");
-    std::fs::create_dir(&dir).unwrap();
+    Daemon::start(&dir).kill();
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
     // The agent was killed between storing a detachment and deleting the files.
     put(&dir.join("projects/127.0.0.1_9_gone/app"), b"old");

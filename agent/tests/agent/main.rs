@@ -1,7 +1,9 @@
 //! The agent's shell against the real world: real processes, real sockets, the real binary.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
+mod attach;
 mod daemon;
+mod disk;
 mod guard;
 mod link;
 mod supervision;

@@ -330,6 +330,7 @@ fn what_an_earlier_life_left_is_killed_and_a_finished_task_is_found() {
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].slot, SLOT);
     assert!(found[0].last_status.is_some(), "the channel's last status is read");
+    assert_eq!(found[0].start, Some(1), "and which start's it is");
     let end = found[0].finished.as_ref().expect("a finish file means that the task is done");
     assert_eq!(end.outputs.len(), 1);
     wait_for("the stray's end", 5, || stray.try_wait().unwrap());

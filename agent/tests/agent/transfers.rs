@@ -24,6 +24,12 @@ pub(crate) struct Asked {
     body: Vec<u8>,
 }
 
+impl Asked {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
 /// A server that answers each request, one per connection, with what a closure makes of it.
 pub(crate) struct Server {
     port: u16,

@@ -1,0 +1,122 @@
+//! Storing a step, and what goes on while the disk is too full for it.
+//!
+//! Model: nothing may be done that is not stored (R4.12), so the engine waits, with everything held as it is: tasks go on
+//! computing, events queue up. The owner is answered all the same. His suspension is carried out at once, around the
+//! client, because it can do no harm; the client is told, and it is stored, when there is space.
+//!
+//! Left out: the coordinator, which hears nothing meanwhile.
+
+use std::time::Duration;
+
+use fallow_boinc::runtime::message::ProcessControl;
+use fallow_client::{Event, Phase, Step};
+use fallow_store::StoreError;
+use tokio::sync::watch;
+
+use super::Engine;
+use crate::control::protocol::{Request, Response};
+use crate::error::AgentError;
+
+/// How long to wait before another try.
+const PAUSE: Duration = Duration::from_secs(5);
+
+impl Engine {
+    /// Stores a step's changes, however long it takes to get the space; unless the agent is to end.
+    pub(super) async fn store(&mut self, step: &Step) -> Result<(), AgentError> {
+        loop {
+            match tokio::task::block_in_place(|| self.records.apply(&step.changes, step.durable)) {
+                Ok(()) => {
+                    if self.store_trouble.take().is_some() {
+                        tracing::info!("there is space on the disk again");
+                    }
+                    return Ok(());
+                }
+                Err(error @ StoreError::Full { .. }) if !self.stopping && *self.signals.borrow() == 0 => {
+                    if self.store_trouble.is_none() {
+                        tracing::error!(%error, "waiting for space on the disk");
+                    }
+                    self.store_trouble = Some(error.to_string());
+                    if let Some((request, reply)) = self.asking.take() {
+                        let _ = reply.send(self.answer_held(&request));
+                    }
+                    self.answer_meanwhile().await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Tells the client what the owner wanted while nothing could be stored.
+    pub(super) async fn keep_owner_wish(&mut self) -> Result<(), AgentError> {
+        match self.owner_wish.take() {
+            Some(suspended) => self.turn(Event::OwnerSuspended(suspended), None).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Answers the owner until it is time for another try, or for the end.
+    async fn answer_meanwhile(&mut self) {
+        let mut signals: watch::Receiver<u32> = self.signals.clone();
+        let pause = tokio::time::sleep(PAUSE);
+        tokio::pin!(pause);
+        loop {
+            tokio::select! {
+                () = &mut pause => return,
+                _ = signals.wait_for(|&count| count > 0) => return,
+                Some((request, reply)) = self.requests.recv() => {
+                    let _ = reply.send(self.answer_unstored(&request));
+                }
+            }
+        }
+    }
+
+    /// For the request whose own step is held back. The client knows of it already.
+    fn answer_held(&mut self, request: &Request) -> Response {
+        match request {
+            Request::Suspend {} | Request::Status {} | Request::Stop {} => self.answer_unstored(request),
+            Request::Resume {} | Request::Attach { .. } | Request::Detach { .. } | Request::Update { .. } => {
+                let why = self.store_trouble.clone().unwrap_or_default();
+                Response::failed(&AgentError::no_space(format!(
+                    "this cannot be stored now, and is done as soon as it can be: {why}"
+                )))
+            }
+        }
+    }
+
+    fn answer_unstored(&mut self, request: &Request) -> Response {
+        let why = self.store_trouble.clone().unwrap_or_default();
+        let unstored = |what: &str| Response::failed(&AgentError::no_space(format!("{what}: {why}")));
+        match request {
+            Request::Status {} => self.answer_status(),
+            Request::Stop {} => Response::done("the agent is ending"),
+            Request::Suspend {} => {
+                self.owner_wish = Some(true);
+                self.tell_running(ProcessControl::Suspend);
+                unstored(
+                    "computing is suspended now, but that cannot be stored: until it is, it does not hold over a restart",
+                )
+            }
+            Request::Resume {} if self.owner_wish == Some(true) && !self.client.owner_suspended() => {
+                self.owner_wish = None;
+                self.tell_running(ProcessControl::Resume);
+                Response::done("computing goes on")
+            }
+            Request::Resume {} => {
+                self.owner_wish = Some(false);
+                unstored("your suspension is lifted as soon as that can be stored")
+            }
+            Request::Attach { .. } | Request::Detach { .. } | Request::Update { .. } => {
+                unstored("nothing was done, for it could not be stored")
+            }
+        }
+    }
+
+    fn tell_running(&self, message: ProcessControl) {
+        // What the client has decided may not have been carried out yet, so for a suspension every process is meant.
+        let all = message == ProcessControl::Suspend;
+        let views = self.client.task_views().into_iter();
+        for task in views.filter(|task| task.pid.is_some() && (all || task.phase == Phase::Running)) {
+            self.supervisor.tell(task.id, message);
+        }
+    }
+}
