@@ -9,15 +9,20 @@
 //! looked at by [`Scenario::check`], which every reader calls.
 
 mod check;
+mod files;
 mod model;
 mod presets;
+mod text;
 
 pub use check::{Finding, Gravity};
+pub use files::{Directory, FileError, Files, LoadError, NoFiles};
 pub use model::availability::{Availability, Trace, TraceChange};
 pub use model::client::{Buffer, ClientModel};
 pub use model::host::{Bandwidth, CoprocessorKind, CoprocessorModel, HostModel, OffKind};
 pub use model::job::{ApplicationModel, CoprocessorUse, Estimate, QueuedJob, QueuedState, TrueFlops, Uses};
 pub use model::project::ProjectModel;
+pub use text::complaint::{Complaint, Complaints};
+pub use text::read::Loaded;
 
 use fallow_domain::{Duration, Preferences};
 

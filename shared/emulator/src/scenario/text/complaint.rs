@@ -1,0 +1,140 @@
+//! What is wrong with a file, and how it is shown.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::super::Gravity;
+
+/// One thing that is wrong in a scenario file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// Whether it stops the simulation.
+    pub gravity: Gravity,
+    /// The file, as it was named.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// The key, such as `project.p1.latency_bound`; empty for an error of syntax.
+    pub key: String,
+    /// What is wrong.
+    pub problem: String,
+    /// What would be right; may be empty.
+    pub expected: String,
+    /// What may have been meant.
+    pub suggestion: Option<String>,
+    /// The line as it stands, cut if it is long.
+    excerpt: String,
+    /// The columns to underline in the excerpt, from 0.
+    underline: Range<usize>,
+}
+
+/// Everything that is wrong with a scenario file, at least one error in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaints(pub Vec<Complaint>);
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gravity = match self.gravity {
+            Gravity::Warning => "warning",
+            Gravity::Error => "error",
+        };
+        write!(f, "{gravity}: {}:{}:{}: ", self.file, self.line, self.column)?;
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        write!(f, "{}", self.problem)?;
+        if !self.excerpt.is_empty() {
+            let (from, length) = (self.underline.start, self.underline.len().max(1));
+            write!(f, "\n{:>5} | {}", self.line, self.excerpt)?;
+            write!(f, "\n      | {:from$}{:^<length$}", "", "")?;
+        }
+        if !self.expected.is_empty() {
+            write!(f, "\n        expected {}", self.expected)?;
+        }
+        match &self.suggestion {
+            Some(suggestion) => write!(f, "\n        did you mean {suggestion}?"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Complaints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, complaint) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            complaint.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Complaints {}
+
+/// A file's name and text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) text: &'a str,
+}
+
+/// Longest excerpt in characters.
+const EXCERPT_MAX: usize = 100;
+
+impl Source<'_> {
+    /// A complaint about the bytes `span`.
+    pub(crate) fn complain(
+        &self,
+        gravity: Gravity,
+        span: Range<usize>,
+        key: &str,
+        problem: String,
+    ) -> Complaint {
+        let start = self.boundary(span.start);
+        let line_start = self.text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let line_end = self.text[start..].find('\n').map_or(self.text.len(), |at| start + at);
+        let end = self.boundary(span.end).clamp(start, line_end);
+        let column = self.text[line_start..start].chars().count();
+        let whole = self.text[line_start..line_end].trim_end();
+        // A long line is shown from a little before the place.
+        let cut = if whole.chars().count() > EXCERPT_MAX { column.saturating_sub(40) } else { 0 };
+        let visible = |c: char| if c.is_control() { ' ' } else { c };
+        let excerpt: String = whole.chars().skip(cut).take(EXCERPT_MAX).map(visible).collect();
+        let from = column - cut;
+        let to = (from + self.text[start..end].trim_end().chars().count()).min(EXCERPT_MAX.max(from + 1));
+        Complaint {
+            gravity,
+            file: self.file.into(),
+            line: 1 + self.text[..line_start].matches('\n').count(),
+            column: column + 1,
+            key: key.into(),
+            problem,
+            expected: String::new(),
+            suggestion: None,
+            excerpt,
+            underline: from..to,
+        }
+    }
+
+    /// The nearest place at or before `at` that is not within a character.
+    fn boundary(&self, at: usize) -> usize {
+        let at = at.min(self.text.len());
+        (0..=at).rev().find(|&at| self.text.is_char_boundary(at)).unwrap_or(0)
+    }
+}
+
+impl Complaint {
+    /// With what would be right.
+    #[must_use]
+    pub(crate) fn expecting(self, expected: impl Into<String>) -> Self {
+        Self { expected: expected.into(), ..self }
+    }
+    /// With what may have been meant.
+    #[must_use]
+    pub(crate) fn suggesting(self, suggestion: Option<String>) -> Self {
+        Self { suggestion, ..self }
+    }
+}

@@ -1,0 +1,10 @@
+//! Scenario files: TOML in, a [`Scenario`](super::Scenario) or everything that is wrong with the file out; and back.
+
+pub(crate) mod complaint;
+pub(crate) mod read;
+pub(crate) mod suggest;
+pub(crate) mod trace;
+pub(crate) mod units;
+pub(crate) mod value;
+pub(crate) mod walk;
+pub(crate) mod write;

@@ -1,0 +1,118 @@
+//! Recorded availability: a CSV file of on and off times (R5.11).
+//!
+//! One change a line, `SECONDS,STATE`: seconds from the beginning of the recording, rising; `on` (or `1`), `off` (or
+//! `0`). Before the first line it is in the other state, so `0,on` begins on. A last line `SECONDS,end` says where the
+//! recording ends: from there it begins anew; without it, the last state holds for ever. Empty lines and lines that begin
+//! with `#` are passed over; the first line may be a header.
+//!
+//! ```text
+//! seconds,state
+//! 0,on
+//! 28800,off
+//! 61200,on
+//! 86400,end
+//! ```
+
+use fallow_domain::Duration;
+
+use super::super::{Trace, TraceChange};
+
+/// What one line says.
+enum Line {
+    Change(bool),
+    End,
+}
+
+/// Reads a trace; the error names the line, what is wrong with it, and what was expected.
+pub(crate) fn parse_trace(file: &str, text: &str) -> Result<Trace, String> {
+    let mut trace = Trace { file: file.into(), changes: Vec::new(), end: None };
+    let mut first = true;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim_start_matches('\u{feff}').trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let header =
+            std::mem::take(&mut first) && !line.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+        if header {
+            continue;
+        }
+        let wrong = |problem: &str| format!("{file}, line {}: {problem}", index + 1);
+        if trace.end.is_some() {
+            return Err(wrong("nothing may follow the end"));
+        }
+        let (at, meaning) = parse_line(line).map_err(|problem| wrong(&problem))?;
+        if at < Duration::ZERO || trace.changes.last().is_some_and(|last| at <= last.at) {
+            return Err(wrong("expected a later time than in the line before"));
+        }
+        match meaning {
+            Line::Change(on) => trace.changes.push(TraceChange { at, on }),
+            Line::End => trace.end = Some(at),
+        }
+    }
+    if trace.changes.is_empty() {
+        return Err(format!("{file} is empty: expected lines such as 0,on and 3600,off"));
+    }
+    Ok(trace)
+}
+
+/// Writes a trace as it is read.
+pub(crate) fn write_trace(trace: &Trace) -> String {
+    let seconds = |at: Duration| at.as_micros() as f64 / 1e6;
+    let mut text = String::from("seconds,state\n");
+    for change in &trace.changes {
+        text += &format!("{},{}\n", seconds(change.at), if change.on { "on" } else { "off" });
+    }
+    if let Some(end) = trace.end {
+        text += &format!("{},end\n", seconds(end));
+    }
+    text
+}
+
+fn parse_line(line: &str) -> Result<(Duration, Line), String> {
+    let shown: String = line.chars().take(60).collect();
+    let expected = || format!("{shown:?} is not of the form SECONDS,on or SECONDS,off");
+    let (seconds, state) = line.split_once([',', ';', '\t']).ok_or_else(expected)?;
+    let seconds: f64 = seconds.trim().parse().map_err(|_| expected())?;
+    // 31 years: beyond, floating-point seconds no longer hold microseconds.
+    if !(0.0..=1e9).contains(&seconds) {
+        return Err(format!("{shown:?}: expected a time from 0 to 1,000,000,000 seconds"));
+    }
+    let state = match state.trim().to_ascii_lowercase().as_str() {
+        "on" | "1" => Line::Change(true),
+        "off" | "0" => Line::Change(false),
+        "end" => Line::End,
+        _ => return Err(expected()),
+    };
+    Ok((Duration::from_secs_f64(seconds), state))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_reads_with_and_without_header_comments_and_end() {
+        let trace =
+            parse_trace("t", "seconds,state\n# night\n0,on\n\n28800 , off\n61200.5,1\n86400,end\n").unwrap();
+        assert_eq!(trace.changes.len(), 3);
+        assert_eq!(trace.changes[2], TraceChange { at: Duration::from_millis(61_200_500), on: true });
+        assert_eq!(trace.end, Some(Duration::from_secs(86_400)));
+        assert_eq!(parse_trace("t", &write_trace(&trace)), Ok(trace));
+        assert_eq!(parse_trace("t", "0,off").unwrap().end, None);
+    }
+
+    #[test]
+    fn a_bad_trace_says_in_which_line_what_is_wrong() {
+        let check =
+            |text: &str, expected: &str| assert_eq!(parse_trace("t.csv", text).unwrap_err(), expected);
+        check("", "t.csv is empty: expected lines such as 0,on and 3600,off");
+        check("0,on\n5,maybe", "t.csv, line 2: \"5,maybe\" is not of the form SECONDS,on or SECONDS,off");
+        check("0,on\n5,off\n5,on", "t.csv, line 3: expected a later time than in the line before");
+        check("0,on\n5,end\n6,off", "t.csv, line 3: nothing may follow the end");
+        check(
+            "0,on\n1e99,off",
+            "t.csv, line 2: \"1e99,off\": expected a time from 0 to 1,000,000,000 seconds",
+        );
+    }
+}

@@ -1,0 +1,252 @@
+//! Amounts with their unit, as people write them: `3.67 h`, `1 MB`, `10 Mbit/s`.
+//!
+//! Written amounts read back equal: a unit is chosen in which the number is short, down to microseconds and bytes.
+
+use fallow_domain::{Bytes, Duration};
+
+use super::super::Bandwidth;
+use super::suggest::suggest;
+
+/// Names of a unit, and how many microseconds or bytes it is. The first of a value is how it is written.
+type Units = &'static [(&'static str, f64)];
+
+const TIMES: Units = &[
+    ("days", 86_400e6),
+    ("day", 86_400e6),
+    ("d", 86_400e6),
+    ("weeks", 604_800e6),
+    ("week", 604_800e6),
+    ("h", 3_600e6),
+    ("hours", 3_600e6),
+    ("hour", 3_600e6),
+    ("min", 60e6),
+    ("minutes", 60e6),
+    ("minute", 60e6),
+    ("s", 1e6),
+    ("sec", 1e6),
+    ("seconds", 1e6),
+    ("second", 1e6),
+    ("ms", 1e3),
+    ("us", 1.0),
+];
+
+const SIZES: Units = &[
+    ("TB", 1e12),
+    ("GB", 1e9),
+    ("MB", 1e6),
+    ("kB", 1e3),
+    ("KB", 1e3),
+    ("B", 1.0),
+    ("TiB", 1_099_511_627_776.0),
+    ("GiB", 1_073_741_824.0),
+    ("MiB", 1_048_576.0),
+    ("KiB", 1024.0),
+    ("kiB", 1024.0),
+];
+
+const SPEEDS: Units = &[
+    ("GB/s", 1e9),
+    ("MB/s", 1e6),
+    ("kB/s", 1e3),
+    ("KB/s", 1e3),
+    ("B/s", 1.0),
+    ("Gbit/s", 125e6),
+    ("Mbit/s", 125e3),
+    ("kbit/s", 125.0),
+];
+
+/// The largest whole number that a floating-point number holds exactly.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// What is wrong with an amount.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct BadAmount {
+    pub(crate) problem: String,
+    pub(crate) suggestion: Option<String>,
+}
+
+/// Reads a duration such as `3.67 h`. It may be negative.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, BadAmount> {
+    amount(text, TIMES, "a duration").map(|micros| Duration::from_micros(micros as i64))
+}
+
+/// Reads a size such as `2 GiB`.
+pub(crate) fn parse_bytes(text: &str) -> Result<Bytes, BadAmount> {
+    not_negative(amount(text, SIZES, "a size")?, "a size").map(Bytes)
+}
+
+/// Reads a speed of transfer such as `10 MB/s`.
+pub(crate) fn parse_bandwidth(text: &str) -> Result<Bandwidth, BadAmount> {
+    let bytes = not_negative(amount(text, SPEEDS, "a transfer speed")?, "a transfer speed")?;
+    Bandwidth::from_bytes_per_second(bytes).ok_or_else(|| bad("nothing would ever be transferred".into()))
+}
+
+/// Writes a duration so that it reads back equal, if it is shorter than 285 years.
+pub(crate) fn write_duration(duration: Duration) -> String {
+    write_amount(duration.as_micros(), TIMES, &["days", "h", "min", "s"], "us")
+}
+
+/// Writes a size so that it reads back equal.
+pub(crate) fn write_bytes(bytes: Bytes) -> String {
+    write_amount(
+        i64::try_from(bytes.0).unwrap_or(i64::MAX),
+        SIZES,
+        &["TB", "GB", "GiB", "MB", "MiB", "kB"],
+        "B",
+    )
+}
+
+/// Writes a speed of transfer so that it reads back equal.
+pub(crate) fn write_bandwidth(bandwidth: Bandwidth) -> String {
+    let bytes = i64::try_from(bandwidth.bytes_per_second()).unwrap_or(i64::MAX);
+    write_amount(bytes, SPEEDS, &["GB/s", "MB/s", "kB/s"], "B/s")
+}
+
+/// Splits an amount into its number and its unit, neither of them looked at.
+pub(crate) fn split(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    // An exponent is part of the number; the `e` of no unit stands behind a digit and before one.
+    let bytes = text.as_bytes();
+    let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let part = |at: usize| match bytes[at] {
+        b'0'..=b'9' | b'.' | b'_' => true,
+        b'+' | b'-' => at == 0 || matches!(bytes[at - 1], b'e' | b'E'),
+        b'e' | b'E' => {
+            at > 0
+                && (digit(at - 1) || bytes[at - 1] == b'.')
+                && (digit(at + 1) || (matches!(bytes.get(at + 1), Some(b'+' | b'-')) && digit(at + 2)))
+        }
+        _ => false,
+    };
+    let end = (0..bytes.len()).find(|&at| !part(at)).unwrap_or(bytes.len());
+    (&text[..end], text[end..].trim_start())
+}
+
+fn bad(problem: String) -> BadAmount {
+    BadAmount { problem, suggestion: None }
+}
+
+fn not_negative(amount: f64, what: &str) -> Result<u64, BadAmount> {
+    if amount < 0.0 { Err(bad(format!("{what} cannot be negative"))) } else { Ok(amount as u64) }
+}
+
+/// An amount in the smallest unit, a whole number.
+fn amount(text: &str, units: Units, what: &str) -> Result<f64, BadAmount> {
+    let (number, unit) = split(text);
+    let Ok(value) = number.replace('_', "").parse::<f64>() else {
+        return Err(bad(format!("{text:?} does not begin with a number")));
+    };
+    if unit.is_empty() {
+        return Err(bad(format!("{what} needs a unit")));
+    }
+    let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit) else {
+        let problem = format!("{unit:?} is no unit of {what}");
+        let near = suggest(unit, units.iter().map(|(name, _)| *name));
+        return Err(BadAmount { problem, suggestion: near.map(|unit| format!("{number} {unit}")) });
+    };
+    let amount = (value * factor).round();
+    if amount.abs() > EXACT { Err(bad(format!("{text:?} is too much"))) } else { Ok(amount) }
+}
+
+fn write_amount(amount: i64, units: Units, preferred: &[&str], smallest: &str) -> String {
+    for name in preferred {
+        let Some((_, factor)) = units.iter().find(|(unit, _)| unit == name) else { continue };
+        let value = amount as f64 / factor;
+        let text = value.to_string();
+        let short = text.len() <= 6 && (value.abs() >= 0.1 || value == 0.0);
+        if short && (value * factor).round() as i64 == amount && (value != 0.0 || *name == "s") {
+            let name = if *name == "days" && text == "1" { "day" } else { name };
+            return format!("{text} {name}");
+        }
+    }
+    let seconds = amount as f64 / 1e6;
+    if smallest == "us" && amount % 1000 == 0 && (seconds * 1e6).round() as i64 == amount {
+        // Long, but seconds are easier to read than microseconds.
+        return format!("{seconds} s");
+    }
+    format!("{amount} {smallest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn secs(text: &str) -> f64 {
+        parse_duration(text).unwrap().as_secs_f64()
+    }
+
+    #[test]
+    fn durations_take_the_units_people_write() {
+        for (text, expected) in [
+            ("100 days", 8_640_000.0),
+            ("60 min", 3600.0),
+            ("0.1 days", 8640.0),
+            ("3.67 h", 13_212.0),
+            ("1000 s", 1000.0),
+            ("1e3s", 1000.0),
+            ("1 day", 86_400.0),
+            ("2 weeks", 1_209_600.0),
+            ("-1.5 h", -5400.0),
+            ("0 s", 0.0),
+            ("250 ms", 0.25),
+            ("1_000 s", 1000.0),
+        ] {
+            assert_eq!(secs(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_speeds_take_decimal_and_binary_units() {
+        assert_eq!(parse_bytes("1 MB"), Ok(Bytes(1_000_000)));
+        assert_eq!(parse_bytes("2 GiB"), Ok(Bytes(2 << 30)));
+        assert_eq!(parse_bytes("0 B"), Ok(Bytes(0)));
+        assert_eq!(parse_bandwidth("8 Mbit/s"), parse_bandwidth("1 MB/s"));
+    }
+
+    #[test]
+    fn a_bad_amount_says_what_is_wrong_with_it() {
+        let check = |text: &str, problem: &str, suggestion: Option<&str>| {
+            let bad = parse_duration(text).unwrap_err();
+            assert_eq!((bad.problem.as_str(), bad.suggestion.as_deref()), (problem, suggestion), "{text}");
+        };
+        check("60", "a duration needs a unit", None);
+        check("60 minuts", "\"minuts\" is no unit of a duration", Some("60 minutes"));
+        check("soon", "\"soon\" does not begin with a number", None);
+        check("", "\"\" does not begin with a number", None);
+        check("1e300 days", "\"1e300 days\" is too much", None);
+        check("1 é", "\"é\" is no unit of a duration", None);
+        assert_eq!(parse_bytes("-1 B").unwrap_err().problem, "a size cannot be negative");
+        assert_eq!(parse_bandwidth("0 B/s").unwrap_err().problem, "nothing would ever be transferred");
+    }
+
+    #[test]
+    fn amounts_are_written_in_a_unit_that_suits_them() {
+        assert_eq!(write_duration(Duration::from_hours(2400)), "100 days");
+        assert_eq!(write_duration(Duration::from_secs(86_400)), "1 day");
+        assert_eq!(write_duration(Duration::from_days_f64(0.25)), "0.25 days");
+        assert_eq!(write_duration(Duration::from_mins(60)), "1 h");
+        assert_eq!(write_duration(Duration::from_secs(1000)), "1000 s");
+        assert_eq!(write_duration(Duration::ZERO), "0 s");
+        assert_eq!(write_duration(Duration::from_micros(1)), "1 us");
+        assert_eq!(write_bytes(Bytes(1_000_000)), "1 MB");
+        assert_eq!(write_bytes(Bytes::from_mebibytes(2048)), "2 GiB");
+        assert_eq!(write_bytes(Bytes(0)), "0 B");
+    }
+
+    proptest! {
+        #[test]
+        fn a_duration_reads_back_equal(micros in -(1_i64 << 52)..(1_i64 << 52)) {
+            let duration = Duration::from_micros(micros);
+            prop_assert_eq!(parse_duration(&write_duration(duration)), Ok(duration));
+        }
+        #[test]
+        fn a_size_reads_back_equal(bytes in 0..(1_u64 << 53)) {
+            prop_assert_eq!(parse_bytes(&write_bytes(Bytes(bytes))), Ok(Bytes(bytes)));
+        }
+        #[test]
+        fn no_text_makes_an_amount_panic(text in "\\PC{0,12}") {
+            let _ = (parse_duration(&text), parse_bytes(&text), parse_bandwidth(&text));
+        }
+    }
+}

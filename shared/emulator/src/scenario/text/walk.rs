@@ -1,0 +1,213 @@
+//! A walk over a parsed TOML file that notes everything that is wrong, and where each key stands.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::super::{Finding, Gravity};
+use super::complaint::{Complaint, Source};
+use super::suggest::suggest;
+use super::value::{BadValue, FromValue, unexpected};
+
+/// The keys that a table may have.
+pub(crate) struct Section {
+    /// How the table is called, such as `[host]`.
+    pub(crate) title: &'static str,
+    /// Its keys, in the order in which people write them.
+    pub(crate) keys: &'static [&'static str],
+}
+
+/// The walk: what was found so far.
+pub(crate) struct Walk<'s> {
+    source: Source<'s>,
+    sections: &'static [&'static Section],
+    complaints: Vec<Complaint>,
+    spans: BTreeMap<String, Range<usize>>,
+}
+
+/// One table.
+pub(crate) struct Fields<'t, 'i> {
+    /// Its path, empty for the file itself.
+    pub(crate) path: String,
+    table: &'t DeTable<'i>,
+}
+
+impl Fields<'_, '_> {
+    /// The path of one of its keys.
+    pub(crate) fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+}
+
+impl<'s> Walk<'s> {
+    /// A walk over `source`; `sections` are looked through for keys that stand in the wrong one.
+    pub(crate) fn new(source: Source<'s>, sections: &'static [&'static Section]) -> Self {
+        Self { source, sections, complaints: Vec::new(), spans: BTreeMap::new() }
+    }
+
+    /// The file's text as a table; syntax errors are noted, and end the walk.
+    pub(crate) fn parse(&mut self) -> Option<Spanned<DeTable<'s>>> {
+        let (table, errors) = DeTable::parse_recoverable(self.source.text);
+        for error in &errors {
+            let span = error.span().unwrap_or(0..0);
+            self.complaints.push(self.source.complain(Gravity::Error, span, "", error.message().to_owned()));
+        }
+        errors.is_empty().then_some(table)
+    }
+
+    /// Notes an error at `path`.
+    pub(crate) fn error(&mut self, path: &str, problem: impl Into<String>, expected: impl Into<String>) {
+        let complaint = self.at(Gravity::Error, path, problem.into()).expecting(expected);
+        self.complaints.push(complaint);
+    }
+
+    /// Notes where `path` stands.
+    pub(crate) fn note(&mut self, path: String, span: Range<usize>) {
+        self.spans.insert(path, span);
+    }
+
+    /// The table itself, once its unknown keys are noted.
+    pub(crate) fn fields<'t, 'i>(
+        &mut self,
+        path: String,
+        table: &'t DeTable<'i>,
+        section: &Section,
+    ) -> Fields<'t, 'i> {
+        let fields = Fields { path, table };
+        for (key, value) in table {
+            let name: &str = key.get_ref();
+            let path = fields.path_of(name);
+            // A table under a header is marked at its header's first line.
+            let span = if value.get_ref().is_table() { key.span() } else { value.span() };
+            self.note(path.clone(), span);
+            if !section.keys.contains(&name) {
+                let complaint = self.unknown(&path, name, section, key.span());
+                self.complaints.push(complaint);
+            }
+        }
+        fields
+    }
+
+    fn unknown(&self, path: &str, name: &str, section: &Section, span: Range<usize>) -> Complaint {
+        let suggestion = suggest(name, section.keys.iter().copied()).map(|key| format!("`{key}`"));
+        let elsewhere = self.sections.iter().find(|other| other.keys.contains(&name));
+        let suggestion = suggestion.or_else(|| elsewhere.map(|other| format!("`{name}` of {}", other.title)));
+        let problem = format!("unknown key in {}", section.title);
+        let complaint = self.source.complain(Gravity::Error, span, path, problem);
+        complaint.expecting(format!("one of {}", section.keys.join(", "))).suggesting(suggestion)
+    }
+
+    /// The value of a key, if it is there and makes sense; noted if it does not.
+    pub(crate) fn get<T: FromValue>(&mut self, fields: &Fields<'_, '_>, key: &str) -> Option<T> {
+        let value = Self::value(fields, key)?;
+        match T::from_value(value.get_ref()) {
+            Ok(value) => Some(value),
+            Err(bad) => {
+                self.bad(&fields.path_of(key), value.span(), bad);
+                None
+            }
+        }
+    }
+
+    /// The value of a key that must be there.
+    pub(crate) fn require<T: FromValue>(
+        &mut self,
+        fields: &Fields<'_, '_>,
+        key: &str,
+        such_as: &str,
+    ) -> Option<T> {
+        if Self::value(fields, key).is_none() {
+            let path = fields.path_of(key);
+            self.error(&path, format!("`{key}` is missing"), such_as);
+        }
+        self.get(fields, key)
+    }
+
+    /// The value of a key as it stands.
+    pub(crate) fn value<'t, 'i>(fields: &Fields<'t, 'i>, key: &str) -> Option<&'t Spanned<DeValue<'i>>> {
+        fields.table.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| value)
+    }
+
+    /// The table behind a key.
+    pub(crate) fn table<'t, 'i>(
+        &mut self,
+        fields: &Fields<'t, 'i>,
+        key: &str,
+        section: &Section,
+    ) -> Option<Fields<'t, 'i>> {
+        let value = Self::value(fields, key)?;
+        let path = fields.path_of(key);
+        match value.get_ref() {
+            DeValue::Table(table) => Some(self.fields(path, table, section)),
+            other => {
+                self.bad(&path, value.span(), unexpected(other, &format!("a table {}", section.title)));
+                None
+            }
+        }
+    }
+
+    /// The tables behind a key that can stand there more than once, such as `[[project]]`, with their places.
+    pub(crate) fn tables<'t, 'i>(
+        &mut self,
+        fields: &Fields<'t, 'i>,
+        key: &str,
+        section: &Section,
+    ) -> Vec<(Range<usize>, &'t DeTable<'i>)> {
+        let Some(value) = Self::value(fields, key) else { return Vec::new() };
+        let path = fields.path_of(key);
+        let expected = format!("{}, once for each", section.title);
+        let DeValue::Array(items) = value.get_ref() else {
+            let span = self.spans.get(&path).cloned().unwrap_or_else(|| value.span());
+            self.bad(&path, span, unexpected(value.get_ref(), &expected));
+            return Vec::new();
+        };
+        let mut tables = Vec::new();
+        for item in items {
+            match item.get_ref() {
+                DeValue::Table(table) => tables.push((item.span(), table)),
+                other => self.bad(&path, item.span(), unexpected(other, &expected)),
+            }
+        }
+        tables
+    }
+
+    /// Notes a bad value.
+    pub(crate) fn bad(&mut self, path: &str, span: Range<usize>, bad: BadValue) {
+        let complaint = self.source.complain(Gravity::Error, span, path, bad.problem);
+        self.complaints.push(complaint.expecting(bad.expected).suggesting(bad.suggestion));
+    }
+
+    /// Everything that is wrong, in the order of the file: what was noted, and what a check of the whole found at
+    /// places that nothing was said about yet.
+    pub(crate) fn finish(mut self, findings: Vec<Finding>) -> Vec<Complaint> {
+        for finding in findings {
+            let said = |complaint: &Complaint| {
+                let under = |long: &str, short: &str| long.starts_with(short) && !short.is_empty();
+                under(&finding.path, &complaint.key) || under(&complaint.key, &finding.path)
+            };
+            if !self.complaints.iter().any(said) {
+                let complaint = self.at(finding.gravity, &finding.path, finding.reason);
+                self.complaints.push(complaint);
+            }
+        }
+        self.complaints.sort_by_key(|complaint| (complaint.line, complaint.column));
+        self.complaints
+    }
+
+    /// A complaint about `path`, at the nearest place that is known: itself, or what holds it.
+    fn at(&self, gravity: Gravity, path: &str, problem: String) -> Complaint {
+        let mut place = path;
+        let span = loop {
+            if let Some(span) = self.spans.get(place) {
+                break span.clone();
+            }
+            match place.rfind('.') {
+                Some(dot) => place = &place[..dot],
+                None => break 0..0,
+            }
+        };
+        self.source.complain(gravity, span, path, problem)
+    }
+}

@@ -1,0 +1,4 @@
+//! Scenarios and the simulator as their users meet them.
+
+mod scenario_errors;
+mod scenario_files;
