@@ -18,6 +18,7 @@ pub mod composition;
 pub mod cpu_schedule;
 pub mod debt;
 pub mod decay;
+pub mod disk;
 pub mod estimate;
 pub mod fair_division;
 pub mod job_queue;

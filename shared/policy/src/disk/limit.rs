@@ -1,0 +1,241 @@
+//! The total limit: what the owner lets the agent and its projects use, on the volume as it was measured (R4.1).
+//!
+//! Three bounds, the smallest of which holds. The third moves with what everybody else does on the volume, so the
+//! volume is measured again every ten minutes and before big writes. What the agent itself writes or deletes in
+//! between does not move it: free space and the agent's usage change by the same bytes.
+
+use std::fmt;
+
+use fallow_domain::{Bytes, Duration, Fraction, Instant, Invalid, Preferences};
+
+/// A measurement this old is made again (R4.1).
+pub const MEASURE_PERIOD: Duration = Duration::from_mins(10);
+
+/// A write of this size is big: the volume is measured before it (R4.1). Smaller ones are, too, when they take more
+/// than a tenth of what was free. 64 MiB is written in about a second, in which other users of the volume matter.
+pub const BIG_WRITE: Bytes = Bytes::from_mebibytes(64);
+
+/// A measurement serves big writes for this long, so that many at once do not measure each for itself.
+const BIG_WRITE_FRESH: Duration = Duration::from_secs(5);
+
+/// What the owner allows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OwnerDisk {
+    /// At most this many bytes, if there is such a limit (BOINC: `disk_max_used_gb`).
+    pub used_max: Option<Bytes>,
+    /// At most this part of the volume (BOINC: `disk_max_used_pct`).
+    pub fraction: Fraction,
+    /// Leave this much free (BOINC: `disk_min_free_gb`).
+    pub free_min: Bytes,
+}
+
+impl From<&Preferences> for OwnerDisk {
+    /// Fallow's preferences have no maximum in bytes; whoever has one sets it in the result.
+    fn from(preferences: &Preferences) -> Self {
+        Self { used_max: None, fraction: preferences.disk_fraction, free_min: preferences.disk_free_min }
+    }
+}
+
+/// The volume that holds the agent's data, as it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Volume {
+    at: Instant,
+    size: Bytes,
+    free: Bytes,
+    ours: Bytes,
+}
+
+/// Why the volume has to be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeasureReason {
+    /// The measurement is older than [`MEASURE_PERIOD`].
+    Old {
+        /// Its age.
+        age: Duration,
+    },
+    /// The clock was set back to before the measurement.
+    ClockBack,
+    /// A big write is to come.
+    BigWrite {
+        /// Its size.
+        bytes: Bytes,
+    },
+}
+
+impl Volume {
+    /// A measurement: the volume's `size`, what is `free` there, and what the agent and its projects used (`ours`) at
+    /// the same moment.
+    ///
+    /// # Errors
+    /// [`Invalid`] for figures that no volume has. They would make the agent delete files for nothing: keep the former
+    /// measurement instead.
+    pub fn measured(at: Instant, size: Bytes, free: Bytes, ours: Bytes) -> Result<Self, Invalid> {
+        if size == Bytes(0) {
+            return Err(Invalid::new("size of the volume", size, "more than nothing"));
+        }
+        if free > size {
+            return Err(Invalid::new("free space", free, "no more than the size of the volume"));
+        }
+        Ok(Self { at, size, free, ours })
+    }
+
+    /// When it was measured.
+    pub const fn at(&self) -> Instant {
+        self.at
+    }
+
+    /// Whether to measure again now, before a write of `write` bytes (0 for none).
+    pub fn is_due(&self, now: Instant, write: Bytes) -> Option<MeasureReason> {
+        let age = now.since(self.at);
+        if now < self.at {
+            Some(MeasureReason::ClockBack)
+        } else if age >= MEASURE_PERIOD {
+            Some(MeasureReason::Old { age })
+        } else if (write >= BIG_WRITE || write.0 > self.free.0 / 10) && age >= BIG_WRITE_FRESH {
+            Some(MeasureReason::BigWrite { bytes: write })
+        } else {
+            None
+        }
+    }
+
+    /// When the next measurement is due without any write.
+    pub fn due_at(&self) -> Instant {
+        self.at + MEASURE_PERIOD
+    }
+}
+
+/// Which of the owner's bounds is the smallest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// The maximum of bytes used.
+    UsedMax,
+    /// The part of the volume that may be used.
+    Fraction {
+        /// That part.
+        fraction: Fraction,
+        /// The volume's size.
+        size: Bytes,
+    },
+    /// The space to be left free.
+    FreeMin {
+        /// That space.
+        free_min: Bytes,
+    },
+}
+
+/// What the agent and all its projects may use together, and why.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TotalLimit {
+    /// The limit.
+    pub bytes: Bytes,
+    /// The bound that gave it.
+    pub bound: Bound,
+}
+
+impl TotalLimit {
+    /// The smallest of the three bounds (R4.1).
+    pub fn new(owner: &OwnerDisk, volume: &Volume) -> Self {
+        let size = volume.size;
+        // `as` truncates: a limit is never rounded up. Sizes of volumes are exact in 53 bits.
+        let part = Bytes((size.as_f64() * owner.fraction.get()) as u64);
+        let beside_others = Bytes(volume.free.plus(volume.ours).0.saturating_sub(owner.free_min.0));
+        let mut limit = Self { bytes: part, bound: Bound::Fraction { fraction: owner.fraction, size } };
+        if beside_others < limit.bytes {
+            limit = Self { bytes: beside_others, bound: Bound::FreeMin { free_min: owner.free_min } };
+        }
+        match owner.used_max {
+            Some(bytes) if bytes < limit.bytes => Self { bytes, bound: Bound::UsedMax },
+            _ => limit,
+        }
+    }
+}
+
+impl fmt::Display for TotalLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.bytes)?;
+        match self.bound {
+            Bound::UsedMax => write!(f, "(the most that may be used)"),
+            Bound::Fraction { fraction, size } => {
+                write!(f, "({:.0}% of the disk's {size})", fraction.get() * 100.0)
+            }
+            Bound::FreeMin { free_min } => write!(f, "(what leaves {free_min} of the disk free)"),
+        }
+    }
+}
+
+impl fmt::Display for MeasureReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Old { age } => write!(f, "the disk was last measured {age} ago"),
+            Self::ClockBack => write!(f, "the clock was set back to before the last measurement"),
+            Self::BigWrite { bytes } => write!(f, "{bytes} are to be written"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GB: u64 = 1_000_000_000;
+
+    fn at(secs: i64) -> Instant {
+        Instant::EPOCH + Duration::from_secs(secs)
+    }
+
+    fn volume(size: u64, free: u64, ours: u64) -> Volume {
+        Volume::measured(at(1_000), Bytes(size * GB), Bytes(free * GB), Bytes(ours * GB)).unwrap()
+    }
+
+    #[test]
+    fn r4_1_the_smallest_of_three_bounds_holds_and_says_which_it_is() {
+        let check = |used_max: Option<u64>, fraction, free_min, volume, limit: u64, words: &str| {
+            let owner = OwnerDisk {
+                used_max: used_max.map(|gb| Bytes(gb * GB)),
+                fraction: Fraction::clamped(fraction),
+                free_min: Bytes(free_min * GB),
+            };
+            let found = TotalLimit::new(&owner, &volume);
+            assert_eq!(found.bytes, Bytes(limit * GB), "{found}");
+            assert!(found.to_string().contains(words), "{found}");
+        };
+        check(Some(20), 0.9, 1, volume(100, 80, 0), 20, "the most that may be used");
+        check(None, 0.5, 1, volume(100, 80, 0), 50, "50% of the disk's 100.0 GB");
+        check(None, 0.9, 10, volume(100, 40, 5), 35, "leaves 10.0 GB");
+        // Others filled the disk: what is ours already exceeds the limit.
+        check(None, 0.9, 10, volume(100, 2, 30), 22, "of the disk free");
+        check(None, 0.9, 10, volume(100, 0, 3), 0, "of the disk free");
+    }
+
+    #[test]
+    fn r4_1_what_we_write_ourselves_does_not_move_the_limit() {
+        let owner = OwnerDisk { used_max: None, fraction: Fraction::ONE, free_min: Bytes(GB) };
+        let (before, after) =
+            (TotalLimit::new(&owner, &volume(100, 40, 5)), TotalLimit::new(&owner, &volume(100, 30, 15)));
+        assert_eq!(before, after);
+    }
+
+    #[test]
+    fn r4_1_the_volume_is_measured_every_ten_minutes_and_before_big_writes() {
+        let volume = volume(100, 40, 5);
+        let check = |now, write, due: Option<MeasureReason>| assert_eq!(volume.is_due(at(now), write), due);
+        check(1_599, Bytes(0), None);
+        check(1_600, Bytes(0), Some(MeasureReason::Old { age: MEASURE_PERIOD }));
+        check(999, Bytes(0), Some(MeasureReason::ClockBack));
+        check(1_010, BIG_WRITE, Some(MeasureReason::BigWrite { bytes: BIG_WRITE }));
+        check(1_001, BIG_WRITE, None);
+        check(1_010, Bytes(1_000), None);
+        assert_eq!(volume.due_at(), at(1_600));
+        let full = Volume::measured(at(1_000), Bytes(GB), Bytes(5_000), Bytes(0)).unwrap();
+        assert_eq!(
+            full.is_due(at(1_010), Bytes(1_000)),
+            Some(MeasureReason::BigWrite { bytes: Bytes(1_000) })
+        );
+    }
+
+    #[test]
+    fn r4_1_figures_that_no_volume_has_are_refused() {
+        assert!(Volume::measured(at(0), Bytes(0), Bytes(0), Bytes(0)).is_err());
+        assert!(Volume::measured(at(0), Bytes(1), Bytes(2), Bytes(0)).is_err());
+    }
+}

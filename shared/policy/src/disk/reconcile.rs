@@ -1,0 +1,230 @@
+//! What to believe after a crash, and at any other time: recorded files against those that are there (R4.12).
+//!
+//! A crash between planning, deleting and recording leaves one of three traces, and none needs a journal: a plan that
+//! nobody carried out (nothing happened), a record whose file is gone (it is *missing*), a file that nobody recorded
+//! or whose record went first (an *orphan*). Of a file that is there, the size on the disk is believed.
+//!
+//! Orphans are removed after a grace period, so that a file written a moment before its record, or put there by hand,
+//! is not lost at once. Until then they count as usage of their project. The period runs from the first scan that saw
+//! the file; the caller keeps [`Orphans`] between scans, and losing it costs one period more.
+//!
+//! A scan costs as much as there are files: at start, and then rarely.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use fallow_domain::{Bytes, Duration, Instant, ProjectId};
+
+/// How long a file without an owner stays. An hour is far longer than any record follows its file, and short enough
+/// that what a crash leaves takes no space for a day.
+pub const ORPHAN_GRACE: Duration = Duration::from_hours(1);
+
+/// Where a file is: the project whose folder it is in, if there is such a project, and its path in there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The project; `None` for folders of projects that are no longer attached.
+    pub project: Option<ProjectId>,
+    /// Its name, or its path where there is no project.
+    pub name: String,
+}
+
+/// What the record says of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// It is whole and has this size.
+    Whole(Bytes),
+    /// It is on its way and will have this size: nothing or a part of it may be there.
+    Arriving(Bytes),
+}
+
+/// Files without an owner and since when they have been seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Orphans(BTreeMap<Place, Instant>);
+
+/// What differs, and what is to be done about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reconciliation {
+    /// Recorded files that are not as recorded.
+    pub findings: Vec<Finding>,
+    /// Orphans to remove now, by place.
+    pub remove: Vec<Removal>,
+    /// What orphans that stay for now use, by project.
+    pub orphaned: BTreeMap<Option<ProjectId>, Bytes>,
+    /// What to hand in at the next scan.
+    pub orphans: Orphans,
+    /// When the next orphan is to be removed.
+    pub again_at: Option<Instant>,
+}
+
+/// A recorded file that is not as recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// It has another size, which is to be believed.
+    Resized {
+        /// The file.
+        place: Place,
+        /// Its size in the record.
+        recorded: Bytes,
+        /// Its size on the disk.
+        found: Bytes,
+    },
+    /// It is not there.
+    Missing {
+        /// The file.
+        place: Place,
+        /// Its size in the record.
+        recorded: Bytes,
+    },
+}
+
+/// An orphan to remove.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// The file.
+    pub place: Place,
+    /// Its size.
+    pub bytes: Bytes,
+    /// How long it has been seen without an owner.
+    pub age: Duration,
+}
+
+/// Compares what is recorded with what was found at `now`; `orphans` is what the former scan returned.
+pub fn reconcile(
+    recorded: &BTreeMap<Place, Recorded>,
+    found: &BTreeMap<Place, Bytes>,
+    orphans: &Orphans,
+    now: Instant,
+) -> Reconciliation {
+    let findings = recorded.iter().filter_map(|(place, record)| finding(place, *record, found.get(place)));
+    let mut result = Reconciliation { findings: findings.collect(), ..Reconciliation::default() };
+    for (place, bytes) in found.iter().filter(|(place, _)| !recorded.contains_key(*place)) {
+        // A clock that was set back begins the period again; it would else last until it has caught up.
+        let since = orphans.0.get(place).copied().unwrap_or(now).min(now);
+        let age = now.since(since);
+        if age >= ORPHAN_GRACE {
+            result.remove.push(Removal { place: place.clone(), bytes: *bytes, age });
+        } else {
+            let sum = result.orphaned.entry(place.project).or_default();
+            *sum = sum.plus(*bytes);
+            let due = since + ORPHAN_GRACE;
+            result.again_at = Some(result.again_at.map_or(due, |at| at.min(due)));
+        }
+        // One that is removed stays an orphan until it is gone: a removal that fails is tried again.
+        result.orphans.0.insert(place.clone(), since);
+    }
+    result
+}
+
+fn finding(place: &Place, record: Recorded, found: Option<&Bytes>) -> Option<Finding> {
+    let place = place.clone();
+    match (record, found.copied()) {
+        (Recorded::Whole(recorded), None) => Some(Finding::Missing { place, recorded }),
+        (Recorded::Whole(recorded), Some(found)) if found != recorded => {
+            Some(Finding::Resized { place, recorded, found })
+        }
+        // Its whole size is reserved while it arrives, so a part is no news; more than the whole is.
+        (Recorded::Arriving(recorded), Some(found)) if found > recorded => {
+            Some(Finding::Resized { place, recorded, found })
+        }
+        _ => None,
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.project {
+            Some(project) => write!(f, "{} of project {project}", self.name),
+            None => write!(f, "{} of no project", self.name),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resized { place, recorded, found } => {
+                write!(f, "{place} has {found} and not the {recorded} recorded; the disk is believed")
+            }
+            Self::Missing { place, recorded } => write!(f, "{place} ({recorded}) is recorded and not there"),
+        }
+    }
+}
+
+impl fmt::Display for Removal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { place, bytes, age } = self;
+        write!(f, "remove {place} ({bytes}): nothing has owned it for {age}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(name: &str) -> Place {
+        Place { project: Some(ProjectId(1)), name: name.to_owned() }
+    }
+
+    fn at(secs: i64) -> Instant {
+        Instant::from_secs_f64(1e9) + Duration::from_secs(secs)
+    }
+
+    fn found(files: &[(&str, u64)]) -> BTreeMap<Place, Bytes> {
+        files.iter().map(|(name, size)| (place(name), Bytes(*size))).collect()
+    }
+
+    #[test]
+    fn r4_12_a_files_size_on_the_disk_is_believed_over_its_record() {
+        use Recorded::{Arriving, Whole};
+        let check = |record, on_disk: Option<u64>, expected: Option<Finding>| {
+            let recorded = BTreeMap::from([(place("f"), record)]);
+            let found = on_disk.map(|size| (place("f"), Bytes(size))).into_iter().collect();
+            let result = reconcile(&recorded, &found, &Orphans::default(), at(0));
+            assert_eq!(result.findings, expected.into_iter().collect::<Vec<_>>());
+            assert!(result.remove.is_empty() && result.orphaned.is_empty());
+        };
+        let resized =
+            |found| Some(Finding::Resized { place: place("f"), recorded: Bytes(10), found: Bytes(found) });
+        check(Whole(Bytes(10)), Some(10), None);
+        check(Whole(Bytes(10)), Some(4), resized(4));
+        check(Whole(Bytes(10)), Some(14), resized(14));
+        check(Whole(Bytes(10)), None, Some(Finding::Missing { place: place("f"), recorded: Bytes(10) }));
+        check(Arriving(Bytes(10)), Some(4), None);
+        check(Arriving(Bytes(10)), None, None);
+        check(Arriving(Bytes(10)), Some(14), resized(14));
+    }
+
+    #[test]
+    fn r4_12_files_without_an_owner_are_removed_after_a_grace_period() {
+        let (nothing, files) = (BTreeMap::new(), found(&[("orphan", 7)]));
+        let first = reconcile(&nothing, &files, &Orphans::default(), at(0));
+        assert_eq!((first.remove.len(), first.orphaned[&Some(ProjectId(1))]), (0, Bytes(7)));
+        assert_eq!(first.again_at, Some(at(3_600)));
+        assert!(reconcile(&nothing, &files, &first.orphans, at(3_599)).remove.is_empty());
+        let due = reconcile(&nothing, &files, &first.orphans, at(3_600));
+        assert_eq!(due.remove.len(), 1);
+        assert_eq!(
+            due.remove[0].to_string(),
+            "remove orphan of project 1 (7 B): nothing has owned it for 60.0 min"
+        );
+        // Removing failed: again at the next scan.
+        assert_eq!(reconcile(&nothing, &files, &due.orphans, at(3_700)).remove.len(), 1);
+        assert_eq!(reconcile(&nothing, &found(&[]), &due.orphans, at(3_700)), Reconciliation::default());
+    }
+
+    #[test]
+    fn r4_12_a_file_whose_record_follows_is_no_orphan_any_more() {
+        let files = found(&[("late", 7)]);
+        let first = reconcile(&BTreeMap::new(), &files, &Orphans::default(), at(0));
+        let recorded = BTreeMap::from([(place("late"), Recorded::Whole(Bytes(7)))]);
+        assert_eq!(reconcile(&recorded, &files, &first.orphans, at(9_999)), Reconciliation::default());
+    }
+
+    #[test]
+    fn r4_12_a_clock_that_is_set_back_begins_the_grace_period_again() {
+        let files = found(&[("orphan", 7)]);
+        let first = reconcile(&BTreeMap::new(), &files, &Orphans::default(), at(1_000_000));
+        let back = reconcile(&BTreeMap::new(), &files, &first.orphans, at(0));
+        assert_eq!((back.remove.len(), back.again_at), (0, Some(at(3_600))));
+    }
+}

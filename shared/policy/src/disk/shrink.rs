@@ -1,0 +1,215 @@
+//! What is done while the owner's limit is exceeded (R4.8).
+//!
+//! Asked first in every pass of the agent's loop: our own writing, a new limit or anybody else who fills the disk can
+//! exceed it. Four stages, of which each begins when the one before has nothing left: offenders shrink to their
+//! limits; projects lose one file each in turn; projects give back one queued job each in turn, whose files go; and if
+//! that is not enough, computing is suspended. The plan ends with the first step that brings usage under the limit.
+//!
+//! In turn means: the project that exceeds its limit by most begins, so that it is not always the first attached that
+//! loses one more than others. Each loses in its own order, so that no project protects its files from the owner by
+//! giving them a high priority. A queued job whose files are all kept by something that stays is not given back:
+//! nothing would be gained.
+//!
+//! Nothing is remembered between passes. Computing is suspended as long as the question gives a [`Suspension`] and
+//! resumes when it no longer does. While it does and nothing can be deleted, asking costs as much as there are
+//! projects.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use fallow_domain::{Bytes, Instant, JobId, ProjectId};
+
+use super::draft::Draft;
+use super::file::FileId;
+use super::limit::TotalLimit;
+use super::order::LEVEL_MAX;
+use super::reason::{Deletion, JobDrop, Rule};
+use super::usage::{DiskUse, sum_to_bytes};
+
+/// What to do about an exceeded limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shrink {
+    /// By how much the limit is exceeded.
+    pub over: Bytes,
+    /// The limit.
+    pub limit: TotalLimit,
+    /// What to do, in this order. Whoever carries it out may stop when usage is under the limit.
+    pub steps: Vec<Step>,
+    /// That computing is to be suspended, because the steps are not enough.
+    pub suspension: Option<Suspension>,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Delete a file.
+    Delete(Deletion),
+    /// Give a queued job back to its server. The files that go for it follow as steps of their own.
+    GiveBack(JobDrop),
+}
+
+/// Why computing is suspended: for the owner, the operator and the metrics.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Suspension {
+    /// How many bytes have to be freed by somebody else.
+    pub missing: Bytes,
+    /// The limit.
+    pub limit: TotalLimit,
+    /// Files that are deleted, in all stages.
+    pub files: usize,
+    /// Their bytes.
+    pub freed: Bytes,
+    /// Queued jobs that are given back.
+    pub jobs: usize,
+    /// What the agent itself uses: state, logs, notices.
+    pub own: Bytes,
+    /// What projects are left with: running and unacknowledged jobs, transfers, keys, applications in use.
+    pub kept: Bytes,
+}
+
+impl DiskUse {
+    /// Plans how to get under the owner's limit. `None` while usage is within it, or no limit is known.
+    pub fn shrink(&self) -> Option<Shrink> {
+        let limit = self.limit?;
+        let over = self.over();
+        if over == Bytes(0) {
+            return None;
+        }
+        let mut draft = Draft::new(self, i128::from(over.0));
+        draft.shrink_offenders(0, |excess, limit| Rule::OffenderShrinks { excess, limit });
+        lose_files_in_turn(&mut draft);
+        let mut steps: Vec<Step> = draft.deletions.drain(..).map(Step::Delete).collect();
+        give_back_jobs_in_turn(&mut draft, &mut steps);
+        let suspension = (!draft.is_enough()).then(|| self.suspension(limit, &draft, &steps));
+        Some(Shrink { over, limit, steps, suspension })
+    }
+
+    fn suspension(&self, limit: TotalLimit, draft: &Draft<'_>, steps: &[Step]) -> Suspension {
+        let mut suspension = Suspension {
+            missing: draft.missing(),
+            limit,
+            files: 0,
+            freed: Bytes(0),
+            jobs: 0,
+            own: self.own,
+            kept: Bytes(0),
+        };
+        for step in steps {
+            match step {
+                Step::Delete(deletion) => {
+                    suspension.files += 1;
+                    suspension.freed = suspension.freed.plus(deletion.bytes);
+                }
+                Step::GiveBack(_) => suspension.jobs += 1,
+            }
+        }
+        suspension.kept = sum_to_bytes(self.projects_used.saturating_sub(u128::from(suspension.freed.0)));
+        suspension
+    }
+}
+
+/// The second stage.
+fn lose_files_in_turn(draft: &mut Draft<'_>) {
+    let mut projects = draft.by_excess();
+    while !projects.is_empty() && !draft.is_enough() {
+        projects.retain(|project| !draft.is_enough() && draft.take(*project, LEVEL_MAX, Rule::InTurn));
+    }
+}
+
+/// The third stage.
+fn give_back_jobs_in_turn(draft: &mut Draft<'_>, steps: &mut Vec<Step>) {
+    if draft.is_enough() {
+        return;
+    }
+    let mut projects: Vec<Jobs<'_>> =
+        draft.by_excess().into_iter().filter_map(|id| Jobs::of(draft.disk, id)).collect();
+    while !projects.is_empty() && !draft.is_enough() {
+        projects.retain_mut(|jobs| !draft.is_enough() && jobs.give_back(draft, steps));
+    }
+}
+
+/// The queued jobs of a project, as far as they have not been given back.
+struct Jobs<'a> {
+    project: ProjectId,
+    /// Latest deadline first.
+    jobs: std::iter::Rev<std::collections::btree_set::Iter<'a, (Instant, JobId)>>,
+    /// Bytes that only they keep.
+    left: u128,
+    /// How many of the jobs that need a file have been given back.
+    released: BTreeMap<FileId, u32>,
+}
+
+impl<'a> Jobs<'a> {
+    fn of(disk: &'a DiskUse, project: ProjectId) -> Option<Self> {
+        let part = disk.projects.get(&project)?;
+        let jobs = part.queued.iter().rev();
+        Some(Self { project, jobs, left: part.queued_only, released: BTreeMap::new() })
+    }
+
+    /// Gives back the next job that keeps anything, and deletes what nobody needs any more until that is enough.
+    /// False when there is no such job.
+    fn give_back(&mut self, draft: &mut Draft<'_>, steps: &mut Vec<Step>) -> bool {
+        let disk = draft.disk;
+        while self.left > 0 {
+            let Some((deadline, job)) = self.jobs.next().copied() else { return false };
+            let Some(freed) = self.release(disk, job) else { continue };
+            let bytes = freed.iter().map(|(_, bytes)| u128::from(bytes.0)).sum();
+            self.left -= bytes;
+            let frees = sum_to_bytes(bytes);
+            steps.push(Step::GiveBack(JobDrop { job, project: self.project, deadline, frees }));
+            for (file, bytes) in freed {
+                let Some((name, why)) = disk.next_words(file).filter(|_| !draft.is_enough()) else { break };
+                let rule = Rule::JobGivenBack { job };
+                draft.delete(Deletion { file, name, project: self.project, bytes, rule, why });
+            }
+            steps.extend(draft.deletions.drain(..).map(Step::Delete));
+            return true;
+        }
+        false
+    }
+
+    /// The files that nobody needs any more without this job, in order of deletion. `None` if something that stays
+    /// keeps all its files.
+    fn release(&mut self, disk: &DiskUse, job: JobId) -> Option<Vec<(FileId, Bytes)>> {
+        let choice = disk.projects.get(&self.project)?.choice;
+        let mut keeps_any = false;
+        let mut freed = Vec::new();
+        for file in &disk.jobs.get(&job)?.files {
+            let Some(record) = disk.files.get(file) else { continue };
+            let Some(needed_by) = record.protections.only_queued() else { continue };
+            if record.attributes.size == Bytes(0) {
+                continue;
+            }
+            keeps_any = true;
+            let released = self.released.entry(*file).or_default();
+            *released += 1;
+            if *released == needed_by {
+                freed.push((choice.rank(*file, &record.attributes, disk.now), record.attributes.size));
+            }
+        }
+        freed.sort_unstable();
+        keeps_any.then(|| freed.into_iter().map(|(rank, bytes)| (rank.file, bytes)).collect())
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Delete(deletion) => deletion.fmt(f),
+            Self::GiveBack(job) => job.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Suspension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { missing, limit, files, freed, jobs, own, kept } = self;
+        write!(
+            f,
+            "computing is suspended: usage exceeds the disk limit of {limit} by {missing}. {files} unneeded files \
+             ({freed}) were deleted and {jobs} queued jobs given back; what is left are {own} of the agent's own and \
+             {kept} that running and unreported jobs need. Free {missing} on the disk or raise the limit; computing \
+             then resumes by itself"
+        )
+    }
+}
