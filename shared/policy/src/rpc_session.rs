@@ -12,15 +12,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use fallow_domain::{Duration, ProjectId};
+use fallow_domain::ProjectId;
 
+use crate::fetch::WorkRequest;
 use crate::report_due::WhyDue;
 
 /// A project that sends a little each time is asked at most this often in a session, so that a session ends.
 pub const ASKS_PER_SESSION_MAX: u32 = 10;
 
 /// A project as a session sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     /// The project.
     pub project: ProjectId,
@@ -30,10 +31,10 @@ pub struct Candidate {
     pub may_ask: bool,
     /// Whether it may be asked for work as well (`RpcState::min_work_time`, suspended, told to send none).
     pub may_fetch: bool,
-    /// CPU seconds that it is to be asked for (`Need::request`); zero when there is enough.
-    pub request: Duration,
-    /// CPU seconds up to the high mark (`Need::fill`).
-    pub fill: Duration,
+    /// What it is to be asked for (`FetchAsk::request`, `Need::request`); nothing when there is enough.
+    pub request: WorkRequest,
+    /// What it may be asked for when an RPC happens anyway (`WorkPlan::ride_along`, `Need::fill`).
+    pub fill: WorkRequest,
     /// Why it has jobs due for reporting, if it has.
     pub due: Option<WhyDue>,
     /// Whether a user or the coordinator asked for an RPC to it.
@@ -55,20 +56,20 @@ pub enum WhyAsk {
 }
 
 /// An RPC to make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ask {
     /// The project.
     pub project: ProjectId,
     /// Which of its scheduler URLs, 0 for the first.
     pub scheduler: usize,
-    /// CPU seconds of work to ask for; zero to ask for none.
-    pub work: Duration,
+    /// What work to ask for, if any.
+    pub work: WorkRequest,
     /// Why.
     pub reason: WhyAsk,
 }
 
 /// What follows a failed RPC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AfterFailure {
     /// The next scheduler is tried.
     NextScheduler(Ask),
@@ -82,14 +83,14 @@ enum Session {
     Report,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Flight {
     ask: Ask,
     schedulers: usize,
 }
 
 /// The sessions of one host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sessions {
     session: Option<Session>,
     flight: Option<Flight>,
@@ -172,18 +173,18 @@ impl Sessions {
         let (why, rank, candidate) =
             due.filter_map(|(rank, c)| Some((c.due?, rank, c))).min_by_key(|(why, rank, _)| (*why, *rank))?;
         self.session = Some(Session::Report);
-        let fill = if rank == 0 && candidate.may_fetch { candidate.fill } else { Duration::ZERO };
+        let fill = if rank == 0 && candidate.may_fetch { candidate.fill } else { WorkRequest::default() };
         Some((candidate, fill, WhyAsk::Due(why)))
     }
 }
 
-type Next<'c> = (&'c Candidate, Duration, WhyAsk);
+type Next<'c> = (&'c Candidate, WorkRequest, WhyAsk);
 
 fn needs_work<'c>(candidates: &'c [Candidate], asked: &BTreeMap<ProjectId, u32>) -> Option<Next<'c>> {
     let may = |c: &Candidate| {
         c.can_be_asked()
             && c.may_fetch
-            && c.request.is_positive()
+            && !c.request.is_none()
             && asked.get(&c.project).is_none_or(|times| *times < ASKS_PER_SESSION_MAX)
     };
     let (rank, candidate) = candidates.iter().enumerate().find(|(_, c)| may(c))?;

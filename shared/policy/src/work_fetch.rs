@@ -10,14 +10,19 @@
 //! Version 4 takes the marks; the trigger stays R2.14's, per project, so that one full project does not hide
 //! another that starves.
 //!
+//! With coprocessors each type is looked at by itself, with the jobs of that main type: each project that may supply it
+//! is to hold its share of each type. (It is the policy before there were types, so types do not make up for each
+//! other here; they do in WF2.)
+//!
 //! A check looks at sums that the queue keeps, and at up to `min_results - 1` jobs per project, which is less than
 //! one job per CPU over all projects: it does not depend on the number of jobs.
 
 use std::fmt;
 
-use fallow_domain::{Duration, Fraction, ProjectId, Share};
+use fallow_domain::{Duration, Fraction, PerType, ProjectId, ResourceType, Share};
 
-use crate::job_queue::{Cpus, JobQueue};
+use crate::fetch::WorkRequest;
+use crate::job_queue::{Instances, JobQueue};
 use crate::share_fraction::share_fractions;
 
 /// A project that starves now is asked for at least this much, however small the buffer: a server answers any
@@ -58,8 +63,8 @@ impl WorkBuffer {
 /// The host as work fetch sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FetchHost {
-    /// CPUs that may be used.
-    pub usable: u32,
+    /// Instances that may be used.
+    pub usable: PerType<u32>,
     /// Share of time that computing is allowed and running (R2.12).
     pub active_fraction: Fraction,
     /// The marks.
@@ -73,9 +78,9 @@ pub struct FetchProject {
     pub id: ProjectId,
     /// Its share.
     pub share: Share,
-    /// Whether it may supply work at all: not suspended, not told to send none. A backoff does not count: its
-    /// place in the fractions is kept while it lasts.
-    pub may_supply: bool,
+    /// Types that it may supply work of at all: not suspended, not told to send none, not known not to support it. A
+    /// backoff does not count: its place in the fractions is kept while it lasts.
+    pub may_supply: PerType<bool>,
 }
 
 /// How pressing a need for work is.
@@ -90,23 +95,34 @@ pub enum Urgency {
     NeedWorkImmediately,
 }
 
-/// What one project needs, and the figures behind it.
+/// What one project needs of a type, and the figures behind it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Need {
-    /// The project.
-    pub project: ProjectId,
+pub struct TypeStarvation {
+    /// The type.
+    pub kind: ResourceType,
     /// How pressing.
     pub urgency: Urgency,
-    /// CPU seconds to ask for (R2.15); zero when nothing is needed.
-    pub request: Duration,
-    /// CPU seconds up to the high mark, to ask for when an RPC happens anyway (R1.9).
-    pub fill: Duration,
     /// When it starves (R2.14).
     pub starves_in: Duration,
     /// Jobs it may need at once (R2.11).
     pub min_results: u32,
-    /// CPU seconds per second that the host computes for it (R2.12).
+    /// Instance-seconds per second that the host computes for it (R2.12).
     pub rate: f64,
+}
+
+/// What one project needs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Need {
+    /// The project.
+    pub project: ProjectId,
+    /// How pressing, over all types.
+    pub urgency: Urgency,
+    /// What to ask for (R2.15), of the types that starve; nothing when nothing is needed.
+    pub request: WorkRequest,
+    /// What fills it up to the high mark, to ask for when an RPC happens anyway (R1.9).
+    pub fill: WorkRequest,
+    /// The type that is most pressing; of those the one that starves first.
+    pub first: TypeStarvation,
 }
 
 /// The outcome of a check: for every project that may supply work, by id.
@@ -116,8 +132,8 @@ pub struct FetchPlan {
     pub urgency: Urgency,
     /// What each project needs.
     pub needs: Vec<Need>,
-    /// CPUs that no job, running, queued or on its way, would use: each should get a job.
-    pub idle_cpus: u32,
+    /// Instances that no job, running, queued or on its way, would use: each should get a job.
+    pub idle: PerType<f64>,
 }
 
 impl FetchPlan {
@@ -138,10 +154,10 @@ pub fn avg_proc_rate(share_fraction: f64, usable: u32, active_fraction: Fraction
     share_fraction * f64::from(usable) * active_fraction.get()
 }
 
-/// The time until a project has only `k` jobs left (R2.13), at `rate` CPU seconds per second. At rate 0 its work
-/// lasts for ever.
-pub fn ettprc(queue: &JobQueue, project: ProjectId, k: u32, rate: f64) -> Duration {
-    let work = queue.remaining_but_latest(project, k as usize);
+/// The time until a project has only `k` jobs of a type left (R2.13), at `rate` instance-seconds per second. At rate 0
+/// its work lasts for ever.
+pub fn ettprc(queue: &JobQueue, project: ProjectId, kind: ResourceType, k: u32, rate: f64) -> Duration {
+    let work = queue.remaining_on_but_latest(project, kind, k as usize);
     match () {
         () if !work.is_positive() => Duration::ZERO,
         () if rate <= 0.0 => Duration::MAX,
@@ -151,23 +167,74 @@ pub fn ettprc(queue: &JobQueue, project: ProjectId, k: u32, rate: f64) -> Durati
 
 /// Checks all projects (R2.14, R2.15).
 pub fn check(host: &FetchHost, projects: &[FetchProject], queue: &JobQueue) -> FetchPlan {
-    let supplying = projects.iter().filter(|p| p.may_supply).map(|p| (p.id, p.share));
-    let needs: Vec<Need> = share_fractions(supplying)
-        .into_iter()
-        .map(|(project, fraction)| need(host, project, fraction, queue))
+    let fractions = PerType::from_fn(|kind| {
+        let supplying = projects.iter().filter(|p| p.may_supply[kind] && host.usable[kind] > 0);
+        share_fractions(supplying.map(|p| (p.id, p.share)))
+    });
+    let idle = host.usable.map(|kind, usable| match usable {
+        0 => 0.0,
+        usable => Instances::whole(*usable).minus(queue.instances(kind)).as_f64().ceil(),
+    });
+    let mut needs: Vec<Need> = projects
+        .iter()
+        .filter_map(|project| {
+            let fraction = fractions.map(|_, fractions| fractions.get(&project.id).copied());
+            need(host, project.id, &fraction, &idle, queue)
+        })
         .collect();
-    let idle = Cpus::whole(host.usable).minus(queue.cpus()).as_f64();
-    FetchPlan {
-        urgency: needs.iter().map(|need| need.urgency).max().unwrap_or_default(),
-        needs,
-        idle_cpus: idle.ceil() as u32,
-    }
+    needs.sort_by_key(|need| need.project);
+    FetchPlan { urgency: needs.iter().map(|need| need.urgency).max().unwrap_or_default(), needs, idle }
 }
 
-fn need(host: &FetchHost, project: ProjectId, fraction: f64, queue: &JobQueue) -> Need {
-    let min_results = min_results(host.usable, fraction);
-    let rate = avg_proc_rate(fraction, host.usable, host.active_fraction);
-    let starves_in = ettprc(queue, project, min_results.saturating_sub(1), rate);
+/// What a project needs, given its fraction of each type that it may supply; none if it supplies nothing.
+fn need(
+    host: &FetchHost,
+    project: ProjectId,
+    fraction: &PerType<Option<f64>>,
+    idle: &PerType<f64>,
+    queue: &JobQueue,
+) -> Option<Need> {
+    let mut need: Option<Need> = None;
+    for (kind, fraction) in fraction.iter().filter_map(|(kind, fraction)| Some((kind, (*fraction)?))) {
+        let starvation = starvation(host, project, kind, fraction, queue);
+        let missing = (host.buffer.high - starvation.starves_in).max(Duration::ZERO).mul_f64(starvation.rate);
+        let starves = starvation.urgency > Urgency::None;
+        let fill = if starves { missing.max(REQUEST_MIN) } else { missing };
+        let need = need.get_or_insert(Need {
+            project,
+            urgency: starvation.urgency,
+            request: WorkRequest::default(),
+            fill: WorkRequest::default(),
+            first: starvation,
+        });
+        if fill.is_positive() {
+            need.fill.seconds[kind] = fill.as_secs_f64();
+            need.fill.instances[kind] = idle[kind];
+        }
+        if starves {
+            need.request.seconds[kind] = fill.as_secs_f64();
+            need.request.instances[kind] = idle[kind];
+        }
+        if starvation.urgency > need.first.urgency
+            || (starvation.urgency == need.first.urgency && starvation.starves_in < need.first.starves_in)
+        {
+            need.first = starvation;
+        }
+        need.urgency = need.urgency.max(starvation.urgency);
+    }
+    need
+}
+
+fn starvation(
+    host: &FetchHost,
+    project: ProjectId,
+    kind: ResourceType,
+    fraction: f64,
+    queue: &JobQueue,
+) -> TypeStarvation {
+    let min_results = min_results(host.usable[kind], fraction);
+    let rate = avg_proc_rate(fraction, host.usable[kind], host.active_fraction);
+    let starves_in = ettprc(queue, project, kind, min_results.saturating_sub(1), rate);
     let urgency = match () {
         // A project whose share counts for nothing beside others starves nobody.
         () if rate <= 0.0 => Urgency::None,
@@ -175,23 +242,22 @@ fn need(host: &FetchHost, project: ProjectId, fraction: f64, queue: &JobQueue) -
         () if starves_in < host.buffer.low => Urgency::NeedWork,
         () => Urgency::None,
     };
-    let missing = (host.buffer.high - starves_in).max(Duration::ZERO).mul_f64(rate);
-    let fill = if urgency == Urgency::None { missing } else { missing.max(REQUEST_MIN) };
-    let request = if urgency == Urgency::None { Duration::ZERO } else { fill };
-    Need { project, urgency, request, fill, starves_in, min_results, rate }
+    TypeStarvation { kind, urgency, starves_in, min_results, rate }
 }
 
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { starves_in, min_results, rate, .. } = self;
+        let TypeStarvation { kind, starves_in, min_results, rate, .. } = self.first;
         match self.urgency {
             Urgency::None => write!(f, "there is enough: ")?,
             Urgency::NeedWork => write!(f, "it runs out: ")?,
-            Urgency::NeedWorkImmediately => return write!(f, "fewer than {min_results} jobs are left"),
+            Urgency::NeedWorkImmediately => {
+                return write!(f, "fewer than {min_results} jobs are left for the {kind}");
+            }
         }
-        match *starves_in {
-            Duration::MAX => write!(f, "at {rate:.2} CPUs it lasts for ever"),
-            _ => write!(f, "fewer than {min_results} jobs are left in {starves_in} at {rate:.2} CPUs"),
+        match starves_in {
+            Duration::MAX => write!(f, "at {rate:.2} of the {kind} it lasts for ever"),
+            _ => write!(f, "fewer than {min_results} jobs are left in {starves_in} at {rate:.2} of the {kind}"),
         }
     }
 }

@@ -1,0 +1,186 @@
+//! Long-term debt: processing owed to projects over days and weeks, by project and resource type (R3.3 to R3.6).
+//!
+//! Model: a pair (project, type) *accumulates* while its project is likely to supply a job of the type if asked: it
+//! has done so before (the flag of R3.5) and is neither backed off for it nor barred from fetching. Those that
+//! accumulate earn e(P, R) x time, the fair division of the host's total speed among them (`due`), and pay what their
+//! running jobs use. Then the mean over them is subtracted, so that their sum is 0. A pair that does not accumulate
+//! stands still: it neither earns nor pays, because what its project could have been given meanwhile was not to be had.
+//!
+//! What decides is the *overall* debt, the sum over types weighted by their speeds. It stays bounded while the project
+//! that is owed most is asked first. The parts by themselves might not: of two projects that can use both types one
+//! may get all CPUs and the other all GPUs, to the satisfaction of both. Such opposite parts are *bartered* against
+//! each other, which changes no overall debt and no sum of a type, and keeps the parts as small as the whole. Nothing
+//! is clamped.
+
+use std::collections::BTreeMap;
+
+use fallow_domain::{Duration, PerType, ProjectId, ResourceType, Share};
+use serde::{Deserialize, Serialize};
+
+use crate::due::{DueClaim, rates};
+use crate::plan_host::PlanHost;
+use crate::type_backoff::{AfterReply, ReplyForType};
+
+/// A project in a stretch of time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LongTermPeriod {
+    /// The project.
+    pub project: ProjectId,
+    /// Its share.
+    pub share: Share,
+    /// Instance time of each type that its jobs used.
+    pub used: PerType<Duration>,
+    /// Types for which it may be asked: not backed off, not suspended, not told to send none. Whether it has shown
+    /// that it supplies them (R3.5) is known here.
+    pub may_supply: PerType<bool>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Account {
+    /// Instance-seconds.
+    debts: PerType<f64>,
+    /// The flags of R3.5.
+    supplies: PerType<bool>,
+}
+
+/// The long-term debts of a host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LongTermDebts(BTreeMap<ProjectId, Account>);
+
+impl LongTermDebts {
+    /// The debt of a pair in instance-seconds.
+    pub fn of(&self, project: ProjectId, kind: ResourceType) -> f64 {
+        self.0.get(&project).map_or(0.0, |account| account.debts[kind])
+    }
+
+    /// A project's overall debt (R3.4), in CPU seconds: `speeds` are relative to one CPU.
+    pub fn overall(&self, project: ProjectId, speeds: &PerType<f64>) -> f64 {
+        self.0.get(&project).map_or(0.0, |account| account.overall(speeds))
+    }
+
+    /// Whether a project has shown that it supplies jobs of a type (R3.5).
+    pub fn supplies(&self, project: ProjectId, kind: ResourceType) -> bool {
+        self.0.get(&project).is_some_and(|account| account.supplies[kind])
+    }
+
+    /// Takes in what a reply brought for a type, and what followed for its backoff (R3.5, R3.11): a job sets the flag;
+    /// a type that is not supported, or of which none came until the backoff reached its maximum, loses it.
+    pub fn on_reply(
+        &mut self,
+        project: ProjectId,
+        kind: ResourceType,
+        reply: ReplyForType,
+        after: AfterReply,
+    ) {
+        let supplies = match (reply, after) {
+            (ReplyForType::Jobs(1..), _) => true,
+            (ReplyForType::NotSupported, _) | (_, AfterReply::BackedOff { at_maximum: true, .. }) => false,
+            (ReplyForType::Jobs(_) | ReplyForType::NoneNow, _) => return,
+        };
+        self.0.entry(project).or_default().supplies[kind] = supplies;
+    }
+
+    /// Forgets a project that is detached.
+    pub fn forget(&mut self, project: ProjectId) {
+        self.0.remove(&project);
+    }
+
+    /// Settles a stretch of time in which computing was possible for `length`. `periods` names every attached project
+    /// once. Time in which the host was off or suspended earns nobody anything.
+    pub fn settle(&mut self, length: Duration, host: &PlanHost, periods: &[LongTermPeriod]) {
+        let secs = length.max(Duration::ZERO).as_secs_f64();
+        let accumulates = |p: &LongTermPeriod| {
+            let account = self.0.get(&p.project).copied().unwrap_or_default();
+            account.supplies.map(|kind, yes| *yes && p.may_supply[kind] && host.instances[kind] > 0)
+        };
+        let claims: Vec<DueClaim> = periods
+            .iter()
+            .map(|p| {
+                let all = |kind, yes: &bool| if *yes { f64::from(host.instances[kind]) } else { 0.0 };
+                DueClaim { project: p.project, share: p.share, limit: accumulates(p).map(all) }
+            })
+            .collect();
+        if claims.iter().all(|claim| claim.limit == PerType::default()) {
+            return;
+        }
+        let due = rates(host, &claims);
+        for ((p, claim), due) in periods.iter().zip(&claims).zip(&due) {
+            let Some(account) = self.0.get_mut(&p.project) else { continue };
+            for kind in ResourceType::ALL.into_iter().filter(|kind| claim.limit[*kind] > 0.0) {
+                let paid = p.used[kind].max(Duration::ZERO).as_secs_f64();
+                account.debts[kind] += due[kind] * secs - paid;
+            }
+        }
+        for kind in ResourceType::ALL {
+            self.centre(kind, &claims);
+        }
+        self.barter(host, &claims);
+    }
+
+    /// Subtracts the mean over the projects that accumulate for a type (R3.6).
+    fn centre(&mut self, kind: ResourceType, claims: &[DueClaim]) {
+        let pairs = || claims.iter().filter(|claim| claim.limit[kind] > 0.0).map(|claim| claim.project);
+        let count = pairs().count();
+        if count == 0 {
+            return;
+        }
+        let mean = pairs().map(|project| self.of(project, kind)).sum::<f64>() / count as f64;
+        for project in pairs() {
+            if let Some(account) = self.0.get_mut(&project) {
+                account.debts[kind] -= mean;
+            }
+        }
+    }
+
+    /// Sets opposite parts of debts off against each other, for every two types.
+    fn barter(&mut self, host: &PlanHost, claims: &[DueClaim]) {
+        for one in host.types() {
+            for other in host.types().filter(|other| *other != one) {
+                let both = claims.iter().filter(|claim| claim.limit[one] > 0.0 && claim.limit[other] > 0.0);
+                let projects: Vec<ProjectId> = both.map(|claim| claim.project).collect();
+                self.barter_two(one, other, &host.speeds, &projects);
+            }
+        }
+    }
+
+    /// Projects that are owed `one` and owe `other` trade with those of whom the opposite is true.
+    fn barter_two(
+        &mut self,
+        one: ResourceType,
+        other: ResourceType,
+        speeds: &PerType<f64>,
+        projects: &[ProjectId],
+    ) {
+        // What a project could trade, in CPU seconds: positive if it is owed `one`.
+        let tradable = |debts: &Self, project: ProjectId| {
+            let (a, b) = (debts.of(project, one) * speeds[one], debts.of(project, other) * speeds[other]);
+            if a * b < 0.0 { a.signum() * a.abs().min(b.abs()) } else { 0.0 }
+        };
+        let sides = projects.iter().map(|project| tradable(self, *project));
+        let (gives, takes) = sides.fold((0.0, 0.0), |(gives, takes), side: f64| {
+            (gives + side.max(0.0), takes + (-side).max(0.0))
+        });
+        let traded = gives.min(takes);
+        if traded <= 0.0 {
+            return;
+        }
+        for project in projects {
+            let side = tradable(self, *project);
+            let part = if side > 0.0 { side * (traded / gives) } else { side * (traded / takes) };
+            if let Some(account) = self.0.get_mut(project) {
+                account.debts[one] -= part / speeds[one];
+                account.debts[other] += part / speeds[other];
+            }
+        }
+    }
+}
+
+impl Account {
+    fn overall(&self, speeds: &PerType<f64>) -> f64 {
+        self.debts.iter().map(|(kind, debt)| debt * speeds[kind]).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! When a project may be asked for work of a resource type again (R3.7, R3.11).
+//!
+//! Model: each request for a type that brings no job of it doubles a wait, from ten minutes up to a day, drawn from the
+//! upper half of the interval so that hosts that were refused together do not come back together. A job of the type
+//! ends it. The project's own waits (R1.3) hold in addition; they are not in here.
+//!
+//! A reply has three states for a type (R3.5): jobs, none now, and not supported. The last two back off alike; what
+//! they mean for debts is `long_term_debt`'s affair.
+//!
+//! The state is stored; after a restart, or a jump of the clock, no wait is longer than it was meant to be (R1.12).
+
+use std::collections::BTreeMap;
+
+use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType};
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::backoff::{Backoff, Wait};
+
+/// The backoff of requests for work of a type that brought none (R3.7).
+pub const BACKOFF: Backoff = Backoff { first: Duration::from_mins(10), max: Duration::from_hours(24) };
+
+/// What a reply said about a type that it was asked for (R3.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyForType {
+    /// It brought so many jobs of it; zero is as good as `NoneNow`.
+    Jobs(u32),
+    /// It has none now, but supports the type.
+    NoneNow,
+    /// It has nothing that could run on this type.
+    NotSupported,
+}
+
+/// What followed from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterReply {
+    /// Jobs came; nothing holds the type back.
+    Cleared,
+    /// None came.
+    BackedOff {
+        /// Requests in a row that brought none, this one included.
+        failures: u32,
+        /// The wait drawn for it.
+        wait: Duration,
+        /// Whether the interval has reached its maximum: then the type counts as not supported (R3.5).
+        at_maximum: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Refused {
+    failures: u32,
+    wait: Wait,
+}
+
+/// The backoffs of a host, by project and type.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TypeBackoffs(BTreeMap<ProjectId, PerType<Option<Refused>>>);
+
+impl TypeBackoffs {
+    /// Takes note of the time. To be called on every turn, so that a clock that jumped back lengthens no wait.
+    pub fn observe(&mut self, now: Instant) {
+        for refused in self.0.values_mut().flat_map(PerType::iter_mut).filter_map(|(_, refused)| refused.as_mut())
+        {
+            refused.wait.observe(now);
+        }
+    }
+
+    /// Takes in what a reply said about a type that was asked for. For a type that was not asked for, only jobs are
+    /// news.
+    pub fn on_reply(
+        &mut self,
+        project: ProjectId,
+        kind: ResourceType,
+        reply: ReplyForType,
+        now: Instant,
+        rng: &mut (impl Rng + ?Sized),
+    ) -> AfterReply {
+        if matches!(reply, ReplyForType::Jobs(1..)) {
+            self.clear(project, kind);
+            return AfterReply::Cleared;
+        }
+        let refused = &mut self.0.entry(project).or_default()[kind];
+        let failures = refused.map_or(0, |refused| refused.failures).saturating_add(1);
+        let wait = BACKOFF.draw(failures, rng);
+        *refused = Some(Refused { failures, wait: Wait::new(now, wait) });
+        AfterReply::BackedOff { failures, wait, at_maximum: BACKOFF.interval(failures) == BACKOFF.max }
+    }
+
+    /// Ends the backoff of one type.
+    pub fn clear(&mut self, project: ProjectId, kind: ResourceType) {
+        if let Some(types) = self.0.get_mut(&project) {
+            types[kind] = None;
+            if types.iter().all(|(_, refused)| refused.is_none()) {
+                self.0.remove(&project);
+            }
+        }
+    }
+
+    /// Ends all backoffs of a project: its user asked for contact, or it was detached.
+    pub fn clear_project(&mut self, project: ProjectId) {
+        self.0.remove(&project);
+    }
+
+    /// Whether a project is not to be asked for a type now.
+    pub fn holds(&self, project: ProjectId, kind: ResourceType, now: Instant) -> bool {
+        self.left(project, kind, now).is_positive()
+    }
+
+    /// How long it still lasts, never more than a day; zero when nothing holds the type back.
+    pub fn left(&self, project: ProjectId, kind: ResourceType, now: Instant) -> Duration {
+        self.refused(project, kind).map_or(Duration::ZERO, |refused| refused.wait.left(now).min(BACKOFF.max))
+    }
+
+    /// The types for which a project is held back now.
+    pub fn held(&self, project: ProjectId, now: Instant) -> PerType<bool> {
+        PerType::from_fn(|kind| self.holds(project, kind, now))
+    }
+
+    /// Requests for a type in a row that brought no job of it.
+    pub fn failures(&self, project: ProjectId, kind: ResourceType) -> u32 {
+        self.refused(project, kind).map_or(0, |refused| refused.failures)
+    }
+
+    /// The earliest time at which a project may be asked for one of these types (R3.7); `now` if one is not held
+    /// back, none if there are no types. Its minimum RPC time holds in addition.
+    pub fn next_contact(
+        &self,
+        project: ProjectId,
+        types: impl IntoIterator<Item = ResourceType>,
+        now: Instant,
+    ) -> Option<Instant> {
+        types.into_iter().map(|kind| now + self.left(project, kind, now)).min()
+    }
+
+    /// When the next of all backoffs ends: the time at which a decision may come out differently.
+    pub fn next_end(&self, now: Instant) -> Option<Instant> {
+        let waits = self.0.values().flat_map(PerType::iter).filter_map(|(_, refused)| refused.as_ref());
+        waits.map(|refused| refused.wait.left(now)).filter(|left| left.is_positive()).map(|left| now + left).min()
+    }
+
+    fn refused(&self, project: ProjectId, kind: ResourceType) -> Option<&Refused> {
+        self.0.get(&project)?[kind].as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rand::SeedableRng;
+    use rand_pcg::Pcg64;
+
+    use ResourceType::{Cpu, Nvidia};
+
+    const P: ProjectId = ProjectId(1);
+
+    fn at(secs: i64) -> Instant {
+        Instant::from_secs_f64(1.8e9) + Duration::from_secs(secs)
+    }
+    fn rng() -> Pcg64 {
+        Pcg64::seed_from_u64(7)
+    }
+
+    #[test]
+    fn r3_7_the_wait_doubles_from_ten_minutes_to_a_day_for_that_type_only() {
+        let (mut backoffs, mut rng) = (TypeBackoffs::default(), rng());
+        for n in 1..=12 {
+            let after = backoffs.on_reply(P, Nvidia, ReplyForType::NoneNow, at(0), &mut rng);
+            let AfterReply::BackedOff { failures, wait, at_maximum } = after else { panic!("{after:?}") };
+            let interval = BACKOFF.interval(n);
+            assert!(failures == n && wait >= interval / 2 && wait <= interval);
+            assert_eq!(at_maximum, n >= 9, "10 minutes x 2^8 are more than a day");
+        }
+        assert!(backoffs.holds(P, Nvidia, at(0)) && !backoffs.holds(P, Cpu, at(0)));
+        assert!(!backoffs.holds(ProjectId(2), Nvidia, at(0)));
+    }
+
+    #[test]
+    fn r3_11_a_job_of_a_type_clears_its_backoff_and_no_other() {
+        let (mut backoffs, mut rng) = (TypeBackoffs::default(), rng());
+        backoffs.on_reply(P, Cpu, ReplyForType::NoneNow, at(0), &mut rng);
+        backoffs.on_reply(P, Nvidia, ReplyForType::NotSupported, at(0), &mut rng);
+        assert_eq!(backoffs.on_reply(P, Cpu, ReplyForType::Jobs(1), at(1), &mut rng), AfterReply::Cleared);
+        assert_eq!((backoffs.failures(P, Cpu), backoffs.failures(P, Nvidia)), (0, 1));
+    }
+
+    #[test]
+    fn r3_7_the_next_contact_is_the_earliest_of_its_types() {
+        let (mut backoffs, mut rng) = (TypeBackoffs::default(), rng());
+        backoffs.on_reply(P, Nvidia, ReplyForType::NoneNow, at(0), &mut rng);
+        assert_eq!(backoffs.next_contact(P, [Cpu, Nvidia], at(0)), Some(at(0)));
+        let only = backoffs.next_contact(P, [Nvidia], at(0));
+        assert_eq!(only, Some(at(0) + backoffs.left(P, Nvidia, at(0))));
+        assert_eq!((backoffs.next_end(at(0)), backoffs.next_end(at(100_000))), (only, None));
+    }
+
+    #[test]
+    fn r1_12_backoffs_survive_being_stored() {
+        let mut backoffs = TypeBackoffs::default();
+        backoffs.on_reply(P, Nvidia, ReplyForType::NoneNow, at(0), &mut rng());
+        let stored = serde_json::to_string(&backoffs).unwrap();
+        assert_eq!(serde_json::from_str::<TypeBackoffs>(&stored).unwrap(), backoffs);
+    }
+
+    proptest! {
+        #[test]
+        fn r1_12_no_backoff_lasts_longer_than_a_day_under_any_clock_jumps(
+            seed in any::<u64>(),
+            turns in prop::collection::vec((any::<bool>(), 1_i64..5_000, prop::option::of(-4_000_000_i64..4_000_000)), 1..200),
+        ) {
+            let (mut backoffs, mut rng) = (TypeBackoffs::default(), Pcg64::seed_from_u64(seed));
+            let (mut clock, mut undisturbed) = (at(0), Duration::ZERO);
+            for (asks, step, jump) in turns {
+                clock = clock + Duration::from_secs(step);
+                undisturbed += Duration::from_secs(step);
+                if let Some(jump) = jump {
+                    clock = clock + Duration::from_secs(jump);
+                    undisturbed = Duration::ZERO;
+                }
+                backoffs.observe(clock);
+                prop_assert!(backoffs.left(P, Cpu, clock) <= BACKOFF.max);
+                if undisturbed > BACKOFF.max {
+                    prop_assert!(!backoffs.holds(P, Cpu, clock));
+                }
+                if asks && !backoffs.holds(P, Cpu, clock) {
+                    backoffs.on_reply(P, Cpu, ReplyForType::NoneNow, clock, &mut rng);
+                    let left = backoffs.left(P, Cpu, clock);
+                    prop_assert!(left >= BACKOFF.first / 2 && left <= BACKOFF.max);
+                    undisturbed = Duration::ZERO;
+                }
+            }
+        }
+    }
+}
