@@ -221,7 +221,7 @@ impl Status {
         }
         let _ = writeln!(
             out,
-            "{} of {} CPUs usable, {} idle; document version {}; {} of CPU time in {} jobs",
+            "{} of {} CPUs usable, {} idle; document version {}; {} of CPU time; {} jobs over",
             host.usable_cpus,
             host.cpus,
             host.idle_cpus,
@@ -244,9 +244,18 @@ impl Status {
         self.project_table(&mut out, now);
         self.task_table(&mut out, now);
         for notice in self.notices.iter().rev().take(5).rev().filter(|notice| notice.level != "info") {
-            let _ = writeln!(out, "{}: {}", notice.level, notice.text);
+            let ago = now.since(Instant::from_secs_f64(notice.time));
+            let about = notice.project_url.as_deref().map(|url| format!(", {}", self.project_name(url)));
+            let _ =
+                writeln!(out, "{} ({ago} ago{}): {}", notice.level, about.unwrap_or_default(), notice.text);
         }
         out
+    }
+
+    /// What people call a project.
+    fn project_name(&self, url: &str) -> String {
+        let named = self.projects.iter().find(|project| project.url == url && !project.name.is_empty());
+        named.map_or_else(|| url.to_owned(), |project| project.name.clone())
     }
 
     fn project_table(&self, out: &mut String, now: Instant) {
@@ -255,7 +264,7 @@ impl Status {
             let [ok, error, late] = project.jobs;
             let contact = project.min_rpc.as_ref().filter(|(at, _)| *at > now.as_secs_f64());
             table.add_row([
-                if project.name.is_empty() { project.url.clone() } else { project.name.clone() },
+                self.project_name(&project.url),
                 format!("{:.0}", project.share),
                 format!("{:+.1} s", project.debt),
                 Duration::from_secs_f64(project.cpu_time).to_string(),
@@ -275,10 +284,11 @@ impl Status {
     }
 
     fn task_table(&self, out: &mut String, now: Instant) {
-        let mut table = table(&["JOB", "STATE", "DONE", "CPU TIME", "CHECKPOINT", "DUE IN"]);
+        let mut table = table(&["JOB", "PROJECT", "STATE", "DONE", "CPU TIME", "CHECKPOINT", "DUE IN"]);
         for task in &self.tasks {
             table.add_row([
                 task.name.clone(),
+                self.project_name(&task.project_url),
                 task.phase.clone(),
                 format!("{:.1} %", task.fraction_done * 100.0),
                 Duration::from_secs_f64(task.cpu_time).to_string(),

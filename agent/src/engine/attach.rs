@@ -233,7 +233,8 @@ fn of_scheduler(url: &MasterUrl, outcome: &Result<Box<SchedulerReply>, TransferE
         Ok(reply) => reply,
         Err(error) => return Err(failed(url, error)),
     };
-    let said: Vec<&str> = reply.messages.iter().map(|message| message.text.trim()).collect();
+    let said: Vec<&str> =
+        reply.messages.iter().map(|message| message.text.trim().trim_end_matches('.')).collect();
     let said = if said.is_empty() {
         "it does not say why".to_owned()
     } else {

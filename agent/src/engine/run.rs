@@ -101,10 +101,19 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     let Opened { settings, _lock, records, birth, identity } = opened;
     let dir = settings.dir.clone();
     let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let identity = enrolled(&settings, identity, &hostname).await?;
+    let (ends, mut signals) = count_signals()?;
     let client = restore(&dir, &records, &birth)?;
-    let facts = measured(&dir, &records, &birth).await?;
-    let (ends, signals) = count_signals()?;
+    let prepared = async {
+        let identity = enrolled(&settings, identity, &hostname).await?;
+        Ok::<_, AgentError>((identity, measured(&dir, &records, &birth).await?))
+    };
+    let (identity, facts) = tokio::select! {
+        prepared = prepared => prepared?,
+        () = another(&mut signals) => {
+            tracing::info!("asked to end before it had begun");
+            return Ok(());
+        }
+    };
 
     let (inputs, incoming) = mpsc::channel(QUEUE);
     let (to_requests, requests) = mpsc::channel(QUEUE);
