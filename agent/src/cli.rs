@@ -7,15 +7,85 @@ use clap_complete::Shell;
 
 use crate::dir::{DataDir, default_dir};
 
+/// Columns of help. Fixed, so that examples, whose lines are shorter, stay as they are and can be pasted.
+const WIDTH: usize = 80;
+
+const ABOUT: &str = r"Examples:
+  fallow-agent run --coordinator http://127.0.0.1:4000 --token-file token
+  fallow-agent status
+  fallow-agent suspend
+
+Exit status:
+  0  done                        5  refused (token, account key, not yours)
+  1  internal fault              6  directory in use by another process
+  2  bad command line            7  files damaged, missing, or too new
+  3  bad input or value          8  no space, or not writable
+  4  agent, coordinator or project does not answer
+A signal ends `run` cleanly, with 0. Other commands end by it, which shells show
+as 128 and its number: 130 for Ctrl-C.
+
+fallow-agent COMMAND --help shows examples of a command, fallow-agent man all.";
+
+const RUN: &str = r"Examples:
+  fallow-agent run --coordinator http://127.0.0.1:4000 --token-file token
+  fallow-agent run --dir lab/agent-1   # later: it is all in the directory
+  FALLOW_LOG=debug fallow-agent run 2>>agent.log &
+
+SIGTERM, SIGINT or `fallow-agent stop` end it cleanly: tasks leave at their
+last checkpoint. A second signal kills them.
+
+Environment:
+  FALLOW_LOG                   what is logged, such as debug
+  FALLOW_LOG_FORMAT            compact or json
+  OTEL_EXPORTER_OTLP_ENDPOINT  where metrics, logs and traces are exported to";
+
+const STATUS: &str = r"Examples:
+  fallow-agent status
+  fallow-agent status --json | jq .tasks
+
+Exit status 4 when no agent runs in the directory.";
+
+const ATTACH: &str = r"Examples:
+  fallow-agent attach http://127.0.0.1:4001/primes/ --account-key-file key
+  fallow-agent attach http://127.0.0.1:4001/primes/ --share 50
+  fallow-agent attach https://project.example.org/ \
+      --email me@example.org --password-file password
+
+The project is asked. Nothing is kept when it does not answer (exit status 4),
+is no project (3), or does not accept the account (5). A project that the
+fleet's coordinator manages has the account and the share that the coordinator
+gives it. One that you detached is taken up again by its URL alone.";
+
+const DETACH: &str = r"Examples:
+  fallow-agent detach http://127.0.0.1:4001/primes/
+
+A project that the fleet's coordinator manages stays detached until you attach
+it.";
+
+const SUSPEND: &str = r"Examples:
+  fallow-agent suspend
+
+Holds over restarts of the agent.";
+
+const RESUME: &str = r"Examples:
+  fallow-agent resume";
+
+const UPDATE: &str = r"Examples:
+  fallow-agent update http://127.0.0.1:4001/primes/";
+
+const STOP: &str = r"Examples:
+  fallow-agent stop --dir lab/agent-1";
+
+const COMPLETIONS: &str = r"Examples:
+  fallow-agent completions bash >/etc/bash_completion.d/fallow-agent";
+
+const MAN: &str = r"Examples:
+  fallow-agent man | man -l -
+  fallow-agent man >/usr/local/share/man/man1/fallow-agent.1";
+
 /// The agent of a fleet that computes: serves BOINC projects on this host, in what nobody else needs of it.
 #[derive(Debug, Parser)]
-#[command(
-    name = "fallow-agent",
-    version,
-    max_term_width = 100,
-    after_help = "Exit codes: 0 done, 1 internal fault, 2 usage, 3 bad input, 4 not reachable, 5 refused, 6 in use, \
-                  7 store corrupted or newer, 8 no space or not writable."
-)]
+#[command(name = "fallow-agent", version, term_width = WIDTH, after_help = ABOUT)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -26,46 +96,37 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the agent, in the foreground, until it is told to stop
-    #[command(after_help = "Examples:\n  \
-        fallow-agent run --dir /var/lib/fallow-agent --coordinator http://127.0.0.1:4000 --token-file token\n  \
-        fallow-agent run                      # later: everything is kept in the directory\n\n\
-        SIGTERM, SIGINT or `fallow-agent stop` end it cleanly: tasks leave at their last checkpoint. A second signal \
-        kills them.\n\nEnvironment: FALLOW_LOG (such as debug), FALLOW_LOG_FORMAT (compact, json), \
-        OTEL_EXPORTER_OTLP_ENDPOINT (exports metrics, traces and logs).")]
+    #[command(after_help = RUN)]
     Run(Run),
     /// Show what the agent does
-    #[command(after_help = "Examples:\n  fallow-agent status\n  fallow-agent status --json | jq .tasks\n\n\
-        Exit code 4 when no agent runs in the directory.")]
+    #[command(after_help = STATUS)]
     Status(Status),
     /// Compute for a project
-    #[command(after_help = "Examples:\n  \
-        fallow-agent attach http://127.0.0.1:4001/mersenne/ --account-key-file key\n  \
-        FALLOW_ACCOUNT_KEY=0123456789abcdef0123456789abcdef fallow-agent attach http://127.0.0.1:4001/mersenne/\n  \
-        fallow-agent attach https://project.example.org/ --email me@example.org --password-file password")]
+    #[command(after_help = ATTACH)]
     Attach(Attach),
     /// Stop computing for a project: aborts its jobs and deletes its files
-    #[command(after_help = "Example:\n  fallow-agent detach http://127.0.0.1:4001/mersenne/")]
+    #[command(after_help = DETACH)]
     Detach(ProjectArg),
     /// Stop all computing until `resume`, whatever the coordinator says
-    #[command(after_help = "Example:\n  fallow-agent suspend\n\nHolds over restarts of the agent.")]
+    #[command(after_help = SUSPEND)]
     Suspend(DirArg),
     /// Compute again after `suspend`
-    #[command(after_help = "Example:\n  fallow-agent resume")]
+    #[command(after_help = RESUME)]
     Resume(DirArg),
     /// Contact a project as soon as it allows
-    #[command(after_help = "Example:\n  fallow-agent update http://127.0.0.1:4001/mersenne/")]
+    #[command(after_help = UPDATE)]
     Update(ProjectArg),
     /// End the agent cleanly, and wait until it has
-    #[command(after_help = "Example:\n  fallow-agent stop --dir /var/lib/fallow-agent")]
+    #[command(after_help = STOP)]
     Stop(DirArg),
     /// Write a completion script for a shell to standard output
-    #[command(after_help = "Example:\n  fallow-agent completions bash > /etc/bash_completion.d/fallow-agent")]
+    #[command(after_help = COMPLETIONS)]
     Completions {
         /// The shell
         shell: Shell,
     },
     /// Write the manual page to standard output
-    #[command(hide = true)]
+    #[command(after_help = MAN)]
     Man,
     /// Watch over the tasks of an agent (started by the agent itself)
     #[command(hide = true)]
@@ -183,7 +244,22 @@ mod tests {
     fn every_command_that_shows_has_help_with_an_example() {
         for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains("Example"), "{}", command.get_name());
+            assert!(help.contains("Examples:\n  fallow-agent "), "{}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn examples_in_help_can_be_pasted() {
+        let mut cli = Cli::command();
+        cli.build();
+        let all = std::iter::once(cli.clone()).chain(cli.get_subcommands().cloned());
+        for mut command in all {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let shown = command.render_long_help().to_string();
+            let lines: Vec<&str> = shown.lines().collect();
+            for line in after.lines() {
+                assert!(lines.contains(&line), "{}: {line:?} is broken in\n{shown}", command.get_name());
+            }
         }
     }
 }

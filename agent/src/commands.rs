@@ -15,7 +15,7 @@ use crate::control::protocol::Request;
 use crate::dir::DataDir;
 use crate::engine::{self, Enrolment, Settings};
 use crate::error::AgentError;
-use crate::{account, clock, guard};
+use crate::{account, clock, guard, manual};
 
 /// Longest file that holds a key, a token or a password.
 const SECRET_MAX: u64 = 4096;
@@ -42,9 +42,7 @@ pub fn execute(cli: Cli) -> Result<(), AgentError> {
             clap_complete::generate(shell, &mut Cli::command(), "fallow-agent", &mut std::io::stdout());
             Ok(())
         }
-        Command::Man => clap_mangen::Man::new(Cli::command())
-            .render(&mut std::io::stdout())
-            .map_err(|error| AgentError::system("cannot write the manual page", error)),
+        Command::Man => say(manual::page().trim_end()),
         Command::Guard { mark, grace_ms } => {
             guard::watch(std::io::stdin().lock(), &mark, Duration::from_millis(grace_ms));
             Ok(())
@@ -75,6 +73,12 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
     let telemetry =
         fallow_telemetry::init(&service).map_err(|error| AgentError::bad_input(error.to_string()))?;
     let result = runtime()?.block_on(engine::run(opened));
+    if let Err(error) = &result
+        && std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_some()
+    {
+        // For the collector; whoever runs the command is told by `main`.
+        tracing::error!(%error, "the agent ends");
+    }
     telemetry.shutdown();
     result.map_err(|error| with_space_needed(error, &data))
 }

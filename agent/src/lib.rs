@@ -27,6 +27,7 @@ pub mod files;
 pub mod fleet;
 pub mod guard;
 pub mod host;
+pub mod manual;
 pub mod proc;
 pub mod records;
 pub mod supervise;

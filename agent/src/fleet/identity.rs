@@ -123,7 +123,7 @@ impl Identity {
                 }
                 _ => {
                     return Err(AgentError::refused(format!(
-                        "the coordinator at {coordinator} did not enrol this agent ({}): a token works once; ask an operator for a new one",
+                        "the coordinator at {coordinator} did not enrol this agent: {}",
                         status.message()
                     )));
                 }
