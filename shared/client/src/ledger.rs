@@ -256,6 +256,11 @@ impl Client {
         estimate::remaining(done, job.run.cpu(), self.estimated(job))
     }
 
+    /// The estimated wall time that a job still needs while it runs with all the CPUs that it uses.
+    pub(crate) fn running_time_left(&self, job: &Job) -> Duration {
+        self.remaining(job).mul_f64(1.0 / job.usage.cpus.max(0.01))
+    }
+
     /// Learns from a finished job how wrong its estimate was (R5.8).
     pub(crate) fn learn_estimate(&mut self, id: JobId, estimated: Duration) {
         let Some(job) = self.state.jobs.get(&id) else { return };

@@ -211,7 +211,7 @@ impl Client {
             name: job.result.name.clone(),
             report_deadline: job.result.report_deadline,
             // The server plans with wall time on so many CPUs.
-            time_remaining: self.remaining(job).mul_f64(1.0 / job.usage.cpus.max(0.01)),
+            time_remaining: self.running_time_left(job),
             avg_ncpus: job.usage.cpus,
             coprocessor: job.usage.coprocessor,
         })

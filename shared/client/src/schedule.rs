@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId, SlotId};
+use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, SlotId};
 use fallow_policy::cpu_schedule::{
-    self, Action, Chosen, HostCpus, Passed, ProjectSnapshot, Schedule, WhyChosen,
+    self, Action, Chosen, Passed, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen,
 };
 use fallow_policy::debt::ProjectPeriod;
 use fallow_policy::metrics::cpus_switched;
+use fallow_policy::plan_host::PlanHost;
 
 use crate::machine::Client;
 use crate::record::Record;
@@ -25,8 +26,9 @@ impl Client {
     pub(crate) fn schedule(&mut self) {
         let used = self.settle_debts();
         let preferences = self.preferences();
-        let host = HostCpus {
+        let host = ScheduleHost {
             usable: if preferences.suspended { 0 } else { self.usable_cpus() },
+            devices: PerType::default(),
             scheduling_period: preferences.scheduling_period,
             memory_limit: self.memory_limit(),
             preempt_only_at_checkpoint: !preferences.leave_in_memory,
@@ -35,13 +37,18 @@ impl Client {
             .state
             .projects
             .values()
-            .map(|p| ProjectSnapshot { id: p.id, share: p.share, debt: self.ledger.debts.of(p.id) })
+            .map(|p| ProjectSnapshot {
+                id: p.id,
+                share: p.share,
+                priority: self.ledger.debts.of(p.id).map(|_, debt| debt.as_secs()),
+                misses: PerType::default(),
+            })
             .collect();
-        let decision = cpu_schedule::choose(&host, used, &projects, &self.queue, self.now);
+        let decision = cpu_schedule::choose(&host, &used, &projects, &self.queue, self.now);
         self.schedule_due = false;
         self.decided_at = self.now;
         self.decide_by = decision.decide_by;
-        self.ledger.starved = decision.starved;
+        self.ledger.starved = decision.starved[ResourceType::Cpu];
         self.ledger.waits_for_checkpoint =
             decision.run.iter().any(|chosen| matches!(chosen.reason, WhyChosen::BeforeCheckpoint { .. }));
         self.carry_out(&decision);
@@ -52,8 +59,9 @@ impl Client {
         self.touch(Entity::Host);
     }
 
-    /// Updates the debts for the time since the last decision (R2.1). Returns the CPU time that all projects used.
-    fn settle_debts(&mut self) -> Duration {
+    /// Updates the debts for the time since the last decision (R2.1). Returns the instance time that all projects
+    /// used.
+    fn settle_debts(&mut self) -> PerType<Duration> {
         let period: Vec<ProjectPeriod> = self
             .state
             .projects
@@ -61,8 +69,8 @@ impl Client {
             .map(|project| ProjectPeriod {
                 project: project.id,
                 share: project.share,
-                used: self.ledger.period.get(&project.id).copied().unwrap_or_default(),
-                runnable: self.queue.is_runnable(project.id),
+                used: PerType::cpu(self.ledger.period.get(&project.id).copied().unwrap_or_default()),
+                runnable: PerType::from_fn(|kind| self.queue.is_runnable_on(project.id, kind)),
             })
             .collect();
         self.ledger.period.clear();
@@ -70,7 +78,7 @@ impl Client {
         for project in touched {
             self.touch(Entity::Project(project));
         }
-        self.ledger.debts.update(&period)
+        self.ledger.debts.update(&PlanHost::cpus(self.usable_cpus()), &period)
     }
 
     fn cpus_by_project(&self) -> BTreeMap<ProjectId, f64> {
@@ -95,7 +103,7 @@ impl Client {
     fn run(&mut self, chosen: &Chosen) {
         let id = chosen.job;
         let why = format!("{}", chosen.reason);
-        let rule = "R2.3";
+        let rule = chosen.reason.rule();
         if let Some(job) = self.state.jobs.get_mut(&id)
             && job.run.slice_since != chosen.slice_began
         {

@@ -1,34 +1,40 @@
-//! Which jobs run now: weighted round-robin among projects by debt (R2.2 to R2.6; CS1 of R5.1).
+//! Which jobs run now: weighted round-robin among projects (R2.2 to R2.6; CS1 of R5.1), before it what would be late
+//! (CS2 of R5.2), on CPUs and on particular devices of coprocessors (R3.14).
 //!
-//! Model: the CPUs are dealt out. Each goes to the project with the largest anticipated debt that has a job which
-//! fits; that debt then falls by the expected payoff. Within the project a running task comes before a preempted
-//! one, and both before the unstarted job of earliest deadline; ties go to the smaller id. What does not fit
-//! (CPUs left, memory left) waits, and others are tried.
+//! Model: the instances of a resource type are dealt out, coprocessors before CPUs. Each goes to the project with the
+//! largest anticipated priority that has a job which fits; that priority then falls by the expected payoff. Within the
+//! project a running task comes before a preempted one, and both before the unstarted job of earliest deadline; ties go
+//! to the job that needs least, then to the smaller id. What does not fit (CPUs left, memory left, devices left) waits,
+//! and others are tried. A priority is what a project is owed of a type in instance-seconds, by whatever account.
 //!
-//! Before that, running tasks in the middle of something keep their CPU:
+//! Before that, running tasks in the middle of something keep their instances:
 //! - a task whose *time slice* (one scheduling period since it was started, resumed or chosen again) is not over,
 //!   so that a decision repeated after a moment is the same although debts move all the time;
 //! - with "preempt only at a checkpoint", a task past its slice until it makes a checkpoint, for at most one
 //!   further scheduling period (R2.4's bound: a task that never checkpoints is preempted after two periods).
 //!
-//! They too are dealt by debt, so that with fewer CPUs or less memory (R2.6) the least owed give way at once. And
+//! They too are dealt by priority, so that with fewer CPUs or less memory (R2.6) the least owed give way at once. And
 //! they give way altogether when the project that is owed most, and owed at least one slice of its job, has a job
 //! that does not fit beside them: otherwise slices that never end together would starve a job of several CPUs.
 //!
+//! First of all come endangered jobs: of a project with n simulated misses the n of earliest deadline, earliest first
+//! over all projects. They preempt tasks in their slices. A job that ran for this reason and is out of danger keeps its
+//! slice, so that misses that come and go make no task come and go with them.
+//!
 //! The caller decides again when a CPU frees, a job arrives, fails or is aborted, preferences change, a task that
 //! was kept for its checkpoint makes one, and at `Schedule::decide_by`.
-//!
-//! Not in here: coprocessors (a job's CPUs are never overcommitted here) and deadlines across projects.
 
 mod deal;
+mod endangered;
+mod reason;
+mod room;
 
-use std::fmt;
+use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, Share};
 
-use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId, Share};
-
-use crate::debt::Debt;
-use crate::job_queue::{Cpus, JobQueue};
+use crate::job_queue::{Devices, Instances, JobQueue, Needs};
 use deal::Deal;
+pub use reason::{WhyChosen, WhyNot};
+use room::Room;
 
 /// A checkpoint made this recently counts as "at a checkpoint": longer than a shell takes to hear of it and ask
 /// for a decision, short enough that next to no work is lost.
@@ -36,9 +42,12 @@ pub const CHECKPOINT_FRESH: Duration = Duration::from_secs(10);
 
 /// What the host offers to jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostCpus {
+pub struct ScheduleHost {
     /// CPUs that may be used (R2.6); 0 while computing is suspended.
     pub usable: u32,
+    /// Devices that may be used of each coprocessor type: those that nothing excludes and no owner's program is using
+    /// (R3.14).
+    pub devices: PerType<Devices>,
     /// The time slice, and the payoff expected at least.
     pub scheduling_period: Duration,
     /// Memory that running jobs may use together.
@@ -48,6 +57,21 @@ pub struct HostCpus {
     pub preempt_only_at_checkpoint: bool,
 }
 
+impl ScheduleHost {
+    /// Why a job with such needs could not run even if nothing else did: its owner has to be told.
+    pub fn hopeless(&self, needs: &Needs) -> Option<WhyNot> {
+        Room::new(self).hopeless(needs)
+    }
+
+    /// Instances of a type that may be used.
+    fn instances(&self, kind: ResourceType) -> u32 {
+        match kind {
+            ResourceType::Cpu => self.usable,
+            _ => self.devices[kind].count(),
+        }
+    }
+}
+
 /// A project that takes part in the decision. Tasks of other projects are preempted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProjectSnapshot {
@@ -55,68 +79,10 @@ pub struct ProjectSnapshot {
     pub id: ProjectId,
     /// Its share; zero ranks behind all others.
     pub share: Share,
-    /// What it is owed, updated to now.
-    pub debt: Debt,
-}
-
-/// Why a job runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum WhyChosen {
-    /// It runs, and its time slice lasts until then.
-    InTimeSlice {
-        /// End of the slice.
-        ends: Instant,
-    },
-    /// It runs past its slice and has not made a checkpoint; it is preempted then at the latest.
-    BeforeCheckpoint {
-        /// The bound.
-        latest: Instant,
-    },
-    /// Its project had the largest anticipated debt of those with a job that fits.
-    MostOwed {
-        /// That debt when the job was chosen.
-        anticipated: Debt,
-    },
-}
-
-/// Why a job does not run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum WhyNot {
-    /// Other projects are owed more: this is what its project was owed at the end of the decision.
-    Outranked {
-        /// The anticipated debt.
-        anticipated: Debt,
-    },
-    /// It needs more CPUs than were left.
-    CpusLeft {
-        /// CPUs needed.
-        needed: Cpus,
-        /// CPUs left.
-        left: Cpus,
-    },
-    /// It needs more CPUs than may be used at all.
-    CpusUsable {
-        /// CPUs needed.
-        needed: Cpus,
-        /// CPUs that may be used.
-        usable: Cpus,
-    },
-    /// It needs more memory than was left.
-    MemoryLeft {
-        /// Memory needed.
-        needed: Bytes,
-        /// Memory left.
-        left: Bytes,
-    },
-    /// It needs more memory than jobs may use at all.
-    MemoryLimit {
-        /// Memory needed.
-        needed: Bytes,
-        /// The limit.
-        limit: Bytes,
-    },
-    /// Its project takes no part, as when it is suspended.
-    ProjectOut,
+    /// What it is owed of each type, in instance-seconds, updated to now: a debt, or whatever else ranks projects.
+    pub priority: PerType<f64>,
+    /// Jobs of each type that a round-robin simulation shows late; zero throughout for CS1.
+    pub misses: PerType<u32>,
 }
 
 /// What is done to a job that runs from now on.
@@ -141,6 +107,8 @@ pub struct Chosen {
     pub action: Action,
     /// When its time slice began; to be kept in `JobState::Running`.
     pub slice_began: Instant,
+    /// The devices of its coprocessor type to run it on, none for a CPU job; to be kept in `JobState::Running`.
+    pub devices: Devices,
     /// Why it runs.
     pub reason: WhyChosen,
 }
@@ -164,56 +132,29 @@ pub struct Schedule {
     /// Jobs that were next in turn and did not fit: every such task, and of the unstarted jobs one for each
     /// project and need. All other jobs wait for their turn only.
     pub waiting: Vec<Passed>,
-    /// CPUs left over.
-    pub idle: Cpus,
+    /// Instances left over.
+    pub idle: PerType<Instances>,
     /// The part of them that no runnable job could use: idleness (R5.30).
-    pub starved: Cpus,
+    pub starved: PerType<Instances>,
     /// When to decide again even if nothing happens: after a scheduling period (R2.2), or when a slice or a wait
     /// for a checkpoint ends.
     pub decide_by: Instant,
 }
 
-/// Decides which jobs run. `used` is W, the CPU time used by all projects since the last decision (the result of
-/// `Debts::update`). Every runnable job of the queue is considered.
+/// Decides which jobs run. `used` is W, the instance time of each type used by all projects since the last decision.
+/// Every runnable job of the queue is considered.
 pub fn choose(
-    host: &HostCpus,
-    used: Duration,
+    host: &ScheduleHost,
+    used: &PerType<Duration>,
     projects: &[ProjectSnapshot],
     queue: &JobQueue,
     now: Instant,
 ) -> Schedule {
-    let with_holds = Deal::new(host, used, projects, queue, now).finish(true);
-    match with_holds.crowded_out(projects, queue) {
-        true => Deal::new(host, used, projects, queue, now).finish(false).into_schedule(),
-        false => with_holds.into_schedule(),
+    let with_holds = Deal::new(host, used, projects, queue, now).finish(&PerType::from_fn(|_| true));
+    let crowded = PerType::from_fn(|kind| with_holds.crowded_out(kind));
+    if crowded.iter().any(|(_, crowded)| *crowded) {
+        let hold = crowded.map(|_, crowded| !crowded);
+        return Deal::new(host, used, projects, queue, now).finish(&hold).into_schedule();
     }
-}
-
-impl fmt::Display for WhyChosen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InTimeSlice { .. } => write!(f, "its time slice is not over"),
-            Self::BeforeCheckpoint { .. } => write!(f, "it has not made a checkpoint since its slice ended"),
-            Self::MostOwed { anticipated } => write!(f, "its project is owed most ({anticipated})"),
-        }
-    }
-}
-
-impl fmt::Display for WhyNot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Outranked { anticipated } => {
-                write!(f, "other projects are owed more than its own ({anticipated})")
-            }
-            Self::CpusLeft { needed, left } => write!(f, "it needs {needed} and {left} were left"),
-            Self::CpusUsable { needed, usable } => write!(f, "it needs {needed} of {usable} usable"),
-            Self::MemoryLeft { needed, left } => {
-                write!(f, "it needs {needed} of memory and {left} were left")
-            }
-            Self::MemoryLimit { needed, limit } => {
-                write!(f, "it needs {needed} of memory and jobs may use {limit}")
-            }
-            Self::ProjectOut => write!(f, "its project takes no part"),
-        }
-    }
+    with_holds.into_schedule()
 }

@@ -1,17 +1,28 @@
 //! The jobs of a host, kept in the order in which policies want them.
 //!
 //! The caller keeps one queue beside its jobs and tells it of every change; a decision then touches the jobs
-//! that it takes and passes over, and not all ten thousand. Per project there are: running and preempted tasks
-//! (few, by deadline), unstarted jobs bucketed by what they need (`Needs`: CPUs and memory; jobs of one
-//! application version share them, so there are few buckets) and ordered by deadline, and the sums that work
-//! fetch wants. Ties are broken by job id everywhere.
+//! that it takes and passes over, and not all ten thousand. Per project and main resource type (R3.1) there are:
+//! running and preempted tasks (few, by deadline), jobs that never ran in order of deadline, the ones of them that could
+//! run bucketed by what they need (`Needs`; jobs of one application version share them, so there are few buckets), and
+//! the sums that work fetch wants. Of equal deadlines the job with the least time left comes first, then the smaller id.
 //!
-//! A change costs O(log jobs). The queue is derived state: it is rebuilt after a restart, not stored.
+//! A change costs O(log jobs), the progress of a task less. The queue is derived state: it is rebuilt after a restart,
+//! not stored.
+//!
+//! `generation` tells whether a plan made from the queue still stands. The progress of running tasks does not change it:
+//! it is what a plan expects. It adds to `progressed`, so that a planner can tell when they went faster than time.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+mod amount;
+mod lane;
+mod ordered;
 
-use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId, Usage};
+use std::collections::BTreeMap;
+
+use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, Usage};
+
+pub use amount::{Cpus, Devices, Instances, Needs};
+pub(crate) use lane::Lane;
+pub(crate) use ordered::{Entry, Summary};
 
 /// How far a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +41,8 @@ pub enum JobState {
         slice_began: Instant,
         /// Its latest checkpoint, or its start if it has made none since.
         checkpointed_at: Instant,
+        /// The devices of its coprocessor type that it runs on (`Chosen::devices`), none for a CPU job.
+        devices: Devices,
     },
 }
 
@@ -49,154 +62,80 @@ pub struct JobSnapshot {
     pub deadline: Instant,
     /// Memory that it needs: measured for a task, the server's estimate for an unstarted job.
     pub working_set: Bytes,
-    /// Estimated CPU time left (R5.7, R5.8).
+    /// Estimated running time left (R5.7, R5.8): wall time while it runs with all that it uses.
     pub remaining: Duration,
 }
 
-/// CPUs in millionths, so that sums are exact. A fraction is rounded down: three thirds fit on one CPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cpus(u64);
-
-impl Cpus {
-    /// None.
-    pub const ZERO: Self = Self(0);
-    /// One CPU.
-    pub const ONE: Self = Self(1_000_000);
-    /// A job counts for at least a hundredth of a CPU, so that no server can have processes started without
-    /// bound by declaring that they use nothing.
-    pub const USAGE_MIN: Self = Self(10_000);
-
-    /// Whole CPUs.
-    pub const fn whole(cpus: u32) -> Self {
-        Self(cpus as u64 * 1_000_000)
-    }
-    /// What a job uses.
-    pub fn of(usage: Usage) -> Self {
-        // `as` saturates and takes NaN for 0.
-        Self((usage.cpus * 1e6).floor() as u64).max(Self::USAGE_MIN)
-    }
-    /// As a number of CPUs.
-    pub fn as_f64(self) -> f64 {
-        self.0 as f64 / 1e6
-    }
-    pub(crate) const fn plus(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
-    }
-    pub(crate) const fn minus(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
-    }
-}
-
-impl fmt::Display for Cpus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cpus = self.as_f64();
-        write!(f, "{cpus} CPU{}", if cpus == 1.0 { "" } else { "s" })
-    }
-}
-
-/// What a job must find free to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Needs {
-    /// CPUs.
-    pub cpus: Cpus,
-    /// Memory.
-    pub memory: Bytes,
-}
-
-impl Needs {
-    /// Whether this much room is enough.
-    pub fn fit(self, room: Self) -> bool {
-        self.cpus <= room.cpus && self.memory <= room.memory
-    }
-}
+/// No policy plans beyond a year, so that no estimate from a server makes a sum saturate.
+const LEFT_MAX: Duration = Duration::from_hours(24 * 365);
 
 impl JobSnapshot {
     /// What it must find free to run.
     pub fn needs(&self) -> Needs {
-        Needs { cpus: Cpus::of(self.usage), memory: self.working_set }
+        let coprocessor =
+            self.usage.coprocessor.map(|(kind, _)| (kind, Instances::of_type(self.usage, kind)));
+        Needs { cpus: Cpus::of(self.usage), memory: self.working_set, coprocessor }
     }
     /// Whether it could run now.
     pub const fn is_runnable(&self) -> bool {
         !matches!(self.state, JobState::Incoming)
     }
-    /// The time left for sums: never negative, and at most a year, beyond which no policy plans, so that no
-    /// estimate from a server makes a sum saturate.
-    fn left(&self) -> Duration {
-        self.remaining.max(Duration::ZERO).min(Duration::from_hours(24 * 365))
+    /// Whether it is a task that runs.
+    pub const fn is_running(&self) -> bool {
+        matches!(self.state, JobState::Running { .. })
+    }
+    /// The time left for plans and sums: never negative, and at most a year.
+    pub(crate) fn left(&self) -> Duration {
+        self.remaining.max(Duration::ZERO).min(LEFT_MAX)
+    }
+    /// Instances of its main type that it uses.
+    pub(crate) fn main_instances(&self) -> Instances {
+        Instances::of_type(self.usage, self.usage.main_type())
+    }
+    /// Instance time left, of its main type and of the CPU.
+    fn instance_time(&self) -> (Duration, Duration) {
+        let of = |instances: Instances| match instances {
+            Instances::ONE => self.left(),
+            some => self.left().mul_f64(some.as_f64()),
+        };
+        (of(self.main_instances()), of(Cpus::of(self.usage)))
     }
 }
 
-/// A job's place in an order by deadline.
-pub(crate) type ByDeadline = (Instant, JobId);
-
-/// The jobs of one project.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ProjectJobs {
-    pub(crate) running: BTreeSet<ByDeadline>,
-    pub(crate) preempted: BTreeSet<ByDeadline>,
-    pub(crate) unstarted: BTreeMap<Needs, BTreeSet<ByDeadline>>,
-    all: BTreeMap<ByDeadline, Duration>,
-    runnable: usize,
-    remaining: Duration,
-    runnable_cpus: Cpus,
-    cpus: Cpus,
-}
+/// The jobs of one project, by main type.
+type ProjectJobs = PerType<Lane>;
 
 /// All jobs of a host that are not finished.
 #[derive(Clone, Debug, Default)]
 pub struct JobQueue {
     jobs: BTreeMap<JobId, JobSnapshot>,
     projects: BTreeMap<ProjectId, ProjectJobs>,
+    generation: u64,
+    progressed: PerType<Duration>,
 }
 
 impl JobQueue {
     /// Adds a job, or replaces what was known of it.
     pub fn insert(&mut self, job: JobSnapshot) {
-        self.remove(job.id);
-        let place = (job.deadline, job.id);
-        let project = self.projects.entry(job.project).or_default();
-        match job.state {
-            JobState::Incoming => false,
-            JobState::Unstarted => project.unstarted.entry(job.needs()).or_default().insert(place),
-            JobState::Preempted => project.preempted.insert(place),
-            JobState::Running { .. } => project.running.insert(place),
-        };
-        let cpus = job.needs().cpus;
-        if job.is_runnable() {
-            project.runnable += 1;
-            project.runnable_cpus = project.runnable_cpus.plus(cpus);
+        match self.jobs.get(&job.id).copied() {
+            Some(before) if before == job => {}
+            Some(before) if is_progress(&before, &job) => self.progress(&before, job),
+            before => {
+                if let Some(before) = before {
+                    self.take_out(&before);
+                }
+                self.projects.entry(job.project).or_default()[job.usage.main_type()].insert(&job);
+                self.jobs.insert(job.id, job);
+                self.changed();
+            }
         }
-        project.cpus = project.cpus.plus(cpus);
-        project.remaining += job.left();
-        project.all.insert(place, job.left());
-        self.jobs.insert(job.id, job);
     }
 
     /// Forgets a job: finished, failed, aborted, or suspended by its user.
     pub fn remove(&mut self, id: JobId) -> Option<JobSnapshot> {
         let job = self.jobs.remove(&id)?;
-        let place = (job.deadline, job.id);
-        if let Some(project) = self.projects.get_mut(&job.project) {
-            project.running.remove(&place);
-            project.preempted.remove(&place);
-            if let Some(bucket) = project.unstarted.get_mut(&job.needs()) {
-                bucket.remove(&place);
-                if bucket.is_empty() {
-                    project.unstarted.remove(&job.needs());
-                }
-            }
-            let cpus = job.needs().cpus;
-            if job.is_runnable() {
-                project.runnable -= 1;
-                project.runnable_cpus = project.runnable_cpus.minus(cpus);
-            }
-            project.cpus = project.cpus.minus(cpus);
-            project.remaining -= job.left();
-            project.all.remove(&place);
-            if project.all.is_empty() {
-                self.projects.remove(&job.project);
-            }
-        }
+        self.take_out(&job);
+        self.changed();
         Some(job)
     }
 
@@ -207,6 +146,43 @@ impl JobQueue {
             job.id = id;
             self.insert(job);
         }
+    }
+
+    fn take_out(&mut self, job: &JobSnapshot) {
+        if let Some(project) = self.projects.get_mut(&job.project) {
+            project[job.usage.main_type()].remove(job);
+            if project.iter().all(|(_, lane)| lane.count == 0) {
+                self.projects.remove(&job.project);
+            }
+        }
+    }
+
+    fn progress(&mut self, before: &JobSnapshot, job: JobSnapshot) {
+        let kind = job.usage.main_type();
+        if let Some(project) = self.projects.get_mut(&job.project) {
+            project[kind].progress(before, &job);
+        }
+        if job.is_running() && job.left() <= before.left() {
+            self.progressed[kind] += before.instance_time().0 - job.instance_time().0;
+        } else {
+            self.changed();
+        }
+        self.jobs.insert(job.id, job);
+    }
+
+    fn changed(&mut self) {
+        self.generation += 1;
+        self.progressed = PerType::default();
+    }
+
+    /// Changes with everything that matters to plans but the progress of running tasks.
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Instance time by which running tasks came closer to their ends in this generation, by main type.
+    pub const fn progressed(&self) -> &PerType<Duration> {
+        &self.progressed
     }
 
     /// What is known of a job.
@@ -229,35 +205,79 @@ impl JobQueue {
         self.jobs.is_empty()
     }
 
+    /// The projects that have jobs.
+    pub fn projects(&self) -> impl Iterator<Item = ProjectId> + '_ {
+        self.projects.keys().copied()
+    }
+
+    fn sum<T: Default>(&self, project: ProjectId, of: impl Fn(&Lane) -> T, plus: impl Fn(T, T) -> T) -> T {
+        let lanes = self.projects.get(&project);
+        lanes.map_or_else(T::default, |lanes| {
+            lanes.iter().fold(T::default(), |sum, (_, lane)| plus(sum, of(lane)))
+        })
+    }
+
     /// Whether a project has a job that could run now (R2.1).
     pub fn is_runnable(&self, project: ProjectId) -> bool {
-        self.projects.get(&project).is_some_and(|p| p.runnable > 0)
+        self.sum(project, |lane| lane.runnable, |a, b| a + b) > 0
     }
 
-    /// Estimated CPU time left of all jobs of a project.
+    /// Whether a project has a job of a main type that could run now.
+    pub fn is_runnable_on(&self, project: ProjectId, kind: ResourceType) -> bool {
+        self.lane(project, kind).is_some_and(|lane| lane.runnable > 0)
+    }
+
+    /// Estimated CPU time left of all jobs of a project, CPUs of GPU jobs included.
     pub fn remaining(&self, project: ProjectId) -> Duration {
-        self.projects.get(&project).map_or(Duration::ZERO, |p| p.remaining)
+        self.sum(project, |lane| lane.cpu_time, |a, b| a + b)
     }
 
-    /// Estimated CPU time left of all jobs of a project but the `k` of latest deadline (R2.13).
+    /// Estimated instance time left of all jobs of a project and main type.
+    pub fn remaining_on(&self, project: ProjectId, kind: ResourceType) -> Duration {
+        self.lane(project, kind).map_or(Duration::ZERO, |lane| lane.work)
+    }
+
+    /// Estimated CPU time left of all CPU jobs of a project but the `k` of latest deadline (R2.13).
     pub fn remaining_but_latest(&self, project: ProjectId, k: usize) -> Duration {
-        let Some(jobs) = self.projects.get(&project) else { return Duration::ZERO };
-        let skipped: Duration = jobs.all.values().rev().take(k).copied().sum();
-        jobs.remaining - skipped
+        self.remaining_on_but_latest(project, ResourceType::Cpu, k)
     }
 
-    /// CPUs that the runnable jobs of a project could use at once.
+    /// Estimated instance time left of all jobs of a project and main type but the `k` of latest deadline (R2.13).
+    pub fn remaining_on_but_latest(&self, project: ProjectId, kind: ResourceType, k: usize) -> Duration {
+        let Some(lane) = self.lane(project, kind) else { return Duration::ZERO };
+        if k == 0 {
+            return lane.work;
+        }
+        let tasks = lane.running.iter().chain(&lane.preempted);
+        let mut latest: Vec<(Instant, JobId)> =
+            tasks.chain(lane.queued.iter().rev().take(k)).map(|entry| (entry.deadline, entry.id)).collect();
+        latest.sort_unstable_by(|a, b| b.cmp(a));
+        let skipped = latest.iter().take(k).filter_map(|(_, id)| self.jobs.get(id));
+        lane.work - skipped.map(|job| job.instance_time().0).sum()
+    }
+
+    /// CPUs that the runnable jobs of a project could use at once, GPU jobs included.
     pub fn runnable_cpus(&self, project: ProjectId) -> Cpus {
-        self.projects.get(&project).map_or(Cpus::ZERO, |p| p.runnable_cpus)
+        self.sum(project, |lane| lane.runnable_cpus, Cpus::plus)
+    }
+
+    /// Instances of a type that the runnable jobs of a project with that main type could use at once.
+    pub fn runnable_instances(&self, project: ProjectId, kind: ResourceType) -> Instances {
+        self.lane(project, kind).map_or(Instances::ZERO, |lane| lane.runnable_instances)
     }
 
     /// CPUs that all jobs could use at once, those on their way included.
     pub fn cpus(&self) -> Cpus {
-        self.projects.values().fold(Cpus::ZERO, |sum, p| sum.plus(p.cpus))
+        self.projects.keys().fold(Cpus::ZERO, |sum, id| sum.plus(self.sum(*id, |lane| lane.cpus, Cpus::plus)))
     }
 
-    pub(crate) fn project(&self, project: ProjectId) -> Option<&ProjectJobs> {
-        self.projects.get(&project)
+    /// Instances of a type that all jobs with that main type could use at once, those on their way included.
+    pub fn instances(&self, kind: ResourceType) -> Instances {
+        self.projects.values().fold(Instances::ZERO, |sum, lanes| sum.plus(lanes[kind].instances))
+    }
+
+    pub(crate) fn lane(&self, project: ProjectId, kind: ResourceType) -> Option<&Lane> {
+        self.projects.get(&project).map(|lanes| &lanes[kind])
     }
 
     /// Takes note of a decision that was carried out: what it started, resumed or chose again runs with its new
@@ -269,7 +289,8 @@ impl JobQueue {
                     JobState::Running { checkpointed_at, .. } => checkpointed_at,
                     _ => now,
                 };
-                job.state = JobState::Running { slice_began: chosen.slice_began, checkpointed_at };
+                let (slice_began, devices) = (chosen.slice_began, chosen.devices);
+                job.state = JobState::Running { slice_began, checkpointed_at, devices };
             });
         }
         for passed in &schedule.preempt {
@@ -277,10 +298,22 @@ impl JobQueue {
         }
     }
 
-    /// The tasks that run, by project, then by deadline.
+    /// The tasks that run, by project, then by main type, then by deadline.
     pub fn running(&self) -> impl Iterator<Item = &JobSnapshot> {
-        self.projects.values().flat_map(|p| &p.running).filter_map(|(_, id)| self.jobs.get(id))
+        let lanes = self.projects.values().flat_map(PerType::iter);
+        lanes.flat_map(|(_, lane)| &lane.running).filter_map(|entry| self.jobs.get(&entry.id))
     }
+}
+
+/// Whether a task's place is the same, so that only sums change.
+fn is_progress(before: &JobSnapshot, after: &JobSnapshot) -> bool {
+    let same_state = match (before.state, after.state) {
+        (JobState::Running { devices, .. }, JobState::Running { devices: then, .. }) => devices == then,
+        (JobState::Preempted, JobState::Preempted) => true,
+        _ => false,
+    };
+    let JobSnapshot { project, usage, deadline, working_set: _, remaining: _, id: _, state: _ } = *after;
+    same_state && before.project == project && before.usage == usage && before.deadline == deadline
 }
 
 impl FromIterator<JobSnapshot> for JobQueue {

@@ -1,22 +1,28 @@
-//! Dealing the CPUs out: one decision in progress. The rules are told in the parent.
+//! Dealing the instances out: one decision in progress. The rules are told in the parent.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId};
+use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType};
 
+use super::endangered::endangered;
+use super::room::Room;
 use super::{
-    Action, CHECKPOINT_FRESH, Chosen, HostCpus, Passed, ProjectSnapshot, Schedule, WhyChosen, WhyNot,
+    Action, CHECKPOINT_FRESH, Chosen, Passed, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen, WhyNot,
 };
-use crate::debt::Debt;
-use crate::job_queue::{Cpus, JobQueue, JobSnapshot, JobState, Needs};
+use crate::job_queue::{Devices, Instances, JobQueue, JobSnapshot, JobState, Lane, Needs};
 
-/// A project in the deal, ordered so that the next one to be served is the greatest.
+/// Endangered jobs that do not fit are passed over, but no more than so many in a decision: a bound on work.
+const ENDANGERED_PASSED_MAX: usize = 256;
+
+/// A project in the deal of a type, ordered so that the next one to be served is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Contender {
     counts: bool,
     anticipated: f64,
     id: ProjectId,
+    /// Its place among the projects.
+    at: usize,
 }
 
 impl Eq for Contender {}
@@ -34,23 +40,21 @@ impl Ord for Contender {
     }
 }
 
-impl Contender {
-    fn new(project: &ProjectSnapshot) -> Self {
-        Self { counts: project.share.get() > 0.0, anticipated: project.debt.as_cpu_secs(), id: project.id }
-    }
-}
-
-/// A job to take, and why if it is not that its project is owed most.
-type Pick = (JobSnapshot, Option<WhyChosen>);
+/// A job to take, where, and why if it is not that its project is owed most.
+type Pick = (JobSnapshot, Devices, Option<WhyChosen>);
 
 /// A deal in progress.
 pub(super) struct Deal<'a> {
-    host: &'a HostCpus,
+    host: &'a ScheduleHost,
     queue: &'a JobQueue,
+    projects: &'a [ProjectSnapshot],
     now: Instant,
-    payoff_secs: f64,
-    contenders: BTreeMap<ProjectId, Contender>,
-    free: Needs,
+    payoff_secs: PerType<f64>,
+    /// By place among the projects: what they are owed less what they were given here.
+    anticipated: Vec<PerType<f64>>,
+    room: Room,
+    /// Running tasks on devices.
+    on_devices: Vec<(JobId, ResourceType, Devices)>,
     picked: BTreeSet<JobId>,
     passed: BTreeMap<JobId, WhyNot>,
     run: Vec<Chosen>,
@@ -58,76 +62,126 @@ pub(super) struct Deal<'a> {
 
 impl<'a> Deal<'a> {
     pub(super) fn new(
-        host: &'a HostCpus,
-        used: Duration,
-        projects: &[ProjectSnapshot],
+        host: &'a ScheduleHost,
+        used: &PerType<Duration>,
+        projects: &'a [ProjectSnapshot],
         queue: &'a JobQueue,
         now: Instant,
     ) -> Self {
-        let per_cpu = used.as_secs_f64() / f64::from(host.usable.max(1));
+        let period = host.scheduling_period.as_secs_f64();
+        let payoff = used
+            .map(|kind, used| used.as_secs_f64() / f64::from(host.instances(kind).max(1)))
+            .map(|_, each| each.max(period));
+        let on_devices = queue.running().filter_map(|job| match (job.state, job.usage.coprocessor) {
+            (JobState::Running { devices, .. }, Some((kind, _))) => Some((job.id, kind, devices)),
+            _ => None,
+        });
         Self {
             host,
             queue,
+            projects,
             now,
-            payoff_secs: per_cpu.max(host.scheduling_period.as_secs_f64()),
-            contenders: projects.iter().map(|p| (p.id, Contender::new(p))).collect(),
-            free: Needs { cpus: Cpus::whole(host.usable), memory: host.memory_limit },
+            payoff_secs: payoff,
+            anticipated: projects.iter().map(|project| project.priority).collect(),
+            room: Room::new(host),
+            on_devices: on_devices.collect(),
             picked: BTreeSet::new(),
             passed: BTreeMap::new(),
             run: Vec::new(),
         }
     }
 
-    pub(super) fn finish(mut self, hold: bool) -> Self {
-        if hold {
-            self.deal(Self::held);
+    pub(super) fn finish(mut self, hold: &PerType<bool>) -> Self {
+        for kind in ResourceType::COPROCESSORS.into_iter().chain([ResourceType::Cpu]) {
+            if self.host.instances(kind) == 0 || self.host.usable == 0 {
+                continue;
+            }
+            self.take_endangered(kind);
+            if hold[kind] {
+                self.deal(kind, Self::held);
+            }
+            self.deal(kind, Self::next_job);
         }
-        self.deal(Self::next_job);
         self
     }
 
+    fn take_endangered(&mut self, kind: ResourceType) {
+        let mut misfits = 0;
+        let places: BTreeMap<ProjectId, usize> =
+            self.projects.iter().enumerate().map(|(at, project)| (project.id, at)).collect();
+        for (id, misses) in endangered(self.projects, self.queue, kind) {
+            if self.room.idle(kind) == Instances::ZERO || misfits > ENDANGERED_PASSED_MAX {
+                break;
+            }
+            let Some(job) = self.queue.get(id) else { continue };
+            match self.place(job) {
+                Some(devices) => {
+                    let at = places.get(&job.project).copied().unwrap_or_default();
+                    let reason = WhyChosen::Endangered { deadline: job.deadline, misses };
+                    self.take(at, job, devices, reason);
+                }
+                None => misfits += 1,
+            }
+        }
+    }
+
+    fn contender(&self, at: usize, project: &ProjectSnapshot, kind: ResourceType) -> Contender {
+        let anticipated = self.anticipated.get(at).map_or(0.0, |of| of[kind]);
+        Contender { counts: project.share.get() > 0.0, anticipated, id: project.id, at }
+    }
+
     /// Serves the project that is owed most until nothing is left or nothing fits.
-    fn deal(&mut self, pick: fn(&mut Self, ProjectId) -> Option<Pick>) {
-        let mut heap: BinaryHeap<Contender> = self.contenders.values().copied().collect();
-        while self.free.cpus > Cpus::ZERO {
+    fn deal(&mut self, kind: ResourceType, pick: fn(&mut Self, &'a Lane) -> Option<Pick>) {
+        let mut heap: BinaryHeap<Contender> =
+            self.projects.iter().enumerate().map(|(at, project)| self.contender(at, project, kind)).collect();
+        while self.room.idle(kind) > Instances::ZERO {
             let Some(mut top) = heap.pop() else { break };
-            if let Some((job, reason)) = pick(self, top.id) {
-                let anticipated = Debt::from_cpu_secs(top.anticipated);
-                self.take(&job, reason.unwrap_or(WhyChosen::MostOwed { anticipated }));
-                top.anticipated -= self.payoff_secs * job.needs().cpus.as_f64();
-                self.contenders.insert(top.id, top);
+            let Some(lane) = self.queue.lane(top.id, kind) else { continue };
+            if let Some((job, devices, reason)) = pick(self, lane) {
+                let reason = reason.unwrap_or(WhyChosen::MostOwed { anticipated: top.anticipated });
+                self.take(top.at, &job, devices, reason);
+                top.anticipated = self.anticipated.get(top.at).map_or(0.0, |of| of[kind]);
                 heap.push(top);
             }
         }
     }
 
-    fn take(&mut self, job: &JobSnapshot, reason: WhyChosen) {
+    fn take(&mut self, at: usize, job: &JobSnapshot, devices: Devices, reason: WhyChosen) {
         let needs = job.needs();
-        self.free.cpus = self.free.cpus.minus(needs.cpus);
-        self.free.memory = Bytes(self.free.memory.0.saturating_sub(needs.memory.0));
+        self.room.take(&needs, devices);
         self.picked.insert(job.id);
         self.passed.remove(&job.id);
-        let (action, slice_began) = match (job.state, reason) {
-            (JobState::Running { .. }, WhyChosen::MostOwed { .. }) => (Action::Continue, self.now),
-            (JobState::Running { slice_began, .. }, _) => (Action::Continue, slice_began),
-            (JobState::Preempted, _) => (Action::Resume, self.now),
+        if let Some(of) = self.anticipated.get_mut(at) {
+            let kind = job.usage.main_type();
+            of[kind] -= self.payoff_secs[kind] * needs.of(kind).as_f64();
+        }
+        let (action, slice_began) = match job.state {
+            JobState::Running { slice_began, .. } => {
+                let over = slice_began > self.now || slice_began + self.host.scheduling_period <= self.now;
+                let renewed = match reason {
+                    WhyChosen::MostOwed { .. } => true,
+                    WhyChosen::Endangered { .. } => over,
+                    _ => false,
+                };
+                (Action::Continue, if renewed { self.now } else { slice_began })
+            }
+            JobState::Preempted => (Action::Resume, self.now),
             _ => (Action::Start, self.now),
         };
-        self.run.push(Chosen { job: job.id, project: job.project, action, slice_began, reason });
+        self.run.push(Chosen { job: job.id, project: job.project, action, slice_began, devices, reason });
     }
 
-    /// The next running task of a project that keeps its CPU.
-    fn held(&mut self, project: ProjectId) -> Option<Pick> {
+    /// The next running task of a project that keeps its instances.
+    fn held(&mut self, lane: &'a Lane) -> Option<Pick> {
         let queue = self.queue;
-        let running = &queue.project(project)?.running;
-        running.iter().filter_map(|(_, id)| queue.get(*id)).find_map(|job| {
+        lane.running.iter().filter_map(|entry| queue.get(entry.id)).find_map(|job| {
             let reason = self.why_held(job)?;
-            self.fits(job).then_some((*job, Some(reason)))
+            Some((*job, self.place(job)?, Some(reason)))
         })
     }
 
     fn why_held(&self, job: &JobSnapshot) -> Option<WhyChosen> {
-        let JobState::Running { slice_began, checkpointed_at } = job.state else { return None };
+        let JobState::Running { slice_began, checkpointed_at, .. } = job.state else { return None };
         // A slice that begins in the future comes from a clock that jumped back: it is over (R1.12).
         if slice_began > self.now {
             return None;
@@ -147,88 +201,125 @@ impl<'a> Deal<'a> {
 
     /// The next job of a project (R2.3): a running task, else a preempted one, else the unstarted job of
     /// earliest deadline, of those that fit.
-    fn next_job(&mut self, project: ProjectId) -> Option<Pick> {
+    fn next_job(&mut self, lane: &'a Lane) -> Option<Pick> {
         let queue = self.queue;
-        let jobs = queue.project(project)?;
-        for (_, id) in jobs.running.iter().chain(&jobs.preempted) {
-            if let Some(job) = queue.get(*id)
-                && self.fits(job)
+        for id in lane.tasks() {
+            if let Some(job) = queue.get(id)
+                && let Some(devices) = self.place(job)
             {
-                return Some((*job, None));
+                return Some((*job, devices, None));
             }
         }
-        let mut earliest: Option<&JobSnapshot> = None;
-        for bucket in jobs.unstarted.values() {
-            let first = bucket.iter().map(|(_, id)| id).find(|id| !self.picked.contains(id));
+        let mut earliest: Option<(&JobSnapshot, Devices)> = None;
+        for bucket in lane.unstarted.values() {
+            let first = bucket.iter().map(|(_, _, id)| id).find(|id| !self.picked.contains(id));
             let Some(job) = first.and_then(|id| queue.get(*id)) else { continue };
-            let earlier = |than: &JobSnapshot| (job.deadline, job.id) < (than.deadline, than.id);
-            if self.fits(job) && earliest.is_none_or(earlier) {
-                earliest = Some(job);
+            let earlier = |than: &JobSnapshot| {
+                (job.deadline, job.left(), job.id) < (than.deadline, than.left(), than.id)
+            };
+            if let Some(devices) = self.place(job)
+                && earliest.is_none_or(|(than, _)| earlier(than))
+            {
+                earliest = Some((job, devices));
             }
         }
-        earliest.map(|job| (*job, None))
+        earliest.map(|(job, devices)| (*job, devices, None))
     }
 
-    /// Whether a job not yet picked fits into what is left; notes why if not.
-    fn fits(&mut self, job: &JobSnapshot) -> bool {
+    /// Where a job not yet picked fits into what is left; notes why if nowhere.
+    fn place(&mut self, job: &JobSnapshot) -> Option<Devices> {
         if self.picked.contains(&job.id) {
-            return false;
+            return None;
         }
-        let (needs, free) = (job.needs(), self.free);
-        let usable = Cpus::whole(self.host.usable);
-        let limit = self.host.memory_limit;
-        let reason = match () {
-            () if needs.cpus > usable => WhyNot::CpusUsable { needed: needs.cpus, usable },
-            () if needs.memory > limit => WhyNot::MemoryLimit { needed: needs.memory, limit },
-            () if needs.cpus > free.cpus => WhyNot::CpusLeft { needed: needs.cpus, left: free.cpus },
-            () if needs.memory > free.memory => {
-                WhyNot::MemoryLeft { needed: needs.memory, left: free.memory }
-            }
-            () => return true,
+        let keep = match job.state {
+            JobState::Running { devices, .. } => Some(devices),
+            _ => None,
         };
-        self.passed.insert(job.id, reason);
-        false
+        let others = |(_, kind, _): &&(JobId, ResourceType, Devices)| *kind == job.usage.main_type();
+        let avoid = match job.usage.coprocessor {
+            Some(_) if keep.is_none() => {
+                let waiting =
+                    self.on_devices.iter().filter(others).filter(|(id, ..)| !self.picked.contains(id));
+                waiting.flat_map(|(_, _, devices)| devices.iter()).collect()
+            }
+            _ => Devices::NONE,
+        };
+        match self.room.place(&job.needs(), keep, avoid) {
+            Ok(devices) => Some(devices),
+            Err(reason) => {
+                self.passed.insert(job.id, reason);
+                None
+            }
+        }
     }
 
-    /// Whether the project that is owed most got nothing because of tasks in their slices, although it is owed
-    /// at least one slice of a job that would fit without them.
-    pub(super) fn crowded_out(&self, projects: &[ProjectSnapshot], queue: &JobQueue) -> bool {
-        let taking_part = projects.iter().filter(|p| queue.is_runnable(p.id));
-        let Some(most) = taking_part.map(Contender::new).max() else { return false };
-        if self.run.iter().any(|chosen| chosen.project == most.id) {
+    /// Whether the project that is owed most of a type got nothing because of tasks in their slices, although it is
+    /// owed at least one slice of a job that would fit without them.
+    pub(super) fn crowded_out(&self, kind: ResourceType) -> bool {
+        let taking_part = self.projects.iter().filter(|p| self.queue.is_runnable_on(p.id, kind));
+        let owed = taking_part.map(|p| Contender {
+            counts: p.share.get() > 0.0,
+            anticipated: p.priority[kind],
+            id: p.id,
+            at: 0,
+        });
+        let Some(most) = owed.max() else { return false };
+        let is_kind =
+            |chosen: &&Chosen| self.queue.get(chosen.job).is_some_and(|job| job.usage.main_type() == kind);
+        if self.run.iter().filter(is_kind).any(|chosen| chosen.project == most.id) {
             return false;
         }
         let period = self.host.scheduling_period.as_secs_f64();
-        let room = Needs { cpus: Cpus::whole(self.host.usable), memory: self.host.memory_limit };
-        queue.project(most.id).is_some_and(|jobs| {
-            let tasks = jobs.running.iter().chain(&jobs.preempted).filter_map(|(_, id)| queue.get(*id));
-            let mut needs = tasks.map(JobSnapshot::needs).chain(jobs.unstarted.keys().copied());
-            needs.any(|needs| {
-                needs.fit(room)
-                    && most.anticipated >= period * needs.cpus.as_f64()
-                    && !self.fits_after_one_slice(needs)
-            })
+        let Some(lane) = self.queue.lane(most.id, kind) else { return false };
+        let tasks = lane.tasks().filter_map(|id| self.queue.get(id)).map(JobSnapshot::needs);
+        let mut needs = tasks.chain(lane.unstarted.keys().copied());
+        needs.any(|needs| {
+            self.room.hopeless(&needs).is_none()
+                && most.anticipated >= period * needs.of(kind).as_f64()
+                && !self.fits_after_one_slice(&needs)
         })
     }
 
     /// Whether the end of a single task's slice makes enough room, so that waiting for it is enough.
-    fn fits_after_one_slice(&self, needs: Needs) -> bool {
-        let chosen = self.run.iter().filter_map(|chosen| self.queue.get(chosen.job));
-        let mut rooms = chosen.map(|job| Needs {
-            cpus: self.free.cpus.plus(job.needs().cpus),
-            memory: self.free.memory.plus(job.needs().memory),
-        });
-        needs.fit(self.free) || rooms.any(|room| needs.fit(room))
+    fn fits_after_one_slice(&self, needs: &Needs) -> bool {
+        let fits = |room: &Room| room.place(needs, None, Devices::NONE).is_ok();
+        fits(&self.room)
+            || self.run.iter().any(|chosen| {
+                self.queue.get(chosen.job).is_some_and(|job| {
+                    let mut room = self.room;
+                    room.give_back(&job.needs(), chosen.devices);
+                    fits(&room)
+                })
+            })
+    }
+
+    /// What no runnable job could use of a type: jobs that could never run do not count as such.
+    fn starved(&self, kind: ResourceType) -> Instances {
+        let mut could_use = Instances::ZERO;
+        for lane in self.projects.iter().filter_map(|p| self.queue.lane(p.id, kind)) {
+            could_use = could_use.plus(lane.runnable_instances);
+            let tasks = lane.tasks().filter_map(|id| self.queue.get(id)).map(|job| (job.needs(), 1));
+            let unstarted = lane.unstarted.iter().map(|(needs, bucket)| (*needs, bucket.len()));
+            for (needs, count) in tasks.chain(unstarted) {
+                if self.room.hopeless(&needs).is_some() {
+                    could_use = could_use.minus(needs.of(kind).times(count));
+                }
+            }
+        }
+        if kind == ResourceType::Cpu {
+            let chosen = self.run.iter().filter_map(|chosen| self.queue.get(chosen.job));
+            let gpu_jobs = chosen.filter(|job| job.usage.coprocessor.is_some());
+            could_use = gpu_jobs.fold(could_use, |sum, job| sum.plus(job.needs().cpus));
+        }
+        Instances::whole(self.host.instances(kind)).minus(could_use)
     }
 
     pub(super) fn into_schedule(self) -> Schedule {
-        let why = |job: &JobSnapshot| match self.contenders.get(&job.project) {
+        let why = |job: &JobSnapshot| match self.projects.iter().position(|p| p.id == job.project) {
             None => WhyNot::ProjectOut,
-            Some(c) => self
-                .passed
-                .get(&job.id)
-                .copied()
-                .unwrap_or(WhyNot::Outranked { anticipated: Debt::from_cpu_secs(c.anticipated) }),
+            Some(at) => self.passed.get(&job.id).copied().unwrap_or(WhyNot::Outranked {
+                anticipated: self.anticipated.get(at).map_or(0.0, |of| of[job.usage.main_type()]),
+            }),
         };
         let preempt: Vec<Passed> = self
             .queue
@@ -236,27 +327,29 @@ impl<'a> Deal<'a> {
             .filter(|job| !self.picked.contains(&job.id))
             .map(|job| Passed { job: job.id, reason: why(job) })
             .collect();
-        let is_running =
-            |id: &JobId| matches!(self.queue.get(*id).map(|j| j.state), Some(JobState::Running { .. }));
+        let is_running = |id: &JobId| self.queue.get(*id).is_some_and(JobSnapshot::is_running);
         let waiting = self
             .passed
             .iter()
             .filter(|(id, _)| !is_running(id))
             .map(|(id, reason)| Passed { job: *id, reason: *reason })
             .collect();
+        let period = self.host.scheduling_period;
         let ends = self.run.iter().filter_map(|chosen| match chosen.reason {
             WhyChosen::InTimeSlice { ends } => Some(ends),
             WhyChosen::BeforeCheckpoint { latest } => Some(latest),
+            WhyChosen::Endangered { .. } => Some(chosen.slice_began + period),
             WhyChosen::MostOwed { .. } => None,
         });
-        let runnable =
-            self.contenders.keys().fold(Cpus::ZERO, |sum, id| sum.plus(self.queue.runnable_cpus(*id)));
+        // A task whose device is gone is free for another one as soon as it is preempted.
+        let moves = preempt.iter().any(|passed| matches!(passed.reason, WhyNot::DeviceGone { .. }));
+        let at_latest = self.now + if moves { Duration::from_secs(1) } else { period };
         Schedule {
-            preempt,
             waiting,
-            idle: self.free.cpus,
-            starved: Cpus::whole(self.host.usable).minus(runnable),
-            decide_by: ends.fold(self.now + self.host.scheduling_period, Instant::min),
+            idle: PerType::from_fn(|kind| self.room.idle(kind)),
+            starved: PerType::from_fn(|kind| self.starved(kind)),
+            decide_by: ends.fold(at_latest, Instant::min),
+            preempt,
             run: self.run,
         }
     }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use fallow_domain::{Bytes, Duration, JobId, ProjectId, Share};
+use fallow_domain::{Bytes, Duration, JobId, PerType, ProjectId, ResourceType, Share};
 use fallow_policy::cpu_schedule::{
-    Action, HostCpus, ProjectSnapshot, Schedule, WhyChosen, WhyNot, choose as choose_with,
+    Action, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen, WhyNot, choose as choose_with,
 };
 use fallow_policy::debt::{Debts, ProjectPeriod};
 use fallow_policy::job_queue::{Cpus, JobQueue, JobSnapshot, JobState};
@@ -12,8 +12,8 @@ use proptest::prelude::*;
 
 use crate::world::{PERIOD, With, any_jobs, any_projects, at_min, host, job, project, ran, share};
 
-fn choose(host: &HostCpus, projects: &[ProjectSnapshot], jobs: &[JobSnapshot]) -> Schedule {
-    choose_with(host, Duration::ZERO, projects, &jobs.iter().copied().collect(), at_min(0))
+fn choose(host: &ScheduleHost, projects: &[ProjectSnapshot], jobs: &[JobSnapshot]) -> Schedule {
+    choose_with(host, &PerType::default(), projects, &jobs.iter().copied().collect(), at_min(0))
 }
 
 fn why_not(schedule: &Schedule, id: u64) -> Option<WhyNot> {
@@ -55,7 +55,7 @@ fn r2_3_the_anticipated_debt_falls_by_the_payoff_so_that_cpus_spread_over_projec
     assert_eq!(ran(&choose(&host(4), &projects, &jobs)), [1, 2, 5, 3]);
     // With four hours used on four CPUs a minute ago it is still one hour; with 16, four hours a CPU.
     let queue = jobs.iter().copied().collect();
-    let big = choose_with(&host(4), Duration::from_hours(16), &projects, &queue, at_min(0));
+    let big = choose_with(&host(4), &PerType::cpu(Duration::from_hours(16)), &projects, &queue, at_min(0));
     assert_eq!(ran(&big), [1, 5, 2, 6]);
 }
 
@@ -90,7 +90,7 @@ fn r2_4_a_task_chosen_again_gets_a_new_slice() {
 
 #[test]
 fn r2_4_a_task_is_preempted_only_at_a_checkpoint_but_after_two_periods_in_any_case() {
-    let careful = HostCpus { preempt_only_at_checkpoint: true, ..host(1) };
+    let careful = ScheduleHost { preempt_only_at_checkpoint: true, ..host(1) };
     let projects = [project(1, -30.0), project(2, 30.0)];
     for (began, checkpointed, stays) in
         [(-70, -70, true), (-70, -5, true), (-70, 0, false), (-120, -5, false)]
@@ -141,7 +141,7 @@ fn r2_5_a_job_whose_working_set_does_not_fit_waits_and_others_are_tried() {
         Some(WhyNot::MemoryLeft { needed: Bytes::from_mebibytes(1_500), left })
     );
     assert!(matches!(why_not(&schedule, 4), Some(WhyNot::MemoryLimit { .. })));
-    assert_eq!((schedule.idle, schedule.starved), (Cpus::whole(2), Cpus::ZERO));
+    assert_eq!((schedule.idle[ResourceType::Cpu], schedule.starved[ResourceType::Cpu]), (Cpus::whole(2), Cpus::ZERO));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn r2_5_slices_that_never_end_together_do_not_starve_a_job_of_all_cpus() {
     queue.apply(&schedule, at_min(0));
     let later = choose_with(
         &host(2),
-        Duration::from_mins(2),
+        &PerType::cpu(Duration::from_mins(2)),
         &[project(1, -118.0), project(2, 118.0)],
         &queue,
         at_min(1),
@@ -181,7 +181,7 @@ fn r2_6_fewer_usable_cpus_take_effect_at_once_and_the_least_owed_gives_way() {
 fn tasks_of_a_project_that_takes_no_part_are_preempted() {
     let schedule = choose(&host(1), &[project(2, 0.0)], &[job(1, 1, 5).running_since(-1)]);
     assert_eq!(why_not(&schedule, 1), Some(WhyNot::ProjectOut));
-    assert_eq!((schedule.idle, schedule.starved), (Cpus::ONE, Cpus::ONE));
+    assert_eq!((schedule.idle[ResourceType::Cpu], schedule.starved[ResourceType::Cpu]), (Cpus::ONE, Cpus::ONE));
 }
 
 #[test]
@@ -209,9 +209,12 @@ fn run_host(usable: u32, shares: &[f64], every_min: i64, minutes: i64) -> Vec<f6
         let used = debts.update(&period);
         let projects: Vec<_> = period
             .iter()
-            .map(|p| ProjectSnapshot { id: p.project, share: p.share, debt: debts.of(p.project) })
+            .map(|p| ProjectSnapshot {
+                share: p.share,
+                ..project(p.project.0, debts.of(p.project).as_cpu_secs() / 60.0)
+            })
             .collect();
-        let schedule = choose_with(&host(usable), used, &projects, &queue, at_min(minute));
+        let schedule = choose_with(&host(usable), &PerType::cpu(used), &projects, &queue, at_min(minute));
         queue.apply(&schedule, at_min(minute));
         running.clear();
         for chosen in &schedule.run {
@@ -252,8 +255,8 @@ proptest! {
         jobs in any_jobs(60), projects in any_projects(), cpus in 0_u32..9, careful in any::<bool>(),
     ) {
         let queue: JobQueue = jobs.into_iter().collect();
-        let host = HostCpus { preempt_only_at_checkpoint: careful, ..host(cpus) };
-        let schedule = choose_with(&host, Duration::ZERO, &projects, &queue, at_min(0));
+        let host = ScheduleHost { preempt_only_at_checkpoint: careful, ..host(cpus) };
+        let schedule = choose_with(&host, &PerType::default(), &projects, &queue, at_min(0));
         let (used, memory) = used(&queue, &schedule);
         prop_assert!(schedule.run.is_empty() || used <= Cpus::whole(cpus));
         prop_assert!(memory <= host.memory_limit);
@@ -268,11 +271,11 @@ proptest! {
         jobs in any_jobs(60), projects in any_projects(), cpus in 1_u32..9, careful in any::<bool>(),
     ) {
         let mut queue: JobQueue = jobs.into_iter().collect();
-        let host = HostCpus { preempt_only_at_checkpoint: careful, ..host(cpus) };
-        let first = choose_with(&host, Duration::ZERO, &projects, &queue, at_min(0));
+        let host = ScheduleHost { preempt_only_at_checkpoint: careful, ..host(cpus) };
+        let first = choose_with(&host, &PerType::default(), &projects, &queue, at_min(0));
         queue.apply(&first, at_min(0));
         let now = at_min(0) + Duration::from_millis(100);
-        let second = choose_with(&host, Duration::from_millis(100), &projects, &queue, now);
+        let second = choose_with(&host, &PerType::cpu(Duration::from_millis(100)), &projects, &queue, now);
         let sorted = |schedule: &Schedule| { let mut ids = ran(schedule); ids.sort_unstable(); ids };
         prop_assert_eq!(sorted(&first), sorted(&second));
         prop_assert!(second.preempt.is_empty());
@@ -285,11 +288,11 @@ proptest! {
     ) {
         let queue: JobQueue = jobs.into_iter().collect();
         let host = host(cpus);
-        let schedule = choose_with(&host, Duration::ZERO, &projects, &queue, at_min(0));
+        let schedule = choose_with(&host, &PerType::default(), &projects, &queue, at_min(0));
         let (_, memory) = used(&queue, &schedule);
         for job in queue.iter().filter(|job| job.is_runnable() && job.project != ProjectId(6)) {
             let runs = schedule.run.iter().any(|chosen| chosen.job == job.id);
-            let fits = job.needs().cpus <= schedule.idle && memory.plus(job.working_set) <= host.memory_limit;
+            let fits = job.needs().cpus <= schedule.idle[ResourceType::Cpu] && memory.plus(job.working_set) <= host.memory_limit;
             prop_assert!(runs || !fits, "{:?} could have run", job);
         }
     }

@@ -17,8 +17,8 @@ fn check_sums(queue: &JobQueue, jobs: &[JobSnapshot]) -> Result<(), TestCaseErro
         prop_assert!((queue.runnable_cpus(id).as_f64() - cpus).abs() < 1e-9);
         for k in 0..4 {
             let kept = mine.len().saturating_sub(k);
-            let left: Duration = mine[..kept].iter().map(|job| job.remaining).sum();
-            prop_assert_eq!(queue.remaining_but_latest(id, k), left);
+            let left = mine[..kept].iter().map(|job| job.remaining.mul_f64(job.needs().cpus.as_f64())).sum();
+            prop_assert_eq!(queue.remaining_but_latest(id, k), left, "{} {}", id, k);
         }
     }
     Ok(())

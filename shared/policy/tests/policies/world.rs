@@ -1,9 +1,8 @@
 //! Small worlds for tests: jobs and projects in a line each.
 
-use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId, Share, Usage};
-use fallow_policy::cpu_schedule::{HostCpus, ProjectSnapshot, Schedule};
-use fallow_policy::debt::Debt;
-use fallow_policy::job_queue::{JobSnapshot, JobState};
+use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, Share, Usage};
+use fallow_policy::cpu_schedule::{ProjectSnapshot, Schedule, ScheduleHost};
+use fallow_policy::job_queue::{Devices, JobSnapshot, JobState};
 use proptest::prelude::*;
 
 pub(crate) const PERIOD: Duration = Duration::from_mins(60);
@@ -32,6 +31,8 @@ pub(crate) trait With {
     fn cpus(self, cpus: f64) -> Self;
     fn memory(self, mib: u64) -> Self;
     fn left(self, left: Duration) -> Self;
+    fn nvidia(self, count: f64) -> Self;
+    fn on(self, device: u32) -> Self;
 }
 
 impl With for JobSnapshot {
@@ -40,12 +41,12 @@ impl With for JobSnapshot {
     }
     fn running_since(self, minute: i64) -> Self {
         let slice_began = at_min(minute);
-        self.state(JobState::Running { slice_began, checkpointed_at: slice_began })
+        self.state(JobState::Running { slice_began, checkpointed_at: slice_began, devices: Devices::NONE })
     }
     fn checkpointed(self, minute: i64) -> Self {
         match self.state {
-            JobState::Running { slice_began, .. } => {
-                self.state(JobState::Running { slice_began, checkpointed_at: at_min(minute) })
+            JobState::Running { slice_began, devices, .. } => {
+                self.state(JobState::Running { slice_began, checkpointed_at: at_min(minute), devices })
             }
             _ => self,
         }
@@ -59,11 +60,24 @@ impl With for JobSnapshot {
     fn left(self, remaining: Duration) -> Self {
         Self { remaining, ..self }
     }
+    fn nvidia(self, count: f64) -> Self {
+        Self { usage: self.usage.with_coprocessor(ResourceType::Nvidia, count), ..self }
+    }
+    fn on(self, device: u32) -> Self {
+        match self.state {
+            JobState::Running { slice_began, checkpointed_at, devices } => {
+                let devices = devices.with(device);
+                self.state(JobState::Running { slice_began, checkpointed_at, devices })
+            }
+            _ => self,
+        }
+    }
 }
 
-pub(crate) fn host(usable: u32) -> HostCpus {
-    HostCpus {
+pub(crate) fn host(usable: u32) -> ScheduleHost {
+    ScheduleHost {
         usable,
+        devices: PerType::default(),
         scheduling_period: PERIOD,
         memory_limit: Bytes::from_mebibytes(4_000),
         preempt_only_at_checkpoint: false,
@@ -72,8 +86,8 @@ pub(crate) fn host(usable: u32) -> HostCpus {
 
 /// A project with share 100 and a debt in minutes.
 pub(crate) fn project(id: u32, debt_min: f64) -> ProjectSnapshot {
-    let debt = Debt::from_cpu_secs(debt_min * 60.0);
-    ProjectSnapshot { id: ProjectId(id), share: Share::DEFAULT, debt }
+    let priority = PerType::from_fn(|_| debt_min * 60.0);
+    ProjectSnapshot { id: ProjectId(id), share: Share::DEFAULT, priority, misses: PerType::default() }
 }
 
 pub(crate) fn share(weight: f64) -> Share {
@@ -92,6 +106,7 @@ pub(crate) fn any_state() -> impl Strategy<Value = JobState> {
         (-200_i64..10, 0_i64..200).prop_map(|(began, later)| JobState::Running {
             slice_began: at_min(began),
             checkpointed_at: at_min(began + later),
+            devices: Devices::NONE,
         }),
     ]
 }

@@ -1,0 +1,60 @@
+//! The jobs that run because deadlines are in danger (R5.2).
+//!
+//! Of a project with n simulated misses the n jobs of earliest deadline count, whichever jobs it was that the simulation
+//! showed late: running only those would leave the others to be late in their turn.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use fallow_domain::{Duration, Instant, JobId, ResourceType};
+
+use super::ProjectSnapshot;
+use crate::job_queue::{Entry, JobQueue, Lane};
+
+/// Earliest deadline first; of equal ones what has been started, then what needs least.
+type Rank = (Instant, bool, Duration, JobId);
+
+fn started(entry: &Entry) -> Rank {
+    (entry.deadline, false, entry.left, entry.id)
+}
+
+fn unstarted(entry: &Entry) -> Rank {
+    (entry.deadline, true, entry.left, entry.id)
+}
+
+/// The jobs of one lane by rank, as many as it misses.
+fn ranked(lane: &Lane, misses: u32) -> impl Iterator<Item = Rank> + '_ {
+    let mut tasks: Vec<Rank> = lane.running.iter().chain(&lane.preempted).map(started).collect();
+    tasks.sort_unstable();
+    let mut tasks = tasks.into_iter().peekable();
+    let mut queued = lane.queued.iter().filter(|entry| entry.ready).map(unstarted).peekable();
+    std::iter::from_fn(move || match (tasks.peek(), queued.peek()) {
+        (Some(task), Some(job)) if job < task => queued.next(),
+        (None, _) => queued.next(),
+        _ => tasks.next(),
+    })
+    .take(misses as usize)
+}
+
+/// The endangered jobs of all projects for one type, with the misses of their project.
+pub(super) fn endangered<'a>(
+    projects: &'a [ProjectSnapshot],
+    queue: &'a JobQueue,
+    kind: ResourceType,
+) -> impl Iterator<Item = (JobId, u32)> + 'a {
+    let mut lanes: Vec<_> = projects
+        .iter()
+        .filter(|project| project.misses[kind] > 0)
+        .filter_map(|p| Some((ranked(queue.lane(p.id, kind)?, p.misses[kind]), p.misses[kind])))
+        .collect();
+    let mut next: BinaryHeap<Reverse<(Rank, usize)>> = BinaryHeap::new();
+    for (at, (lane, _)) in lanes.iter_mut().enumerate() {
+        next.extend(lane.next().map(|rank| Reverse((rank, at))));
+    }
+    std::iter::from_fn(move || {
+        let Reverse(((_, _, _, id), at)) = next.pop()?;
+        let (lane, misses) = lanes.get_mut(at)?;
+        next.extend(lane.next().map(|rank| Reverse((rank, at))));
+        Some((id, *misses))
+    })
+}

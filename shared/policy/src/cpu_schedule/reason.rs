@@ -1,0 +1,159 @@
+//! Why a job runs, and why one does not.
+
+use std::fmt;
+
+use fallow_domain::{Bytes, Duration, Instant, ResourceType};
+
+use crate::job_queue::{Cpus, Devices, Instances};
+
+/// Why a job runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum WhyChosen {
+    /// It is one of the jobs of earliest deadline of a project that would miss deadlines (R5.2).
+    Endangered {
+        /// Its deadline.
+        deadline: Instant,
+        /// Jobs of its project and type that the simulation shows late.
+        misses: u32,
+    },
+    /// It runs, and its time slice lasts until then.
+    InTimeSlice {
+        /// End of the slice.
+        ends: Instant,
+    },
+    /// It runs past its slice and has not made a checkpoint; it is preempted then at the latest.
+    BeforeCheckpoint {
+        /// The bound.
+        latest: Instant,
+    },
+    /// Its project had the largest anticipated priority of those with a job that fits.
+    MostOwed {
+        /// That priority when the job was chosen, in instance-seconds owed.
+        anticipated: f64,
+    },
+}
+
+impl WhyChosen {
+    /// The requirement that applied.
+    pub const fn rule(&self) -> &'static str {
+        match self {
+            Self::Endangered { .. } => "R5.2",
+            Self::InTimeSlice { .. } | Self::BeforeCheckpoint { .. } => "R2.4",
+            Self::MostOwed { .. } => "R2.3",
+        }
+    }
+}
+
+/// Why a job does not run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum WhyNot {
+    /// Other projects are owed more: this is what its project was owed at the end of the decision.
+    Outranked {
+        /// The anticipated priority, in instance-seconds owed.
+        anticipated: f64,
+    },
+    /// It needs more CPUs than were left.
+    CpusLeft {
+        /// CPUs needed.
+        needed: Cpus,
+        /// CPUs left.
+        left: Cpus,
+    },
+    /// It needs more CPUs than may be used at all.
+    CpusUsable {
+        /// CPUs needed.
+        needed: Cpus,
+        /// CPUs that may be used.
+        usable: Cpus,
+    },
+    /// It needs more memory than was left.
+    MemoryLeft {
+        /// Memory needed.
+        needed: Bytes,
+        /// Memory left.
+        left: Bytes,
+    },
+    /// It needs more memory than jobs may use at all.
+    MemoryLimit {
+        /// Memory needed.
+        needed: Bytes,
+        /// The limit.
+        limit: Bytes,
+    },
+    /// No device of its coprocessor type had as much room left, or not as many devices did.
+    DevicesLeft {
+        /// The type.
+        kind: ResourceType,
+        /// Instances needed.
+        needed: Instances,
+    },
+    /// It needs more devices than may be used at all (R3.14).
+    DevicesUsable {
+        /// The type.
+        kind: ResourceType,
+        /// Instances needed.
+        needed: Instances,
+        /// Devices that may be used.
+        usable: u32,
+    },
+    /// A device that it runs on may not be used any more (R3.14). It can go on elsewhere: decide again once it is
+    /// preempted.
+    DeviceGone {
+        /// The devices that it ran on.
+        devices: Devices,
+    },
+    /// Its project takes no part, as when it is suspended.
+    ProjectOut,
+}
+
+impl WhyNot {
+    /// Whether it could not run even on a host with nothing else to do, as things stand: its owner has to be told, since
+    /// waiting does not help. With other preferences, or another estimate, it might.
+    pub const fn is_hopeless(&self) -> bool {
+        matches!(self, Self::CpusUsable { .. } | Self::MemoryLimit { .. } | Self::DevicesUsable { .. })
+    }
+}
+
+/// Instance-seconds, for people.
+fn owed(secs: f64) -> Duration {
+    Duration::from_secs_f64(secs)
+}
+
+impl fmt::Display for WhyChosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Endangered { misses, .. } => {
+                write!(f, "its project would miss {misses} deadlines, and its own is among the earliest")
+            }
+            Self::InTimeSlice { .. } => write!(f, "its time slice is not over"),
+            Self::BeforeCheckpoint { .. } => write!(f, "it has not made a checkpoint since its slice ended"),
+            Self::MostOwed { anticipated } => write!(f, "its project is owed most ({})", owed(*anticipated)),
+        }
+    }
+}
+
+impl fmt::Display for WhyNot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Outranked { anticipated } => {
+                write!(f, "others come before it, and its project is owed {}", owed(*anticipated))
+            }
+            Self::CpusLeft { needed, left } => write!(f, "it needs {needed} and {left} were left"),
+            Self::CpusUsable { needed, usable } => write!(f, "it needs {needed} of {usable} usable"),
+            Self::MemoryLeft { needed, left } => {
+                write!(f, "it needs {needed} of memory and {left} were left")
+            }
+            Self::MemoryLimit { needed, limit } => {
+                write!(f, "it needs {needed} of memory and jobs may use {limit}")
+            }
+            Self::DevicesLeft { kind, needed } => {
+                write!(f, "it needs {} of a free {kind}", needed.as_f64())
+            }
+            Self::DevicesUsable { kind, needed, usable } => {
+                write!(f, "it needs {} of {usable} usable {kind}s", needed.as_f64())
+            }
+            Self::DeviceGone { devices } => write!(f, "device {devices} may not be used any more"),
+            Self::ProjectOut => write!(f, "its project takes no part"),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What is left of the host while it is dealt out: CPUs, memory, devices (R2.5, R3.14).
+//!
+//! CPU jobs are packed into the CPUs without overcommitting them. A GPU job spends most of its time waiting for its
+//! device, so that the fractional part of its CPUs may exceed them, by less than one CPU in all.
+
+use fallow_domain::{Bytes, PerType, ResourceType};
+
+use super::{ScheduleHost, WhyNot};
+use crate::job_queue::{Cpus, Devices, Instances, Needs};
+
+/// Room left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    usable: Cpus,
+    /// CPUs of the CPU jobs taken.
+    cpu_jobs: Cpus,
+    /// CPUs of the GPU jobs taken, and of each the whole ones only.
+    gpu_jobs: Cpus,
+    gpu_jobs_whole: Cpus,
+    memory: Bytes,
+    memory_limit: Bytes,
+    devices: PerType<Devices>,
+    /// What is taken of each device, by type and number.
+    taken: [[Instances; 64]; ResourceType::ALL.len()],
+}
+
+impl Room {
+    pub(super) fn new(host: &ScheduleHost) -> Self {
+        let on = host.usable > 0;
+        Self {
+            usable: Cpus::whole(host.usable),
+            cpu_jobs: Cpus::ZERO,
+            gpu_jobs: Cpus::ZERO,
+            gpu_jobs_whole: Cpus::ZERO,
+            memory: host.memory_limit,
+            memory_limit: host.memory_limit,
+            devices: host.devices.map(|_, devices| if on { *devices } else { Devices::NONE }),
+            taken: [[Instances::ZERO; 64]; ResourceType::ALL.len()],
+        }
+    }
+
+    /// CPUs that a further CPU job could use.
+    pub(super) fn cpus(&self) -> Cpus {
+        let packed = self.usable.minus(self.cpu_jobs).minus(self.gpu_jobs_whole);
+        packed.min(self.below_one_more().minus(self.cpu_jobs))
+    }
+
+    /// The sum of CPUs of the CPU jobs that the GPU jobs leave: all of them together exceed the CPUs by less than one.
+    fn below_one_more(&self) -> Cpus {
+        self.usable.plus(Cpus::ONE).minus(self.gpu_jobs).minus(Cpus::SMALLEST)
+    }
+
+    /// Instances of a type that no job was given.
+    pub(super) fn idle(&self, kind: ResourceType) -> Instances {
+        let devices = self.devices[kind].iter();
+        match kind {
+            ResourceType::Cpu => self.cpus(),
+            _ => devices.fold(Instances::ZERO, |sum, device| sum.plus(self.left_of(kind, device))),
+        }
+    }
+
+    fn left_of(&self, kind: ResourceType, device: u32) -> Instances {
+        Instances::ONE.minus(self.taken[kind as usize][device as usize & 63])
+    }
+
+    /// Why a job could not run even on the empty host.
+    pub(super) fn hopeless(&self, needs: &Needs) -> Option<WhyNot> {
+        let over_one = needs.coprocessor.map_or(Cpus::ZERO, |_| needs.cpus.minus(needs.cpus.floor()));
+        if needs.cpus.minus(over_one) > self.usable {
+            return Some(WhyNot::CpusUsable { needed: needs.cpus, usable: self.usable });
+        }
+        if needs.memory > self.memory_limit {
+            return Some(WhyNot::MemoryLimit { needed: needs.memory, limit: self.memory_limit });
+        }
+        let (kind, needed) = needs.coprocessor?;
+        let usable = self.devices[kind].count();
+        (needed.devices() > usable).then_some(WhyNot::DevicesUsable { kind, needed, usable })
+    }
+
+    /// Finds a place for a job: the devices that it is to run on, none for a CPU job. A running task keeps its devices
+    /// (`keep`); any other takes those in `avoid` only if no others will do.
+    pub(super) fn place(
+        &self,
+        needs: &Needs,
+        keep: Option<Devices>,
+        avoid: Devices,
+    ) -> Result<Devices, WhyNot> {
+        if let Some(why) = self.hopeless(needs) {
+            return Err(why);
+        }
+        let left = match needs.coprocessor {
+            None => self.cpus(),
+            Some(_) => self.below_one_more().minus(self.cpu_jobs),
+        };
+        if needs.cpus > left {
+            return Err(WhyNot::CpusLeft { needed: needs.cpus, left });
+        }
+        if needs.memory > self.memory {
+            return Err(WhyNot::MemoryLeft { needed: needs.memory, left: self.memory });
+        }
+        let Some((kind, needed)) = needs.coprocessor else { return Ok(Devices::NONE) };
+        match keep {
+            Some(devices) if !devices.are_within(self.devices[kind]) => Err(WhyNot::DeviceGone { devices }),
+            Some(devices) if devices.count() == needed.devices() => {
+                let part = needed.min(Instances::ONE);
+                let has_room = devices.iter().all(|device| self.left_of(kind, device) >= part);
+                if has_room { Ok(devices) } else { Err(WhyNot::DevicesLeft { kind, needed }) }
+            }
+            _ => self.free_devices(kind, needed, avoid).ok_or(WhyNot::DevicesLeft { kind, needed }),
+        }
+    }
+
+    /// A job that needs a part of a device takes the fullest that has room for it, so that whole ones stay free.
+    fn free_devices(&self, kind: ResourceType, needed: Instances, avoid: Devices) -> Option<Devices> {
+        let part = needed.min(Instances::ONE);
+        let mut fit: Vec<_> = self.devices[kind]
+            .iter()
+            .map(|device| (avoid.contains(device), self.left_of(kind, device), device))
+            .filter(|(_, left, _)| *left >= part)
+            .collect();
+        fit.sort_unstable();
+        let count = needed.devices() as usize;
+        (fit.len() >= count).then(|| fit.iter().take(count).map(|(_, _, device)| *device).collect())
+    }
+
+    pub(super) fn take(&mut self, needs: &Needs, devices: Devices) {
+        self.change(needs, devices, Cpus::plus);
+        self.memory = Bytes(self.memory.0.saturating_sub(needs.memory.0));
+    }
+
+    pub(super) fn give_back(&mut self, needs: &Needs, devices: Devices) {
+        self.change(needs, devices, Cpus::minus);
+        self.memory = self.memory.plus(needs.memory);
+    }
+
+    fn change(&mut self, needs: &Needs, devices: Devices, by: fn(Cpus, Cpus) -> Cpus) {
+        let Some((kind, needed)) = needs.coprocessor else {
+            self.cpu_jobs = by(self.cpu_jobs, needs.cpus);
+            return;
+        };
+        self.gpu_jobs = by(self.gpu_jobs, needs.cpus);
+        self.gpu_jobs_whole = by(self.gpu_jobs_whole, needs.cpus.floor());
+        // More than one instance means that many devices for itself alone.
+        for device in devices.iter() {
+            let taken = &mut self.taken[kind as usize][device as usize & 63];
+            *taken = by(*taken, needed.min(Instances::ONE));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What jobs hold while they run: instances, memory, devices.
+
+use std::fmt;
+
+use fallow_domain::{Bytes, ResourceType, Usage};
+
+/// Instances of a resource type in millionths, so that sums are exact. A fraction is rounded down: three thirds fit on
+/// one CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cpus(u64);
+
+/// The same, said of any type.
+pub type Instances = Cpus;
+
+impl Cpus {
+    /// None.
+    pub const ZERO: Self = Self(0);
+    /// One CPU.
+    pub const ONE: Self = Self(1_000_000);
+    /// A millionth of a CPU.
+    pub(crate) const SMALLEST: Self = Self(1);
+    /// A job counts for at least a hundredth of a CPU, so that no server can have processes started without
+    /// bound by declaring that they use nothing.
+    pub const USAGE_MIN: Self = Self(10_000);
+
+    /// Whole CPUs.
+    pub const fn whole(cpus: u32) -> Self {
+        Self(cpus as u64 * 1_000_000)
+    }
+    /// CPUs that a job uses.
+    pub fn of(usage: Usage) -> Self {
+        Self::of_type(usage, ResourceType::Cpu)
+    }
+    /// Instances of one type that a job uses: at least `USAGE_MIN` of its main type and of the CPU.
+    pub fn of_type(usage: Usage, kind: ResourceType) -> Self {
+        // `as` saturates and takes NaN for 0.
+        let used = Self((usage.of(kind) * 1e6).floor() as u64);
+        if kind == ResourceType::Cpu || kind == usage.main_type() { used.max(Self::USAGE_MIN) } else { used }
+    }
+    /// As a number of instances.
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+    pub(crate) const fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+    pub(crate) const fn times(self, count: usize) -> Self {
+        Self(self.0.saturating_mul(count as u64))
+    }
+    /// The whole instances of it.
+    pub(crate) const fn floor(self) -> Self {
+        Self(self.0 / 1_000_000 * 1_000_000)
+    }
+    /// How many devices it takes: whole ones, or a part of one.
+    pub(crate) const fn devices(self) -> u32 {
+        self.0.div_ceil(1_000_000) as u32
+    }
+}
+
+impl fmt::Display for Cpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cpus = self.as_f64();
+        write!(f, "{cpus} CPU{}", if cpus == 1.0 { "" } else { "s" })
+    }
+}
+
+/// What a job must find free to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Needs {
+    /// CPUs.
+    pub cpus: Cpus,
+    /// Memory.
+    pub memory: Bytes,
+    /// Instances of its coprocessor type, if it uses one.
+    pub coprocessor: Option<(ResourceType, Instances)>,
+}
+
+impl Needs {
+    /// Instances of one type.
+    pub fn of(&self, kind: ResourceType) -> Instances {
+        match (kind, self.coprocessor) {
+            (ResourceType::Cpu, _) => self.cpus,
+            (kind, Some((used, count))) if used == kind => count,
+            _ => Instances::ZERO,
+        }
+    }
+}
+
+/// Devices of one coprocessor type, by number (R3.14): up to 64 of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Devices(u64);
+
+impl Devices {
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// The first `count` devices: 0, 1, ...
+    pub const fn first(count: u32) -> Self {
+        Self(if count >= 64 { u64::MAX } else { (1 << count) - 1 })
+    }
+    /// With one more; a number above 63 is left out.
+    #[must_use]
+    pub const fn with(self, device: u32) -> Self {
+        if device < 64 { Self(self.0 | 1 << device) } else { self }
+    }
+    /// Without one.
+    #[must_use]
+    pub const fn without(self, device: u32) -> Self {
+        if device < 64 { Self(self.0 & !(1 << device)) } else { self }
+    }
+    /// Whether it is among them.
+    pub const fn contains(self, device: u32) -> bool {
+        device < 64 && self.0 >> device & 1 == 1
+    }
+    /// Whether all of these are among others.
+    pub const fn are_within(self, others: Self) -> bool {
+        self.0 & !others.0 == 0
+    }
+    /// How many.
+    pub const fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+    /// True without any.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+    /// Their numbers, rising.
+    pub fn iter(self) -> impl Iterator<Item = u32> {
+        (0..64).filter(move |device| self.contains(*device))
+    }
+}
+
+impl FromIterator<u32> for Devices {
+    fn from_iter<I: IntoIterator<Item = u32>>(devices: I) -> Self {
+        devices.into_iter().fold(Self::NONE, Self::with)
+    }
+}
+
+impl fmt::Display for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, device) in self.iter().enumerate() {
+            write!(f, "{}{device}", if place == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}

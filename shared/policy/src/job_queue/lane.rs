@@ -1,0 +1,141 @@
+//! The jobs of one project and main type, in the order of R2.3, and their sums.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fallow_domain::{Duration, JobId};
+
+use super::ordered::{Entry, Ordered, Place};
+use super::{Cpus, Instances, JobSnapshot, JobState, Needs};
+
+/// The jobs of one project and main type.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lane {
+    /// By deadline and id, as the next two are.
+    pub(crate) running: Vec<Entry>,
+    pub(crate) preempted: Vec<Entry>,
+    /// Jobs that never ran, those on their way included.
+    pub(crate) queued: Ordered,
+    /// Of these the ones that could run, by what they need.
+    pub(crate) unstarted: BTreeMap<Needs, BTreeSet<Place>>,
+    pub(crate) count: usize,
+    pub(crate) runnable: usize,
+    /// Instance time left, of the main type and of the CPU.
+    pub(crate) work: Duration,
+    pub(crate) cpu_time: Duration,
+    /// Instances that all jobs, and those that could run, would use at once.
+    pub(crate) instances: Instances,
+    pub(crate) runnable_instances: Instances,
+    pub(crate) cpus: Cpus,
+    pub(crate) runnable_cpus: Cpus,
+}
+
+fn entry(job: &JobSnapshot) -> Entry {
+    Entry {
+        deadline: job.deadline,
+        left: job.left(),
+        id: job.id,
+        amount: job.main_instances().as_f64() as f32,
+        cpus: Cpus::of(job.usage).as_f64() as f32,
+        ready: job.is_runnable(),
+    }
+}
+
+fn find(tasks: &[Entry], entry: &Entry) -> Result<usize, usize> {
+    tasks.binary_search_by(|other| (other.deadline, other.id).cmp(&(entry.deadline, entry.id)))
+}
+
+impl Lane {
+    /// The jobs in the order of R2.3, in pieces: running, preempted, then the chunks of the others. None after the last.
+    pub(crate) fn piece(&self, number: usize) -> Option<&[Entry]> {
+        match number {
+            0 => Some(&self.running),
+            1 => Some(&self.preempted),
+            _ => self.queued.chunks().get(number - 2).map(|chunk| chunk.entries.as_slice()),
+        }
+    }
+
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = JobId> {
+        self.running.iter().chain(&self.preempted).map(|entry| entry.id)
+    }
+
+    fn tasks_in(&mut self, state: JobState) -> Option<&mut Vec<Entry>> {
+        match state {
+            JobState::Running { .. } => Some(&mut self.running),
+            JobState::Preempted => Some(&mut self.preempted),
+            JobState::Incoming | JobState::Unstarted => None,
+        }
+    }
+
+    pub(crate) fn insert(&mut self, job: &JobSnapshot) {
+        let entry = entry(job);
+        match self.tasks_in(job.state) {
+            Some(tasks) => {
+                if let Err(at) = find(tasks, &entry) {
+                    tasks.insert(at, entry);
+                }
+            }
+            None => self.queued.insert(entry),
+        }
+        if job.state == JobState::Unstarted {
+            self.unstarted.entry(job.needs()).or_default().insert(entry.place());
+        }
+        self.count += 1;
+        let (work, cpu_time) = job.instance_time();
+        self.work += work;
+        self.cpu_time += cpu_time;
+        let (instances, cpus) = (job.main_instances(), Cpus::of(job.usage));
+        self.instances = self.instances.plus(instances);
+        self.cpus = self.cpus.plus(cpus);
+        if job.is_runnable() {
+            self.runnable += 1;
+            self.runnable_instances = self.runnable_instances.plus(instances);
+            self.runnable_cpus = self.runnable_cpus.plus(cpus);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, job: &JobSnapshot) {
+        let entry = entry(job);
+        match self.tasks_in(job.state) {
+            Some(tasks) => {
+                if let Ok(at) = find(tasks, &entry) {
+                    tasks.remove(at);
+                }
+            }
+            None => self.queued.remove(&entry.place()),
+        }
+        if job.state == JobState::Unstarted
+            && let Some(bucket) = self.unstarted.get_mut(&job.needs())
+        {
+            bucket.remove(&entry.place());
+            if bucket.is_empty() {
+                self.unstarted.remove(&job.needs());
+            }
+        }
+        self.count -= 1;
+        let (work, cpu_time) = job.instance_time();
+        self.work -= work;
+        self.cpu_time -= cpu_time;
+        let (instances, cpus) = (job.main_instances(), Cpus::of(job.usage));
+        self.instances = self.instances.minus(instances);
+        self.cpus = self.cpus.minus(cpus);
+        if job.is_runnable() {
+            self.runnable -= 1;
+            self.runnable_instances = self.runnable_instances.minus(instances);
+            self.runnable_cpus = self.runnable_cpus.minus(cpus);
+        }
+    }
+
+    /// A task of which nothing but the time left has changed.
+    pub(crate) fn progress(&mut self, before: &JobSnapshot, after: &JobSnapshot) {
+        let entry = entry(after);
+        if let Some(tasks) = self.tasks_in(after.state)
+            && let Ok(at) = find(tasks, &entry)
+            && let Some(task) = tasks.get_mut(at)
+        {
+            *task = entry;
+        }
+        let ((work, cpu_time), (work_then, cpu_time_then)) = (after.instance_time(), before.instance_time());
+        self.work += work - work_then;
+        self.cpu_time += cpu_time - cpu_time_then;
+    }
+}

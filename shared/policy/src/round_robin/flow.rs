@@ -1,0 +1,349 @@
+//! One project's jobs of one type while time goes by, at a rate that is given.
+//!
+//! Jobs at full speed have known ends and stand in a heap. At most one job has only a part of what it uses: the one
+//! that is next in order. While the rate does not fall, a job that once has full speed keeps it.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use fallow_domain::{Duration, Instant, JobId};
+
+use crate::job_queue::{Entry, Lane, Summary};
+
+/// Rates closer than this are the same.
+pub(super) const RATE_EPSILON: f64 = 1e-9;
+/// Ends this much after a deadline, in seconds, are rounding.
+const TIME_EPSILON: f64 = 1e-5;
+
+/// The frame of a simulation: what turns times of the world into seconds of computing from now on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) now: Instant,
+    pub(super) margin: Duration,
+    pub(super) active: f64,
+    /// The window in seconds of computing.
+    pub(super) window: f64,
+}
+
+impl Limits {
+    /// Seconds of computing until a deadline, less the margin.
+    pub(super) fn until(&self, deadline: Instant) -> f64 {
+        (deadline - self.margin - self.now).as_secs_f64() * self.active
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { now: Instant::EPOCH, margin: Duration::ZERO, active: 1.0, window: 0.0 }
+    }
+}
+
+/// What jobs a type can run at all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fits {
+    pub(super) instances: f32,
+    pub(super) cpus: f32,
+}
+
+impl Fits {
+    pub(super) fn job(&self, entry: &Entry) -> bool {
+        entry.amount <= self.instances && entry.cpus <= self.cpus
+    }
+    pub(super) fn all(&self, summary: &Summary) -> bool {
+        summary.largest <= self.instances && summary.most_cpus <= self.cpus
+    }
+}
+
+/// A job that computes.
+#[derive(Clone, Copy, Debug)]
+struct Active {
+    /// Its place in the order of the project.
+    order: u32,
+    amount: f64,
+    /// Seconds left at full speed; its end once it has full speed.
+    time: f64,
+    deadline: Instant,
+    id: JobId,
+}
+
+/// A job at full speed. The earliest end is the greatest.
+#[derive(Clone, Copy, Debug)]
+struct Full(Active);
+
+impl PartialEq for Full {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+impl Eq for Full {}
+impl PartialOrd for Full {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Full {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.0.time.total_cmp(&self.0.time).then(other.0.order.cmp(&self.0.order))
+    }
+}
+
+/// What was found out about jobs of all flows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    /// Jobs that end too late, by project and order.
+    pub(super) late: Vec<(usize, u32, JobId)>,
+    /// The least time that an end lies before its deadline, in seconds of computing.
+    pub(super) slack: f64,
+}
+
+/// One project's jobs of one type.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Flow {
+    /// Its place among the projects.
+    pub(super) project: usize,
+    pub(super) weight: f64,
+    /// Its own share of the instances, against which it may be short.
+    pub(super) own: f64,
+    pub(super) rate: f64,
+    pub(super) next_rate: f64,
+    /// When its rate may become too much for it, at the earliest.
+    pub(super) bound: f64,
+    /// What its jobs could use at once.
+    pub(super) can_use: f64,
+    /// How far it is.
+    pub(super) time: f64,
+    /// Instance-seconds left.
+    work: f64,
+    longest: f64,
+    /// Instances of the smallest job, and of a CPU-second each GPU-second.
+    smallest: f64,
+    pub(super) cpu_ratio: f64,
+    pub(super) shortfall: f64,
+    pub(super) misses: u32,
+    piece: usize,
+    at: usize,
+    order: u32,
+    full: BinaryHeap<Full>,
+    full_rate: f64,
+    part: Option<Active>,
+    /// Jobs that lost what they had, the first in order last.
+    pending: Vec<Active>,
+}
+
+impl Flow {
+    /// Begins anew, keeping memory.
+    pub(super) fn begin(&mut self, project: usize, weight: f64, summary: &Summary) {
+        let (mut full, mut pending) = (std::mem::take(&mut self.full), std::mem::take(&mut self.pending));
+        full.clear();
+        pending.clear();
+        *self = Self {
+            project,
+            weight,
+            can_use: summary.amount,
+            work: summary.work,
+            longest: summary.longest,
+            smallest: f64::from(summary.smallest),
+            cpu_ratio: if summary.work > 0.0 { summary.cpu_work / summary.work } else { 0.0 },
+            full,
+            pending,
+            ..Self::default()
+        };
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.can_use <= RATE_EPSILON
+    }
+
+    /// Whether its jobs can use no more than its rate.
+    pub(super) fn is_limited(&self) -> bool {
+        self.can_use <= self.rate + RATE_EPSILON
+    }
+
+    fn next_job(&mut self, lane: &Lane, fits: &Fits) -> Option<Active> {
+        if let Some(job) = self.pending.pop() {
+            return Some(job);
+        }
+        loop {
+            let piece = lane.piece(self.piece)?;
+            match piece.get(self.at) {
+                None => (self.piece, self.at) = (self.piece + 1, 0),
+                Some(entry) => {
+                    self.at += 1;
+                    if fits.job(entry) {
+                        self.order += 1;
+                        return Some(Active {
+                            order: self.order,
+                            amount: f64::from(entry.amount),
+                            time: entry.left.as_secs_f64(),
+                            deadline: entry.deadline,
+                            id: entry.id,
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Goes on at another rate.
+    pub(super) fn set_rate(&mut self, rate: f64, lane: &Lane, fits: &Fits) {
+        if rate < self.rate - RATE_EPSILON && !self.full.is_empty() {
+            // Those at full speed stand before the one with a part, in order.
+            let from = self.pending.len();
+            self.pending.extend(self.part.take());
+            let time = self.time;
+            self.pending.extend(self.full.drain().map(|Full(job)| Active { time: job.time - time, ..job }));
+            self.full_rate = 0.0;
+            if let Some(taken) = self.pending.get_mut(from..) {
+                taken.sort_unstable_by_key(|job| std::cmp::Reverse(job.order));
+            }
+        }
+        self.rate = rate;
+        self.fill(lane, fits);
+    }
+
+    /// Hands the rate to jobs in order.
+    fn fill(&mut self, lane: &Lane, fits: &Fits) {
+        loop {
+            if self.part.is_none() {
+                if self.rate - self.full_rate <= RATE_EPSILON {
+                    return;
+                }
+                self.part = self.next_job(lane, fits);
+            }
+            match self.part {
+                Some(job) if job.amount <= self.rate - self.full_rate + RATE_EPSILON => {
+                    self.part = None;
+                    self.full_rate += job.amount;
+                    self.full.push(Full(Active { time: self.time + job.time, ..job }));
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// When the job with a part of its instances ends.
+    fn part_end(&self) -> f64 {
+        match &self.part {
+            Some(job) if self.rate - self.full_rate > RATE_EPSILON => {
+                self.time + job.time * job.amount / (self.rate - self.full_rate)
+            }
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// When the next job ends at this rate.
+    fn next_end(&self) -> f64 {
+        self.full.peek().map_or(f64::INFINITY, |full| full.0.time).min(self.part_end())
+    }
+
+    /// The earliest time at which its jobs may not be able to use the rate any more: what they could use is then less,
+    /// and so is the work left.
+    pub(super) fn limited_at(&self) -> f64 {
+        if self.rate <= RATE_EPSILON {
+            return f64::INFINITY;
+        }
+        if self.is_limited() {
+            return self.next_end();
+        }
+        let empty = self.time + self.work / self.rate;
+        if self.rate <= self.smallest {
+            // One job at a time: until the last has ended.
+            return empty.max(self.next_end());
+        }
+        (empty - self.longest).max(self.next_end())
+    }
+
+    fn pass(&mut self, until: f64) {
+        let dt = until - self.time;
+        if dt > 0.0 {
+            if let Some(job) = &mut self.part {
+                job.time = (job.time - dt * (self.rate - self.full_rate) / job.amount).max(0.0);
+            }
+            self.work = (self.work - dt * self.rate).max(0.0);
+            self.time = until;
+        }
+    }
+
+    /// Lets time go by at the rate, until then or until a job ends that leaves less than the rate can use.
+    pub(super) fn advance(
+        &mut self,
+        until: f64,
+        limits: &Limits,
+        found: &mut Found,
+        lane: &Lane,
+        fits: &Fits,
+    ) {
+        let from = self.time;
+        loop {
+            let (part_end, full_end) =
+                (self.part_end(), self.full.peek().map_or(f64::INFINITY, |f| f.0.time));
+            let end = part_end.min(full_end);
+            if end > until {
+                self.pass(until);
+                break;
+            }
+            self.pass(end);
+            let ended = if full_end <= part_end {
+                let ended = self.full.pop().map(|full| full.0);
+                self.full_rate -= ended.map_or(0.0, |job| job.amount);
+                if self.full.is_empty() {
+                    self.full_rate = 0.0;
+                }
+                ended
+            } else {
+                self.part.take()
+            };
+            let Some(job) = ended else { break };
+            self.judge(&job, limits, found);
+            self.can_use = (self.can_use - job.amount).max(0.0);
+            self.fill(lane, fits);
+            if self.full.is_empty() && self.part.is_none() {
+                // Nothing is left, whatever rounding made of the sums.
+                self.can_use = 0.0;
+            }
+            if self.is_slack() {
+                break;
+            }
+        }
+        if self.rate < self.own {
+            let within = self.time.min(limits.window) - from.min(limits.window);
+            self.shortfall += (self.own - self.rate) * within;
+        }
+    }
+
+    /// Whether its jobs can use less than its rate: then all rates change.
+    pub(super) fn is_slack(&self) -> bool {
+        self.can_use < self.rate - RATE_EPSILON
+    }
+
+    /// Lets time go by until then, whatever rounding makes end before.
+    pub(super) fn catch_up(
+        &mut self,
+        until: f64,
+        limits: &Limits,
+        found: &mut Found,
+        lane: &Lane,
+        fits: &Fits,
+    ) {
+        self.advance(until, limits, found, lane, fits);
+        while self.time < until && !self.is_over() {
+            self.set_rate(self.can_use.min(self.rate), lane, fits);
+            self.advance(until, limits, found, lane, fits);
+        }
+    }
+
+    fn judge(&mut self, job: &Active, limits: &Limits, found: &mut Found) {
+        let slack = limits.until(job.deadline) - self.time;
+        if slack < -TIME_EPSILON {
+            self.misses += 1;
+            found.late.push((self.project, job.order, job.id));
+        } else {
+            found.slack = found.slack.min(slack.max(0.0));
+        }
+    }
+
+    /// What it is short of in all, once it is over.
+    pub(super) fn short_of(&self, limits: &Limits) -> f64 {
+        self.shortfall + self.own * (limits.window - self.time.min(limits.window))
+    }
+}

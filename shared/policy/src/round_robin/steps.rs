@@ -1,0 +1,229 @@
+//! The simulation of one type: from one change of rates to the next.
+//!
+//! Rates change when what is left of a project's jobs cannot use its rate any more. Until the first time at which that
+//! can be so for any project, each goes its own way; so the cost is that of the jobs, and of the projects once for each
+//! that runs out.
+
+use fallow_domain::{Duration, PerType, ResourceType};
+
+use super::flow::{Fits, Flow, Found, Limits, RATE_EPSILON};
+use super::taken::Taken;
+use super::{Outlook, PlanProject, level};
+use crate::job_queue::{JobQueue, Lane, Summary};
+use crate::plan_host::PlanHost;
+
+/// The memory of a simulation, kept from one to the next.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Simulation {
+    instances: PerType<u32>,
+    limits: Limits,
+    flows: Vec<Flow>,
+    found: Found,
+    /// CPUs that GPU jobs use.
+    taken: Taken,
+    own: Vec<f64>,
+}
+
+/// One type in progress.
+struct Run<'a, L> {
+    limits: &'a Limits,
+    fits: Fits,
+    lanes: L,
+    found: &'a mut Found,
+}
+
+impl Simulation {
+    pub(super) fn begin(&mut self, host: &PlanHost, limits: Limits) {
+        self.instances = host.instances;
+        self.limits = limits;
+        self.taken.clear();
+    }
+
+    /// Simulates one type and notes what comes of it. Returns for how many seconds that stays good.
+    pub(super) fn run(
+        &mut self,
+        kind: ResourceType,
+        projects: &[PlanProject],
+        queue: &JobQueue,
+        outlook: &mut Outlook,
+    ) -> f64 {
+        let cpus = self.instances[ResourceType::Cpu] as f32;
+        let fits = Fits {
+            instances: self.instances[kind] as f32,
+            // The fractional part of a GPU job's CPUs may exceed them (R2.5).
+            cpus: if kind.is_coprocessor() { cpus + 0.999_999 } else { cpus },
+        };
+        let lanes = |at: usize| projects.get(at).and_then(|project| queue.lane(project.id, kind));
+        let count = self.gather(kind, projects, &lanes, &fits);
+        let Self { limits, flows, found, taken, instances, own } = self;
+        let Some(flows) = flows.get_mut(..count) else { return 0.0 };
+        found.slack = f64::INFINITY;
+        found.late.clear();
+        let instances = f64::from(instances[kind]);
+        let mut run = Run { limits, fits, lanes, found };
+        let (busy, idle, shortfall) = run.through(instances, kind, flows, taken);
+
+        for (of, own) in outlook.projects.iter_mut().zip(own.iter()) {
+            of.shortfall[kind] = own * limits.window;
+        }
+        for flow in flows.iter() {
+            if let Some(of) = outlook.projects.get_mut(flow.project) {
+                of.misses[kind] = flow.misses;
+                of.shortfall[kind] = flow.short_of(limits);
+            }
+        }
+        found.late.sort_unstable();
+        outlook.late.extend(found.late.iter().map(|(_, _, id)| *id));
+        let of = &mut outlook.types[kind];
+        of.idle = idle;
+        of.shortfall = shortfall;
+        of.saturated = Duration::from_secs_f64(busy / limits.active);
+        // Deadlines come nearer as time goes by, and computing may go on all the time until then.
+        let spare = if shortfall > 0.0 { f64::INFINITY } else { busy - limits.window };
+        spare.min(found.slack / limits.active).max(0.0)
+    }
+
+    /// Makes a flow of each project with jobs, and each project's own share. Returns the number of flows.
+    fn gather<'q>(
+        &mut self,
+        kind: ResourceType,
+        projects: &[PlanProject],
+        lanes: &impl Fn(usize) -> Option<&'q Lane>,
+        fits: &Fits,
+    ) -> usize {
+        let mut count = 0;
+        self.own.clear();
+        let (mut shares, mut takers) = (0.0, 0.0);
+        for (at, project) in projects.iter().enumerate() {
+            let summary = lanes(at).map_or(Summary::NONE, |lane| summary(lane, fits));
+            let has_jobs = summary.amount > 0.0;
+            if has_jobs || project.counts {
+                shares += project.share.get();
+                takers += 1.0;
+            }
+            self.own.push(if project.counts { 1.0 } else { 0.0 });
+            if has_jobs {
+                if self.flows.len() == count {
+                    self.flows.push(Flow::default());
+                }
+                if let Some(flow) = self.flows.get_mut(count) {
+                    flow.begin(at, project.share.get(), &summary);
+                    count += 1;
+                }
+            }
+        }
+        let instances = f64::from(self.instances[kind]);
+        for (own, project) in self.own.iter_mut().zip(projects) {
+            *own *= instances * if shares > 0.0 { project.share.get() / shares } else { 1.0 / takers };
+        }
+        for flow in self.flows.iter_mut().take(count) {
+            flow.own = self.own.get(flow.project).copied().unwrap_or_default();
+        }
+        count
+    }
+}
+
+/// What the jobs of a lane that can run at all come to.
+fn summary(lane: &Lane, fits: &Fits) -> Summary {
+    let mut sum = Summary::NONE;
+    for entry in lane.running.iter().chain(&lane.preempted).filter(|entry| fits.job(entry)) {
+        sum.add(entry);
+    }
+    for chunk in lane.queued.chunks() {
+        if fits.all(&chunk.summary) {
+            sum.merge(&chunk.summary);
+        } else {
+            for entry in chunk.entries.iter().filter(|entry| fits.job(entry)) {
+                sum.add(entry);
+            }
+        }
+    }
+    sum
+}
+
+impl<'q, L: Fn(usize) -> Option<&'q Lane>> Run<'_, L> {
+    /// Goes on until nothing is left. Returns until when all instances are busy, the instances idle now, and the
+    /// shortfall.
+    fn through(
+        &mut self,
+        instances: f64,
+        kind: ResourceType,
+        flows: &mut [Flow],
+        taken: &mut Taken,
+    ) -> (f64, f64, f64) {
+        let window = self.limits.window;
+        let on_cpus = kind == ResourceType::Cpu;
+        let (mut now, mut alive) = (0.0_f64, flows.len());
+        let (mut busy, mut idle_now, mut shortfall) = (f64::INFINITY, 0.0, 0.0);
+        let mut cpus_before = 0.0;
+        loop {
+            let total = if on_cpus { (instances - taken.at(now)).max(0.0) } else { instances };
+            let active = flows.get_mut(..alive).unwrap_or_default();
+            level::divide(total, active);
+            let (mut used, mut cpus) = (0.0, 0.0);
+            for flow in active.iter_mut() {
+                used += flow.next_rate;
+                cpus += flow.next_rate * flow.cpu_ratio;
+                if (flow.next_rate - flow.rate).abs() > RATE_EPSILON
+                    && let Some(lane) = (self.lanes)(flow.project)
+                {
+                    flow.set_rate(flow.next_rate, lane, &self.fits);
+                }
+            }
+            if !on_cpus {
+                taken.add(now, cpus - cpus_before);
+                cpus_before = cpus;
+            }
+            let idle = if total - used > RATE_EPSILON { total - used } else { 0.0 };
+            if now == 0.0 {
+                idle_now = idle;
+            }
+            if idle > 0.0 {
+                busy = busy.min(now);
+            }
+            let change = if on_cpus { taken.next_after(now) } else { f64::INFINITY };
+            let then = self.next_change(active, change);
+            let until = then.unwrap_or(f64::INFINITY);
+            shortfall += idle * (until.min(window) - now.min(window));
+            let Some(then) = then else { return (busy, idle_now, shortfall) };
+            now = then;
+            for flow in active.iter_mut() {
+                if let Some(lane) = (self.lanes)(flow.project) {
+                    flow.catch_up(now, self.limits, self.found, lane, &self.fits);
+                }
+            }
+            let mut at = 0;
+            while at < alive {
+                if flows.get(at).is_some_and(Flow::is_over) {
+                    alive -= 1;
+                    flows.swap(at, alive);
+                } else {
+                    at += 1;
+                }
+            }
+        }
+    }
+
+    /// Finds when rates change next, and lets the flows that make them change come as far. None when they never do.
+    fn next_change(&mut self, flows: &mut [Flow], change: f64) -> Option<f64> {
+        for flow in flows.iter_mut() {
+            flow.bound = flow.limited_at();
+        }
+        loop {
+            let first = flows.iter_mut().min_by(|a, b| a.bound.total_cmp(&b.bound));
+            let Some(flow) = first.filter(|flow| flow.bound <= change) else {
+                return change.is_finite().then_some(change);
+            };
+            if flow.bound == f64::INFINITY {
+                return None;
+            }
+            let until = flow.bound;
+            let Some(lane) = (self.lanes)(flow.project) else { return None };
+            flow.advance(until, self.limits, self.found, lane, &self.fits);
+            if flow.is_slack() {
+                return Some(flow.time);
+            }
+            flow.bound = flow.limited_at();
+        }
+    }
+}
