@@ -73,6 +73,43 @@ fn the_first_ctrl_c_stops_everything_cleanly() {
 }
 
 #[test]
+fn every_signal_that_ends_the_supervisor_stops_the_daemons_too() {
+    for signal in [Signal::TERM, Signal::HUP, Signal::QUIT] {
+        let mut up = Up::start(&["--quick", "--agents", "2"], &[]);
+        wait_for("two agents", Duration::from_secs(60), || up.daemon("agent-2").and(up.daemon("agent-1")));
+        send(&up, signal);
+        assert_eq!(up.wait(Duration::from_secs(60)).code(), Some(0), "{signal:?}: {:?}", up.said());
+        assert_eq!(up.processes(), [], "{signal:?}");
+    }
+}
+
+#[test]
+fn an_agent_that_stays_dead_is_told_again_with_its_jobs_and_the_command_that_starts_it() {
+    let mut up = Up::start(&["--quick", "--agents", "2"], &[]);
+    wait_for("two agents at work", Duration::from_secs(90), || {
+        (1..=2).all(|number| !up.tasks(&format!("agent-{number}")).is_empty()).then_some(())
+    });
+    // What its jobs are called is known once it has reported them.
+    let name = wait_for("its jobs at the coordinator", Duration::from_secs(30), || {
+        let id = identity(&up, "agent-2");
+        let hosts = up.json(&["hosts"])["hosts"].as_array().unwrap().clone();
+        let host = hosts.into_iter().find(|host| host["agent_id"] == id)?;
+        host["tasks"].get(0)?["name"].as_str().map(str::to_owned)
+    });
+    up.daemon("agent-2").unwrap().signal(Signal::KILL);
+    let said = |text: &str| up.said().iter().any(|line| line.contains(text)).then_some(());
+    wait_for("its end", Duration::from_secs(10), || said("agent-2 was ended by signal 9"));
+    wait_for("the reminder", Duration::from_secs(40), || said("agent-2 has not run for"));
+    let lines = up.said();
+    let place = lines.iter().position(|line| line.contains("agent-2 has not run for")).unwrap();
+    let project = name.split('_').next().unwrap();
+    assert!(lines[place].contains("until their deadline: ") && lines[place].contains(project), "{lines:?}");
+    assert!(lines[place + 1].contains("fallow-agent run --dir"), "{lines:?}");
+    interrupt(&up);
+    assert_eq!(up.wait(Duration::from_secs(60)).code(), Some(0), "{:?}", up.said());
+}
+
+#[test]
 fn other_work_in_the_directory_of_an_earlier_run_is_refused_with_advice() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("up.json"), r#"{"exponents":[2,100],"quick":true}"#).unwrap();
@@ -136,8 +173,17 @@ fn sum(hosts: &[Value], url: &Value, what: &str) -> i64 {
     projects.filter(|project| project["url"] == *url).map(|project| project[what].as_i64().unwrap()).sum()
 }
 
+fn identity(up: &Up, agent: &str) -> Value {
+    let file = std::fs::read(up.dir().join(agent).join("identity.json")).unwrap();
+    serde_json::from_slice::<Value>(&file).unwrap()["agent_id"].clone()
+}
+
 fn interrupt(up: &Up) {
+    send(up, Signal::INT);
+}
+
+fn send(up: &Up, signal: Signal) {
     let supervisor = up.processes().into_iter().find(|process| process.command.contains(" up "));
     let pid = supervisor.and_then(|process| Pid::from_raw(process.pid as i32)).expect("the supervisor");
-    kill_process(pid, Signal::INT).unwrap();
+    kill_process(pid, signal).unwrap();
 }

@@ -17,7 +17,7 @@ mod projects;
 mod results;
 mod shares;
 mod submit;
-mod table;
+pub(crate) mod table;
 mod tokens;
 mod units;
 

@@ -10,7 +10,7 @@ use super::{Failure, print, print_json};
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  fallow projects\n  fallow projects --json\n\nContested CPU time is what was used while every project of its host with a share had runnable work:\nonly then can shares be kept, so the part of it is what to compare with them."
+    after_help = "Example:\n  fallow projects\n  fallow projects --json\n\nContested CPU time is what was used while every project of its host with a\nshare had runnable work: only then can shares be kept, so the part of it is what\nto compare with them."
 )]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
             table::micros(project.cpu_time_micros),
             table::micros(project.cpu_contested_micros),
             percent(project.cpu_contested_micros as f64, contested),
-            format!("{:.1} s", project.debt_seconds),
+            table::debt(project.debt_seconds),
             project.workunits.to_string(),
             project.workunits_validated.to_string(),
             project.workunits_failed.to_string(),

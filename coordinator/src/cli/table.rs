@@ -45,6 +45,12 @@ pub(crate) fn micros(micros: i64) -> String {
     Duration::from_micros(micros).to_string()
 }
 
+/// A debt in whole seconds, with its sign.
+pub(crate) fn debt(seconds: f64) -> String {
+    // A sum with zero: nobody owes "-0 s".
+    format!("{:+.0} s", seconds.round() + 0.0)
+}
+
 /// How long ago, or `never`.
 pub(crate) fn ago(micros: i64, now: Instant) -> String {
     if micros == 0 {
@@ -63,5 +69,18 @@ pub(crate) fn instant(micros: i64) -> String {
     match micros {
         0 => String::new(),
         micros => jiff::Timestamp::from_microsecond(micros).map(|at| at.to_string()).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_debt_has_no_minus_before_it() {
+        assert_eq!(
+            ["-0.3", "0.2", "-7.6"].map(|debt_of| debt(debt_of.parse().unwrap())),
+            ["+0 s", "+0 s", "-8 s"]
+        );
     }
 }

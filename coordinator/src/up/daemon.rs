@@ -90,9 +90,18 @@ impl Daemon {
         self.dir.join("log")
     }
 
-    /// The command that starts it by hand.
+    /// The command that starts it by hand, to be pasted into a shell.
     pub(super) fn by_hand(&self) -> String {
-        format!("{} {}", self.program.display(), self.arguments.join(" "))
+        let program = self.program.to_string_lossy();
+        let words = [&*program].into_iter().chain(self.arguments.iter().map(String::as_str));
+        words.map(quoted).collect::<Vec<_>>().join(" ")
+    }
+
+    /// An agent's name in the fleet, once it has one.
+    pub(super) fn agent_id(&self) -> Option<String> {
+        let identity: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(self.dir.join("identity.json")).ok()?).ok()?;
+        identity.get("agent_id")?.as_str().map(str::to_owned)
     }
 
     /// Its process id, while it runs.
@@ -200,10 +209,39 @@ impl Daemon {
     }
 }
 
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// What a daemon's status means: its log may have found no space.
+fn meaning(status: i32) -> Option<&'static str> {
+    let code = ExitCode::ALL.into_iter().find(|code| i32::from(code.number()) == status)?;
+    Some(match code {
+        ExitCode::Success => return None,
+        ExitCode::Internal => "internal fault",
+        ExitCode::Usage => "bad command line",
+        ExitCode::BadInput => "bad configuration or input",
+        ExitCode::Unreachable => "not reachable",
+        ExitCode::Refused => "refused",
+        ExitCode::InUse => "directory or port in use",
+        ExitCode::BadStore => "bad store",
+        ExitCode::NoSpace => "no space, or not writable",
+        ExitCode::JobsFailed => "jobs failed",
+    })
+}
+
 /// How a process ended, for people.
 pub(super) fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended with status {code}"),
+        (Some(code), _) => match meaning(code) {
+            Some(meaning) => format!("ended with status {code} ({meaning})"),
+            None => format!("ended with status {code}"),
+        },
         (None, Some(signal)) => format!("was ended by signal {signal}"),
         (None, None) => "ended".to_owned(),
     }
@@ -228,11 +266,11 @@ impl Daemons {
         for daemon in self.all() {
             match daemon.look() {
                 Some(News::Died(how)) => {
-                    let (name, command) = (&daemon.name, daemon.by_hand());
-                    let text = format!(
-                        "{name} {how} (log: {}); start it again with:\n  {command}",
-                        daemon.log().display()
-                    );
+                    let (name, command, log) = (&daemon.name, daemon.by_hand(), daemon.log());
+                    let last = daemon.last_words();
+                    let last = if last.is_empty() { last } else { format!(", last line: {last}") };
+                    let log = log.display();
+                    let text = format!("{name} {how} (log: {log}{last}); start it again with:\n  {command}");
                     reporter.say("died", &text);
                 }
                 Some(News::Back(pid)) => {
@@ -262,5 +300,23 @@ impl Daemons {
         for daemon in self.all() {
             daemon.wait(reporter).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_that_starts_a_daemon_by_hand_can_be_pasted() {
+        let daemon = Daemon::new("agent-1", "/tmp/a b/agent-1".into(), "/bin/fallow-agent".into(), &["run"]);
+        assert_eq!(daemon.by_hand(), "/bin/fallow-agent run --dir '/tmp/a b/agent-1'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+    }
+
+    #[test]
+    fn a_status_is_told_with_its_meaning() {
+        assert_eq!(describe(ExitStatus::from_raw(8 << 8)), "ended with status 8 (no space, or not writable)");
+        assert_eq!(describe(ExitStatus::from_raw(9)), "was ended by signal 9");
     }
 }

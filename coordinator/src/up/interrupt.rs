@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM and a terminal that goes away: the first asks for a clean end, the next for a quick one.
+//! Ctrl-C, Ctrl-\\, SIGTERM and a terminal that goes away: the first asks for a clean end, the next for a quick one.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -9,6 +9,7 @@ pub(super) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
+    quit: Signal,
 }
 
 impl Interrupts {
@@ -20,15 +21,17 @@ impl Interrupts {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
             hangup: listen(SignalKind::hangup())?,
+            quit: listen(SignalKind::quit())?,
         })
     }
 
-    /// Waits for the next one.
-    pub(super) async fn next(&mut self) {
+    /// Waits for the next one, and says whether it is one that a key sends.
+    pub(super) async fn next(&mut self) -> bool {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = self.hangup.recv() => {}
+            _ = self.interrupt.recv() => true,
+            _ = self.quit.recv() => true,
+            _ = self.terminate.recv() => false,
+            _ = self.hangup.recv() => false,
         }
     }
 }

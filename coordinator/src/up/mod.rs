@@ -8,12 +8,14 @@
 //! A directory of an earlier run is continued: same ports, projects, workunits, agents. Asking for other work in it is
 //! refused, because its workunits are already cut.
 
+mod alarm;
 mod daemon;
 mod interrupt;
 mod plan;
 mod progress;
 mod setup;
 mod site;
+mod space;
 mod summary;
 mod sweep;
 mod watch;
@@ -24,7 +26,7 @@ use std::process::ExitCode as ProcessExit;
 use clap::Args;
 use fallow_domain::ExitCode;
 
-use crate::cli::Failure;
+use crate::cli::{Client, Failure};
 use daemon::Daemons;
 use interrupt::Interrupts;
 use progress::Reporter;
@@ -40,12 +42,14 @@ Examples:
 While it runs, in another terminal:
   fallow hosts; fallow projects; fallow shares set mersenne=25 totient=75
 
-A process that was killed is started again by hand with the command that is shown for it:
+A process that was killed is started again by hand with the command that is
+shown for it, such as
   fallow coordinator run --dir ./fallow-data/coordinator
   fallow-agent run --dir ./fallow-data/agent-2
 
-A directory of an earlier run is continued; to begin anew, delete it or give another --dir. With --until-done it ends with
-status 0 when all workunits are validated and 9 when one failed; after Ctrl-C with 130.";
+A directory of an earlier run is continued; to begin anew, delete it or give
+another --dir. With --until-done it ends with status 0 when all workunits are
+validated and 9 when one failed; after Ctrl-C with 130.";
 
 /// Options of `fallow up`.
 #[derive(Args, Clone, Debug)]
@@ -85,13 +89,18 @@ pub async fn run(arguments: UpArguments) -> Result<ProcessExit, Failure> {
     let mut daemons = Daemons::new(&site, arguments.agents);
     let outcome = tokio::select! {
         outcome = work(&site, &mut daemons, &reporter, &arguments) => outcome,
-        () = interrupts.next() => Ok(End::Interrupted),
+        is_key = interrupts.next() => {
+            if is_key {
+                reporter.clear_after_key();
+            }
+            Ok(End::Interrupted)
+        }
     };
     reporter.clear();
     reporter.say("stopping", "stopping everything (Ctrl-C again kills)");
     tokio::select! {
         () = daemons.stop(&reporter) => {}
-        () = interrupts.next() => daemons.kill(&reporter).await,
+        _ = interrupts.next() => daemons.kill(&reporter).await,
     }
     let left = sweep::clean(site.dir(), &mut interrupts, &reporter).await;
     let end = outcome?;
@@ -115,8 +124,14 @@ async fn work(
     arguments: &UpArguments,
 ) -> Result<End, Failure> {
     reporter.say("directory", &format!("everything is in {}", site.dir().display()));
+    let began = begin(site, daemons, reporter).await;
+    let client = began.map_err(|failure| setup::with_cause(failure, &mut daemons.coordinator))?;
+    watch::until_end(site.dir(), daemons, client, reporter, arguments.until_done).await
+}
+
+async fn begin(site: &Site, daemons: &mut Daemons, reporter: &Reporter) -> Result<Client, Failure> {
     let mut client = setup::coordinator(site, daemons, reporter).await?;
     setup::projects(site, u32::try_from(daemons.agents.len()).unwrap_or(1), &mut client, reporter).await?;
     setup::agents(site, daemons, &mut client, reporter).await?;
-    watch::until_end(daemons, client, reporter, arguments.until_done).await
+    Ok(client)
 }

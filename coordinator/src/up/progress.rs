@@ -5,15 +5,20 @@ use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use fallow_proto::operator::v1::ProjectSummary;
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use super::summary::Summary;
 use super::watch::Scene;
+use crate::cli::table;
 use crate::cli::{Failure, host_json, percent, print, project_json};
 
 /// How often a plain line is written.
 const LINES: Duration = Duration::from_secs(5);
+
+const LEGEND: &str = "\
+CPU share: a project's part of the CPU time used while both projects had work on a host; only then can shares be kept.
+Debt: CPU seconds that a project is owed (+) or has had too early (-), over all agents.";
 
 /// Where it is said.
 pub(super) struct Reporter {
@@ -75,12 +80,34 @@ impl Reporter {
         }
     }
 
+    /// Says what the figures are, once.
+    pub(super) fn legend(&self) {
+        if !matches!(self.mode, Mode::Json) {
+            self.say("legend", LEGEND);
+        }
+    }
+
+    /// Takes the bars away after a key such as Ctrl-C. The terminal has shown it as `^C` behind the bars, whose last line
+    /// fills the width: so the cursor is a line lower than the bars left it, and the first would stay.
+    pub(super) fn clear_after_key(&self) {
+        if let Mode::Bars { bars, .. } = &self.mode
+            && !bars.borrow().is_empty()
+        {
+            use std::io::Write as _;
+            // As with all that is drawn: a terminal that is gone shows nothing.
+            let _ = std::io::stderr().write_all(b"\r\x1b[K\x1b[A");
+        }
+        self.clear();
+    }
+
     /// Takes the bars away.
     pub(super) fn clear(&self) {
         if let Mode::Bars { all, bars } = &self.mode {
-            bars.borrow_mut().drain(..).for_each(|bar| bar.finish_and_clear());
             // A terminal that is gone has nothing to be cleared.
             let _ = all.clear();
+            // A bar draws itself and the others once more as it goes: nowhere, then.
+            all.set_draw_target(ProgressDrawTarget::hidden());
+            bars.borrow_mut().drain(..).for_each(|bar| all.remove(&bar));
         }
     }
 
@@ -129,11 +156,18 @@ fn agents(scene: &Scene) -> String {
 fn share(project: &ProjectSummary, scene: &Scene) -> String {
     let contested: f64 = scene.projects.iter().map(|project| project.cpu_contested_micros as f64).sum();
     let shares: f64 = scene.projects.iter().map(|project| project.share).sum();
-    let part = percent(project.cpu_contested_micros as f64, contested);
-    format!("CPU {part} of {}, debt {:+.0} s", percent(project.share, shares), project.debt_seconds)
+    let part = match contested > 0.0 {
+        true => percent(project.cpu_contested_micros as f64, contested),
+        false => "not known yet".to_owned(),
+    };
+    let target = percent(project.share, shares);
+    format!("CPU share {part} (target {target}), debt {}", table::debt(project.debt_seconds))
 }
 
 fn draw(all: &MultiProgress, bars: &mut Vec<ProgressBar>, scene: &Scene) {
+    if bars.is_empty() {
+        all.set_draw_target(ProgressDrawTarget::stderr());
+    }
     while bars.len() < scene.projects.len() + 1 {
         bars.push(all.add(ProgressBar::new(1)));
     }

@@ -14,7 +14,7 @@ use fallow_proto::operator::v1::{
 use tokio::time::{Instant, sleep};
 use tonic::Code;
 
-use super::daemon::{Daemons, describe};
+use super::daemon::{Daemon, Daemons, describe};
 use super::plan::{ProjectPlan, Wanted};
 use super::progress::Reporter;
 use super::site::Site;
@@ -73,8 +73,19 @@ fn not_started(name: &str, last_words: &str, log: &Path, status: std::process::E
     let number = status.code().and_then(|code| u8::try_from(code).ok());
     let code =
         ExitCode::ALL.into_iter().find(|code| Some(code.number()) == number && *code != ExitCode::Success);
-    let text = format!("{name} {} ({}): {last_words}", describe(status), log.display());
+    let said = if last_words.is_empty() { "its log is empty" } else { last_words };
+    let text = format!("{name} {} ({}): {said}", describe(status), log.display());
     Failure::new(code.unwrap_or(ExitCode::Internal), text)
+}
+
+/// A coordinator that ended while it was being set up has said why.
+pub(super) fn with_cause(failure: Failure, coordinator: &mut Daemon) -> Failure {
+    match coordinator.ended() {
+        Some(status) if failure.code() == ExitCode::Unreachable => {
+            not_started(&coordinator.name, &coordinator.last_words(), &coordinator.log(), status)
+        }
+        _ => failure,
+    }
 }
 
 /// Makes the projects with their applications and workunits, and says what agents may do.

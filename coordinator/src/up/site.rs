@@ -8,6 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::UpArguments;
 use super::plan::Wanted;
+use super::space;
 use crate::cli::Failure;
 
 /// Where a demonstration happens.
@@ -39,6 +40,11 @@ impl Site {
         let dir = std::fs::canonicalize(&arguments.dir).map_err(unusable)?;
         let lock = lock(&dir)?;
         let binaries = binaries()?;
+        // A directory of an earlier run has taken its space already.
+        if !dir.join("up.json").exists() {
+            let size = |name| std::fs::metadata(binaries.join(name)).map_or(0, |metadata| metadata.len());
+            space::require(&dir, space::needed(arguments.agents, size("mersenne") + size("totient")))?;
+        }
         let wanted = remembered(&dir, arguments)?;
         Ok(Self { dir, binaries, wanted, _lock: lock })
     }

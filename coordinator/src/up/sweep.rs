@@ -22,7 +22,7 @@ const POLL: Duration = Duration::from_millis(100);
 pub(super) async fn clean(dir: &Path, interrupts: &mut Interrupts, reporter: &Reporter) -> usize {
     tokio::select! {
         true = gone_within(dir, PATIENCE) => return 0,
-        () = interrupts.next() => {}
+        _ = interrupts.next() => {}
         else => {}
     }
     let left = running(dir);

@@ -1,10 +1,12 @@
 //! Watching a demonstration until its end.
 
+use std::path::Path;
 use std::time::Duration;
 
 use fallow_proto::operator::v1::{Host, ListHostsRequest, ListProjectsRequest, ProjectSummary};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::alarm::Alarms;
 use super::daemon::Daemons;
 use super::progress::Reporter;
 use super::summary;
@@ -58,15 +60,20 @@ impl Scene {
 
 /// Shows progress until all is done, then the summary. Without `until_done` it stays.
 pub(super) async fn until_end(
+    dir: &Path,
     daemons: &mut Daemons,
     mut client: Client,
     reporter: &Reporter,
     until_done: bool,
 ) -> Result<End, Failure> {
+    reporter.legend();
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut done_at: Option<Instant> = None;
     let mut was_away = false;
+    let mut alarms = Alarms::default();
+    // What the coordinator said last: who waits for a dead agent is known even when the coordinator is gone.
+    let mut last: Option<Scene> = None;
     // Workunits that the last summary spoke of: new ones may be submitted while it stays up.
     let mut told = None;
     loop {
@@ -79,13 +86,16 @@ pub(super) async fn until_end(
                     reporter.say("waiting", &format!("{failure}; agents go on with what they have"));
                 }
                 was_away = true;
+                alarms.look(dir, daemons, last.as_ref(), true, reporter);
                 continue;
             }
         };
+        alarms.look(dir, daemons, Some(&scene), false, reporter);
         if std::mem::take(&mut was_away) {
             reporter.say("back", "the coordinator answers again");
         }
         reporter.progress(&scene);
+        let scene = last.insert(scene);
         if !scene.is_done() {
             done_at = None;
             continue;
@@ -97,7 +107,7 @@ pub(super) async fn until_end(
         let workunits: u64 = scene.projects.iter().map(|project| project.workunits).sum();
         if told != Some(workunits) {
             // The coordinator may go away even now: then this is done when it is back.
-            let Ok(summary) = summary::of(&mut client, &scene).await else { continue };
+            let Ok(summary) = summary::of(&mut client, scene).await else { continue };
             told = Some(workunits);
             reporter.clear();
             reporter.summary(&summary)?;
