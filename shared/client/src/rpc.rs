@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::SchedulerReply;
-use fallow_domain::{Duration, Instant, JobId, MasterUrl, ProjectId};
+use fallow_domain::{Duration, Instant, JobId, MasterUrl, PerType, ProjectId, ResourceType};
 use fallow_policy::decay::{Ranked, RecentCpu, rank_projects};
 use fallow_policy::report_due::{self, FinishedJob, WhyDue};
 use fallow_policy::rpc_session::{AfterFailure, Ask, Candidate, Sessions};
@@ -135,7 +135,7 @@ impl Client {
         self.fetch_checked_at = self.now;
         let preferences = self.preferences();
         let host = FetchHost {
-            usable: self.usable_cpus(),
+            usable: PerType::cpu(self.usable_cpus()),
             active_fraction: self.ledger.active.get(),
             buffer: WorkBuffer::marks(preferences.buffer_min, preferences.buffer_additional)
                 .beyond(preferences.connection_interval),
@@ -147,7 +147,7 @@ impl Client {
             .map(|project| FetchProject {
                 id: project.id,
                 share: project.share,
-                may_supply: !project.detach_when_done,
+                may_supply: PerType::cpu(!project.detach_when_done),
             })
             .collect();
         self.net.plan = if preferences.suspended {
@@ -181,8 +181,8 @@ impl Client {
                 schedulers: project.scheduler_urls.len(),
                 may_ask: project.rpc.min_rpc_time(now, requested).is_none(),
                 may_fetch: project.rpc.min_work_time(now).is_none() && !self.uploads_pile_up(id),
-                request: need.map_or(Duration::ZERO, |need| need.request),
-                fill: need.map_or(Duration::ZERO, |need| need.fill),
+                request: need.map(|need| need.request).unwrap_or_default(),
+                fill: need.map(|need| need.fill).unwrap_or_default(),
                 due: self.net.reports_due.as_ref().and_then(|due| due.by_project.get(&id).copied()),
                 requested,
             })
@@ -209,8 +209,8 @@ impl Client {
     fn ask(&mut self, ask: Ask) {
         let id = ask.project;
         let wanted = WorkWanted {
-            cpu: ask.work,
-            idle_cpus: if ask.work.is_positive() { self.net.plan.idle_cpus } else { 0 },
+            cpu: Duration::from_secs_f64(ask.work.scalar()),
+            idle_cpus: ask.work.instances[ResourceType::Cpu] as u32,
         };
         let url = self
             .state
@@ -223,8 +223,8 @@ impl Client {
         if let Some(project) = self.state.projects.get_mut(&id) {
             project.rpc_seqno = if project.hostid == 0 { 0 } else { project.rpc_seqno + 1 };
         }
-        self.net.asks_work = ask.work.is_positive();
-        let why = format!("{}; asking for {}, reporting {} jobs", ask.reason, ask.work, reported.len());
+        self.net.asks_work = !ask.work.is_none();
+        let why = format!("{}; asking for {}, reporting {} jobs", ask.reason, wanted.cpu, reported.len());
         self.net.reporting = reported.into_iter().collect();
         self.ledger.totals.entry(id).or_default().rpcs += 1;
         self.ledger.metrics.rpc_made(self.now);

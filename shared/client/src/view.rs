@@ -1,7 +1,8 @@
 //! What can be seen of a client from outside: for `status`, the fleet link and metrics.
 
 use fallow_domain::{
-    AccountKey, DocumentVersion, Duration, Instant, JobId, MasterUrl, ProjectAssignment, ProjectId, Share,
+    AccountKey, DocumentVersion, Duration, Instant, JobId, MasterUrl, ProjectAssignment, ProjectId,
+    ResourceType, Share,
 };
 use fallow_policy::metrics::Figures;
 
@@ -164,11 +165,16 @@ impl Client {
             url: project.url.clone(),
             name: project.name.clone(),
             share: project.share,
-            debt: self.ledger.debts.of(id).as_cpu_secs(),
+            debt: self.ledger.debts.of(id)[ResourceType::Cpu].as_secs(),
             totals: self.ledger.totals.get(&id).copied().unwrap_or_default(),
             min_rpc_time: project.rpc.min_work_time(self.now).map(|wait| (wait.at, wait.cause.to_string())),
             from_document: project.from_document,
         })
+    }
+
+    /// The metrics of a window that ends now, by the events so far.
+    pub fn figures(&self, window: Window) -> Figures {
+        self.ledger.metrics.figures(window, self.now, self.late_unreported())
     }
 
     /// Whether the owner has suspended computing.
