@@ -8,6 +8,7 @@ use std::fmt;
 
 use fallow_domain::Duration;
 
+use super::text::units::write_duration;
 use super::{ApplicationModel, Availability, HostModel, ProjectModel, QueuedJob, Scenario, Trace};
 
 /// Something in a scenario that means nothing, or that is unlikely to be meant.
@@ -17,8 +18,10 @@ pub struct Finding {
     pub gravity: Gravity,
     /// Where, such as `project.p1.latency_bound`.
     pub path: String,
-    /// What is wrong, and what would be right.
+    /// What is wrong.
     pub reason: String,
+    /// What would be right; may be empty.
+    pub expected: String,
 }
 
 /// Whether a finding stops the simulation.
@@ -36,7 +39,8 @@ impl fmt::Display for Finding {
             Gravity::Warning => "warning",
             Gravity::Error => "error",
         };
-        write!(f, "{gravity}: {}: {}", self.path, self.reason)
+        write!(f, "{gravity}: {}: {}", self.path, self.reason)?;
+        if self.expected.is_empty() { Ok(()) } else { write!(f, ": expected {}", self.expected) }
     }
 }
 
@@ -46,6 +50,7 @@ pub(crate) const CENTURY: Duration = Duration::from_hours(100 * 366 * 24);
 const MONTH: Duration = Duration::from_hours(31 * 24);
 const SECOND: Duration = Duration::from_secs(1);
 /// Jobs shorter than this on average would make a run of days endless.
+const UNIQUE: &str = "a name of its own for each";
 const JOB_MIN: Duration = Duration::from_millis(1);
 
 impl Scenario {
@@ -58,13 +63,13 @@ impl Scenario {
         check.host(&self.host);
         check.client(self);
         if self.projects.is_empty() {
-            check.error("project", "there is none: add at least one [[project]]".into());
+            check.error("project", "there is none".into(), "at least one [[project]]");
         }
         let mut names = BTreeSet::new();
         for project in &self.projects {
             if !names.insert(&project.name) {
-                let reason = format!("two projects are named {:?}: give each its own name", project.name);
-                check.error(&format!("project.{}.name", project.name), reason);
+                let reason = format!("two projects are named {:?}", project.name);
+                check.error(&format!("project.{}.name", project.name), reason, UNIQUE);
             }
             check.project(project, &self.host);
         }
@@ -94,20 +99,27 @@ struct Check {
 }
 
 impl Check {
-    fn error(&mut self, path: &str, reason: String) {
-        self.found.push(Finding { gravity: Gravity::Error, path: path.into(), reason });
+    fn error(&mut self, path: &str, reason: String, expected: &str) {
+        self.found.push(Finding {
+            gravity: Gravity::Error,
+            path: path.into(),
+            reason,
+            expected: expected.into(),
+        });
     }
     fn warning(&mut self, path: &str, reason: String) {
-        self.found.push(Finding { gravity: Gravity::Warning, path: path.into(), reason });
+        let expected = String::new();
+        self.found.push(Finding { gravity: Gravity::Warning, path: path.into(), reason, expected });
     }
     fn within(&mut self, path: &str, value: Duration, low: Duration, high: Duration, expected: &str) {
         if value < low || value > high {
-            self.error(path, format!("{value} makes no sense here: expected a duration {expected}"));
+            let reason = format!("{} makes no sense here", write_duration(value));
+            self.error(path, reason, &format!("a duration {expected}"));
         }
     }
     fn number(&mut self, path: &str, value: f64, ok: bool, expected: &str) {
         if !ok {
-            self.error(path, format!("{value} makes no sense here: expected {expected}"));
+            self.error(path, format!("{value} makes no sense here"), expected);
         }
     }
 
@@ -115,8 +127,8 @@ impl Check {
     fn name(&mut self, path: &str, name: &str) {
         let bad = |c: char| c.is_control() || matches!(c, '.' | '=' | '*' | ',' | '/' | '\\');
         if name.trim() != name || name.is_empty() || name.len() > 100 || name.chars().any(bad) {
-            let expected = "expected 1 to 100 characters, none of them . = * , / \\, no blanks around them";
-            self.error(path, format!("{name:?} is no name: {expected}"));
+            let expected = "1 to 100 characters, none of them . = * , / \\ and no blanks around them";
+            self.error(path, format!("{name:?} is no name"), expected);
         }
     }
 
@@ -124,7 +136,7 @@ impl Check {
         match available {
             Availability::Always => {}
             Availability::OnOff { fraction, mean } => {
-                let expected = "a fraction above 0: with 0 it would never be on";
+                let expected = "a fraction above 0: otherwise it is never on";
                 self.number(&format!("{path}.fraction"), fraction.get(), fraction.get() > 0.0, expected);
                 let path = format!("{path}.mean");
                 self.within(&path, *mean, SECOND, CENTURY, "from 1 s to 100 years");
@@ -137,16 +149,16 @@ impl Check {
         let mut before = None;
         for change in &trace.changes {
             if change.at < Duration::ZERO || before.is_some_and(|before| change.at <= before) {
-                let reason =
-                    format!("{} is not later than the line before: expected rising times", change.at);
-                return self.error(path, reason);
+                let reason = format!("{} is not later than the change before", write_duration(change.at));
+                return self.error(path, reason, "rising times from 0 on");
             }
             before = Some(change.at);
         }
         match (before, trace.end) {
-            (None, _) => self.error(path, "it is empty: expected at least one line such as 0,on".into()),
+            (None, _) => self.error(path, "it is empty".into(), "at least one line such as 0,on"),
             (Some(last), Some(end)) if end <= last => {
-                self.error(path, format!("it ends at {end}: expected an end later than its last change"));
+                let reason = format!("it ends at {}", write_duration(end));
+                self.error(path, reason, "an end later than its last change");
             }
             _ if trace.fraction().get() <= 0.0 => {
                 self.warning(path, "it is off in the long run".into());
@@ -165,9 +177,8 @@ impl Check {
         for coprocessor in &host.coprocessors {
             let path = format!("host.coprocessor.{}", coprocessor.kind);
             if !kinds.insert(coprocessor.kind) {
-                let reason =
-                    format!("there are two entries for {}: write one with a count", coprocessor.kind);
-                self.error(&format!("{path}.type"), reason);
+                let reason = format!("there are two entries for {}", coprocessor.kind);
+                self.error(&format!("{path}.type"), reason, "one entry with a count");
             }
             let count = coprocessor.count.get();
             let expected = "a whole number from 1 to 1,000";
@@ -198,14 +209,13 @@ impl Check {
         let sane = (0.01..=100.0).contains(&correction);
         self.number(&path("correction"), correction, sane, "a number from 0.01 to 100");
         if project.applications.is_empty() {
-            self.error(&path("application"), "it has none: expected at least one kind of jobs".into());
+            self.error(&path("application"), "there is none".into(), "at least one kind of jobs");
         }
         let mut names = BTreeSet::new();
         for application in &project.applications {
             if !names.insert(&application.name) {
-                let reason =
-                    format!("two applications are named {:?}: give each its own name", application.name);
-                self.error(&project.application_path(application, "name"), reason);
+                let reason = format!("two applications are named {:?}", application.name);
+                self.error(&project.application_path(application, "name"), reason, UNIQUE);
             }
             self.application(project, application, host);
         }
@@ -213,8 +223,8 @@ impl Check {
         for (index, job) in project.queue.iter().enumerate() {
             let path = path(&format!("queue.{index}"));
             if !names.insert(&job.name) {
-                let reason = format!("two queued jobs are named {:?}: give each its own name", job.name);
-                self.error(&format!("{path}.name"), reason);
+                let reason = format!("two queued jobs are named {:?}", job.name);
+                self.error(&format!("{path}.name"), reason, UNIQUE);
             }
             self.queued(project, &path, job);
         }
@@ -278,16 +288,19 @@ impl Check {
         if let Some(length) = host.speed_for(application.uses).map(|speed| mean.at(speed))
             && !(JOB_MIN..=CENTURY).contains(&length)
         {
-            let expected = "expected a size that takes from 0.001 s to 100 years";
-            let seconds = length.as_secs_f64();
-            self.error(path, format!("a job takes {seconds} s on this host: {expected}"));
+            let reason = if length < JOB_MIN {
+                "a job takes less than a millisecond on this host"
+            } else {
+                "a job takes more than 100 years on this host"
+            };
+            self.error(path, reason.into(), "a size that takes from 0.001 s to 100 years");
         }
     }
 
     fn queued(&mut self, project: &ProjectModel, path: &str, job: &QueuedJob) {
         if project.application(&job.application).is_none() {
             let reason = format!("project {} has no application {:?}", project.name, job.application);
-            self.error(&format!("{path}.application"), reason);
+            self.error(&format!("{path}.application"), reason, "one of the project's applications");
         }
         let past = "from -100 years to 0 s: it arrived before the beginning";
         self.within(&format!("{path}.received"), job.received, -CENTURY, Duration::ZERO, past);

@@ -132,6 +132,11 @@ impl Complaint {
     pub(crate) fn expecting(self, expected: impl Into<String>) -> Self {
         Self { expected: expected.into(), ..self }
     }
+    /// About the file as a whole: no line of it is to be shown.
+    #[must_use]
+    pub(crate) fn without_excerpt(self) -> Self {
+        Self { excerpt: String::new(), ..self }
+    }
     /// With what may have been meant.
     #[must_use]
     pub(crate) fn suggesting(self, suggestion: Option<String>) -> Self {

@@ -32,7 +32,7 @@ const HOST: Section = Section {
     ],
 };
 const COPROCESSOR: Section = Section { title: "[[host.coprocessor]]", keys: &["type", "count", "flops"] };
-const NETWORK: Section = Section { title: "{ down, up }", keys: &["down", "up"] };
+const NETWORK: Section = Section { title: "network", keys: &["down", "up"] };
 const CLIENT: Section = Section {
     title: "[client]",
     keys: &[
@@ -47,9 +47,8 @@ const CLIENT: Section = Section {
         "disk_free_min",
     ],
 };
-const BUFFER: Section = Section { title: "{ min, additional }", keys: &["min", "additional"] };
-const AVAILABLE: Section =
-    Section { title: "{ fraction, mean } or { trace }", keys: &["fraction", "mean", "trace"] };
+const BUFFER: Section = Section { title: "buffer", keys: &["min", "additional"] };
+const AVAILABLE: Section = Section { title: "available", keys: &["fraction", "mean", "trace"] };
 const PROJECT: Section = Section {
     title: "[[project]]",
     keys: &[
@@ -105,9 +104,8 @@ const APPLICATION: Section = Section {
         "failure",
     ],
 };
-const TRUE_FLOPS: Section = Section { title: "{ mean, deviation }", keys: &["mean", "deviation"] };
-const USES: Section =
-    Section { title: "{ cpus, COPROCESSOR }", keys: &["cpus", "nvidia", "amd", "intel", "apple"] };
+const TRUE_FLOPS: Section = Section { title: "true_flops", keys: &["mean", "deviation"] };
+const USES: Section = Section { title: "uses", keys: &["cpus", "nvidia", "amd", "intel", "apple"] };
 const QUEUE: Section = Section {
     title: "[[project.queue]]",
     keys: &["name", "application", "received", "deadline", "fraction_done", "elapsed", "remaining", "state"],
@@ -330,7 +328,7 @@ impl Read<'_, '_> {
             if Walk::value(project, key).is_some() {
                 let problem =
                     format!("`{key}` belongs in [[project.application]], since the project has those");
-                self.walk.error(&project.path_of(key), problem, "it in each application, or none of them");
+                self.walk.error(&project.path_of(key), problem, "it there, or no [[project.application]]");
             }
         }
     }

@@ -74,6 +74,12 @@ fn word<T: Copy>(value: &DeValue<'_>, words: &[(&str, T)]) -> Result<T, BadValue
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
         _ => quoted.join(""),
     };
+    // A word that TOML takes for a truth value, such as the estimate "true".
+    if let Some(bare) = value.as_bool().map(|bare| bare.to_string()) {
+        let meant = words.iter().find(|(word, _)| *word == bare);
+        let suggestion = meant.map(|(word, _)| format!("{word:?}, in quotes"));
+        return Err(BadValue { suggestion, ..unexpected(value, &expected) });
+    }
     let given = text(value, &expected)?;
     words.iter().find(|(word, _)| *word == given).map(|(_, meant)| *meant).ok_or_else(|| BadValue {
         suggestion: suggest(given, words.iter().map(|(word, _)| *word)).map(|word| format!("{word:?}")),

@@ -142,7 +142,14 @@ impl<'s> Walk<'s> {
         match value.get_ref() {
             DeValue::Table(table) => Some(self.fields(path, table, section)),
             other => {
-                self.bad(&path, value.span(), unexpected(other, &format!("a table {}", section.title)));
+                self.bad(
+                    &path,
+                    value.span(),
+                    unexpected(
+                        other,
+                        &format!("a table: {} with {}", section.title, section.keys.join(", ")),
+                    ),
+                );
                 None
             }
         }
@@ -189,7 +196,7 @@ impl<'s> Walk<'s> {
             };
             if !self.complaints.iter().any(said) {
                 let complaint = self.at(finding.gravity, &finding.path, finding.reason);
-                self.complaints.push(complaint);
+                self.complaints.push(complaint.expecting(finding.expected));
             }
         }
         self.complaints.sort_by_key(|complaint| (complaint.line, complaint.column));
@@ -199,15 +206,14 @@ impl<'s> Walk<'s> {
     /// A complaint about `path`, at the nearest place that is known: itself, or what holds it.
     fn at(&self, gravity: Gravity, path: &str, problem: String) -> Complaint {
         let mut place = path;
-        let span = loop {
+        loop {
             if let Some(span) = self.spans.get(place) {
-                break span.clone();
+                return self.source.complain(gravity, span.clone(), path, problem);
             }
             match place.rfind('.') {
                 Some(dot) => place = &place[..dot],
-                None => break 0..0,
+                None => return self.source.complain(gravity, 0..0, path, problem).without_excerpt(),
             }
-        };
-        self.source.complain(gravity, span, path, problem)
+        }
     }
 }
