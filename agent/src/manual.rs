@@ -44,13 +44,10 @@ pub fn page() -> String {
     }
     let general = cli.get_after_help().map(ToString::to_string).unwrap_or_default();
     for part in general.split("\n\n") {
-        match part.split_once(":\n") {
-            Some((title, text)) => {
-                section(&mut out, &title.to_uppercase());
-                verbatim(&mut out, text);
-            }
-            // It says where this page is.
-            None => {}
+        // What has no title says where this page is.
+        if let Some((title, text)) = part.split_once(":\n") {
+            section(&mut out, &title.to_uppercase());
+            verbatim(&mut out, text);
         }
     }
     out

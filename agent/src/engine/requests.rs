@@ -104,9 +104,8 @@ impl Engine {
 
     fn status(&self) -> Status {
         let mut host = HostStatus::of(&self.client);
-        match self.owner_wish {
-            Some(true) => host.suspended_by = Some("owner".to_owned()),
-            Some(false) | None => {}
+        if self.owner_wish == Some(true) {
+            host.suspended_by = Some("owner".to_owned());
         }
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -34,8 +34,9 @@ impl Client {
             self.contact_anew(id);
         }
         let name = url.stem();
-        self.put_project(&ProjectAssignment { name, url: url.clone(), account_key, share }, false);
-        if let Some(project) = self.project_of(&url).and_then(|id| self.state.projects.get_mut(&id)) {
+        let wanted = ProjectAssignment { name, url, account_key, share };
+        self.put_project(&wanted, false);
+        if let Some(project) = self.project_of(&wanted.url).and_then(|id| self.state.projects.get_mut(&id)) {
             // The coordinator had dropped it: now it is the owner's.
             project.from_document = false;
         }
