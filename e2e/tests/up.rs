@@ -94,6 +94,7 @@ fn an_agent_that_stays_dead_is_told_again_with_its_jobs_and_the_command_that_sta
         let id = identity(&up, "agent-2");
         let hosts = up.json(&["hosts"])["hosts"].as_array().unwrap().clone();
         let host = hosts.into_iter().find(|host| host["agent_id"] == id)?;
+        assert_eq!(host["name"], "agent-2");
         host["tasks"].get(0)?["name"].as_str().map(str::to_owned)
     });
     up.daemon("agent-2").unwrap().signal(Signal::KILL);

@@ -30,6 +30,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
         return print_json(&json!({ "document_version": reply.document_version, "hosts": hosts }));
     }
     let columns = [
+        Text("name"),
         Text("agent"),
         Text("host"),
         Text("link"),
@@ -54,6 +55,7 @@ fn row(host: &Host, wanted: u64) -> Vec<String> {
         _ => String::new(),
     };
     vec![
+        state.name,
         host.agent_id.clone(),
         state.hostname,
         if host.connected { "up" } else { "down" }.to_owned(),
@@ -122,6 +124,7 @@ pub(crate) fn host_json(host: &Host) -> Value {
         .collect();
     json!({
         "agent_id": host.agent_id,
+        "name": state.name,
         "hostname": state.hostname,
         "connected": host.connected,
         "last_seen": table::instant(host.last_seen_micros),

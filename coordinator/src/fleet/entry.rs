@@ -134,6 +134,7 @@ fn number(name: &str, value: f64, low: f64, high: f64) -> Result<(), String> {
 
 fn check_host(host: &wire::HostState) -> Result<(), String> {
     text("hostname", &host.hostname)?;
+    text("name", &host.name)?;
     text("suspended_by", &host.suspended_by)?;
     text("document_refusal", &host.document_refusal)?;
     micros("cpu_time", host.cpu_time_micros)?;

@@ -113,15 +113,15 @@ impl Summary {
         (contested > 0.0 && shares > 0.0).then_some(100.0 * (parts.0 - parts.1))
     }
 
-    /// The agents' figures over the day, and their means over the agents that have one.
-    fn metrics(&self) -> (Vec<(String, Metrics)>, Metrics) {
+    /// The agents' ids, names and figures over the day, and the means over the agents that have one.
+    fn metrics(&self) -> (Vec<(String, String, Metrics)>, Metrics) {
         let of = |host: &Host| {
             let state = host.state.clone().unwrap_or_default();
-            (host.agent_id.clone(), state.day.unwrap_or_default())
+            (host.agent_id.clone(), state.name, state.day.unwrap_or_default())
         };
         let each: Vec<_> = self.hosts.iter().map(of).collect();
         let mean = |figure: fn(&Metrics) -> Option<f64>| {
-            let figures: Vec<f64> = each.iter().filter_map(|(_, metrics)| figure(metrics)).collect();
+            let figures: Vec<f64> = each.iter().filter_map(|(_, _, metrics)| figure(metrics)).collect();
             (!figures.is_empty()).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
         };
         let mean = Metrics {
@@ -153,7 +153,9 @@ impl Summary {
         let (each, mean) = self.metrics();
         let agents: Vec<_> = each
             .iter()
-            .map(|(agent, metrics)| json!({ "agent_id": agent, "metrics": metrics_json(Some(metrics)) }))
+            .map(|(agent, name, metrics)| {
+                json!({ "agent_id": agent, "name": name, "metrics": metrics_json(Some(metrics)) })
+            })
             .collect();
         json!({
             "event": "summary",
@@ -234,7 +236,9 @@ impl Summary {
             "  {:<28} {:>9} {:>9} {:>16} {:>9} {:>13}",
             "agent", "idleness", "waste", "share violation", "monotony", "RPCs per job"
         )?;
-        let each = each.iter().map(|(agent, metrics)| (agent.as_str(), metrics));
+        let each = each
+            .iter()
+            .map(|(id, name, metrics)| (if name.is_empty() { id.as_str() } else { name.as_str() }, metrics));
         for (name, metrics) in each.chain([("mean", &mean)]) {
             writeln!(
                 text,
