@@ -150,8 +150,9 @@ impl Engine {
         match ask {
             Ask::Entries(keys, reply) => {
                 let mut found = Entries::default();
+                let name = self.dir.path().file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
                 for (key, entity) in keys {
-                    match entries::entry(&self.client, &self.hostname, &key, entity) {
+                    match entries::entry(&self.client, &self.hostname, &name, &key, entity) {
                         Some(entry) => found.entries.push(entry),
                         None => found.removed.push(key),
                     }

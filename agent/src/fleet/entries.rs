@@ -18,16 +18,16 @@ pub fn key(client: &Client, entity: Entity) -> Option<String> {
 }
 
 /// What is reported of an entity; none if it is gone.
-pub fn entry(client: &Client, hostname: &str, key: &str, entity: Entity) -> Option<wire::Entry> {
+pub fn entry(client: &Client, hostname: &str, name: &str, key: &str, entity: Entity) -> Option<wire::Entry> {
     let value = match entity {
-        Entity::Host => wire::entry::Value::Host(host(&client.host_view(), hostname)),
+        Entity::Host => wire::entry::Value::Host(host(&client.host_view(), hostname, name)),
         Entity::Project(id) => wire::entry::Value::Project(project(&client.project_view(id)?)),
         Entity::Job(id) => wire::entry::Value::Task(task(&client.task_view(id)?)),
     };
     Some(wire::Entry { key: key.to_owned(), value: Some(value) })
 }
 
-fn host(view: &HostView, hostname: &str) -> wire::HostState {
+fn host(view: &HostView, hostname: &str, name: &str) -> wire::HostState {
     let (refused_version, refusal) =
         view.document_refused.as_ref().map_or((0, String::new()), |(version, why)| (version.0, why.clone()));
     let [day, week, month] = view.figures.each_ref().map(|figures| Some(metrics(figures)));
@@ -48,6 +48,7 @@ fn host(view: &HostView, hostname: &str) -> wire::HostState {
         cpu_time_micros: view.cpu_time.as_micros(),
         started_at_micros: view.started_at.as_micros(),
         idle_cpus: view.idle_cpus,
+        name: name.to_owned(),
     }
 }
 
