@@ -13,6 +13,7 @@ mod files;
 mod model;
 mod presets;
 mod text;
+mod vary;
 
 pub use check::{Finding, Gravity};
 pub use files::{Directory, FileError, Files, LoadError, NoFiles};
@@ -23,6 +24,7 @@ pub use model::job::{ApplicationModel, CoprocessorUse, Estimate, QueuedJob, Queu
 pub use model::project::ProjectModel;
 pub use text::complaint::{Complaint, Complaints};
 pub use text::read::Loaded;
+pub use vary::{Variant, Vary, VaryError};
 
 use fallow_domain::{Duration, Preferences};
 

@@ -2,3 +2,4 @@
 
 mod scenario_errors;
 mod scenario_files;
+mod scenario_vary;

@@ -131,10 +131,7 @@ impl Scenario {
     pub fn parse(file: &str, text: &str, files: &dyn Files) -> Result<Loaded, Complaints> {
         let source = Source { file, text };
         let mut reader = Read { walk: Walk::new(source, SECTIONS), files };
-        let scenario = match reader.walk.parse() {
-            Some(table) => Some(reader.scenario(table.get_ref())),
-            None => None,
-        };
+        let scenario = reader.walk.parse().map(|table| reader.scenario(table.get_ref()));
         let findings = scenario.as_ref().map(Self::check).unwrap_or_default();
         let complaints = reader.walk.finish(findings);
         let bad = complaints.iter().any(|complaint| complaint.gravity == Gravity::Error);
