@@ -115,6 +115,23 @@ fn shares_that_are_all_zero_are_set_with_a_warning() {
 }
 
 #[test]
+fn shares_and_preferences_alone_are_shown_and_the_manual_names_no_other_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    for alone in ["shares", "preferences"] {
+        let shown = fallow(dir.path(), &[alone]);
+        assert_eq!(shown.status.code(), Some(0), "{}", text(&shown));
+        assert_eq!(shown.stdout, fallow(dir.path(), &[alone, "show"]).stdout);
+    }
+    assert_eq!(running.stop(), Some(0));
+    let page = text(&fallow(dir.path(), &["man"]));
+    for part in [".SH EXAMPLES", ".SH EXIT STATUS", ".SS fallow shares set", "130"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains("(1)") && !page.contains("SUBCOMMANDS"));
+}
+
+#[test]
 fn what_cannot_be_read_gives_status_2_and_an_example() {
     let dir = tempfile::tempdir().unwrap();
     for (arguments, said) in [

@@ -23,7 +23,13 @@ use crate::operator::{AUTHOR, TokenError, TokenFile};
 #[derive(Args, Clone, Debug)]
 pub struct Target {
     /// Directory of the coordinator, or of `fallow up`.
-    #[arg(long, env = "FALLOW_DIR", default_value = "./fallow-data", value_name = "DIR")]
+    #[arg(
+        long,
+        env = "FALLOW_DIR",
+        hide_env_values = true,
+        default_value = "./fallow-data",
+        value_name = "DIR"
+    )]
     pub dir: PathBuf,
     /// Address of the coordinator, such as http://127.0.0.1:20001, instead of looking it up in the directory.
     #[arg(long, value_name = "URL", value_parser = address)]

@@ -13,13 +13,14 @@ use super::{Failure, units};
 use crate::daemon::{Coordinator, Options, instance};
 use crate::fleet::LinkSettings;
 
-const EXAMPLE: &str = "\
+pub(super) const EXAMPLE: &str = "\
 Example:
   fallow coordinator run --dir /var/lib/fallow/coordinator
   fallow hosts --dir /var/lib/fallow/coordinator
 
-Ports are chosen at first start and kept in the directory, so a restart needs no more than --dir.
-It ends cleanly at SIGTERM or SIGINT; agents go on computing and report when it is back.";
+Ports are chosen at first start and kept in the directory, so a restart needs
+no more than --dir. It ends cleanly at SIGTERM or SIGINT; agents go on computing
+and report when it is back.";
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {

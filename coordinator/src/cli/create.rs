@@ -11,19 +11,21 @@ use super::connect::Target;
 use super::projects::project_json;
 use super::{Failure, print, print_json, units};
 
-const PROJECT_EXAMPLE: &str = "\
+pub(super) const PROJECT_EXAMPLE: &str = "\
 Example:
   fallow project create sieve --share 50
   fallow app add sieve sieve ./target/release/sieve --version 1.0
   fallow submit sieve --file batch.toml
 
-The whole fleet is attached to it at once. Unmodified BOINC clients can attach to its URL with their own account.";
+The whole fleet is attached to it at once. Unmodified BOINC clients can attach
+to its URL with their own account.";
 
-const APP_EXAMPLE: &str = "\
+pub(super) const APP_EXAMPLE: &str = "\
 Example:
   fallow app add sieve sieve ./target/release/sieve --version 1.0
 
-The first file is the main program. Files are copied and signed; a version never changes once it is made.";
+The first file is the main program. Files are copied and signed; a version never
+changes once it is made.";
 
 #[derive(Subcommand, Debug)]
 pub(super) enum ProjectCommand {

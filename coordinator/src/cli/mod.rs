@@ -37,20 +37,37 @@ pub(crate) use results::all as results_of;
 pub(crate) use table::figure;
 pub(crate) use units::{Unacceptable, count};
 
-const EXIT_CODES: &str = "\
+/// Columns of the help. Fixed, because a terminal's own width would break examples, which are there to be pasted; their
+/// lines are no longer than this.
+const WIDTH: usize = 80;
+
+const AFTER: &str = "\
+Examples:
+  fallow up --until-done
+  fallow coordinator run --dir lab/coordinator
+  fallow hosts --dir lab
+  fallow shares set mersenne=25 totient=75 --dir lab
+
 Exit status:
   0  done                       5  refused (token, key, not allowed)
   1  internal fault             6  directory or port in use
-  2  bad command line           7  store corrupted or of a newer version
+  2  unreadable command line    7  store corrupted, missing or newer
   3  bad input or value         8  no space, or not writable
   4  coordinator unreachable    9  jobs failed (`fallow up --until-done`)
+                              130  interrupted (`fallow up --until-done`)
 
-The coordinator is looked for in --dir, else FALLOW_DIR, else ./fallow-data; or at --coordinator.
-NO_COLOR, FALLOW_LOG, FALLOW_LOG_FORMAT and the OTEL_ variables are honoured.";
+The coordinator is looked for in --dir, else FALLOW_DIR, else ./fallow-data; or
+at --coordinator. NO_COLOR, FALLOW_LOG, FALLOW_LOG_FORMAT and the OTEL_
+variables are honoured.";
+
+const MAN_EXAMPLE: &str = "\
+Example:
+  fallow man > fallow.1
+  man ./fallow.1";
 
 /// Lab machines that compute when nobody needs them: the coordinator and its operators' tools.
 #[derive(Parser, Debug)]
-#[command(name = "fallow", version, after_help = EXIT_CODES, max_term_width = 110)]
+#[command(name = "fallow", version, after_help = AFTER, term_width = WIDTH)]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -61,7 +78,7 @@ enum Command {
     /// Shows it all on this machine: a coordinator, two projects, their work, and agents as separate processes.
     Up(up::UpArguments),
     /// The coordinator itself.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = coordinator::EXAMPLE)]
     Coordinator(coordinator::Command),
     /// Lists the agents of the fleet and what they do.
     Hosts(hosts::Arguments),
@@ -72,25 +89,24 @@ enum Command {
     /// Gives out the canonical outputs of validated workunits.
     Results(results::Arguments),
     /// Shows or changes the projects' resource shares.
-    #[command(subcommand)]
-    Shares(shares::Command),
+    Shares(shares::Arguments),
     /// Shows or changes what agents may do.
-    #[command(subcommand)]
-    Preferences(preferences::Command),
+    Preferences(preferences::Arguments),
     /// Makes enrolment tokens.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = tokens::EXAMPLE)]
     Tokens(tokens::Command),
     /// Adds a project of the lab's own.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = create::PROJECT_EXAMPLE)]
     Project(create::ProjectCommand),
     /// Adds versions of applications.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = create::APP_EXAMPLE)]
     App(create::AppCommand),
     /// Adds workunits: one by options, or a batch of them from a file.
     Submit(submit::Arguments),
     /// Writes completions for a shell to standard output.
     Completions(manual::Completions),
     /// Writes the manual page to standard output.
+    #[command(after_help = MAN_EXAMPLE)]
     Man,
 }
 
@@ -138,8 +154,8 @@ fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
         Command::Projects(arguments) => block_on(projects::run(arguments))?.map(done),
         Command::Jobs(arguments) => block_on(jobs::run(arguments))?.map(done),
         Command::Results(arguments) => block_on(results::run(arguments))?.map(done),
-        Command::Shares(command) => block_on(shares::run(command))?.map(done),
-        Command::Preferences(command) => block_on(preferences::run(command))?.map(done),
+        Command::Shares(arguments) => block_on(shares::run(arguments))?.map(done),
+        Command::Preferences(arguments) => block_on(preferences::run(arguments))?.map(done),
         Command::Tokens(command) => block_on(tokens::run(command))?.map(done),
         Command::Project(command) => block_on(create::project(command))?.map(done),
         Command::App(command) => block_on(create::app(command))?.map(done),
@@ -214,11 +230,33 @@ mod tests {
     }
 
     #[test]
-    fn every_command_has_an_example_or_is_plain() {
-        for name in ["up", "hosts", "jobs", "submit"] {
-            let mut command = Arguments::command();
-            let sub = command.find_subcommand_mut(name).unwrap();
-            assert!(sub.render_long_help().to_string().contains("Example"), "{name}");
+    fn every_command_has_examples_whose_lines_no_terminal_breaks() {
+        fn check(command: &mut clap::Command, path: &str) {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(after.contains("Example"), "{path} has no example");
+            let shown = command.render_long_help().to_string();
+            for line in after.lines() {
+                assert!(line.chars().count() <= WIDTH, "{path}: {line}");
+                assert!(shown.lines().any(|shown| shown.trim_end() == line), "{path}: {line}");
+            }
+            for sub in command.get_subcommands_mut().filter(|sub| sub.get_name() != "help") {
+                let path = format!("{path} {}", sub.get_name());
+                check(sub, &path);
+            }
+        }
+        let mut command = Arguments::command();
+        command.build();
+        check(&mut command, "fallow");
+    }
+
+    #[test]
+    fn shares_and_preferences_alone_are_shown() {
+        for alone in ["shares", "preferences"] {
+            for arguments in
+                [&["fallow", alone][..], &["fallow", alone, "--json"], &["fallow", alone, "show", "--json"]]
+            {
+                assert!(Arguments::try_parse_from(arguments).is_ok(), "{arguments:?}");
+            }
         }
     }
 }

@@ -11,15 +11,29 @@ use super::{Failure, print, print_json, units};
 use crate::document::{preferences_from_wire, preferences_to_wire};
 
 const EXAMPLE: &str = "\
-Example:
+Examples:
+  fallow preferences
+  fallow preferences show --json
   fallow preferences set --cpu-fraction 50% --buffer-min 2h
   fallow preferences set --suspended true
 
-What is not named stays as it is. The owner of a host can tighten these on the host, and nobody can loosen that.";
+What is not named stays as it is. The owner of a host can tighten these on the
+host, and nobody can loosen that.";
+
+/// Without a subcommand they are shown.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLE)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    show: Show,
+}
 
 #[derive(Subcommand, Debug)]
-pub(super) enum Command {
+enum Command {
     /// Shows what agents may do.
+    #[command(after_help = EXAMPLE)]
     Show(Show),
     /// Changes what agents may do, for the whole fleet.
     #[command(after_help = EXAMPLE)]
@@ -27,7 +41,7 @@ pub(super) enum Command {
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Show {
+struct Show {
     #[command(flatten)]
     target: Target,
     /// One JSON object instead of a table.
@@ -36,7 +50,7 @@ pub(super) struct Show {
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Set {
+struct Set {
     #[command(flatten)]
     changes: Changes,
     #[command(flatten)]
@@ -106,10 +120,11 @@ impl Changes {
     }
 }
 
-pub(super) async fn run(command: Command) -> Result<(), Failure> {
-    let (show, changes) = match command {
-        Command::Show(show) => (show, None),
-        Command::Set(set) => (set.show, Some(set.changes)),
+pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let (show, changes) = match arguments.command {
+        None => (arguments.show, None),
+        Some(Command::Show(show)) => (show, None),
+        Some(Command::Set(set)) => (set.show, Some(set.changes)),
     };
     let mut client = show.target.connect().await?;
     let mut document =

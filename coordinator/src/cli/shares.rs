@@ -12,15 +12,29 @@ use super::table::{self, Column::Number, Column::Text};
 use super::{Failure, print, print_json, warn};
 
 const EXAMPLE: &str = "\
-Example:
+Examples:
+  fallow shares
+  fallow shares show --json
   fallow shares set mersenne=25 totient=75
 
-A share is a weight: a number from 0 to 1,000,000,000, against the sum of all of them. Agents follow within a second;
-those that are away when they come back. A share of 0 computes only when nobody else can.";
+A share is a weight: a number from 0 to 1,000,000,000, against the sum of all of
+them. Agents follow within a second; those that are away when they come back.
+A share of 0 computes only when nobody else can.";
+
+/// Without a subcommand they are shown.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLE)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    show: Show,
+}
 
 #[derive(Subcommand, Debug)]
-pub(super) enum Command {
+enum Command {
     /// Shows the shares and the version of the document that they are in.
+    #[command(after_help = EXAMPLE)]
     Show(Show),
     /// Gives projects new shares, for the whole fleet.
     #[command(after_help = EXAMPLE)]
@@ -28,7 +42,7 @@ pub(super) enum Command {
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Show {
+struct Show {
     #[command(flatten)]
     target: Target,
     /// One JSON object instead of a table.
@@ -37,7 +51,7 @@ pub(super) struct Show {
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Set {
+struct Set {
     /// Project and share.
     #[arg(required = true, value_name = "NAME=SHARE", value_parser = pair)]
     shares: Vec<(String, f64)>,
@@ -51,10 +65,11 @@ fn pair(text: &str) -> Result<(String, f64), String> {
     pair.ok_or_else(|| "expected NAME=SHARE with a number as the share, such as mersenne=75".to_owned())
 }
 
-pub(super) async fn run(command: Command) -> Result<(), Failure> {
-    let (show, shares) = match command {
-        Command::Show(show) => (show, None),
-        Command::Set(set) => (set.show, Some(parse(&set.shares)?)),
+pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let (show, shares) = match arguments.command {
+        None => (arguments.show, None),
+        Some(Command::Show(show)) => (show, None),
+        Some(Command::Set(set)) => (set.show, Some(parse(&set.shares)?)),
     };
     let mut client = show.target.connect().await?;
     let reply = match shares {

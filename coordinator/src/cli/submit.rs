@@ -13,11 +13,13 @@ use super::{Failure, batch, print, print_json, units};
 const EXAMPLE: &str = "\
 Examples:
   fallow submit mersenne --file batch.toml
-  fallow submit mersenne --app mersenne --input in=range.txt --output out --flops 6e10 --quorum 2
+  fallow submit mersenne --app mersenne --input in=range.txt --output out \\
+      --flops 6e10 --quorum 2
 
-A batch file holds [[workunits]] with application, flops, and optionally name, command_line,
-inputs ({ open_name, text | path }), outputs ({ open_name, max_size }), flops_bound, memory, disk, deadline,
-quorum, initial_jobs, max_error_jobs, max_total_jobs, comparator. All of a batch is taken, or none.";
+A batch file holds [[workunits]] with application, flops, and optionally name,
+command_line, inputs ({ open_name, text | path }), outputs ({ open_name,
+max_size }), flops_bound, memory, disk, deadline, quorum, initial_jobs,
+max_error_jobs, max_total_jobs, comparator. All of a batch is taken, or none.";
 
 /// Adds workunits: one by options, or a batch of them from a file.
 #[derive(Args, Debug)]

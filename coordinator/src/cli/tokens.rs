@@ -7,12 +7,14 @@ use serde_json::json;
 use super::connect::Target;
 use super::{Failure, print, print_json, units};
 
-const EXAMPLE: &str = "\
+pub(super) const EXAMPLE: &str = "\
 Example:
   fallow tokens create > token
-  fallow-agent run --dir /var/lib/fallow-agent --coordinator http://127.0.0.1:20001 --token-file token
+  fallow-agent run --dir lab/agent-1 --token-file token \\
+      --coordinator http://127.0.0.1:24001
 
-A token enrols one agent, once. It is shown here and nowhere else: only its hash is kept.";
+A token enrols one agent, once. It is shown here and nowhere else: only its
+hash is kept.";
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {

@@ -68,7 +68,13 @@ pub struct UpArguments {
     #[arg(long)]
     pub until_done: bool,
     /// Where everything is kept.
-    #[arg(long, env = "FALLOW_DIR", default_value = "./fallow-data", value_name = "DIR")]
+    #[arg(
+        long,
+        env = "FALLOW_DIR",
+        hide_env_values = true,
+        default_value = "./fallow-data",
+        value_name = "DIR"
+    )]
     pub dir: PathBuf,
     /// One JSON object per line, instead of text.
     #[arg(long)]
