@@ -249,10 +249,9 @@ impl JobQueue {
             return lane.work;
         }
         let tasks = lane.running.iter().chain(&lane.preempted);
-        let mut latest: Vec<(Instant, JobId)> =
-            tasks.chain(lane.queued.iter().rev().take(k)).map(|entry| (entry.deadline, entry.id)).collect();
+        let mut latest: Vec<_> = tasks.chain(lane.queued.iter().rev().take(k)).map(Entry::place).collect();
         latest.sort_unstable_by(|a, b| b.cmp(a));
-        let skipped = latest.iter().take(k).filter_map(|(_, id)| self.jobs.get(id));
+        let skipped = latest.iter().take(k).filter_map(|(_, _, id)| self.jobs.get(id));
         lane.work - skipped.map(|job| job.instance_time().0).sum()
     }
 

@@ -93,7 +93,7 @@ impl Simulation {
     ) -> usize {
         let mut count = 0;
         self.own.clear();
-        let (mut shares, mut takers) = (0.0, 0.0);
+        let (mut shares, mut takers) = (0.0, 0.0_f64);
         for (at, project) in projects.iter().enumerate() {
             let summary = lanes(at).map_or(Summary::NONE, |lane| summary(lane, fits));
             let has_jobs = summary.amount > 0.0;
@@ -114,7 +114,8 @@ impl Simulation {
         }
         let instances = f64::from(self.instances[kind]);
         for (own, project) in self.own.iter_mut().zip(projects) {
-            *own *= instances * if shares > 0.0 { project.share.get() / shares } else { 1.0 / takers };
+            *own *=
+                instances * if shares > 0.0 { project.share.get() / shares } else { 1.0 / takers.max(1.0) };
         }
         for flow in self.flows.iter_mut().take(count) {
             flow.own = self.own.get(flow.project).copied().unwrap_or_default();

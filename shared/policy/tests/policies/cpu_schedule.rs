@@ -8,6 +8,7 @@ use fallow_policy::cpu_schedule::{
 };
 use fallow_policy::debt::{Debts, ProjectPeriod};
 use fallow_policy::job_queue::{Cpus, JobQueue, JobSnapshot, JobState};
+use fallow_policy::plan_host::PlanHost;
 use proptest::prelude::*;
 
 use crate::world::{PERIOD, With, any_jobs, any_projects, at_min, host, job, project, ran, share};
@@ -141,7 +142,10 @@ fn r2_5_a_job_whose_working_set_does_not_fit_waits_and_others_are_tried() {
         Some(WhyNot::MemoryLeft { needed: Bytes::from_mebibytes(1_500), left })
     );
     assert!(matches!(why_not(&schedule, 4), Some(WhyNot::MemoryLimit { .. })));
-    assert_eq!((schedule.idle[ResourceType::Cpu], schedule.starved[ResourceType::Cpu]), (Cpus::whole(2), Cpus::ZERO));
+    assert_eq!(
+        (schedule.idle[ResourceType::Cpu], schedule.starved[ResourceType::Cpu]),
+        (Cpus::whole(2), Cpus::ONE)
+    );
 }
 
 #[test]
@@ -181,7 +185,10 @@ fn r2_6_fewer_usable_cpus_take_effect_at_once_and_the_least_owed_gives_way() {
 fn tasks_of_a_project_that_takes_no_part_are_preempted() {
     let schedule = choose(&host(1), &[project(2, 0.0)], &[job(1, 1, 5).running_since(-1)]);
     assert_eq!(why_not(&schedule, 1), Some(WhyNot::ProjectOut));
-    assert_eq!((schedule.idle[ResourceType::Cpu], schedule.starved[ResourceType::Cpu]), (Cpus::ONE, Cpus::ONE));
+    assert_eq!(
+        (schedule.idle[ResourceType::Cpu], schedule.starved[ResourceType::Cpu]),
+        (Cpus::ONE, Cpus::ONE)
+    );
 }
 
 #[test]
@@ -202,19 +209,22 @@ fn run_host(usable: u32, shares: &[f64], every_min: i64, minutes: i64) -> Vec<f6
             .map(|(id, weight)| ProjectPeriod {
                 project: ProjectId(id),
                 share: share(*weight),
-                used: Duration::from_mins(running.get(&ProjectId(id)).copied().unwrap_or(0) * every_min),
-                runnable: true,
+                used: PerType::cpu(Duration::from_mins(
+                    running.get(&ProjectId(id)).copied().unwrap_or(0) * every_min,
+                )),
+                runnable: PerType::cpu(true),
             })
             .collect();
-        let used = debts.update(&period);
+        let used = debts.update(&PlanHost::cpus(usable), &period);
         let projects: Vec<_> = period
             .iter()
             .map(|p| ProjectSnapshot {
                 share: p.share,
-                ..project(p.project.0, debts.of(p.project).as_cpu_secs() / 60.0)
+                priority: debts.of(p.project).map(|_, debt| debt.as_secs()),
+                ..project(p.project.0, 0.0)
             })
             .collect();
-        let schedule = choose_with(&host(usable), &PerType::cpu(used), &projects, &queue, at_min(minute));
+        let schedule = choose_with(&host(usable), &used, &projects, &queue, at_min(minute));
         queue.apply(&schedule, at_min(minute));
         running.clear();
         for chosen in &schedule.run {

@@ -10,7 +10,7 @@ fn check_sums(queue: &JobQueue, jobs: &[JobSnapshot]) -> Result<(), TestCaseErro
     prop_assert_eq!(queue.len(), jobs.len());
     for id in (1..7).map(ProjectId) {
         let mut mine: Vec<_> = jobs.iter().filter(|job| job.project == id).collect();
-        mine.sort_by_key(|job| (job.deadline, job.id));
+        mine.sort_by_key(|job| (job.deadline, job.remaining, job.id));
         let runnable = mine.iter().filter(|job| job.is_runnable());
         let cpus: f64 = runnable.clone().map(|job| job.needs().cpus.as_f64()).sum();
         prop_assert_eq!(queue.is_runnable(id), runnable.count() > 0);

@@ -1,8 +1,10 @@
 //! The policies that decide on queues of jobs, driven from outside: tables, examples and properties.
 
 mod cpu_schedule;
+mod fluid;
 mod job_queue;
 mod metrics;
+mod round_robin;
 mod rpc_session;
 mod rpc_timing;
 mod work_fetch;
