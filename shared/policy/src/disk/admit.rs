@@ -9,7 +9,7 @@ use fallow_domain::{Bytes, ProjectId};
 use super::amounts::Amounts;
 use super::draft::Draft;
 use super::order::LEVEL_MAX;
-use super::reason::{Deletion, Rule};
+use super::reason::{Deletion, Rule, counted};
 use super::usage::{DiskUse, to_bytes};
 
 /// Whether a file may come.
@@ -98,7 +98,7 @@ impl fmt::Display for Admission {
             Self::Fits { left } => write!(f, "it fits; {left} are left"),
             Self::AfterDeleting(deletions) => {
                 let bytes = deletions.iter().fold(Bytes(0), |sum, deletion| sum.plus(deletion.bytes));
-                write!(f, "it fits once {} files with {bytes} are deleted", deletions.len())
+                write!(f, "it fits without {} ({bytes})", counted(deletions.len(), "file"))
             }
             Self::Refused(refusal) => refusal.fmt(f),
         }

@@ -34,6 +34,8 @@ mod draft;
 mod file;
 pub mod holders;
 mod limit;
+#[cfg(test)]
+mod model;
 mod order;
 pub mod passes;
 #[cfg(test)]

@@ -67,6 +67,11 @@ pub enum Rule {
     },
 }
 
+/// "1 file", "2 files".
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 impl fmt::Display for Deletion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, project, bytes, rule, why, .. } = self;

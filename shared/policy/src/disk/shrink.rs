@@ -23,8 +23,8 @@ use super::draft::Draft;
 use super::file::FileId;
 use super::limit::TotalLimit;
 use super::order::LEVEL_MAX;
-use super::reason::{Deletion, JobDrop, Rule};
-use super::usage::{DiskUse, sum_to_bytes};
+use super::reason::{Deletion, JobDrop, Rule, counted};
+use super::usage::{DiskUse, sum_to_bytes, to_bytes};
 
 /// What to do about an exceeded limit.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,17 +71,17 @@ impl DiskUse {
     /// Plans how to get under the owner's limit. `None` while usage is within it, or no limit is known.
     pub fn shrink(&self) -> Option<Shrink> {
         let limit = self.limit?;
-        let over = self.over();
-        if over == Bytes(0) {
+        let over = self.overrun();
+        if over <= 0 {
             return None;
         }
-        let mut draft = Draft::new(self, i128::from(over.0));
+        let mut draft = Draft::new(self, over);
         draft.shrink_offenders(0, |excess, limit| Rule::OffenderShrinks { excess, limit });
         lose_files_in_turn(&mut draft);
         let mut steps: Vec<Step> = draft.deletions.drain(..).map(Step::Delete).collect();
         give_back_jobs_in_turn(&mut draft, &mut steps);
         let suspension = (!draft.is_enough()).then(|| self.suspension(limit, &draft, &steps));
-        Some(Shrink { over, limit, steps, suspension })
+        Some(Shrink { over: to_bytes(over), limit, steps, suspension })
     }
 
     fn suspension(&self, limit: TotalLimit, draft: &Draft<'_>, steps: &[Step]) -> Suspension {
@@ -203,13 +203,13 @@ impl fmt::Display for Step {
 
 impl fmt::Display for Suspension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { missing, limit, files, freed, jobs, own, kept } = self;
+        let Self { missing, limit, freed, own, kept, .. } = self;
+        let (files, jobs) = (counted(self.files, "unneeded file"), counted(self.jobs, "queued job"));
         write!(
             f,
-            "computing is suspended: usage exceeds the disk limit of {limit} by {missing}. {files} unneeded files \
-             ({freed}) were deleted and {jobs} queued jobs given back; what is left are {own} of the agent's own and \
-             {kept} that running and unreported jobs need. Free {missing} on the disk or raise the limit; computing \
-             then resumes by itself"
+            "computing is suspended: usage exceeds the disk limit of {limit} by {missing}. Deleted: {files} ({freed}); \
+             given back: {jobs}. What is left are {own} of the agent's own and {kept} that running and unreported jobs \
+             need. Free {missing} on the disk or raise the limit; computing then resumes by itself"
         )
     }
 }

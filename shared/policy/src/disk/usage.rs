@@ -124,8 +124,7 @@ impl DiskUse {
 
     /// By how much usage exceeds the owner's limit; 0 within it.
     pub fn over(&self) -> Bytes {
-        let Some(limit) = self.limit else { return Bytes(0) };
-        sum_to_bytes((self.projects_used + u128::from(self.own.0)).saturating_sub(u128::from(limit.bytes.0)))
+        to_bytes(self.overrun())
     }
 
     /// The projects that exceed their limits and by how much, the greatest first (R4.3). Among equals the one that was
@@ -171,9 +170,15 @@ impl DiskUse {
         self.projects.get(&project).map_or(0, ProjectUse::excess).max(0)
     }
 
+    /// Usage over the owner's limit; negative or 0 within it, or while none is known.
+    pub(super) fn overrun(&self) -> i128 {
+        let used = i128::try_from(self.projects_used).unwrap_or(i128::MAX >> 1) + i128::from(self.own.0);
+        self.limit.map_or(0, |limit| used - i128::from(limit.bytes.0))
+    }
+
     /// Bytes missing for projects to use `more` beside what they use; negative if there is room.
     pub(super) fn lacking(&self, more: u64) -> i128 {
-        let wanted = i128::try_from(self.projects_used).unwrap_or(i128::MAX - i128::from(u64::MAX));
+        let wanted = i128::try_from(self.projects_used).unwrap_or(i128::MAX >> 1);
         wanted + i128::from(more) - i128::from(self.all_projects_limit().unwrap_or_default().0)
     }
 
