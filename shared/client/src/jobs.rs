@@ -2,7 +2,7 @@
 
 use fallow_boinc::runtime::exit;
 use fallow_domain::JobId;
-use fallow_policy::job_queue::{Devices, JobSnapshot, JobState};
+use fallow_policy::job_queue::{JobSnapshot, JobState};
 
 use crate::machine::Client;
 use crate::record::Record;
@@ -160,7 +160,7 @@ impl Client {
             Stage::Runnable if job.process.computes() => JobState::Running {
                 slice_began: job.run.slice_since,
                 checkpointed_at: job.run.checkpoint_at.unwrap_or(job.run.slice_since),
-                devices: Devices::NONE,
+                devices: job.run.devices,
             },
             Stage::Runnable if job.run.begun => JobState::Preempted,
             Stage::Runnable => JobState::Unstarted,

@@ -5,13 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use fallow_domain::{Duration, Instant, JobId, ProjectId};
+use fallow_domain::{Duration, Fraction, Instant, JobId, PerType, ProjectId, ResourceType};
 use fallow_policy::active_fraction::ActiveFraction;
+use fallow_policy::composition::CompletionPolicy;
 use fallow_policy::debt::Debts;
 use fallow_policy::decay::RecentCpu;
-use fallow_policy::estimate;
+use fallow_policy::estimate::{self, DurationCorrection};
 use fallow_policy::job_queue::Cpus;
+use fallow_policy::long_term_debt::LongTermDebts;
 use fallow_policy::metrics::{Fate, Metrics, ProjectStretch, Stretch};
+use fallow_policy::type_backoff::TypeBackoffs;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Client;
@@ -27,8 +30,21 @@ pub(crate) struct Ledger {
     pub debts: Debts,
     pub recent: BTreeMap<ProjectId, RecentCpu>,
     /// CPU time used since the last decision (R2.1).
-    pub period: BTreeMap<ProjectId, Duration>,
+    #[serde(default)]
+    pub spent: BTreeMap<ProjectId, PerType<Duration>>,
+    /// Instance time used since long-term debts were settled, and how long computing was possible since (R3.3).
+    #[serde(skip)]
+    pub long_period: BTreeMap<ProjectId, PerType<Duration>>,
+    #[serde(skip)]
+    pub unsettled: Duration,
+    #[serde(default)]
+    pub long_term: LongTermDebts,
+    #[serde(default)]
+    pub type_backoffs: TypeBackoffs,
     pub active: ActiveFraction,
+    /// The part of their running time in which CPU jobs do not compute: they wait for a disk, or for a CPU (R5.7).
+    #[serde(default)]
+    pub cpu_lost: f64,
     /// A record of its own: it is larger and less precious than the accounts.
     #[serde(skip)]
     pub metrics: Metrics,
@@ -53,6 +69,9 @@ pub(crate) struct Ledger {
     #[serde(skip)]
     pub dealt: BTreeMap<ProjectId, f64>,
 }
+
+/// A job that ran for less than this says nothing about how much of its time jobs compute.
+const EFFICIENCY_MIN: Duration = Duration::from_secs(10);
 
 /// What was available in the time since the last look.
 #[derive(Clone, Copy, Debug)]
@@ -99,8 +118,17 @@ impl Ledger {
             self.past.add(&totals);
         }
         self.recent.remove(&id);
-        self.period.remove(&id);
+        self.spent.remove(&id);
+        self.long_period.remove(&id);
+        self.long_term.forget(id);
+        self.type_backoffs.clear_project(id);
         self.fresh.remove(&id);
+    }
+
+    /// Takes note of instance time used, for the debts.
+    fn used(&mut self, project: ProjectId, kind: ResourceType, time: Duration) {
+        self.spent.entry(project).or_default()[kind] += time;
+        self.long_period.entry(project).or_default()[kind] += time;
     }
 
     /// Over all projects, detached ones too.
@@ -131,7 +159,7 @@ impl Client {
         if contested {
             totals.cpu_contested += cpu;
         }
-        *self.ledger.period.entry(project).or_default() += cpu;
+        self.ledger.used(project, ResourceType::Cpu, cpu);
         *self.ledger.fresh.entry(project).or_default() += cpu;
         self.ledger.recent.entry(project).or_insert_with(|| RecentCpu::new(now)).update(now, cpu);
         self.touch(Entity::Project(project));
@@ -191,6 +219,7 @@ impl Client {
         if allowed {
             self.ledger.up_active += length;
             self.ledger.session_active += length;
+            self.ledger.unsettled += length;
         }
         let executing: Vec<JobId> = self.state.slots.values().copied().collect();
         for id in executing {
@@ -200,6 +229,11 @@ impl Client {
                 && !paused
             {
                 job.run.elapsed += length;
+                // The kernel counts CPU time only.
+                if let Some((kind, count)) = job.usage.coprocessor {
+                    let project = job.project;
+                    self.ledger.used(project, kind, length.mul_f64(count));
+                }
             }
         }
         let here = allowed && !off.is_positive();
@@ -222,49 +256,59 @@ impl Client {
             .map(|project| ProjectStretch {
                 project: project.id,
                 share: project.share,
-                used: fresh.get(&project.id).copied().unwrap_or_default(),
-                could_use: self.queue.runnable_cpus(project.id),
+                used: PerType::cpu(fresh.get(&project.id).copied().unwrap_or_default()),
+                running: seen.available > Cpus::ZERO && self.ledger.dealt.contains_key(&project.id),
+                could_use: PerType::cpu(self.queue.runnable_cpus(project.id).as_f64()),
             })
             .collect();
         self.ledger.metrics.observe(&Stretch {
             from: seen.from,
             to: self.now,
-            available: seen.available,
-            starved: seen.starved,
+            available: PerType::cpu(seen.available.as_f64() as u32),
+            starved: PerType::cpu(seen.starved.as_f64()),
+            speeds: PerType::cpu(1.0),
             throttled: seen.throttled,
             scheduling_period: self.preferences().scheduling_period,
             projects: &projects,
         });
     }
 
-    /// The estimated CPU time of a whole job (R5.8).
-    fn estimated(&self, job: &Job) -> Duration {
-        let by_size = by_size(job);
-        match self.state.projects.get(&job.project) {
-            Some(project) if !project.dont_use_dcf => project.correction.apply(by_size),
-            _ => by_size,
+    /// The factor by which a project's estimates are corrected (R5.8); 1 under JC1 and where the project says so.
+    pub(crate) fn correction(&self, id: ProjectId) -> DurationCorrection {
+        match self.state.projects.get(&id) {
+            Some(project)
+                if !project.dont_use_dcf && self.config.composition.completion == CompletionPolicy::Jc2 =>
+            {
+                project.correction
+            }
+            _ => DurationCorrection::default(),
         }
     }
 
+    /// The running time of a whole job by its size, uncorrected: what a correction is learned against.
     pub(crate) fn estimated_total(&self, id: JobId) -> Duration {
         self.state.jobs.get(&id).map_or(Duration::ZERO, by_size)
     }
 
-    /// The estimated CPU time that a job still needs (R5.7).
-    pub(crate) fn remaining(&self, job: &Job) -> Duration {
-        let done = fallow_domain::Fraction::clamped(job.run.fraction_done);
-        estimate::remaining(done, job.run.cpu(), self.estimated(job))
-    }
-
-    /// The estimated wall time that a job still needs while it runs with all the CPUs that it uses.
+    /// The wall time that a job still needs while it runs with all that it uses (R5.7).
     pub(crate) fn running_time_left(&self, job: &Job) -> Duration {
-        self.remaining(job).mul_f64(1.0 / job.usage.cpus.max(0.01))
+        let done = fallow_domain::Fraction::clamped(job.run.fraction_done);
+        let by_size = self.correction(job.project).apply(by_size(job));
+        let left = estimate::remaining(done, running_time(job), by_size);
+        match job.usage.coprocessor {
+            Some(_) => left,
+            None => estimate::wall_time(left, Fraction::clamped(1.0 - self.ledger.cpu_lost)),
+        }
     }
 
-    /// Learns from a finished job how wrong its estimate was (R5.8).
+    /// Learns from a finished job how wrong its estimate was (R5.8), and how much of its time on a CPU it computed.
     pub(crate) fn learn_estimate(&mut self, id: JobId, estimated: Duration) {
         let Some(job) = self.state.jobs.get(&id) else { return };
-        let (project, actual) = (job.project, job.run.cpu());
+        let (project, actual) = (job.project, running_time(job));
+        if job.usage.coprocessor.is_none() && job.run.elapsed > EFFICIENCY_MIN {
+            let lost = 1.0 - (actual.as_secs_f64() / job.run.elapsed.as_secs_f64()).clamp(0.0, 1.0);
+            self.ledger.cpu_lost += (lost - self.ledger.cpu_lost) * 0.1;
+        }
         if let Some(project) = self.state.projects.get_mut(&project) {
             project.correction = project.correction.learned(estimated, actual);
             project.rpc.on_job_success();
@@ -276,8 +320,7 @@ impl Client {
     /// Tells the queue when a project's estimates have moved away from those it holds. Small steps are let gather, so
     /// that a correction which has settled costs nothing with ten thousand jobs.
     pub(crate) fn estimates_changed(&mut self, id: ProjectId) {
-        let Some(project) = self.state.projects.get(&id) else { return };
-        let factor = if project.dont_use_dcf { 1.0 } else { project.correction.get() };
+        let factor = self.correction(id).get();
         let held = self.queued_factor.insert(id, factor).unwrap_or(1.0);
         if (factor / held - 1.0).abs() <= 0.02 {
             self.queued_factor.insert(id, held);
@@ -297,7 +340,16 @@ impl Client {
     }
 }
 
-/// The CPU time of a whole job by its size. The speed is that of all CPUs that it uses at once.
+/// The running time of a whole job by its size. The speed is that of all that it uses at once.
 fn by_size(job: &Job) -> Duration {
-    estimate::by_size(job.flops_estimate, job.speed).mul_f64(job.usage.cpus.max(0.01))
+    estimate::by_size(job.flops_estimate, job.speed)
+}
+
+/// How long a job has run towards its result: by the CPU time that it used of each of its CPUs, or, if it is a
+/// coprocessor's job, by the clock.
+fn running_time(job: &Job) -> Duration {
+    match job.usage.coprocessor {
+        Some(_) => job.run.elapsed,
+        None => job.run.cpu().mul_f64(1.0 / job.usage.cpus.max(0.01)),
+    }
 }

@@ -24,6 +24,7 @@ mod files;
 mod jobs;
 mod ledger;
 mod machine;
+mod planning;
 mod projects;
 mod record;
 mod reply;

@@ -6,6 +6,7 @@ use fallow_boinc::scheduler::ClientVersion;
 use fallow_domain::{Duration, Instant, JobId, Preferences, ProjectId};
 use fallow_policy::composition::Composition;
 use fallow_policy::job_queue::JobQueue;
+use fallow_policy::round_robin::RoundRobin;
 use fallow_policy::rpc_timing::RpcState;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
@@ -55,6 +56,11 @@ pub struct Client {
     pub(crate) decided_at: Instant,
     pub(crate) decide_by: Instant,
     pub(crate) fetch_checked_at: Instant,
+    /// Until then the last check of work fetch holds if nothing happens.
+    pub(crate) fetch_check_by: Instant,
+    pub(crate) round_robin: RoundRobin,
+    /// The share of time that computing is possible, as plans take it.
+    pub(crate) planned_active: f64,
     pub(crate) saved_at: Instant,
     metrics_saved_at: Instant,
     /// When the shell was asked to call again.
@@ -112,6 +118,9 @@ impl Client {
             decided_at: Instant::EPOCH,
             decide_by: Instant::EPOCH,
             fetch_checked_at: Instant::EPOCH,
+            fetch_check_by: Instant::EPOCH,
+            round_robin: RoundRobin::default(),
+            planned_active: 1.0,
             saved_at: Instant::EPOCH,
             metrics_saved_at: Instant::EPOCH,
             wake_at: Instant::EPOCH,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fallow_domain::{
-    AccountKey, DocumentVersion, FleetDocument, MasterUrl, ProjectAssignment, ProjectId, Share,
+    AccountKey, DocumentVersion, FleetDocument, MasterUrl, PerType, ProjectAssignment, ProjectId, Share,
 };
 use fallow_policy::estimate::DurationCorrection;
 use fallow_policy::rpc_timing::RpcState;
@@ -53,6 +53,7 @@ impl Client {
             project.rpc = RpcState::attached();
             project.contact_by = None;
         }
+        self.ledger.type_backoffs.clear_project(id);
         // An answer on its way is about the earlier contact.
         if self.net.sessions.in_flight().is_some_and(|ask| ask.project == id) {
             self.net.sessions.abandon(id);
@@ -112,6 +113,7 @@ impl Client {
             contact_by: None,
             identity: Identity::default(),
             apps: BTreeMap::new(),
+            lacks: PerType::default(),
         };
         self.state.projects.insert(id, project);
         self.ledger.totals.entry(id).or_default();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use fallow_boinc::runtime::exit;
 use fallow_boinc::scheduler::{AppVersion, Priority, ResultJob, SchedulerReply, Workunit, type_of};
 use fallow_boinc::signature::PublicKey;
-use fallow_domain::{Duration, Flops, ProjectId, ResourceType, Speed, Usage};
+use fallow_domain::{Duration, Flops, PerType, ProjectId, ResourceType, Speed, Usage};
 use fallow_policy::backoff::Wait;
 
 use crate::machine::Client;
@@ -27,8 +27,8 @@ const ELAPSED_SENSIBLE: Duration = Duration::from_secs(120);
 const ELAPSED_DEFAULT: Duration = Duration::from_secs(43_200);
 
 impl Client {
-    /// Acts on a reply. Returns how many new jobs it brought.
-    pub(crate) fn apply_reply(&mut self, id: ProjectId, reply: SchedulerReply) -> usize {
+    /// Acts on a reply. Returns how many new jobs it brought, by the type that they count for.
+    pub(crate) fn apply_reply(&mut self, id: ProjectId, reply: SchedulerReply) -> PerType<u32> {
         self.apply_messages(id, &reply);
         self.apply_identity(id, &reply);
         self.apply_key(id, &reply);
@@ -50,9 +50,11 @@ impl Client {
         }
         let workunits: BTreeMap<String, Workunit> =
             reply.workunits.into_iter().map(|workunit| (workunit.name.clone(), workunit)).collect();
-        let mut arrived = 0;
+        let mut arrived = PerType::default();
         for result in reply.results {
-            arrived += usize::from(self.put_job(id, result, &workunits));
+            if let Some(kind) = self.put_job(id, result, &workunits) {
+                arrived[kind] += 1;
+            }
         }
         self.drop_unused_files(&described);
         self.apply_acks(id, &reply.result_acks);
@@ -106,8 +108,10 @@ impl Client {
         self.estimates_changed(id);
         let Some(project) = self.state.projects.get_mut(&id) else { return };
         project.send_full_workload |= reply.send_full_workload;
-        // That it has no programs for CPUs is passed over, as BOINC does where it leaves no kind of processor: a project
-        // that is never asked again could never take it back. Asking in vain backs off by itself.
+        project.lacks = PerType::default();
+        for kind in reply.no_rsc_apps.iter().filter_map(|name| type_of(name)) {
+            project.lacks[kind] = true;
+        }
         project.contact_by = reply.next_rpc_delay.map(|delay| Wait::new(now, delay));
         let (ours, theirs) = (project.url.clone(), reply.master_url.as_ref());
         if let Some(theirs) =
@@ -197,8 +201,13 @@ impl Client {
         platforms.first().cloned().unwrap_or_default()
     }
 
-    /// Takes in a job; says whether it is a new one.
-    fn put_job(&mut self, id: ProjectId, result: ResultJob, workunits: &BTreeMap<String, Workunit>) -> bool {
+    /// Takes in a job; says what type it counts for, if it is a new one.
+    fn put_job(
+        &mut self,
+        id: ProjectId,
+        result: ResultJob,
+        workunits: &BTreeMap<String, Workunit>,
+    ) -> Option<ResourceType> {
         let name = FileKey { project: id, name: result.name.clone() };
         if let Some(&known) = self.state.job_names.get(&name) {
             if let Some(job) = self.state.jobs.get_mut(&known) {
@@ -207,21 +216,22 @@ impl Client {
             self.net.reports_due = None;
             self.requeue(known);
             self.mark(Record::Job(known));
-            return false;
+            return None;
         }
         match self.new_job(id, result, workunits) {
             Ok(job) => {
-                let (id, missing) = (job.id, self.missing_coprocessor(&job));
+                let (id, kind) = (job.id, job.usage.main_type());
+                let missing = self.missing_coprocessor(&job);
                 self.add_job(job);
                 if let Some(kind) = missing {
                     let why = format!("it needs an {kind}, and this host has none");
                     self.job_failed(id, exit::MISSING_COPROC, 3, why);
                 }
-                true
+                Some(kind)
             }
             Err(why) => {
                 self.notice(NoticeLevel::Error, Some(id), format!("job {} is dropped: {why}", name.name));
-                false
+                None
             }
         }
     }

@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 
 use fallow_boinc::scheduler::{
-    AppVersionRef, DiskUsage, GlobalPreferences, HostInfo, InProgressResult, OtherResult, ReportedFile,
-    ReportedResult, ResultState, SchedulerRequest, StderrOut, TimeStats,
+    AppVersionRef, DiskUsage, GlobalPreferences, HostCoprocessors, HostInfo, InProgressResult, OtherResult,
+    ReportedFile, ReportedResult, ResultState, SchedulerRequest, StderrOut, TimeStats, type_name,
 };
-use fallow_domain::{Bytes, Duration, JobId, ProjectId};
+use fallow_domain::{Bytes, Coprocessor, Duration, JobId, ProjectId, ResourceType};
+use fallow_policy::fetch::WorkRequest;
 
 use crate::FileKey;
 use crate::machine::Client;
@@ -17,11 +18,19 @@ use crate::state::{FileStatus, Job, Project, Stage, VersionKey};
 /// At most this many jobs are reported in one request, the others in the next: each can carry 64 KiB of `stderr.txt`.
 const REPORTS_MAX: usize = 256;
 
-/// What a request asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct WorkWanted {
-    pub cpu: Duration,
-    pub idle_cpus: u32,
+/// A kind of coprocessor with the work wanted for it (R3.2).
+fn coprocs(coprocessor: &Coprocessor, wanted: &WorkRequest) -> HostCoprocessors {
+    HostCoprocessors {
+        kind: type_name(coprocessor.kind).to_owned(),
+        count: coprocessor.count,
+        name: coprocessor.model.clone(),
+        req_secs: wanted.seconds[coprocessor.kind],
+        req_instances: wanted.instances[coprocessor.kind],
+        estimated_delay: Duration::ZERO,
+        peak_flops: coprocessor.speed.get(),
+        memory: coprocessor.memory,
+        driver: coprocessor.driver.clone(),
+    }
 }
 
 impl Client {
@@ -29,7 +38,7 @@ impl Client {
     pub(crate) fn compose_request(
         &self,
         id: ProjectId,
-        wanted: WorkWanted,
+        wanted: &WorkRequest,
     ) -> Option<(SchedulerRequest, Vec<JobId>)> {
         let project = self.state.projects.get(&id)?;
         let host = self.state.host.as_ref()?;
@@ -47,9 +56,9 @@ impl Client {
             duration_correction_factor: if project.dont_use_dcf { 1.0 } else { project.correction.get() },
             allow_multiple_clients: true,
             dont_send_work: project.detach_when_done,
-            work_req_seconds: wanted.cpu.as_secs_f64(),
-            cpu_req_secs: wanted.cpu.as_secs_f64(),
-            cpu_req_instances: f64::from(wanted.idle_cpus),
+            work_req_seconds: wanted.scalar(),
+            cpu_req_secs: wanted.seconds[ResourceType::Cpu],
+            cpu_req_instances: wanted.instances[ResourceType::Cpu],
             client_cap_plan_class: true,
             platform_name: host.platforms.first().cloned().unwrap_or_default(),
             alt_platforms: host.platforms.iter().skip(1).cloned().collect(),
@@ -59,6 +68,7 @@ impl Client {
             time_stats: self.time_stats(),
             host_info: HostInfo::from_facts(host),
             disk_usage: self.disk_usage(id),
+            coprocs: host.coprocessors.iter().map(|coprocessor| coprocs(coprocessor, wanted)).collect(),
             results: reported.iter().filter_map(|job| self.report(&self.state.jobs[job])).collect(),
             app_versions: versions.iter().map(|key| self.version_ref(key)).collect(),
             ..SchedulerRequest::default()

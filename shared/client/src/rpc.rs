@@ -6,22 +6,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::SchedulerReply;
-use fallow_domain::{Duration, Instant, JobId, MasterUrl, PerType, ProjectId, ResourceType};
+use fallow_domain::{Duration, Instant, JobId, MasterUrl, ProjectId};
+use fallow_policy::composition::FetchPolicy;
 use fallow_policy::decay::{Ranked, RecentCpu, rank_projects};
+use fallow_policy::fetch::WorkRequest;
 use fallow_policy::report_due::{self, FinishedJob, WhyDue};
-use fallow_policy::rpc_session::{AfterFailure, Ask, Candidate, Sessions};
+use fallow_policy::rpc_session::{AfterFailure, Ask, Candidate, Sessions, WhyAsk};
 use fallow_policy::rpc_timing::MasterPage;
 use fallow_policy::transfer_backoff::ProjectTransferBackoff;
-use fallow_policy::work_fetch::{self, FetchHost, FetchPlan, FetchProject, WorkBuffer};
 
 use crate::machine::Client;
+use crate::planning::Plan;
 use crate::record::Record;
-use crate::request::WorkWanted;
 use crate::state::Job;
 use crate::{Effect, Entity, FileKey, NoticeLevel, Reason, TransferError};
-
-/// Work fetch is checked at least this often (R2.16).
-const FETCH_CHECK_PERIOD: Duration = Duration::from_secs(60);
 
 /// Contact with the outside that is under way. Not stored: after a restart nothing is.
 #[derive(Debug, Default)]
@@ -29,12 +27,12 @@ pub(crate) struct Network {
     pub sessions: Sessions,
     /// Jobs that the RPC in flight reports.
     pub reporting: BTreeSet<JobId>,
-    /// Whether it asks for work.
-    pub asks_work: bool,
     pub pages: BTreeSet<ProjectId>,
     /// Projects that somebody wants contact with (R1.4).
     pub requested: BTreeSet<ProjectId>,
-    pub plan: FetchPlan,
+    pub plan: Plan,
+    /// What the RPC in flight asks for.
+    pub asked: WorkRequest,
     pub transfers: BTreeMap<(ProjectId, bool), ProjectTransferBackoff>,
     /// Which projects have jobs due for reporting; none when that has to be worked out again.
     pub reports_due: Option<ReportsDue>,
@@ -52,6 +50,9 @@ impl Client {
         match self.project_of(url) {
             Some(id) => {
                 self.net.requested.insert(id);
+                // Who asks for contact knows better than a backoff (R1.4).
+                self.ledger.type_backoffs.clear_project(id);
+                self.fetch_due = true;
             }
             None => self.notice(NoticeLevel::Warn, None, format!("cannot contact {url}: not attached to it")),
         }
@@ -70,10 +71,7 @@ impl Client {
         if self.net.sessions.in_flight().is_some() {
             return;
         }
-        if self.fetch_due
-            || now.since(self.fetch_checked_at) >= FETCH_CHECK_PERIOD
-            || self.fetch_checked_at > now
-        {
+        if self.fetch_due || now >= self.next_fetch_check() || self.fetch_checked_at > now {
             self.check_work_fetch();
         }
         if self.net.reports_due.as_ref().is_none_or(|due| due.next <= now) {
@@ -129,65 +127,47 @@ impl Client {
         self.fetch_due = true;
     }
 
-    /// How much work each project should be asked for (R2.10 to R2.16).
-    fn check_work_fetch(&mut self) {
-        self.fetch_due = false;
-        self.fetch_checked_at = self.now;
-        let preferences = self.preferences();
-        let host = FetchHost {
-            usable: PerType::cpu(self.usable_cpus()),
-            active_fraction: self.ledger.active.get(),
-            buffer: WorkBuffer::marks(preferences.buffer_min, preferences.buffer_additional)
-                .beyond(preferences.connection_interval),
-        };
-        let projects: Vec<FetchProject> = self
-            .state
-            .projects
-            .values()
-            .map(|project| FetchProject {
-                id: project.id,
-                share: project.share,
-                may_supply: PerType::cpu(!project.detach_when_done),
-            })
-            .collect();
-        self.net.plan = if preferences.suspended {
-            FetchPlan::default()
-        } else {
-            work_fetch::check(&host, &projects, &self.queue)
-        };
-    }
-
     fn candidates(&self) -> Vec<Candidate> {
         let now = self.now;
-        let ranked: Vec<Ranked> = self
-            .state
-            .projects
-            .values()
-            .map(|project| Ranked {
-                project: project.id,
-                share: project.share,
-                recent: self.ledger.recent.get(&project.id).copied().unwrap_or(RecentCpu::new(now)),
-            })
-            .collect();
+        let by_starvation = self.config.composition.fetch == FetchPolicy::Wf1;
         let candidate = |id: ProjectId| {
             let project = self.state.projects.get(&id)?;
-            let need = self.net.plan.of(id);
             // The project wants to hear of us; but that is no request by a person, so backoffs hold (R1.4).
             let overdue = project.contact_by.is_some_and(|wait| !wait.holds(now))
                 && project.rpc.min_rpc_time(now, false).is_none();
             let requested = self.net.requested.contains(&id) || overdue;
+            let (request, fill) = (self.net.plan.request(id), self.net.plan.fill(id));
             Some(Candidate {
                 project: id,
                 schedulers: project.scheduler_urls.len(),
                 may_ask: project.rpc.min_rpc_time(now, requested).is_none(),
-                may_fetch: project.rpc.min_work_time(now).is_none() && !self.uploads_pile_up(id),
-                request: need.map(|need| need.request).unwrap_or_default(),
-                fill: need.map(|need| need.fill).unwrap_or_default(),
+                // WF2 waits by resource type, and has seen to that.
+                may_fetch: (!by_starvation || project.rpc.min_work_time(now).is_none())
+                    && !self.uploads_pile_up(id),
+                request: if request.is_none() && requested { fill } else { request },
+                fill,
                 due: self.net.reports_due.as_ref().and_then(|due| due.by_project.get(&id).copied()),
                 requested,
             })
         };
-        rank_projects(&ranked).into_iter().filter_map(candidate).collect()
+        self.ranked().into_iter().filter_map(candidate).collect()
+    }
+
+    /// All projects, the one that is owed most first (R1.11): by first-generation debt under WF1 (R1.2), by overall
+    /// long-term debt under WF2 (R3.4).
+    fn ranked(&self) -> Vec<ProjectId> {
+        let projects = self.state.projects.values();
+        if self.config.composition.fetch == FetchPolicy::Wf1 {
+            let recent = |id| self.ledger.recent.get(&id).copied().unwrap_or(RecentCpu::new(self.now));
+            let ranked: Vec<Ranked> =
+                projects.map(|p| Ranked { project: p.id, share: p.share, recent: recent(p.id) }).collect();
+            return rank_projects(&ranked);
+        }
+        let speeds = self.plan_host().speeds;
+        let mut ranked: Vec<(f64, ProjectId)> =
+            projects.map(|p| (self.ledger.long_term.overall(p.id, &speeds), p.id)).collect();
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        ranked.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Per project, why its finished jobs are due for reporting, if they are (R1.8).
@@ -208,23 +188,23 @@ impl Client {
 
     fn ask(&mut self, ask: Ask) {
         let id = ask.project;
-        let wanted = WorkWanted {
-            cpu: Duration::from_secs_f64(ask.work.scalar()),
-            idle_cpus: ask.work.instances[ResourceType::Cpu] as u32,
-        };
         let url = self
             .state
             .projects
             .get(&id)
             .and_then(|project| project.scheduler_urls.get(ask.scheduler).cloned());
-        let (Some(url), Some((request, reported))) = (url, self.compose_request(id, wanted)) else {
+        let (Some(url), Some((request, reported))) = (url, self.compose_request(id, &ask.work)) else {
             return self.net.sessions.abandon(id);
         };
         if let Some(project) = self.state.projects.get_mut(&id) {
             project.rpc_seqno = if project.hostid == 0 { 0 } else { project.rpc_seqno + 1 };
         }
-        self.net.asks_work = !ask.work.is_none();
-        let why = format!("{}; asking for {}, reporting {} jobs", ask.reason, wanted.cpu, reported.len());
+        self.net.asked = ask.work;
+        let wanted = Duration::from_secs_f64(ask.work.scalar());
+        let mut why = format!("{}; asking for {wanted}, reporting {} jobs", ask.reason, reported.len());
+        if let WhyAsk::NeedsWork { .. } = ask.reason {
+            why = format!("{why}; {}", self.net.plan.why(id));
+        }
         self.net.reporting = reported.into_iter().collect();
         self.ledger.totals.entry(id).or_default().rpcs += 1;
         self.ledger.metrics.rpc_made(self.now);
@@ -266,18 +246,21 @@ impl Client {
     }
 
     fn rpc_succeeded(&mut self, id: ProjectId, reply: SchedulerReply) {
-        let (now, delay, asked) = (self.now, reply.request_delay, self.net.asks_work);
+        let (now, delay, asked) = (self.now, reply.request_delay, self.net.asked);
         self.net.requested.remove(&id);
-        let jobs = self.apply_reply(id, reply);
+        let arrived = self.apply_reply(id, reply);
+        let jobs = arrived.iter().map(|(_, jobs)| *jobs as usize).sum();
+        self.types_answered(id, &asked, &arrived);
         self.net.sessions.answered(id, jobs);
+        let by_starvation = self.config.composition.fetch == FetchPolicy::Wf1;
         self.with_rpc(id, |rpc, rng| {
             rpc.on_success();
             rpc.on_request_delay(now, delay);
-            if asked {
+            if by_starvation && !asked.is_none() {
                 rpc.on_work_reply(now, jobs, rng);
             }
         });
-        if asked {
+        if !asked.is_none() {
             self.notice(NoticeLevel::Info, Some(id), format!("asked for work, got {jobs} jobs"));
         }
         self.fetch_due = true;
@@ -308,7 +291,7 @@ impl Client {
 
     /// Whether a project's results cannot be sent and gather here: more of them would only fill the disk (BOINC's rule,
     /// by jobs; here by files that have failed before).
-    fn uploads_pile_up(&self, project: ProjectId) -> bool {
+    pub(crate) fn uploads_pile_up(&self, project: ProjectId) -> bool {
         let most = 2 * self.state.host.as_ref().map_or(1, |host| host.ncpus) as usize;
         let from = FileKey { project, name: String::new() };
         let failed = self.state.transfers.failed(true).range(from..);
@@ -323,7 +306,7 @@ impl Client {
             let pages = pages.filter_map(|project| project.rpc.master_page_due_at(now));
             return pages.filter(|at| *at > now).min().unwrap_or(Instant::FAR_FUTURE);
         }
-        let mut at = self.fetch_checked_at + FETCH_CHECK_PERIOD;
+        let mut at = self.next_fetch_check();
         for project in self.state.projects.values() {
             let waits = [
                 project.rpc.min_rpc_time(now, false).map(|wait| wait.at),

@@ -7,8 +7,6 @@ use fallow_policy::cpu_schedule::{
     self, Action, Chosen, Passed, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen,
 };
 use fallow_policy::debt::ProjectPeriod;
-use fallow_policy::metrics::cpus_switched;
-use fallow_policy::plan_host::PlanHost;
 
 use crate::machine::Client;
 use crate::record::Record;
@@ -25,10 +23,12 @@ impl Client {
     /// Decides what runs (R2.2 to R2.6), and sees to it.
     pub(crate) fn schedule(&mut self) {
         let used = self.settle_debts();
+        let misses = self.misses();
+        let devices = self.usable_devices();
         let preferences = self.preferences();
         let host = ScheduleHost {
             usable: if preferences.suspended { 0 } else { self.usable_cpus() },
-            devices: PerType::default(),
+            devices: if preferences.suspended { PerType::default() } else { devices },
             scheduling_period: preferences.scheduling_period,
             memory_limit: self.memory_limit(),
             preempt_only_at_checkpoint: !preferences.leave_in_memory,
@@ -41,7 +41,7 @@ impl Client {
                 id: p.id,
                 share: p.share,
                 priority: self.ledger.debts.of(p.id).map(|_, debt| debt.as_secs()),
-                misses: PerType::default(),
+                misses: misses.iter().find(|(id, _)| *id == p.id).map(|(_, of)| *of).unwrap_or_default(),
             })
             .collect();
         let decision = cpu_schedule::choose(&host, &used, &projects, &self.queue, self.now);
@@ -52,10 +52,7 @@ impl Client {
         self.ledger.waits_for_checkpoint =
             decision.run.iter().any(|chosen| matches!(chosen.reason, WhyChosen::BeforeCheckpoint { .. }));
         self.carry_out(&decision);
-        // Compared with the last decision and not with a moment ago: a CPU whose job has just ended goes over as well.
-        let after = self.cpus_by_project();
-        let before = std::mem::replace(&mut self.ledger.dealt, after);
-        self.ledger.metrics.switched(self.now, cpus_switched(&before, &self.ledger.dealt));
+        self.ledger.dealt = self.cpus_by_project();
         self.touch(Entity::Host);
     }
 
@@ -69,16 +66,17 @@ impl Client {
             .map(|project| ProjectPeriod {
                 project: project.id,
                 share: project.share,
-                used: PerType::cpu(self.ledger.period.get(&project.id).copied().unwrap_or_default()),
+                used: self.ledger.spent.get(&project.id).copied().unwrap_or_default(),
                 runnable: PerType::from_fn(|kind| self.queue.is_runnable_on(project.id, kind)),
             })
             .collect();
-        self.ledger.period.clear();
+        self.ledger.spent.clear();
         let touched: Vec<ProjectId> = self.state.projects.keys().copied().collect();
         for project in touched {
             self.touch(Entity::Project(project));
         }
-        self.ledger.debts.update(&PlanHost::cpus(self.usable_cpus()), &period)
+        let host = self.plan_host();
+        self.ledger.debts.update(&host, &period)
     }
 
     fn cpus_by_project(&self) -> BTreeMap<ProjectId, f64> {
@@ -104,6 +102,9 @@ impl Client {
         let id = chosen.job;
         let why = format!("{}", chosen.reason);
         let rule = chosen.reason.rule();
+        if let Some(job) = self.state.jobs.get_mut(&id) {
+            job.run.devices = chosen.devices;
+        }
         if let Some(job) = self.state.jobs.get_mut(&id)
             && job.run.slice_since != chosen.slice_began
         {

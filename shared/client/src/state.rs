@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use fallow_boinc::scheduler::{App, AppVersion, FileInfo, ResultJob, Workunit};
 use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Flops, HostFacts, Instant, JobId, MasterUrl,
-    OwnerLimits, ProjectId, Share, SlotId, Speed, Usage,
+    OwnerLimits, PerType, ProjectId, Share, SlotId, Speed, Usage,
 };
 use fallow_policy::backoff::Wait;
 use fallow_policy::estimate::DurationCorrection;
+use fallow_policy::job_queue::Devices;
 use fallow_policy::rpc_timing::RpcState;
 use fallow_policy::transfer_backoff::TransferBackoff;
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,9 @@ pub(crate) struct Project {
     pub contact_by: Option<Wait>,
     pub identity: Identity,
     pub apps: BTreeMap<String, App>,
+    /// Resource types for which it said last that it has no programs (BOINC: `no_rsc_apps`).
+    #[serde(default)]
+    pub lacks: PerType<bool>,
 }
 
 /// What a project told us about our account there; echoed or passed on to applications.
@@ -192,6 +196,9 @@ pub(crate) struct Run {
     pub not_before: Instant,
     /// When the present time slice began.
     pub slice_since: Instant,
+    /// The devices of its coprocessor type that it runs on.
+    #[serde(skip)]
+    pub devices: Devices,
     /// Has ever been given to the shell.
     pub begun: bool,
     /// Has ever had a process: its slot is filled.

@@ -6,8 +6,8 @@
 //! - `<is_wrapper>` stands where an application is a wrapper, as one of the captured project's is.
 //! - Peaks of memory and disk stand where they were measured; the captured jobs ended before the first look at them.
 
-use fallow_client::Event;
-use fallow_domain::Duration;
+use fallow_client::{Event, Phase};
+use fallow_domain::{Duration, MasterUrl};
 
 use crate::life::{document, small_buffers};
 use crate::world::World;
@@ -63,6 +63,9 @@ fn requests() -> Vec<String> {
     let mut world = World::new(20);
     world.add_project("a", 2, Duration::from_secs(30));
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    let reportable = |w: &World| w.client.task_views().iter().any(|task| task.phase == Phase::ReadyToReport);
+    world.run_until("a job to be reported", Duration::from_hours(1), reportable);
+    world.event(Event::ContactRequested { url: MasterUrl::parse("http://127.0.0.1/a/").unwrap() });
     world.run_until("both jobs acknowledged", Duration::from_hours(3), |w| w.acknowledged("a") == 2);
     world.requests
 }
