@@ -1,0 +1,275 @@
+//! Looking ahead: what becomes of the work held, and what work to ask of whom.
+//!
+//! The round-robin simulation is made at most once for a state of the queue, and serves the choice of what runs (R5.2)
+//! and work fetch (R5.4) alike. Long-term debts are settled whenever a plan is made from them.
+
+use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId, ResourceType};
+use fallow_policy::composition::{CpuPolicy, FetchPolicy, FetchWhen};
+use fallow_policy::fetch::{self, FetchCandidate, FetchRules, TypeNeed, WorkPlan, WorkRequest};
+use fallow_policy::job_queue::Devices;
+use fallow_policy::long_term_debt::LongTermPeriod;
+use fallow_policy::plan_host::PlanHost;
+use fallow_policy::round_robin::PlanProject;
+use fallow_policy::type_backoff::ReplyForType;
+use fallow_policy::work_fetch::{self, FetchHost, FetchPlan, FetchProject, WorkBuffer};
+
+use crate::machine::Client;
+use crate::record::Record;
+
+/// Work fetch is checked at least this often where its outcome may change with time alone (R2.16).
+const CHECK_PERIOD: Duration = Duration::from_secs(60);
+/// The measured share of time that computing is possible moves all the time; plans follow it in steps of this size.
+const ACTIVE_STEP: f64 = 0.01;
+
+/// What to ask of whom, by the policy that decided it.
+#[derive(Clone, Debug)]
+pub(crate) enum Plan {
+    /// WF1: each project for itself.
+    Starvation(FetchPlan),
+    /// WF2: one project at a time.
+    Shortfall(WorkPlan),
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self::Shortfall(WorkPlan::default())
+    }
+}
+
+impl Plan {
+    /// What a project is to be asked for.
+    pub(crate) fn request(&self, id: ProjectId) -> WorkRequest {
+        match self {
+            Self::Starvation(plan) => plan.of(id).map(|need| need.request).unwrap_or_default(),
+            Self::Shortfall(plan) => {
+                plan.ask.filter(|ask| ask.project == id).map(|ask| ask.request).unwrap_or_default()
+            }
+        }
+    }
+
+    /// What it may be asked for when an RPC happens anyway.
+    pub(crate) fn fill(&self, id: ProjectId) -> WorkRequest {
+        match self {
+            Self::Starvation(plan) => plan.of(id).map(|need| need.fill).unwrap_or_default(),
+            Self::Shortfall(plan) => plan.ride_along(id),
+        }
+    }
+
+    /// Why a project is asked for work.
+    pub(crate) fn why(&self, id: ProjectId) -> String {
+        match self {
+            Self::Starvation(plan) => plan.of(id).map(ToString::to_string).unwrap_or_default(),
+            Self::Shortfall(plan) => {
+                plan.ask.filter(|ask| ask.project == id).map(|ask| ask.why.to_string()).unwrap_or_default()
+            }
+        }
+    }
+}
+
+impl Client {
+    /// The host as the policies plan with it.
+    pub(crate) fn plan_host(&self) -> PlanHost {
+        let active = Fraction::clamped(self.planned_active);
+        match &self.state.host {
+            Some(facts) => PlanHost::new(facts, self.preferences(), &PerType::default(), active),
+            None => PlanHost { active_fraction: active, ..PlanHost::cpus(1) },
+        }
+    }
+
+    /// The devices of each coprocessor type that may be used (R3.14).
+    pub(crate) fn usable_devices(&self) -> PerType<Devices> {
+        let instances = self.plan_host().instances;
+        instances.map(|kind, count| match kind {
+            ResourceType::Cpu => Devices::NONE,
+            _ => Devices::first(*count),
+        })
+    }
+
+    /// How much work is to be held: the whole buffer, and the time between contacts (R1.13).
+    fn window(&self) -> Duration {
+        let preferences = self.preferences();
+        preferences.buffer_min + preferences.buffer_additional + preferences.connection_interval
+    }
+
+    /// Simulates what becomes of the queue (R3.8), unless what is known of it still holds. The outcome is in
+    /// `round_robin`.
+    pub(crate) fn look_ahead(&mut self) {
+        let active = self.ledger.active.get().get();
+        if (active - self.planned_active).abs() > ACTIVE_STEP {
+            self.planned_active = active;
+        }
+        let host = self.plan_host();
+        let window = self.window();
+        let projects: Vec<PlanProject> = self
+            .state
+            .projects
+            .values()
+            .map(|p| PlanProject { id: p.id, share: p.share, counts: !p.detach_when_done })
+            .collect();
+        // Deadlines in the queue are a connection interval early already.
+        self.round_robin.simulate(&host, &projects, &self.queue, window, Duration::ZERO, self.now);
+    }
+
+    /// Jobs of each project and type that would be late, for the choice of what runs; none under CS1.
+    pub(crate) fn misses(&mut self) -> Vec<(ProjectId, PerType<u32>)> {
+        if self.config.composition.cpu == CpuPolicy::Cs1 {
+            return Vec::new();
+        }
+        self.look_ahead();
+        let outlook = self.round_robin.outlook();
+        let late = outlook.projects.iter().filter(|project| project.misses != PerType::default());
+        late.map(|project| (project.id, project.misses)).collect()
+    }
+
+    /// Books the time since the last plan in the long-term debts (R3.3).
+    pub(crate) fn settle_long_term(&mut self) {
+        let length = std::mem::take(&mut self.ledger.unsettled);
+        if length == Duration::ZERO && self.ledger.long_period.is_empty() {
+            return;
+        }
+        let used = std::mem::take(&mut self.ledger.long_period);
+        let host = self.plan_host();
+        let periods: Vec<LongTermPeriod> = self
+            .state
+            .projects
+            .values()
+            .map(|project| LongTermPeriod {
+                project: project.id,
+                share: project.share,
+                used: used.get(&project.id).copied().unwrap_or_default(),
+                may_supply: PerType::from_fn(|kind| {
+                    !project.detach_when_done && !self.ledger.type_backoffs.holds(project.id, kind, self.now)
+                }),
+            })
+            .collect();
+        self.ledger.long_term.settle(length, &host, &periods);
+    }
+
+    /// Decides what work to ask of whom.
+    pub(crate) fn check_work_fetch(&mut self) {
+        self.fetch_due = false;
+        self.fetch_checked_at = self.now;
+        self.settle_long_term();
+        if self.preferences().suspended {
+            self.net.plan = Plan::default();
+            self.fetch_check_by = self.now + CHECK_PERIOD;
+            return;
+        }
+        match self.config.composition.fetch {
+            FetchPolicy::Wf1 => self.plan_by_starvation(),
+            FetchPolicy::Wf2 => self.plan_by_shortfall(),
+        }
+    }
+
+    /// WF1 (R5.3): each project by its own expected starvation (R2.10 to R2.16).
+    fn plan_by_starvation(&mut self) {
+        let preferences = self.preferences();
+        let (min, additional) = (preferences.buffer_min, preferences.buffer_additional);
+        let buffer = match self.config.composition.fetch_when {
+            FetchWhen::AnyShortfall => WorkBuffer::whole(min, additional),
+            FetchWhen::BelowMinimum => WorkBuffer::marks(min, additional),
+        };
+        let host = FetchHost {
+            usable: self.plan_host().instances,
+            active_fraction: self.ledger.active.get(),
+            buffer: buffer.beyond(preferences.connection_interval),
+        };
+        let projects: Vec<FetchProject> = self
+            .state
+            .projects
+            .values()
+            .map(|project| {
+                // One that has programs for nothing here is asked all the same, as BOINC does: it could never take it
+                // back otherwise, and asking in vain backs off by itself.
+                let lacks_all = host.usable.iter().all(|(kind, count)| *count == 0 || project.lacks[kind]);
+                FetchProject {
+                    id: project.id,
+                    share: project.share,
+                    may_supply: PerType::from_fn(|kind| {
+                        !project.detach_when_done && (lacks_all || !project.lacks[kind])
+                    }),
+                }
+            })
+            .collect();
+        self.net.plan = Plan::Starvation(work_fetch::check(&host, &projects, &self.queue));
+        self.fetch_check_by = self.now + CHECK_PERIOD;
+    }
+
+    /// WF2 (R5.4): one project at a time, by long-term debt and simulated shortfall.
+    fn plan_by_shortfall(&mut self) {
+        self.look_ahead();
+        let now = self.now;
+        let host = self.plan_host();
+        let outlook = self.round_robin.outlook();
+        let needs = outlook.types.map(|_, of| TypeNeed {
+            idle: of.idle,
+            shortfall: of.shortfall,
+            saturated: of.saturated,
+        });
+        // While nothing is short, nothing is asked for until something may be.
+        let short = needs.iter().any(|(_, need)| need.shortfall > 0.0 || need.idle >= fetch::IDLE_MIN);
+        let good_until = if short { now + CHECK_PERIOD } else { outlook.valid_until };
+        if !short {
+            self.net.plan = Plan::default();
+            self.fetch_check_by = good_until;
+            return;
+        }
+        let (period, window) = (self.preferences().scheduling_period, self.window());
+        let candidates: Vec<FetchCandidate> = self
+            .state
+            .projects
+            .values()
+            .map(|project| {
+                let id = project.id;
+                let of = outlook.of(id);
+                let standing = self.ledger.long_term.overall(id, &host.speeds);
+                FetchCandidate {
+                    id,
+                    share: project.share,
+                    standing,
+                    over_served: fetch::over_served(standing, period, window),
+                    tight: of.is_some_and(|of| of.misses != PerType::default()),
+                    may_supply: !project.detach_when_done,
+                    may_ask: !project.scheduler_urls.is_empty()
+                        && project.rpc.min_rpc_time(now, self.net.requested.contains(&id)).is_none()
+                        && !self.uploads_pile_up(id),
+                    backed_off: self.ledger.type_backoffs.held(id, now),
+                    shortfall: of.map(|of| of.shortfall).unwrap_or_default(),
+                }
+            })
+            .collect();
+        let rules = FetchRules {
+            speeds: host.speeds,
+            when: self.config.composition.fetch_when,
+            buffer_min: self.preferences().buffer_min + self.preferences().connection_interval,
+            accounting: self.config.composition.accounting,
+        };
+        self.net.plan = Plan::Shortfall(fetch::plan(&rules, &needs, &candidates));
+        self.fetch_check_by = good_until;
+    }
+
+    /// Takes in what a reply brought of each type that was asked for (R3.5, R3.7, R3.11).
+    pub(crate) fn types_answered(&mut self, id: ProjectId, asked: &WorkRequest, jobs: &PerType<u32>) {
+        self.settle_long_term();
+        let lacks = self.state.projects.get(&id).map(|project| project.lacks).unwrap_or_default();
+        for kind in ResourceType::ALL {
+            let reply = match jobs[kind] {
+                0 if !asked.asks(kind) => continue,
+                0 if lacks[kind] => ReplyForType::NotSupported,
+                0 => ReplyForType::NoneNow,
+                count => ReplyForType::Jobs(count),
+            };
+            self.state.meta.draws += 1;
+            let after = self.ledger.type_backoffs.on_reply(id, kind, reply, self.now, &mut self.rng);
+            self.ledger.long_term.on_reply(id, kind, reply, after);
+        }
+        self.mark(Record::Meta);
+        self.mark(Record::Ledger);
+    }
+
+    /// When a check may come out differently although nothing happens.
+    pub(crate) fn next_fetch_check(&self) -> Instant {
+        let backoff = self.ledger.type_backoffs.next_end(self.now).unwrap_or(Instant::FAR_FUTURE);
+        self.fetch_check_by.min(backoff)
+    }
+}
