@@ -13,10 +13,12 @@
 //! - [`transfer`] · uploads.
 //! - [`signature`] · code-signing and upload keys.
 //! - [`names`] · names that may become files.
+//! - [`client_state`] · the file in which a stock client keeps its state.
 //! - [`runtime`] · what a client and a running application say to each other.
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod client_state;
 mod error;
 pub mod master;
 pub mod names;

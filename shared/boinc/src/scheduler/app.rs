@@ -164,7 +164,7 @@ pub struct Coprocessor {
 }
 
 impl Coprocessor {
-    pub(super) fn read<'a>(reader: &mut Reader<'a>, parent: &Tag<'a>) -> Result<Self, FormatError> {
+    pub(crate) fn read<'a>(reader: &mut Reader<'a>, parent: &Tag<'a>) -> Result<Self, FormatError> {
         let mut coproc = Self::default();
         while let Some(tag) = reader.next_child(parent)? {
             match tag.name {

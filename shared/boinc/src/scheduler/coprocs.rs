@@ -67,7 +67,7 @@ impl HostCoprocessors {
         type_of(&self.kind).filter(|kind| kind.is_coprocessor())
     }
 
-    pub(super) fn read_all<'a>(reader: &mut Reader<'a>, parent: &Tag<'a>) -> Result<Vec<Self>, FormatError> {
+    pub(crate) fn read_all<'a>(reader: &mut Reader<'a>, parent: &Tag<'a>) -> Result<Vec<Self>, FormatError> {
         let mut all = Vec::new();
         while let Some(tag) = reader.next_child(parent)? {
             let known = ResourceType::COPROCESSORS.into_iter().find(|kind| element(*kind) == tag.name);
