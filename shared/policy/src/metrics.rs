@@ -1,8 +1,11 @@
 //! The four metrics of a host's history: idleness, waste, share violation, monotony (R5.30 to R5.34).
 //!
 //! The caller reports stretches of time in which nothing changed, jobs whose fate is known, and RPCs. They are
-//! booked into buckets of an hour (the last day) and of a day (the last month); a window sums the buckets that
-//! overlap it, so it is exact to one bucket. The same code serves an agent's real history and a simulated one.
+//! booked into buckets of an hour (the last day) and of a day (the last month), and into a sum since the beginning; a
+//! window sums the buckets that overlap it, so it is exact to one bucket. The same code serves an agent's real history
+//! and a simulated one. A booking touches the sums of the current hour only.
+//!
+//! Instance time of different types is added weighted by their speeds: seconds of one CPU (R3.4).
 //!
 //! Definitions, where R5 leaves room:
 //! - *Idleness* is instance time without any runnable job over available instance time. The caller counts a host
@@ -10,19 +13,24 @@
 //! - *Waste* is judged when a job's fate is known: instance time of jobs that missed their deadline over that of
 //!   all jobs with a known fate. A job past its deadline and not yet reported is known to be late.
 //! - *Share violation* compares what each project got with what was due to it: the used time of each stretch,
-//!   divided by share among the projects that had work in it, none getting more than its jobs could use (R3.3).
-//! - *Monotony* is 1 - switches made / switches possible, not below 0. A switch is one CPU going from one project
-//!   to another. Possible is one for each busy instance in each scheduling period while at least two projects
-//!   with a share are attached, whether or not they have work: a host that only ever gets work of one of its two
-//!   projects is monotonous. With one project it is 0.
+//!   divided in proportion to the fair division of the host's speed among the projects that had work in it, none
+//!   getting more than its jobs could use (R3.3).
+//! - *Monotony* is the part of the time that projects are away, none of their tasks running, by which they are away
+//!   longer than the scheduling period makes necessary (`metrics/absence.rs`). It looks at wall time and not at CPU
+//!   time, so it does not depend on how contended the CPUs are.
+
+mod absence;
+mod due;
+mod sums;
 
 use std::collections::BTreeMap;
 
-use fallow_domain::{Duration, Fraction, Instant, ProjectId, Share};
+use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId, Share};
 use serde::{Deserialize, Serialize};
 
-use crate::fair_division::{Claim, fair_division};
-use crate::job_queue::Cpus;
+use absence::Absences;
+use due::DueParts;
+use sums::Sums;
 
 const HOUR: Scale = Scale { length: Duration::from_hours(1), kept: 25 };
 const DAY: Scale = Scale { length: Duration::from_hours(24), kept: 31 };
@@ -34,10 +42,12 @@ pub struct ProjectStretch {
     pub project: ProjectId,
     /// Its share.
     pub share: Share,
-    /// Instance time that its jobs used.
-    pub used: Duration,
+    /// Instance time that its jobs used, of each type.
+    pub used: PerType<Duration>,
+    /// Whether a task of it ran: had instances to itself, whatever it got from a contended CPU.
+    pub running: bool,
     /// Instances that its runnable jobs could have used at once; zero when it had no work.
-    pub could_use: Cpus,
+    pub could_use: PerType<f64>,
 }
 
 /// A stretch of time in which neither the jobs that run nor the jobs that could run changed.
@@ -48,14 +58,16 @@ pub struct Stretch<'a> {
     /// Its end. A stretch that ends before it begins (the clock jumped back) is ignored.
     pub to: Instant,
     /// Instances available; none while the host is off or computing is suspended.
-    pub available: Cpus,
+    pub available: PerType<u32>,
     /// Those of them that no runnable job could use (`Schedule::starved`).
-    pub starved: Cpus,
+    pub starved: PerType<f64>,
+    /// Speed of one instance of each type relative to one CPU (R3.4).
+    pub speeds: PerType<f64>,
     /// Instance time lost to the limit on CPU time (R2.8).
     pub throttled: Duration,
     /// The scheduling period in force.
     pub scheduling_period: Duration,
-    /// Every attached project.
+    /// Every attached project, in the same order each time.
     pub projects: &'a [ProjectStretch],
 }
 
@@ -77,18 +89,21 @@ pub enum Window {
     Week,
     /// The last 30 days.
     Month,
+    /// Since the beginning.
+    Whole,
 }
 
 impl Window {
-    /// All of them.
+    /// Those of an agent.
     pub const ALL: [Self; 3] = [Self::Day, Self::Week, Self::Month];
     /// Its length.
     pub const fn length(self) -> Duration {
-        Duration::from_hours(match self {
-            Self::Day => 24,
-            Self::Week => 7 * 24,
-            Self::Month => 30 * 24,
-        })
+        match self {
+            Self::Day => Duration::from_hours(24),
+            Self::Week => Duration::from_hours(7 * 24),
+            Self::Month => Duration::from_hours(30 * 24),
+            Self::Whole => Duration::MAX,
+        }
     }
 }
 
@@ -107,36 +122,34 @@ pub struct Figures {
     pub rpcs_per_job: Option<f64>,
     /// Instance time lost to the limit on CPU time (R2.8).
     pub throttled: Duration,
-    /// Instance time used, by project.
+    /// Instance time used, by project, weighted by speed.
     pub used: BTreeMap<ProjectId, Duration>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Part {
-    got: f64,
-    due: f64,
+/// Instance time in seconds of one CPU: that of each type weighted by its speed.
+pub fn weighted(used: &PerType<Duration>, speeds: &PerType<f64>) -> Duration {
+    Duration::from_secs_f64(weighted_secs(used, speeds))
 }
 
-/// Sums over some time, in seconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Sums {
-    available: f64,
-    starved: f64,
-    throttled: f64,
-    parts: BTreeMap<ProjectId, Part>,
-    settled: f64,
-    missed: f64,
-    jobs: f64,
-    rpcs: f64,
-    switches: f64,
-    switches_possible: f64,
+fn weighted_secs(used: &PerType<Duration>, speeds: &PerType<f64>) -> f64 {
+    used.iter().map(|(kind, used)| used.max(&Duration::ZERO).as_secs_f64() * speeds[kind]).sum()
 }
 
 /// The history that the metrics are made from. It is stored, and histories of several hosts can be merged.
+///
+/// A history stored before coprocessors counted is read; what it says about monotony, by another definition, is not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Metrics {
     hours: BTreeMap<i64, Sums>,
     days: BTreeMap<i64, Sums>,
+    whole: Sums,
+    /// The bucket of the last booking, not yet in the others.
+    current: Sums,
+    current_hour: Option<i64>,
+    absences: Absences,
+    #[serde(skip)]
+    due: DueParts,
 }
 
 impl Metrics {
@@ -146,57 +159,70 @@ impl Metrics {
         if !length.is_positive() {
             return;
         }
-        let sums = Sums::of(stretch, length.as_secs_f64());
-        for (scale, buckets) in self.scales() {
-            // No further back than buckets reach: the clock may have jumped by years.
-            let reach = stretch.to - scale.length * i64::from(scale.kept);
-            let (first, last) = (scale.bucket(stretch.from.max(reach)), scale.bucket(stretch.to));
-            for bucket in first..=last {
-                let (begins, ends) = scale.bounds(bucket);
-                let inside = stretch.to.min(ends) - stretch.from.max(begins);
-                if inside.is_positive() {
-                    let weight = inside.as_secs_f64() / length.as_secs_f64();
-                    buckets.entry(bucket).or_default().add(&sums, weight);
-                }
+        let secs = length.as_secs_f64();
+        if self.current_hour.is_some_and(|hour| HOUR.holds(hour, stretch.from, stretch.to)) {
+            self.current.add_stretch(stretch, secs, &mut self.due, &mut self.absences);
+            return;
+        }
+        let mut sums = Sums::default();
+        sums.add_stretch(stretch, secs, &mut self.due, &mut self.absences);
+        // No further back than buckets reach: the clock may have jumped by years.
+        let reach = (stretch.to - DAY.length * i64::from(DAY.kept)).max(stretch.from);
+        self.whole.add(&sums, reach.since(stretch.from).as_secs_f64() / secs);
+        for hour in HOUR.bucket(reach)..=HOUR.bucket(stretch.to) {
+            let (begins, ends) = HOUR.bounds(hour);
+            let inside = stretch.to.min(ends) - reach.max(begins);
+            if inside.is_positive() {
+                self.turn_to(hour);
+                self.current.add(&sums, inside.as_secs_f64() / secs);
             }
-            scale.prune(buckets, stretch.to);
         }
     }
 
-    /// Books a job whose fate is known, with all the instance time that it used. Once for each job.
+    /// Books a job whose fate is known, with all the instance time that it used (`weighted`). Once for each job.
     pub fn job_settled(&mut self, at: Instant, used: Duration, fate: Fate) {
         let settled = used.max(Duration::ZERO).as_secs_f64();
         let missed = if fate == Fate::Missed { settled } else { 0.0 };
-        self.book(at, &Sums { settled, missed, jobs: 1.0, ..Sums::default() });
+        self.book(at, |sums| {
+            sums.settled += settled;
+            sums.missed += missed;
+            sums.jobs += 1.0;
+        });
     }
 
     /// Books a scheduler RPC, answered or not.
     pub fn rpc_made(&mut self, at: Instant) {
-        self.book(at, &Sums { rpcs: 1.0, ..Sums::default() });
-    }
-
-    /// Books CPUs that went from one project to another in a decision (`cpus_switched`).
-    pub fn switched(&mut self, at: Instant, cpus: f64) {
-        self.book(at, &Sums { switches: cpus.max(0.0), ..Sums::default() });
+        self.book(at, |sums| sums.rpcs += 1.0);
     }
 
     /// Adds the history of another host, or of another time of this one.
     pub fn merge(&mut self, other: &Self) {
+        let mut other = other.clone();
+        other.put_away();
         for (mine, theirs) in [(&mut self.hours, &other.hours), (&mut self.days, &other.days)] {
             for (bucket, sums) in theirs {
                 mine.entry(*bucket).or_default().add(sums, 1.0);
             }
         }
+        self.whole.add(&other.whole, 1.0);
     }
 
-    /// The metrics of the window that ends now. `late_unreported` is the instance time that jobs have used which
-    /// are past their deadline and not yet booked by `job_settled`.
+    /// The metrics of the window that ends now. `late_unreported` is the instance time (`weighted`) that jobs have used
+    /// which are past their deadline and not yet booked by `job_settled`.
     pub fn figures(&self, window: Window, now: Instant, late_unreported: Duration) -> Figures {
-        let (scale, buckets) = if window == Window::Day { (HOUR, &self.hours) } else { (DAY, &self.days) };
-        let first = scale.bucket(now - window.length() + Duration::from_micros(1));
         let mut sums = Sums::default();
-        for sums_of_bucket in buckets.range(first..=scale.bucket(now)).map(|(_, sums)| sums) {
-            sums.add(sums_of_bucket, 1.0);
+        if window == Window::Whole {
+            sums.add(&self.whole, 1.0);
+            sums.add(&self.current, 1.0);
+        } else {
+            let (scale, buckets) = if window == Window::Day { (HOUR, &self.hours) } else { (DAY, &self.days) };
+            let covered = scale.bucket(now - window.length() + Duration::from_micros(1))..=scale.bucket(now);
+            for (_, part) in buckets.range(covered.clone()) {
+                sums.add(part, 1.0);
+            }
+            if self.current_hour.is_some_and(|hour| covered.contains(&scale.bucket(HOUR.bounds(hour).0))) {
+                sums.add(&self.current, 1.0);
+            }
         }
         let late = late_unreported.max(Duration::ZERO).as_secs_f64();
         sums.settled += late;
@@ -204,24 +230,45 @@ impl Metrics {
         sums.figures()
     }
 
-    fn book(&mut self, at: Instant, sums: &Sums) {
-        for (scale, buckets) in self.scales() {
-            buckets.entry(scale.bucket(at)).or_default().add(sums, 1.0);
-            scale.prune(buckets, at);
+    /// Bookings may come out of order; only those of the current hour or a later one are made there.
+    fn book(&mut self, at: Instant, change: impl Fn(&mut Sums)) {
+        let hour = HOUR.bucket(at);
+        if self.current_hour.is_none_or(|current| hour > current) {
+            self.turn_to(hour);
+        }
+        if self.current_hour == Some(hour) {
+            change(&mut self.current);
+        } else {
+            change(self.hours.entry(hour).or_default());
+            change(self.days.entry(DAY.bucket(at)).or_default());
+            change(&mut self.whole);
+            self.prune(at);
         }
     }
 
-    fn scales(&mut self) -> [(Scale, &mut BTreeMap<i64, Sums>); 2] {
-        [(HOUR, &mut self.hours), (DAY, &mut self.days)]
+    /// Makes an hour the current one.
+    fn turn_to(&mut self, hour: i64) {
+        if self.current_hour != Some(hour) {
+            self.put_away();
+            self.current_hour = Some(hour);
+            self.prune(HOUR.bounds(hour).0);
+        }
     }
-}
 
-/// CPUs that went from one project to another between two decisions: what some gained, as far as others lost it.
-pub fn cpus_switched(before: &BTreeMap<ProjectId, f64>, after: &BTreeMap<ProjectId, f64>) -> f64 {
-    let of = |side: &BTreeMap<ProjectId, f64>, id: &ProjectId| side.get(id).copied().unwrap_or(0.0);
-    let gained: f64 = after.iter().map(|(id, cpus)| (cpus - of(before, id)).max(0.0)).sum();
-    let lost: f64 = before.iter().map(|(id, cpus)| (cpus - of(after, id)).max(0.0)).sum();
-    gained.min(lost)
+    /// Puts the current sums where they belong.
+    fn put_away(&mut self) {
+        if let Some(hour) = self.current_hour.take() {
+            self.hours.entry(hour).or_default().add(&self.current, 1.0);
+            self.days.entry(DAY.bucket(HOUR.bounds(hour).0)).or_default().add(&self.current, 1.0);
+            self.whole.add(&self.current, 1.0);
+            self.current.clear();
+        }
+    }
+
+    fn prune(&mut self, now: Instant) {
+        HOUR.prune(&mut self.hours, now);
+        DAY.prune(&mut self.days, now);
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -238,77 +285,14 @@ impl Scale {
         let begins = Instant::from_micros(bucket.saturating_mul(self.length.as_micros()));
         (begins, begins + self.length)
     }
+    fn holds(self, bucket: i64, from: Instant, to: Instant) -> bool {
+        let (begins, ends) = self.bounds(bucket);
+        begins <= from && to <= ends
+    }
     /// Drops what is out of reach: too old, or so far in the future that it was booked before the clock jumped
     /// back. A little future is kept: bookings may come out of order, and what was booked did happen.
     fn prune(self, buckets: &mut BTreeMap<i64, Sums>, now: Instant) {
         let newest = self.bucket(now);
         buckets.retain(|bucket, _| (bucket - newest).abs() < i64::from(self.kept));
-    }
-}
-
-impl Sums {
-    fn of(stretch: &Stretch<'_>, secs: f64) -> Self {
-        let used = |p: &ProjectStretch| p.used.max(Duration::ZERO).as_secs_f64();
-        let total: f64 = stretch.projects.iter().map(used).sum();
-        // A project that used time had work for it, even if its last job ended on the way.
-        let claims: Vec<Claim> = stretch
-            .projects
-            .iter()
-            .map(|p| Claim {
-                project: p.project,
-                share: p.share,
-                limit: (p.could_use.as_f64() * secs).max(used(p)),
-            })
-            .collect();
-        let due = fair_division(total, &claims);
-        let part =
-            |p: &ProjectStretch| Part { got: used(p), due: due.get(&p.project).copied().unwrap_or(0.0) };
-        let rivals = stretch.projects.iter().filter(|p| p.share.get() > 0.0).count();
-        let period = stretch.scheduling_period.as_secs_f64();
-        Self {
-            available: stretch.available.as_f64() * secs,
-            starved: stretch.starved.as_f64().min(stretch.available.as_f64()) * secs,
-            throttled: stretch.throttled.max(Duration::ZERO).as_secs_f64(),
-            parts: stretch.projects.iter().map(|p| (p.project, part(p))).collect(),
-            switches_possible: if rivals > 1 && period > 0.0 { total / period } else { 0.0 },
-            ..Self::default()
-        }
-    }
-
-    fn add(&mut self, other: &Self, weight: f64) {
-        self.available += other.available * weight;
-        self.starved += other.starved * weight;
-        self.throttled += other.throttled * weight;
-        self.settled += other.settled * weight;
-        self.missed += other.missed * weight;
-        self.jobs += other.jobs * weight;
-        self.rpcs += other.rpcs * weight;
-        self.switches += other.switches * weight;
-        self.switches_possible += other.switches_possible * weight;
-        for (id, part) in &other.parts {
-            let mine = self.parts.entry(*id).or_default();
-            mine.got += part.got * weight;
-            mine.due += part.due * weight;
-        }
-    }
-
-    fn figures(&self) -> Figures {
-        let over = |part: f64, whole: f64| (whole > 0.0).then(|| Fraction::clamped(part / whole));
-        let got: f64 = self.parts.values().map(|part| part.got).sum();
-        let apart: f64 = self.parts.values().map(|part| (part.got - part.due).abs()).sum();
-        let alone = got > 0.0 && self.switches_possible <= 0.0;
-        Figures {
-            idleness: over(self.starved, self.available),
-            waste: over(self.missed, self.settled),
-            share_violation: over(apart / 2.0, got),
-            monotony: if alone {
-                Some(Fraction::ZERO)
-            } else {
-                over((self.switches_possible - self.switches).max(0.0), self.switches_possible)
-            },
-            rpcs_per_job: (self.jobs > 0.0).then(|| self.rpcs / self.jobs),
-            throttled: Duration::from_secs_f64(self.throttled),
-            used: self.parts.iter().map(|(id, part)| (*id, Duration::from_secs_f64(part.got))).collect(),
-        }
     }
 }

@@ -6,8 +6,8 @@
 //! them, at a bounded cost per request. Which of the candidates are sent is the policy's decision.
 
 use fallow_boinc::scheduler::SchedulerRequest;
-use fallow_domain::{Bytes, Duration, Fraction, Instant};
-use fallow_policy::work_send::{InProgress, Offer, SendHost, Ws2Switches, ws1, ws2};
+use fallow_domain::{Bytes, Duration, Fraction, Instant, PerType, Usage};
+use fallow_policy::work_send::{InProgress, Offer, SendHost, Wanted, Ws2Switches, ws1, ws2};
 use tracing::debug;
 
 use super::{Outcome as Done, SentJob, estimate, note, speed};
@@ -247,20 +247,21 @@ fn choose(
         id,
         estimate: estimate(&candidate.workunit, wish.speed),
         deadline: now + candidate.workunit.delay_bound,
-        cpus: 1,
+        usage: Usage::ONE_CPU,
     });
+    let wanted = Wanted::cpu(wish.seconds, wish.idle);
     match (project.info.settings.work_send, &request.in_progress_results) {
         (WorkSend::Deadlines, Some(held)) => {
-            let host = SendHost { cpus: usable_cpus(request), availability };
+            let host = SendHost { instances: PerType::cpu(usable_cpus(request)), availability };
             let held: Vec<InProgress> = held
                 .iter()
                 .map(|job| InProgress {
                     deadline: job.report_deadline,
                     remaining: job.time_remaining,
-                    cpus: job.avg_ncpus.ceil().clamp(1.0, 4_096.0) as u32,
+                    usage: Usage::from_cpus(job.avg_ncpus),
                 })
                 .collect();
-            let sent = ws2(wish.seconds, wish.idle, &host, &held, offers, Ws2Switches::IMPROVED, now);
+            let sent = ws2(wanted, &host, &held, offers, Ws2Switches::IMPROVED, now);
             for (position, refusal) in &sent.refused {
                 let workunit = candidates.get(*position).map(|candidate| candidate.workunit.name.as_str());
                 debug!(project = %project.name, workunit, %refusal, "not sent");
@@ -276,7 +277,7 @@ fn choose(
                     <= offer.deadline
             });
             passed.time = late.len();
-            ws1(wish.seconds, wish.idle, alone)
+            ws1(wanted, alone)
         }
     }
 }

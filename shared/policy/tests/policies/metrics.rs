@@ -1,19 +1,23 @@
 //! R5.30 to R5.34.
 
-use std::collections::BTreeMap;
-
-use fallow_domain::{Duration, Fraction, Instant, ProjectId};
-use fallow_policy::job_queue::Cpus;
-use fallow_policy::metrics::{Fate, Figures, Metrics, ProjectStretch, Stretch, Window, cpus_switched};
+use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId, ResourceType};
+use fallow_policy::metrics::{Fate, Figures, Metrics, ProjectStretch, Stretch, Window};
 use proptest::prelude::*;
+
+use ResourceType::Nvidia;
 
 use crate::world::{PERIOD, at_min};
 
 const HOUR: Duration = Duration::from_hours(1);
 
 fn project(id: u32, share: f64, used: Duration, could_use: u32) -> ProjectStretch {
-    let could_use = Cpus::whole(could_use);
-    ProjectStretch { project: ProjectId(id), share: crate::world::share(share), used, could_use }
+    ProjectStretch {
+        project: ProjectId(id),
+        share: crate::world::share(share),
+        used: PerType::cpu(used),
+        running: used.is_positive(),
+        could_use: PerType::cpu(f64::from(could_use)),
+    }
 }
 
 fn stretch(
@@ -26,8 +30,9 @@ fn stretch(
     Stretch {
         from,
         to,
-        available: Cpus::whole(available),
-        starved: Cpus::whole(starved),
+        available: PerType::cpu(available),
+        starved: PerType::cpu(f64::from(starved)),
+        speeds: PerType::cpu(1.0),
         throttled: Duration::ZERO,
         scheduling_period: PERIOD,
         projects,
@@ -80,31 +85,96 @@ fn r5_32_share_violation_is_half_the_sum_of_distances_from_what_is_due() {
     assert!(near(one((50.0, 1, 1), (50.0, 3, 9)), 0.0));
 }
 
-#[test]
-fn r5_33_monotony_compares_switches_made_with_switches_possible() {
-    let figure = |switches: f64, shares: &[f64]| {
-        let mut metrics = Metrics::default();
-        let used = HOUR * 10 / shares.len() as i64;
-        let projects: Vec<_> = (1..).zip(shares).map(|(id, share)| project(id, *share, used, 9)).collect();
-        metrics.observe(&stretch(at_min(0), at_min(600), 1, 0, &projects));
-        metrics.switched(at_min(30), switches);
-        day(&metrics, at_min(600)).monotony
-    };
-    // One CPU, ten hours, a period of one hour: ten switches are possible.
-    assert!(near(figure(10.0, &[50.0, 50.0]), 0.0));
-    assert!(near(figure(4.0, &[50.0, 50.0]), 0.6));
-    assert!(near(figure(0.0, &[50.0, 50.0]), 1.0));
-    assert!(near(figure(99.0, &[50.0, 50.0]), 0.0));
-    assert!(near(figure(0.0, &[50.0]), 0.0), "with one project it is 0");
+/// Runs projects of these shares in turns of so many minutes on one CPU, for thirty days.
+fn in_turns(shares: &[f64], turns: &[(u32, i64)], cpu: Duration) -> f64 {
+    let mut metrics = Metrics::default();
+    let mut minute = 0;
+    while minute < 30 * 24 * 60 {
+        for (running, minutes) in turns {
+            let row = |(id, share): (u32, &f64)| {
+                let used = if id == *running { cpu } else { Duration::ZERO };
+                ProjectStretch { running: id == *running, ..project(id, *share, used, 9) }
+            };
+            let projects: Vec<_> = (1..).zip(shares).map(row).collect();
+            metrics.observe(&stretch(at_min(minute), at_min(minute + minutes), 1, 0, &projects));
+            minute += minutes;
+        }
+    }
+    metrics.figures(Window::Whole, at_min(minute), Duration::ZERO).monotony.unwrap().get()
 }
 
 #[test]
-fn r5_33_a_switch_is_a_cpu_that_goes_from_one_project_to_another() {
-    let cpus =
-        |rows: &[(u32, f64)]| rows.iter().map(|(id, n)| (ProjectId(*id), *n)).collect::<BTreeMap<_, _>>();
-    assert_eq!(cpus_switched(&cpus(&[(1, 2.0)]), &cpus(&[(1, 1.0), (2, 1.0)])), 1.0);
-    assert_eq!(cpus_switched(&cpus(&[(1, 2.0)]), &cpus(&[(1, 2.0), (2, 1.0)])), 0.0, "it was idle");
-    assert_eq!(cpus_switched(&cpus(&[(1, 2.0), (2, 1.0)]), &cpus(&[(2, 1.0)])), 0.0, "it idles now");
+fn r5_33_monotony_is_0_if_the_host_switches_as_often_as_possible_and_1_if_it_never_does() {
+    assert_eq!(in_turns(&[50.0, 50.0], &[(1, 60), (2, 60)], HOUR), 0.0);
+    assert_eq!(in_turns(&[75.0, 25.0], &[(1, 60), (1, 60), (1, 60), (2, 60)], HOUR), 0.0);
+    assert_eq!(in_turns(&[1.0, 1.0, 1.0], &[(1, 60), (2, 60), (3, 60)], HOUR), 0.0);
+    // Ten hours at a time: nine of each absence are not necessary.
+    assert!((in_turns(&[50.0, 50.0], &[(1, 600), (2, 600)], HOUR) - 0.9).abs() < 0.01);
+    assert!(in_turns(&[50.0, 50.0], &[(1, 60)], HOUR) > 0.99, "it never switches");
+    assert_eq!(in_turns(&[50.0], &[(1, 60)], HOUR), 0.0, "with one project it is 0");
+    assert_eq!(in_turns(&[50.0, 0.0], &[(1, 60)], HOUR), 0.0, "a project without a share is not missed");
+}
+
+#[test]
+fn r5_33_monotony_does_not_depend_on_how_contended_the_cpus_are() {
+    let turns = [(1, 600), (2, 600)];
+    let calm = in_turns(&[50.0, 50.0], &turns, HOUR);
+    assert_eq!(in_turns(&[50.0, 50.0], &turns, Duration::from_secs(60)), calm);
+}
+
+#[test]
+fn r5_33_two_projects_with_a_cpu_each_need_no_switches() {
+    let mut metrics = Metrics::default();
+    let projects = [project(1, 50.0, HOUR * 10, 9), project(2, 50.0, HOUR * 10, 9)];
+    metrics.observe(&stretch(at_min(0), at_min(600), 2, 0, &projects));
+    assert!(near(day(&metrics, at_min(600)).monotony, 0.0));
+}
+
+#[test]
+fn r5_33_time_off_makes_no_absence_longer() {
+    let mut metrics = Metrics::default();
+    for turn in 0..20 {
+        let row = |id| {
+            let running = id == turn % 2 + 1;
+            let used = if running { HOUR } else { Duration::ZERO };
+            ProjectStretch { running, ..project(id, 50.0, used, 9) }
+        };
+        let begins = i64::from(turn) * 600;
+        metrics.observe(&stretch(at_min(begins), at_min(begins + 60), 1, 0, &[row(1), row(2)]));
+        let off = [1, 2].map(|id| project(id, 50.0, Duration::ZERO, 9));
+        metrics.observe(&stretch(at_min(begins + 60), at_min(begins + 600), 0, 0, &off));
+    }
+    let whole = metrics.figures(Window::Whole, at_min(12_000), Duration::ZERO);
+    assert!(near(whole.monotony, 0.0));
+}
+
+#[test]
+fn r5_30_types_count_by_their_speed() {
+    let mut metrics = Metrics::default();
+    let mut stretch = stretch(at_min(0), at_min(60), 2, 0, &[]);
+    (stretch.available[Nvidia], stretch.speeds[Nvidia], stretch.starved[Nvidia]) = (1, 8.0, 1.0);
+    metrics.observe(&stretch);
+    assert!(near(day(&metrics, at_min(60)).idleness, 0.8));
+}
+
+#[test]
+fn r5_32_with_a_gpu_what_is_due_is_the_fair_division_of_the_whole_speed() {
+    let figure = |gpu_minutes_of_a: i64| {
+        let mut metrics = Metrics::default();
+        let mut a = project(1, 50.0, Duration::ZERO, 0);
+        let mut b = project(2, 50.0, HOUR, 9);
+        a.used[Nvidia] = Duration::from_mins(gpu_minutes_of_a);
+        b.used[Nvidia] = Duration::from_mins(60 - gpu_minutes_of_a);
+        (a.could_use[Nvidia], b.could_use[Nvidia]) = (9.0, 9.0);
+        let projects = [a, b];
+        let mut stretch = stretch(at_min(0), at_min(60), 1, 0, &projects);
+        (stretch.available[Nvidia], stretch.speeds[Nvidia]) = (1, 2.0);
+        metrics.observe(&stretch);
+        day(&metrics, at_min(60)).share_violation
+    };
+    assert!(near(figure(45), 0.0));
+    assert!(near(figure(60), 1.0 / 6.0));
+    assert!(near(figure(0), 0.5));
 }
 
 #[test]
@@ -127,6 +197,31 @@ fn r5_34_windows_of_a_day_a_week_and_a_month_forget_what_is_older() {
         let figures = metrics.figures(window, now(days), Duration::ZERO);
         assert_eq!(figures.idleness.is_some(), seen, "{window:?} after {days} days");
     }
+}
+
+#[test]
+fn r5_34_the_whole_history_is_summed_as_well() {
+    let mut metrics = Metrics::default();
+    for hour in 0..24 * 400 {
+        let starved = u32::from(hour < 24 * 100);
+        metrics.observe(&stretch(at_min(hour * 60), at_min(hour * 60 + 60), 1, starved, &[]));
+        metrics.rpc_made(at_min(hour * 60));
+        metrics.job_settled(at_min(hour * 60 + 30), HOUR, Fate::InTime);
+    }
+    let whole = metrics.figures(Window::Whole, at_min(24 * 400 * 60), Duration::ZERO);
+    assert!(near(whole.idleness, 0.25));
+    assert_eq!(whole.rpcs_per_job, Some(1.0));
+}
+
+#[test]
+fn r5_34_a_history_stored_before_there_were_types_is_read() {
+    let old = r#"{"hours": {"500000": {"available": 3600.0, "starved": 900.0, "throttled": 0.0,
+        "parts": {"1": {"got": 2700.0, "due": 2700.0}}, "settled": 100.0, "missed": 50.0, "jobs": 2.0, "rpcs": 3.0,
+        "switches": 1.0, "switches_possible": 2.0}}, "days": {}}"#;
+    let metrics: Metrics = serde_json::from_str(old).unwrap();
+    let now = Instant::from_secs_f64(500_000.5 * 3_600.0);
+    let figures = day(&metrics, now);
+    assert!(near(figures.idleness, 0.25) && near(figures.waste, 0.5) && near(figures.share_violation, 0.0));
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! R1.5, R1.7, R1.9, R1.10.
 
-use fallow_domain::{Duration, ProjectId};
+use fallow_domain::{Duration, ProjectId, ResourceType};
+use fallow_policy::fetch::WorkRequest;
 use fallow_policy::report_due::WhyDue;
 use fallow_policy::rpc_session::{ASKS_PER_SESSION_MAX, AfterFailure, Ask, Candidate, Sessions, WhyAsk};
 use proptest::prelude::*;
 
-const HOUR: Duration = Duration::from_hours(1);
+fn hours(hours: i64) -> WorkRequest {
+    WorkRequest::cpu(Duration::from_hours(hours), 0.0)
+}
 
 /// A project that has enough work and nothing to report.
 fn content(id: u32) -> Candidate {
@@ -14,20 +17,20 @@ fn content(id: u32) -> Candidate {
         schedulers: 2,
         may_ask: true,
         may_fetch: true,
-        request: Duration::ZERO,
-        fill: HOUR,
+        request: WorkRequest::default(),
+        fill: hours(1),
         due: None,
         requested: false,
     }
 }
 fn hungry(id: u32) -> Candidate {
-    Candidate { request: HOUR * 2, fill: HOUR * 2, ..content(id) }
+    Candidate { request: hours(2), fill: hours(2), ..content(id) }
 }
 fn due(id: u32) -> Candidate {
     Candidate { due: Some(WhyDue::Waited), ..content(id) }
 }
 fn asked(ask: Option<Ask>) -> Option<(u32, usize, i64)> {
-    ask.map(|ask| (ask.project.0, ask.scheduler, ask.work.as_micros() / 3_600_000_000))
+    ask.map(|ask| (ask.project.0, ask.scheduler, (ask.work.seconds[ResourceType::Cpu] / 3_600.0) as i64))
 }
 
 #[test]
@@ -66,7 +69,7 @@ fn r1_7_a_report_session_asks_one_project() {
     let ask = sessions.poll(&candidates).unwrap();
     assert_eq!(
         (ask.project, ask.work, ask.reason),
-        (ProjectId(2), Duration::ZERO, WhyAsk::Due(WhyDue::Waited))
+        (ProjectId(2), WorkRequest::default(), WhyAsk::Due(WhyDue::Waited))
     );
     sessions.answered(ProjectId(2), 0);
     assert_eq!(sessions.poll(&[content(1), content(2)]), None);
