@@ -1,7 +1,7 @@
 //! All that a shell needs to start a task.
 
 use fallow_boinc::runtime::init_data::{AppFiles, AppInitData, MAPPED_CHANNEL, Raw};
-use fallow_boinc::scheduler::{GlobalPreferences, HostInfo};
+use fallow_boinc::scheduler::{GlobalPreferences, HostInfo, type_name};
 use fallow_domain::{Bytes, JobId, ProjectId, SlotId};
 
 use crate::machine::Client;
@@ -35,6 +35,10 @@ impl Client {
 
         let mut arguments = split_command_line(&workunit.command_line);
         arguments.extend(split_command_line(&version.cmdline));
+        // Applications of before `init_data.xml` named the device want it so.
+        for device in job.run.devices.iter() {
+            arguments.extend(["--device".to_owned(), device.to_string()]);
+        }
         arguments.truncate(ARGUMENTS_MAX);
 
         let (who, bytes) =
@@ -71,6 +75,9 @@ impl Client {
             fraction_done_start: 0.0,
             fraction_done_end: 1.0,
             ncpus: job.usage.cpus,
+            gpu_type: job.usage.coprocessor.map(|(kind, _)| type_name(kind).to_owned()).unwrap_or_default(),
+            gpu_device_num: job.run.devices.iter().next().map_or(-1, |device| device as i32),
+            gpu_usage: job.usage.coprocessor.map_or(0.0, |(_, count)| count),
             rsc_fpops_est: job.flops_estimate.get(),
             rsc_fpops_bound: job.elapsed_max.as_secs_f64() * job.speed.get(),
             rsc_memory_bound: bytes(workunit.rsc_memory_bound, 1e8),

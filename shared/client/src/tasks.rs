@@ -156,7 +156,13 @@ impl Client {
         }
         match end.exit.outcome(end.finish.as_ref(), end.temporary_exit.as_ref()) {
             exit::Outcome::Finished => self.task_finished(id, end),
-            exit::Outcome::Failed { exit_status, message } => {
+            exit::Outcome::Failed { exit_status, mut message } => {
+                // One device of many may be broken (R3.14).
+                if let Some(job) = self.state.jobs.get(&id)
+                    && let Some((kind, _)) = job.usage.coprocessor
+                {
+                    message = format!("{message} on {kind} {}", job.run.devices);
+                }
                 self.job_failed(id, exit_status, 3, message);
                 if let Some(outcome) = self.state.jobs.get_mut(&id).and_then(|job| job.outcome.as_mut()) {
                     outcome.stderr = tail(&end.stderr);
