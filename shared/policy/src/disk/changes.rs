@@ -183,6 +183,18 @@ impl DiskUse {
         }
     }
 
+    /// A queued job is given back to its server (R4.8): it is over for the disk at once. Returns its files whose
+    /// download is to be cancelled, because no other job needs them; they no longer count as being transferred.
+    pub fn give_back(&mut self, id: JobId) -> Vec<FileId> {
+        let mut files = self.jobs.get(&id).map(|job| job.files.clone()).unwrap_or_default();
+        self.end_job(id);
+        files.retain(|file| self.files.get(file).is_some_and(|record| record.protections.only_transfer()));
+        for file in &files {
+            self.set_hold(*file, Hold::Transfer, false);
+        }
+        files
+    }
+
     /// Changes a file, and with it everything that depends on it.
     fn change(&mut self, file: FileId, change: impl FnOnce(&mut Record)) {
         let Some(record) = self.files.get_mut(&file) else { return };

@@ -152,9 +152,15 @@ impl Protections {
         .find_map(|(holds, why)| holds.then_some(why))
     }
 
-    /// How many queued jobs keep it, if nothing else does.
+    /// Whether it is in transfer and nothing else keeps it.
+    pub(super) fn only_transfer(&self) -> bool {
+        *self == Self { transfer: true, ..Self::default() }
+    }
+
+    /// How many queued jobs keep it, if nothing else does. A transfer is none of its own: it is the download for them,
+    /// and is cancelled when the last of them is given back. (Uploads belong to jobs that are finished.)
     pub(super) fn only_queued(&self) -> Option<u32> {
-        let others = Self { queued: 0, ..*self };
+        let others = Self { queued: 0, transfer: false, ..*self };
         (self.queued > 0 && others.strongest().is_none()).then_some(self.queued)
     }
 
@@ -222,7 +228,9 @@ mod tests {
         assert_eq!(protections.strongest(), Some(Protection::QueuedJob));
         assert_eq!(protections.only_queued(), None);
         protections.set(Hold::AppInUse, false);
+        protections.set(Hold::Transfer, true);
         assert_eq!(protections.only_queued(), Some(1));
+        protections.set(Hold::Transfer, false);
         protections.refer(JobStage::Unacknowledged);
         assert_eq!(protections.strongest(), Some(Protection::UnacknowledgedJob));
         protections.unrefer(JobStage::Unacknowledged);

@@ -148,6 +148,7 @@ fn unlist<Host: Ord>(by_file: &mut BTreeMap<String, BTreeSet<Host>>, name: &str,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn list(files: &[(&str, u64)]) -> Vec<(String, Bytes)> {
         files.iter().map(|(name, size)| ((*name).to_owned(), Bytes(*size))).collect()
@@ -201,6 +202,37 @@ mod tests {
         let mut elsewhere = vec![0, 1, 2];
         prefer_local(&mut elsewhere, |job| Locality { held: Bytes(0), to_send: Bytes(9 - *job as u64) });
         assert_eq!(elsewhere, [0, 1, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn r4_11_who_holds_a_file_is_what_the_hosts_said(
+            said in prop::collection::vec((0..4_u32, 0..5_u8, prop::collection::vec(0..6_u8, 0..5)), 0..40),
+        ) {
+            let (mut known, mut model) = (FileHolders::default(), BTreeMap::<u32, BTreeSet<u8>>::new());
+            for (host, what, names) in said {
+                let files = names.iter().map(|name| (name.to_string(), Bytes(1)));
+                match what {
+                    0 => {
+                        known.forget(&host);
+                        model.remove(&host);
+                    }
+                    1 | 2 => {
+                        known.listed(&host, files);
+                        model.insert(host, names.into_iter().collect());
+                    }
+                    _ => {
+                        files.for_each(|(name, bytes)| known.got(&host, &name, bytes));
+                        model.entry(host).or_default().extend(names);
+                    }
+                }
+            }
+            for name in 0..6_u8 {
+                let hold = model.iter().filter(|(_, files)| files.contains(&name)).map(|(host, _)| *host);
+                prop_assert_eq!(holders(&known, &name.to_string()), hold.collect::<Vec<_>>());
+            }
+            prop_assert!(known.by_file.values().all(|hosts| !hosts.is_empty()));
+        }
     }
 
     #[test]

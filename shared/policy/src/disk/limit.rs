@@ -63,8 +63,9 @@ pub enum MeasureReason {
 }
 
 impl Volume {
-    /// A measurement: the volume's `size`, what is `free` there, and what the agent and its projects used (`ours`) at
-    /// the same moment.
+    /// A measurement: the volume's `size`, what is `free` there, and what the agent and its projects occupied (`ours`)
+    /// at the same moment. That is what is really there: space that is only reserved for files on their way is still
+    /// free on the volume, and counting it twice would promise it twice.
     ///
     /// # Errors
     /// [`Invalid`] for figures that no volume has. They would make the agent delete files for nothing: keep the former

@@ -177,12 +177,22 @@ impl Model {
         }
     }
 
+    /// Downloads for a job that was given back end if nobody else needs them.
+    pub(super) fn cancel_downloads(&mut self, files: &BTreeSet<FileId>) {
+        for file in files {
+            if self.referring(*file).next().is_none() && self.files[file].holds == [Hold::Transfer].into() {
+                self.files.get_mut(file).unwrap().holds.clear();
+            }
+        }
+    }
+
     fn give_back(&mut self, id: ProjectId, fits: &impl Fn(&Self) -> bool, plan: &mut ModelPlan) -> bool {
         let keeps = |job: &DiskJob| {
             job.files.iter().any(|file| {
                 let record = &self.files[file];
                 let queued_only = self.referring(*file).all(|other| other.stage == JobStage::Queued);
-                record.present && record.attributes.size > Bytes(0) && record.holds.is_empty() && queued_only
+                let held = record.holds.iter().any(|hold| *hold != Hold::Transfer);
+                record.present && record.attributes.size > Bytes(0) && !held && queued_only
             })
         };
         let queued = self.jobs.iter().filter(|(_, job)| job.project == id && job.stage == JobStage::Queued);
@@ -191,6 +201,7 @@ impl Model {
         let job = *job;
         let before: BTreeSet<FileId> = self.jobs.remove(&job).unwrap().files.into_iter().collect();
         plan.steps.push(Err(job));
+        self.cancel_downloads(&before);
         while !fits(self) {
             let Some(file) = self.next(id, 5).filter(|file| before.contains(file)) else { break };
             self.delete(file, plan);

@@ -297,7 +297,17 @@ fn check_shrink(pair: &Pair) -> Result<(), TestCaseError> {
             }
             Step::GiveBack(job) => {
                 prop_assert_eq!(after.model.jobs[&job.job].stage, JobStage::Queued);
-                after.tell(Told::JobOver { job: job.job.0 });
+                let files: BTreeSet<FileId> = after.model.jobs[&job.job].files.iter().copied().collect();
+                let cancelled = after.disk.give_back(job.job);
+                prop_assert!(cancelled.iter().all(|file| files.contains(file)));
+                after.model.jobs.remove(&job.job);
+                after.model.cancel_downloads(&files);
+                files
+                    .into_iter()
+                    .filter(|id| after.is_gone(*id))
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .for_each(|id| after.forget(id));
             }
         }
     }

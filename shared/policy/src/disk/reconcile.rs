@@ -160,6 +160,7 @@ impl fmt::Display for Removal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn place(name: &str) -> Place {
         Place { project: Some(ProjectId(1)), name: name.to_owned() }
@@ -218,6 +219,45 @@ mod tests {
         let first = reconcile(&BTreeMap::new(), &files, &Orphans::default(), at(0));
         let recorded = BTreeMap::from([(place("late"), Recorded::Whole(Bytes(7)))]);
         assert_eq!(reconcile(&recorded, &files, &first.orphans, at(9_999)), Reconciliation::default());
+    }
+
+    proptest! {
+        /// Files are deleted and the deletions recorded, in any order and stopping anywhere; files arrive and are
+        /// recorded likewise. What a scan makes of it is what is on the disk, and what nobody owns goes in the end.
+        #[test]
+        fn r4_12_after_a_crash_at_any_point_a_scan_finds_what_is_true(
+            files in prop::collection::btree_map(0..30_u8, (any::<bool>(), any::<bool>(), 1..9_u64, 1..9_u64), 0..30),
+        ) {
+            let place = |name: &u8| place(&name.to_string());
+            let recorded: BTreeMap<Place, Recorded> = files
+                .iter()
+                .filter(|(_, file)| file.0)
+                .map(|(name, file)| (place(name), Recorded::Whole(Bytes(file.2))))
+                .collect();
+            let mut on_disk: BTreeMap<Place, Bytes> =
+                files.iter().filter(|(_, file)| file.1).map(|(name, file)| (place(name), Bytes(file.3))).collect();
+            let first = reconcile(&recorded, &on_disk, &Orphans::default(), at(0));
+            prop_assert!(first.remove.is_empty());
+            let mut believed = recorded.clone();
+            for finding in &first.findings {
+                match finding {
+                    Finding::Resized { place, found, .. } => {
+                        believed.insert(place.clone(), Recorded::Whole(*found))
+                    }
+                    Finding::Missing { place, .. } => believed.remove(place),
+                };
+            }
+            let later = reconcile(&believed, &on_disk, &first.orphans, at(3_600));
+            prop_assert!(later.findings.is_empty() && later.orphaned.is_empty());
+            for removal in &later.remove {
+                prop_assert!(!recorded.contains_key(&removal.place), "{}", removal);
+                on_disk.remove(&removal.place);
+            }
+            let owned: BTreeMap<Place, Recorded> =
+                on_disk.iter().map(|(place, size)| (place.clone(), Recorded::Whole(*size))).collect();
+            prop_assert_eq!(&believed, &owned);
+            prop_assert_eq!(reconcile(&believed, &on_disk, &later.orphans, at(3_601)), Reconciliation::default());
+        }
     }
 
     #[test]

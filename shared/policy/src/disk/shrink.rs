@@ -44,7 +44,8 @@ pub struct Shrink {
 pub enum Step {
     /// Delete a file.
     Delete(Deletion),
-    /// Give a queued job back to its server. The files that go for it follow as steps of their own.
+    /// Give a queued job back to its server and cancel the downloads that no other job needs
+    /// ([`DiskUse::give_back`] names them). The files that go for it follow as steps of their own.
     GiveBack(JobDrop),
 }
 

@@ -313,6 +313,23 @@ fn r4_8_queued_jobs_are_given_back_in_turn_the_latest_deadline_first_and_free_th
 }
 
 #[test]
+fn r4_8_giving_a_job_back_cancels_the_downloads_that_only_it_needs() {
+    let mut disk = disk(1_000, &[100.0]);
+    add(&mut disk, 1, &[("own", 50, 1), ("shared", 50, 1), ("list", 50, 1)]);
+    for name in ["own", "shared", "list"] {
+        disk.set_hold(id(&disk, name), Hold::Transfer, true);
+    }
+    job(&mut disk, 1, 1, JobStage::Queued, 110, &["own", "shared"]);
+    job(&mut disk, 2, 1, JobStage::Running, 110, &["shared"]);
+    disk.set_total_limit(limit(100));
+    assert_eq!(shrink(&disk), "-1 own");
+    assert_eq!(disk.give_back(JobId(1)), [id(&disk, "own")]);
+    assert_eq!(disk.protection(id(&disk, "own")), None);
+    assert_eq!(disk.protection(id(&disk, "list")), Some(Protection::Held(Hold::Transfer)));
+    assert_eq!(shrink(&disk), "own");
+}
+
+#[test]
 fn r4_8_a_suspension_says_what_was_tried_and_what_is_missing_and_ends_by_itself() {
     let mut disk = disk(30, &[100.0]);
     add(&mut disk, 1, &[("loose", 10, 1), ("queued", 10, 1), ("run", 40, 1)]);

@@ -112,7 +112,7 @@ impl DiskUse {
         self.projects.get(&project).map_or(Bytes(0), |p| sum_to_bytes(p.usage()))
     }
 
-    /// What the agent and all projects use.
+    /// What the agent and all projects use, with what is reserved for files on their way.
     pub fn used_total(&self) -> Bytes {
         sum_to_bytes(self.projects_used + u128::from(self.own.0))
     }
