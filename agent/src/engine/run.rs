@@ -268,13 +268,22 @@ fn supervisor(
     let mark = life_mark(&settings.dir, &life);
     let guard = Keeper::start(settings.guard.clone(), mark, settings.guard_grace)
         .map_err(fail("cannot start the guard process"))?;
-    let report = move |event: Event| match event {
-        // Another comes in a second; a full queue must not hold up heartbeats.
-        sample @ Event::TasksSampled(_) => drop(inputs.try_send(sample.into())),
-        other => drop(inputs.blocking_send(other.into())),
+    let for_samples = inputs.clone();
+    let sample = move |event: Event| {
+        // The other half is for what must not be lost, and must not hold up heartbeats.
+        if for_samples.capacity() > QUEUE / 2 {
+            let _ = for_samples.try_send(event.into());
+        }
     };
-    let context =
-        Context { dir: settings.dir.clone(), life, guard, memory: facts.memory, report: Arc::new(report) };
+    let report = move |event: Event| drop(inputs.blocking_send(event.into()));
+    let context = Context {
+        dir: settings.dir.clone(),
+        life,
+        guard,
+        memory: facts.memory,
+        report: Arc::new(report),
+        sample: Arc::new(sample),
+    };
     Supervisor::start(context).map_err(fail("cannot start the supervisor"))
 }
 

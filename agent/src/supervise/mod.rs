@@ -52,6 +52,8 @@ pub struct Context {
     pub memory: Bytes,
     /// Where events go.
     pub report: Report,
+    /// Where samples go, of which another comes in a second: it need not pass all of them on.
+    pub sample: Report,
 }
 
 impl Context {
@@ -216,7 +218,7 @@ impl Supervision {
     }
 
     fn gone(&mut self, job: JobId, mut end: Box<TaskEnd>) {
-        // What the application said last, since the last look: a checkpoint, perhaps.
+        // What the application said last, for no other look comes after this: a checkpoint, perhaps.
         if let Some((used, status)) = self.tasks.remove(&job).and_then(|task| task.last_words()) {
             let (cpu_time, working_set) = (used.cpu, used.memory);
             (self.context.report)(Event::TasksSampled(vec![TaskSample {
@@ -259,7 +261,7 @@ impl Supervision {
         let news = tasks.values().any(Task::is_uncounted);
         self.disk.look(news, || tasks.values().map(|task| task.place(context)).collect());
         if !samples.is_empty() {
-            (self.context.report)(Event::TasksSampled(samples));
+            (self.context.sample)(Event::TasksSampled(samples));
         }
     }
 }

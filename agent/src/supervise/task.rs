@@ -72,6 +72,8 @@ pub(super) struct Task {
     outputs: Vec<String>,
     process: Option<Process>,
     queue: ControlQueue,
+    /// What the application said last.
+    said: Option<AppStatus>,
     /// When it gets killed, if it was told to leave.
     leave_by: Option<StdInstant>,
     /// When its finish file was first seen.
@@ -92,6 +94,7 @@ impl Task {
             outputs: outputs.map(|file| file.name.clone()).collect(),
             process: None,
             queue: ControlQueue::default(),
+            said: None,
             leave_by: None,
             finished_since: None,
             killed: false,
@@ -170,14 +173,17 @@ impl Task {
                 }
             }
         }
+        self.said = status.or(self.said);
         self.kill_if_overdue(context, now);
         Some((used, status))
     }
 
-    /// What the application said after the last look, if anything. Its process is gone.
+    /// What the application said last, if anything: also at an earlier look, whose sample may not have been passed on. Its
+    /// process is gone.
     pub(super) fn last_words(&self) -> Option<(Used, Option<AppStatus>)> {
-        let text = self.process.as_ref()?.channel.channels()?.receive(Channel::AppStatus)?;
-        let status = AppStatus::parse(&text)?;
+        let channels = self.process.as_ref()?.channel.channels();
+        let text = channels.and_then(|channels| channels.receive(Channel::AppStatus));
+        let status = text.and_then(|text| AppStatus::parse(&text)).or(self.said)?;
         Some((Used { cpu: self.meter.cpu(), memory: Bytes(0) }, Some(status)))
     }
 

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration as StdDuration;
 
 use fallow_agent::dir::DataDir;
@@ -55,12 +55,18 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with(None)
+    }
+
+    /// Samples go to `dropped` instead, if there is one.
+    fn with(dropped: Option<Sender<Event>>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let data = DataDir::at(dir.path());
         std::mem::forget(data.lock().unwrap());
         let (sender, events) = channel();
         let life = format!("test{:?}", std::thread::current().id());
         let guard = Keeper::start(agent(), life_mark(&data, &life), StdDuration::from_millis(300)).unwrap();
+        let for_samples = std::sync::Mutex::new(dropped.unwrap_or_else(|| sender.clone()));
         let sender = std::sync::Mutex::new(sender);
         let context = Context {
             dir: data.clone(),
@@ -68,6 +74,7 @@ impl Bench {
             guard,
             memory: Bytes::from_mebibytes(1024),
             report: Arc::new(move |event| drop(sender.lock().unwrap().send(event))),
+            sample: Arc::new(move |event| drop(for_samples.lock().unwrap().send(event))),
         };
         let supervisor = Supervisor::start(context).unwrap();
         Self { _dir: dir, data, events, supervisor }
@@ -209,6 +216,30 @@ fn a_task_suspends_resumes_and_after_a_quit_goes_on_from_its_checkpoint() {
     let starts: Vec<&str> = end.stderr.lines().filter(|line| line.contains("starting at")).collect();
     assert_eq!(starts.len(), 2, "{}", end.stderr);
     assert_ne!(starts[1], "starting at 0", "the checkpoint is kept");
+}
+
+#[test]
+fn the_last_checkpoint_of_a_task_arrives_although_its_samples_were_dropped() {
+    let (dropped, samples) = channel();
+    let bench = Bench::with(Some(dropped));
+    bench.stock(600);
+    bench.supervisor.start_task(bench.setup(true, false));
+    bench.started();
+    let checkpointed = |sample: &TaskSample| {
+        sample.status.is_some_and(|status| status.checkpoint_cpu_time >= Duration::from_secs(1))
+    };
+    loop {
+        match samples.recv_timeout(StdDuration::from_secs(60)).unwrap() {
+            Event::TasksSampled(samples) if samples.iter().any(checkpointed) => break,
+            _ => {}
+        }
+    }
+    bench.supervisor.tell(JOB, ProcessControl::Quit);
+    let last = bench.sample("last words", |sample| sample.status.is_some());
+    let status = last.status.unwrap();
+    assert!(status.checkpoint_cpu_time >= Duration::from_secs(1), "{status:?}");
+    assert!(status.fraction_done.is_some_and(|done| done.get() > 0.0), "{status:?}");
+    bench.ended();
 }
 
 #[test]
