@@ -1,16 +1,22 @@
-//! What a decision costs (R2.16): CPU scheduling and work fetch on 8 CPUs, by queued jobs and projects.
+//! What a decision costs (R2.16, R3.8, R5.2), by queued jobs and projects: the round-robin simulation, the choice of what
+//! runs, both with work fetch, and a change to the queue. At the end the growth is fitted.
 //!
-//! Run with `cargo bench -p fallow-policy`. The queue is kept by its caller, so a decision does not pay for
-//! building it; `change_one_job` is what keeping it costs.
+//! Run with `cargo bench -p fallow-policy --bench decisions`. The queue is kept by its caller, so a decision does not pay
+//! for building it; `change_one_job` is what keeping it costs. "Far" deadlines are those of a host that keeps up, as
+//! most do; with "near" ones about every other job would be late, so that none can be passed over.
+
+#[path = "decisions/growth.rs"]
+mod growth;
+#[path = "decisions/world.rs"]
+mod world;
 
 use divan::{Bencher, black_box};
-use fallow_domain::{Bytes, Duration, Fraction, Instant, JobId, ProjectId, Share, Usage};
-use fallow_policy::cpu_schedule::{HostCpus, ProjectSnapshot, choose};
-use fallow_policy::debt::Debt;
-use fallow_policy::job_queue::{JobQueue, JobSnapshot, JobState};
+use fallow_domain::{Bytes, Duration, JobId, PerType, ProjectId, ResourceType};
+use fallow_policy::cpu_schedule::choose;
 use fallow_policy::work_fetch::{FetchHost, FetchProject, WorkBuffer, check};
+use world::{CPUS, Deadlines, World, now, schedule_host};
 
-const SIZES: [(u64, u32); 9] = [
+const SIZES: [(u64, u32); 12] = [
     (100, 1),
     (100, 20),
     (100, 100),
@@ -20,92 +26,105 @@ const SIZES: [(u64, u32); 9] = [
     (10_000, 1),
     (10_000, 20),
     (10_000, 100),
+    (100_000, 1),
+    (100_000, 20),
+    (100_000, 100),
 ];
-
-const CPUS: u32 = 8;
 
 fn main() {
     divan::main();
-}
-
-fn now() -> Instant {
-    Instant::from_secs_f64(1.8e9)
-}
-
-/// Of each project's jobs one in fifty is preempted; eight jobs run, past their slices, so that nothing is settled
-/// before debts are compared.
-fn queue(jobs: u64, projects: u32) -> JobQueue {
-    let job = |id: u64| JobSnapshot {
-        id: JobId(id),
-        project: ProjectId((id % u64::from(projects)) as u32),
-        usage: Usage::ONE_CPU,
-        state: match id {
-            0..8 => {
-                JobState::Running { slice_began: now() - Duration::from_hours(2), checkpointed_at: now() }
-            }
-            _ if id.is_multiple_of(50) => JobState::Preempted,
-            _ => JobState::Unstarted,
-        },
-        deadline: now() + Duration::from_secs((id * 7_919 % 1_000_003) as i64),
-        working_set: Bytes::from_mebibytes(100 + id % 5 * 50),
-        remaining: Duration::from_hours(1),
-    };
-    (0..jobs).map(job).collect()
-}
-
-fn projects(count: u32) -> Vec<ProjectSnapshot> {
-    let debt = |id: u32| Debt::from_cpu_secs(f64::from(id * 7_919 % 10_007) - 5_000.0);
-    (0..count)
-        .map(|id| ProjectSnapshot { id: ProjectId(id), share: Share::DEFAULT, debt: debt(id) })
-        .collect()
+    // `cargo test --benches` and listings want no figures.
+    if std::env::args().any(|arg| arg == "--bench") {
+        growth::report();
+    }
 }
 
 #[divan::bench(args = SIZES)]
-fn cpu_scheduling_decision(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
-    let (queue, projects) = (queue(jobs, count), projects(count));
-    let host = HostCpus {
-        usable: CPUS,
-        scheduling_period: Duration::from_hours(1),
-        memory_limit: Bytes::from_mebibytes(16_000),
-        preempt_only_at_checkpoint: true,
-    };
-    bencher.bench(|| choose(&host, Duration::from_hours(8), black_box(&projects), black_box(&queue), now()));
+fn full_decision_far(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
+    let mut world = World::new(jobs, count, Deadlines::Far);
+    bencher.bench_local(|| world.decide());
+}
+
+#[divan::bench(args = SIZES)]
+fn full_decision_near(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
+    let mut world = World::new(jobs, count, Deadlines::Near);
+    bencher.bench_local(|| world.decide());
+}
+
+#[divan::bench(args = SIZES)]
+fn full_decision_when_nothing_changed(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
+    let mut world = World::new(jobs, count, Deadlines::Far);
+    world.decide();
+    bencher.bench_local(|| world.decide_again());
+}
+
+#[divan::bench(args = SIZES)]
+fn round_robin_simulation_far(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
+    let mut world = World::new(jobs, count, Deadlines::Far);
+    bencher.bench_local(|| world.simulate());
+}
+
+#[divan::bench(args = SIZES)]
+fn round_robin_simulation_near(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
+    let mut world = World::new(jobs, count, Deadlines::Near);
+    bencher.bench_local(|| world.simulate());
+}
+
+#[divan::bench(args = SIZES)]
+fn scheduling_decision(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
+    let world = World::new(jobs, count, Deadlines::Far);
+    let used = PerType::cpu(Duration::from_hours(8));
+    let snapshots = world.snapshots();
+    bencher
+        .bench(|| choose(&schedule_host(), &used, black_box(&snapshots), black_box(&world.queue), now()).run.len());
 }
 
 /// The worst that servers can do: no two jobs need the same memory, so that no bucket holds more than one.
 #[divan::bench(args = [100, 1_000, 10_000])]
-fn cpu_scheduling_decision_when_no_two_jobs_are_alike(bencher: Bencher<'_, '_>, jobs: u64) {
-    let mut queue = queue(jobs, 20);
+fn scheduling_decision_when_no_two_jobs_are_alike(bencher: Bencher<'_, '_>, jobs: u64) {
+    let mut world = World::new(jobs, 20, Deadlines::Far);
     for id in 0..jobs {
-        queue.update(JobId(id), |job| job.working_set = Bytes(job.working_set.0 + id));
+        world.queue.update(JobId(id), |job| job.working_set = Bytes(job.working_set.0 + id));
     }
-    let projects = projects(20);
-    let host = HostCpus {
-        usable: CPUS,
-        scheduling_period: Duration::from_hours(1),
-        memory_limit: Bytes::from_mebibytes(16_000),
-        preempt_only_at_checkpoint: true,
-    };
-    bencher.bench(|| choose(&host, Duration::from_hours(8), black_box(&projects), black_box(&queue), now()));
+    let used = PerType::cpu(Duration::from_hours(8));
+    let snapshots = world.snapshots();
+    bencher
+        .bench(|| choose(&schedule_host(), &used, black_box(&snapshots), black_box(&world.queue), now()).run.len());
 }
 
-#[divan::bench(args = SIZES)]
-fn work_fetch_check(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
-    let queue = queue(jobs, count);
-    let supplier = |id| FetchProject { id: ProjectId(id), share: Share::DEFAULT, may_supply: true };
+#[divan::bench(args = [(100, 20), (1_000, 20), (10_000, 20), (10_000, 100)])]
+fn work_fetch_by_starvation(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
+    let world = World::new(jobs, count, Deadlines::Far);
+    let may_supply = PerType::cpu(true);
+    let supplier = |id| FetchProject { id: ProjectId(id), share: fallow_domain::Share::DEFAULT, may_supply };
     let projects: Vec<_> = (0..count).map(supplier).collect();
     let host = FetchHost {
-        usable: CPUS,
-        active_fraction: Fraction::ONE,
+        usable: PerType::cpu(CPUS),
+        active_fraction: fallow_domain::Fraction::ONE,
         buffer: WorkBuffer::marks(Duration::from_hours(2), Duration::from_hours(6)),
     };
-    bencher.bench(|| check(&host, black_box(&projects), black_box(&queue)));
+    bencher.bench(|| check(&host, black_box(&projects), black_box(&world.queue)));
 }
 
-#[divan::bench(args = [(100, 20), (1_000, 20), (10_000, 20)])]
+#[divan::bench(args = [(100, 20), (1_000, 20), (10_000, 20), (100_000, 20)])]
 fn change_one_job(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
-    let mut queue = queue(jobs, count);
+    let mut world = World::new(jobs, count, Deadlines::Far);
+    let mut minute = 0;
     bencher.bench_local(|| {
-        queue.update(JobId(5), |job| job.remaining = black_box(Duration::from_mins(30)));
+        minute = (minute + 1) % 50;
+        world.queue.update(JobId(5), |job| job.remaining = black_box(Duration::from_mins(60 - minute)));
     });
+}
+
+#[divan::bench(args = [(100, 20), (1_000, 20), (10_000, 20), (100_000, 20)])]
+fn a_job_goes_and_another_comes(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
+    let mut world = World::new(jobs, count, Deadlines::Far);
+    let mut id = 0;
+    bencher.bench_local(|| {
+        id = (id + 7_919) % jobs;
+        if let Some(job) = world.queue.remove(JobId(id)) {
+            world.queue.insert(black_box(job));
+        }
+    });
+    assert!(!world.queue.instances(ResourceType::Cpu).eq(&fallow_policy::job_queue::Instances::ZERO));
 }
