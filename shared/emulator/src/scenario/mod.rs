@@ -8,6 +8,7 @@
 //! **What makes sense** is said in one place: fields whose type cannot rule nonsense out (a buffer of -1 day) are
 //! looked at by [`Scenario::check`], which every reader calls.
 
+mod boinc;
 mod check;
 mod files;
 mod model;
@@ -15,6 +16,7 @@ mod presets;
 mod text;
 mod vary;
 
+pub use boinc::{BoincError, FromBoinc};
 pub use check::{Finding, Gravity};
 pub use files::{Directory, FileError, Files, LoadError, NoFiles};
 pub use model::availability::{Availability, Trace, TraceChange};

@@ -1,5 +1,8 @@
 //! Scenarios and the simulator as their users meet them.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
+
+mod scenario_boinc;
 mod scenario_errors;
 mod scenario_files;
 mod scenario_vary;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
 
-use fallow_domain::{Bytes, Duration, Speed};
+use fallow_domain::{Bytes, Duration, ResourceType, Speed};
 
 use super::availability::Availability;
 use super::job::Uses;
@@ -99,6 +99,23 @@ impl CoprocessorKind {
             Self::Intel => "intel",
             Self::Apple => "apple",
         }
+    }
+
+    /// The resource type that it is.
+    #[must_use]
+    pub const fn resource(self) -> ResourceType {
+        match self {
+            Self::Nvidia => ResourceType::Nvidia,
+            Self::Amd => ResourceType::Amd,
+            Self::Intel => ResourceType::Intel,
+            Self::Apple => ResourceType::Apple,
+        }
+    }
+
+    /// The kind that a resource type is; none for the CPU.
+    #[must_use]
+    pub fn from_resource(resource: ResourceType) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.resource() == resource)
     }
 
     /// The kind of that name in scenario files.

@@ -29,7 +29,7 @@ pub struct ApplicationModel {
     pub output: Bytes,
     /// Memory that a job needs while it runs.
     pub memory: Bytes,
-    /// How many jobs the project has. None: as many as are asked for.
+    /// How many jobs the project has to send, beside those queued at the beginning. None: as many as are asked for.
     pub jobs: Option<u64>,
     /// Probability that a job fails, at a point drawn evenly over its length.
     pub failure: Fraction,

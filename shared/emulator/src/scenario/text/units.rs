@@ -153,7 +153,9 @@ fn write_amount(amount: i64, units: Units, preferred: &[&str], smallest: &str) -
         let Some((_, factor)) = units.iter().find(|(unit, _)| unit == name) else { continue };
         let value = amount as f64 / factor;
         let text = value.to_string();
-        let short = text.len() <= 6 && (value.abs() >= 0.1 || value == 0.0);
+        // Parts of days are how people give buffers; of other units there is a smaller one.
+        let least = if *name == "days" { 0.1 } else { 1.0 };
+        let short = text.len() <= 6 && (value.abs() >= least || value == 0.0);
         if short && (value * factor).round() as i64 == amount && (value != 0.0 || *name == "s") {
             let name = if *name == "days" && text == "1" { "day" } else { name };
             return format!("{text} {name}");
@@ -229,7 +231,9 @@ mod tests {
         assert_eq!(write_duration(Duration::from_secs(1000)), "1000 s");
         assert_eq!(write_duration(Duration::ZERO), "0 s");
         assert_eq!(write_duration(Duration::from_micros(1)), "1 us");
+        assert_eq!(write_duration(Duration::from_mins(30)), "30 min");
         assert_eq!(write_bytes(Bytes(1_000_000)), "1 MB");
+        assert_eq!(write_bytes(Bytes(101_000_000_000)), "101 GB");
         assert_eq!(write_bytes(Bytes::from_mebibytes(2048)), "2 GiB");
         assert_eq!(write_bytes(Bytes(0)), "0 B");
     }
