@@ -1,0 +1,88 @@
+//! R5.23: work fetch over mixes of 1 to 20 projects, WF1 against WF2.
+
+use fallow_policy::composition::{Composition, FetchPolicy};
+
+use super::{Arm, Curve, Measurements, Metric, Report, Row, TIGHT, Trial, curve, mixes, panel, paper};
+use crate::plot::{Axis, Figure, Scale};
+
+const ID: &str = "R5.23";
+const BASE: &str = "base";
+const TIGHTER: &str = "base latency 36 h";
+
+fn wf1(group: &'static str) -> Arm {
+    Arm { group, composition: Composition { fetch: FetchPolicy::Wf1, ..Composition::default() } }
+}
+fn wf2(group: &'static str) -> Arm {
+    Arm { group, composition: Composition::default() }
+}
+
+pub(super) fn trials() -> Vec<Trial> {
+    let arms =
+        [(wf1(BASE), None), (wf2(BASE), None), (wf1(TIGHTER), Some(TIGHT)), (wf2(TIGHTER), Some(TIGHT))];
+    arms.into_iter().flat_map(|(arm, base)| mixes(arm, base)).collect()
+}
+
+pub(super) fn report(m: &Measurements) -> Report {
+    let judged = |x: f64| x >= 4.0;
+    let over = "summed over M = 4 to 20";
+    let mut rows = Vec::new();
+    let part = |group, metric| m.ratio(wf2(group), wf1(group), judged, metric);
+    for metric in [Metric::Waste, Metric::ShareViolation] {
+        let published = if metric == Metric::Waste { "about 0.10" } else { "about 0.50" };
+        for (arm, name) in [(wf1(BASE), "WF1"), (wf2(BASE), "WF2")] {
+            let what = format!("base values: {name}'s {}, {over}", metric.name());
+            rows.push(Row::shown(ID, what, "", m.sum(arm, judged, metric)));
+        }
+        let what = format!("base values: WF2's {} as a part of WF1's, {over}", metric.name());
+        let ratio = part(BASE, metric);
+        let note = if ratio.is_none() { "WF1's is 0 at base values: there is nothing to save" } else { "" };
+        rows.push(Row::shown(ID, what, published, ratio).noting(note));
+    }
+    for (arm, name) in [(wf1(TIGHTER), "WF1"), (wf2(TIGHTER), "WF2")] {
+        let what = format!("{TIGHTER}: {name}'s waste, {over}");
+        rows.push(Row::shown(ID, what, "", m.sum(arm, judged, Metric::Waste)));
+    }
+    let what = format!("{TIGHTER}: WF2's waste as a part of WF1's, {over}");
+    let waste = part(TIGHTER, Metric::Waste);
+    rows.push(Row::judged(ID, what, "about 0.10", "at most 0.20", waste, |part| part <= 0.2));
+    let less = m.excess(wf1(TIGHTER), wf2(TIGHTER), judged, Metric::ShareViolation);
+    let what = format!("{TIGHTER}: WF1's share violation less WF2's, {over}");
+    rows.push(Row::judged(ID, what, "almost halved", "above 0", less, |less| less > 0.0));
+    let what = format!("{TIGHTER}: WF2's share violation as a part of WF1's, {over}");
+    rows.push(Row::shown(ID, what, "about 0.50", part(TIGHTER, Metric::ShareViolation)));
+    for group in [BASE, TIGHTER] {
+        let name = if group == BASE { "base values" } else { group };
+        for metric in [Metric::Idleness, Metric::Monotony] {
+            let count = m.xs(wf1(group)).into_iter().filter(|x| judged(*x)).count().max(1) as f64;
+            let excess = m.excess(wf1(group), wf2(group), judged, metric);
+            let mean = excess.map(|sum| super::rows::scaled(sum, 1.0 / count));
+            let what = format!("{name}: WF1's {} less WF2's, mean over M = 4 to 20", metric.name());
+            rows.push(Row::near(ID, what, 0.0, 0.10, mean));
+        }
+    }
+    Report {
+        rows,
+        figures: vec![figure(m, BASE, "figure-4-fetch"), figure(m, TIGHTER, "figure-4-fetch-36h")],
+    }
+}
+
+fn figure(m: &Measurements, group: &'static str, file: &str) -> Figure {
+    let x = Axis { label: "M, projects in the mix".into(), scale: Scale::Linear };
+    let curves = |metric| -> Vec<Curve> {
+        let mut curves = vec![curve(m, wf1(group), metric, 1), curve(m, wf2(group), metric, 0)];
+        // The paper gives WF2 by WF1: that part of our WF1 is what ours would be.
+        let (label, part) = match metric {
+            Metric::Waste => ("published for WF2: a tenth of WF1's waste", 0.10),
+            _ => ("published for WF2: half of WF1's share violation", 0.50),
+        };
+        let samples = m.samples(wf1(group), |x| x >= 4.0, metric).into_iter();
+        curves.push(paper(label, &samples.map(|(x, sample)| (x, part * sample.mean)).collect::<Vec<_>>()));
+        curves
+    };
+    let panels = [("(a)", Metric::Waste), ("(b)", Metric::ShareViolation)];
+    Figure {
+        file: file.into(),
+        title: format!("Figure 4: work fetch, {}", if group == BASE { "base values" } else { group }),
+        panels: panels.map(|(letter, metric)| panel(letter, metric, &x, curves(metric))).into(),
+    }
+}

@@ -1,0 +1,15 @@
+//! Pictures of runs and experiments, as SVG: charts of figures over a parameter, and what ran when.
+//!
+//! A picture is a text made from values alone: the same values give the same bytes. Colours are Okabe and Ito's, which
+//! colour-blind people tell apart; where there are more curves than colours, shades and markers differ too.
+
+mod canvas;
+mod chart;
+mod figure;
+mod ticks;
+mod timeline;
+
+pub use canvas::DrawError;
+pub use chart::svg as chart;
+pub use figure::{Axis, Curve, Dot, Figure, Origin, Panel, Scale, record};
+pub use timeline::{Lanes, svg as timeline};
