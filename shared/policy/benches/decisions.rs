@@ -75,8 +75,9 @@ fn scheduling_decision(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
     let world = World::new(jobs, count, Deadlines::Far);
     let used = PerType::cpu(Duration::from_hours(8));
     let snapshots = world.snapshots();
-    bencher
-        .bench(|| choose(&schedule_host(), &used, black_box(&snapshots), black_box(&world.queue), now()).run.len());
+    bencher.bench(|| {
+        choose(&schedule_host(), &used, black_box(&snapshots), black_box(&world.queue), now()).run.len()
+    });
 }
 
 /// The worst that servers can do: no two jobs need the same memory, so that no bucket holds more than one.
@@ -88,8 +89,9 @@ fn scheduling_decision_when_no_two_jobs_are_alike(bencher: Bencher<'_, '_>, jobs
     }
     let used = PerType::cpu(Duration::from_hours(8));
     let snapshots = world.snapshots();
-    bencher
-        .bench(|| choose(&schedule_host(), &used, black_box(&snapshots), black_box(&world.queue), now()).run.len());
+    bencher.bench(|| {
+        choose(&schedule_host(), &used, black_box(&snapshots), black_box(&world.queue), now()).run.len()
+    });
 }
 
 #[divan::bench(args = [(100, 20), (1_000, 20), (10_000, 20), (10_000, 100)])]

@@ -15,8 +15,11 @@ const PEER: [(u64, u32, f64); 3] = [(1_000, 1, 122.0), (10_000, 1, 1_700.0), (10
 
 pub(crate) fn report() {
     println!("\nA full decision on 8 CPUs in microseconds: simulation, deadline check, choice, work fetch.");
-    println!("The peer's figures were measured in another run (BOINC 8.3.0; at its base values, 4 jobs: 8.5).");
-    for (deadlines, name) in [(Deadlines::Far, "all jobs in time"), (Deadlines::Near, "every other job late")] {
+    println!(
+        "The peer's figures were measured in another run (BOINC 8.3.0; at its base values, 4 jobs: 8.5)."
+    );
+    for (deadlines, name) in [(Deadlines::Far, "all jobs in time"), (Deadlines::Near, "every other job late")]
+    {
         println!("\n{name}");
         println!("{:>10} {:>9} {:>12} {:>12}", "jobs", "projects", "this", "peer");
         for projects in PROJECTS {
@@ -31,7 +34,9 @@ pub(crate) fn report() {
             let last = points.get(1..).unwrap_or_default();
             println!(
                 "{:>20} grows like jobs ^ {:.2} (from 1,000 jobs on: {:.2})",
-                "", exponent(&points), exponent(last)
+                "",
+                exponent(&points),
+                exponent(last)
             );
         }
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType};
 
 use super::endangered::endangered;
-use super::room::Room;
+use super::room::{Held, NOTHING_HELD, Room};
 use super::{
     Action, CHECKPOINT_FRESH, Chosen, Passed, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen, WhyNot,
 };
@@ -53,8 +53,8 @@ pub(super) struct Deal<'a> {
     /// By place among the projects: what they are owed less what they were given here.
     anticipated: Vec<PerType<f64>>,
     room: Room,
-    /// Running tasks on devices.
-    on_devices: Vec<(JobId, ResourceType, Devices)>,
+    /// Running tasks on devices, with what they hold of each.
+    on_devices: Vec<(JobId, ResourceType, Devices, Instances)>,
     picked: BTreeSet<JobId>,
     passed: BTreeMap<JobId, WhyNot>,
     run: Vec<Chosen>,
@@ -73,7 +73,9 @@ impl<'a> Deal<'a> {
             .map(|kind, used| used.as_secs_f64() / f64::from(host.instances(kind).max(1)))
             .map(|_, each| each.max(period));
         let on_devices = queue.running().filter_map(|job| match (job.state, job.usage.coprocessor) {
-            (JobState::Running { devices, .. }, Some((kind, _))) => Some((job.id, kind, devices)),
+            (JobState::Running { devices, .. }, Some((kind, _))) => {
+                Some((job.id, kind, devices, job.main_instances().min(Instances::ONE)))
+            }
             _ => None,
         });
         Self {
@@ -235,22 +237,29 @@ impl<'a> Deal<'a> {
             JobState::Running { devices, .. } => Some(devices),
             _ => None,
         };
-        let others = |(_, kind, _): &&(JobId, ResourceType, Devices)| *kind == job.usage.main_type();
-        let avoid = match job.usage.coprocessor {
-            Some(_) if keep.is_none() => {
-                let waiting =
-                    self.on_devices.iter().filter(others).filter(|(id, ..)| !self.picked.contains(id));
-                waiting.flat_map(|(_, _, devices)| devices.iter()).collect()
-            }
-            _ => Devices::NONE,
+        let held = match job.usage.coprocessor {
+            Some((kind, _)) if keep.is_none() => self.held_by_others(kind),
+            _ => NOTHING_HELD,
         };
-        match self.room.place(&job.needs(), keep, avoid) {
+        match self.room.place(&job.needs(), keep, &held) {
             Ok(devices) => Some(devices),
             Err(reason) => {
                 self.passed.insert(job.id, reason);
                 None
             }
         }
+    }
+
+    fn held_by_others(&self, kind: ResourceType) -> Held {
+        let mut held = NOTHING_HELD;
+        let waiting = self.on_devices.iter().filter(|(id, of, ..)| *of == kind && !self.picked.contains(id));
+        for (_, _, devices, part) in waiting {
+            for device in devices.iter() {
+                let held = &mut held[device as usize & 63];
+                *held = held.plus(*part);
+            }
+        }
+        held
     }
 
     /// Whether the project that is owed most of a type got nothing because of tasks in their slices, although it is
@@ -282,7 +291,7 @@ impl<'a> Deal<'a> {
 
     /// Whether the end of a single task's slice makes enough room, so that waiting for it is enough.
     fn fits_after_one_slice(&self, needs: &Needs) -> bool {
-        let fits = |room: &Room| room.place(needs, None, Devices::NONE).is_ok();
+        let fits = |room: &Room| room.place(needs, None, &NOTHING_HELD).is_ok();
         fits(&self.room)
             || self.run.iter().any(|chosen| {
                 self.queue.get(chosen.job).is_some_and(|job| {

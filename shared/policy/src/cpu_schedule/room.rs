@@ -8,6 +8,12 @@ use fallow_domain::{Bytes, PerType, ResourceType};
 use super::{ScheduleHost, WhyNot};
 use crate::job_queue::{Cpus, Devices, Instances, Needs};
 
+/// What running tasks that are not dealt with yet hold of each device of a type.
+pub(super) type Held = [Instances; 64];
+
+/// Nothing held.
+pub(super) const NOTHING_HELD: Held = [Instances::ZERO; 64];
+
 /// Room left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
@@ -78,13 +84,8 @@ impl Room {
     }
 
     /// Finds a place for a job: the devices that it is to run on, none for a CPU job. A running task keeps its devices
-    /// (`keep`); any other takes those in `avoid` only if no others will do.
-    pub(super) fn place(
-        &self,
-        needs: &Needs,
-        keep: Option<Devices>,
-        avoid: Devices,
-    ) -> Result<Devices, WhyNot> {
+    /// (`keep`); any other takes from them what others hold only if there is nothing else.
+    pub(super) fn place(&self, needs: &Needs, keep: Option<Devices>, held: &Held) -> Result<Devices, WhyNot> {
         if let Some(why) = self.hopeless(needs) {
             return Err(why);
         }
@@ -106,17 +107,21 @@ impl Room {
                 let has_room = devices.iter().all(|device| self.left_of(kind, device) >= part);
                 if has_room { Ok(devices) } else { Err(WhyNot::DevicesLeft { kind, needed }) }
             }
-            _ => self.free_devices(kind, needed, avoid).ok_or(WhyNot::DevicesLeft { kind, needed }),
+            _ => self.free_devices(kind, needed, held).ok_or(WhyNot::DevicesLeft { kind, needed }),
         }
     }
 
     /// A job that needs a part of a device takes the fullest that has room for it, so that whole ones stay free.
-    fn free_devices(&self, kind: ResourceType, needed: Instances, avoid: Devices) -> Option<Devices> {
+    fn free_devices(&self, kind: ResourceType, needed: Instances, held: &Held) -> Option<Devices> {
         let part = needed.min(Instances::ONE);
         let mut fit: Vec<_> = self.devices[kind]
             .iter()
-            .map(|device| (avoid.contains(device), self.left_of(kind, device), device))
-            .filter(|(_, left, _)| *left >= part)
+            .map(|device| (self.left_of(kind, device), device))
+            .filter(|(left, _)| *left >= part)
+            .map(|(left, device)| {
+                let unclaimed = left.minus(held[device as usize & 63]);
+                (unclaimed < part, unclaimed, device)
+            })
             .collect();
         fit.sort_unstable();
         let count = needed.devices() as usize;

@@ -1,11 +1,15 @@
 //! The policies that decide on queues of jobs, driven from outside: tables, examples and properties.
 
+mod coprocessors;
 mod cpu_schedule;
+mod fetch;
+mod endangered;
 mod fluid;
 mod job_queue;
 mod metrics;
 mod round_robin;
 mod rpc_session;
 mod rpc_timing;
+mod two_types;
 mod work_fetch;
 mod world;
