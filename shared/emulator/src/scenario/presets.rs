@@ -49,6 +49,19 @@ impl Default for HostModel {
 }
 
 impl Scenario {
+    /// The built-in scenario of that name: `base`, `gpu`, or `mixM` such as `mix20` (up to 1000 projects).
+    #[must_use]
+    pub fn built_in(name: &str) -> Option<Self> {
+        match name {
+            "base" => Some(Self::base()),
+            "gpu" => Some(Self::gpu()),
+            _ => {
+                let m = name.strip_prefix("mix")?.parse().ok()?;
+                (1..=1000).contains(&m).then(|| Self::mix(m))
+            }
+        }
+    }
+
     /// The base values of R5.15: one project, 100 days.
     #[must_use]
     pub fn base() -> Self {
@@ -129,6 +142,15 @@ mod tests {
         assert_eq!(last.applications[0].latency_bound, Duration::from_secs(180 * 86_400));
         assert_eq!(last.applications[0].true_flops.mean.get(), 2.6e14);
         assert_eq!(mix.check(), []);
+    }
+
+    #[test]
+    fn built_in_scenarios_are_found_by_name() {
+        for name in ["base", "gpu", "mix1", "mix20"] {
+            assert_eq!(Scenario::built_in(name).unwrap().name, name);
+        }
+        assert_eq!(Scenario::built_in("mix0"), None);
+        assert_eq!(Scenario::built_in("lab"), None);
     }
 
     #[test]

@@ -611,3 +611,33 @@ fn a_long_line_is_cut_around_the_place() {
     assert!(told.lines().all(|line| line.len() < 120), "{told}");
     assert!(told.contains("4:157: host.cpus: 0 makes no sense here"), "{told}");
 }
+
+#[test]
+fn a_file_that_is_wrong_throughout_gets_a_hundred_complaints_and_no_more() {
+    let project = "[[project]]\nname = \"p\"\nshare = -1\ncolour = 1\n";
+    let Err(complaints) = Scenario::parse("base.toml", &project.repeat(10_000), &NoFiles) else {
+        panic!("refused")
+    };
+    assert_eq!(complaints.0.len(), 100);
+}
+
+#[test]
+fn deeply_nested_brackets_are_refused_without_harm() {
+    let told = told(&format!("name = {}", "[".repeat(20_000)));
+    assert!(told.starts_with("error: base.toml:1:"), "{told:.200}");
+    let told = self::told(&format!("name = {}", "{a=".repeat(20_000)));
+    assert!(told.starts_with("error: base.toml:1:"), "{told:.200}");
+    let told = self::told(&format!("{} = 1", vec!["a"; 10_000].join(".")));
+    assert!(told.starts_with("error: base.toml:1:"), "{told:.200}");
+}
+
+#[test]
+fn an_error_behind_a_hundred_warnings_is_still_an_error() {
+    let mut text = String::from("name = \"x\"\n");
+    for index in 0..150 {
+        text += &format!("[[project]]\nname = \"p{index}\"\nuses = {{ nvidia = 1 }}\n");
+    }
+    text += "[[project]]\nname = \"last\"\nlatency_bound = \"0 s\"\n";
+    let Err(complaints) = Scenario::parse("base.toml", &text, &NoFiles) else { panic!("refused") };
+    assert!(complaints.0.iter().any(|complaint| complaint.key == "project.last.latency_bound"));
+}

@@ -2,6 +2,8 @@
 
 pub(crate) mod complaint;
 pub(crate) mod read;
+mod read_project;
+pub(crate) mod sections;
 pub(crate) mod suggest;
 pub(crate) mod trace;
 pub(crate) mod units;

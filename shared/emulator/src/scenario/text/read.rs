@@ -3,116 +3,18 @@
 //! What a file leaves out has the base value (R5.15), so a file says what is special about its scenario and nothing
 //! else. A bad value counts as left out while the rest is read, so that everything wrong is reported at once.
 
-use fallow_domain::{Duration, Flops, Fraction, Share};
-use toml::de::{DeTable, DeValue};
+use fallow_domain::{Duration, Fraction};
+use toml::de::DeTable;
 
 use super::super::files::Files;
 use super::super::{
-    ApplicationModel, Availability, Buffer, ClientModel, CoprocessorKind, CoprocessorModel, CoprocessorUse,
-    Gravity, HostModel, ProjectModel, QueuedJob, Scenario, TrueFlops, Uses,
+    Availability, Buffer, ClientModel, CoprocessorKind, CoprocessorModel, Gravity, HostModel, Scenario,
 };
 use super::complaint::{Complaint, Complaints, Source};
+use super::sections::{AVAILABLE, BUFFER, CLIENT, COPROCESSOR, FILE, HOST, NETWORK, PROJECT, SECTIONS};
 use super::trace::parse_trace;
 use super::value::{BadValue, unexpected};
-use super::walk::{Fields, Section, Walk};
-
-const FILE: Section = Section { title: "the file", keys: &["name", "duration", "host", "client", "project"] };
-const HOST: Section = Section {
-    title: "[host]",
-    keys: &[
-        "cpus",
-        "flops",
-        "available",
-        "off",
-        "connection_interval",
-        "memory",
-        "disk",
-        "network",
-        "coprocessor",
-    ],
-};
-const COPROCESSOR: Section = Section { title: "[[host.coprocessor]]", keys: &["type", "count", "flops"] };
-const NETWORK: Section = Section { title: "network", keys: &["down", "up"] };
-const CLIENT: Section = Section {
-    title: "[client]",
-    keys: &[
-        "scheduling_period",
-        "buffer",
-        "leave_in_memory",
-        "checkpoint_period",
-        "cpu_fraction",
-        "cpu_time_fraction",
-        "memory_fraction",
-        "disk_fraction",
-        "disk_free_min",
-    ],
-};
-const BUFFER: Section = Section { title: "buffer", keys: &["min", "additional"] };
-const AVAILABLE: Section = Section { title: "available", keys: &["fraction", "mean", "trace"] };
-const PROJECT: Section = Section {
-    title: "[[project]]",
-    keys: &[
-        "name",
-        "share",
-        "available",
-        "request_delay",
-        "correction",
-        "latency_bound",
-        "estimated_flops",
-        "true_flops",
-        "estimate",
-        "uses",
-        "checkpoint",
-        "input",
-        "output",
-        "memory",
-        "jobs",
-        "failure",
-        "application",
-        "queue",
-    ],
-};
-/// Those of a project's keys that are in fact its only application's.
-pub(crate) const APPLICATION_KEYS: [&str; 11] = [
-    "latency_bound",
-    "estimated_flops",
-    "true_flops",
-    "estimate",
-    "uses",
-    "checkpoint",
-    "input",
-    "output",
-    "memory",
-    "jobs",
-    "failure",
-];
-const APPLICATION: Section = Section {
-    title: "[[project.application]]",
-    keys: &[
-        "name",
-        "weight",
-        "latency_bound",
-        "estimated_flops",
-        "true_flops",
-        "estimate",
-        "uses",
-        "checkpoint",
-        "input",
-        "output",
-        "memory",
-        "jobs",
-        "failure",
-    ],
-};
-const TRUE_FLOPS: Section = Section { title: "true_flops", keys: &["mean", "deviation"] };
-const USES: Section = Section { title: "uses", keys: &["cpus", "nvidia", "amd", "intel", "apple"] };
-const QUEUE: Section = Section {
-    title: "[[project.queue]]",
-    keys: &["name", "application", "received", "deadline", "fraction_done", "elapsed", "remaining", "state"],
-};
-/// Where a key that stands in the wrong table may belong.
-const SECTIONS: &[&Section] =
-    &[&FILE, &HOST, &CLIENT, &PROJECT, &APPLICATION, &QUEUE, &COPROCESSOR, &AVAILABLE, &BUFFER];
+use super::walk::{Fields, Walk};
 
 /// A scenario, and what is odd about it.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,8 +44,8 @@ impl Scenario {
     }
 }
 
-struct Read<'s, 'f> {
-    walk: Walk<'s>,
+pub(super) struct Read<'s, 'f> {
+    pub(super) walk: Walk<'s>,
     files: &'f dyn Files,
 }
 
@@ -236,7 +138,7 @@ impl Read<'_, '_> {
     }
 
     /// `"always"`, a table of fraction and mean, or a trace. None: left out, or bad.
-    fn available(&mut self, fields: &Fields<'_, '_>) -> Option<Availability> {
+    pub(super) fn available(&mut self, fields: &Fields<'_, '_>) -> Option<Availability> {
         let key = "available";
         let value = Walk::value(fields, key)?;
         let expected = "\"always\", { fraction = 0.8, mean = \"1000 s\" } or { trace = \"FILE.csv\" }";
@@ -288,153 +190,10 @@ impl Read<'_, '_> {
             }
         }
     }
-
-    fn project(&mut self, place: String, index: usize, table: &DeTable<'_>) -> ProjectModel {
-        let fields = self.walk.fields(place, table, &PROJECT);
-        let name: Option<String> = self.walk.require(&fields, "name", "a name, such as name = \"p1\"");
-        let name = name.unwrap_or_else(|| format!("p{}", index + 1));
-        let listed = self.walk.tables(&fields, "application", &APPLICATION);
-        let applications = if listed.is_empty() {
-            vec![self.application(&fields, name.clone(), 1.0)]
-        } else {
-            self.refuse_both(&fields);
-            let list = listed.into_iter().enumerate();
-            list.map(|(index, (span, table))| self.listed(&fields, index, span, table)).collect()
-        };
-        let mut queue = Vec::new();
-        for (index, (span, table)) in self.walk.tables(&fields, "queue", &QUEUE).into_iter().enumerate() {
-            let path = fields.path_of(&format!("queue.{index}"));
-            self.walk.note(path.clone(), span);
-            let job = self.walk.fields(path, table, &QUEUE);
-            queue.extend(self.queued(&job, &applications));
-        }
-        ProjectModel {
-            share: self.walk.get(&fields, "share").unwrap_or(Share::DEFAULT),
-            available: self.available(&fields).unwrap_or(Availability::Always),
-            request_delay: self.walk.get(&fields, "request_delay").unwrap_or(Duration::ZERO),
-            correction: self.walk.get(&fields, "correction").unwrap_or(1.0),
-            name,
-            applications,
-            queue,
-        }
-    }
-
-    /// Keys of jobs stand in the project or in its applications, not in both.
-    fn refuse_both(&mut self, project: &Fields<'_, '_>) {
-        for key in APPLICATION_KEYS {
-            if Walk::value(project, key).is_some() {
-                let problem =
-                    format!("`{key}` belongs in [[project.application]], since the project has those");
-                self.walk.error(&project.path_of(key), problem, "it there, or no [[project.application]]");
-            }
-        }
-    }
-
-    fn listed(
-        &mut self,
-        project: &Fields<'_, '_>,
-        index: usize,
-        span: std::ops::Range<usize>,
-        table: &DeTable<'_>,
-    ) -> ApplicationModel {
-        let path = place(&project.path_of("application"), index, table);
-        self.walk.note(path.clone(), span);
-        let fields = self.walk.fields(path, table, &APPLICATION);
-        let name: Option<String> = self.walk.require(&fields, "name", "a name, such as name = \"short\"");
-        let weight = self.walk.get(&fields, "weight").unwrap_or(1.0);
-        self.application(&fields, name.unwrap_or_else(|| format!("a{}", index + 1)), weight)
-    }
-
-    fn application(&mut self, fields: &Fields<'_, '_>, name: String, weight: f64) -> ApplicationModel {
-        let base = ApplicationModel::base(name, 1);
-        let said: Option<Flops> = self.walk.get(fields, "estimated_flops");
-        let truth = self.true_flops(fields);
-        let estimated_flops = said.or(truth.map(|truth| truth.mean)).unwrap_or(base.estimated_flops);
-        ApplicationModel {
-            weight,
-            latency_bound: self.walk.get(fields, "latency_bound").unwrap_or(base.latency_bound),
-            estimated_flops,
-            true_flops: truth.unwrap_or(TrueFlops { mean: estimated_flops, deviation: Flops::default() }),
-            estimate: self.walk.get(fields, "estimate").unwrap_or(base.estimate),
-            uses: self.uses(fields).unwrap_or(base.uses),
-            checkpoint: self.walk.get(fields, "checkpoint"),
-            input: self.walk.get(fields, "input").unwrap_or(base.input),
-            output: self.walk.get(fields, "output").unwrap_or(base.output),
-            memory: self.walk.get(fields, "memory").unwrap_or(base.memory),
-            jobs: self.walk.get(fields, "jobs"),
-            failure: self.walk.get(fields, "failure").unwrap_or(base.failure),
-            name: base.name,
-        }
-    }
-
-    /// A table of mean and deviation, or a bare number: all the same.
-    fn true_flops(&mut self, fields: &Fields<'_, '_>) -> Option<TrueFlops> {
-        let value = Walk::value(fields, "true_flops")?;
-        if !value.get_ref().is_table() {
-            let mean = match value.get_ref() {
-                DeValue::Integer(_) | DeValue::Float(_) => self.walk.get(fields, "true_flops")?,
-                other => {
-                    let expected = "{ mean = 1.3e13, deviation = 0.0 }";
-                    self.walk.bad(&fields.path_of("true_flops"), value.span(), unexpected(other, expected));
-                    return None;
-                }
-            };
-            return Some(TrueFlops { mean, deviation: Flops::default() });
-        }
-        let table = self.walk.table(fields, "true_flops", &TRUE_FLOPS)?;
-        let mean = self.walk.require(&table, "mean", "the mean size of a job, such as mean = 1.3e13");
-        let deviation = self.walk.get(&table, "deviation").unwrap_or_default();
-        Some(TrueFlops { mean: mean?, deviation })
-    }
-
-    fn uses(&mut self, fields: &Fields<'_, '_>) -> Option<Uses> {
-        let table = self.walk.table(fields, "uses", &USES)?;
-        let mut coprocessor: Option<CoprocessorUse> = None;
-        for kind in CoprocessorKind::ALL {
-            let Some(instances) = self.walk.get(&table, kind.name()) else { continue };
-            if let Some(first) = coprocessor {
-                let problem = format!("a job cannot use both {} and {kind}", first.kind);
-                self.walk.error(&table.path_of(kind.name()), problem, "one kind of coprocessor at most");
-            }
-            coprocessor = Some(CoprocessorUse { kind, instances });
-        }
-        let alone = if coprocessor.is_some() { 0.0 } else { 1.0 };
-        Some(Uses { cpus: self.walk.get(&table, "cpus").unwrap_or(alone), coprocessor })
-    }
-
-    fn queued(&mut self, fields: &Fields<'_, '_>, applications: &[ApplicationModel]) -> Option<QueuedJob> {
-        let only = match applications {
-            [only] => Some(only.name.clone()),
-            _ => None,
-        };
-        let walk = &mut self.walk;
-        let name = walk.require(fields, "name", "a name, such as name = \"job_1\"");
-        let application = match only {
-            Some(only) => Some(walk.get(fields, "application").unwrap_or(only)),
-            None => walk.require(fields, "application", "the name of one of the project's applications"),
-        };
-        let deadline =
-            walk.require(fields, "deadline", "its deadline from the beginning, such as \"3 days\"");
-        let received = walk.get(fields, "received").unwrap_or(Duration::ZERO);
-        let fraction_done = walk.get(fields, "fraction_done").unwrap_or(Fraction::ZERO);
-        let elapsed = walk.get(fields, "elapsed").unwrap_or(Duration::ZERO);
-        let remaining = walk.get(fields, "remaining");
-        let state = walk.get(fields, "state").unwrap_or_default();
-        Some(QueuedJob {
-            name: name?,
-            application: application?,
-            received,
-            deadline: deadline?,
-            fraction_done,
-            elapsed,
-            remaining,
-            state,
-        })
-    }
 }
 
 /// The path of a table that has a name: by the name if it is there, else by its number.
-fn place(of: &str, index: usize, table: &DeTable<'_>) -> String {
+pub(super) fn place(of: &str, index: usize, table: &DeTable<'_>) -> String {
     match text_of(table, "name") {
         Some(name) => format!("{of}.{name}"),
         None => format!("{of}.{}", index + 1),

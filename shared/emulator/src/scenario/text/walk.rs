@@ -19,6 +19,9 @@ pub(crate) struct Section {
     pub(crate) keys: &'static [&'static str],
 }
 
+/// Most complaints about one file: whoever gets as many has another file in mind, and each costs a look at the file.
+const COMPLAINTS_MAX: usize = 100;
+
 /// The walk: what was found so far.
 pub(crate) struct Walk<'s> {
     source: Source<'s>,
@@ -52,15 +55,25 @@ impl<'s> Walk<'s> {
         let (table, errors) = DeTable::parse_recoverable(self.source.text);
         for error in &errors {
             let span = error.span().unwrap_or(0..0);
-            self.complaints.push(self.source.complain(Gravity::Error, span, "", error.message().to_owned()));
+            if self.room() {
+                let complaint = self.source.complain(Gravity::Error, span, "", error.message().to_owned());
+                self.complaints.push(complaint);
+            }
         }
         errors.is_empty().then_some(table)
     }
 
     /// Notes an error at `path`.
     pub(crate) fn error(&mut self, path: &str, problem: impl Into<String>, expected: impl Into<String>) {
-        let complaint = self.at(Gravity::Error, path, problem.into()).expecting(expected);
-        self.complaints.push(complaint);
+        if self.room() {
+            let complaint = self.at(Gravity::Error, path, problem.into()).expecting(expected);
+            self.complaints.push(complaint);
+        }
+    }
+
+    /// Whether another complaint would be heard.
+    fn room(&self) -> bool {
+        self.complaints.len() < COMPLAINTS_MAX
     }
 
     /// Notes where `path` stands.
@@ -82,7 +95,7 @@ impl<'s> Walk<'s> {
             // A table under a header is marked at its header's first line.
             let span = if value.get_ref().is_table() { key.span() } else { value.span() };
             self.note(path.clone(), span);
-            if !section.keys.contains(&name) {
+            if !section.keys.contains(&name) && self.room() {
                 let complaint = self.unknown(&path, name, section, key.span());
                 self.complaints.push(complaint);
             }
@@ -182,19 +195,23 @@ impl<'s> Walk<'s> {
 
     /// Notes a bad value.
     pub(crate) fn bad(&mut self, path: &str, span: Range<usize>, bad: BadValue) {
-        let complaint = self.source.complain(Gravity::Error, span, path, bad.problem);
-        self.complaints.push(complaint.expecting(bad.expected).suggesting(bad.suggestion));
+        if self.room() {
+            let complaint = self.source.complain(Gravity::Error, span, path, bad.problem);
+            self.complaints.push(complaint.expecting(bad.expected).suggesting(bad.suggestion));
+        }
     }
 
     /// Everything that is wrong, in the order of the file: what was noted, and what a check of the whole found at
     /// places that nothing was said about yet.
-    pub(crate) fn finish(mut self, findings: Vec<Finding>) -> Vec<Complaint> {
+    pub(crate) fn finish(mut self, mut findings: Vec<Finding>) -> Vec<Complaint> {
+        // Errors first: no number of warnings may leave one without a place.
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.gravity));
         for finding in findings {
             let said = |complaint: &Complaint| {
                 let under = |long: &str, short: &str| long.starts_with(short) && !short.is_empty();
                 under(&finding.path, &complaint.key) || under(&complaint.key, &finding.path)
             };
-            if !self.complaints.iter().any(said) {
+            if self.room() && !self.complaints.iter().any(said) {
                 let complaint = self.at(finding.gravity, &finding.path, finding.reason);
                 self.complaints.push(complaint.expecting(finding.expected));
             }

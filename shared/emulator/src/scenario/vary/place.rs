@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use super::super::text::read::APPLICATION_KEYS;
+use super::super::text::sections::APPLICATION_KEYS;
 use super::super::text::suggest::suggest;
 use super::VaryError;
 
