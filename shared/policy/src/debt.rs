@@ -223,8 +223,14 @@ mod tests {
     #[test]
     fn r2_1_debts_stay_centred_when_a_project_runs_out() {
         let mut debts = Debts::default();
-        debts.update(&cpus(), &[period(1, 1.0, 90.0, true), period(2, 1.0, 0.0, true), period(3, 1.0, 0.0, true)]);
-        debts.update(&cpus(), &[period(1, 1.0, 0.0, false), period(2, 1.0, 30.0, true), period(3, 1.0, 0.0, true)]);
+        debts.update(
+            &cpus(),
+            &[period(1, 1.0, 90.0, true), period(2, 1.0, 0.0, true), period(3, 1.0, 0.0, true)],
+        );
+        debts.update(
+            &cpus(),
+            &[period(1, 1.0, 0.0, false), period(2, 1.0, 30.0, true), period(3, 1.0, 0.0, true)],
+        );
         assert_eq!((minutes(&debts, 2), minutes(&debts, 3)), (-15.0, 15.0));
     }
 

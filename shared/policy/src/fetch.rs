@@ -180,7 +180,8 @@ impl WorkPlan {
 
 /// Decides whom to ask for what.
 pub fn plan(rules: &FetchRules, needs: &PerType<TypeNeed>, candidates: &[FetchCandidate]) -> WorkPlan {
-    let check = Check { rules, needs, candidates, shares: candidates.iter().any(|c| c.may_supply && shares(c)) };
+    let check =
+        Check { rules, needs, candidates, shares: candidates.iter().any(|c| c.may_supply && shares(c)) };
     let best = PerType::from_fn(|kind| check.best(kind, Eligible::Regular));
     WorkPlan { ask: check.ask(&best), rides: check.rides(&best) }
 }
@@ -253,7 +254,9 @@ impl<'a> Check<'a> {
         for candidate in self.candidates.iter().filter(|c| c.may_supply && self.passed_over(c).is_none()) {
             let mut request = WorkRequest::default();
             for kind in ResourceType::ALL.into_iter().filter(|kind| self.needs[*kind].shortfall > 0.0) {
-                if best[kind].is_none_or(|best| best.id == candidate.id || self.is_better(kind, candidate, best)) {
+                if best[kind]
+                    .is_none_or(|best| best.id == candidate.id || self.is_better(kind, candidate, best))
+                {
                     self.add(&mut request, kind, candidate);
                 }
             }
@@ -280,7 +283,8 @@ impl<'a> Check<'a> {
                 && (eligible == Eligible::Anyone || self.passed_over(c).is_none())
         };
         let candidates = self.candidates.iter().filter(will_do);
-        candidates.reduce(|best, candidate| if self.is_better(kind, candidate, best) { candidate } else { best })
+        candidates
+            .reduce(|best, candidate| if self.is_better(kind, candidate, best) { candidate } else { best })
     }
 
     /// Whether one is better than another; of equals the smaller id is. A project without a share comes last.

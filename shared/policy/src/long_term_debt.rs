@@ -158,9 +158,8 @@ impl LongTermDebts {
             if a * b < 0.0 { a.signum() * a.abs().min(b.abs()) } else { 0.0 }
         };
         let sides = projects.iter().map(|project| tradable(self, *project));
-        let (gives, takes) = sides.fold((0.0, 0.0), |(gives, takes), side: f64| {
-            (gives + side.max(0.0), takes + (-side).max(0.0))
-        });
+        let (gives, takes) = sides
+            .fold((0.0, 0.0), |(gives, takes), side: f64| (gives + side.max(0.0), takes + (-side).max(0.0)));
         let traded = gives.min(takes);
         if traded <= 0.0 {
             return;

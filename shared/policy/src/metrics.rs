@@ -215,7 +215,8 @@ impl Metrics {
             sums.add(&self.whole, 1.0);
             sums.add(&self.current, 1.0);
         } else {
-            let (scale, buckets) = if window == Window::Day { (HOUR, &self.hours) } else { (DAY, &self.days) };
+            let (scale, buckets) =
+                if window == Window::Day { (HOUR, &self.hours) } else { (DAY, &self.days) };
             let covered = scale.bucket(now - window.length() + Duration::from_micros(1))..=scale.bucket(now);
             for (_, part) in buckets.range(covered.clone()) {
                 sums.add(part, 1.0);

@@ -91,7 +91,8 @@ impl NetworkPeriods {
             return Connection::Open(period.why);
         }
         let next = self.interval.map_or(now, |wait| now + wait.left(now));
-        let rescue = needs.deadline.filter(|deadline| *deadline < next).map(|deadline| deadline - DEADLINE_MARGIN);
+        let rescue =
+            needs.deadline.filter(|deadline| *deadline < next).map(|deadline| deadline - DEADLINE_MARGIN);
         let why = match () {
             () if needs.requested => WhyConnected::Requested,
             () if needs.any && next <= now => WhyConnected::IntervalOver,

@@ -189,7 +189,8 @@ mod tests {
         let host = PlanHost::cpus(2);
         let rank = |id, weight, queued| CreditRank { project: ProjectId(id), share: share(weight), queued };
         let buffer = Duration::from_hours(1);
-        let ranks = credit.priorities(&host, buffer, &[rank(1, 75.0, 0.0), rank(2, 25.0, 0.0), rank(3, 0.0, 0.0)]);
+        let ranks =
+            credit.priorities(&host, buffer, &[rank(1, 75.0, 0.0), rank(2, 25.0, 0.0), rank(3, 0.0, 0.0)]);
         for (rank, expected) in ranks.into_values().zip([-1.0, -1.0, -1_000.0]) {
             assert!((rank - expected).abs() < 1e-9, "{rank}");
         }
@@ -197,7 +198,10 @@ mod tests {
         assert_eq!(ranks.into_values().collect::<Vec<_>>(), [-1.5, -2.5], "what is queued counts");
         let projects = [(ProjectId(1), share(50.0)), (ProjectId(2), share(50.0))];
         let owed: Vec<f64> = credit.as_debt(&host, projects.into_iter()).into_values().collect();
-        assert!((owed[0] + 43_200.0).abs() < 1e-6 && (owed[1] - 43_200.0).abs() < 1e-6, "half a day: {owed:?}");
+        assert!(
+            (owed[0] + 43_200.0).abs() < 1e-6 && (owed[1] - 43_200.0).abs() < 1e-6,
+            "half a day: {owed:?}"
+        );
     }
 
     #[test]

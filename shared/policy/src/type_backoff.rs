@@ -61,7 +61,8 @@ pub struct TypeBackoffs(BTreeMap<ProjectId, PerType<Option<Refused>>>);
 impl TypeBackoffs {
     /// Takes note of the time. To be called on every turn, so that a clock that jumped back lengthens no wait.
     pub fn observe(&mut self, now: Instant) {
-        for refused in self.0.values_mut().flat_map(PerType::iter_mut).filter_map(|(_, refused)| refused.as_mut())
+        for refused in
+            self.0.values_mut().flat_map(PerType::iter_mut).filter_map(|(_, refused)| refused.as_mut())
         {
             refused.wait.observe(now);
         }
@@ -137,7 +138,11 @@ impl TypeBackoffs {
     /// When the next of all backoffs ends: the time at which a decision may come out differently.
     pub fn next_end(&self, now: Instant) -> Option<Instant> {
         let waits = self.0.values().flat_map(PerType::iter).filter_map(|(_, refused)| refused.as_ref());
-        waits.map(|refused| refused.wait.left(now)).filter(|left| left.is_positive()).map(|left| now + left).min()
+        waits
+            .map(|refused| refused.wait.left(now))
+            .filter(|left| left.is_positive())
+            .map(|left| now + left)
+            .min()
     }
 
     fn refused(&self, project: ProjectId, kind: ResourceType) -> Option<&Refused> {

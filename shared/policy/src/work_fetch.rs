@@ -257,7 +257,9 @@ impl fmt::Display for Need {
         }
         match starves_in {
             Duration::MAX => write!(f, "at {rate:.2} of the {kind} it lasts for ever"),
-            _ => write!(f, "fewer than {min_results} jobs are left in {starves_in} at {rate:.2} of the {kind}"),
+            _ => {
+                write!(f, "fewer than {min_results} jobs are left in {starves_in} at {rate:.2} of the {kind}")
+            }
         }
     }
 }

@@ -35,15 +35,15 @@ fn r3_3_where_all_take_part_for_all_types_each_gets_its_share_of_each() {
 
 #[test]
 fn r3_3_what_one_cannot_use_goes_to_the_others() {
-    assert_eq!(due(&host(4, 0, 1.0), &[claim(1, 75.0, 1.0, 0.0), claim(2, 25.0, 9.0, 0.0)]), [
-        (1.0, 0.0),
-        (3.0, 0.0)
-    ]);
+    assert_eq!(
+        due(&host(4, 0, 1.0), &[claim(1, 75.0, 1.0, 0.0), claim(2, 25.0, 9.0, 0.0)]),
+        [(1.0, 0.0), (3.0, 0.0)]
+    );
     // The GPU is far faster than the CPUs: no CPU makes up for it.
-    assert_eq!(due(&host(4, 1, 100.0), &[claim(1, 50.0, 0.0, 1.0), claim(2, 50.0, 4.0, 0.0)]), [
-        (0.0, 1.0),
-        (4.0, 0.0)
-    ]);
+    assert_eq!(
+        due(&host(4, 1, 100.0), &[claim(1, 50.0, 0.0, 1.0), claim(2, 50.0, 4.0, 0.0)]),
+        [(0.0, 1.0), (4.0, 0.0)]
+    );
 }
 
 #[test]

@@ -55,7 +55,8 @@ impl Absences {
         let ids = || stretch.projects.iter().map(|p| p.project);
         if self.0.len() != stretch.projects.len() || !self.0.iter().map(|(id, _)| *id).eq(ids()) {
             let before = std::mem::take(&mut self.0);
-            let absence = |id| before.iter().find(|(known, _)| *known == id).map_or(0.0, |(_, absence)| *absence);
+            let absence =
+                |id| before.iter().find(|(known, _)| *known == id).map_or(0.0, |(_, absence)| *absence);
             self.0 = ids().map(|id| (id, absence(id))).collect();
         }
     }

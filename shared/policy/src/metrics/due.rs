@@ -26,7 +26,9 @@ impl DueParts {
     /// For each project of a stretch, its part; they sum to 1 if anybody could use anything.
     pub(super) fn of(&mut self, stretch: &Stretch<'_>, secs: f64) -> &[f64] {
         // A project that used time had work for it, even if its last job ended on the way.
-        let ended = |p: &ProjectStretch| p.used.iter().any(|(kind, used)| used.is_positive() && p.could_use[kind] <= 0.0);
+        let ended = |p: &ProjectStretch| {
+            p.used.iter().any(|(kind, used)| used.is_positive() && p.could_use[kind] <= 0.0)
+        };
         let known = self.asked.len() == stretch.projects.len()
             && self.available == stretch.available
             && self.speeds == stretch.speeds
@@ -59,9 +61,8 @@ impl DueParts {
             .projects
             .iter()
             .map(|p| {
-                let limit = PerType::from_fn(|kind| {
-                    usable(stretch, p, kind).max(p.used[kind].as_secs_f64() / secs)
-                });
+                let limit =
+                    PerType::from_fn(|kind| usable(stretch, p, kind).max(p.used[kind].as_secs_f64() / secs));
                 DueClaim { project: p.project, share: p.share, limit }
             })
             .collect();
@@ -74,9 +75,12 @@ impl DueParts {
             self.parts.iter_mut().for_each(|part| *part /= all);
         }
         self.asked.clear();
-        self.asked.extend(stretch.projects.iter().map(|p| {
-            (p.project, p.share, PerType::from_fn(|kind| usable(stretch, p, kind)))
-        }));
+        self.asked.extend(
+            stretch
+                .projects
+                .iter()
+                .map(|p| (p.project, p.share, PerType::from_fn(|kind| usable(stretch, p, kind)))),
+        );
         (self.available, self.speeds) = (stretch.available, stretch.speeds);
     }
 }

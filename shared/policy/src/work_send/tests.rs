@@ -16,12 +16,7 @@ fn has(hours: i64, deadline: i64) -> InProgress {
 fn host(cpus: u32, availability: f64) -> SendHost {
     SendHost { instances: PerType::cpu(cpus), availability: Fraction::clamped(availability) }
 }
-fn judge(
-    host: SendHost,
-    held: &[InProgress],
-    offered: Offer<u32>,
-    switches: Ws2Switches,
-) -> Option<Refusal> {
+fn judge(host: SendHost, held: &[InProgress], offered: Offer<u32>, switches: Ws2Switches) -> Option<Refusal> {
     ws2(Wanted::cpu(HOUR, 0), &host, held, [offered], switches, t0()).refused.first().map(|(_, why)| *why)
 }
 
@@ -36,8 +31,7 @@ fn r5_5_jobs_are_sent_until_their_estimates_add_up() {
 
 #[test]
 fn r5_6_a_job_is_sent_only_if_it_meets_its_deadline_and_harms_no_other() {
-    let published =
-        |held: &[InProgress], offered| judge(host(1, 1.0), held, offered, Ws2Switches::PUBLISHED);
+    let published = |held: &[InProgress], offered| judge(host(1, 1.0), held, offered, Ws2Switches::PUBLISHED);
     assert_eq!(published(&[], offer(1, 4, 4)), None);
     assert_eq!(published(&[], offer(1, 4, 3)), Some(Refusal::MissesDeadline(HOUR)));
     assert_eq!(published(&[has(2, 9)], offer(1, 4, 6)), None);
@@ -52,7 +46,8 @@ fn r5_6_a_job_is_sent_only_if_it_meets_its_deadline_and_harms_no_other() {
 #[test]
 fn r5_6_the_two_switches() {
     let send = |switches| {
-        ws2(Wanted::cpu(HOUR * 8, 0), &host(1, 0.8), &[], [offer(1, 4, 5), offer(2, 4, 5)], switches, t0()).send
+        ws2(Wanted::cpu(HOUR * 8, 0), &host(1, 0.8), &[], [offer(1, 4, 5), offer(2, 4, 5)], switches, t0())
+            .send
     };
     assert_eq!(send(Ws2Switches::PUBLISHED), [1, 2]);
     assert_eq!(send(Ws2Switches::IMPROVED), [1]);
@@ -89,7 +84,15 @@ fn both<T: Default>(cpu: T, gpu: T) -> PerType<T> {
 
 #[test]
 fn r3_12_each_type_is_filled_by_itself_and_no_other_is_sent() {
-    let offers = || [offer(1, 2, 99), gpu_job(2, 1, 99, 1.0), offer(3, 2, 99), gpu_job(4, 1, 99, 1.0), gpu_job(5, 1, 99, 1.0)];
+    let offers = || {
+        [
+            offer(1, 2, 99),
+            gpu_job(2, 1, 99, 1.0),
+            offer(3, 2, 99),
+            gpu_job(4, 1, 99, 1.0),
+            gpu_job(5, 1, 99, 1.0),
+        ]
+    };
     let ask = |cpu: (f64, f64), gpu: (f64, f64)| {
         ws1(Wanted::new(&both(cpu.0, gpu.0), &both(cpu.1, gpu.1), cpu.0.max(gpu.0)), offers())
     };

@@ -1,12 +1,12 @@
 //! R2.10 to R2.16, R1.11.
 
 use fallow_domain::{Duration, Fraction, PerType, ProjectId, ResourceType, Usage};
+use fallow_policy::fetch::WorkRequest;
 use fallow_policy::job_queue::{JobQueue, JobSnapshot, JobState};
 use fallow_policy::work_fetch::{
     FetchHost, FetchPlan, FetchProject, REQUEST_MIN, Urgency, WorkBuffer, avg_proc_rate, check, ettprc,
     min_results,
 };
-use fallow_policy::fetch::WorkRequest;
 use proptest::prelude::*;
 
 use ResourceType::{Cpu, Nvidia};
