@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use fallow_domain::Duration;
+use fallow_domain::{Duration, Flops};
 
 use super::text::units::write_duration;
 use super::{ApplicationModel, Availability, HostModel, ProjectModel, QueuedJob, Scenario, Trace};
@@ -237,13 +237,19 @@ impl Check {
         self.number(&path("weight"), weight, weight > 0.0 && weight <= 1e9, "a number above 0");
         let (low, high) = (SECOND, CENTURY);
         self.within(&path("latency_bound"), application.latency_bound, low, high, "from 1 s to 100 years");
-        let estimated = application.estimated_flops.get();
-        self.number(&path("estimated_flops"), estimated, estimated > 0.0, "a number above 0");
+        for (key, size) in [
+            ("true_flops.mean", application.true_flops.mean),
+            ("estimated_flops", application.estimated_flops),
+        ] {
+            // Without a size, no draw would ever give one.
+            self.number(&path(key), size.get(), size.get() > 0.0, "a number above 0");
+        }
         if let Some(checkpoint) = application.checkpoint {
             self.within(&path("checkpoint"), checkpoint, low, high, "from 1 s to 100 years");
         }
         if self.uses(&path("uses"), application, host) {
-            self.length(&path("true_flops.mean"), application, host);
+            self.length(&path("true_flops.mean"), application.true_flops.mean, application, host);
+            self.length(&path("estimated_flops"), application.estimated_flops, application, host);
         }
         if let Some(memory) = host.memory.filter(|memory| application.memory > *memory) {
             let reason =
@@ -283,9 +289,9 @@ impl Check {
         self.found.len() == before
     }
 
-    fn length(&mut self, path: &str, application: &ApplicationModel, host: &HostModel) {
-        let mean = application.true_flops.mean;
-        if let Some(length) = host.speed_for(application.uses).map(|speed| mean.at(speed))
+    fn length(&mut self, path: &str, size: Flops, application: &ApplicationModel, host: &HostModel) {
+        if let Some(length) = host.speed_for(application.uses).map(|speed| size.at(speed))
+            && size.get() > 0.0
             && !(JOB_MIN..=CENTURY).contains(&length)
         {
             let reason = if length < JOB_MIN {

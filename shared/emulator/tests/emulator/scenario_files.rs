@@ -149,8 +149,8 @@ fn bandwidth() -> impl Strategy<Value = Option<Bandwidth>> {
 
 prop_compose! {
     fn hosts()(
-        cpus in 1_u32..100, flops in 1e6..1e12, available in available(), shutdown: bool, interval in durations(86_400),
-        coprocessor in proptest::option::of((0_usize..4, 1_u32..8, 1e6..1e14)), memory in proptest::option::of(bytes()),
+        cpus in 1_u32..100, flops in 1e8..1e12, available in available(), shutdown: bool, interval in durations(86_400),
+        coprocessor in proptest::option::of((0_usize..4, 1_u32..8, 1e8..1e13)), memory in proptest::option::of(bytes()),
         disk in proptest::option::of(bytes()), download in bandwidth(), upload in bandwidth(),
     ) -> HostModel {
         HostModel {
@@ -191,8 +191,8 @@ prop_compose! {
 
 prop_compose! {
     fn applications()(
-        name in names(), weight in 0.1..10.0, latency in durations(10_000_000), estimated in 1e9..1e16,
-        mean in 1e10..1e15, deviation in 0.0..1e15, follows: bool, cpus in 0.25..4.0,
+        name in names(), weight in 0.1..10.0, latency in durations(10_000_000), estimated in 1e12..1e16,
+        mean in 1e12..1e15, deviation in 0.0..1e15, follows: bool, cpus in 0.25..4.0,
         coprocessor in proptest::option::of((0_usize..4, 0.1..2.0)), checkpoint in proptest::option::of(durations(86_400)),
         sizes in [bytes(), bytes(), bytes()], jobs in proptest::option::of(0_u64..1 << 40), failure in fractions(),
     ) -> ApplicationModel {

@@ -102,3 +102,25 @@ pub(crate) const QUEUE: Section = Section {
 /// Where a key that stands in the wrong table may belong.
 pub(crate) const SECTIONS: &[&Section] =
     &[&FILE, &HOST, &CLIENT, &PROJECT, &APPLICATION, &QUEUE, &COPROCESSOR, &AVAILABLE, &BUFFER];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_described_beside_the_shipped_scenarios() {
+        let manual = include_str!("../../../scenarios/README.md");
+        for section in SECTIONS.iter().chain(&[&NETWORK, &TRUE_FLOPS, &USES]) {
+            for key in section.keys {
+                let named = [
+                    format!("`{key}`"),
+                    format!("{{ {key}"),
+                    format!(", {key} }}"),
+                    format!("[{key}]"),
+                    format!(".{key}]"),
+                ];
+                assert!(named.iter().any(|named| manual.contains(named)), "{key} of {}", section.title);
+            }
+        }
+    }
+}

@@ -14,8 +14,8 @@ pub(crate) fn split(list: &str) -> Result<Vec<String>, String> {
             return Err("one of its values is empty".into());
         }
         match item.split_once("..") {
-            // A path in a trace's name may hold dots.
-            Some((low, high)) if !item.contains(['"', '{', '\'']) => values.extend(range(low, high)?),
+            // Other dots may be part of a file's name.
+            Some((low, high)) if number(units::split(low).0).is_some() => values.extend(range(low, high)?),
             _ => values.push(item.to_owned()),
         }
     }
@@ -54,6 +54,10 @@ fn items(list: &str) -> Vec<&str> {
     parts
 }
 
+fn number(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
 /// `LOW..HIGH/COUNT`, or every whole number of `LOW..HIGH`.
 fn range(low: &str, high: &str) -> Result<Vec<String>, String> {
     let shown = format!("{}..{}", low.trim(), high.trim());
@@ -72,7 +76,6 @@ fn range(low: &str, high: &str) -> Result<Vec<String>, String> {
         _ => (high, None),
     };
     let ((low, low_unit), (high, high_unit)) = (units::split(low), units::split(high));
-    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
     let (Some(low), Some(high)) = (number(low), number(high)) else {
         return Err(format!("{shown} is no range of numbers"));
     };
@@ -112,6 +115,7 @@ mod tests {
             &["{ fraction = 0.8, mean = \"1 h\" }", "\"a,b\""],
         );
         check("{ trace = \"../x.csv\" }", &["{ trace = \"../x.csv\" }"]);
+        check("../x.csv,a..b/3", &["../x.csv", "a..b/3"]);
     }
 
     #[test]
@@ -130,7 +134,7 @@ mod tests {
         check("1 h..8 min/8", "1 h..8 min/8 has two units, h and min");
         check("1.5..3", "1.5..3 wants a count, such as 1.5..3/8");
         check("1..8/1", "1..8/1 wants a count from 2 to 10000 behind the /");
-        check("a..b/3", "a..b/3 is no range of numbers");
+        check("1..b/3", "1..b/3 is no range of numbers");
         check("1,,2", "one of its values is empty");
     }
 
