@@ -1,11 +1,18 @@
-//! How much CPU time a job still needs (JC1 and JC2: R5.7, R5.8).
+//! How long a job still needs (JC1 and JC2: R5.7, R5.8).
 //!
-//! Two estimates of a job's whole CPU time are blended by the fraction done F: A, the CPU time so far over F, and
-//! B, its size over what a CPU does. The remaining time is the part not done, 1 - F, of F x A + (1 - F) x B. JC2
-//! multiplies B by the project's duration correction factor, learned from its finished jobs.
+//! Two estimates of a job's whole time are blended by the fraction done F: A, the time so far over F, and B, its size
+//! over what it is computed with. The remaining time is the part not done, 1 - F, of F x A + (1 - F) x B. JC2 multiplies
+//! B by the project's duration correction factor, learned from its finished jobs; JC1 has no factor.
+//!
+//! Plans are made with running time, wall time while a job runs with all that it uses. For a CPU job that is CPU time
+//! over CPU efficiency, the measured part of its running time in which its tasks really compute: it belongs to B, which
+//! knows nothing of the host's other users, and A is taken from CPU time for the same reason and stretched likewise. For
+//! a coprocessor's job CPU time says nothing, and running time counts throughout.
 
 use fallow_domain::{Duration, Flops, Fraction, Speed};
 use serde::{Deserialize, Serialize};
+
+use crate::composition::CompletionPolicy;
 
 /// The CPU time of a whole job by its size (B): operations over the benchmark speed of a CPU. This is the *original*
 /// estimate that a correction factor is learned against.
@@ -18,6 +25,56 @@ pub fn by_size(size: Flops, speed: Speed) -> Duration {
 pub fn wall_time(cpu_time: Duration, cpu_efficiency: Fraction) -> Duration {
     // A hundredth at least: nothing measured lower says anything about a job of tomorrow.
     cpu_time.mul_f64(1.0 / cpu_efficiency.get().max(0.01))
+}
+
+/// The measured CPU efficiency of a project's CPU jobs: CPU time over running time.
+///
+/// It moves a tenth of the way with each finished job, and a job that hardly ran moves nothing: it mostly read files.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CpuEfficiency(Fraction);
+
+impl Default for CpuEfficiency {
+    fn default() -> Self {
+        Self(Fraction::ONE)
+    }
+}
+
+impl CpuEfficiency {
+    /// A job that ran for less says nothing about efficiency.
+    pub const RUNNING_MIN: Duration = Duration::from_secs(60);
+
+    /// The fraction.
+    pub const fn get(self) -> Fraction {
+        self.0
+    }
+
+    /// Learns from a finished CPU job: the CPU time that it used on each of its CPUs, and how long it ran.
+    #[must_use]
+    pub fn learned(self, cpu: Duration, running: Duration) -> Self {
+        if running < Self::RUNNING_MIN {
+            return self;
+        }
+        let seen = Fraction::clamped(cpu.as_secs_f64() / running.as_secs_f64()).get();
+        Self(Fraction::clamped(self.0.get() * 0.9 + seen * 0.1))
+    }
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Progress {
+    /// A CPU job, by the CPU time that it used on each of its CPUs, on a project of this efficiency.
+    Cpu(Duration, CpuEfficiency),
+    /// A coprocessor's job, by its running time.
+    Coprocessor(Duration),
+}
+
+/// The running time that a job still needs (R5.7, R5.8). `by_size` is that of the whole job by its size, corrected.
+pub fn running_time_left(fraction_done: Fraction, progress: Progress, by_size: Duration) -> Duration {
+    match progress {
+        Progress::Cpu(cpu, efficiency) => wall_time(remaining(fraction_done, cpu, by_size), efficiency.get()),
+        Progress::Coprocessor(running) => remaining(fraction_done, running, by_size),
+    }
 }
 
 /// JC1 (R5.7): the remaining CPU time of a job whose whole is estimated at `by_size`, of which `fraction_done` is
@@ -54,6 +111,15 @@ impl DurationCorrection {
     /// The factor.
     pub const fn get(self) -> f64 {
         self.0
+    }
+
+    /// The factor that a policy corrects by: none under JC1.
+    #[must_use]
+    pub fn under(self, policy: CompletionPolicy) -> Self {
+        match policy {
+            CompletionPolicy::Jc1 => Self::default(),
+            CompletionPolicy::Jc2 => self,
+        }
     }
 
     /// A corrected estimate, for JC2's B (R5.8).
@@ -108,6 +174,28 @@ mod tests {
     fn r5_7_low_cpu_efficiency_makes_a_job_take_longer() {
         assert_eq!(wall_time(HOUR, Fraction::clamped(0.5)), HOUR * 2);
         assert_eq!(wall_time(HOUR, Fraction::ZERO), HOUR * 100);
+    }
+
+    #[test]
+    fn r5_7_a_cpu_jobs_time_is_stretched_by_its_efficiency_and_a_coprocessors_is_not() {
+        let half = Fraction::clamped(0.5);
+        let efficiency = CpuEfficiency(half);
+        let left = |progress| running_time_left(half, progress, HOUR * 10);
+        assert_eq!(left(Progress::Cpu(HOUR * 5, efficiency)), HOUR * 10);
+        assert_eq!(left(Progress::Coprocessor(HOUR * 5)), HOUR * 5);
+        let mut learned = CpuEfficiency::default();
+        for _ in 0..100 {
+            learned = learned.learned(HOUR, HOUR * 4);
+        }
+        assert!((learned.get().get() - 0.25).abs() < 1e-3);
+        assert_eq!(learned.learned(Duration::ZERO, Duration::from_secs(59)), learned);
+    }
+
+    #[test]
+    fn r5_7_jc1_corrects_by_no_factor() {
+        let factor = DurationCorrection::new(4.0);
+        assert_eq!(factor.under(CompletionPolicy::Jc1).get(), 1.0);
+        assert_eq!(factor.under(CompletionPolicy::Jc2), factor);
     }
 
     #[test]
