@@ -72,6 +72,36 @@ fn the_two_ways_to_write_a_size_mean_the_same() {
 }
 
 #[test]
+fn everything_optional_of_a_project_can_be_said() {
+    let scenario = parsed(
+        r#"
+        name = "x"
+        [[host.coprocessor]]
+        type = "nvidia"
+        count = 1
+        flops = 2e9
+        [[project]]
+        name = "p"
+        available = { fraction = 0.95, mean = "1 day" }
+        uses = { cpus = 1.0, nvidia = 0.5 }
+        checkpoint = "5 min"
+        input = "1 MB"
+        output = "1 MB"
+        jobs = 500
+        "#,
+    );
+    let project = &scenario.projects[0];
+    assert_eq!(project.available.fraction(), Fraction::clamped(0.95));
+    let application = &project.applications[0];
+    let coprocessor = Some(CoprocessorUse { kind: CoprocessorKind::Nvidia, instances: 0.5 });
+    assert_eq!(application.uses, Uses { cpus: 1.0, coprocessor });
+    assert_eq!(application.checkpoint, Some(Duration::from_mins(5)));
+    assert_eq!((application.input, application.output), (Bytes(1_000_000), Bytes(1_000_000)));
+    assert_eq!(application.jobs, Some(500));
+    assert_eq!(scenario.host.speed_for(application.uses), Speed::new(1e9).ok());
+}
+
+#[test]
 fn a_queue_can_be_written_down() {
     let scenario = parsed(
         "name = \"x\"\n[[project]]\nname = \"p\"\n[[project.queue]]\nname = \"j\"\nreceived = \"-2 h\"\n\
