@@ -10,6 +10,7 @@ use fallow_boinc::scheduler::{
 };
 use fallow_domain::{Bytes, Coprocessor, Duration, JobId, ProjectId, ResourceType};
 use fallow_policy::fetch::WorkRequest;
+use fallow_policy::work_send::InProgress;
 
 use crate::FileKey;
 use crate::machine::Client;
@@ -198,6 +199,17 @@ impl Client {
         request.other_results = Some(self.other_results(id));
         let full = self.state.projects.get(&id).is_some_and(|project| project.send_full_workload);
         request.in_progress_results = full.then(|| self.in_progress());
+    }
+
+    /// The jobs in progress as a server plans with them (R5.6): what `list_jobs` says, without names and at less cost, for a
+    /// server that is modelled beside the client.
+    pub fn workload(&self) -> impl Iterator<Item = InProgress> {
+        let interval = self.preferences().connection_interval;
+        self.queue.iter().map(move |job| InProgress {
+            deadline: job.deadline + interval,
+            remaining: job.remaining,
+            usage: job.usage,
+        })
     }
 
     fn other_results(&self, id: ProjectId) -> Vec<OtherResult> {

@@ -25,13 +25,16 @@
 //! A run is decided by scenario, composition and seed alone, to the last bit, on every machine (R5.12). What has no number
 //! of its own draws from streams named after it, see `random.rs`.
 
+mod account;
 mod availability;
+mod calendar;
+mod effects;
 mod host;
 mod outcome;
 mod random;
 mod server;
+mod supply;
 mod timeline;
-mod turn;
 mod world;
 
 pub use outcome::{JobFate, ProjectOutcome, RunFigures, RunOutcome, Span, Timeline};

@@ -75,6 +75,8 @@ pub struct ProjectOutcome {
     pub jobs_failed: u64,
     /// Jobs that work send refused to send (R5.6).
     pub jobs_refused: u64,
+    /// The duration correction factor that the client reported last (R5.8).
+    pub correction: f64,
     /// Its part of all processing, instances weighted by speed; none when nothing was processed.
     pub received: Option<f64>,
     /// The part that was due to it (R5.32), when the metrics tell.

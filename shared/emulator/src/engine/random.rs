@@ -131,7 +131,7 @@ mod tests {
         assert_ne!(of(1, &["p1"]), of(1, &["p2"]));
         assert_ne!(of(1, &["p1", "x"]), of(1, &["p1x"]));
     }
-    const FIRST: [u64; 2] = [0, 0];
+    const FIRST: [u64; 2] = [8_200_089_897_448_792_591, 15_018_706_205_665_455_252];
 
     #[test]
     fn r5_11_draws_have_the_mean_and_the_spread_that_were_asked_for() {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
+mod engine_faults;
+mod engine_runs;
 mod scenario_boinc;
 mod scenario_errors;
 mod scenario_files;

@@ -1,0 +1,210 @@
+//! Carries out what the client asks for.
+
+use fallow_boinc::runtime::exit::Ended;
+use fallow_boinc::scheduler::SchedulerRequest;
+use fallow_client::{Action, Effect, Event, FileKey, Step, TaskSetup, TransferError, TransferErrorKind};
+use fallow_domain::{Bytes, Duration, JobId, MasterUrl, ProjectId};
+use fallow_policy::composition::SendPolicy;
+
+use super::calendar::Due;
+use super::host::Begin;
+use super::server::{number_of, wanted};
+use super::world::{World, place};
+
+impl World<'_> {
+    pub(super) fn carry_out(&mut self, step: Step) {
+        self.wake_at = step.wake_at;
+        for Action { effect, .. } in step.actions {
+            self.effect(effect);
+        }
+    }
+
+    fn effect(&mut self, effect: Effect) {
+        match effect {
+            Effect::FetchMasterPage { project, url } => {
+                if self.options.rpc_latency.is_positive() {
+                    self.calendar.enter(self.clock + self.options.rpc_latency, Due::Page { project, url });
+                } else {
+                    self.read_page(project, &url);
+                }
+            }
+            Effect::CallScheduler { project, request, .. } => {
+                if self.options.rpc_latency.is_positive() {
+                    self.calendar
+                        .enter(self.clock + self.options.rpc_latency, Due::Answer { project, request });
+                } else {
+                    self.answer(project, *request);
+                }
+            }
+            Effect::Download(download) => {
+                let nbytes = download.nbytes.unwrap_or_default();
+                self.begin_transfer(download.file, false, nbytes);
+            }
+            Effect::Upload(upload) => self.begin_transfer(upload.file, true, upload.nbytes),
+            Effect::StartTask(setup) => self.start_task(*setup),
+            Effect::ResumeTask { job } => {
+                if let Some((ends_at, turn)) = self.tasks.resume(job, self.clock) {
+                    self.task_runs(job, ends_at, turn);
+                }
+            }
+            Effect::SuspendTask { job } => {
+                if self.tasks.suspend(job, self.clock)
+                    && let Some(recorder) = &mut self.recorder
+                {
+                    recorder.stops(job, self.now);
+                }
+            }
+            Effect::QuitTask { job } => self.end_task(job, QUIT),
+            Effect::AbortTask { job } => self.end_task(job, ABORTED),
+            // Bytes that a transfer which was given up would still have sent are not taken back.
+            Effect::CancelTransfer { .. }
+            | Effect::CleanSlot { .. }
+            | Effect::DeleteFile { .. }
+            | Effect::DeleteProject { .. }
+            | Effect::Notice { .. } => {}
+        }
+    }
+
+    /// The scenario's place of a project.
+    pub(super) fn place_of(&self, project: ProjectId) -> Option<usize> {
+        self.ids.iter().position(|id| *id == project)
+    }
+
+    pub(super) fn read_page(&mut self, project: ProjectId, url: &MasterUrl) {
+        let Some(index) = place(url) else { return };
+        if self.ids.len() <= index {
+            self.ids.resize(index + 1, ProjectId(u32::MAX));
+        }
+        self.ids[index] = project;
+        let up = self.servers.get_mut(index).is_some_and(|server| server.up.is_on(self.now));
+        let outcome = if up { Ok(vec![format!("{url}scheduler")]) } else { Err(down()) };
+        self.soon.push_back(Event::MasterPageRead { project, outcome });
+    }
+
+    pub(super) fn answer(&mut self, project: ProjectId, request: SchedulerRequest) {
+        let Some(place) = self.place_of(project) else { return };
+        let Some(server) = self.servers.get_mut(place) else { return };
+        server.tally.rpcs += 1;
+        if !server.up.is_on(self.now) {
+            server.tally.rpcs_failed += 1;
+            self.soon.push_back(Event::SchedulerAnswered { project, outcome: Err(down()) });
+            return;
+        }
+        let mut reports = Vec::new();
+        let mut held = std::mem::take(&mut self.held);
+        held.clear();
+        // What the client would list by name for a server that plans with it.
+        if self.composition.send == SendPolicy::Ws2 && wanted(&request).is_open() {
+            held.extend(self.client.workload());
+        }
+        let reply = server.answer(request, &self.instances, &self.composition, &held, self.now, &mut reports);
+        self.held = held;
+        if self.recorder.is_some() {
+            for report in &reports {
+                self.fate(place, report.number, &report.job, report.failed);
+            }
+        }
+        let held = self.servers.iter().map(|server| server.jobs.len()).sum();
+        self.account.holds(held, self.now);
+        self.soon.push_back(Event::SchedulerAnswered { project, outcome: Ok(Box::new(reply)) });
+    }
+
+    fn begin_transfer(&mut self, file: FileKey, upload: bool, nbytes: Bytes) {
+        let host = &self.scenario.host;
+        let bandwidth = if upload { host.upload } else { host.download };
+        let Some(bandwidth) = bandwidth.filter(|_| nbytes > Bytes(0)) else {
+            return self.transfer_over(file, upload, None);
+        };
+        let Some(server) = self.place_of(file.project).and_then(|place| self.servers.get_mut(place)) else {
+            return;
+        };
+        if !server.up.is_on(self.now) {
+            return self.transfer_over(file, upload, None);
+        }
+        let changes = server.up.changes();
+        let free = &mut self.link_free[usize::from(upload)];
+        *free = (*free).max(self.clock) + bandwidth.time_for(nbytes).max(Duration::from_micros(1));
+        let at = *free;
+        self.calendar.enter(at, Due::Transfer { file, upload, changes });
+    }
+
+    /// A transfer is over: well, if its server is up and has been so since `changes` was counted.
+    pub(super) fn transfer_over(&mut self, file: FileKey, upload: bool, changes: Option<u64>) {
+        let server = self.place_of(file.project).and_then(|place| self.servers.get_mut(place));
+        let up = server.is_some_and(|server| {
+            server.up.is_on(self.now) && changes.is_none_or(|changes| server.up.changes() == changes)
+        });
+        self.soon.push_back(match (upload, up) {
+            (true, _) => Event::UploadEnded { file, outcome: if up { Ok(()) } else { Err(down()) } },
+            (false, _) => Event::DownloadEnded { file, outcome: if up { Ok(Bytes(0)) } else { Err(down()) } },
+        });
+    }
+
+    fn start_task(&mut self, setup: TaskSetup) {
+        let job = setup.job;
+        let begun = self.begin_task(setup);
+        self.soon.push_back(match begun {
+            Some(()) => Event::TaskStarted { job, pid: 1 },
+            None => Event::TaskStartFailed {
+                job,
+                reason: "no project has sent such a job".to_owned(),
+                permanent: true,
+            },
+        });
+    }
+
+    fn begin_task(&mut self, setup: TaskSetup) -> Option<()> {
+        let (project, number) = (place(&setup.url)?, number_of(&setup.name)?);
+        let server = self.servers.get_mut(project)?;
+        let sent = server.jobs.get_mut(number)?;
+        if setup.fresh {
+            sent.kept = Duration::ZERO;
+        }
+        let application = server.supply.applications.get(sent.application)?;
+        let output = setup.files.into_iter().find(|file| file.output);
+        let begin = Begin {
+            project,
+            number,
+            usage: application.usage,
+            memory: application.model.memory,
+            length: sent.length,
+            fails_at: sent.fails_at,
+            interval: application.model.checkpoint,
+            base: sent.kept,
+            output: output.map(|file| (file.name, application.model.output)),
+        };
+        let (ends_at, turn) = self.tasks.begin(setup.job, begin, self.clock);
+        self.task_runs(setup.job, ends_at, turn);
+        Some(())
+    }
+
+    fn task_runs(&mut self, job: JobId, ends_at: Duration, turn: u32) {
+        self.calendar.enter(ends_at, Due::End { job, turn });
+        self.plan_checkpoint(job);
+        if let Some(recorder) = &mut self.recorder
+            && let Some(task) = self.tasks.get(job)
+        {
+            recorder.runs(job, task.usage, task.project, task.number, self.now);
+        }
+    }
+
+    /// A client that takes preempted tasks out of memory waits for checkpoints; others need not hear of each.
+    pub(super) fn plan_checkpoint(&mut self, job: JobId) {
+        if self.scenario.client.leave_in_memory {
+            return;
+        }
+        let next = self.tasks.get(job).and_then(|task| Some((task.next_checkpoint(self.clock)?, task.turn)));
+        if let Some((at, turn)) = next {
+            self.calendar.enter(at, Due::Checkpoint { job, turn });
+        }
+    }
+}
+
+/// A process that was asked to leave exits with 0 and no finish file.
+const QUIT: Ended = Ended::Code(0);
+/// BOINC's exit code of a process that was told to give up.
+const ABORTED: Ended = Ended::Code(194);
+
+fn down() -> TransferError {
+    TransferError::new(TransferErrorKind::Transient, "the project's server is down")
+}

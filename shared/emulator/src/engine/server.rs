@@ -1,0 +1,446 @@
+//! A project's server: answers the client's typed requests with typed replies.
+//!
+//! It offers the jobs that would fill a request by their estimates, and sends of those what the composition's work send
+//! lets through (R5.5, R5.6), by the very code that the product's server runs. A job that WS2 refuses goes to some other
+//! host, and no further one is offered in its place in this reply: a server's cache of jobs is small, and asking again
+//! is the client's affair. Estimates are corrected by the factor that the client reports.
+
+use std::collections::VecDeque;
+
+use fallow_boinc::scheduler::{
+    App, AppVersion, Coprocessor, FileInfo, FileRef, ReportedResult, ResultJob, ResultState, SchedulerReply,
+    SchedulerRequest, Workunit, type_name,
+};
+use fallow_domain::{Bytes, Duration, Flops, Fraction, Instant, PerType, ResourceType};
+use fallow_policy::composition::{Composition, SendPolicy};
+use fallow_policy::work_send::{InProgress, Offer, SendHost, Wanted, ws1, ws2};
+
+use super::availability::OnOff;
+use super::supply::{Application, Draft, Supply, length};
+use crate::scenario::{ProjectModel, QueuedState};
+
+pub(crate) const PLATFORM: &str = "x86_64-pc-linux-gnu";
+/// Jobs in one reply.
+const REPLY_MAX: usize = 20_000;
+
+/// A project's server and what it knows.
+#[derive(Debug)]
+pub(crate) struct Server<'a> {
+    pub(crate) model: &'a ProjectModel,
+    pub(crate) up: OnOff,
+    pub(crate) supply: Supply<'a>,
+    pub(crate) jobs: Jobs,
+    pub(crate) tally: Tally,
+    known: bool,
+    url: String,
+}
+
+/// A job that the host has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentJob {
+    pub(crate) application: usize,
+    pub(crate) sent: Instant,
+    pub(crate) deadline: Instant,
+    /// How long it runs until it is done.
+    pub(crate) length: Duration,
+    /// How long it runs until it fails.
+    pub(crate) fails_at: Option<Duration>,
+    /// Running time towards its result that would survive the end of its process.
+    pub(crate) kept: Duration,
+    /// Running time altogether, lost work included.
+    pub(crate) ran: Duration,
+}
+
+/// What a server counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) rpcs: u64,
+    pub(crate) rpcs_failed: u64,
+    pub(crate) sent: u64,
+    pub(crate) refused: u64,
+    pub(crate) finished: u64,
+    pub(crate) late: u64,
+    pub(crate) failed: u64,
+    pub(crate) wasted: Duration,
+    /// The correction factor that the client reported last.
+    pub(crate) correction: f64,
+}
+
+/// A report as it arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Report {
+    pub(crate) number: u64,
+    pub(crate) job: SentJob,
+    pub(crate) failed: bool,
+}
+
+impl<'a> Server<'a> {
+    pub(crate) fn new(model: &'a ProjectModel, up: OnOff, supply: Supply<'a>, url: String) -> Self {
+        let tally = Tally { correction: 1.0, ..Tally::default() };
+        Self { model, up, supply, jobs: Jobs::default(), tally, known: false, url }
+    }
+
+    /// Answers a request of a client that has these jobs in progress. `reported` gets the jobs that are over with it.
+    pub(crate) fn answer(
+        &mut self,
+        request: SchedulerRequest,
+        host: &PerType<u32>,
+        composition: &Composition,
+        held: &[InProgress],
+        now: Instant,
+        reported: &mut Vec<Report>,
+    ) -> SchedulerReply {
+        let mut reply = SchedulerReply {
+            hostid: (!self.known).then_some(1),
+            request_delay: self.model.request_delay,
+            ..SchedulerReply::default()
+        };
+        if !self.known {
+            self.known = true;
+            self.send_queue(&mut reply, now);
+        }
+        self.tally.correction = request.duration_correction_factor;
+        let drafts = self.choose(&request, host, composition, held, now, &mut reply);
+        for draft in drafts {
+            self.send(&mut reply, draft, now);
+        }
+        for result in request.results {
+            self.take_report(result, now, &mut reply, reported);
+        }
+        reply
+    }
+
+    fn take_report(
+        &mut self,
+        result: ReportedResult,
+        now: Instant,
+        reply: &mut SchedulerReply,
+        reported: &mut Vec<Report>,
+    ) {
+        if let Some(number) = number_of(&result.name)
+            && let Some(job) = self.jobs.remove(number)
+        {
+            let failed = result.exit_status != 0 || result.state != ResultState::Uploaded;
+            self.tally.failed += u64::from(failed);
+            self.tally.finished += u64::from(!failed);
+            if now > job.deadline {
+                self.late(&job);
+            }
+            reported.push(Report { number, job, failed });
+        }
+        reply.result_acks.push(result.name);
+    }
+
+    /// Counts a job that missed its deadline.
+    pub(crate) fn late(&mut self, job: &SentJob) {
+        self.tally.late += 1;
+        self.tally.wasted += self.instance_time(job);
+    }
+
+    /// What a job used of its main type.
+    fn instance_time(&self, job: &SentJob) -> Duration {
+        let Some(application) = self.supply.applications.get(job.application) else { return Duration::ZERO };
+        job.ran.mul_f64(application.usage.of(application.main_type()))
+    }
+
+    /// Jobs to send for a request, and what the project cannot serve at all (R3.12).
+    fn choose(
+        &mut self,
+        request: &SchedulerRequest,
+        host: &PerType<u32>,
+        composition: &Composition,
+        held: &[InProgress],
+        now: Instant,
+        reply: &mut SchedulerReply,
+    ) -> Vec<Draft> {
+        let wanted = wanted(request);
+        if request.dont_send_work || !wanted.is_open() {
+            return Vec::new();
+        }
+        let unsupported = wanted.unsupported(&self.supply.supports());
+        let unsupported = unsupported.iter().filter(|(_, unsupported)| **unsupported);
+        reply.no_rsc_apps.extend(unsupported.map(|(kind, _)| type_name(kind).to_owned()));
+        let (drafts, offers) = self.offers(wanted, request.duration_correction_factor, now);
+        let sent = match composition.send {
+            SendPolicy::Ws2 => {
+                let stats = &request.time_stats;
+                let availability = stats.on_frac.clamp(0.0, 1.0) * stats.active_frac.clamp(0.0, 1.0);
+                let host = SendHost { instances: *host, availability: Fraction::clamped(availability) };
+                ws2(wanted, &host, held, offers, composition.ws2, now).send
+            }
+            SendPolicy::Ws1 => ws1(wanted, offers),
+        };
+        self.part(drafts, sent)
+    }
+
+    /// Parts the jobs that are sent from those that are not.
+    fn part(&mut self, drafts: Vec<Draft>, sent: Vec<usize>) -> Vec<Draft> {
+        // Both are in the order in which they were offered.
+        let (mut chosen, mut sent) = (Vec::with_capacity(sent.len()), sent.into_iter().peekable());
+        for (place, draft) in drafts.into_iter().enumerate() {
+            if sent.next_if_eq(&place).is_some() {
+                chosen.push(draft);
+            } else {
+                self.tally.refused += 1;
+                self.supply.give_back(&draft);
+            }
+        }
+        chosen
+    }
+
+    /// The jobs that would fill a request if all of them were sent, those for coprocessors first.
+    fn offers(&mut self, mut open: Wanted, factor: f64, now: Instant) -> (Vec<Draft>, Vec<Offer<usize>>) {
+        let (mut drafts, mut offers) = (Vec::new(), Vec::new());
+        for kind in ResourceType::ALL.into_iter().rev() {
+            while open.wants(kind) && drafts.len() < REPLY_MAX {
+                let Some(draft) = self.supply.next(kind) else { break };
+                let Some(application) = self.supply.applications.get(draft.application) else { break };
+                let Some(speed) = application.speed else { break };
+                let estimate = draft.estimate.at(speed).mul_f64(factor).max(Duration::from_micros(1));
+                let (usage, deadline) = (application.usage, now + application.model.latency_bound);
+                open.fill(usage, estimate);
+                offers.push(Offer { id: drafts.len(), estimate, deadline, usage });
+                drafts.push(draft);
+            }
+        }
+        (drafts, offers)
+    }
+
+    fn send(&mut self, reply: &mut SchedulerReply, draft: Draft, now: Instant) {
+        let Some(application) = self.supply.applications.get(draft.application) else { return };
+        let Some(speed) = application.speed else { return };
+        let length = length(draft.true_flops, speed);
+        self.put(
+            reply,
+            draft.estimate,
+            SentJob {
+                application: draft.application,
+                sent: now,
+                deadline: now + application.model.latency_bound,
+                length,
+                fails_at: draft.fails_at.map(|part| length.mul_f64(part).max(Duration::from_micros(1))),
+                kept: Duration::ZERO,
+                ran: Duration::ZERO,
+            },
+        );
+        self.tally.sent += 1;
+    }
+
+    /// Puts a job into a reply, with all that it refers to and the client has not.
+    pub(crate) fn put(&mut self, reply: &mut SchedulerReply, estimate: Flops, job: SentJob) {
+        let number = self.jobs.next_number();
+        let Some(application) = self.supply.applications.get_mut(job.application) else { return };
+        let name = format!("{}_{number}", application.model.name);
+        if !application.version_sent {
+            application.version_sent = true;
+            put_version(reply, application, &self.url);
+        }
+        let (input, output) = (application.model.input, application.model.output);
+        let mut wu_files = Vec::new();
+        if input > Bytes(0) {
+            let file = format!("{name}_in");
+            let from = vec![format!("{}download/{file}", self.url)];
+            let nbytes = Some(input);
+            reply.files.push(FileInfo {
+                name: file.clone(),
+                download_urls: from,
+                nbytes,
+                ..FileInfo::default()
+            });
+            wu_files.push(FileRef { file_name: file, ..FileRef::default() });
+        }
+        let mut files = Vec::new();
+        if output > Bytes(0) {
+            let file = format!("{name}_out");
+            let to = vec![format!("{}file_upload_handler", self.url)];
+            let max_nbytes = Some(output);
+            reply.files.push(FileInfo {
+                name: file.clone(),
+                upload_urls: to,
+                max_nbytes,
+                ..FileInfo::default()
+            });
+            files.push(FileRef { file_name: file, ..FileRef::default() });
+        }
+        reply.workunits.push(Workunit {
+            name: name.clone(),
+            app_name: application.model.name.clone(),
+            rsc_fpops_est: Some(estimate),
+            // Nothing here runs away: no job is to be stopped for its length.
+            rsc_fpops_bound: Flops::new(1e30).ok(),
+            rsc_memory_bound: Some(application.model.memory),
+            rsc_disk_bound: Some(Bytes::from_f64((input.as_f64() + output.as_f64()) * 2.0 + 1e6)),
+            files: wu_files,
+            ..Workunit::default()
+        });
+        reply.results.push(ResultJob {
+            wu_name: name.clone(),
+            name,
+            report_deadline: job.deadline,
+            files,
+            platform: PLATFORM.to_owned(),
+            version_num: 100,
+            plan_class: plan_class(application),
+            ..ResultJob::default()
+        });
+        self.jobs.push(job);
+    }
+
+    /// What the client holds when the simulation begins: of each job what is left of it, with an estimate that is as
+    /// wrong as its whole one. Jobs that are computed already are left out.
+    fn send_queue(&mut self, reply: &mut SchedulerReply, now: Instant) {
+        let model = self.model;
+        for queued in &model.queue {
+            let found = self.supply.applications.iter().position(|a| a.model.name == queued.application);
+            let Some(place) = found else { continue };
+            let left = 1.0 - queued.fraction_done.get();
+            let done = queued.state == QueuedState::Finished || left <= 0.0;
+            let Some(application) = self.supply.applications.get_mut(place).filter(|_| !done) else {
+                continue;
+            };
+            let Some(speed) = application.speed else { continue };
+            let drawn = length(application.draw_size() * left, speed);
+            let length = queued.remaining.unwrap_or(drawn);
+            let estimate = Flops::new(application.model.estimated_flops.get() * left).unwrap_or_default();
+            let job = SentJob {
+                application: place,
+                sent: now + queued.received,
+                deadline: now + queued.deadline,
+                length: length.max(Duration::from_micros(1)),
+                fails_at: None,
+                kept: Duration::ZERO,
+                ran: Duration::ZERO,
+            };
+            self.put(reply, estimate, job);
+            self.tally.sent += 1;
+        }
+    }
+}
+
+fn put_version(reply: &mut SchedulerReply, application: &Application<'_>, url: &str) {
+    let name = application.model.name.clone();
+    let program = format!("{name}_program");
+    reply.apps.push(App { name: name.clone(), ..App::default() });
+    reply.files.push(FileInfo {
+        name: program.clone(),
+        download_urls: vec![format!("{url}download/{program}")],
+        nbytes: Some(Bytes(0)),
+        ..FileInfo::default()
+    });
+    reply.app_versions.push(AppVersion {
+        app_name: name,
+        version_num: 100,
+        platform: PLATFORM.to_owned(),
+        plan_class: plan_class(application),
+        files: vec![FileRef { file_name: program, main_program: true, ..FileRef::default() }],
+        avg_ncpus: application.usage.cpus,
+        flops: application.speed,
+        coproc: application
+            .usage
+            .coprocessor
+            .map(|(kind, count)| Coprocessor { kind: type_name(kind).to_owned(), count }),
+        ..AppVersion::default()
+    });
+}
+
+fn plan_class(application: &Application<'_>) -> String {
+    let kind = application.main_type();
+    if kind.is_coprocessor() { kind.name().to_owned() } else { String::new() }
+}
+
+/// What is asked for, by type.
+pub(crate) fn wanted(request: &SchedulerRequest) -> Wanted {
+    let mut seconds = PerType::cpu(request.cpu_req_secs);
+    let mut instances = PerType::cpu(request.cpu_req_instances);
+    for coprocs in &request.coprocs {
+        if let Some(kind) = coprocs.resource_type() {
+            seconds[kind] = coprocs.req_secs;
+            instances[kind] = coprocs.req_instances;
+        }
+    }
+    Wanted::new(&seconds, &instances, request.work_req_seconds)
+}
+
+/// A job's number, from its name.
+pub(crate) fn number_of(name: &str) -> Option<u64> {
+    name.rsplit('_').next()?.parse().ok()
+}
+
+/// The jobs of a project that the host has, by number. Numbers rise and jobs end roughly in that order, so what is held
+/// is a stretch with a few holes; what is over is freed.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    first: u64,
+    held: VecDeque<Option<SentJob>>,
+    count: usize,
+}
+
+impl Jobs {
+    fn next_number(&self) -> u64 {
+        self.first + self.held.len() as u64
+    }
+
+    fn push(&mut self, job: SentJob) {
+        self.held.push_back(Some(job));
+        self.count += 1;
+    }
+
+    fn place(&self, number: u64) -> Option<usize> {
+        usize::try_from(number.checked_sub(self.first)?).ok()
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut SentJob> {
+        let place = self.place(number)?;
+        self.held.get_mut(place)?.as_mut()
+    }
+
+    fn remove(&mut self, number: u64) -> Option<SentJob> {
+        let place = self.place(number)?;
+        let job = self.held.get_mut(place)?.take()?;
+        self.count -= 1;
+        while let Some(None) = self.held.front() {
+            self.held.pop_front();
+            self.first += 1;
+        }
+        Some(job)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &SentJob)> {
+        (self.first..).zip(&self.held).filter_map(|(number, job)| Some((number, job.as_ref()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_over_is_freed_whatever_the_order() {
+        let job = SentJob {
+            application: 0,
+            sent: Instant::EPOCH,
+            deadline: Instant::EPOCH,
+            length: Duration::ZERO,
+            fails_at: None,
+            kept: Duration::ZERO,
+            ran: Duration::ZERO,
+        };
+        let mut jobs = Jobs::default();
+        for round in 0..10_000 {
+            for number in [4 * round, 4 * round + 1, 4 * round + 2, 4 * round + 3] {
+                assert_eq!(jobs.next_number(), number);
+                jobs.push(job);
+            }
+            for place in [2, 0, 3, 1] {
+                assert!(jobs.remove(4 * round + place).is_some());
+                assert!(jobs.remove(4 * round + place).is_none());
+            }
+        }
+        assert_eq!((jobs.len(), jobs.held.len()), (0, 0));
+        assert!(jobs.held.capacity() < 100);
+    }
+}

@@ -1,0 +1,421 @@
+//! The world around the client: what happens next, and telling the client of it.
+
+use std::collections::VecDeque;
+
+use fallow_boinc::runtime::exit::Ended;
+use fallow_boinc::runtime::finish::Finish;
+use fallow_boinc::scheduler::ClientVersion;
+use fallow_client::{Client, ClientConfig, Event, OutputFound, Startup, TaskEnd};
+use fallow_domain::{
+    AccountKey, Bytes, Coprocessor, DocumentVersion, Duration, FleetDocument, HostFacts, HostSpeed, Instant,
+    JobId, MasterUrl, PerType, ProjectAssignment, ProjectId,
+};
+use fallow_policy::composition::Composition;
+use fallow_policy::work_send::InProgress;
+
+use super::RunOptions;
+use super::account::{Account, Course};
+use super::availability::OnOff;
+use super::calendar::{Calendar, Due};
+use super::host::{Task, Tasks};
+use super::outcome::{JobFate, RunOutcome};
+use super::random::Stream;
+use super::server::{PLATFORM, Server};
+use super::supply::{Supply, instances};
+use super::timeline::Recorder;
+use crate::scenario::{HostModel, OffKind, Scenario};
+
+/// When simulations begin. Some time after the epoch, which means "never" to a client.
+const BEGINNING: Instant = Instant::from_micros(1_000_000_000_000_000);
+/// How often a run looks whether it is to go on, in things that happen.
+const WATCH_PERIOD: u64 = 4_096;
+/// Memory or disk of a host that has enough for everything.
+const ENOUGH: Bytes = Bytes(1 << 60);
+/// SIGTERM, which ends processes when a host is switched off.
+const TERMINATED: Ended = Ended::Signal { number: 15, core_dumped: false };
+
+/// A host with its client, and the projects, at a moment of virtual time.
+pub(crate) struct World<'a> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) composition: Composition,
+    pub(super) options: RunOptions<'a>,
+    pub(super) now: Instant,
+    end: Instant,
+    /// How long the host was on.
+    pub(super) clock: Duration,
+    availability: OnOff,
+    on: bool,
+    pub(super) instances: PerType<u32>,
+    pub(super) calendar: Calendar,
+    pub(super) tasks: Tasks,
+    pub(super) servers: Vec<Server<'a>>,
+    /// The client's numbers of the projects, in the scenario's order.
+    pub(super) ids: Vec<ProjectId>,
+    /// When each direction of the link is free, by the host's clock: down, up.
+    pub(super) link_free: [Duration; 2],
+    pub(super) client: Client,
+    /// Memory for the client's workload.
+    pub(super) held: Vec<InProgress>,
+    attached: bool,
+    pub(super) wake_at: Option<Instant>,
+    /// What the client is still to be told of this moment.
+    pub(super) soon: VecDeque<Event>,
+    pub(super) account: Account,
+    pub(super) recorder: Option<Recorder>,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(
+        scenario: &'a Scenario,
+        composition: Composition,
+        seed: u64,
+        options: RunOptions<'a>,
+    ) -> Self {
+        let host = &scenario.host;
+        let server = |(index, model): (usize, &'a crate::scenario::ProjectModel)| {
+            let up = Stream::named(seed, &["project", &model.name, "availability"]);
+            let up = OnOff::new(&model.available, BEGINNING, up);
+            Server::new(model, up, Supply::new(model, host, seed), url(index))
+        };
+        let instances = instances(host);
+        let availability =
+            OnOff::new(&host.available, BEGINNING, Stream::named(seed, &["host", "availability"]));
+        Self {
+            scenario,
+            composition,
+            options,
+            now: BEGINNING,
+            end: BEGINNING + scenario.duration,
+            clock: Duration::ZERO,
+            availability,
+            on: true,
+            instances,
+            calendar: Calendar::default(),
+            tasks: Tasks::default(),
+            servers: scenario.projects.iter().enumerate().map(server).collect(),
+            ids: Vec::new(),
+            link_free: [Duration::ZERO; 2],
+            client: new_client(seed, composition),
+            held: Vec::new(),
+            attached: false,
+            wake_at: None,
+            soon: VecDeque::new(),
+            account: Account::new(scenario.projects.len(), BEGINNING),
+            recorder: options.timeline.then(|| Recorder::new(BEGINNING, &instances)),
+        }
+    }
+
+    /// Runs to the end, or until the watcher says no.
+    pub(crate) fn run(mut self) -> RunOutcome {
+        let startup = Startup { host: facts(&self.scenario.host), slots: Vec::new(), files: Vec::new() };
+        self.tell(Event::Started(Box::new(startup)));
+        if self.availability.is_on(self.now) {
+            self.attach();
+        } else {
+            self.go_off();
+        }
+        let mut happened = 0_u64;
+        while self.advance() {
+            happened += 1;
+            let watched = happened.is_multiple_of(WATCH_PERIOD);
+            if let Some(watch) = self.options.watch.filter(|_| watched)
+                && !watch(self.now - BEGINNING)
+            {
+                break;
+            }
+        }
+        self.close()
+    }
+
+    /// The projects and the preferences reach the client as a coordinator's document does.
+    fn attach(&mut self) {
+        self.attached = true;
+        let assignment = |(index, project): (usize, &crate::scenario::ProjectModel)| {
+            Some(ProjectAssignment {
+                name: project.name.clone(),
+                url: MasterUrl::parse(&url(index)).ok()?,
+                account_key: AccountKey::new("0"),
+                share: project.share,
+            })
+        };
+        let document = FleetDocument {
+            version: DocumentVersion(1),
+            projects: self.scenario.projects.iter().enumerate().filter_map(assignment).collect(),
+            preferences: self.scenario.preferences(),
+        };
+        self.tell(Event::DocumentOffered(document));
+    }
+
+    /// Lets the next thing happen. False at the end of the run.
+    fn advance(&mut self) -> bool {
+        if let Some(event) = self.soon.pop_front() {
+            self.look();
+            self.tell(event);
+            return true;
+        }
+        let mut next = self.availability.changes_at().min(self.end);
+        if self.on {
+            if let Some(at) = self.calendar.next_at() {
+                next = next.min(self.now + (at - self.clock));
+            }
+            next = next.min(self.wake_at.unwrap_or(Instant::FAR_FUTURE).max(self.now));
+        }
+        self.move_to(next);
+        if self.now >= self.end {
+            return false;
+        }
+        if self.on {
+            // What happened comes before what is to be decided, and both before the host goes off.
+            if let Some(due) = self.calendar.pop(self.clock) {
+                self.happen(due);
+                return true;
+            }
+            if self.wake_at.is_some_and(|at| at <= self.now) {
+                self.wake();
+                return true;
+            }
+        }
+        match (self.availability.is_on(self.now), self.on) {
+            (true, false) => self.come_back(),
+            (false, true) => self.go_off(),
+            (true, true) | (false, false) => {}
+        }
+        true
+    }
+
+    fn move_to(&mut self, next: Instant) {
+        if self.on {
+            self.clock += next - self.now;
+        }
+        self.now = next;
+    }
+
+    /// Tells the client of something, and does what it says.
+    pub(super) fn tell(&mut self, event: Event) {
+        self.account.events += 1;
+        let step = self.client.handle(self.now, event);
+        self.carry_out(step);
+    }
+
+    /// Brings the tasks up to date, and tells the client how far they are if it does not know. Says whether there was
+    /// anything to tell. Whatever the client decides, it decides after that.
+    fn look(&mut self) -> bool {
+        let Self { tasks, account, servers, .. } = self;
+        tasks.update(self.clock, |task, ran| book(account, servers, task, ran));
+        let samples = self.tasks.samples();
+        let news = !samples.is_empty();
+        if news {
+            self.tell(Event::TasksSampled(samples));
+        }
+        news
+    }
+
+    fn wake(&mut self) {
+        self.wake_at = None;
+        // Either makes the client look what is due.
+        if !self.look() {
+            self.tell(Event::WakeUp);
+        }
+    }
+
+    fn go_off(&mut self) {
+        self.on = false;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.host(false, self.now);
+        }
+        self.tell(Event::HostAway);
+        if self.scenario.host.off == OffKind::Shutdown {
+            self.look();
+            for job in self.tasks.ids() {
+                self.end_task(job, TERMINATED);
+            }
+            // The client hears of it while the host is away: it decides nothing before the host is back.
+            while let Some(event) = self.soon.pop_front() {
+                self.tell(event);
+            }
+        }
+    }
+
+    fn come_back(&mut self) {
+        self.on = true;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.host(true, self.now);
+        }
+        if self.wake_at.is_none_or(|at| at <= self.now) {
+            self.look();
+        }
+        self.tell(Event::HostBack);
+        if !self.attached {
+            self.attach();
+        } else if self.scenario.host.off == OffKind::Shutdown {
+            self.tell(Event::WakeUp);
+        }
+    }
+
+    fn happen(&mut self, due: Due) {
+        match due {
+            Due::End { job, turn } => {
+                if self.tasks.get(job).is_some_and(|task| task.turn == turn) {
+                    self.look();
+                    self.task_over(job);
+                }
+            }
+            Due::Checkpoint { job, turn } => {
+                if self.tasks.get(job).is_some_and(|task| task.turn == turn) {
+                    self.look();
+                    self.plan_checkpoint(job);
+                }
+            }
+            Due::Answer { project, request } => self.answer(project, *request),
+            Due::Page { project, url } => self.read_page(project, &url),
+            Due::Transfer { file, upload, changes } => self.transfer_over(file, upload, Some(changes)),
+        }
+    }
+
+    /// A task is at its end, unless the client had its process ended at this very moment.
+    fn task_over(&mut self, job: JobId) {
+        let Some(failed) = self.tasks.get(job).and_then(Task::over) else { return };
+        self.end_task(job, if failed { Ended::Code(1) } else { Ended::Code(0) });
+    }
+
+    /// Ends a task's process, and lets the client know.
+    pub(super) fn end_task(&mut self, job: JobId, exit: Ended) {
+        let Some(mut task) = self.tasks.end(job, self.clock) else { return };
+        let ran = task.take_unbooked();
+        book(&mut self.account, &mut self.servers, &task, ran);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.stops(job, self.now);
+        }
+        let finished = exit == Ended::Code(0) && task.over() == Some(false);
+        if !finished {
+            self.account.lost += task.unkept();
+        }
+        let sent = self.servers.get_mut(task.project).and_then(|server| server.jobs.get_mut(task.number));
+        if let Some(sent) = sent {
+            sent.kept = task.kept();
+        }
+        let output = |(name, nbytes)| OutputFound { name, nbytes, md5: "0".repeat(32) };
+        let end = TaskEnd {
+            exit,
+            finish: finished.then_some(Finish::SUCCESS),
+            temporary_exit: None,
+            cpu_time: task.process_cpu(),
+            stderr: String::new(),
+            outputs: task.output.filter(|_| finished).map(output).into_iter().collect(),
+            peak_working_set: Bytes(0),
+            disk_usage: Bytes(0),
+        };
+        self.soon.push_back(Event::TaskEnded { job, end: Box::new(end) });
+    }
+
+    pub(super) fn fate(&mut self, project: usize, number: u64, job: &super::server::SentJob, failed: bool) {
+        let met = self.now <= job.deadline;
+        let fate = JobFate {
+            project,
+            job: number,
+            sent: job.sent - BEGINNING,
+            deadline: job.deadline - BEGINNING,
+            reported: Some(self.now - BEGINNING),
+            met,
+            failed,
+        };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.fate(fate);
+        }
+    }
+
+    fn close(mut self) -> RunOutcome {
+        // What was done until the end counts, though nobody decides anything any more.
+        self.look();
+        self.count_late();
+        let course = Course {
+            simulated: self.now - BEGINNING,
+            host_on: self.clock,
+            instances: self.instances,
+            timeline: self.recorder.take().map(|recorder| recorder.close(self.now)),
+        };
+        self.account.close(course, &self.scenario.host, &self.servers, &self.client, self.now)
+    }
+
+    /// Jobs that are past their deadline and were never reported are late (R5.31).
+    fn count_late(&mut self) {
+        for (project, server) in self.servers.iter_mut().enumerate() {
+            let overdue = server.jobs.iter().filter(|(_, job)| job.deadline < self.now);
+            for (number, job) in overdue.map(|(number, job)| (number, *job)).collect::<Vec<_>>() {
+                server.late(&job);
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.fate(JobFate {
+                        project,
+                        job: number,
+                        sent: job.sent - BEGINNING,
+                        deadline: job.deadline - BEGINNING,
+                        reported: None,
+                        met: false,
+                        failed: false,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Books running time of a task: its project's and its job's.
+fn book(account: &mut Account, servers: &mut [Server<'_>], task: &Task, ran: Duration) {
+    account.ran(task.project, task.usage, ran);
+    if let Some(job) = servers.get_mut(task.project).and_then(|server| server.jobs.get_mut(task.number)) {
+        job.ran += ran;
+    }
+}
+
+/// The URL of the project at a place in the scenario.
+fn url(index: usize) -> String {
+    format!("http://{index}.invalid/")
+}
+
+/// The place in the scenario of the project with a URL.
+pub(super) fn place(url: &MasterUrl) -> Option<usize> {
+    url.as_str().strip_prefix("http://")?.split('.').next()?.parse().ok()
+}
+
+fn new_client(seed: u64, composition: Composition) -> Client {
+    let seed = Stream::named(seed, &["client"]).bits();
+    let version = ClientVersion { major: 8, minor: 3, release: 0 };
+    let config = ClientConfig { composition, keeps_records: false, ..ClientConfig::new(seed, version) };
+    #[allow(clippy::expect_used, reason = "there are no records that could be unreadable")]
+    Client::restore(config, []).expect("a client without records begins anew")
+}
+
+fn facts(host: &HostModel) -> HostFacts {
+    let speed = host.flops;
+    HostFacts {
+        timezone: 0,
+        domain_name: String::new(),
+        ip_addr: String::new(),
+        host_cpid: String::new(),
+        ncpus: host.cpus.get(),
+        cpu_vendor: String::new(),
+        cpu_model: String::new(),
+        cpu_features: String::new(),
+        speed: HostSpeed { fpops: speed, iops: speed, membw: 1e9, measured_at: 0.0 },
+        memory: host.memory.unwrap_or(ENOUGH),
+        cache: Bytes(0),
+        swap: Bytes(0),
+        disk_total: host.disk.unwrap_or(ENOUGH),
+        disk_free: host.disk.unwrap_or(ENOUGH),
+        os_name: String::new(),
+        os_version: String::new(),
+        platforms: vec![PLATFORM.to_owned()],
+        coprocessors: host
+            .coprocessors
+            .iter()
+            .map(|own| Coprocessor {
+                kind: own.kind.resource(),
+                count: own.count.get(),
+                model: own.kind.to_string(),
+                speed: own.flops,
+                memory: ENOUGH,
+                driver: String::new(),
+            })
+            .collect(),
+    }
+}
