@@ -141,8 +141,8 @@ fn r5_4_a_project_is_asked_for_what_it_is_owed_within_the_whole_shortfall() {
     assert_eq!(with(0.0, 5.0 * HOUR), 5.0, "nothing owed: its share of the queue");
     assert_eq!(with(2.0 * HOUR, 5.0 * HOUR), 7.0);
     assert_eq!(with(200.0 * HOUR, 5.0 * HOUR), 10.0);
-    assert_eq!(with(-1.0 * HOUR, 5.0 * HOUR), 5.0);
-    assert_eq!(with(-1.0 * HOUR, 0.0), 10.0, "nobody is owed anything");
+    assert_eq!(with(-HOUR, 5.0 * HOUR), 5.0);
+    assert_eq!(with(-HOUR, 0.0), 10.0, "nobody is owed anything");
 }
 
 #[test]

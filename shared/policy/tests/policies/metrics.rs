@@ -100,7 +100,7 @@ fn in_turns(shares: &[f64], turns: &[(u32, i64)], cpu: Duration) -> f64 {
             minute += minutes;
         }
     }
-    metrics.figures(Window::Whole, at_min(minute), Duration::ZERO).monotony.unwrap().get()
+    metrics.figures(Window::Whole, at_min(minute), Duration::ZERO).monotony.map_or(f64::NAN, Fraction::get)
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl Host {
             supplies[Nvidia] = *gpu;
             Project {
                 id: ProjectId(id),
-                share: Share::new(*share).unwrap(),
+                share: crate::world::share(*share),
                 supplies,
                 job_secs: hours * 3_600.0,
                 queued: PerType::default(),
@@ -130,7 +130,7 @@ impl Host {
         };
         let Some(ask) = plan(&rules, &needs, &candidates).ask else { return };
         self.rpcs += 1;
-        let project = self.projects.iter_mut().find(|p| p.id == ask.project).unwrap();
+        let Some(project) = self.projects.iter_mut().find(|p| p.id == ask.project) else { return };
         for kind in ask.request.types() {
             let reply = if project.supplies[kind] {
                 let jobs = (ask.request.seconds[kind] / project.job_secs).ceil();
