@@ -24,8 +24,10 @@
 //! The caller decides again when a CPU frees, a job arrives, fails or is aborted, preferences change, a task that
 //! was kept for its checkpoint makes one, and at `Schedule::decide_by`.
 
+mod crowding;
 mod deal;
 mod endangered;
+mod outcome;
 mod reason;
 mod room;
 

@@ -4,9 +4,9 @@
 //! backoff is drawn from a generator handed to it as well. Nothing here reads a clock, a file or a socket, and
 //! every decision carries its reason, so that whoever asks "why" gets the rule and the figures that applied.
 //!
-//! The composition is that of version 4 (R1, R2): debts, weighted round-robin on CPUs, work fetch by expected
-//! starvation. Beside it stand the estimates, the server's choice of jobs and the four metrics. One policy per
-//! file, named after it. GPUs, long-term debt and deadline simulation are not in here.
+//! Of each choice that a client and a server have to make there are the alternatives that a `composition` names: what
+//! runs, what is fetched, what is sent, how long jobs take. Beside them stand the timing of RPCs, disk space and the
+//! four metrics. One policy per file, named after it.
 //!
 //! Arithmetic that decides uses additions, multiplications, divisions and square roots only, which are the same
 //! on every machine; the one exponential is our own (R5.12).

@@ -18,7 +18,9 @@
 //! A plan stays good for a while (`Outlook::valid_until`), and asking for it again costs nothing until then.
 
 mod flow;
+mod frame;
 mod level;
+mod screen;
 mod steps;
 mod taken;
 
@@ -26,7 +28,7 @@ use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType, 
 
 use crate::job_queue::JobQueue;
 use crate::plan_host::PlanHost;
-use flow::Limits;
+use frame::Limits;
 use steps::Simulation;
 
 /// A project in the simulation. Jobs of others are left out.
@@ -88,8 +90,9 @@ impl Outlook {
     }
 }
 
-/// A shortfall grows while nothing is done about it: figures older than this are worked out anew (R2.16).
-const SHORTFALL_AGE_MAX: Duration = Duration::from_secs(60);
+/// A shortfall grows while nothing is done about it, and a miss goes away when something is: figures of such an outcome
+/// that are older than this are worked out anew (R2.16).
+const TROUBLED_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// What a simulation was made from.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,7 +153,7 @@ impl RoundRobin {
         }
         let age = now.since(*at);
         let short = self.outlook.types.iter().any(|(_, of)| of.shortfall > 0.0);
-        if short && age >= SHORTFALL_AGE_MAX {
+        if (short || self.outlook.is_endangered()) && age >= TROUBLED_AGE_MAX {
             return false;
         }
         // Tasks that come to their ends faster than time goes by were estimated too long.

@@ -7,22 +7,20 @@ use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType};
 
 use super::endangered::endangered;
 use super::room::{Held, NOTHING_HELD, Room};
-use super::{
-    Action, CHECKPOINT_FRESH, Chosen, Passed, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen, WhyNot,
-};
-use crate::job_queue::{Devices, Instances, JobQueue, JobSnapshot, JobState, Lane, Needs};
+use super::{Action, CHECKPOINT_FRESH, Chosen, ProjectSnapshot, ScheduleHost, WhyChosen, WhyNot};
+use crate::job_queue::{Devices, Instances, JobQueue, JobSnapshot, JobState, Lane};
 
 /// Endangered jobs that do not fit are passed over, but no more than so many in a decision: a bound on work.
 const ENDANGERED_PASSED_MAX: usize = 256;
 
 /// A project in the deal of a type, ordered so that the next one to be served is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Contender {
-    counts: bool,
-    anticipated: f64,
-    id: ProjectId,
+pub(super) struct Contender {
+    pub(super) counts: bool,
+    pub(super) anticipated: f64,
+    pub(super) id: ProjectId,
     /// Its place among the projects.
-    at: usize,
+    pub(super) at: usize,
 }
 
 impl Eq for Contender {}
@@ -45,19 +43,19 @@ type Pick = (JobSnapshot, Devices, Option<WhyChosen>);
 
 /// A deal in progress.
 pub(super) struct Deal<'a> {
-    host: &'a ScheduleHost,
-    queue: &'a JobQueue,
-    projects: &'a [ProjectSnapshot],
-    now: Instant,
+    pub(super) host: &'a ScheduleHost,
+    pub(super) queue: &'a JobQueue,
+    pub(super) projects: &'a [ProjectSnapshot],
+    pub(super) now: Instant,
     payoff_secs: PerType<f64>,
     /// By place among the projects: what they are owed less what they were given here.
-    anticipated: Vec<PerType<f64>>,
-    room: Room,
+    pub(super) anticipated: Vec<PerType<f64>>,
+    pub(super) room: Room,
     /// Running tasks on devices, with what they hold of each.
     on_devices: Vec<(JobId, ResourceType, Devices, Instances)>,
-    picked: BTreeSet<JobId>,
-    passed: BTreeMap<JobId, WhyNot>,
-    run: Vec<Chosen>,
+    pub(super) picked: BTreeSet<JobId>,
+    pub(super) passed: BTreeMap<JobId, WhyNot>,
+    pub(super) run: Vec<Chosen>,
 }
 
 impl<'a> Deal<'a> {
@@ -260,106 +258,5 @@ impl<'a> Deal<'a> {
             }
         }
         held
-    }
-
-    /// Whether the project that is owed most of a type got nothing because of tasks in their slices, although it is
-    /// owed at least one slice of a job that would fit without them.
-    pub(super) fn crowded_out(&self, kind: ResourceType) -> bool {
-        let taking_part = self.projects.iter().filter(|p| self.queue.is_runnable_on(p.id, kind));
-        let owed = taking_part.map(|p| Contender {
-            counts: p.share.get() > 0.0,
-            anticipated: p.priority[kind],
-            id: p.id,
-            at: 0,
-        });
-        let Some(most) = owed.max() else { return false };
-        let is_kind =
-            |chosen: &&Chosen| self.queue.get(chosen.job).is_some_and(|job| job.usage.main_type() == kind);
-        if self.run.iter().filter(is_kind).any(|chosen| chosen.project == most.id) {
-            return false;
-        }
-        let period = self.host.scheduling_period.as_secs_f64();
-        let Some(lane) = self.queue.lane(most.id, kind) else { return false };
-        let tasks = lane.tasks().filter_map(|id| self.queue.get(id)).map(JobSnapshot::needs);
-        let mut needs = tasks.chain(lane.unstarted.keys().copied());
-        needs.any(|needs| {
-            self.room.hopeless(&needs).is_none()
-                && most.anticipated >= period * needs.of(kind).as_f64()
-                && !self.fits_after_one_slice(&needs)
-        })
-    }
-
-    /// Whether the end of a single task's slice makes enough room, so that waiting for it is enough.
-    fn fits_after_one_slice(&self, needs: &Needs) -> bool {
-        let fits = |room: &Room| room.place(needs, None, &NOTHING_HELD).is_ok();
-        fits(&self.room)
-            || self.run.iter().any(|chosen| {
-                self.queue.get(chosen.job).is_some_and(|job| {
-                    let mut room = self.room;
-                    room.give_back(&job.needs(), chosen.devices);
-                    fits(&room)
-                })
-            })
-    }
-
-    /// What no runnable job could use of a type: jobs that could never run do not count as such.
-    fn starved(&self, kind: ResourceType) -> Instances {
-        let mut could_use = Instances::ZERO;
-        for lane in self.projects.iter().filter_map(|p| self.queue.lane(p.id, kind)) {
-            could_use = could_use.plus(lane.runnable_instances);
-            let tasks = lane.tasks().filter_map(|id| self.queue.get(id)).map(|job| (job.needs(), 1));
-            let unstarted = lane.unstarted.iter().map(|(needs, bucket)| (*needs, bucket.len()));
-            for (needs, count) in tasks.chain(unstarted) {
-                if self.room.hopeless(&needs).is_some() {
-                    could_use = could_use.minus(needs.of(kind).times(count));
-                }
-            }
-        }
-        if kind == ResourceType::Cpu {
-            let chosen = self.run.iter().filter_map(|chosen| self.queue.get(chosen.job));
-            let gpu_jobs = chosen.filter(|job| job.usage.coprocessor.is_some());
-            could_use = gpu_jobs.fold(could_use, |sum, job| sum.plus(job.needs().cpus));
-        }
-        Instances::whole(self.host.instances(kind)).minus(could_use)
-    }
-
-    pub(super) fn into_schedule(self) -> Schedule {
-        let why = |job: &JobSnapshot| match self.projects.iter().position(|p| p.id == job.project) {
-            None => WhyNot::ProjectOut,
-            Some(at) => self.passed.get(&job.id).copied().unwrap_or(WhyNot::Outranked {
-                anticipated: self.anticipated.get(at).map_or(0.0, |of| of[job.usage.main_type()]),
-            }),
-        };
-        let preempt: Vec<Passed> = self
-            .queue
-            .running()
-            .filter(|job| !self.picked.contains(&job.id))
-            .map(|job| Passed { job: job.id, reason: why(job) })
-            .collect();
-        let is_running = |id: &JobId| self.queue.get(*id).is_some_and(JobSnapshot::is_running);
-        let waiting = self
-            .passed
-            .iter()
-            .filter(|(id, _)| !is_running(id))
-            .map(|(id, reason)| Passed { job: *id, reason: *reason })
-            .collect();
-        let period = self.host.scheduling_period;
-        let ends = self.run.iter().filter_map(|chosen| match chosen.reason {
-            WhyChosen::InTimeSlice { ends } => Some(ends),
-            WhyChosen::BeforeCheckpoint { latest } => Some(latest),
-            WhyChosen::Endangered { .. } => Some(chosen.slice_began + period),
-            WhyChosen::MostOwed { .. } => None,
-        });
-        // A task whose device is gone is free for another one as soon as it is preempted.
-        let moves = preempt.iter().any(|passed| matches!(passed.reason, WhyNot::DeviceGone { .. }));
-        let at_latest = self.now + if moves { Duration::from_secs(1) } else { period };
-        Schedule {
-            waiting,
-            idle: PerType::from_fn(|kind| self.room.idle(kind)),
-            starved: PerType::from_fn(|kind| self.starved(kind)),
-            decide_by: ends.fold(at_latest, Instant::min),
-            preempt,
-            run: self.run,
-        }
     }
 }

@@ -6,7 +6,9 @@
 
 use fallow_domain::{Duration, PerType, ResourceType};
 
-use super::flow::{Fits, Flow, Found, Limits, RATE_EPSILON};
+use super::flow::Flow;
+use super::frame::{Fits, Found, Limits, RATE_EPSILON};
+use super::screen::screen;
 use super::taken::Taken;
 use super::{Outlook, PlanProject, level};
 use crate::job_queue::{JobQueue, Lane, Summary};
@@ -60,8 +62,21 @@ impl Simulation {
         found.slack = f64::INFINITY;
         found.late.clear();
         let instances = f64::from(instances[kind]);
-        let mut run = Run { limits, fits, lanes, found };
-        let (busy, idle, shortfall) = run.through(instances, kind, flows, taken);
+        // GPU jobs are simulated in any case, since it matters when they leave CPUs free.
+        let known = if kind == ResourceType::Cpu && taken.is_nothing() {
+            level::divide(instances, flows);
+            screen(flows, limits, &lanes, &fits)
+        } else {
+            None
+        };
+        let (busy, idle, shortfall) = match known {
+            Some(known) => {
+                found.slack = known.slack;
+                flows.iter_mut().for_each(|flow| flow.time = limits.window);
+                (known.busy, 0.0, 0.0)
+            }
+            None => Run { limits, fits, lanes, found }.through(instances, kind, flows, taken),
+        };
 
         for (of, own) in outlook.projects.iter_mut().zip(own.iter()) {
             of.shortfall[kind] = own * limits.window;
@@ -219,7 +234,7 @@ impl<'q, L: Fn(usize) -> Option<&'q Lane>> Run<'_, L> {
                 return None;
             }
             let until = flow.bound;
-            let Some(lane) = (self.lanes)(flow.project) else { return None };
+            let lane = (self.lanes)(flow.project)?;
             flow.advance(until, self.limits, self.found, lane, &self.fits);
             if flow.is_slack() {
                 return Some(flow.time);

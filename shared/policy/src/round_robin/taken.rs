@@ -25,6 +25,12 @@ impl Taken {
         }
     }
 
+    /// Whether no whole CPU can ever be taken.
+    pub(super) fn is_nothing(&self) -> bool {
+        let most: f64 = self.changes.iter().map(|(_, more)| more.max(0.0)).sum();
+        most + 1e-6 < 1.0
+    }
+
     /// Whole CPUs taken at a time; times must not fall from call to call.
     pub(super) fn at(&mut self, time: f64) -> f64 {
         if !self.sorted {

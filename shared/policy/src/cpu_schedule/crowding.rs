@@ -1,0 +1,53 @@
+//! When tasks in their slices give way: slices that never end together would starve a job of several instances.
+
+use fallow_domain::ResourceType;
+
+use super::Chosen;
+use super::deal::{Contender, Deal};
+use super::room::{NOTHING_HELD, Room};
+use crate::job_queue::{JobSnapshot, Needs};
+
+impl Deal<'_> {
+    /// Whether the project that is owed most of a type got nothing because of tasks in their slices, although it is
+    /// owed at least one slice of a job that would fit without them.
+    pub(super) fn crowded_out(&self, kind: ResourceType) -> bool {
+        if self.host.instances(kind) == 0 {
+            return false;
+        }
+        let taking_part = self.projects.iter().filter(|p| self.queue.is_runnable_on(p.id, kind));
+        let owed = taking_part.map(|p| Contender {
+            counts: p.share.get() > 0.0,
+            anticipated: p.priority[kind],
+            id: p.id,
+            at: 0,
+        });
+        let Some(most) = owed.max() else { return false };
+        let is_kind =
+            |chosen: &&Chosen| self.queue.get(chosen.job).is_some_and(|job| job.usage.main_type() == kind);
+        if self.run.iter().filter(is_kind).any(|chosen| chosen.project == most.id) {
+            return false;
+        }
+        let period = self.host.scheduling_period.as_secs_f64();
+        let Some(lane) = self.queue.lane(most.id, kind) else { return false };
+        let tasks = lane.tasks().filter_map(|id| self.queue.get(id)).map(JobSnapshot::needs);
+        let mut needs = tasks.chain(lane.unstarted.keys().copied());
+        needs.any(|needs| {
+            self.room.hopeless(&needs).is_none()
+                && most.anticipated >= period * needs.of(kind).as_f64()
+                && !self.fits_after_one_slice(&needs)
+        })
+    }
+
+    /// Whether the end of a single task's slice makes enough room, so that waiting for it is enough.
+    fn fits_after_one_slice(&self, needs: &Needs) -> bool {
+        let fits = |room: &Room| room.place(needs, None, &NOTHING_HELD).is_ok();
+        fits(&self.room)
+            || self.run.iter().any(|chosen| {
+                self.queue.get(chosen.job).is_some_and(|job| {
+                    let mut room = self.room;
+                    room.give_back(&job.needs(), chosen.devices);
+                    fits(&room)
+                })
+            })
+    }
+}

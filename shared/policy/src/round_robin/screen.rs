@@ -1,0 +1,94 @@
+//! A look that tells, mostly, that nothing is wrong, at a cost of a few steps for each hundred jobs.
+//!
+//! As long as all jobs of every project could use more than its rate, rates do not change; and later they only rise,
+//! since projects that run out leave theirs to the others. So a job ends at the latest when all the work before it is
+//! done at today's rate and it then takes its own time: `work before / rate + left x max(1, amount / rate)`. If by that
+//! measure nobody is late, and nobody runs out within the window, then there are no misses and no shortfalls, and no
+//! job's end needs to be known. Whole chunks are passed over by their sums.
+//!
+//! Where that is not so, or CPUs are taken by GPU jobs now and free later, the simulation proper has to tell.
+
+use super::flow::Flow;
+use super::frame::{Fits, Limits, RATE_EPSILON};
+use crate::job_queue::{Entry, Lane};
+
+/// What is known without a simulation: there are no misses and no shortfalls.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Untroubled {
+    /// All instances are busy at least so long, in seconds of computing.
+    pub(super) busy: f64,
+    /// No job ends later than so much before its deadline.
+    pub(super) slack: f64,
+}
+
+/// Looks at flows whose rates have been divided.
+pub(super) fn screen<'q>(
+    flows: &[Flow],
+    limits: &Limits,
+    lanes: &impl Fn(usize) -> Option<&'q Lane>,
+    fits: &Fits,
+) -> Option<Untroubled> {
+    let mut found = Untroubled { busy: f64::INFINITY, slack: f64::INFINITY };
+    for flow in flows {
+        let rate = flow.next_rate;
+        if rate <= RATE_EPSILON || rate >= flow.can_use || rate < flow.own - RATE_EPSILON {
+            return None;
+        }
+        // What is left when the rate is too much is less than the rate, for the longest of the jobs.
+        found.busy = found.busy.min(flow.work_left() / rate - flow.longest_left());
+    }
+    if flows.is_empty() || found.busy < limits.window {
+        return None;
+    }
+    for flow in flows {
+        let lane = lanes(flow.project)?;
+        found.slack = found.slack.min(Line { rate: flow.next_rate, limits, fits, before: 0.0 }.slack(lane)?);
+    }
+    Some(found)
+}
+
+/// The jobs of one flow in a line.
+struct Line<'a> {
+    rate: f64,
+    limits: &'a Limits,
+    fits: &'a Fits,
+    /// Work before the next job, in instance-seconds.
+    before: f64,
+}
+
+impl Line<'_> {
+    /// The least time by which every job is sure to be early; none when one is not.
+    fn slack(mut self, lane: &Lane) -> Option<f64> {
+        let mut least = self.each(&lane.running, f64::INFINITY)?;
+        least = self.each(&lane.preempted, least)?;
+        for chunk in lane.queued.chunks() {
+            let sum = &chunk.summary;
+            let until = self.limits.until(chunk.entries.first()?.deadline);
+            let after = self.before + sum.work;
+            let alone = sum.longest * (1.0 - f64::from(sum.smallest) / self.rate).max(0.0);
+            let slack = until - after / self.rate - alone;
+            // Near the deadlines it is worth while to look at each job, for a plan that stays good longer.
+            if self.fits.all(sum) && slack > self.limits.window {
+                least = least.min(slack);
+                self.before = after;
+            } else {
+                least = self.each(&chunk.entries, least)?;
+            }
+        }
+        Some(least)
+    }
+
+    fn each(&mut self, entries: &[Entry], mut least: f64) -> Option<f64> {
+        for entry in entries.iter().filter(|entry| self.fits.job(entry)) {
+            let (left, amount) = (entry.left.as_secs_f64(), f64::from(entry.amount));
+            let end = self.before / self.rate + left * (amount / self.rate).max(1.0);
+            let slack = self.limits.until(entry.deadline) - end;
+            if slack < 0.0 {
+                return None;
+            }
+            least = least.min(slack);
+            self.before += left * amount;
+        }
+        Some(least)
+    }
+}
