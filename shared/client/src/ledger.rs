@@ -3,7 +3,7 @@
 //! CPU time is what the kernel counted, booked when it is seen. Every second of it is in a project's total once, and in
 //! one of four accounts: of jobs that are not over, succeeded in time, failed, or were late.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{Duration, Fraction, Instant, JobId, PerType, ProjectId, ResourceType};
 use fallow_policy::active_fraction::ActiveFraction;
@@ -11,9 +11,10 @@ use fallow_policy::composition::CompletionPolicy;
 use fallow_policy::debt::Debts;
 use fallow_policy::decay::RecentCpu;
 use fallow_policy::estimate::{self, DurationCorrection};
-use fallow_policy::job_queue::Cpus;
 use fallow_policy::long_term_debt::LongTermDebts;
 use fallow_policy::metrics::{Fate, Metrics, ProjectStretch, Stretch};
+use fallow_policy::network_period::NetworkPeriods;
+use fallow_policy::recent_credit::RecentCredit;
 use fallow_policy::type_backoff::TypeBackoffs;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,8 @@ pub(crate) struct Ledger {
     /// Of projects that are detached.
     pub past: Totals,
     pub debts: Debts,
+    #[serde(default)]
+    pub credit: RecentCredit,
     pub recent: BTreeMap<ProjectId, RecentCpu>,
     /// CPU time used since the last decision (R2.1).
     #[serde(default)]
@@ -41,6 +44,8 @@ pub(crate) struct Ledger {
     pub long_term: LongTermDebts,
     #[serde(default)]
     pub type_backoffs: TypeBackoffs,
+    #[serde(default)]
+    pub periods: NetworkPeriods,
     pub active: ActiveFraction,
     /// The part of their running time in which CPU jobs do not compute: they wait for a disk, or for a CPU (R5.7).
     #[serde(default)]
@@ -56,18 +61,18 @@ pub(crate) struct Ledger {
     pub session_active: Duration,
     /// Used since the last look, for the metrics.
     #[serde(skip)]
-    pub fresh: BTreeMap<ProjectId, Duration>,
+    pub fresh: BTreeMap<ProjectId, PerType<Duration>>,
     /// When time was last accounted for. Stored, so that the time an agent is down counts as such.
     pub observed_at: Option<Instant>,
     /// CPUs that no runnable job could use, by the last decision.
     #[serde(skip)]
-    pub starved: Cpus,
+    pub starved: PerType<f64>,
     /// The last decision kept a task for its checkpoint.
     #[serde(skip)]
     pub waits_for_checkpoint: bool,
     /// CPUs that each project got in the last decision.
     #[serde(skip)]
-    pub dealt: BTreeMap<ProjectId, f64>,
+    pub dealt: BTreeSet<ProjectId>,
 }
 
 /// A job that ran for less than this says nothing about how much of its time jobs compute.
@@ -77,8 +82,8 @@ const EFFICIENCY_MIN: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     from: Instant,
-    available: Cpus,
-    starved: Cpus,
+    available: PerType<u32>,
+    starved: PerType<f64>,
     /// Instance time lost to the limit on CPU time (R2.8).
     pub throttled: Duration,
 }
@@ -121,6 +126,7 @@ impl Ledger {
         self.spent.remove(&id);
         self.long_period.remove(&id);
         self.long_term.forget(id);
+        self.credit.forget(id);
         self.type_backoffs.clear_project(id);
         self.fresh.remove(&id);
     }
@@ -129,6 +135,7 @@ impl Ledger {
     fn used(&mut self, project: ProjectId, kind: ResourceType, time: Duration) {
         self.spent.entry(project).or_default()[kind] += time;
         self.long_period.entry(project).or_default()[kind] += time;
+        self.fresh.entry(project).or_default()[kind] += time;
     }
 
     /// Over all projects, detached ones too.
@@ -160,7 +167,6 @@ impl Client {
             totals.cpu_contested += cpu;
         }
         self.ledger.used(project, ResourceType::Cpu, cpu);
-        *self.ledger.fresh.entry(project).or_default() += cpu;
         self.ledger.recent.entry(project).or_insert_with(|| RecentCpu::new(now)).update(now, cpu);
         self.touch(Entity::Project(project));
         self.touch(Entity::Host);
@@ -180,8 +186,11 @@ impl Client {
         let late = self.now > job.result.report_deadline;
         let success =
             job.outcome.as_ref().is_some_and(|outcome| outcome.exit_status == 0 && outcome.state == 5);
-        let totals = self.ledger.totals.entry(job.project).or_default();
         let cost = job.run.charged;
+        let host = self.plan_host();
+        let speed = job.usage.coprocessor.map_or(0.0, |(kind, _)| host.speeds[kind]);
+        let worth = cost + job.run.charged_coprocessor.mul_f64(speed);
+        let totals = self.ledger.totals.entry(job.project).or_default();
         totals.cpu_in_progress -= cost;
         match (success, late) {
             (true, false) => {
@@ -198,7 +207,7 @@ impl Client {
             }
         }
         let fate = if success && late { Fate::Missed } else { Fate::InTime };
-        self.ledger.metrics.job_settled(self.now, cost, fate);
+        self.ledger.metrics.job_settled(self.now, worth, fate);
     }
 
     /// Accounts for the time since the last look, as things stood before the event: availability, elapsed times.
@@ -212,16 +221,21 @@ impl Client {
         // Nor while the host was away.
         let vouched = if self.away { from } else { (self.wake_at + LATE).min(self.now).max(from) };
         let (length, off) = (vouched.since(from), self.now.since(vouched));
-        self.ledger.active.observe(off.min(OFF_MAX), false);
+        if off.is_positive() {
+            self.ledger.active.observe(off.min(OFF_MAX), false);
+        }
         let allowed = !self.preferences().suspended;
-        self.ledger.active.observe(length, allowed);
+        if length.is_positive() {
+            self.ledger.active.observe(length, allowed);
+        }
         self.ledger.up += length;
         if allowed {
             self.ledger.up_active += length;
             self.ledger.session_active += length;
             self.ledger.unsettled += length;
         }
-        let executing: Vec<JobId> = self.state.slots.values().copied().collect();
+        let held = self.state.slots.values().filter(|_| length.is_positive());
+        let executing: Vec<JobId> = held.copied().collect();
         for id in executing {
             let paused = self.is_paused(id);
             if let Some(job) = self.state.jobs.get_mut(&id)
@@ -231,46 +245,51 @@ impl Client {
                 job.run.elapsed += length;
                 // The kernel counts CPU time only.
                 if let Some((kind, count)) = job.usage.coprocessor {
-                    let project = job.project;
-                    self.ledger.used(project, kind, length.mul_f64(count));
+                    let (project, used) = (job.project, length.mul_f64(count));
+                    job.run.charged_coprocessor += used;
+                    self.ledger.used(project, kind, used);
                 }
             }
         }
         let here = allowed && !off.is_positive();
-        let or_none = |cpus| if here { cpus } else { Cpus::ZERO };
         Some(Seen {
             from,
-            available: or_none(Cpus::whole(self.usable_cpus())),
-            starved: or_none(self.ledger.starved),
+            available: if here { self.plan_host().instances } else { PerType::default() },
+            starved: if here { self.ledger.starved } else { PerType::default() },
             throttled: length.mul_f64(self.paused_cpus()),
         })
     }
 
     /// Books that time, and what was used in it, for the metrics.
     pub(crate) fn observe_metrics(&mut self, seen: Seen) {
-        let fresh = std::mem::take(&mut self.ledger.fresh);
-        let projects: Vec<ProjectStretch> = self
-            .state
-            .projects
-            .values()
-            .map(|project| ProjectStretch {
-                project: project.id,
-                share: project.share,
-                used: PerType::cpu(fresh.get(&project.id).copied().unwrap_or_default()),
-                running: seen.available > Cpus::ZERO && self.ledger.dealt.contains_key(&project.id),
-                could_use: PerType::cpu(self.queue.runnable_cpus(project.id).as_f64()),
-            })
-            .collect();
+        let host = self.plan_host();
+        let here = seen.available != PerType::default();
+        let mut projects = std::mem::take(&mut self.stretches);
+        projects.clear();
+        projects.extend(self.state.projects.values().map(|project| ProjectStretch {
+            project: project.id,
+            share: project.share,
+            used: self.ledger.fresh.get(&project.id).copied().unwrap_or_default(),
+            running: here && self.ledger.dealt.contains(&project.id),
+            could_use: host.instances.map(|kind, count| match count {
+                0 => 0.0,
+                _ => self.queue.runnable_instances(project.id, kind).as_f64(),
+            }),
+        }));
+        for used in self.ledger.fresh.values_mut() {
+            *used = PerType::default();
+        }
         self.ledger.metrics.observe(&Stretch {
             from: seen.from,
             to: self.now,
-            available: PerType::cpu(seen.available.as_f64() as u32),
-            starved: PerType::cpu(seen.starved.as_f64()),
-            speeds: PerType::cpu(1.0),
+            available: seen.available,
+            starved: seen.starved,
+            speeds: host.speeds,
             throttled: seen.throttled,
             scheduling_period: self.preferences().scheduling_period,
             projects: &projects,
         });
+        self.stretches = projects;
     }
 
     /// The factor by which a project's estimates are corrected (R5.8); 1 under JC1 and where the project says so.

@@ -18,6 +18,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod connection;
 mod effect;
 mod event;
 mod files;

@@ -6,6 +6,7 @@ use fallow_boinc::scheduler::ClientVersion;
 use fallow_domain::{Duration, Instant, JobId, Preferences, ProjectId};
 use fallow_policy::composition::Composition;
 use fallow_policy::job_queue::JobQueue;
+use fallow_policy::metrics::ProjectStretch;
 use fallow_policy::round_robin::RoundRobin;
 use fallow_policy::rpc_timing::RpcState;
 use rand_pcg::Pcg64Mcg;
@@ -59,6 +60,8 @@ pub struct Client {
     /// Until then the last check of work fetch holds if nothing happens.
     pub(crate) fetch_check_by: Instant,
     pub(crate) round_robin: RoundRobin,
+    /// Memory for what the metrics are told at every turn.
+    pub(crate) stretches: Vec<ProjectStretch>,
     /// The share of time that computing is possible, as plans take it.
     pub(crate) planned_active: f64,
     pub(crate) saved_at: Instant,
@@ -121,6 +124,7 @@ impl Client {
             fetch_check_by: Instant::EPOCH,
             round_robin: RoundRobin::default(),
             planned_active: 1.0,
+            stretches: Vec::new(),
             saved_at: Instant::EPOCH,
             metrics_saved_at: Instant::EPOCH,
             wake_at: Instant::EPOCH,
@@ -207,14 +211,19 @@ impl Client {
     /// Does what time alone makes due, and what the event left to be decided.
     fn poll(&mut self) {
         self.wake_tasks();
-        self.poll_transfers();
+        let connected = self.is_connected();
+        if connected {
+            self.poll_transfers();
+        }
         self.poll_limits();
         let overdue = self.now >= self.decide_by || self.decided_at > self.now;
         if self.schedule_due || overdue {
             self.schedule();
         }
         self.poll_throttle();
-        self.poll_network();
+        if connected {
+            self.poll_network();
+        }
         self.drop_finished_projects();
         if self.now.since(self.saved_at) >= SAVE_PERIOD || self.saved_at > self.now {
             self.save_running();
@@ -242,7 +251,11 @@ impl Client {
             .any(|job| self.state.jobs.get(job).is_some_and(|job| job.process.exists()));
         let mut at = self
             .next_network_wake_up()
-            .min(self.next_transfer_wake_up())
+            .min(if self.net.closed_until.is_some() {
+                Instant::FAR_FUTURE
+            } else {
+                self.next_transfer_wake_up()
+            })
             .min(self.next_task_wake_up())
             .min(self.next_decision())
             .min(self.next_throttle());

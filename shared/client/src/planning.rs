@@ -4,14 +4,17 @@
 //! and work fetch (R5.4) alike. Long-term debts are settled whenever a plan is made from them.
 
 use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId, ResourceType};
-use fallow_policy::composition::{CpuPolicy, FetchPolicy, FetchWhen};
+use std::collections::BTreeMap;
+
+use fallow_policy::composition::{Accounting, CpuPolicy, FetchPolicy, FetchWhen};
 use fallow_policy::fetch::{self, FetchCandidate, FetchRules, TypeNeed, WorkPlan, WorkRequest};
 use fallow_policy::job_queue::Devices;
 use fallow_policy::long_term_debt::LongTermPeriod;
 use fallow_policy::plan_host::PlanHost;
+use fallow_policy::recent_credit::CreditRank;
 use fallow_policy::round_robin::PlanProject;
 use fallow_policy::type_backoff::ReplyForType;
-use fallow_policy::work_fetch::{self, FetchHost, FetchPlan, FetchProject, WorkBuffer};
+use fallow_policy::work_fetch::{self, FetchHost, FetchPlan, FetchProject, Urgency, WorkBuffer};
 
 use crate::machine::Client;
 use crate::record::Record;
@@ -52,6 +55,14 @@ impl Plan {
         match self {
             Self::Starvation(plan) => plan.of(id).map(|need| need.fill).unwrap_or_default(),
             Self::Shortfall(plan) => plan.ride_along(id),
+        }
+    }
+
+    /// Whether anybody is to be asked for work.
+    pub(crate) fn wants_work(&self) -> bool {
+        match self {
+            Self::Starvation(plan) => plan.urgency > Urgency::None,
+            Self::Shortfall(plan) => plan.ask.is_some(),
         }
     }
 
@@ -145,8 +156,15 @@ impl Client {
         self.ledger.long_term.settle(length, &host, &periods);
     }
 
+    /// Checks the need for work if its outcome may have changed.
+    pub(crate) fn refresh_work_fetch(&mut self) {
+        if self.fetch_due || self.now >= self.next_fetch_check() || self.fetch_checked_at > self.now {
+            self.check_work_fetch();
+        }
+    }
+
     /// Decides what work to ask of whom.
-    pub(crate) fn check_work_fetch(&mut self) {
+    fn check_work_fetch(&mut self) {
         self.fetch_due = false;
         self.fetch_checked_at = self.now;
         self.settle_long_term();
@@ -215,6 +233,8 @@ impl Client {
             return;
         }
         let (period, window) = (self.preferences().scheduling_period, self.window());
+        let by_credit = (self.config.composition.accounting == Accounting::RecentCredit)
+            .then(|| self.credit_priorities(&host, window));
         let candidates: Vec<FetchCandidate> = self
             .state
             .projects
@@ -226,8 +246,8 @@ impl Client {
                 FetchCandidate {
                     id,
                     share: project.share,
-                    standing,
-                    over_served: fetch::over_served(standing, period, window),
+                    standing: by_credit.as_ref().map_or(standing, |by| by.get(&id).copied().unwrap_or(0.0)),
+                    over_served: by_credit.is_none() && fetch::over_served(standing, period, window),
                     tight: of.is_some_and(|of| of.misses != PerType::default()),
                     may_supply: !project.detach_when_done,
                     may_ask: !project.scheduler_urls.is_empty()
@@ -246,6 +266,18 @@ impl Client {
         };
         self.net.plan = Plan::Shortfall(fetch::plan(&rules, &needs, &candidates));
         self.fetch_check_by = good_until;
+    }
+
+    /// The priority of each project for work fetch by recent credit.
+    fn credit_priorities(&self, host: &PlanHost, window: Duration) -> BTreeMap<ProjectId, f64> {
+        let queued = |id| -> f64 {
+            let types = host.types();
+            types.map(|kind| self.queue.remaining_on(id, kind).as_secs_f64() * host.speeds[kind]).sum()
+        };
+        let projects = self.state.projects.values();
+        let ranks: Vec<CreditRank> =
+            projects.map(|p| CreditRank { project: p.id, share: p.share, queued: queued(p.id) }).collect();
+        self.ledger.credit.priorities(host, window, &ranks)
     }
 
     /// Takes in what a reply brought of each type that was asked for (R3.5, R3.7, R3.11).

@@ -120,6 +120,7 @@ impl Client {
             d_boinc_used_total: total,
             d_boinc_used_project: used(&|key| key.project == id),
             d_project_share: Bytes::from_f64(allowed.as_f64() * share),
+            ..DiskUsage::default()
         }
     }
 

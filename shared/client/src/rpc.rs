@@ -31,6 +31,8 @@ pub(crate) struct Network {
     /// Projects that somebody wants contact with (R1.4).
     pub requested: BTreeSet<ProjectId>,
     pub plan: Plan,
+    /// The network is not to be used before then (R1.13).
+    pub closed_until: Option<Instant>,
     /// What the RPC in flight asks for.
     pub asked: WorkRequest,
     pub transfers: BTreeMap<(ProjectId, bool), ProjectTransferBackoff>,
@@ -71,9 +73,7 @@ impl Client {
         if self.net.sessions.in_flight().is_some() {
             return;
         }
-        if self.fetch_due || now >= self.next_fetch_check() || self.fetch_checked_at > now {
-            self.check_work_fetch();
-        }
+        self.refresh_work_fetch();
         if self.net.reports_due.as_ref().is_none_or(|due| due.next <= now) {
             self.net.reports_due = Some(self.due_reports());
         }
@@ -176,7 +176,8 @@ impl Client {
         let mut due = ReportsDue { by_project: BTreeMap::new(), next: Instant::FAR_FUTURE };
         for job in self.state.reporting.iter().filter_map(|id| self.state.jobs.get(id)) {
             let Some(report) = finished(job) else { continue };
-            if let Some(why) = report_due::report_due(self.now, &report, interval) {
+            let why = report_due::report_due(self.now, &report, interval);
+            if let Some(why) = why.or_else(|| self.in_period().then_some(WhyDue::Connected)) {
                 let first = due.by_project.entry(job.project).or_insert(why);
                 *first = why.min(*first);
             } else {
@@ -300,6 +301,9 @@ impl Client {
 
     pub(crate) fn next_network_wake_up(&self) -> Instant {
         let now = self.now;
+        if let Some(until) = self.next_connection() {
+            return until.min(self.next_fetch_check());
+        }
         if self.net.sessions.in_flight().is_some() {
             // Nothing is decided before it is over; only master pages are read meanwhile.
             let pages = self.state.projects.values().filter(|project| !self.net.pages.contains(&project.id));

@@ -1,12 +1,14 @@
 //! Carries out the CPU scheduling policy: settles debts, decides, starts, resumes and preempts.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, SlotId};
+use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, SlotId};
+use fallow_policy::composition::Accounting;
 use fallow_policy::cpu_schedule::{
     self, Action, Chosen, Passed, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen,
 };
 use fallow_policy::debt::ProjectPeriod;
+use fallow_policy::plan_host::PlanHost;
 
 use crate::machine::Client;
 use crate::record::Record;
@@ -37,10 +39,11 @@ impl Client {
             .state
             .projects
             .values()
-            .map(|p| ProjectSnapshot {
+            .zip(self.priorities())
+            .map(|(p, (_, priority))| ProjectSnapshot {
                 id: p.id,
                 share: p.share,
-                priority: self.ledger.debts.of(p.id).map(|_, debt| debt.as_secs()),
+                priority,
                 misses: misses.iter().find(|(id, _)| *id == p.id).map(|(_, of)| *of).unwrap_or_default(),
             })
             .collect();
@@ -48,11 +51,11 @@ impl Client {
         self.schedule_due = false;
         self.decided_at = self.now;
         self.decide_by = decision.decide_by;
-        self.ledger.starved = decision.starved[ResourceType::Cpu];
+        self.ledger.starved = decision.starved.map(|_, starved| starved.as_f64());
         self.ledger.waits_for_checkpoint =
             decision.run.iter().any(|chosen| matches!(chosen.reason, WhyChosen::BeforeCheckpoint { .. }));
         self.carry_out(&decision);
-        self.ledger.dealt = self.cpus_by_project();
+        self.ledger.dealt = self.computing_projects();
         self.touch(Entity::Host);
     }
 
@@ -76,17 +79,42 @@ impl Client {
             self.touch(Entity::Project(project));
         }
         let host = self.plan_host();
+        self.book_credit(&period, &host);
         self.ledger.debts.update(&host, &period)
     }
 
-    fn cpus_by_project(&self) -> BTreeMap<ProjectId, f64> {
-        let mut cpus = BTreeMap::new();
-        for job in self.state.slots.values().filter_map(|id| self.state.jobs.get(id)) {
-            if job.process.computes() {
-                *cpus.entry(job.project).or_default() += job.usage.cpus;
+    fn computing_projects(&self) -> BTreeSet<ProjectId> {
+        let held = self.state.slots.values().filter_map(|id| self.state.jobs.get(id));
+        held.filter(|job| job.process.computes()).map(|job| job.project).collect()
+    }
+
+    /// What each project is owed of each type: its short-term debt (R2.1), or its distance from its share by recent
+    /// credit.
+    fn priorities(&self) -> Vec<(ProjectId, PerType<f64>)> {
+        let projects = self.state.projects.values();
+        match self.config.composition.accounting {
+            Accounting::Debt => {
+                projects.map(|p| (p.id, self.ledger.debts.of(p.id).map(|_, debt| debt.as_secs()))).collect()
+            }
+            Accounting::RecentCredit => {
+                let shares = projects.clone().map(|p| (p.id, p.share));
+                let owed = self.ledger.credit.as_debt(&self.plan_host(), shares);
+                projects
+                    .map(|p| (p.id, PerType::from_fn(|_| owed.get(&p.id).copied().unwrap_or(0.0))))
+                    .collect()
             }
         }
-        cpus
+    }
+
+    /// Books what was used in the recent credit of projects.
+    fn book_credit(&mut self, period: &[ProjectPeriod], host: &PlanHost) {
+        if self.config.composition.accounting != Accounting::RecentCredit {
+            return;
+        }
+        let Some(cpu) = self.state.host.as_ref().map(|host| host.speed.fpops) else { return };
+        for project in period {
+            self.ledger.credit.update(project.project, self.now, &project.used, &host.speeds, cpu);
+        }
     }
 
     fn carry_out(&mut self, decision: &Schedule) {

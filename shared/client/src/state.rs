@@ -166,6 +166,9 @@ pub(crate) enum Stage {
 pub(crate) struct Run {
     /// CPU time charged to the project for it, lost work included.
     pub charged: Duration,
+    /// Instance time of its coprocessor charged likewise.
+    #[serde(default)]
+    pub charged_coprocessor: Duration,
     /// CPU time towards the result when the present process began.
     pub base: Duration,
     /// CPU time of the present process that is charged.

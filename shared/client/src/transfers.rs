@@ -56,6 +56,13 @@ impl Transfers {
         }
     }
 
+    /// Whether there are any.
+    pub(crate) fn any(&self) -> bool {
+        [&self.down, &self.up].into_iter().any(|direction| {
+            !(direction.active.is_empty() && direction.fresh.is_empty() && direction.failed.is_empty())
+        })
+    }
+
     /// Those that failed before.
     pub(crate) fn failed(&self, upload: bool) -> &BTreeSet<FileKey> {
         if upload { &self.up.failed } else { &self.down.failed }

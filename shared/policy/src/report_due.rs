@@ -33,6 +33,8 @@ pub enum WhyDue {
     DeadlineNear,
     /// It has waited an hour.
     Waited,
+    /// The host has a connection interval and is connected just now (R1.13).
+    Connected,
 }
 
 /// Since when, or from when on, a job is due.
@@ -58,6 +60,7 @@ impl fmt::Display for WhyDue {
             Self::AtOnce => "it is to be reported at once",
             Self::DeadlineNear => "its deadline is near",
             Self::Waited => "it has waited an hour",
+            Self::Connected => "the host is connected just now",
         })
     }
 }

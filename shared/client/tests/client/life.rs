@@ -2,7 +2,7 @@
 
 use fallow_client::{Client, ClientConfig, Event, Phase, TransferError, TransferErrorKind};
 use fallow_domain::{
-    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, MasterUrl, Preferences,
+    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, Instant, MasterUrl, Preferences,
     ProjectAssignment, Share,
 };
 
@@ -325,4 +325,47 @@ fn a_host_that_goes_away_computes_nothing_is_called_for_nothing_and_counts_as_of
     assert_eq!(world.client.host_view().cpu_time, before);
     let idleness = world.client.host_view().figures[0].idleness.unwrap();
     assert!(idleness.get() < 0.5, "time away is not available time: {idleness}");
+}
+
+#[test]
+fn r1_13_with_a_connection_interval_the_network_is_used_in_periods_that_a_request_breaks() {
+    let mut world = World::new(13);
+    world.add_project("alpha", 10_000, Duration::from_mins(20));
+    let interval = Duration::from_hours(6);
+    let preferences = Preferences {
+        connection_interval: interval,
+        buffer_min: Duration::from_hours(1),
+        buffer_additional: Duration::from_hours(1),
+        scheduling_period: Duration::from_mins(60),
+        ..small_buffers()
+    };
+    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], preferences)));
+    world.run_for(Duration::from_hours(20));
+    let periods = |calls: &[Instant]| {
+        let mut begins: Vec<Instant> = Vec::new();
+        for call in calls {
+            if begins.last().is_none_or(|began| *call - *began > Duration::from_hours(3)) {
+                begins.push(*call);
+            }
+        }
+        begins
+    };
+    let began = periods(&world.calls("alpha"));
+    assert!(began.len() >= 3, "it did call: {began:?}");
+    // The first call of all comes a moment after its period has begun: the master page was read before.
+    let least = interval - Duration::from_mins(1);
+    assert!(began.windows(2).all(|pair| pair[1] - pair[0] >= least), "{began:?}");
+    let idle = world.client.host_view().figures[0].idleness.unwrap().get();
+    assert!(idle < 0.02, "enough work is held for the interval: {idle}");
+    let totals = world.client.totals();
+    assert!(totals.jobs_late == 0 && totals.jobs_success > 30, "{totals:?}");
+
+    // Just after a period nobody would call for hours.
+    let calls = world.calls("alpha").len();
+    let last = *world.calls("alpha").last().unwrap();
+    world.run_until("half an interval later", interval, |w| w.now - last > Duration::from_hours(2));
+    assert_eq!(world.calls("alpha").len(), calls);
+    world.event(Event::ContactRequested { url: MasterUrl::parse("http://127.0.0.1/alpha/").unwrap() });
+    world.run_for(Duration::from_mins(1));
+    assert!(world.calls("alpha").len() > calls);
 }

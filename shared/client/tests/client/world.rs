@@ -202,6 +202,10 @@ impl World {
         }
     }
 
+    /// When a project's scheduler was called.
+    pub(crate) fn calls(&self, name: &str) -> Vec<Instant> {
+        self.projects[name].calls.clone()
+    }
     pub(crate) fn acknowledged(&self, name: &str) -> u64 {
         self.projects[name].reports.len() as u64
     }
