@@ -4,6 +4,9 @@
 //! upper half of the interval so that hosts that were refused together do not come back together. A job of the type
 //! ends it. The project's own waits (R1.3) hold in addition; they are not in here.
 //!
+//! A job of the type that ends on the host cuts the wait short as well, as in BOINC's client, but does not take back
+//! the count: a server that sends only what the host can finish in time (R5.6) may send now what it refused before.
+//!
 //! A reply has three states for a type (R3.5): jobs, none now, and not supported. The last two back off alike; what
 //! they mean for debts is `long_term_debt`'s affair.
 //!
@@ -87,6 +90,14 @@ impl TypeBackoffs {
         let wait = BACKOFF.draw(failures, rng);
         *refused = Some(Refused { failures, wait: Wait::new(now, wait) });
         AfterReply::BackedOff { failures, wait, at_maximum: BACKOFF.interval(failures) == BACKOFF.max }
+    }
+
+    /// A job of a project and type ended on the host: the project may be asked at once, and if that brings nothing the
+    /// wait is as long as it would have been.
+    pub fn job_ended(&mut self, project: ProjectId, kind: ResourceType, now: Instant) {
+        if let Some(refused) = self.0.get_mut(&project).and_then(|types| types[kind].as_mut()) {
+            refused.wait = Wait::new(now, Duration::ZERO);
+        }
     }
 
     /// Ends the backoff of one type.
@@ -189,6 +200,19 @@ mod tests {
         backoffs.on_reply(P, Nvidia, ReplyForType::NotSupported, at(0), &mut rng);
         assert_eq!(backoffs.on_reply(P, Cpu, ReplyForType::Jobs(1), at(1), &mut rng), AfterReply::Cleared);
         assert_eq!((backoffs.failures(P, Cpu), backoffs.failures(P, Nvidia)), (0, 1));
+    }
+
+    #[test]
+    fn a_job_that_ends_cuts_the_wait_short_and_keeps_the_count() {
+        let (mut backoffs, mut rng) = (TypeBackoffs::default(), rng());
+        for _ in 0..3 {
+            backoffs.on_reply(P, Cpu, ReplyForType::NoneNow, at(0), &mut rng);
+        }
+        backoffs.job_ended(P, Cpu, at(1));
+        backoffs.job_ended(P, Nvidia, at(1));
+        assert!(!backoffs.holds(P, Cpu, at(1)));
+        backoffs.on_reply(P, Cpu, ReplyForType::NoneNow, at(1), &mut rng);
+        assert!(backoffs.failures(P, Cpu) == 4 && backoffs.left(P, Cpu, at(1)) >= BACKOFF.interval(4) / 2);
     }
 
     #[test]

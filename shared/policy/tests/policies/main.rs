@@ -1,5 +1,6 @@
 //! The policies that decide on queues of jobs, driven from outside: tables, examples and properties.
 
+mod closed_loop;
 mod coprocessors;
 mod cpu_schedule;
 mod fetch;
