@@ -40,6 +40,13 @@ pub struct FileInfo {
     pub sticky: bool,
     /// How long it stays then.
     pub sticky_lifetime: Option<Duration>,
+    /// How dearly the project wants it kept, from 1, the default, to 5 (R4.7; BOINC: `priority`). As it was written:
+    /// who uses it takes the nearest level.
+    #[serde(default)]
+    pub priority: Option<i64>,
+    /// After how many days the project no longer cares for it (R4.7; BOINC: `exp_days`).
+    #[serde(default)]
+    pub exp_days: Option<f64>,
     /// True if it is to be compressed before it is uploaded.
     pub gzip_when_done: bool,
     /// True for an output file. Clients of today tell it by the upload URL; older ones need this.
@@ -68,6 +75,8 @@ impl FileInfo {
                 "xml_signature" => file.xml_signature = block(reader, &tag)?,
                 "sticky" => reader.set(&tag, &mut file.sticky)?,
                 "sticky_lifetime" => reader.set(&tag, &mut file.sticky_lifetime)?,
+                "priority" => reader.set(&tag, &mut file.priority)?,
+                "exp_days" => reader.set(&tag, &mut file.exp_days)?,
                 "gzip_when_done" => reader.set(&tag, &mut file.gzip_when_done)?,
                 "generated_locally" => reader.set(&tag, &mut file.generated_locally)?,
                 "upload_when_present" => reader.set(&tag, &mut file.upload_when_present)?,
@@ -109,6 +118,8 @@ impl FileInfo {
         writer.raw_if_any("xml_signature", self.xml_signature.as_deref());
         writer.flag("sticky", self.sticky);
         writer.value("sticky_lifetime", &self.sticky_lifetime);
+        writer.value("priority", &self.priority);
+        writer.value("exp_days", &self.exp_days);
         writer.flag("gzip_when_done", self.gzip_when_done);
         writer.flag("generated_locally", self.generated_locally);
         writer.flag("upload_when_present", self.upload_when_present);

@@ -33,7 +33,7 @@ pub use preferences::GlobalPreferences;
 pub use reply::SchedulerReply;
 pub use report::{ReportedFile, ReportedResult, ResultState, StderrOut};
 pub use request::{ClientVersion, SchedulerRequest};
-pub use stats::{DiskUsage, NetStats, TimeStats};
+pub use stats::{DiskUsage, FreeSpace, NetStats, TimeStats};
 pub use work::{ResultJob, Workunit};
 
 use crate::FormatError;

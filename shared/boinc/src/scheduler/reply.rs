@@ -84,6 +84,15 @@ pub struct SchedulerReply {
     pub apps: Vec<App>,
     /// Files, before whatever refers to them.
     pub files: Vec<FileInfo>,
+    /// True if of its files those of low priority are deleted first (R4.6; BOINC: `deletion_policy_priority`).
+    pub deletion_policy_priority: bool,
+    /// True if of its files those past their date are deleted first (R4.6; BOINC: `deletion_policy_expire`).
+    pub deletion_policy_expire: bool,
+    /// True if the project sends jobs for which its own files would have to go (R4.10; BOINC: `delete_from_self`).
+    pub delete_from_self: bool,
+    /// True if the next request is to tell all files that the host keeps without a job (R4.11; BOINC:
+    /// `request_file_list`).
+    pub request_file_list: bool,
     /// Files that need not be kept any longer (BOINC: `delete_file_info`).
     pub deleted_files: Vec<String>,
     /// Application versions.
@@ -187,6 +196,10 @@ impl SchedulerReply {
             "no_cuda_apps" => self.take_no_apps(reader, tag, "NVIDIA")?,
             "no_ati_apps" => self.take_no_apps(reader, tag, "ATI")?,
             "message_ack" => reader.set(tag, &mut self.message_ack)?,
+            "deletion_policy_priority" => reader.set(tag, &mut self.deletion_policy_priority)?,
+            "deletion_policy_expire" => reader.set(tag, &mut self.deletion_policy_expire)?,
+            "delete_from_self" => reader.set(tag, &mut self.delete_from_self)?,
+            "request_file_list" => reader.set(tag, &mut self.request_file_list)?,
             "trickle_down" => self.trickle_downs.push(TrickleDown::read(reader, tag)?),
             "send_full_workload" => reader.set(tag, &mut self.send_full_workload)?,
             "non_cpu_intensive" => reader.set(tag, &mut self.non_cpu_intensive)?,
@@ -289,6 +302,10 @@ impl SchedulerReply {
         w.flag("non_cpu_intensive", self.non_cpu_intensive);
         w.flag("strict_memory_bound", self.strict_memory_bound);
         w.flag("ended", self.ended);
+        w.flag("deletion_policy_priority", self.deletion_policy_priority);
+        w.flag("deletion_policy_expire", self.deletion_policy_expire);
+        w.flag("delete_from_self", self.delete_from_self);
+        w.flag("request_file_list", self.request_file_list);
         w.value("send_time_stats_log", &self.send_time_stats_log);
         w.value("send_job_log", &self.send_job_log);
     }

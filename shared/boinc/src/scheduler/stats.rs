@@ -90,19 +90,42 @@ pub struct DiskUsage {
     pub d_boinc_used_project: Bytes,
     /// What this project may use. BOINC's client sends fractions of a byte here; they are rounded.
     pub d_project_share: Bytes,
+    /// What is free for this project's files, if the client tells (R4.9).
+    pub free: Option<FreeSpace>,
+}
+
+/// The three amounts of free space (R4.9). BOINC's clients and servers of today know none of them: servers pass them
+/// over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FreeSpace {
+    /// Free now (`project_disk_free`).
+    pub now: Bytes,
+    /// Free if other projects that exceed their limits gave way (`potentially_free_offender`).
+    pub with_offenders: Bytes,
+    /// Free if this project's own files that no job needs went too (`potentially_free_self`).
+    pub with_self: Bytes,
 }
 
 impl DiskUsage {
     pub(super) fn read<'a>(reader: &mut Reader<'a>, parent: &Tag<'a>) -> Result<Self, FormatError> {
         let mut usage = Self::default();
+        let (mut now, mut with_offenders, mut with_self) = (None, None, None);
         while let Some(tag) = reader.next_child(parent)? {
             match tag.name {
                 "d_boinc_used_total" => reader.set(&tag, &mut usage.d_boinc_used_total)?,
                 "d_boinc_used_project" => reader.set(&tag, &mut usage.d_boinc_used_project)?,
                 "d_project_share" => reader.set(&tag, &mut usage.d_project_share)?,
+                "project_disk_free" => reader.set(&tag, &mut now)?,
+                "potentially_free_offender" => reader.set(&tag, &mut with_offenders)?,
+                "potentially_free_self" => reader.set(&tag, &mut with_self)?,
                 _ => reader.skip(&tag)?,
             }
         }
+        // An amount that is left out is no more than the one before it.
+        usage.free = now.map(|now: Bytes| {
+            let with_offenders = with_offenders.unwrap_or(now);
+            FreeSpace { now, with_offenders, with_self: with_self.unwrap_or(with_offenders) }
+        });
         Ok(usage)
     }
 
@@ -111,6 +134,11 @@ impl DiskUsage {
             w.double("d_boinc_used_total", self.d_boinc_used_total.as_f64());
             w.double("d_boinc_used_project", self.d_boinc_used_project.as_f64());
             w.double("d_project_share", self.d_project_share.as_f64());
+            if let Some(free) = &self.free {
+                w.double("project_disk_free", free.now.as_f64());
+                w.double("potentially_free_offender", free.with_offenders.as_f64());
+                w.double("potentially_free_self", free.with_self.as_f64());
+            }
         });
     }
 }

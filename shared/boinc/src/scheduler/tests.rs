@@ -34,6 +34,10 @@ fn full_reply() -> SchedulerReply {
         team_name: Some("T".into()),
         symstore: Some("http://127.0.0.1/s".into()),
         desired_disk_usage: Some(1e9),
+        deletion_policy_priority: true,
+        deletion_policy_expire: true,
+        delete_from_self: true,
+        request_file_list: true,
         global_preferences: Some("<mod_time>1</mod_time>".into()),
         project_preferences: Some("<resource_share>75</resource_share>".into()),
         gui_urls: Some("<gui_url>\n<name>x</name>\n</gui_url>".into()),
@@ -58,6 +62,8 @@ fn full_reply() -> SchedulerReply {
                 nbytes: Some(Bytes(10)),
                 sticky: true,
                 sticky_lifetime: Some(Duration::from_secs(60)),
+                priority: Some(3),
+                exp_days: Some(7.5),
                 ..FileInfo::default()
             },
             FileInfo {
@@ -154,7 +160,11 @@ fn full_request() -> SchedulerRequest {
         global_preferences: Some(GlobalPreferences { max_ncpus_pct: 50.0, ..GlobalPreferences::default() }),
         cross_project_id: "4744".into(),
         host_info: HostInfo { p_vendor: "A & B".into(), d_total: 1e12, p_ncpus: 2, ..HostInfo::default() },
-        disk_usage: DiskUsage { d_project_share: Bytes(5), ..DiskUsage::default() },
+        disk_usage: DiskUsage {
+            d_project_share: Bytes(5),
+            free: Some(FreeSpace { now: Bytes(1), with_offenders: Bytes(2), with_self: Bytes(3) }),
+            ..DiskUsage::default()
+        },
         results: vec![ReportedResult {
             name: "w_0".into(),
             final_cpu_time: Duration::from_millis(1_647),
@@ -268,6 +278,39 @@ fn what_an_application_writes_cannot_leave_its_element() {
     let read = SchedulerRequest::parse(request.write().as_bytes()).unwrap();
     assert_eq!((read.hostid, read.trickles.len()), (1, 1));
     assert_eq!(read.trickles[0].text, "x&lt;/msg_from_host><hostid>9</hostid><msg_from_host>y");
+}
+
+#[test]
+fn r4_9_a_client_that_tells_less_than_three_amounts_offers_no_more_than_it_told() {
+    let free = |inside: &str| {
+        let text = format!("<scheduler_request><disk_usage>{inside}</disk_usage></scheduler_request>");
+        SchedulerRequest::parse(text.as_bytes()).unwrap().disk_usage.free
+    };
+    let amounts = |now, with_offenders, with_self| {
+        Some(FreeSpace {
+            now: Bytes(now),
+            with_offenders: Bytes(with_offenders),
+            with_self: Bytes(with_self),
+        })
+    };
+    assert_eq!(free("<d_project_share>5</d_project_share>"), None);
+    assert_eq!(free("<project_disk_free>7.0</project_disk_free>"), amounts(7, 7, 7));
+    let two =
+        "<potentially_free_offender>9</potentially_free_offender><project_disk_free>-7</project_disk_free>";
+    assert_eq!(free(two), amounts(0, 9, 9));
+}
+
+#[test]
+fn r4_7_what_a_project_says_about_a_file_need_not_be_a_level_that_there_is() {
+    let file = |inside: &str| {
+        let text =
+            format!("<scheduler_reply><file_info><name>f</name>{inside}</file_info></scheduler_reply>");
+        SchedulerReply::parse(text.as_bytes()).unwrap().files.remove(0)
+    };
+    let read = |inside: &str| (file(inside).priority, file(inside).exp_days);
+    assert_eq!(read("<priority>5</priority>\n<exp_days>30</exp_days>"), (Some(5), Some(30.0)));
+    assert_eq!(read("<priority>-99</priority><exp_days>soon</exp_days>"), (Some(-99), None));
+    assert_eq!(read(""), (None, None));
 }
 
 #[test]
