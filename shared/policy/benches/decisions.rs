@@ -16,7 +16,8 @@ use fallow_policy::cpu_schedule::choose;
 use fallow_policy::work_fetch::{FetchHost, FetchProject, WorkBuffer, check};
 use world::{CPUS, Deadlines, World, now, schedule_host};
 
-const SIZES: [(u64, u32); 12] = [
+const SIZES: [(u64, u32); 13] = [
+    (4, 1),
     (100, 1),
     (100, 20),
     (100, 100),

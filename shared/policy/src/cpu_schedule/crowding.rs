@@ -4,7 +4,7 @@ use fallow_domain::ResourceType;
 
 use super::Chosen;
 use super::deal::{Contender, Deal};
-use super::room::{NOTHING_HELD, Room};
+use super::room::{Held, Room};
 use crate::job_queue::{JobSnapshot, Needs};
 
 impl Deal<'_> {
@@ -40,11 +40,11 @@ impl Deal<'_> {
 
     /// Whether the end of a single task's slice makes enough room, so that waiting for it is enough.
     fn fits_after_one_slice(&self, needs: &Needs) -> bool {
-        let fits = |room: &Room| room.place(needs, None, &NOTHING_HELD).is_ok();
+        let fits = |room: &Room| room.place(needs, None, &Held::new()).is_ok();
         fits(&self.room)
             || self.run.iter().any(|chosen| {
                 self.queue.get(chosen.job).is_some_and(|job| {
-                    let mut room = self.room;
+                    let mut room = self.room.clone();
                     room.give_back(&job.needs(), chosen.devices);
                     fits(&room)
                 })

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType};
 
 use super::endangered::endangered;
-use super::room::{Held, NOTHING_HELD, Room};
+use super::room::{Held, Room};
 use super::{Action, CHECKPOINT_FRESH, Chosen, ProjectSnapshot, ScheduleHost, WhyChosen, WhyNot};
 use crate::job_queue::{Devices, Instances, JobQueue, JobSnapshot, JobState, Lane};
 
@@ -237,7 +237,7 @@ impl<'a> Deal<'a> {
         };
         let held = match job.usage.coprocessor {
             Some((kind, _)) if keep.is_none() => self.held_by_others(kind),
-            _ => NOTHING_HELD,
+            _ => Held::new(),
         };
         match self.room.place(&job.needs(), keep, &held) {
             Ok(devices) => Some(devices),
@@ -249,11 +249,11 @@ impl<'a> Deal<'a> {
     }
 
     fn held_by_others(&self, kind: ResourceType) -> Held {
-        let mut held = NOTHING_HELD;
+        let mut held = Held::new();
         let waiting = self.on_devices.iter().filter(|(id, of, ..)| *of == kind && !self.picked.contains(id));
         for (_, _, devices, part) in waiting {
             for device in devices.iter() {
-                let held = &mut held[device as usize & 63];
+                let held = held.entry(device).or_default();
                 *held = held.plus(*part);
             }
         }

@@ -3,19 +3,18 @@
 //! CPU jobs are packed into the CPUs without overcommitting them. A GPU job spends most of its time waiting for its
 //! device, so that the fractional part of its CPUs may exceed them, by less than one CPU in all.
 
+use std::collections::BTreeMap;
+
 use fallow_domain::{Bytes, PerType, ResourceType};
 
 use super::{ScheduleHost, WhyNot};
 use crate::job_queue::{Cpus, Devices, Instances, Needs};
 
-/// What running tasks that are not dealt with yet hold of each device of a type.
-pub(super) type Held = [Instances; 64];
-
-/// Nothing held.
-pub(super) const NOTHING_HELD: Held = [Instances::ZERO; 64];
+/// What running tasks that are not dealt with yet hold of the devices of a type, by number.
+pub(super) type Held = BTreeMap<u32, Instances>;
 
 /// Room left.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Room {
     usable: Cpus,
     /// CPUs of the CPU jobs taken.
@@ -26,8 +25,8 @@ pub(super) struct Room {
     memory: Bytes,
     memory_limit: Bytes,
     devices: PerType<Devices>,
-    /// What is taken of each device, by type and number.
-    taken: [[Instances; 64]; ResourceType::ALL.len()],
+    /// What is taken of each device, by type and number, once something is.
+    taken: PerType<Held>,
 }
 
 impl Room {
@@ -41,7 +40,7 @@ impl Room {
             memory: host.memory_limit,
             memory_limit: host.memory_limit,
             devices: host.devices.map(|_, devices| if on { *devices } else { Devices::NONE }),
-            taken: [[Instances::ZERO; 64]; ResourceType::ALL.len()],
+            taken: PerType::default(),
         }
     }
 
@@ -66,7 +65,7 @@ impl Room {
     }
 
     fn left_of(&self, kind: ResourceType, device: u32) -> Instances {
-        Instances::ONE.minus(self.taken[kind as usize][device as usize & 63])
+        Instances::ONE.minus(self.taken[kind].get(&device).copied().unwrap_or_default())
     }
 
     /// Why a job could not run even on the empty host.
@@ -119,7 +118,7 @@ impl Room {
             .map(|device| (self.left_of(kind, device), device))
             .filter(|(left, _)| *left >= part)
             .map(|(left, device)| {
-                let unclaimed = left.minus(held[device as usize & 63]);
+                let unclaimed = left.minus(held.get(&device).copied().unwrap_or_default());
                 (unclaimed < part, unclaimed, device)
             })
             .collect();
@@ -147,7 +146,7 @@ impl Room {
         self.gpu_jobs_whole = by(self.gpu_jobs_whole, needs.cpus.floor());
         // More than one instance means that many devices for itself alone.
         for device in devices.iter() {
-            let taken = &mut self.taken[kind as usize][device as usize & 63];
+            let taken = self.taken[kind].entry(device).or_default();
             *taken = by(*taken, needed.min(Instances::ONE));
         }
     }

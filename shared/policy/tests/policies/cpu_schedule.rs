@@ -320,6 +320,17 @@ proptest! {
     }
 
     #[test]
+    fn r2_6_more_cpus_are_never_used_less_by_waiting_jobs_whatever_they_need(
+        jobs in any_jobs(40), projects in any_projects(), cpus in 1_u32..9,
+    ) {
+        let waiting = |job: &JobSnapshot| !matches!(job.state, JobState::Running { .. });
+        let jobs: Vec<_> = jobs.into_iter().filter(waiting).collect();
+        let queue: JobQueue = jobs.iter().copied().collect();
+        let used = |cpus| used(&queue, &choose(&host(cpus), &projects, &jobs)).0;
+        prop_assert!(used(cpus + 1) >= used(cpus), "{} {}", used(cpus), used(cpus + 1));
+    }
+
+    #[test]
     fn every_running_task_is_continued_or_preempted_with_a_reason(
         jobs in any_jobs(40), projects in any_projects(), cpus in 0_u32..5,
     ) {
