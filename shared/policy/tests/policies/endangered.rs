@@ -1,13 +1,15 @@
 //! R5.2: what the simulation shows late runs first.
 
-use fallow_domain::{Duration, JobId, PerType, ResourceType};
+use fallow_domain::{Duration, JobId, PerType, ProjectId, ResourceType};
 use fallow_policy::cpu_schedule::{
     Action, ProjectSnapshot, Schedule, WhyChosen, WhyNot, choose as choose_with,
 };
 use fallow_policy::job_queue::{JobQueue, JobSnapshot, JobState};
+use fallow_policy::plan_host::PlanHost;
+use fallow_policy::round_robin::{PlanProject, RoundRobin};
 use proptest::prelude::*;
 
-use crate::world::{With, any_jobs, any_projects, at_min, host, job, project, ran};
+use crate::world::{With, any_jobs, any_projects, at_min, host, job, project, ran, share};
 
 fn tight(id: u32, debt_min: f64, misses: u32) -> ProjectSnapshot {
     ProjectSnapshot { misses: PerType::cpu(misses), ..project(id, debt_min) }
@@ -102,6 +104,52 @@ fn r5_2_a_task_out_of_danger_keeps_its_slice_so_that_misses_that_come_and_go_swi
 fn r5_1_without_misses_nothing_is_preempted_in_its_slice() {
     let jobs = [job(1, 1, 9).running_since(-5), job(2, 2, 1)];
     assert_eq!(ran(&choose(1, &[tight(1, -60.0, 0), tight(2, 60.0, 0)], &jobs)), [1]);
+}
+
+/// Two days on two CPUs in a closed loop: simulate, decide, compute for ten minutes. Each of three projects gets a job of
+/// three hours now and then, the last with eight hours of time and the others with days. Returns the jobs that were late
+/// and the tasks that were preempted.
+fn two_days(with_misses: bool) -> (usize, usize) {
+    let (step, host) = (Duration::from_mins(10), host(2));
+    let plan: Vec<_> =
+        (1..4).map(|id| PlanProject { id: ProjectId(id), share: share(100.0), counts: true }).collect();
+    let (mut queue, mut robin) = (JobQueue::default(), RoundRobin::default());
+    let (mut late, mut preempted, mut id) = (0, 0, 0);
+    for minute in (0..2_880).step_by(10) {
+        for (project, every, hours) in [(1, 120, 300), (2, 120, 200), (3, 540, 8)] {
+            if minute % every == 0 {
+                id += 1;
+                let deadline = at_min(minute) + Duration::from_hours(hours);
+                queue.insert(JobSnapshot { deadline, ..job(id, project, 0).left(Duration::from_hours(3)) });
+            }
+        }
+        let now = at_min(minute);
+        let outlook =
+            robin.simulate(&PlanHost::cpus(2), &plan, &queue, Duration::from_hours(6), Duration::ZERO, now);
+        let misses = |at: usize| if with_misses { outlook.projects[at].misses } else { PerType::default() };
+        let snapshots: Vec<_> =
+            (0..3).map(|at| ProjectSnapshot { misses: misses(at), ..project(1 + at as u32, 0.0) }).collect();
+        let schedule = choose_with(&host, &PerType::default(), &snapshots, &queue, now);
+        preempted += schedule.preempt.len();
+        queue.apply(&schedule, now);
+        for chosen in &schedule.run {
+            queue.update(chosen.job, |job| job.remaining = job.remaining - step);
+            if queue.get(chosen.job).is_some_and(|job| !job.remaining.is_positive()) {
+                late += queue.remove(chosen.job).map_or(0, |job| usize::from(job.deadline < now + step));
+            }
+        }
+    }
+    let unfinished = queue.iter().filter(|job| job.deadline < at_min(2_880)).count();
+    (late + unfinished, preempted)
+}
+
+#[test]
+fn r5_2_in_a_closed_loop_deadlines_are_met_and_tasks_hardly_come_and_go() {
+    let (late, preempted) = two_days(true);
+    let (late_without, _) = two_days(false);
+    assert!(late == 0 && late_without > 0, "{late} late, without the simulation {late_without}");
+    // Six jobs of three slices each: whoever makes room for one, and the one itself when it is out of danger.
+    assert!(preempted <= 2 * 6 * 3, "{preempted} tasks were preempted");
 }
 
 /// Projects some of which miss deadlines.
