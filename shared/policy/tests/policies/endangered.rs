@@ -133,7 +133,7 @@ fn two_days(with_misses: bool) -> (usize, usize) {
         preempted += schedule.preempt.len();
         queue.apply(&schedule, now);
         for chosen in &schedule.run {
-            queue.update(chosen.job, |job| job.remaining = job.remaining - step);
+            queue.update(chosen.job, |job| job.remaining -= step);
             if queue.get(chosen.job).is_some_and(|job| !job.remaining.is_positive()) {
                 late += queue.remove(chosen.job).map_or(0, |job| usize::from(job.deadline < now + step));
             }
