@@ -3,7 +3,7 @@
 //! It offers the jobs that would fill a request by their estimates, and sends of those what the composition's work send
 //! lets through (R5.5, R5.6), by the very code that the product's server runs. A job that WS2 refuses goes to some other
 //! host, and no further one is offered in its place in this reply: a server's cache of jobs is small, and asking again
-//! is the client's affair. Estimates are corrected by the factor that the client reports.
+//! is the client's affair. Under JC2 estimates are corrected by the factor that the client reports.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use fallow_boinc::scheduler::{
     SchedulerRequest, Workunit, type_name,
 };
 use fallow_domain::{Bytes, Duration, Flops, Fraction, Instant, PerType, ResourceType};
-use fallow_policy::composition::{Composition, SendPolicy};
+use fallow_policy::composition::{CompletionPolicy, Composition, SendPolicy};
 use fallow_policy::work_send::{InProgress, Offer, SendHost, Wanted, ws1, ws2};
 
 use super::availability::OnOff;
@@ -160,7 +160,11 @@ impl<'a> Server<'a> {
         let unsupported = wanted.unsupported(&self.supply.supports());
         let unsupported = unsupported.iter().filter(|(_, unsupported)| **unsupported);
         reply.no_rsc_apps.extend(unsupported.map(|(kind, _)| type_name(kind).to_owned()));
-        let (drafts, offers) = self.offers(wanted, request.duration_correction_factor, now);
+        let factor = match composition.completion {
+            CompletionPolicy::Jc1 => 1.0,
+            CompletionPolicy::Jc2 => request.duration_correction_factor,
+        };
+        let (drafts, offers) = self.offers(wanted, factor, now);
         let sent = match composition.send {
             SendPolicy::Ws2 => {
                 let stats = &request.time_stats;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::finish::Finish;
 use fallow_boinc::scheduler::ClientVersion;
-use fallow_client::{Client, ClientConfig, Event, OutputFound, Startup, TaskEnd};
+use fallow_client::{Client, ClientConfig, Event, OutputFound, Startup, TaskEnd, TaskSample};
 use fallow_domain::{
     AccountKey, Bytes, Coprocessor, DocumentVersion, Duration, FleetDocument, HostFacts, HostSpeed, Instant,
     JobId, MasterUrl, PerType, ProjectAssignment, ProjectId,
@@ -200,14 +200,19 @@ impl<'a> World<'a> {
     /// Brings the tasks up to date, and tells the client how far they are if it does not know. Says whether there was
     /// anything to tell. Whatever the client decides, it decides after that.
     fn look(&mut self) -> bool {
-        let Self { tasks, account, servers, .. } = self;
-        tasks.update(self.clock, |task, ran| book(account, servers, task, ran));
-        let samples = self.tasks.samples();
+        let samples = self.samples();
         let news = !samples.is_empty();
         if news {
             self.tell(Event::TasksSampled(samples));
         }
         news
+    }
+
+    /// Brings the tasks up to date. How far those are that the client does not know of.
+    fn samples(&mut self) -> Vec<TaskSample> {
+        let Self { tasks, account, servers, .. } = self;
+        tasks.update(self.clock, |task, ran| book(account, servers, task, ran));
+        tasks.samples()
     }
 
     fn wake(&mut self) {
@@ -325,8 +330,10 @@ impl<'a> World<'a> {
     }
 
     fn close(mut self) -> RunOutcome {
-        // What was done until the end counts, though nobody decides anything any more.
-        self.look();
+        // What was done until the end counts, though what the client would do about it is not done any more.
+        let samples = self.samples();
+        let last = if samples.is_empty() { Event::WakeUp } else { Event::TasksSampled(samples) };
+        self.client.handle(self.now, last);
         self.count_late();
         let course = Course {
             simulated: self.now - BEGINNING,

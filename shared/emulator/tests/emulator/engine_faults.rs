@@ -36,7 +36,6 @@ fn the_true_size_decides_when_a_job_ends_and_the_estimate_what_is_believed() {
         assert_eq!(secs(first.to - first.from), 1_000.0);
     }
     // Only the correction learns that a buffer takes four times as many jobs.
-    assert_eq!(jc1.projects[0].correction, 1.0);
     assert!((jc2.projects[0].correction - 0.25).abs() < 0.02, "{}", jc2.projects[0].correction);
     assert!(jc2.mean_queue > 1.5 * jc1.mean_queue, "{} {}", jc2.mean_queue, jc1.mean_queue);
 }
@@ -84,7 +83,7 @@ fn a_project_that_is_up_more_often_fails_less_often() {
         outcome.rpcs_failed as f64 / outcome.rpcs as f64
     };
     let (seldom, hardly) = (failed(0.9), failed(0.99));
-    assert!(seldom < 0.4 && hardly < 0.1 && hardly < seldom / 3.0, "{seldom} {hardly}");
+    assert!(seldom < 0.2 && hardly < 0.05 && hardly < seldom / 2.0, "{seldom} {hardly}");
 }
 
 #[test]
