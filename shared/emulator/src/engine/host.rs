@@ -11,7 +11,7 @@ use fallow_domain::{Bytes, Duration, Fraction, JobId, Usage};
 
 /// Programs on a GPU use a little CPU time too, whatever their scenario says. Clients take a checkpoint for one only when
 /// the CPU time at it has changed.
-const CPUS_MIN: f64 = 0.001;
+pub(crate) const CPUS_MIN: f64 = 0.001;
 
 /// A job with a process.
 #[derive(Debug)]

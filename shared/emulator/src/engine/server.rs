@@ -16,6 +16,7 @@ use fallow_policy::composition::{CompletionPolicy, Composition, SendPolicy};
 use fallow_policy::work_send::{InProgress, Offer, SendHost, Wanted, ws1, ws2};
 
 use super::availability::OnOff;
+use super::host::CPUS_MIN;
 use super::supply::{Application, Draft, Supply, length};
 use crate::scenario::{ProjectModel, QueuedState};
 
@@ -337,7 +338,8 @@ fn put_version(reply: &mut SchedulerReply, application: &Application<'_>, url: &
         platform: PLATFORM.to_owned(),
         plan_class: plan_class(application),
         files: vec![FileRef { file_name: program, main_program: true, ..FileRef::default() }],
-        avg_ncpus: application.usage.cpus,
+        // A client takes none at all for nonsense.
+        avg_ncpus: application.usage.cpus.max(CPUS_MIN),
         flops: application.speed,
         coproc: application
             .usage
