@@ -88,6 +88,8 @@ pub struct Client {
 /// How often running totals are stored when nothing else happens. What a killed agent had not stored is recovered
 /// from its applications' channels.
 const SAVE_PERIOD: Duration = Duration::from_secs(10);
+/// However long nothing is due, the clock is looked at so often.
+const LOOK_PERIOD: Duration = Duration::from_hours(1);
 /// The history behind the metrics is longer; so much of it may be lost with a killed agent.
 const METRICS_SAVE_PERIOD: Duration = Duration::from_secs(60);
 
@@ -225,7 +227,8 @@ impl Client {
             self.poll_network();
         }
         self.drop_finished_projects();
-        if self.now.since(self.saved_at) >= SAVE_PERIOD || self.saved_at > self.now {
+        let old = self.now.since(self.saved_at) >= SAVE_PERIOD || self.saved_at > self.now;
+        if self.config.keeps_records && old {
             self.save_running();
         }
     }
@@ -244,11 +247,12 @@ impl Client {
     }
 
     fn next_wake_up(&self) -> Instant {
-        let computing = self
-            .state
-            .slots
-            .values()
-            .any(|job| self.state.jobs.get(job).is_some_and(|job| job.process.exists()));
+        let computing = self.config.keeps_records
+            && self
+                .state
+                .slots
+                .values()
+                .any(|job| self.state.jobs.get(job).is_some_and(|job| job.process.exists()));
         let mut at = self
             .next_network_wake_up()
             .min(if self.net.closed_until.is_some() {
@@ -259,7 +263,7 @@ impl Client {
             .min(self.next_task_wake_up())
             .min(self.next_decision())
             .min(self.next_throttle());
-        if computing {
+        if computing && self.config.keeps_records {
             at = at.min(self.saved_at + SAVE_PERIOD);
         }
         // A project left, or a start failed, after the decision was made.
@@ -267,7 +271,7 @@ impl Client {
             at = self.now;
         }
         // Never at once again for something that only an event can change.
-        at.max(self.now + Duration::from_millis(100)).min(self.now + Duration::from_mins(10))
+        at.max(self.now + Duration::from_millis(100)).min(self.now + LOOK_PERIOD)
     }
 
     fn finish_step(&mut self, wake_at: Option<Instant>) -> Step {

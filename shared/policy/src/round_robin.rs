@@ -47,7 +47,7 @@ pub struct PlanProject {
 pub struct TypeOutlook {
     /// Instances that have nothing to do now.
     pub idle: f64,
-    /// Instance-seconds that would not be used within the window.
+    /// Instance-seconds by the clock that would not be used within the window, as if computing were always possible.
     pub shortfall: f64,
     /// How long all instances stay busy. Beyond the window it is a lower bound.
     pub saturated: Duration,
@@ -60,7 +60,7 @@ pub struct ProjectOutlook {
     pub id: ProjectId,
     /// Jobs that miss their deadlines, by main type.
     pub misses: PerType<u32>,
-    /// Instance-seconds within the window that its jobs leave unused of its own share, by type.
+    /// Instance-seconds by the clock within the window that its jobs leave unused of its own share, by type.
     pub shortfall: PerType<f64>,
 }
 

@@ -257,6 +257,40 @@ fn r1_3_a_project_that_wants_to_hear_of_us_and_is_down_is_not_stormed() {
 }
 
 #[test]
+fn r3_7_a_project_that_asks_to_hear_of_us_is_asked_for_work_although_the_type_is_backed_off() {
+    let mut world = World::new(113);
+    world.add_project("a", 0, Duration::from_secs(30));
+    // A work server says so to those that asked in vain.
+    world.alter = Some(|reply, _| {
+        if reply.results.is_empty() {
+            reply.next_rpc_delay = Some(Duration::from_secs(60));
+        }
+    });
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    // By now its own backoff is hours long.
+    world.run_for(Duration::from_hours(12));
+    let calls = world.projects["a"].calls.len();
+    world.projects.get_mut("a").unwrap().supply = 5;
+    let submitted = world.now;
+    world.run_until("new jobs arrive", Duration::from_secs(70), |w| w.projects["a"].sent > 0);
+    let waited = world.now - submitted;
+    assert!(waited <= Duration::from_secs(65), "{waited}");
+    assert!((600..=800).contains(&calls), "{calls} calls in 12 hours, one a minute");
+    world.run_until("all is done", Duration::from_hours(1), |w| w.acknowledged("a") == 5);
+}
+
+#[test]
+fn r1_4_whoever_is_told_to_contact_a_project_asks_it_for_work_although_the_type_is_backed_off() {
+    let mut world = World::new(114);
+    world.add_project("a", 0, Duration::from_secs(30));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_for(Duration::from_hours(12));
+    world.projects.get_mut("a").unwrap().supply = 1;
+    world.event(Event::ContactRequested { url: url("a") });
+    world.run_until("the job arrives", Duration::from_secs(5), |w| w.projects["a"].sent == 1);
+}
+
+#[test]
 fn r1_12_transfers_that_wait_go_on_after_the_clock_was_set_back() {
     let mut world = World::new(108);
     world.add_project("a", 1, Duration::from_secs(30));

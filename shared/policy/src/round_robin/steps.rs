@@ -78,20 +78,22 @@ impl Simulation {
             None => Run { limits, fits, lanes, found }.through(instances, kind, flows, taken),
         };
 
+        // What idles is counted by the clock, as the window is: dt x idle instances.
+        let by_clock = |computing_secs: f64| computing_secs / limits.active;
         for (of, own) in outlook.projects.iter_mut().zip(own.iter()) {
-            of.shortfall[kind] = own * limits.window;
+            of.shortfall[kind] = by_clock(own * limits.window);
         }
         for flow in flows.iter() {
             if let Some(of) = outlook.projects.get_mut(flow.project) {
                 of.misses[kind] = flow.misses;
-                of.shortfall[kind] = flow.short_of(limits);
+                of.shortfall[kind] = by_clock(flow.short_of(limits));
             }
         }
         found.late.sort_unstable();
         outlook.late.extend(found.late.iter().map(|(_, _, id)| *id));
         let of = &mut outlook.types[kind];
         of.idle = idle;
-        of.shortfall = shortfall;
+        of.shortfall = by_clock(shortfall);
         of.saturated = Duration::from_secs_f64(busy / limits.active);
         // Deadlines come nearer as time goes by, and computing may go on all the time until then.
         let spare = if shortfall > 0.0 { f64::INFINITY } else { busy - limits.window };

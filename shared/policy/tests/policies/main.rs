@@ -3,8 +3,8 @@
 mod closed_loop;
 mod coprocessors;
 mod cpu_schedule;
-mod fetch;
 mod endangered;
+mod fetch;
 mod fluid;
 mod job_queue;
 mod metrics;
