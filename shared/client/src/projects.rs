@@ -14,6 +14,15 @@ use crate::state::{Identity, Process, Project};
 use crate::{Effect, Entity, FileKey, NoticeLevel, Reason};
 
 impl Client {
+    /// Takes over what another client has learned of a project's estimates (R5.8): of a host that is simulated as it stands.
+    pub fn adopt_correction(&mut self, id: ProjectId, factor: f64) {
+        if let Some(project) = self.state.projects.get_mut(&id) {
+            project.correction = DurationCorrection::new(factor);
+            self.estimates_changed(id);
+            self.mark(Record::Project(id));
+        }
+    }
+
     pub(crate) fn project_of(&self, url: &MasterUrl) -> Option<ProjectId> {
         self.state.projects.values().find(|project| project.url == *url).map(|project| project.id)
     }

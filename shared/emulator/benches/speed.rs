@@ -4,16 +4,17 @@
 //! Each scenario runs until it has used about a second. The peer is BOINC's own simulator (client 8.3.0, step 60 s), whose
 //! figures are of another run, in CPU seconds of one core of a 2-core machine.
 //!
-//! Queues are as long as the work buffer makes them, with jobs that are fetched and reported all the while: a buffer of 30 +
+//! What is *held* are jobs of the base length that the host has at the beginning, with nothing fetched beside them: few end in
+//! a day. Other queues are as long as the work buffer makes them, with jobs that are fetched and reported all the while: a buffer of 30 +
 //! 30 days on two CPUs holds n jobs when each takes 60 days x 2 CPUs x availability / n. The first fill is outside of what is
 //! measured (a run of a day less is taken off), as the peer's is negligible.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
 use std::hint::black_box;
 
-use fallow_domain::{Duration, Flops, Share};
+use fallow_domain::{Duration, Flops, Fraction, Share};
 use fallow_emulator::engine::{RunOptions, RunOutcome, run};
-use fallow_emulator::scenario::{ApplicationModel, Buffer, ProjectModel, Scenario};
+use fallow_emulator::scenario::{ApplicationModel, Buffer, ProjectModel, QueuedJob, QueuedState, Scenario};
 use fallow_policy::composition::Composition;
 
 const DAY: Duration = Duration::from_hours(24);
@@ -55,7 +56,33 @@ fn cases() -> Vec<Case> {
         case("10,000 jobs, 1 project", queue(10_000, 1), Some(0.41), true),
         case("10,000 jobs, 10 projects", queue(10_000, 10), None, true),
         case("10,000 jobs, 20 projects", queue(10_000, 20), Some(0.10), true),
+        case("1,000 base jobs held", held(1_000, 1), Some(5.7), true),
+        case("10,000 base jobs held", held(10_000, 1), Some(0.41), true),
+        case("10,000 base jobs held, 20", held(10_000, 20), Some(0.10), true),
     ]
+}
+
+/// A host that holds so many jobs of the base length from the beginning on.
+fn held(jobs: u32, projects: u32) -> Scenario {
+    let mut scenario = queue(jobs, projects);
+    for (place, project) in (0..projects).zip(&mut scenario.projects) {
+        let application = project.name.clone();
+        project.applications = vec![ApplicationModel::base(application.clone(), 1)];
+        let of_project = (0..jobs).filter(|n| n % projects == place);
+        project.queue = of_project
+            .map(|n| QueuedJob {
+                name: format!("j{n}"),
+                application: application.clone(),
+                received: Duration::ZERO,
+                deadline: DAY * 5_000 + Duration::from_secs(i64::from(n)),
+                fraction_done: Fraction::ZERO,
+                elapsed: Duration::ZERO,
+                remaining: None,
+                state: QueuedState::Waiting,
+            })
+            .collect();
+    }
+    scenario
 }
 
 /// A host that holds about so many jobs of so many projects.

@@ -124,6 +124,9 @@ pub struct Figures {
     pub throttled: Duration,
     /// Instance time used, by project, weighted by speed.
     pub used: BTreeMap<ProjectId, Duration>,
+    /// The part of it that was due to each project (R5.32).
+    #[serde(default)]
+    pub due: BTreeMap<ProjectId, Duration>,
 }
 
 /// Instance time in seconds of one CPU: that of each type weighted by its speed.

@@ -1,7 +1,7 @@
 //! What a run counts from the truth, apart from what the client believes.
 
 use fallow_client::Client;
-use fallow_domain::{Duration, Instant, PerType, ResourceType, Speed, Usage};
+use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Speed, Usage};
 use fallow_policy::metrics::{Figures, Window};
 
 use super::outcome::{ProjectOutcome, RunFigures, RunOutcome, Timeline};
@@ -26,6 +26,8 @@ pub(crate) struct Course {
     pub(crate) simulated: Duration,
     pub(crate) host_on: Duration,
     pub(crate) instances: PerType<u32>,
+    /// The client's numbers of the projects.
+    pub(crate) ids: Vec<ProjectId>,
     pub(crate) timeline: Option<Timeline>,
 }
 
@@ -93,18 +95,24 @@ impl Account {
             used,
             lost: self.lost,
             events: self.events,
-            projects: self.projects(host, servers, &figures),
+            projects: self.projects(host, servers, &course.ids, &figures),
             timeline: course.timeline,
         }
     }
 
-    fn projects(&self, host: &HostModel, servers: &[Server<'_>], figures: &Figures) -> Vec<ProjectOutcome> {
+    fn projects(
+        &self,
+        host: &HostModel,
+        servers: &[Server<'_>],
+        ids: &[ProjectId],
+        figures: &Figures,
+    ) -> Vec<ProjectOutcome> {
         let speeds = speeds(host);
         let processing = |used: &PerType<Duration>| -> f64 {
             used.iter().map(|(kind, used)| used.as_secs_f64() * speeds[kind]).sum()
         };
         let all: f64 = self.used.iter().map(processing).sum();
-        let outcome = |(server, used): (&Server<'_>, &PerType<Duration>)| ProjectOutcome {
+        let outcome = |(place, (server, used)): (usize, (&Server<'_>, &PerType<Duration>))| ProjectOutcome {
             name: server.model.name.clone(),
             used: *used,
             wasted: server.tally.wasted,
@@ -116,9 +124,9 @@ impl Account {
             jobs_refused: server.tally.refused,
             correction: server.tally.correction,
             received: (all > 0.0).then(|| processing(used) / all),
-            due: due(server, figures),
+            due: due(ids.get(place), figures),
         };
-        servers.iter().zip(&self.used).map(outcome).collect()
+        servers.iter().zip(&self.used).enumerate().map(outcome).collect()
     }
 }
 
@@ -131,8 +139,11 @@ fn speeds(host: &HostModel) -> PerType<f64> {
     speeds
 }
 
-fn due(_server: &Server<'_>, _figures: &Figures) -> Option<f64> {
-    None
+/// The part of all processing that was due to a project.
+fn due(id: Option<&ProjectId>, figures: &Figures) -> Option<f64> {
+    let all: f64 = figures.due.values().map(|due| due.as_secs_f64()).sum();
+    let due = figures.due.get(id?).map_or(0.0, |due| due.as_secs_f64());
+    (all > 0.0).then(|| due / all)
 }
 
 fn run_figures(figures: &Figures) -> RunFigures {

@@ -108,11 +108,8 @@ mod tests {
             let on = process.is_on(now);
             let next = process.changes_at().min(end);
             on_time += if on { next - now } else { Duration::ZERO };
-            if on {
-                ons += 1
-            } else {
-                offs += 1
-            }
+            ons += u64::from(on);
+            offs += u64::from(!on);
             now = next;
         }
         (on_time.as_secs_f64() / length.as_secs_f64(), ons, offs)

@@ -75,7 +75,13 @@ impl World<'_> {
         if self.ids.len() <= index {
             self.ids.resize(index + 1, ProjectId(u32::MAX));
         }
-        self.ids[index] = project;
+        if self.ids[index] != project {
+            self.ids[index] = project;
+            let correction = self.servers.get(index).map_or(1.0, |server| server.model.correction);
+            if correction != 1.0 {
+                self.client.adopt_correction(project, correction);
+            }
+        }
         let up = self.servers.get_mut(index).is_some_and(|server| server.up.is_on(self.now));
         let outcome = if up { Ok(vec![format!("{url}scheduler")]) } else { Err(down()) };
         self.soon.push_back(Event::MasterPageRead { project, outcome });

@@ -339,6 +339,7 @@ impl<'a> World<'a> {
             simulated: self.now - BEGINNING,
             host_on: self.clock,
             instances: self.instances,
+            ids: std::mem::take(&mut self.ids),
             timeline: self.recorder.take().map(|recorder| recorder.close(self.now)),
         };
         self.account.close(course, &self.scenario.host, &self.servers, &self.client, self.now)

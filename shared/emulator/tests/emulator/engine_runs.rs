@@ -252,6 +252,13 @@ fn what_a_host_held_at_the_beginning_is_worked_off() {
     ];
     let outcome = simulate(&scenario, "CS2_WF2_WS2_JC2");
     assert_eq!((outcome.jobs_finished, outcome.used[ResourceType::Cpu]), (2, s(7_000)));
+    // The second job took a fifth of its estimate.
+    assert!((outcome.projects[0].correction - 0.92).abs() < 1e-6, "{}", outcome.projects[0].correction);
+    scenario.projects[0].correction = 2.0;
+    scenario.projects[0].queue.truncate(1);
+    let outcome = simulate(&scenario, "CS2_WF2_WS2_JC2");
+    // What was learned before is begun with: it falls by a tenth of the way with the one job.
+    assert!((outcome.projects[0].correction - 1.9).abs() < 1e-6, "{}", outcome.projects[0].correction);
 }
 
 #[test]

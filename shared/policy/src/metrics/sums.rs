@@ -138,6 +138,7 @@ impl Sums {
             rpcs_per_job: (self.jobs > 0.0).then(|| self.rpcs / self.jobs),
             throttled: Duration::from_secs_f64(self.throttled),
             used: parts().map(|(id, part)| (*id, Duration::from_secs_f64(part.got))).collect(),
+            due: parts().map(|(id, part)| (*id, Duration::from_secs_f64(part.due))).collect(),
         }
     }
 }
