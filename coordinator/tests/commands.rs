@@ -73,6 +73,65 @@ fn values_that_mean_nothing_are_refused_with_status_3() {
 }
 
 #[test]
+fn settings_of_a_project_are_shown_and_changed_by_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    fallow(dir.path(), &["project", "create", "sieve"]);
+    let shown = |arguments: &[&str]| -> serde_json::Value {
+        let output = fallow(dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    assert_eq!(shown(&["project", "show", "sieve", "--json"])["settings"]["poll"], "5m");
+    let change = ["project", "set", "sieve", "poll=90s", "send=WS2,ws2=published", "--json"];
+    assert_eq!(shown(&change)["settings"]["send"], "WS2,ws2=published");
+    let table = fallow(dir.path(), &["project", "show", "sieve"]);
+    assert!(text(&table).contains("1m 30s"), "{}", text(&table));
+    for (bad, code, said) in [
+        ("pol=1s", 3, "request-delay, poll"),
+        ("poll=soon", 3, "such as 90s"),
+        ("send=WS3", 3, "WS2,ws2=published"),
+        ("poll", 2, "such as poll=5m"),
+    ] {
+        let output = fallow(dir.path(), &["project", "set", "sieve", "jobs-per-cpu=7", bad]);
+        assert_eq!(output.status.code(), Some(code), "{bad}: {}", text(&output));
+        assert!(text(&output).contains(said), "{bad}: {}", text(&output));
+    }
+    // All or none.
+    assert_eq!(shown(&["project", "show", "sieve", "--json"])["settings"]["jobs-per-cpu"], "1000");
+    assert_eq!(fallow(dir.path(), &["project", "show", "other"]).status.code(), Some(3));
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn r3_12_a_version_for_a_gpu_is_added_with_what_its_jobs_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    fallow(dir.path(), &["project", "create", "sieve"]);
+    let program = dir.path().join("program");
+    std::fs::write(&program, "x").unwrap();
+    let add = |uses: &str| {
+        let program = program.to_str().unwrap();
+        let arguments = ["app", "add", "sieve", "a", program, "--version", "1.0", "--uses", uses];
+        fallow(dir.path(), &arguments)
+    };
+    assert_eq!(add("cpu=2").status.code(), Some(0));
+    // The same version for another resource type is another.
+    let gpu = add("nvidia=0.5,cpu=0.1");
+    assert_eq!(gpu.status.code(), Some(0), "{}", text(&gpu));
+    assert!(text(&gpu).contains("__nvidia"), "{}", text(&gpu));
+    assert_eq!(add("nvidia=1").status.code(), Some(3), "it exists already");
+    for (bad, code) in
+        [("tpu=1", 2), ("nvidia", 2), ("nvidia=-1", 3), ("nvidia=1,amd=1", 3), ("nvidia=100", 3)]
+    {
+        assert_eq!(add(bad).status.code(), Some(code), "{bad}: {}", text(&add(bad)));
+    }
+    let submit = fallow(dir.path(), &["submit", "sieve", "--app", "a", "--flops", "1e9"]);
+    assert_eq!(submit.status.code(), Some(0), "{}", text(&submit));
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
 fn what_is_there_already_is_named_as_it_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let mut running = Running::start(dir.path());

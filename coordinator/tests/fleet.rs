@@ -14,8 +14,8 @@ use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::operator::v1::{
-    CreateProjectRequest, CreateTokensRequest, ListHostsRequest, ListProjectsRequest, SetSharesRequest,
-    ShareOfProject,
+    AddAppVersionRequest, CreateProjectRequest, CreateTokensRequest, ListHostsRequest, ListProjectsRequest,
+    NewWorkunit, SetSharesRequest, ShareOfProject, SubmitRequest,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -224,6 +224,57 @@ async fn an_agent_that_falls_silent_is_taken_for_gone_and_one_that_beats_is_not(
     coordinator.stop().await.unwrap();
 }
 
+// ---- new jobs ----
+
+#[tokio::test]
+async fn r1_4_agents_with_the_project_are_told_at_once_of_new_jobs_and_no_more_of_them_than_jobs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator, "a").await;
+    let program = dir.path().join("program");
+    std::fs::write(&program, "x").unwrap();
+    let version = AddAppVersionRequest {
+        project: "a".into(),
+        application: "app".into(),
+        version: 100,
+        platform: "x86_64-pc-linux-gnu".into(),
+        files: vec![program.to_str().unwrap().into()],
+        ..Default::default()
+    };
+    operator.add_app_version(version).await.unwrap();
+    let url = coordinator.projects().projects()[0].url.to_string();
+    let attached = wire::Entry {
+        key: format!("project/{url}"),
+        value: Some(Value::Project(wire::ProjectState { url: url.clone(), ..Default::default() })),
+    };
+    // The third has another project only.
+    let mut agents = Vec::new();
+    for entries in [vec![host(), attached.clone()], vec![host(), attached], vec![host(), project(1)]] {
+        let identity = identity(&coordinator, &mut operator).await;
+        let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 1)).await;
+        agent.snapshot(1, entries).await;
+        agent.acknowledged(1).await;
+        agents.push(agent);
+    }
+    for (jobs, told) in [(1, 1), (2, 2), (50, 2)] {
+        let workunit = NewWorkunit { application: "app".into(), flops_estimate: 1e9, ..Default::default() };
+        let request = SubmitRequest { project: "a".into(), workunits: vec![workunit; jobs] };
+        operator.submit(request).await.unwrap();
+        let mut contacts = Vec::new();
+        for agent in &mut agents {
+            // Whoever is told is told within a fraction of a second.
+            while let Ok(Ok(Some(message))) = timeout(Duration::from_secs(1), agent.from.message()).await {
+                match message.body {
+                    Some(Heard::ContactProject(contact)) => contacts.push(contact.url),
+                    _ => break,
+                }
+            }
+        }
+        assert_eq!(contacts, vec![url.clone(); told], "{jobs} jobs");
+    }
+    coordinator.stop().await.unwrap();
+}
+
 // ---- the document ----
 
 #[tokio::test]
@@ -273,7 +324,8 @@ async fn shares_that_mean_nothing_and_unknown_projects_are_refused() {
         ("b", -1.0, Code::InvalidArgument),
         ("../b", 1.0, Code::InvalidArgument),
     ] {
-        let request = CreateProjectRequest { name: name.into(), share, request_delay_micros: 0 };
+        let request =
+            CreateProjectRequest { name: name.into(), share, request_delay_micros: 0, settings: Vec::new() };
         assert_eq!(operator.create_project(request).await.unwrap_err().code(), code, "{name}");
     }
     assert_eq!(coordinator.documents().document().version.0, 1);
@@ -344,7 +396,12 @@ async fn identity(coordinator: &Coordinator, operator: &mut Client) -> wire::Enr
 }
 
 async fn create(operator: &mut Client, name: &str) {
-    let request = CreateProjectRequest { name: name.into(), share: 75.0, request_delay_micros: 0 };
+    let request = CreateProjectRequest {
+        name: name.into(),
+        share: 75.0,
+        request_delay_micros: 0,
+        settings: Vec::new(),
+    };
     operator.create_project(request).await.unwrap();
 }
 

@@ -12,5 +12,7 @@ mod http;
 mod pages;
 #[path = "project/scheduler.rs"]
 mod scheduler;
+#[path = "project/types.rs"]
+mod types;
 #[path = "project/upload.rs"]
 mod upload;

@@ -1,15 +1,20 @@
-//! `fallow project create` and `fallow app add`.
+//! `fallow project` and `fallow app add`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use fallow_domain::Duration;
-use fallow_proto::operator::v1::{AddAppVersionRequest, CreateProjectRequest};
+use fallow_domain::{Duration, ResourceType, Usage};
+use fallow_proto::operator::v1::{
+    AddAppVersionRequest, CreateProjectRequest, GetProjectRequest, ProjectSettings, SetProjectRequest,
+    Setting,
+};
 use serde_json::json;
 
 use super::connect::Target;
 use super::projects::project_json;
-use super::{Failure, print, print_json, units};
+use super::table::{self, Column::Text};
+use super::{Failure, Unacceptable, print, print_json, units};
+use crate::project::SETTINGS;
 
 pub(super) const PROJECT_EXAMPLE: &str = "\
 Example:
@@ -20,9 +25,33 @@ Example:
 The whole fleet is attached to it at once. Unmodified BOINC clients can attach
 to its URL with their own account.";
 
+const SHOW_EXAMPLE: &str = "\
+Example:
+  fallow project show sieve
+  fallow project show sieve --json";
+
+const SET_EXAMPLE: &str = "\
+Examples:
+  fallow project set sieve poll=1m request-delay=10s
+  fallow project set sieve send=WS2,ws2=published
+
+Settings:
+  name                the project's name for people
+  request-delay       how long a client waits between two scheduler RPCs
+  poll                how soon a client that asked in vain comes again; 0s: as
+                      it likes. Agents of this fleet hear of new jobs at once
+  report-immediately  jobs are reported one by one: true or false
+  account-creation    anybody may make an account: true or false
+  jobs-per-cpu        jobs in progress that a host may have per CPU
+  send                WS1 (fills requests), WS2 (only what meets its deadline);
+                      ws2=published, counted or scaled: with less foresight
+  deletion-policy     files that clients delete first: lru, priority, expire
+  delete-from-self    jobs may push out the project's own files: true or false";
+
 pub(super) const APP_EXAMPLE: &str = "\
 Example:
   fallow app add sieve sieve ./target/release/sieve --version 1.0
+  fallow app add sieve sieve ./sieve-gpu --version 1.0 --uses nvidia=0.5,cpu=0.1
 
 The first file is the main program. Files are copied and signed; a version never
 changes once it is made.";
@@ -32,6 +61,12 @@ pub(super) enum ProjectCommand {
     /// Adds a project of the lab's own, with its keys, and attaches the fleet to it.
     #[command(after_help = PROJECT_EXAMPLE)]
     Create(Create),
+    /// Shows the settings of a project.
+    #[command(after_help = SHOW_EXAMPLE)]
+    Show(Show),
+    /// Changes settings of a project; they hold from the next request of a client on.
+    #[command(after_help = SET_EXAMPLE)]
+    Set(Set),
 }
 
 #[derive(Args, Debug)]
@@ -49,6 +84,37 @@ pub(super) struct Create {
     /// One JSON object instead of a line.
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Show {
+    /// The project.
+    name: String,
+    #[command(flatten)]
+    target: Target,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Set {
+    /// The project.
+    name: String,
+    /// Settings and their new values; all are taken, or none.
+    #[arg(required = true, value_name = "KEY=VALUE", value_parser = setting)]
+    settings: Vec<Setting>,
+    #[command(flatten)]
+    target: Target,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+fn setting(text: &str) -> Result<Setting, String> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    let pair = pair.map(|(key, value)| Setting { key: key.to_owned(), value: value.to_owned() });
+    pair.ok_or_else(|| "expected KEY=VALUE, such as poll=5m".to_owned())
 }
 
 #[derive(Subcommand, Debug)]
@@ -73,6 +139,9 @@ pub(super) struct Add {
     /// Its name for people.
     #[arg(long, default_value = "")]
     friendly_name: String,
+    /// What a job of it uses: CPUs, and one kind of nvidia, amd, intel or apple.
+    #[arg(long, default_value = "cpu=1", value_parser = uses, value_name = "KIND=NUMBER,...")]
+    uses: Usage,
     /// The BOINC platform that it runs on.
     #[arg(long, default_value = PLATFORM)]
     platform: String,
@@ -83,23 +152,80 @@ pub(super) struct Add {
     json: bool,
 }
 
+/// `nvidia=0.5,cpu=0.1`; without a number of CPUs, one.
+fn uses(text: &str) -> Result<Usage, Box<dyn std::error::Error + Send + Sync>> {
+    let mut usage = Usage::ONE_CPU;
+    for part in text.split(',') {
+        let read =
+            part.split_once('=').and_then(|(kind, count)| Some((kind.trim(), count.trim().parse().ok()?)));
+        let (kind, count): (&str, f64) =
+            read.ok_or("expected KIND=NUMBER, such as nvidia=0.5 or nvidia=1,cpu=0.2")?;
+        let is_sane = count.is_finite() && count > 0.0;
+        let kind = match kind {
+            "cpu" | "cpus" => ResourceType::Cpu,
+            other => ResourceType::from_name(other).ok_or("expected cpu, nvidia, amd, intel or apple")?,
+        };
+        match (kind, usage.coprocessor) {
+            _ if !is_sane => {
+                let text = format!("{part}: expected a number above 0, such as 0.5");
+                return Err(Unacceptable(text).into());
+            }
+            (ResourceType::Cpu, _) => usage.cpus = count,
+            (_, None) => usage.coprocessor = Some((kind, count)),
+            (_, Some(_)) => {
+                let text = format!("{text}: a job uses one kind of coprocessor at most");
+                return Err(Unacceptable(text).into());
+            }
+        }
+    }
+    Ok(usage)
+}
+
 /// The BOINC platform of this machine.
 pub(crate) const PLATFORM: &str =
     if cfg!(target_arch = "aarch64") { "aarch64-unknown-linux-gnu" } else { "x86_64-pc-linux-gnu" };
 
 pub(super) async fn project(command: ProjectCommand) -> Result<(), Failure> {
-    let ProjectCommand::Create(create) = command;
+    let create = match command {
+        ProjectCommand::Create(create) => create,
+        ProjectCommand::Show(Show { name, target, json }) => {
+            let mut client = target.connect().await?;
+            let shown = client.get_project(GetProjectRequest { name }).await?.into_inner();
+            return print_settings(&shown, json);
+        }
+        ProjectCommand::Set(Set { name, settings, target, json }) => {
+            let mut client = target.connect().await?;
+            let shown = client.set_project(SetProjectRequest { name, settings }).await?.into_inner();
+            return print_settings(&shown, json);
+        }
+    };
     let mut client = create.target.connect().await?;
     let request = CreateProjectRequest {
         name: create.name,
         share: create.share,
         request_delay_micros: create.request_delay.as_micros(),
+        settings: Vec::new(),
     };
     let project = client.create_project(request).await?.into_inner();
     if create.json {
         return print_json(&project_json(&project));
     }
     print(&format!("project {} at {}\n", project.name, project.url))
+}
+
+fn print_settings(shown: &ProjectSettings, json: bool) -> Result<(), Failure> {
+    if json {
+        let pair = |setting: &Setting| (setting.key.clone(), setting.value.clone().into());
+        let settings: serde_json::Map<_, _> = shown.settings.iter().map(pair).collect();
+        return print_json(&json!({ "name": shown.name, "url": shown.url, "settings": settings }));
+    }
+    let meaning =
+        |key: &str| SETTINGS.iter().find(|(name, _)| *name == key).map_or("", |(_, meaning)| meaning);
+    let row = |setting: &Setting| {
+        vec![setting.key.clone(), setting.value.clone(), meaning(&setting.key).to_owned()]
+    };
+    let columns = [Text("setting"), Text("value"), Text("what it is")];
+    print(&table::render(&columns, shown.settings.iter().map(row).collect()))
 }
 
 pub(super) async fn app(command: AppCommand) -> Result<(), Failure> {
@@ -124,6 +250,9 @@ pub(super) async fn app(command: AppCommand) -> Result<(), Failure> {
         version: add.version,
         platform: add.platform,
         files,
+        cpus: add.uses.cpus,
+        coprocessor: add.uses.coprocessor.map_or("", |(kind, _)| kind.name()).to_owned(),
+        coprocessor_count: add.uses.coprocessor.map_or(0.0, |(_, count)| count),
     };
     let file_names = client.add_app_version(request).await?.into_inner().file_names;
     if add.json {

@@ -104,6 +104,7 @@ impl Coordinator {
         };
         serve::grpc(&mut coordinator, grpc)?;
         serve::http(&mut coordinator, http)?;
+        serve::new_jobs(&mut coordinator);
         DaemonFile::new(coordinator.grpc, coordinator.http).write(&coordinator.dir)?;
         tracing::info!(
             dir = %coordinator.dir.display(),

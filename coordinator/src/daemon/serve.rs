@@ -57,6 +57,29 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
     Ok(())
 }
 
+/// How long new jobs may lie there before agents are told of them: jobs that are submitted one by one make one call.
+const NEW_JOBS: Duration = Duration::from_millis(200);
+
+/// Tells agents of new jobs: just submitted, or to be computed once more (R1.4).
+pub(super) fn new_jobs(coordinator: &mut Coordinator) {
+    let (fleet, projects) = (coordinator.fleet.clone(), coordinator.projects.clone());
+    let mut stop = coordinator.stop.subscribe();
+    coordinator.servers.spawn(async move {
+        let mut ticks = tokio::time::interval(NEW_JOBS);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {
+                    for (url, jobs) in projects.take_new_jobs() {
+                        fleet.contact(url.as_str(), jobs);
+                    }
+                }
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+        }
+    });
+}
+
 /// Serves the projects.
 pub(super) fn http(coordinator: &mut Coordinator, listener: TcpListener) -> Result<(), StartError> {
     let listener = to_tokio(listener)?;

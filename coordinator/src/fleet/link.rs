@@ -5,7 +5,7 @@
 //! each kind" and never as a list, so a connection's memory has a bound whatever the agent does. An acknowledgement
 //! stands for all messages up to its number.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -140,6 +140,8 @@ struct Outbox {
     acknowledge: Option<u64>,
     document: Option<Arc<Published>>,
     heartbeat: bool,
+    /// Projects that the agent is to contact.
+    contacts: BTreeSet<String>,
     /// Since when there is something to be said and no room.
     waiting_since: Option<Instant>,
 }
@@ -162,6 +164,7 @@ impl<'a> Connection<'a> {
             acknowledge: None,
             document,
             heartbeat: false,
+            contacts: BTreeSet::new(),
             waiting_since: None,
         };
         let (epoch, received) = (hello.epoch, held);
@@ -211,6 +214,10 @@ impl<'a> Connection<'a> {
                 changed = self.documents.changed() => {
                     self.outbox.document = self.documents.borrow_and_update().clone();
                     changed.map_err(|_| Status::unavailable("the coordinator is stopping"))
+                }
+                () = self.agent.contact_wanted.notified() => {
+                    self.outbox.contacts.append(&mut lock(&self.agent.contacts));
+                    Ok(())
                 }
                 _ = ticks.tick() => self.tick(),
                 _ = newest.changed() => return taken_over(),
@@ -343,7 +350,11 @@ async fn answer(pipeline: &mut VecDeque<InFlight>) -> Result<Stored, oneshot::er
 
 impl Outbox {
     fn is_empty(&self) -> bool {
-        self.welcome.is_none() && self.acknowledge.is_none() && self.document.is_none() && !self.heartbeat
+        self.welcome.is_none()
+            && self.acknowledge.is_none()
+            && self.document.is_none()
+            && self.contacts.is_empty()
+            && !self.heartbeat
     }
 
     fn acknowledge(&mut self, sequence: u64) {
@@ -365,6 +376,8 @@ impl Outbox {
             FromCoordinator::Document(document.wire.clone())
         } else if let Some(sequence) = self.acknowledge.take() {
             FromCoordinator::Acknowledge(wire::Acknowledge { sequence })
+        } else if let Some(url) = self.contacts.pop_first() {
+            FromCoordinator::ContactProject(wire::ContactProject { url })
         } else if std::mem::take(&mut self.heartbeat) {
             FromCoordinator::Heartbeat(wire::Heartbeat { sent_at_micros: clock::now().as_micros() })
         } else {

@@ -9,6 +9,7 @@
 //! ([`limits`]). Omitted: groups, revocation, history.
 
 pub mod commit;
+mod contact;
 pub mod entry;
 mod keys;
 pub mod limits;
@@ -18,7 +19,7 @@ pub mod state;
 pub mod token;
 pub mod totals;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -92,6 +93,9 @@ pub(crate) struct Agent {
     newest: watch::Sender<u64>,
     /// Held by the connection that changes the state.
     turn: tokio::sync::Mutex<()>,
+    /// Projects that it is to contact, by URL, and the call of its connection to take them.
+    contacts: Mutex<BTreeSet<String>>,
+    contact_wanted: tokio::sync::Notify,
 }
 
 impl Fleet {
@@ -150,6 +154,11 @@ impl Fleet {
         agents.iter().map(|agent| agent.view()).collect()
     }
 
+    fn connected_agents(&self) -> Vec<Arc<Agent>> {
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        agents.values().filter(|agent| agent.connected.load(Ordering::Relaxed)).cloned().collect()
+    }
+
     pub(crate) fn agent(&self, id: &str) -> Option<Arc<Agent>> {
         self.agents.read().unwrap_or_else(PoisonError::into_inner).get(&AgentId(id.to_owned())).cloned()
     }
@@ -175,6 +184,8 @@ impl Agent {
             connected: AtomicBool::new(false),
             newest: watch::Sender::new(0),
             turn: tokio::sync::Mutex::new(()),
+            contacts: Mutex::new(BTreeSet::new()),
+            contact_wanted: tokio::sync::Notify::new(),
         })
     }
 

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid};
+use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid, ResourceType, Usage};
 use fallow_proto::operator::v1 as wire;
 
 use crate::project::{
-    CanonicalResult, JobView, NewAppVersion, NewInput, NewWorkunit, OutputSpec, Rules, WorkunitView,
+    CanonicalResult, JobView, NewAppVersion, NewInput, NewWorkunit, OutputSpec, ProjectInfo, Rules,
+    WorkunitView,
 };
 
 /// A workunit to be added; zeros and empty texts stand for defaults.
@@ -62,13 +63,35 @@ pub(super) fn new_workunit(wire: wire::NewWorkunit) -> Result<NewWorkunit, Inval
     Ok(workunit)
 }
 
-pub(super) fn app_version(wire: wire::AddAppVersionRequest) -> NewAppVersion {
-    NewAppVersion {
+pub(super) fn app_version(wire: wire::AddAppVersionRequest) -> Result<NewAppVersion, Invalid> {
+    let cpus = if wire.cpus == 0.0 { 1.0 } else { wire.cpus };
+    let coprocessor = match wire.coprocessor.as_str() {
+        "" => None,
+        name => {
+            let kind = ResourceType::from_name(name).filter(|kind| kind.is_coprocessor());
+            let expected = "nvidia, amd, intel or apple";
+            Some((
+                kind.ok_or_else(|| Invalid::new("kind of coprocessor", name, expected))?,
+                wire.coprocessor_count,
+            ))
+        }
+    };
+    Ok(NewAppVersion {
         application: wire.application,
         friendly_name: wire.friendly_name,
         version: wire.version,
         platform: wire.platform,
         files: wire.files.into_iter().map(PathBuf::from).collect(),
+        usage: Usage { cpus, coprocessor },
+    })
+}
+
+pub(super) fn settings(info: &ProjectInfo) -> wire::ProjectSettings {
+    let setting = |(key, value): (&str, String)| wire::Setting { key: key.to_owned(), value };
+    wire::ProjectSettings {
+        name: info.name.clone(),
+        url: info.url.to_string(),
+        settings: info.settings.list().into_iter().map(setting).collect(),
     }
 }
 

@@ -133,6 +133,9 @@ impl OperatorService {
         if request.request_delay_micros != 0 {
             settings.request_delay = Duration::from_micros(request.request_delay_micros);
         }
+        for wire::Setting { key, value } in &request.settings {
+            settings.set(key, value).map_err(|error| status::of_invalid(&error))?;
+        }
         let known = self.documents.document().projects.iter().any(|project| project.name == request.name);
         let name = request.name;
         let info = self
@@ -311,6 +314,31 @@ impl Service for OperatorService {
         self.call("CreateProject", span, self.create(author, request.into_inner())).await
     }
 
+    async fn set_project(&self, request: Request<wire::SetProjectRequest>) -> Reply<wire::ProjectSettings> {
+        let span = span_of(&request, "SetProject");
+        let author = author_of(&request, &span);
+        let wire::SetProjectRequest { name, settings } = request.into_inner();
+        let changes: Vec<(String, String)> =
+            settings.into_iter().map(|setting| (setting.key, setting.value)).collect();
+        let work = async {
+            tracing::info!(project = name, by = author.name, ?changes, "settings of a project change");
+            self.blocking(move |projects| {
+                let settings = projects.change_settings(&name, &changes)?;
+                Ok(convert::settings(&ProjectInfo { settings, ..projects.project(&name)? }))
+            })
+            .await
+        };
+        self.call("SetProject", span, work).await
+    }
+
+    async fn get_project(&self, request: Request<wire::GetProjectRequest>) -> Reply<wire::ProjectSettings> {
+        let span = span_of(&request, "GetProject");
+        let name = request.into_inner().name;
+        let work =
+            async { self.blocking(move |projects| Ok(convert::settings(&projects.project(&name)?))).await };
+        self.call("GetProject", span, work).await
+    }
+
     async fn add_app_version(
         &self,
         request: Request<wire::AddAppVersionRequest>,
@@ -320,6 +348,7 @@ impl Service for OperatorService {
         let project = std::mem::take(&mut request.project);
         let version = convert::app_version(request);
         let work = async {
+            let version = version.map_err(|error| status::of_invalid(&error))?;
             let file_names =
                 self.blocking(move |projects| projects.add_app_version(&project, &version)).await?;
             Ok(wire::AddAppVersionReply { file_names })

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use fallow_boinc::names::api_version;
-use fallow_domain::Invalid;
+use fallow_domain::{Invalid, Usage};
 
 use super::catalog::Catalog;
 use super::error::ProjectError;
@@ -13,7 +13,7 @@ use super::hosted::{Project, lock};
 use super::keys::md5_hex;
 use super::layout::write_whole;
 use super::names::{PLAIN_RULE, is_plain};
-use super::records::{App, Version, VersionFile};
+use super::records::{App, Version, VersionFile, plan_class};
 use super::txn::decode;
 use super::types::NewAppVersion;
 
@@ -34,7 +34,8 @@ impl Project {
     pub(crate) fn add_app_version(&self, new: &NewAppVersion) -> Result<Vec<String>, ProjectError> {
         check(new)?;
         let _alone = lock(&self.adding);
-        let key = self.keys.version(&new.application, &new.platform, new.version);
+        let plan_class = plan_class(new.usage);
+        let key = self.keys.version(&new.application, &new.platform, new.version, plan_class);
         if self.read().contains(&key)? {
             return Err(ProjectError::VersionExists {
                 application: new.application.clone(),
@@ -49,6 +50,7 @@ impl Project {
             platform: new.platform.clone(),
             api_version: None,
             files: Vec::new(),
+            usage: new.usage,
         };
         for (position, path) in new.files.iter().enumerate() {
             let content = read_bounded(path)?;
@@ -99,7 +101,10 @@ impl Project {
             0 => (new.application.as_str(), None),
             _ => (own_name, Some(own_name.to_owned())),
         };
-        let name = format!("{stem}_{}.{:02}_{}", new.version / 100, new.version % 100, new.platform);
+        let mut name = format!("{stem}_{}.{:02}_{}", new.version / 100, new.version % 100, new.platform);
+        if new.usage.coprocessor.is_some() {
+            name = format!("{name}__{}", plan_class(new.usage));
+        }
         if !is_plain(&name, NAME_MAX) {
             return Err(Invalid::new("name of an application's file", path.display(), PLAIN_RULE).into());
         }
@@ -147,6 +152,7 @@ fn check(new: &NewAppVersion) -> Result<(), Invalid> {
     if new.friendly_name.len() > 200 || new.friendly_name.chars().any(char::is_control) {
         return Err(Invalid::new("friendly name", &new.friendly_name, "up to 200 bytes on one line"));
     }
+    check_usage(new.usage)?;
     let mut names: Vec<_> = new.files.iter().map(|path| path.file_name()).collect();
     names.sort();
     names.dedup();
@@ -155,6 +161,19 @@ fn check(new: &NewAppVersion) -> Result<(), Invalid> {
         return Err(Invalid::new("number of files", new.files.len(), expected));
     }
     Ok(())
+}
+
+fn check_usage(usage: Usage) -> Result<(), Invalid> {
+    let sane = |count: f64, most: f64| count.is_finite() && count >= 0.0 && count <= most;
+    if !sane(usage.cpus, 1_000.0) || (usage.cpus == 0.0 && usage.coprocessor.is_none()) {
+        return Err(Invalid::new("number of CPUs that a job uses", usage.cpus, "above 0, at most 1,000"));
+    }
+    match usage.coprocessor {
+        Some((_, count)) if count == 0.0 || !sane(count, 64.0) => {
+            Err(Invalid::new("number of coprocessors that a job uses", count, "above 0, at most 64"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn read_bounded(path: &Path) -> Result<Vec<u8>, ProjectError> {

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use fallow_domain::{PerType, ResourceType};
+
 use super::error::ProjectError;
 use super::keys::Keys;
 use super::records::{App, Version};
 use super::txn::{Txn, decode};
 
-/// All applications and the newest version of each for each platform.
+/// All applications and the newest version of each for each platform and resource type.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
     pub(crate) apps: BTreeMap<String, App>,
-    newest: BTreeMap<String, BTreeMap<String, Version>>,
+    newest: BTreeMap<String, BTreeMap<(String, ResourceType), Version>>,
     platforms: BTreeMap<String, u32>,
 }
 
@@ -35,9 +37,10 @@ impl Catalog {
     pub(crate) fn add_version(&mut self, version: Version) {
         *self.platforms.entry(version.platform.clone()).or_default() += 1;
         let of_app = self.newest.entry(version.application.clone()).or_default();
-        match of_app.get(&version.platform) {
+        let place = (version.platform.clone(), version.kind());
+        match of_app.get(&place) {
             Some(known) if known.version >= version.version => {}
-            _ => drop(of_app.insert(version.platform.clone(), version)),
+            _ => drop(of_app.insert(place, version)),
         }
     }
 
@@ -55,9 +58,24 @@ impl Catalog {
         self.newest.contains_key(application)
     }
 
-    /// The newest version for the first of `platforms` that there is one for.
-    pub(crate) fn version_for(&self, application: &str, platforms: &[String]) -> Option<&Version> {
+    /// The newest version for a resource type and the first of `platforms` that there is one for.
+    pub(crate) fn version_for(
+        &self,
+        application: &str,
+        platforms: &[String],
+        kind: ResourceType,
+    ) -> Option<&Version> {
         let of_app = self.newest.get(application)?;
-        platforms.iter().find_map(|platform| of_app.get(platform))
+        platforms.iter().find_map(|platform| of_app.get(&(platform.clone(), kind)))
+    }
+
+    /// For which resource types there is any version for these platforms (R3.12).
+    pub(crate) fn types(&self, platforms: &[String]) -> PerType<bool> {
+        let there = self.newest.values().flat_map(BTreeMap::keys);
+        let mut types = PerType::default();
+        for (_, kind) in there.filter(|(platform, _)| platforms.contains(platform)) {
+            types[*kind] = true;
+        }
+        types
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use fallow_domain::{AccountKey, Instant, Invalid, MasterUrl};
@@ -17,13 +18,18 @@ use super::keys::Keys;
 use super::layout::Layout;
 use super::random::random_key;
 use super::records::{Account, Counters, ProjectRecord};
+use super::settings::ProjectSettings;
 use super::txn::Txn;
-use super::types::{Counts, ProjectInfo, ProjectSettings};
+use super::types::{Counts, ProjectInfo};
+use super::waiting::Waiting;
 
 /// A project that this coordinator serves.
 pub(crate) struct Project {
     pub(crate) name: String,
-    pub(crate) info: ProjectInfo,
+    pub(crate) url: MasterUrl,
+    account_key: AccountKey,
+    created_at: Instant,
+    settings: RwLock<Arc<ProjectSettings>>,
     pub(crate) keys: Keys,
     pub(crate) layout: Layout,
     pub(crate) keyring: Keyring,
@@ -36,6 +42,10 @@ pub(crate) struct Project {
     catalog: RwLock<Arc<Catalog>>,
     /// Files that are being uploaded now: one connection writes to a file at a time.
     pub(crate) uploading: Mutex<BTreeSet<String>>,
+    /// Hosts that asked in vain.
+    pub(crate) waiting: Mutex<Waiting>,
+    /// Jobs that came to wait for a host since somebody last asked.
+    new_jobs: AtomicU64,
 }
 
 impl Project {
@@ -49,7 +59,7 @@ impl Project {
         now: Instant,
     ) -> Result<Self, ProjectError> {
         check_name(name)?;
-        check_settings(&settings)?;
+        settings.check()?;
         let keys = Keys::new(name);
         if store.get(&keys.settings())?.is_some() {
             return Err(ProjectError::ProjectExists { name: name.to_owned() });
@@ -89,16 +99,12 @@ impl Project {
         let catalog = Catalog::load(&txn, &keys)?;
         drop(txn);
         let layout = Layout::open(dir, name)?;
-        let info = ProjectInfo {
+        Ok(Self {
             name: name.to_owned(),
             url: MasterUrl::parse(&format!("{base_url}/{name}/"))?,
             account_key: record.account_key,
-            settings: record.settings,
             created_at: record.created_at,
-        };
-        Ok(Self {
-            name: name.to_owned(),
-            info,
+            settings: RwLock::new(Arc::new(record.settings)),
             keys,
             keyring: Keyring::open(&layout.keys())?,
             layout,
@@ -107,6 +113,8 @@ impl Project {
             adding: Mutex::new(()),
             catalog: RwLock::new(Arc::new(catalog)),
             uploading: Mutex::new(BTreeSet::new()),
+            waiting: Mutex::new(Waiting::default()),
+            new_jobs: AtomicU64::new(0),
         })
     }
 
@@ -118,12 +126,53 @@ impl Project {
         let _alone = lock(&self.writer);
         let mut txn = Txn::new(&*self.store);
         let out = change(&mut txn)?;
+        let new_jobs = txn.new_jobs();
         let batch = txn.into_batch();
         if !batch.is_empty() {
             // There are no preconditions that could fail: the lock is the only way here.
             let _ = self.store.apply(batch)?;
         }
+        self.new_jobs.fetch_add(new_jobs, Ordering::Relaxed);
         Ok(out)
+    }
+
+    /// How many jobs came to wait for a host since the last call.
+    pub(crate) fn take_new_jobs(&self) -> u64 {
+        self.new_jobs.swap(0, Ordering::Relaxed)
+    }
+
+    /// What operators and agents need to know of it.
+    pub(crate) fn info(&self) -> ProjectInfo {
+        ProjectInfo {
+            name: self.name.clone(),
+            url: self.url.clone(),
+            account_key: self.account_key.clone(),
+            settings: ProjectSettings::clone(&self.settings()),
+            created_at: self.created_at,
+        }
+    }
+
+    /// The settings as they are now. Whoever works on a request takes them once: they may change any time.
+    pub(crate) fn settings(&self) -> Arc<ProjectSettings> {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes settings: all of `changes`, or none if one cannot be.
+    pub(crate) fn change_settings(
+        &self,
+        changes: &[(String, String)],
+    ) -> Result<ProjectSettings, ProjectError> {
+        let _alone = lock(&self.adding);
+        let mut changed = ProjectSettings::clone(&self.settings());
+        changes.iter().try_for_each(|(key, value)| changed.set(key, value))?;
+        let record = ProjectRecord {
+            settings: changed.clone(),
+            account_key: self.account_key.clone(),
+            created_at: self.created_at,
+        };
+        self.transact_durably(|txn| txn.put("project", self.keys.settings(), &record))?;
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(changed.clone());
+        Ok(changed)
     }
 
     /// As [`Project::transact`], and on return the writes survive a power cut. The medium is waited for without the
@@ -156,10 +205,10 @@ impl Project {
     }
 
     /// The name for people.
-    pub(crate) fn long_name(&self) -> &str {
-        match self.info.settings.long_name.as_str() {
-            "" => &self.name,
-            long => long,
+    pub(crate) fn long_name(&self) -> String {
+        match self.settings().long_name.as_str() {
+            "" => self.name.clone(),
+            long => long.to_owned(),
         }
     }
 }
@@ -182,15 +231,4 @@ fn check_name(name: &str) -> Result<(), Invalid> {
     }
     let expected = "a lower-case letter, then up to 31 lower-case letters, digits, `-` and `_`";
     Err(Invalid::new("project name", name, expected))
-}
-
-fn check_settings(settings: &ProjectSettings) -> Result<(), Invalid> {
-    let delay = settings.request_delay.as_secs_f64();
-    if !(0.0..=86_400.0).contains(&delay) {
-        return Err(Invalid::new("request delay", settings.request_delay, "from 0 s to a day"));
-    }
-    if settings.long_name.len() > 200 || settings.long_name.chars().any(char::is_control) {
-        return Err(Invalid::new("project's long name", &settings.long_name, "up to 200 bytes on one line"));
-    }
-    Ok(())
 }

@@ -36,6 +36,7 @@ pub(crate) fn write(
     }
     txn.put("workunit", keys.workunit(&after.name), after)?;
     let (minus, plus) = (before.map(counts).unwrap_or_default(), counts(after));
+    txn.note_new_jobs(plus.jobs_unsent.saturating_sub(minus.jobs_unsent));
     if minus != plus {
         let mut counters: Counters = txn.get("counters", &keys.counters())?.unwrap_or_default();
         counters.counts = shift(counters.counts, minus, plus);

@@ -50,8 +50,10 @@ impl Keys {
     pub(crate) fn apps(&self) -> Vec<u8> {
         self.key("app/")
     }
-    pub(crate) fn version(&self, app: &str, platform: &str, version: u32) -> Vec<u8> {
-        self.key(format_args!("version/{app}/{platform}/{version:010}"))
+    /// Without a plan class for the CPU.
+    pub(crate) fn version(&self, app: &str, platform: &str, version: u32, plan_class: &str) -> Vec<u8> {
+        let end = if plan_class.is_empty() { String::new() } else { format!("/{plan_class}") };
+        self.key(format_args!("version/{app}/{platform}/{version:010}{end}"))
     }
     pub(crate) fn versions(&self) -> Vec<u8> {
         self.key("version/")

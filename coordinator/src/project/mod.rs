@@ -11,10 +11,11 @@
 //! - `workunit`, `verdict`: the life of a workunit, pure.
 //! - `index`, `txn`, `keys`, `records`: how it is stored.
 //! - `scheduler`: the scheduler RPC. `web`: everything else over HTTP.
+//! - `settings`: what operators may change. `waiting`: hosts that asked in vain.
 //! - `upkeep`: deadlines, comparisons, deletions.
 //!
 //! **Omitted**: credit (totals are 0: a lab's own machines need no scores), teams, forums, preferences edited on the
-//! project's pages, plan classes and coprocessors, homogeneous redundancy, locality scheduling, trickles (acknowledged,
+//! project's pages, plan classes beside those of coprocessors, homogeneous redundancy, locality scheduling, trickles (acknowledged,
 //! not kept), weak account keys.
 
 mod apps;
@@ -32,11 +33,13 @@ mod random;
 mod records;
 mod scheduler;
 mod server;
+mod settings;
 mod submit;
 mod txn;
 mod types;
 mod upkeep;
 mod verdict;
+mod waiting;
 mod web;
 mod workunit;
 
@@ -44,9 +47,10 @@ pub use comparator::COMPARATORS;
 pub use error::ProjectError;
 pub use listing::PAGE_MAX;
 pub use server::{Clock, ProjectServer};
+pub use settings::{DeletionPolicy, ProjectSettings, SETTINGS, SendRules};
 pub use submit::SUBMIT_MAX;
 pub use types::{
     CanonicalResult, Counts, JobView, NewAppVersion, NewInput, NewWorkunit, OutputContent, OutputSpec, Page,
-    ProjectInfo, ProjectSettings, WorkSend, WorkunitView,
+    ProjectInfo, WorkunitView,
 };
 pub use workunit::{JobState, Outcome, Rules, TOTAL_MAX, Validation};

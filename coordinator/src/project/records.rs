@@ -1,9 +1,10 @@
 //! What a project keeps besides its workunits: accounts, hosts, applications, counters.
 
-use fallow_domain::{AccountKey, Duration, Instant};
+use fallow_domain::{AccountKey, Duration, Instant, ResourceType, Usage};
 use serde::{Deserialize, Serialize};
 
-use super::types::{Counts, ProjectSettings};
+use super::settings::ProjectSettings;
+use super::types::Counts;
 
 /// The project itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,6 +57,9 @@ pub(crate) struct Host {
     pub(crate) ncpus: u32,
     /// Sequence behind which the search for unsent jobs goes on when those at the head are not for this host.
     pub(crate) search_from: u64,
+    /// It asked for work of some type and got none of it: it has backed off, and does not come again by itself soon.
+    #[serde(default)]
+    pub(crate) waiting: bool,
 }
 
 /// An application.
@@ -66,7 +70,7 @@ pub(crate) struct App {
 }
 
 /// A version of an application for one platform.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Version {
     pub(crate) application: String,
     pub(crate) version: u32,
@@ -75,6 +79,33 @@ pub(crate) struct Version {
     pub(crate) api_version: Option<String>,
     /// The first is the main program.
     pub(crate) files: Vec<VersionFile>,
+    /// What a job of it uses.
+    #[serde(default = "one_cpu")]
+    pub(crate) usage: Usage,
+}
+
+fn one_cpu() -> Usage {
+    Usage::ONE_CPU
+}
+
+impl Version {
+    /// The type that its jobs count for (R3.1).
+    pub(crate) fn kind(&self) -> ResourceType {
+        self.usage.main_type()
+    }
+
+    /// What tells it from versions for other resource types (BOINC: `plan_class`); empty for the CPU.
+    pub(crate) fn plan_class(&self) -> &'static str {
+        plan_class(self.usage)
+    }
+}
+
+/// The plan class of a version that uses this.
+pub(crate) fn plan_class(usage: Usage) -> &'static str {
+    match usage.main_type() {
+        ResourceType::Cpu => "",
+        kind => kind.name(),
+    }
 }
 
 /// A file of a version, in the download directory.

@@ -6,15 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use fallow_domain::Instant;
+use fallow_domain::{Instant, MasterUrl};
 use fallow_store::{KeyRange, Store};
 
 use super::error::ProjectError;
 use super::hosted::{Project, lock};
 use super::keys::PROJECTS;
-use super::types::{
-    CanonicalResult, Counts, NewAppVersion, NewWorkunit, Page, ProjectInfo, ProjectSettings, WorkunitView,
-};
+use super::settings::ProjectSettings;
+use super::types::{CanonicalResult, Counts, NewAppVersion, NewWorkunit, Page, ProjectInfo, WorkunitView};
 use super::upkeep::{self, Bell};
 
 /// Tells the time; tests have their own.
@@ -108,7 +107,7 @@ impl ProjectServer {
         let _alone = lock(&self.shared.creating);
         let Shared { store, dir, base_url, .. } = &*self.shared;
         let project = Project::create(store.clone(), dir, base_url, name, settings, self.shared.now())?;
-        let info = project.info.clone();
+        let info = project.info();
         let mut projects = self.shared.projects.write().unwrap_or_else(PoisonError::into_inner);
         projects.insert(name.to_owned(), Arc::new(project));
         Ok(info)
@@ -116,7 +115,35 @@ impl ProjectServer {
 
     /// All projects, by name.
     pub fn projects(&self) -> Vec<ProjectInfo> {
-        self.shared.all().iter().map(|project| project.info.clone()).collect()
+        self.shared.all().iter().map(|project| project.info()).collect()
+    }
+
+    /// Changes settings of a project by their names: all or none. Gives them as they are then; they hold from the next
+    /// request on.
+    ///
+    /// # Errors
+    /// [`ProjectError::UnknownProject`], a name or value that means nothing, or a failure of the store.
+    pub fn change_settings(
+        &self,
+        project: &str,
+        changes: &[(String, String)],
+    ) -> Result<ProjectSettings, ProjectError> {
+        self.shared.project(project)?.change_settings(changes)
+    }
+
+    /// A project by its name.
+    ///
+    /// # Errors
+    /// [`ProjectError::UnknownProject`].
+    pub fn project(&self, name: &str) -> Result<ProjectInfo, ProjectError> {
+        Ok(self.shared.project(name)?.info())
+    }
+
+    /// Which projects have jobs that came to wait for a host since the last call, and how many.
+    pub fn take_new_jobs(&self) -> Vec<(MasterUrl, u64)> {
+        let all = self.shared.all();
+        let new = all.iter().map(|project| (project.url.clone(), project.take_new_jobs()));
+        new.filter(|(_, jobs)| *jobs > 0).collect()
     }
 
     /// Registers a version of an application: its files are copied, signed and offered for download. Gives their

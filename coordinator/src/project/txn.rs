@@ -15,11 +15,12 @@ const RECORD: Format = Format { name: "project record", version: 1, migrate: no_
 pub(crate) struct Txn<'a> {
     store: &'a dyn Store,
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    new_jobs: u64,
 }
 
 impl<'a> Txn<'a> {
     pub(crate) fn new(store: &'a dyn Store) -> Self {
-        Self { store, writes: BTreeMap::new() }
+        Self { store, writes: BTreeMap::new(), new_jobs: 0 }
     }
 
     /// The record under `key`.
@@ -81,6 +82,16 @@ impl<'a> Txn<'a> {
         entries.sort();
         entries.truncate(limit);
         Ok(entries)
+    }
+
+    /// Takes note of jobs that now wait for a host.
+    pub(crate) fn note_new_jobs(&mut self, jobs: u64) {
+        self.new_jobs += jobs;
+    }
+
+    /// How many there are.
+    pub(crate) fn new_jobs(&self) -> u64 {
+        self.new_jobs
     }
 
     /// All writes.

@@ -2,54 +2,11 @@
 
 use std::path::PathBuf;
 
-use fallow_domain::{AccountKey, Bytes, Duration, Flops, Instant, MasterUrl};
+use fallow_domain::{AccountKey, Bytes, Duration, Flops, Instant, MasterUrl, Usage};
 use serde::{Deserialize, Serialize};
 
+use super::settings::ProjectSettings;
 use super::workunit::{JobState, Outcome, Rules, Validation};
-
-/// What an operator decides about a project.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ProjectSettings {
-    /// The project's name for people (BOINC: `project_name`). Empty for the project's own name.
-    pub long_name: String,
-    /// How long a client waits before its next scheduler RPC (BOINC: `request_delay`).
-    pub request_delay: Duration,
-    /// Ask clients to report each job as soon as its files are up (BOINC: `report_immediately`).
-    pub report_immediately: bool,
-    /// Anybody who reaches the server may make an account (BOINC: `account_creation_disabled` when false).
-    pub account_creation: bool,
-    /// Jobs that one host may have in progress per CPU of its own; bounds what a broken host can hold back.
-    pub max_in_progress_per_cpu: u32,
-    /// Which jobs are sent for a request (R5.5, R5.6).
-    pub work_send: WorkSend,
-}
-
-impl Default for ProjectSettings {
-    fn default() -> Self {
-        Self {
-            long_name: String::new(),
-            // What BOINC's own server asks for: its minimum between two work requests is 6 s.
-            request_delay: Duration::from_secs(7),
-            report_immediately: true,
-            account_creation: true,
-            max_in_progress_per_cpu: 1_000,
-            work_send: WorkSend::Deadlines,
-        }
-    }
-}
-
-/// How jobs are chosen for a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WorkSend {
-    /// WS1: until the estimates add up to what was asked for (R5.5).
-    Seconds,
-    /// WS2: only jobs that a simulation of the host shows to meet their deadline, without harm to those it has
-    /// (R5.6), up to what was asked for.
-    #[default]
-    Deadlines,
-}
 
 /// A hosted project, as operators and agents need it.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,7 +42,7 @@ pub struct Counts {
 }
 
 /// A version of an application, from files on this machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct NewAppVersion {
     /// The application's name, such as `mersenne`.
     pub application: String,
@@ -97,6 +54,21 @@ pub struct NewAppVersion {
     pub platform: String,
     /// The files; the first is the main program.
     pub files: Vec<PathBuf>,
+    /// What a job of it uses (R3.1). One with a coprocessor is for hosts that have that.
+    pub usage: Usage,
+}
+
+impl Default for NewAppVersion {
+    fn default() -> Self {
+        Self {
+            application: String::new(),
+            friendly_name: String::new(),
+            version: 0,
+            platform: String::new(),
+            files: Vec::new(),
+            usage: Usage::ONE_CPU,
+        }
+    }
 }
 
 /// Work to be done.

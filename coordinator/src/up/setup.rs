@@ -9,7 +9,7 @@ use std::time::Duration;
 use fallow_domain::{Duration as Span, ExitCode, Fraction, Preferences};
 use fallow_proto::operator::v1::{
     AddAppVersionRequest, CreateProjectRequest, CreateTokensRequest, GetDocumentRequest, ListProjectsRequest,
-    SetPreferencesRequest, SubmitRequest,
+    SetPreferencesRequest, Setting, SubmitRequest,
 };
 use tokio::time::{Instant, sleep};
 use tonic::Code;
@@ -30,6 +30,8 @@ const ENROL: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 /// Clients of the demonstration's projects may ask again so soon: jobs are short.
 const REQUEST_DELAY: Span = Span::from_secs(1);
+/// And those that asked in vain come again so soon.
+const POLL_SETTING: &str = "10s";
 
 /// Starts the coordinator, or finds it running, and connects to it.
 pub(super) async fn coordinator(
@@ -109,6 +111,7 @@ pub(super) async fn projects(
                 name: plan.name.to_owned(),
                 share: plan.share,
                 request_delay_micros: REQUEST_DELAY.as_micros(),
+                settings: vec![Setting { key: "poll".to_owned(), value: POLL_SETTING.to_owned() }],
             };
             client.create_project(request).await?;
         }
@@ -133,6 +136,7 @@ async fn application(site: &Site, client: &mut Client, plan: &ProjectPlan) -> Re
         version: 100,
         platform: PLATFORM.to_owned(),
         files: vec![site.binary(plan.name).to_string_lossy().into_owned()],
+        ..AddAppVersionRequest::default()
     };
     match client.add_app_version(request).await {
         Err(status) if status.code() != Code::AlreadyExists => Err(status.into()),

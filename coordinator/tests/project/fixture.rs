@@ -10,7 +10,7 @@ use fallow_coordinator::project::{
     NewAppVersion, NewInput, NewWorkunit, OutputSpec, ProjectError, ProjectInfo, ProjectServer,
     ProjectSettings, Rules,
 };
-use fallow_domain::{Bytes, Duration, Flops, Instant};
+use fallow_domain::{Bytes, Duration, Flops, Instant, Usage};
 use fallow_store::{SledStore, Store};
 use tempfile::TempDir;
 
@@ -81,8 +81,29 @@ impl Fixture {
             version: 100,
             platform: PLATFORM.to_owned(),
             files: vec![main_program],
+            ..NewAppVersion::default()
         };
         Ok(self.server.add_app_version(project, &version)?.remove(0))
+    }
+
+    /// A version of an application that uses a coprocessor.
+    pub(crate) fn gpu_script(&self, project: &str, name: &str, usage: Usage) {
+        let program = self.dir.path().join("gpu-script");
+        std::fs::write(&program, "#!/bin/sh\n# for a GPU\n").unwrap();
+        let version = NewAppVersion {
+            application: name.to_owned(),
+            version: 100,
+            platform: PLATFORM.to_owned(),
+            files: vec![program],
+            usage,
+            ..NewAppVersion::default()
+        };
+        self.server.add_app_version(project, &version).unwrap();
+    }
+
+    /// Changes a setting of a project.
+    pub(crate) fn set(&self, project: &str, key: &str, value: &str) {
+        self.server.change_settings(project, &[(key.to_owned(), value.to_owned())]).unwrap();
     }
 
     /// An application that is a shell script.

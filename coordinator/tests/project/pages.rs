@@ -211,6 +211,7 @@ fn r6_8_versions_that_are_added_at_once_are_all_there() {
                 version: 100,
                 platform: format!("platform-{number}-linux"),
                 files,
+                ..NewAppVersion::default()
             };
             scope.spawn(move || server.add_app_version("p", &version).unwrap());
         }
@@ -236,6 +237,7 @@ fn r6_8_a_file_that_one_application_has_published_is_not_replaced_by_anothers() 
             version: 100,
             platform: crate::fixture::PLATFORM.into(),
             files: vec![dir.join("program"), dir.join("table")],
+            ..NewAppVersion::default()
         };
         fixture.server.add_app_version("p", &version)
     };

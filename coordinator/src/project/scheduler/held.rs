@@ -10,6 +10,7 @@ use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_domain::Instant;
 use tracing::info;
 
+use super::wish::Capacity;
 use super::{Outcome as Done, SentJob};
 use crate::project::error::ProjectError;
 use crate::project::hosted::Project;
@@ -87,8 +88,7 @@ fn lost(
 ) -> Result<(), ProjectError> {
     let mut after = workunit.clone();
     let catalog = project.catalog();
-    let platforms: Vec<String> = request.platforms().map(str::to_owned).collect();
-    let version = catalog.version_for(&workunit.application, &platforms);
+    let version = Capacity::of(request).version(&catalog, &workunit.application, |_| true);
     let times_sent = workunit.jobs.get(index as usize).map_or(0, |job| job.times_sent);
     let wanted = workunit.state == WorkunitState::Active && times_sent < TIMES_SENT_MAX;
     match version {

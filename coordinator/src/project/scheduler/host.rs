@@ -59,6 +59,7 @@ pub(super) fn identify(
         last_request: None,
         ncpus: 1,
         search_from: 0,
+        waiting: false,
     };
     let mut host = refresh(host, txn, keys, request, now)?;
     if is_copy {

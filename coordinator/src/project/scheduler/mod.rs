@@ -11,6 +11,7 @@ mod host;
 mod reply;
 mod report;
 mod send;
+mod wish;
 
 use fallow_boinc::scheduler::{Message, Priority, SchedulerReply, SchedulerRequest};
 use fallow_domain::{Duration, Instant};
@@ -79,7 +80,7 @@ impl Project {
         let outcome = self.carry_out(&request, &account, now)?;
         self.log(&request, &outcome);
         let to_compare = outcome.to_compare;
-        Ok((reply::write(self, &request, &account, outcome)?, to_compare))
+        Ok((reply::write(self, &request, &account, outcome, now)?, to_compare))
     }
 
     /// All that a request changes, in one transaction; durable if something was acknowledged.
@@ -119,7 +120,7 @@ impl Project {
         let message = Message { priority: Priority::High, text };
         SchedulerReply {
             scheduler_version: Some(SCHEDULER_VERSION),
-            project_name: Some(self.long_name().to_owned()),
+            project_name: Some(self.long_name()),
             request_delay: delay,
             messages: vec![message],
             ..SchedulerReply::default()
@@ -157,11 +158,6 @@ fn note(text: impl Into<String>) -> Message {
 fn speed(request: &SchedulerRequest) -> f64 {
     let measured = request.host_info.p_fpops;
     if measured.is_finite() && measured > 0.0 { measured } else { 1e9 }
-}
-
-/// How long a job of the workunit takes on that host.
-fn estimate(workunit: &Workunit, speed: f64) -> Duration {
-    Duration::from_secs_f64(workunit.flops_estimate.get() / speed)
 }
 
 /// A host's identity for others: they must not learn the one that it shows to us.

@@ -4,16 +4,18 @@ use std::collections::BTreeSet;
 
 use fallow_boinc::scheduler as wire;
 use fallow_boinc::scheduler::{SchedulerReply, SchedulerRequest};
-use fallow_domain::{Bytes, Instant, Speed};
+use fallow_domain::{Bytes, Duration, Instant, ResourceType, Speed};
+use fallow_policy::composition::SendPolicy;
 
-use super::{Outcome, SCHEDULER_VERSION, SentJob, external_cpid, speed};
+use super::wish::Capacity;
+use super::{Outcome, SCHEDULER_VERSION, SentJob, external_cpid};
 use crate::project::catalog::Catalog;
 use crate::project::error::ProjectError;
-use crate::project::hosted::Project;
+use crate::project::hosted::{Project, lock};
 use crate::project::keys::md5_hex;
 use crate::project::names::output_name;
-use crate::project::records::{Account, Version, VersionFile};
-use crate::project::types::WorkSend;
+use crate::project::records::{Account, Host, Version, VersionFile};
+use crate::project::settings::DeletionPolicy;
 
 /// Platforms that there are. A client on one of them may find an application here tomorrow; any other name is a mistake.
 const PLATFORMS: [&str; 18] = [
@@ -37,9 +39,6 @@ const PLATFORMS: [&str; 18] = [
     "x86_64-pc-linux-gnu",
 ];
 
-/// Resource types other than CPUs, as clients call them.
-const COPROCESSORS: [&str; 4] = ["NVIDIA", "ATI", "intel_gpu", "apple_gpu"];
-
 /// Whether any of the client's platforms is one.
 pub(super) fn is_known_platform(request: &SchedulerRequest, catalog: &Catalog) -> bool {
     request.platforms().any(|platform| PLATFORMS.contains(&platform) || catalog.knows_platform(platform))
@@ -51,16 +50,17 @@ pub(super) fn write(
     request: &SchedulerRequest,
     account: &Account,
     outcome: Outcome,
+    now: Instant,
 ) -> Result<String, ProjectError> {
-    let settings = &project.info.settings;
+    let settings = project.settings();
     let mut reply = SchedulerReply {
         scheduler_version: Some(SCHEDULER_VERSION),
         // Estimates come from this host's own benchmark; clients of today correct them better than by a factor.
         dont_use_dcf: true,
-        master_url: Some(project.info.url.to_string()),
+        master_url: Some(project.url.to_string()),
         request_delay: settings.request_delay,
         messages: outcome.messages,
-        project_name: Some(project.long_name().to_owned()),
+        project_name: Some(project.long_name()),
         userid: Some(account.id),
         user_name: Some(account.name.clone()),
         user_total_credit: Some(0.0),
@@ -79,11 +79,14 @@ pub(super) fn write(
         result_acks: outcome.acks,
         result_aborts: outcome.aborts,
         result_aborts_if_not_started: outcome.aborts_if_not_started,
-        // There are versions for CPUs only (R3.12): clients need not ask for more.
-        no_rsc_apps: COPROCESSORS.map(str::to_owned).to_vec(),
+        no_rsc_apps: lacking(project, request),
+        next_rpc_delay: come_again(project, &outcome.host, now),
+        deletion_policy_priority: settings.deletion_policy == DeletionPolicy::Priority,
+        deletion_policy_expire: settings.deletion_policy == DeletionPolicy::Expiration,
+        delete_from_self: settings.delete_from_self,
         message_ack: !request.trickles.is_empty(),
         // WS2 judges by all jobs that the host has (R5.6).
-        send_full_workload: settings.work_send == WorkSend::Deadlines,
+        send_full_workload: settings.send.policy == SendPolicy::Ws2,
         ..SchedulerReply::default()
     };
     let mut known = BTreeSet::new();
@@ -94,15 +97,38 @@ pub(super) fn write(
     Ok(reply.write())
 }
 
+/// The resource types that there are no versions for on this host's platforms (R3.12): its client need not ask for them.
+fn lacking(project: &Project, request: &SchedulerRequest) -> Vec<String> {
+    let platforms: Vec<String> = request.platforms().map(str::to_owned).collect();
+    let types = project.catalog().types(&platforms);
+    types.iter().filter(|(_, has)| !**has).map(|(kind, _)| wire::type_name(kind).to_owned()).collect()
+}
+
+/// When a host that asked in vain shall come again.
+fn come_again(project: &Project, host: &Host, now: Instant) -> Option<Duration> {
+    let mut waiting = lock(&project.waiting);
+    if !host.waiting {
+        waiting.served(host.id);
+        return None;
+    }
+    waiting.wait(host.id, project.settings().poll, now, jitter(host.id, now))
+}
+
+/// A number from 0 to 1 that looks random from host to host and time to time.
+fn jitter(host: u64, now: Instant) -> f64 {
+    let mixed = (host.rotate_left(32) ^ now.as_micros().unsigned_abs()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 40) as f64 / f64::from(1_u32 << 24)
+}
+
 /// The application, its version and files, once each. A client that has them already takes them again without harm.
 fn add_version(
     project: &Project,
     request: &SchedulerRequest,
     version: &Version,
-    known: &mut BTreeSet<(String, String)>,
+    known: &mut BTreeSet<(String, String, ResourceType)>,
     reply: &mut SchedulerReply,
 ) {
-    if !known.insert((version.application.clone(), version.platform.clone())) {
+    if !known.insert((version.application.clone(), version.platform.clone(), version.kind())) {
         return;
     }
     if let Some(app) = project.catalog().apps.get(&version.application)
@@ -127,7 +153,13 @@ fn add_version(
         platform: version.platform.clone(),
         api_version: version.api_version.clone(),
         files: version.files.iter().enumerate().map(file_ref).collect(),
-        flops: Speed::new(speed(request)).ok(),
+        plan_class: version.plan_class().to_owned(),
+        avg_ncpus: version.usage.cpus,
+        coproc: version
+            .usage
+            .coprocessor
+            .map(|(kind, count)| wire::Coprocessor { kind: wire::type_name(kind).to_owned(), count }),
+        flops: Speed::new(Capacity::of(request).speed_of(version.usage)).ok(),
         ..wire::AppVersion::default()
     });
 }
@@ -172,7 +204,7 @@ fn add_job(project: &Project, sent: &SentJob, reply: &mut SchedulerReply) -> Res
     for (position, output) in workunit.outputs.iter().enumerate() {
         let file_name = output_name(&name, position);
         reply.files.push(wire::FileInfo {
-            upload_urls: vec![format!("{}file_upload_handler", project.info.url)],
+            upload_urls: vec![format!("{}file_upload_handler", project.url)],
             max_nbytes: Some(output.max_bytes),
             xml_signature: Some(project.keyring.sign_upload(&file_name, output.max_bytes)?),
             generated_locally: true,
@@ -190,8 +222,8 @@ fn add_job(project: &Project, sent: &SentJob, reply: &mut SchedulerReply) -> Res
         files: outputs,
         platform: version.platform.clone(),
         version_num: version.version,
-        plan_class: String::new(),
-        report_immediately: project.info.settings.report_immediately,
+        plan_class: version.plan_class().to_owned(),
+        report_immediately: project.settings().report_immediately,
     });
     Ok(())
 }
@@ -206,5 +238,5 @@ fn file_ref(file_name: &str, open_name: &str) -> wire::FileRef {
 
 fn download_url(project: &Project, file: &str) -> String {
     // Names of files are plain: they need no escapes.
-    format!("{}download/{file}", project.info.url)
+    format!("{}download/{file}", project.url)
 }

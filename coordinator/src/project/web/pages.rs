@@ -28,8 +28,8 @@ pub(super) async fn master(
 ) -> Result<Html<String>, Failure> {
     let project = web.project(&project)?;
     let about = "A project of this lab's own. Attach a BOINC client to this address, or a Fallow agent.";
-    let scheduler = format!("{}cgi", project.info.url);
-    Ok(Html(master::write(project.long_name(), about, &[scheduler])))
+    let scheduler = format!("{}cgi", project.url);
+    Ok(Html(master::write(&project.long_name(), about, &[scheduler])))
 }
 
 pub(super) async fn config(State(web): State<Web>, Path(project): Path<String>) -> Result<Response, Failure> {
@@ -40,12 +40,12 @@ pub(super) async fn config(State(web): State<Web>, Path(project): Path<String>) 
         plan_class: String::new(),
     };
     let config = ProjectConfig {
-        name: project.long_name().to_owned(),
-        master_url: project.info.url.to_string(),
-        web_rpc_url_base: Some(project.info.url.to_string()),
+        name: project.long_name(),
+        master_url: project.url.to_string(),
+        web_rpc_url_base: Some(project.url.to_string()),
         min_passwd_length: PASSWORD_MIN,
-        account_creation_disabled: !project.info.settings.account_creation,
-        client_account_creation_disabled: !project.info.settings.account_creation,
+        account_creation_disabled: !project.settings().account_creation,
+        client_account_creation_disabled: !project.settings().account_creation,
         platforms: project.catalog().platforms().map(platform).collect(),
         ..ProjectConfig::default()
     };
@@ -90,7 +90,7 @@ fn create(
     parameters: &BTreeMap<String, String>,
     now: Instant,
 ) -> Result<AccountOut, ProjectError> {
-    if !project.info.settings.account_creation {
+    if !project.settings().account_creation {
         return Ok(error(error_num::CREATION_DISABLED, "Account creation is disabled"));
     }
     let email = parameter(parameters, "email_addr").to_lowercase();

@@ -1,0 +1,142 @@
+//! What a request asks for, by resource type (R3.2, R3.12), and what its host can take.
+
+use fallow_boinc::scheduler::SchedulerRequest;
+use fallow_domain::{Bytes, Duration, PerType, ResourceType, Usage};
+use fallow_policy::disk::passes::ThreeAmounts;
+use fallow_policy::work_send::Wanted;
+
+use super::speed;
+use crate::project::catalog::Catalog;
+use crate::project::records::Version;
+use crate::project::workunit::Workunit;
+
+/// Idle instances of a type that a request can name.
+const IDLE_MAX: f64 = 4_096.0;
+
+/// What the host is, and what a job needs of it.
+pub(super) struct Capacity {
+    /// Instances that its client may use.
+    pub(super) instances: PerType<u32>,
+    /// Floating-point operations per second of one instance.
+    speeds: PerType<f64>,
+    /// Its platforms, the primary one first.
+    pub(super) platforms: Vec<String>,
+    /// Memory for a job.
+    pub(super) memory: Bytes,
+}
+
+/// A request for work.
+pub(super) struct Wish {
+    pub(super) wanted: Wanted,
+    pub(super) capacity: Capacity,
+    pub(super) disk: ThreeAmounts,
+}
+
+impl Wish {
+    /// What is asked for, if anything is.
+    pub(super) fn of(request: &SchedulerRequest) -> Option<Self> {
+        let wanted = wanted(request, 1.0);
+        (!request.dont_send_work && wanted.is_open()).then(|| Self {
+            wanted,
+            capacity: Capacity::of(request),
+            disk: disk(request),
+        })
+    }
+
+    /// The version of an application to send: for a type that is still wanted and that the host has enough of. One for
+    /// a coprocessor is preferred, as nothing else keeps that busy (R3.10).
+    pub(super) fn version<'c>(
+        &self,
+        catalog: &'c Catalog,
+        application: &str,
+        still: &Wanted,
+    ) -> Option<&'c Version> {
+        self.capacity.version(catalog, application, |kind| still.wants(kind))
+    }
+}
+
+impl Capacity {
+    pub(super) fn of(request: &SchedulerRequest) -> Self {
+        let cpus = request.host_info.p_ncpus.clamp(1, 4_096);
+        let cpus =
+            request.global_preferences.as_ref().map_or(cpus, |prefs| prefs.to_domain().usable_cpus(cpus));
+        let mut instances = PerType::cpu(cpus);
+        let mut speeds = PerType::cpu(speed(request));
+        for coprocessors in &request.coprocs {
+            let Some(kind) = coprocessors.resource_type() else { continue };
+            instances[kind] = coprocessors.count.min(1_024);
+            let peak = coprocessors.peak_flops;
+            speeds[kind] = if peak.is_finite() && peak > 0.0 { peak } else { speed(request) };
+        }
+        let usable = request.global_preferences.as_ref().map_or(90.0, |prefs| {
+            prefs.ram_max_used_busy_pct.max(prefs.ram_max_used_idle_pct).clamp(0.0, 100.0)
+        });
+        let memory = Bytes::from_f64(request.host_info.m_nbytes * usable / 100.0);
+        let platforms = request.platforms().map(str::to_owned).collect();
+        Self { instances, speeds, platforms, memory }
+    }
+
+    /// The newest version that the host can run, for one of the types allowed.
+    pub(super) fn version<'c>(
+        &self,
+        catalog: &'c Catalog,
+        application: &str,
+        allowed: impl Fn(ResourceType) -> bool,
+    ) -> Option<&'c Version> {
+        let order = ResourceType::COPROCESSORS.into_iter().chain([ResourceType::Cpu]);
+        let versions = order
+            .filter(|kind| allowed(*kind))
+            .filter_map(|kind| catalog.version_for(application, &self.platforms, kind));
+        versions.into_iter().find(|version| self.has(version.usage))
+    }
+
+    /// Whether the host has what a job uses. More CPUs than it has are WS2's to judge, as of a project's wish.
+    fn has(&self, usage: Usage) -> bool {
+        usage.coprocessor.is_none_or(|(kind, count)| count <= f64::from(self.instances[kind]))
+    }
+
+    /// Floating-point operations per second of a job that uses this.
+    pub(super) fn speed_of(&self, usage: Usage) -> f64 {
+        let types = ResourceType::ALL.into_iter();
+        types.map(|kind| usage.of(kind) * self.speeds[kind]).sum::<f64>().max(1.0)
+    }
+
+    /// How long a job of the workunit takes.
+    pub(super) fn estimate(&self, workunit: &Workunit, usage: Usage) -> Duration {
+        Duration::from_secs_f64(workunit.flops_estimate.get() / self.speed_of(usage))
+    }
+}
+
+/// By type; a client that knows no types says one number. `times` as much: more is looked at than is wanted, so that
+/// the policy can refuse some of it.
+pub(super) fn wanted(request: &SchedulerRequest, times: f64) -> Wanted {
+    let mut seconds = PerType::cpu(request.cpu_req_secs);
+    let mut instances = PerType::cpu(request.cpu_req_instances.ceil());
+    for coprocessors in &request.coprocs {
+        if let Some(kind) = coprocessors.resource_type() {
+            seconds[kind] = coprocessors.req_secs;
+            instances[kind] = coprocessors.req_instances;
+        }
+    }
+    let seconds = seconds.map(|_, seconds| seconds * times);
+    let instances = instances.map(|_, idle| if *idle > IDLE_MAX { IDLE_MAX } else { *idle } * times);
+    Wanted::new(&seconds, &instances, request.work_req_seconds * times)
+}
+
+/// Disk space that jobs may take: what the client tells (R4.9); of one that tells but its share, that less what it uses,
+/// within what is free.
+fn disk(request: &SchedulerRequest) -> ThreeAmounts {
+    let usage = &request.disk_usage;
+    if let Some(free) = usage.free {
+        return ThreeAmounts {
+            free: free.now,
+            with_offenders: free.with_offenders,
+            with_self: free.with_self,
+        };
+    }
+    let free = request.host_info.d_free.max(0.0);
+    let share = usage.d_project_share.as_f64();
+    // An old client or a fresh one says nothing about shares.
+    let allowed = if share > 0.0 { share - usage.d_boinc_used_project.as_f64() } else { free };
+    ThreeAmounts::only(Bytes::from_f64(allowed.min(free).max(0.0)))
+}

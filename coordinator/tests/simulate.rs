@@ -1,0 +1,158 @@
+//! `fallow simulate` and `fallow evaluate` as processes.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
+
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+#[test]
+fn r5_12_the_same_seed_gives_the_same_output_whatever_the_number_of_threads() {
+    let arguments = [
+        &["simulate", "mix2", "base", "--policy", "CS1", "--policy", "CS2", "--seed", "7", "--repeat", "2"][..],
+        &["--vary", "duration=2 days,3 days", "--json"],
+    ];
+    let simulate =
+        |threads| command().args(arguments.concat()).env("RAYON_NUM_THREADS", threads).output().unwrap();
+    let (one, four) = (simulate("1"), simulate("4"));
+    assert_eq!(one.status.code(), Some(0), "{}", text(&one));
+    let replay = format!("replay: RAYON_NUM_THREADS=4 fallow {}", arguments.concat().join(" "));
+    assert_eq!(without_wall(&one), without_wall(&four), "{replay}");
+    let first = &without_wall(&one)[0];
+    assert_eq!(without_wall(&one).len(), 16);
+    assert_eq!(first["scenario"], "mix2");
+    assert_eq!(first["policy"], "CS1_WF2_WS2_JC2");
+    assert_eq!(first["seed"], 7);
+    assert_eq!(first["vary"], serde_json::json!({ "duration": "2 days" }));
+    assert_eq!(first["simulated_seconds"], 2.0 * 86_400.0);
+    for key in
+        ["idleness", "waste", "share_violation", "monotony", "rpcs_per_job", "jobs_finished", "jobs_late"]
+    {
+        assert!(first.get(key).is_some(), "{key} is missing: {first}");
+    }
+}
+
+#[test]
+fn r5_14_a_simulation_is_told_in_tables_csv_and_pictures() {
+    let dir = tempfile::tempdir().unwrap();
+    let (timeline, plots) = (dir.path().join("t/run.svg"), dir.path().join("plots"));
+    let scenarios = dir.path().join("scenarios");
+    std::fs::create_dir(&scenarios).unwrap();
+    std::fs::write(scenarios.join("b.toml"), "name = 'second'\nduration = '1 day'\n").unwrap();
+    std::fs::write(scenarios.join("a.toml"), "name = 'first'\nduration = '1 day'\n").unwrap();
+    let mut simulate = command();
+    simulate.arg("simulate").arg(&scenarios).args(["--csv", "--vary", "host.cpus=1,2", "--timeline"]);
+    let output = simulate.arg(&timeline).arg("--plots").arg(&plots).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let csv = String::from_utf8(output.stdout).unwrap();
+    let names: Vec<&str> = csv.lines().map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!(names, ["scenario", "first", "first", "second", "second"], "{csv}");
+    assert!(csv.starts_with("scenario,policy,seed,host.cpus,idleness,waste,"), "{csv}");
+    let drawn = std::fs::read_to_string(timeline).unwrap();
+    assert!(drawn.contains("first, CS2_WF2_WS2_JC2, host.cpus=1, seed 1") && drawn.contains("CPU 0"));
+    assert!(std::fs::read_to_string(plots.join("metrics.svg")).unwrap().contains("share violation"));
+    assert!(std::fs::read_to_string(plots.join("metrics.csv")).unwrap().contains("measured"));
+    let table = command().arg("simulate").arg(&scenarios).args(["--repeat", "2"]).output().unwrap();
+    assert!(text(&table).contains("Means of 2 seeds") && text(&table).contains('±'), "{}", text(&table));
+}
+
+#[test]
+fn r5_13_what_is_wrong_with_scenarios_is_said_at_once_with_status_3() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("typing.toml"), "name = 't'\n[host]\ncpu = 2\n").unwrap();
+    std::fs::write(dir.path().join("absurd.toml"), "name = 'a'\n[host]\ncpus = 0\n").unwrap();
+    let output = command().arg("simulate").arg(dir.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+    for said in ["typing.toml:3:1", "did you mean", "cpus", "absurd.toml:3:8", "expected"] {
+        assert!(text(&output).contains(said), "{said}: {}", text(&output));
+    }
+    let empty = tempfile::tempdir().unwrap();
+    let (empty, file) = (empty.path().to_str().unwrap(), dir.path().join("typing.toml/plots"));
+    for (arguments, code, said) in [
+        (&["simulate", "nowhere.toml"][..], 3, "built-in base, gpu, mix1"),
+        (&["simulate", empty], 3, "expected files named *.toml"),
+        (&["simulate", "base", "--policy", "CS3"], 3, "CS1 or CS2"),
+        (&["simulate", "base", "--vary", "host.cpu=1"], 3, "did you mean"),
+        (&["simulate", "--boinc-dir", empty], 3, "client_state.xml"),
+        (&["simulate", "base", "--plots", file.to_str().unwrap()], 8, "cannot write into"),
+        (&["evaluate", "--out", empty, "--only", "slag"], 3, "expected some of cpu, slack"),
+        (&["evaluate", "--out", file.to_str().unwrap()], 8, "cannot write into"),
+    ] {
+        let output = command().args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output));
+        assert!(text(&output).contains(said), "{arguments:?}: {}", text(&output));
+    }
+}
+
+#[test]
+fn r5_14_the_evaluation_writes_its_tables_and_figures() {
+    let dir = tempfile::tempdir().unwrap();
+    // Two days a run: what is told is the same, what is measured is not.
+    let arguments = ["evaluate", "--only", "slack", "--repeat", "1", "--days", "2", "--json", "--out"];
+    let output = command().args(arguments).arg(dir.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let rows: Vec<serde_json::Value> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(rows[0]["what"], "waste at slack 1");
+    assert!(rows.iter().all(|row| row["requirement"] == "R5.21" && row["seeds"] == 1), "{rows:?}");
+    assert!(rows[..5].iter().all(|row| row["verdict"] == "agrees" || row["verdict"] == "differs"));
+    for file in ["table.txt", "table.csv", "figure-2-slack.svg", "figure-2-slack.csv"] {
+        assert!(std::fs::metadata(dir.path().join(file)).unwrap().len() > 100, "{file}");
+    }
+}
+
+#[test]
+fn a_simulation_that_is_interrupted_ends_at_once_with_status_130() {
+    let mut child = command()
+        .args(["simulate", "mix20", "--vary", "duration=100000 days", "--repeat", "50"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    let patient = |what: &str| assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+    while !catches_interrupts(child.id()) {
+        patient("it does not listen to signals");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        patient("it does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert_eq!(status.code(), Some(130));
+}
+
+/// Whether a process has a handler for SIGINT.
+fn catches_interrupts(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 0b10 != 0)
+}
+
+/// Output without the one field that may differ between runs.
+fn without_wall(output: &Output) -> Vec<serde_json::Value> {
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    let object = |line: &str| {
+        let mut object: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(object.as_object_mut().unwrap().remove("wall_seconds").unwrap().is_number());
+        object
+    };
+    lines.lines().map(object).collect()
+}
+
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fallow"));
+    command.env_remove("FALLOW_DIR").env_remove("FALLOW_LOG").env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
+    command.stdin(Stdio::null());
+    command
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
