@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{Duration, Fraction, Instant, JobId, PerType, ProjectId, ResourceType};
 use fallow_policy::active_fraction::ActiveFraction;
-use fallow_policy::composition::CompletionPolicy;
+use fallow_policy::composition::{CompletionPolicy, FetchPolicy};
 use fallow_policy::debt::Debts;
 use fallow_policy::decay::RecentCpu;
 use fallow_policy::estimate::{self, DurationCorrection};
@@ -159,7 +159,9 @@ impl Client {
         let Some(job) = self.state.jobs.get_mut(&id) else { return };
         let project = job.project;
         job.run.charged += cpu;
-        self.charged.insert(id);
+        if self.config.keeps_records {
+            self.charged.insert(id);
+        }
         let totals = self.ledger.totals.entry(project).or_default();
         totals.cpu += cpu;
         totals.cpu_in_progress += cpu;
@@ -167,7 +169,10 @@ impl Client {
             totals.cpu_contested += cpu;
         }
         self.ledger.used(project, ResourceType::Cpu, cpu);
-        self.ledger.recent.entry(project).or_insert_with(|| RecentCpu::new(now)).update(now, cpu);
+        // Only WF1 ranks by it; an agent keeps it in any case, for the day when its policy changes.
+        if self.config.keeps_records || self.config.composition.fetch == FetchPolicy::Wf1 {
+            self.ledger.recent.entry(project).or_insert_with(|| RecentCpu::new(now)).update(now, cpu);
+        }
         self.touch(Entity::Project(project));
         self.touch(Entity::Host);
     }

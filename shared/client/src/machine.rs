@@ -28,7 +28,8 @@ pub struct ClientConfig {
     pub version: ClientVersion,
     /// The policies that it follows (R5).
     pub composition: Composition,
-    /// Whether [`Step::changes`] are written out. A simulation, which never restarts a client, does without.
+    /// Whether [`Step::changes`] and [`Step::touched`] are filled, and reasons told in words. A simulation, which neither
+    /// restarts a client nor tells anybody of it, does without.
     pub keeps_records: bool,
 }
 
@@ -276,16 +277,17 @@ impl Client {
 
     fn finish_step(&mut self, wake_at: Option<Instant>) -> Step {
         let mut dirty = std::mem::take(&mut self.dirty);
+        if !self.config.keeps_records {
+            dirty.clear();
+            self.charged.clear();
+        }
         // The ledger holds the charges of all jobs: after a crash, what only it knew would be charged again.
         if dirty.contains(&Record::Ledger) {
             dirty.extend(std::mem::take(&mut self.charged).into_iter().map(Record::Job));
         }
         Step {
             actions: std::mem::take(&mut self.actions),
-            changes: match self.config.keeps_records {
-                true => dirty.iter().map(|record| record.change(&self.state, &self.ledger)).collect(),
-                false => Vec::new(),
-            },
+            changes: dirty.iter().map(|record| record.change(&self.state, &self.ledger)).collect(),
             durable: std::mem::take(&mut self.durable),
             wake_at,
             touched: std::mem::take(&mut self.touched).into_iter().collect(),
@@ -314,12 +316,23 @@ impl Client {
     }
 
     pub(crate) fn notice(&mut self, level: NoticeLevel, project: Option<ProjectId>, text: impl Into<String>) {
+        if !self.config.keeps_records && level == NoticeLevel::Info {
+            return;
+        }
         let effect = Effect::Notice { level, project, text: text.into() };
         self.act(effect, Reason::new("notice", String::new()));
     }
 
+    /// A text for people, where somebody may read it.
+    pub(crate) fn said(&self, text: impl FnOnce() -> String) -> String {
+        if self.config.keeps_records { text() } else { String::new() }
+    }
+
     /// Stores a record at the end of the step, and lets its view be sent.
     pub(crate) fn mark(&mut self, record: Record) {
+        if !self.config.keeps_records {
+            return;
+        }
         match &record {
             Record::Meta => self.touch(Entity::Host),
             Record::Project(id) => self.touch(Entity::Project(*id)),
@@ -341,7 +354,9 @@ impl Client {
     }
 
     pub(crate) fn touch(&mut self, entity: Entity) {
-        self.touched.insert(entity);
+        if self.config.keeps_records {
+            self.touched.insert(entity);
+        }
     }
 
     /// The host's stream, used only through this, so that a restart knows how far it was.

@@ -138,6 +138,10 @@ impl Client {
         if length == Duration::ZERO && self.ledger.long_period.is_empty() {
             return;
         }
+        if self.state.projects.len() < 2 {
+            // Who is alone is owed nothing, and owes nothing.
+            return self.ledger.long_period.clear();
+        }
         let used = std::mem::take(&mut self.ledger.long_period);
         let host = self.plan_host();
         let periods: Vec<LongTermPeriod> = self

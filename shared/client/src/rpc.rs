@@ -202,10 +202,13 @@ impl Client {
         }
         self.net.asked = ask.work;
         let wanted = Duration::from_secs_f64(ask.work.scalar());
-        let mut why = format!("{}; asking for {wanted}, reporting {} jobs", ask.reason, reported.len());
-        if let WhyAsk::NeedsWork { .. } = ask.reason {
-            why = format!("{why}; {}", self.net.plan.why(id));
-        }
+        let why = self.said(|| {
+            let why = format!("{}; asking for {wanted}, reporting {} jobs", ask.reason, reported.len());
+            match ask.reason {
+                WhyAsk::NeedsWork { .. } => format!("{why}; {}", self.net.plan.why(id)),
+                _ => why,
+            }
+        });
         self.net.reporting = reported.into_iter().collect();
         self.ledger.totals.entry(id).or_default().rpcs += 1;
         self.ledger.metrics.rpc_made(self.now);
@@ -262,7 +265,8 @@ impl Client {
             }
         });
         if !asked.is_none() {
-            self.notice(NoticeLevel::Info, Some(id), format!("asked for work, got {jobs} jobs"));
+            let text = self.said(|| format!("asked for work, got {jobs} jobs"));
+            self.notice(NoticeLevel::Info, Some(id), text);
         }
         self.fetch_due = true;
     }

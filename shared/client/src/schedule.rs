@@ -73,13 +73,19 @@ impl Client {
                 runnable: PerType::from_fn(|kind| self.queue.is_runnable_on(project.id, kind)),
             })
             .collect();
-        self.ledger.spent.clear();
-        let touched: Vec<ProjectId> = self.state.projects.keys().copied().collect();
-        for project in touched {
-            self.touch(Entity::Project(project));
+        for used in self.ledger.spent.values_mut() {
+            *used = PerType::default();
+        }
+        for project in &period {
+            self.touch(Entity::Project(project.project));
         }
         let host = self.plan_host();
         self.book_credit(&period, &host);
+        if let [alone] = period.as_slice()
+            && self.ledger.debts.iter().next().is_none()
+        {
+            return alone.used;
+        }
         self.ledger.debts.update(&host, &period)
     }
 
@@ -128,7 +134,7 @@ impl Client {
 
     fn run(&mut self, chosen: &Chosen) {
         let id = chosen.job;
-        let why = format!("{}", chosen.reason);
+        let why = self.said(|| chosen.reason.to_string());
         let rule = chosen.reason.rule();
         if let Some(job) = self.state.jobs.get_mut(&id) {
             job.run.devices = chosen.devices;
@@ -190,12 +196,11 @@ impl Client {
             job.run.live = true;
             let resumed = job.run.checkpoint_cpu;
             let (project, name) = (job.project, job.result.name.clone());
-            if resumed.is_positive() {
-                let text = format!("resuming {name} from its checkpoint at {resumed} of CPU time");
-                self.notice(crate::NoticeLevel::Info, Some(project), text);
-            } else {
-                self.notice(crate::NoticeLevel::Info, Some(project), format!("starting {name}"));
-            }
+            let text = self.said(|| match resumed.is_positive() {
+                true => format!("resuming {name} from its checkpoint at {resumed} of CPU time"),
+                false => format!("starting {name}"),
+            });
+            self.notice(crate::NoticeLevel::Info, Some(project), text);
         }
         self.state.slots.insert(slot, id);
         self.mark(Record::Job(id));
@@ -214,7 +219,7 @@ impl Client {
         let id = passed.job;
         let Some(job) = self.state.jobs.get(&id) else { return };
         let checkpointed = job.run.checkpoint_cpu.is_positive();
-        let reason = Reason::new("R2.4", format!("{}", passed.reason));
+        let reason = Reason::new("R2.4", self.said(|| passed.reason.to_string()));
         // Until its first checkpoint a task would lose all it did.
         let stay = self.preferences().leave_in_memory || !checkpointed;
         match job.process {

@@ -224,7 +224,8 @@ impl Client {
             return;
         }
         self.learn_estimate(id, estimated);
-        self.notice(NoticeLevel::Info, Some(project), format!("finished {name} after {cpu} of CPU time"));
+        let text = self.said(|| format!("finished {name} after {cpu} of CPU time"));
+        self.notice(NoticeLevel::Info, Some(project), text);
         self.free_slot(id);
         self.settle_outputs(id);
     }
