@@ -25,7 +25,7 @@ pub(crate) fn version() -> ClientVersion {
 /// A modelled project: a finite supply of equal jobs.
 #[derive(Default)]
 pub(crate) struct Project {
-    supply: u64,
+    pub(crate) supply: u64,
     pub(crate) sent: u64,
     cpu: Duration,
     pub(crate) down: bool,
