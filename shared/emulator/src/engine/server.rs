@@ -96,12 +96,16 @@ impl<'a> Server<'a> {
             request_delay: self.model.request_delay,
             ..SchedulerReply::default()
         };
-        if !self.known {
-            self.known = true;
+        let first = !std::mem::replace(&mut self.known, true);
+        if first {
             self.send_queue(&mut reply, now);
         }
         self.tally.correction = request.duration_correction_factor;
-        let drafts = self.choose(&request, host, composition, held, now, &mut reply);
+        // What the client holds from the beginning comes before anything new.
+        let drafts = match first && !self.model.queue.is_empty() {
+            true => Vec::new(),
+            false => self.choose(&request, host, composition, held, now, &mut reply),
+        };
         for draft in drafts {
             self.send(&mut reply, draft, now);
         }

@@ -144,6 +144,10 @@ impl<'a> World<'a> {
             preferences: self.scenario.preferences(),
         };
         self.tell(Event::DocumentOffered(document));
+        // What the client is to hold from the beginning comes with a first contact, whether it would ask for work or not.
+        let held = self.scenario.projects.iter().enumerate().filter(|(_, project)| !project.queue.is_empty());
+        let urls: Vec<_> = held.filter_map(|(index, _)| MasterUrl::parse(&url(index)).ok()).collect();
+        urls.into_iter().for_each(|url| self.soon.push_front(Event::ContactRequested { url }));
     }
 
     /// Lets the next thing happen. False at the end of the run.

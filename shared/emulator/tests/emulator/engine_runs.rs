@@ -262,6 +262,28 @@ fn what_a_host_held_at_the_beginning_is_worked_off() {
 }
 
 #[test]
+fn every_project_brings_what_the_host_held_of_it() {
+    let mut scenario = tiny(1, 10_000, HOUR);
+    scenario.projects = ["a", "b", "c"].into_iter().map(|name| project(name, 100_000)).collect();
+    for project in &mut scenario.projects {
+        let queued = |n: i64| QueuedJob {
+            name: format!("q{n}"),
+            application: project.name.clone(),
+            received: -HOUR,
+            deadline: DAY * 30,
+            fraction_done: Fraction::ZERO,
+            elapsed: Duration::ZERO,
+            remaining: None,
+            state: QueuedState::Waiting,
+        };
+        project.queue = (0..5).map(queued).collect();
+    }
+    let outcome = simulate(&scenario, "CS2_WF2_WS2_JC2");
+    assert_eq!(outcome.projects.iter().map(|project| project.jobs_sent).collect::<Vec<_>>(), [5, 5, 5]);
+    assert!((outcome.mean_queue - 15.0).abs() < 0.01, "{}", outcome.mean_queue);
+}
+
+#[test]
 fn an_answer_takes_the_latency_that_was_asked_for() {
     let mut scenario = tiny(1, 1_000, s(5_000));
     application(&mut scenario).jobs = Some(1);
