@@ -40,6 +40,8 @@ fn a_job_goes_from_attach_to_acknowledged_report() {
     world.add_project("one", 3, Duration::from_secs(40));
     world.event(Event::DocumentOffered(document(1, &[("one", 100.0)], small_buffers())));
     world.run_until("three jobs acknowledged", Duration::from_hours(3), |w| w.acknowledged("one") == 3);
+    // The acknowledgement is still on its way.
+    world.run_for(Duration::from_secs(2));
     let totals = world.client.totals();
     assert_eq!((totals.jobs_success, totals.jobs_error, totals.jobs_late), (3, 0, 0));
     assert_eq!(totals.cpu, Duration::from_secs(120));
