@@ -104,14 +104,6 @@ impl Row {
     pub(crate) fn noting(self, note: impl Into<String>) -> Self {
         Self { note: note.into(), ..self }
     }
-
-    /// With what is known of the reason, where it differs.
-    pub(crate) fn because(self, reason: impl Into<String>) -> Self {
-        match self.verdict {
-            Verdict::Differs => self.noting(reason),
-            _ => self,
-        }
-    }
 }
 
 /// All that an experiment shows.
@@ -145,11 +137,5 @@ mod tests {
     fn what_could_not_be_measured_differs_and_what_is_only_shown_does_not() {
         assert_eq!(Row::near("R5.21", "waste", 0.0, 0.1, None).verdict, Verdict::Differs);
         assert_eq!(Row::shown("R5.20", "waste", "lower", None).verdict, Verdict::AsItComes);
-    }
-
-    #[test]
-    fn a_reason_is_given_only_where_figures_differ() {
-        let row = |mean| Row::near("R5.21", "waste", 0.0, 0.1, measured(mean)).because("why");
-        assert_eq!((row(0.0).note.as_str(), row(0.5).note.as_str()), ("", "why"));
     }
 }
