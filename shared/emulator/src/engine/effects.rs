@@ -8,8 +8,10 @@ use fallow_policy::composition::SendPolicy;
 
 use super::calendar::Due;
 use super::host::Begin;
-use super::server::{number_of, wanted};
-use super::world::{World, place};
+use super::jobs::number_of;
+use super::server::wanted;
+use super::setup::place;
+use super::world::World;
 
 impl World<'_> {
     pub(super) fn carry_out(&mut self, step: Step) {

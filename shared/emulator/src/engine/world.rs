@@ -4,11 +4,10 @@ use std::collections::VecDeque;
 
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::finish::Finish;
-use fallow_boinc::scheduler::ClientVersion;
-use fallow_client::{Client, ClientConfig, Event, OutputFound, Startup, TaskEnd, TaskSample};
+use fallow_client::{Client, Event, OutputFound, Startup, TaskEnd, TaskSample};
 use fallow_domain::{
-    AccountKey, Bytes, Coprocessor, DocumentVersion, Duration, FleetDocument, HostFacts, HostSpeed, Instant,
-    JobId, MasterUrl, PerType, ProjectAssignment, ProjectId,
+    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Instant, JobId, MasterUrl, PerType,
+    ProjectAssignment, ProjectId,
 };
 use fallow_policy::composition::Composition;
 use fallow_policy::work_send::InProgress;
@@ -20,17 +19,16 @@ use super::calendar::{Calendar, Due};
 use super::host::{Task, Tasks};
 use super::outcome::{JobFate, RunOutcome};
 use super::random::Stream;
-use super::server::{PLATFORM, Server};
+use super::server::Server;
+use super::setup::{facts, new_client, url};
 use super::supply::{Supply, instances};
 use super::timeline::Recorder;
-use crate::scenario::{HostModel, OffKind, Scenario};
+use crate::scenario::{OffKind, ProjectModel, Scenario};
 
 /// When simulations begin. Some time after the epoch, which means "never" to a client.
 const BEGINNING: Instant = Instant::from_micros(1_000_000_000_000_000);
 /// How often a run looks whether it is to go on, in things that happen.
 const WATCH_PERIOD: u64 = 4_096;
-/// Memory or disk of a host that has enough for everything.
-const ENOUGH: Bytes = Bytes(1 << 60);
 /// SIGTERM, which ends processes when a host is switched off.
 const TERMINATED: Ended = Ended::Signal { number: 15, core_dumped: false };
 
@@ -72,7 +70,7 @@ impl<'a> World<'a> {
         options: RunOptions<'a>,
     ) -> Self {
         let host = &scenario.host;
-        let server = |(index, model): (usize, &'a crate::scenario::ProjectModel)| {
+        let server = |(index, model): (usize, &'a ProjectModel)| {
             let up = Stream::named(seed, &["project", &model.name, "availability"]);
             let up = OnOff::new(&model.available, BEGINNING, up);
             Server::new(model, up, Supply::new(model, host, seed), url(index))
@@ -130,7 +128,7 @@ impl<'a> World<'a> {
     /// The projects and the preferences reach the client as a coordinator's document does.
     fn attach(&mut self) {
         self.attached = true;
-        let assignment = |(index, project): (usize, &crate::scenario::ProjectModel)| {
+        let assignment = |(index, project): (usize, &ProjectModel)| {
             Some(ProjectAssignment {
                 name: project.name.clone(),
                 url: MasterUrl::parse(&url(index)).ok()?,
@@ -317,7 +315,7 @@ impl<'a> World<'a> {
         self.soon.push_back(Event::TaskEnded { job, end: Box::new(end) });
     }
 
-    pub(super) fn fate(&mut self, project: usize, number: u64, job: &super::server::SentJob, failed: bool) {
+    pub(super) fn fate(&mut self, project: usize, number: u64, job: &super::jobs::SentJob, failed: bool) {
         let met = self.now <= job.deadline;
         let fate = JobFate {
             project,
@@ -376,58 +374,5 @@ fn book(account: &mut Account, servers: &mut [Server<'_>], task: &Task, ran: Dur
     account.ran(task.project, task.usage, ran);
     if let Some(job) = servers.get_mut(task.project).and_then(|server| server.jobs.get_mut(task.number)) {
         job.ran += ran;
-    }
-}
-
-/// The URL of the project at a place in the scenario.
-fn url(index: usize) -> String {
-    format!("http://{index}.invalid/")
-}
-
-/// The place in the scenario of the project with a URL.
-pub(super) fn place(url: &MasterUrl) -> Option<usize> {
-    url.as_str().strip_prefix("http://")?.split('.').next()?.parse().ok()
-}
-
-fn new_client(seed: u64, composition: Composition) -> Client {
-    let seed = Stream::named(seed, &["client"]).bits();
-    let version = ClientVersion { major: 8, minor: 3, release: 0 };
-    let config = ClientConfig { composition, keeps_records: false, ..ClientConfig::new(seed, version) };
-    #[allow(clippy::expect_used, reason = "there are no records that could be unreadable")]
-    Client::restore(config, []).expect("a client without records begins anew")
-}
-
-fn facts(host: &HostModel) -> HostFacts {
-    let speed = host.flops;
-    HostFacts {
-        timezone: 0,
-        domain_name: String::new(),
-        ip_addr: String::new(),
-        host_cpid: String::new(),
-        ncpus: host.cpus.get(),
-        cpu_vendor: String::new(),
-        cpu_model: String::new(),
-        cpu_features: String::new(),
-        speed: HostSpeed { fpops: speed, iops: speed, membw: 1e9, measured_at: 0.0 },
-        memory: host.memory.unwrap_or(ENOUGH),
-        cache: Bytes(0),
-        swap: Bytes(0),
-        disk_total: host.disk.unwrap_or(ENOUGH),
-        disk_free: host.disk.unwrap_or(ENOUGH),
-        os_name: String::new(),
-        os_version: String::new(),
-        platforms: vec![PLATFORM.to_owned()],
-        coprocessors: host
-            .coprocessors
-            .iter()
-            .map(|own| Coprocessor {
-                kind: own.kind.resource(),
-                count: own.count.get(),
-                model: own.kind.to_string(),
-                speed: own.flops,
-                memory: ENOUGH,
-                driver: String::new(),
-            })
-            .collect(),
     }
 }

@@ -1,0 +1,68 @@
+//! What a client is given at the beginning: itself, its host, and the addresses of its projects.
+
+use fallow_boinc::scheduler::ClientVersion;
+use fallow_client::{Client, ClientConfig};
+use fallow_domain::{Bytes, Coprocessor, HostFacts, HostSpeed, MasterUrl};
+use fallow_policy::composition::Composition;
+
+use super::random::Stream;
+use super::server::PLATFORM;
+use crate::scenario::HostModel;
+
+/// Memory or disk of a host that has enough for everything.
+const ENOUGH: Bytes = Bytes(1 << 60);
+
+/// The URL of the project at a place in the scenario.
+pub(super) fn url(index: usize) -> String {
+    format!("http://{index}.invalid/")
+}
+
+/// The place in the scenario of the project with a URL.
+pub(super) fn place(url: &MasterUrl) -> Option<usize> {
+    url.as_str().strip_prefix("http://")?.split('.').next()?.parse().ok()
+}
+
+/// A client as it is on a host that never had one.
+pub(super) fn new_client(seed: u64, composition: Composition) -> Client {
+    let seed = Stream::named(seed, &["client"]).bits();
+    let version = ClientVersion { major: 8, minor: 3, release: 0 };
+    let config = ClientConfig { composition, keeps_records: false, ..ClientConfig::new(seed, version) };
+    #[allow(clippy::expect_used, reason = "there are no records that could be unreadable")]
+    Client::restore(config, []).expect("a client without records begins anew")
+}
+
+/// The host as its client finds it.
+pub(super) fn facts(host: &HostModel) -> HostFacts {
+    let speed = host.flops;
+    HostFacts {
+        timezone: 0,
+        domain_name: String::new(),
+        ip_addr: String::new(),
+        host_cpid: String::new(),
+        ncpus: host.cpus.get(),
+        cpu_vendor: String::new(),
+        cpu_model: String::new(),
+        cpu_features: String::new(),
+        speed: HostSpeed { fpops: speed, iops: speed, membw: 1e9, measured_at: 0.0 },
+        memory: host.memory.unwrap_or(ENOUGH),
+        cache: Bytes(0),
+        swap: Bytes(0),
+        disk_total: host.disk.unwrap_or(ENOUGH),
+        disk_free: host.disk.unwrap_or(ENOUGH),
+        os_name: String::new(),
+        os_version: String::new(),
+        platforms: vec![PLATFORM.to_owned()],
+        coprocessors: host
+            .coprocessors
+            .iter()
+            .map(|own| Coprocessor {
+                kind: own.kind.resource(),
+                count: own.count.get(),
+                model: own.kind.to_string(),
+                speed: own.flops,
+                memory: ENOUGH,
+                driver: String::new(),
+            })
+            .collect(),
+    }
+}
