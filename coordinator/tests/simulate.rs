@@ -38,8 +38,13 @@ fn r5_14_a_simulation_is_told_in_tables_csv_and_pictures() {
     let (timeline, plots) = (dir.path().join("t/run.svg"), dir.path().join("plots"));
     let scenarios = dir.path().join("scenarios");
     std::fs::create_dir(&scenarios).unwrap();
-    std::fs::write(scenarios.join("b.toml"), "name = 'second'\nduration = '1 day'\n").unwrap();
-    std::fs::write(scenarios.join("a.toml"), "name = 'first'\nduration = '1 day'\n").unwrap();
+    std::fs::write(
+        scenarios.join("b.toml"),
+        "name = 'second'\nduration = '1 day'\n[[project]]\nname = 'p'\n",
+    )
+    .unwrap();
+    std::fs::write(scenarios.join("a.toml"), "name = 'first'\nduration = '1 day'\n[[project]]\nname = 'p'\n")
+        .unwrap();
     let mut simulate = command();
     simulate.arg("simulate").arg(&scenarios).args(["--csv", "--vary", "host.cpus=1,2", "--timeline"]);
     let output = simulate.arg(&timeline).arg("--plots").arg(&plots).output().unwrap();
@@ -106,7 +111,7 @@ fn r5_14_the_evaluation_writes_its_tables_and_figures() {
 #[test]
 fn a_simulation_that_is_interrupted_ends_at_once_with_status_130() {
     let mut child = command()
-        .args(["simulate", "mix20", "--vary", "duration=100000 days", "--repeat", "50"])
+        .args(["simulate", "mix20", "--vary", "duration=3000 days", "--repeat", "50"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -114,6 +119,7 @@ fn a_simulation_that_is_interrupted_ends_at_once_with_status_130() {
     let began = Instant::now();
     let patient = |what: &str| assert!(began.elapsed() < Duration::from_secs(30), "{what}");
     while !catches_interrupts(child.id()) {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended by itself");
         patient("it does not listen to signals");
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -8,6 +8,7 @@ mod batch;
 mod connect;
 mod coordinator;
 mod create;
+mod evaluate;
 mod failure;
 mod hosts;
 mod jobs;
@@ -15,7 +16,9 @@ mod manual;
 mod preferences;
 mod projects;
 mod results;
+mod runs;
 mod shares;
+mod simulate;
 mod submit;
 pub(crate) mod table;
 mod tokens;
@@ -103,6 +106,10 @@ enum Command {
     App(create::AppCommand),
     /// Adds workunits: one by options, or a batch of them from a file.
     Submit(submit::Arguments),
+    /// Simulates hosts and projects over months, with the policies that agents run.
+    Simulate(simulate::Arguments),
+    /// Repeats the published evaluation of the policies: tables and figures of published against measured.
+    Evaluate(evaluate::Arguments),
     /// Writes completions for a shell to standard output.
     Completions(manual::Completions),
     /// Writes the manual page to standard output.
@@ -160,6 +167,8 @@ fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
         Command::Project(command) => block_on(create::project(command))?.map(done),
         Command::App(command) => block_on(create::app(command))?.map(done),
         Command::Submit(arguments) => block_on(submit::run(arguments))?.map(done),
+        Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Evaluate(arguments) => evaluate::run(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()).map(done),
         Command::Man => manual::man(&Arguments::command()).map(done),
     }
@@ -208,6 +217,10 @@ mod tests {
             &["fallow", "up", "--exponents", "ten"],
             &["fallow", "submit", "mersenne"],
             &["fallow", "coordinator", "run", "--listen", "here"],
+            &["fallow", "simulate"],
+            &["fallow", "simulate", "base", "--json", "--csv"],
+            &["fallow", "simulate", "base", "--seed", "first"],
+            &["fallow", "evaluate"],
         ] {
             let error = Arguments::try_parse_from(bad).unwrap_err();
             assert_eq!(status_of(&error), ExitCode::Usage.into(), "{bad:?}: {error}");
@@ -223,6 +236,7 @@ mod tests {
             &["fallow", "tokens", "create", "--count", "0"],
             &["fallow", "preferences", "set", "--cpu-fraction", "150%"],
             &["fallow", "coordinator", "run", "--heartbeat", "1ms"],
+            &["fallow", "simulate", "base", "--repeat", "0"],
         ] {
             let error = Arguments::try_parse_from(bad).unwrap_err();
             assert_eq!(status_of(&error), ExitCode::BadInput.into(), "{bad:?}: {error}");

@@ -1,0 +1,188 @@
+//! `fallow evaluate`: the published evaluation, from the product's own policies (R5.20 to R5.25).
+
+use std::path::PathBuf;
+use std::process::ExitCode as ProcessExit;
+use std::sync::Arc;
+
+use clap::Args;
+use fallow_domain::{Duration, ExitCode};
+use fallow_emulator::experiment::{Experiment, Measurements, Report, Row, Verdict, cases};
+use fallow_emulator::plot;
+use serde_json::json;
+
+use super::runs::{self, Batch};
+use super::simulate::mean;
+use super::table::{self, Column};
+use super::{Failure, count, print};
+
+const EXAMPLES: &str = "\
+Examples:
+  fallow evaluate --out evaluation
+  fallow evaluate --out evaluation --only slack,buffer --repeat 3
+  fallow evaluate --out evaluation --json | jq 'select(.verdict == \"differs\")'
+
+Experiments: cpu (R5.20), slack (R5.21), buffer (R5.22), fetch (R5.23), send (R5.24), estimates (R5.25).
+
+DIR gets table.txt, table.csv, and of every figure of the paper an SVG with its values as CSV beside it. In figures,
+open diamonds are what the paper says. A row agrees, differs, or is shown as it comes where nothing can be judged.";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Arguments {
+    /// Where tables and figures are written.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// One JSON object a row, a line each, instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// How many seeds, one after another.
+    #[arg(long, default_value_t = 10, value_name = "K", value_parser = count(1, 10_000))]
+    repeat: u32,
+    /// The first seed.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// How long each run is; the paper's are 100 days.
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = count(1, 100_000))]
+    days: u32,
+    /// Only these experiments.
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
+    only: Vec<String>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
+    let experiments = chosen(&arguments.only)?;
+    runs::directory(&arguments.out)?;
+    let mut texts = String::new();
+    let mut csv = csv_heading();
+    for experiment in experiments {
+        let mut trials = experiment.trials();
+        for trial in &mut trials {
+            Arc::make_mut(&mut trial.scenario).duration =
+                Duration::from_hours(24) * i64::from(arguments.days);
+        }
+        let cases = cases(&trials, arguments.seed, arguments.repeat as usize);
+        let finished = match runs::make(&cases, experiment.name())? {
+            Batch::Done(finished) => finished,
+            // What was finished before is written.
+            Batch::Interrupted(status) => return Ok(status),
+        };
+        let report = experiment.report(&Measurements::new(&trials, &finished));
+        for figure in &report.figures {
+            let file = |extension| arguments.out.join(format!("{}.{extension}", figure.file));
+            runs::write(&file("svg"), &runs::drawn(plot::chart(figure))?)?;
+            runs::write(&file("csv"), &figure.to_csv())?;
+        }
+        let text = tell(experiment, &report, arguments);
+        texts.push_str(&text);
+        report.rows.iter().for_each(|row| csv.push_str(&csv_line(experiment, row)));
+        runs::write(&arguments.out.join("table.txt"), &texts)?;
+        runs::write(&arguments.out.join("table.csv"), &csv)?;
+        match arguments.json {
+            true => print(&report.rows.iter().map(|row| json_line(experiment, row)).collect::<String>())?,
+            false => print(&text)?,
+        }
+    }
+    Ok(ExitCode::Success.into())
+}
+
+fn chosen(names: &[String]) -> Result<Vec<Experiment>, Failure> {
+    let unknown: Vec<&String> = names.iter().filter(|name| Experiment::from_name(name).is_none()).collect();
+    if let Some(name) = unknown.first() {
+        let known = Experiment::ALL.map(Experiment::name).join(", ");
+        return Err(Failure::bad_input(format!("--only: no experiment {name:?}; expected some of {known}")));
+    }
+    let is_chosen = |one: &Experiment| names.is_empty() || names.iter().any(|name| name == one.name());
+    Ok(Experiment::ALL.into_iter().filter(is_chosen).collect())
+}
+
+/// The rows for people.
+fn tell(experiment: Experiment, report: &Report, arguments: &Arguments) -> String {
+    let columns = [
+        Column::Text("what"),
+        Column::Text("published"),
+        Column::Text("measured"),
+        Column::Text("verdict"),
+        Column::Text("to agree"),
+    ];
+    let mut notes: Vec<&str> = Vec::new();
+    let rows = report.rows.iter().map(|row| {
+        let mut verdict = row.verdict.to_string();
+        if !row.note.is_empty() {
+            // The same note on several rows is written once.
+            let at = notes.iter().position(|note| *note == row.note).unwrap_or_else(|| {
+                notes.push(&row.note);
+                notes.len() - 1
+            });
+            verdict = format!("{verdict} [{}]", at + 1);
+        }
+        vec![row.what.clone(), row.published.clone(), mean(row.measured, 3), verdict, row.expected.clone()]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let id = report.rows.first().map_or("", |row| row.requirement);
+    let mut text = format!("{id} {}: {}\n", experiment.name(), experiment.title());
+    text.push_str(&table::render(&columns, rows));
+    for (number, note) in notes.iter().enumerate() {
+        text.push_str(&format!("[{}] {note}\n", number + 1));
+    }
+    let counted = |verdict| report.rows.iter().filter(|row| row.verdict == verdict).count();
+    let (agree, differ) = (counted(Verdict::Agrees), counted(Verdict::Differs));
+    let seeds = match arguments.repeat {
+        1 => "one seed, so no intervals".to_owned(),
+        repeat => format!("means of {repeat} seeds, ± half of the 95 % confidence interval"),
+    };
+    let days = arguments.days;
+    text.push_str(&format!("{agree} agree, {differ} differ; {seeds}; {days} days a run\n\n"));
+    text
+}
+
+fn json_line(experiment: Experiment, row: &Row) -> String {
+    let interval = row.measured.filter(|sample| sample.half_width.is_some()).map(|sample| sample.interval());
+    let object = json!({
+        "experiment": experiment.name(),
+        "requirement": row.requirement,
+        "what": row.what,
+        "published": row.published,
+        "measured": row.measured.map(|sample| sample.mean),
+        "low_95": interval.map(|(low, _)| low),
+        "high_95": interval.map(|(_, high)| high),
+        "seeds": row.measured.map(|sample| sample.count),
+        "to_agree": row.expected,
+        "verdict": row.verdict.to_string(),
+        "note": row.note,
+    });
+    format!("{object}\n")
+}
+
+fn csv_heading() -> String {
+    plot::record(&[
+        "experiment",
+        "requirement",
+        "what",
+        "published",
+        "measured",
+        "low_95",
+        "high_95",
+        "seeds",
+        "to_agree",
+        "verdict",
+        "note",
+    ])
+}
+
+fn csv_line(experiment: Experiment, row: &Row) -> String {
+    let interval = row.measured.filter(|sample| sample.half_width.is_some()).map(|sample| sample.interval());
+    let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+    plot::record(&[
+        experiment.name(),
+        row.requirement,
+        &row.what,
+        &row.published,
+        &number(row.measured.map(|sample| sample.mean)),
+        &number(interval.map(|(low, _)| low)),
+        &number(interval.map(|(_, high)| high)),
+        &row.measured.map(|sample| sample.count.to_string()).unwrap_or_default(),
+        &row.expected,
+        &row.verdict.to_string(),
+        &row.note,
+    ])
+}

@@ -1,0 +1,146 @@
+//! `fallow simulate`: scenarios × policies × variations × seeds.
+
+mod inputs;
+mod output;
+mod pictures;
+
+use std::path::PathBuf;
+use std::process::ExitCode as ProcessExit;
+use std::sync::Arc;
+
+use clap::{ArgGroup, Args};
+use fallow_domain::ExitCode;
+use fallow_emulator::experiment::{Case, Finished};
+use fallow_emulator::scenario::Variant;
+use fallow_policy::composition::Composition;
+
+use super::runs::{self, Batch};
+use super::{Failure, count, print};
+
+pub(super) use output::mean;
+
+const EXAMPLES: &str = "\
+Examples:
+  fallow simulate base
+  fallow simulate lab.toml --timeline lab.svg
+  fallow simulate base --policy CS1 --policy CS2_WF2_WS2_JC2,ws2=published --repeat 10
+  fallow simulate base --vary 'project.p1.latency_bound=3.67 h,7.34 h' --repeat 10 --plots plots
+  fallow simulate scenarios/ --json | jq 'select(.waste > 0.1)'
+  fallow simulate --boinc-dir /var/lib/boinc-client
+
+A scenario is a TOML file; what it leaves out has the value of the built-in `base`:
+
+  name = \"tight\"
+  duration = \"30 days\"
+  [host]
+  cpus = 4
+  available = { fraction = 0.8, mean = \"1000 s\" }
+  [[project]]
+  name = \"p1\"
+  latency_bound = \"8 h\"
+
+A seed decides everything: the same command gives the same output, but for wall_seconds. As many runs are made at once
+as there are CPUs, or RAYON_NUM_THREADS.";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+#[command(group(ArgGroup::new("what").required(true).multiple(true).args(["scenarios", "boinc_dir"])))]
+pub(super) struct Arguments {
+    /// Scenario files, directories of them, or built-in scenarios: base, gpu, mix1 to mix1000.
+    #[arg(value_name = "SCENARIO")]
+    scenarios: Vec<PathBuf>,
+    /// Policies, such as CS1_WF2_WS2_JC2; what is left out is the default, CS2_WF2_WS2_JC2.
+    #[arg(long = "policy", value_name = "NAME")]
+    policies: Vec<String>,
+    /// The first seed.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// How many seeds, one after another.
+    #[arg(long, default_value_t = 1, value_name = "K", value_parser = count(1, 100_000))]
+    repeat: u32,
+    /// Values that a key of the scenarios takes in turn: a list, or a range such as 1..20 or '1 h..8 h/8'.
+    #[arg(long = "vary", value_name = "PATH=V1,V2")]
+    vary: Vec<String>,
+    /// One JSON object a run, a line each.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// A line of CSV a run, with a heading.
+    #[arg(long)]
+    csv: bool,
+    /// Draws what ran when, in the first of the runs.
+    #[arg(long, value_name = "FILE.svg")]
+    timeline: Option<PathBuf>,
+    /// Draws the metrics over the first --vary, or over the scenarios; values beside as CSV.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+    /// Takes host, projects, queue and preferences from a BOINC client's data directory.
+    #[arg(long, value_name = "DIR")]
+    boinc_dir: Option<PathBuf>,
+}
+
+/// Runs that differ by their seed only.
+struct Group {
+    scenario: String,
+    variant: Variant,
+    composition: Composition,
+    runs: Vec<(u64, Finished)>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
+    let compositions = inputs::compositions(&arguments.policies)?;
+    let scenarios = inputs::scenarios(&arguments.scenarios, arguments.boinc_dir.as_deref())?;
+    let variants = inputs::variants(&scenarios, &arguments.vary)?;
+    if let Some(dir) = &arguments.plots {
+        runs::directory(dir)?;
+    }
+    if let Some(dir) = arguments.timeline.as_deref().and_then(std::path::Path::parent)
+        && !dir.as_os_str().is_empty()
+    {
+        runs::directory(dir)?;
+    }
+    let seeds: Vec<u64> =
+        (0..u64::from(arguments.repeat)).map(|nth| arguments.seed.wrapping_add(nth)).collect();
+    let mut cases = Vec::new();
+    for variant in &variants {
+        let scenario = Arc::new(variant.scenario.clone());
+        for composition in &compositions {
+            cases.extend(seeds.iter().map(|seed| Case {
+                scenario: Arc::clone(&scenario),
+                composition: *composition,
+                seed: *seed,
+                timeline: false,
+            }));
+        }
+    }
+    if let Some(first) = cases.first_mut() {
+        first.timeline = arguments.timeline.is_some();
+    }
+    let finished = match runs::make(&cases, "simulating")? {
+        Batch::Done(finished) => finished,
+        Batch::Interrupted(status) => return Ok(status),
+    };
+    let mut finished = finished.into_iter();
+    let mut groups = Vec::new();
+    for variant in variants {
+        for composition in &compositions {
+            groups.push(Group {
+                scenario: variant.scenario.name.clone(),
+                variant: variant.clone(),
+                composition: *composition,
+                runs: seeds.iter().copied().zip(finished.by_ref()).collect(),
+            });
+        }
+    }
+    if let Some(file) = &arguments.timeline {
+        pictures::timeline(file, &groups)?;
+    }
+    if let Some(dir) = &arguments.plots {
+        pictures::plots(dir, &groups)?;
+    }
+    print(&match (arguments.json, arguments.csv) {
+        (true, _) => output::json(&groups),
+        (_, true) => output::csv(&groups),
+        _ => output::table(&groups),
+    })?;
+    Ok(ExitCode::Success.into())
+}
