@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use fallow_policy::composition::Composition;
 
 use crate::dir::{DataDir, default_dir};
 
@@ -37,6 +38,7 @@ last checkpoint. A second signal kills them.
 Environment:
   FALLOW_LOG                   what is logged, such as debug
   FALLOW_LOG_FORMAT            compact or json
+  FALLOW_POLICY                as --policy
   OTEL_EXPORTER_OTLP_ENDPOINT  where metrics, logs and traces are exported to";
 
 const STATUS: &str = r"Examples:
@@ -178,6 +180,10 @@ pub struct Run {
         conflicts_with = "token_file"
     )]
     pub token: Option<String>,
+    /// The policies to follow: CS1 or CS2 (what runs), WF1 or WF2 (what is fetched), JC1 or JC2 (how long jobs take),
+    /// joined by _; switches such as fetch=below-minimum or accounting=recent-credit after commas
+    #[arg(long, value_name = "NAME", env = "FALLOW_POLICY", default_value_t = Composition::default())]
+    pub policy: Composition,
     /// How long tasks have to leave after a kill of the agent, in milliseconds
     #[arg(long, hide = true, default_value_t = 11_000)]
     pub guard_grace_ms: u64,
@@ -238,6 +244,21 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_default_needs_no_configuration_and_a_policy_that_means_nothing_is_refused() {
+        let policy = |arguments: &[&str]| {
+            let all = ["fallow-agent", "run"].into_iter().chain(arguments.iter().copied());
+            Cli::try_parse_from(all).map(|cli| match cli.command {
+                Command::Run(run) => run.policy.to_string(),
+                _ => String::new(),
+            })
+        };
+        assert_eq!(policy(&[]).unwrap(), "CS2_WF2_WS2_JC2");
+        assert_eq!(policy(&["--policy", "CS1_WF1"]).unwrap(), "CS1_WF1_WS2_JC2");
+        let error = policy(&["--policy", "CS9"]).unwrap_err();
+        assert!(error.exit_code() == 2 && error.to_string().contains("CS1 or CS2"), "{error}");
     }
 
     #[test]

@@ -60,6 +60,7 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
         dir,
         enrolment: enrolment.transpose()?,
         guard: own_program(),
+        policy: arguments.policy,
         guard_grace: Duration::from_millis(arguments.guard_grace_ms),
         stop_grace: Duration::from_millis(arguments.stop_grace_ms),
     };

@@ -8,6 +8,7 @@ use std::time::Duration as StdDuration;
 use fallow_boinc::scheduler::ClientVersion;
 use fallow_client::{Client, ClientConfig, Event, FileKey, Startup};
 use fallow_domain::{Bytes, HostFacts, HostSpeed};
+use fallow_policy::composition::Composition;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -39,6 +40,8 @@ pub struct Settings {
     pub dir: DataDir,
     /// Its coordinator, if one was named.
     pub enrolment: Option<Enrolment>,
+    /// The policies to follow.
+    pub policy: Composition,
     /// The program that is run as the guard: `fallow-agent` itself.
     pub guard: PathBuf,
     /// How long applications have to leave after the agent was killed.
@@ -102,7 +105,8 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     let dir = settings.dir.clone();
     let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let (ends, mut signals) = count_signals()?;
-    let client = restore(&dir, &records, &birth)?;
+    let client = restore(&dir, &records, &birth, settings.policy)?;
+    tracing::info!(policy = %settings.policy, "the policies that are followed");
     let prepared = async {
         let identity = enrolled(&settings, identity, &hostname).await?;
         Ok::<_, AgentError>((identity, measured(&dir, &records, &birth).await?))
@@ -226,8 +230,13 @@ async fn enrolled(
     }
 }
 
-fn restore(dir: &DataDir, records: &Records, birth: &Birth) -> Result<Client, AgentError> {
-    let config = ClientConfig::new(birth.seed, VERSION);
+fn restore(
+    dir: &DataDir,
+    records: &Records,
+    birth: &Birth,
+    policy: Composition,
+) -> Result<Client, AgentError> {
+    let config = ClientConfig { composition: policy, ..ClientConfig::new(birth.seed, VERSION) };
     Client::restore(config, records.client()?).map_err(|error| AgentError::Records {
         dir: dir.store(),
         why: match std::error::Error::source(&error) {
