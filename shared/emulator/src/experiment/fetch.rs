@@ -9,6 +9,10 @@ const ID: &str = "R5.23";
 const BASE: &str = "base";
 const TIGHTER: &str = "base latency 36 h";
 
+/// Why monotony may differ.
+const HABITS: &str = "WF1 keeps jobs of every project at hand, so CPU scheduling switches each period; WF2 fetches from one \
+                      project at a time, so it mostly switches when a job ends";
+
 fn wf1(group: &'static str) -> Arm {
     Arm { group, composition: Composition { fetch: FetchPolicy::Wf1, ..Composition::default() } }
 }
@@ -57,7 +61,11 @@ pub(super) fn report(m: &Measurements) -> Report {
             let excess = m.excess(wf1(group), wf2(group), judged, metric);
             let mean = excess.map(|sum| super::rows::scaled(sum, 1.0 / count));
             let what = format!("{name}: WF1's {} less WF2's, mean over M = 4 to 20", metric.name());
-            rows.push(Row::near(ID, what, 0.0, 0.10, mean));
+            let note = match metric {
+                Metric::Monotony => HABITS,
+                _ => "",
+            };
+            rows.push(Row::near(ID, what, 0.0, 0.10, mean).noting(note));
         }
     }
     Report {
