@@ -57,6 +57,8 @@ struct Input {
     open_name: String,
     text: Option<String>,
     path: Option<std::path::PathBuf>,
+    #[serde(default)]
+    keep_as: String,
 }
 
 #[derive(Deserialize, Debug)]
@@ -140,7 +142,7 @@ fn convert(base: &Path, workunit: Workunit) -> Result<NewWorkunit, String> {
 }
 
 fn content(base: &Path, input: Input) -> Result<InputFile, String> {
-    let Input { open_name, text, path } = input;
+    let Input { open_name, text, path, keep_as } = input;
     let content = match (text, path) {
         (Some(text), None) => text.into_bytes(),
         (None, Some(path)) => {
@@ -149,7 +151,7 @@ fn content(base: &Path, input: Input) -> Result<InputFile, String> {
         }
         _ => return Err(format!("input {open_name:?} needs either text or path")),
     };
-    Ok(InputFile { open_name, content })
+    Ok(InputFile { open_name, content, keep_as })
 }
 
 #[cfg(test)]

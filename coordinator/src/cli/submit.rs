@@ -17,9 +17,11 @@ Examples:
       --flops 6e10 --quorum 2
 
 A batch file holds [[workunits]] with application, flops, and optionally name,
-command_line, inputs ({ open_name, text | path }), outputs ({ open_name,
-max_size }), flops_bound, memory, disk, deadline, quorum, initial_jobs,
-max_error_jobs, max_total_jobs, comparator. All of a batch is taken, or none.";
+command_line, inputs ({ open_name, text | path, keep_as }), outputs
+({ open_name, max_size }), flops_bound, memory, disk, deadline, quorum,
+initial_jobs, max_error_jobs, max_total_jobs, comparator. An input with keep_as
+stays on hosts under that name, and workunits that read it go there first.
+All of a batch is taken, or none.";
 
 /// Adds workunits: one by options, or a batch of them from a file.
 #[derive(Args, Debug)]
@@ -89,7 +91,7 @@ fn single(arguments: &Arguments) -> Result<NewWorkunit, Failure> {
     let mut inputs = Vec::new();
     for (open_name, path) in &arguments.input {
         let content = std::fs::read(path).map_err(|error| Failure::file("read input", path, error))?;
-        inputs.push(InputFile { open_name: open_name.clone(), content });
+        inputs.push(InputFile { open_name: open_name.clone(), content, keep_as: String::new() });
     }
     let outputs = arguments.output.iter().map(|name| OutputFile { open_name: name.clone(), max_bytes: 0 });
     Ok(NewWorkunit {

@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use fallow_domain::{AccountKey, Instant, Invalid, MasterUrl};
+use fallow_policy::disk::holders::FileHolders;
 use fallow_store::Store;
 
 use super::catalog::Catalog;
 use super::error::ProjectError;
+use super::holders;
 use super::keyring::Keyring;
 use super::keys::Keys;
 use super::layout::Layout;
@@ -44,6 +46,8 @@ pub(crate) struct Project {
     pub(crate) uploading: Mutex<BTreeSet<String>>,
     /// Hosts that asked in vain.
     pub(crate) waiting: Mutex<Waiting>,
+    /// Which hosts hold which sticky files.
+    pub(crate) holders: Mutex<FileHolders<u64>>,
     /// Jobs that came to wait for a host since somebody last asked.
     new_jobs: AtomicU64,
 }
@@ -97,6 +101,7 @@ impl Project {
             .get("project", &keys.settings())?
             .ok_or_else(|| ProjectError::UnknownProject { name: name.to_owned() })?;
         let catalog = Catalog::load(&txn, &keys)?;
+        let holders = holders::load(&txn, &keys)?;
         drop(txn);
         let layout = Layout::open(dir, name)?;
         Ok(Self {
@@ -114,6 +119,7 @@ impl Project {
             catalog: RwLock::new(Arc::new(catalog)),
             uploading: Mutex::new(BTreeSet::new()),
             waiting: Mutex::new(Waiting::default()),
+            holders: Mutex::new(holders),
             new_jobs: AtomicU64::new(0),
         })
     }

@@ -23,6 +23,13 @@ impl Keys {
         format!("{}{rest}", self.prefix).into_bytes()
     }
 
+    /// Sticky files of a host. Apart from everything else: knowledge that may be lost.
+    pub(crate) fn holding(&self, host: u64) -> Vec<u8> {
+        [self.holdings(), format!("{host:016x}").into_bytes()].concat()
+    }
+    pub(crate) fn holdings(&self) -> Vec<u8> {
+        self.prefix.replacen(PROJECTS, "project-files/", 1).into_bytes()
+    }
     pub(crate) fn settings(&self) -> Vec<u8> {
         self.key("settings")
     }

@@ -22,6 +22,7 @@ mod apps;
 mod catalog;
 mod comparator;
 mod error;
+mod holders;
 mod hosted;
 mod index;
 mod keyring;

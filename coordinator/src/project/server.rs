@@ -146,6 +146,15 @@ impl ProjectServer {
         new.filter(|(_, jobs)| *jobs > 0).collect()
     }
 
+    /// Asks all hosts that hold a sticky file of a project to delete it, each with its next request, until its list no
+    /// longer has it (R4.11). Gives the number of those hosts.
+    ///
+    /// # Errors
+    /// [`ProjectError::UnknownProject`], or a failure of the store.
+    pub fn delete_on_hosts(&self, project: &str, file: &str) -> Result<usize, ProjectError> {
+        self.shared.project(project)?.delete_on_hosts(file)
+    }
+
     /// Registers a version of an application: its files are copied, signed and offered for download. Gives their
     /// names there.
     ///

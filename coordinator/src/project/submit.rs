@@ -13,7 +13,7 @@ use super::keys::md5_hex;
 use super::layout::write_whole;
 use super::names::{PLAIN_RULE, is_plain};
 use super::records::Counters;
-use super::types::NewWorkunit;
+use super::types::{NewInput, NewWorkunit};
 use super::workunit::{InputRef, Workunit, WorkunitState};
 
 /// The most workunits in one submission: it is one batch in the store.
@@ -89,13 +89,21 @@ impl Project {
     ) -> Result<Workunit, ProjectError> {
         let mut inputs = Vec::with_capacity(new.inputs.len());
         for (position, input) in new.inputs.into_iter().enumerate() {
-            let file_name = format!("{name}_in{position}");
+            let sticky = !input.keep_as.is_empty();
+            let file_name = match sticky {
+                true => format!("kept_{}", input.keep_as),
+                false => format!("{name}_in{position}"),
+            };
+            if sticky {
+                self.check_kept(&file_name, &input)?;
+            }
             write_whole(&self.layout.download(&file_name), &input.content, 0o644)?;
             inputs.push(InputRef {
                 open_name: input.open_name,
                 file_name,
                 nbytes: input.content.len() as u64,
                 md5: md5_hex(&input.content),
+                sticky,
             });
         }
         let workunit = Workunit {
@@ -119,6 +127,21 @@ impl Project {
             files_deleted: false,
         };
         Ok(workunit.start())
+    }
+
+    /// A file that is kept never changes: clients hold it.
+    fn check_kept(&self, file_name: &str, input: &NewInput) -> Result<(), ProjectError> {
+        let path = self.layout.download(file_name);
+        match std::fs::read(&path) {
+            Ok(there) if there != input.content => {
+                let expected = "a name that no other content has: a file that hosts keep never changes";
+                Err(Invalid::new("name under which an input is kept", &input.keep_as, expected).into())
+            }
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(ProjectError::file("read", &path)(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check(&self, new: &NewWorkunit) -> Result<(), ProjectError> {
@@ -161,6 +184,10 @@ fn check_values(new: &NewWorkunit) -> Result<(), Invalid> {
     let names: Vec<&String> = inputs.chain(new.outputs.iter().map(|output| &output.open_name)).collect();
     if new.inputs.len() > FILES_MAX || new.outputs.len() > FILES_MAX {
         return Err(Invalid::new("number of files", names.len(), "at most 100 inputs and 100 outputs"));
+    }
+    let kept = new.inputs.iter().map(|input| &input.keep_as).filter(|name| !name.is_empty());
+    if let Some(bad) = kept.into_iter().find(|name| !is_plain(name, NAME_MAX)) {
+        return Err(Invalid::new("name under which an input is kept", bad, PLAIN_RULE));
     }
     if let Some(bad) = names.iter().find(|name| !is_open_name(name)) {
         return Err(Invalid::new("open name", bad, OPEN_NAME_RULE));

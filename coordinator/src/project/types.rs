@@ -122,12 +122,15 @@ impl NewWorkunit {
 }
 
 /// A file that a job reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewInput {
     /// The name under which the application opens it.
     pub open_name: String,
     /// What is in it.
     pub content: Vec<u8>,
+    /// The name under which hosts keep it, for all workunits that read it (R4.11; BOINC: `sticky`). Empty: it is this
+    /// workunit's own.
+    pub keep_as: String,
 }
 
 /// A file that a job writes.

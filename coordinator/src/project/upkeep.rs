@@ -317,6 +317,8 @@ impl Project {
                 }
             }
         }
-        workunit.inputs.iter().try_for_each(|input| remove_if_there(&self.layout.download(&input.file_name)))
+        // What hosts keep is there for the next workunit that reads it.
+        let mut own = workunit.inputs.iter().filter(|input| !input.sticky);
+        own.try_for_each(|input| remove_if_there(&self.layout.download(&input.file_name)))
     }
 }

@@ -88,6 +88,9 @@ pub(crate) struct InputRef {
     pub(crate) file_name: String,
     pub(crate) nbytes: u64,
     pub(crate) md5: String,
+    /// Hosts keep it for other workunits that read it too.
+    #[serde(default)]
+    pub(crate) sticky: bool,
 }
 
 /// Whether a workunit is decided.

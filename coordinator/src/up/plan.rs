@@ -23,6 +23,12 @@ const JOB_SECONDS_QUICK: f64 = 6.0;
 /// A job of a host that was killed and not restarted is given to another after this.
 const DEADLINE: Duration = Duration::from_mins(30);
 
+/// Largest output of a job; they have some kilobytes.
+const OUTPUT_MAX: u64 = 8 << 20;
+/// What a job may take of the disk: its output, a checkpoint as large, its error log. An agent gets a job only if it has
+/// this much for its project, so more would keep small disks from taking part.
+pub(super) const DISK_BOUND: u64 = 2 * OUTPUT_MAX + (1 << 20);
+
 /// What was asked for: decides every workunit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Wanted {
@@ -128,13 +134,14 @@ fn workunit(application: &str, from: u64, to: u64, flops: f64) -> NewWorkunit {
         inputs: vec![InputFile {
             open_name: "in".to_owned(),
             content: format!("from={from} to={to}\n").into_bytes(),
+            keep_as: String::new(),
         }],
-        outputs: vec![OutputFile { open_name: "out".to_owned(), max_bytes: 10 << 20 }],
+        outputs: vec![OutputFile { open_name: "out".to_owned(), max_bytes: OUTPUT_MAX }],
         flops_estimate: flops,
         // Unoptimised builds and slow machines need far longer than the model says.
         flops_bound: flops * 200.0,
         memory_bound_bytes: 64 << 20,
-        disk_bound_bytes: 50 << 20,
+        disk_bound_bytes: DISK_BOUND,
         delay_bound_micros: DEADLINE.as_micros(),
         quorum: 2,
         initial_jobs: 2,

@@ -1,6 +1,6 @@
 //! Work by resource type, by disk space and by setting: what is sent to whom, and when to come again.
 
-use fallow_boinc::scheduler::{FreeSpace, HostCoprocessors, InProgressResult, SchedulerReply};
+use fallow_boinc::scheduler::{FreeSpace, HostCoprocessors, InProgressResult, SchedulerReply, StickyFile};
 use fallow_coordinator::project::{NewWorkunit, ProjectInfo};
 use fallow_domain::{Bytes, Duration, Instant, ResourceType, Usage};
 
@@ -207,8 +207,10 @@ fn r4_10_a_pass_with_more_space_is_made_only_if_the_one_before_sends_nothing() {
     let fixture = Fixture::start();
     let info = fixture.project("p");
     fixture.script("p", "cpu");
-    let of =
-        |megabytes: u64| NewWorkunit { disk_bound: Bytes(megabytes * 1_000_000), ..workunit("cpu", "x", 1e11, 1) };
+    let of = |megabytes: u64| NewWorkunit {
+        disk_bound: Bytes(megabytes * 1_000_000),
+        ..workunit("cpu", "x", 1e11, 1)
+    };
     fixture.server.submit("p", [50, 15, 25, 5].map(of).to_vec()).unwrap();
     let mut client = Client::new(&info, "a");
     client.request.disk_usage.free = Some(FreeSpace {
@@ -229,6 +231,58 @@ fn r4_10_a_pass_with_more_space_is_made_only_if_the_one_before_sends_nothing() {
     fixture.set("p", "delete-from-self", "true");
     assert_eq!(bound().0, [25], "what the project's own files would give");
     assert!(bound().1.contains("only 30.00 MB is available"));
+}
+
+#[test]
+fn r4_11_jobs_go_where_their_inputs_are_and_a_file_is_deleted_where_it_is_asked_for() {
+    let mut fixture = Fixture::start();
+    let info = fixture.project("p");
+    fixture.script("p", "cpu");
+    let reads = |file: &str| {
+        let mut workunit = workunit("cpu", file, 1e11, 1);
+        workunit.inputs[0].keep_as = file.to_owned();
+        workunit
+    };
+    let order = ["maize", "rice", "maize", "maize", "rice"];
+    fixture.server.submit("p", order.map(reads).to_vec()).unwrap();
+    let inputs = |reply: &SchedulerReply| -> Vec<String> {
+        reply.workunits.iter().map(|workunit| workunit.files[0].file_name.clone()).collect()
+    };
+    let mut client = Client::new(&info, "a");
+    // It has the one from elsewhere; the other comes first in the queue.
+    let list = |name: &str, status| StickyFile {
+        name: name.to_owned(),
+        nbytes: Bytes(name.len() as u64 - 5),
+        status,
+    };
+    client.request.sticky_files = vec![list("kept_rice", 1), list("kept_maize", 0)];
+    let reply = client.fetch(1.0);
+    assert_eq!(inputs(&reply), ["kept_rice"]);
+    assert!(reply.files.iter().any(|file| file.name == "kept_rice" && file.sticky));
+    client.request.sticky_files.clear();
+    // What was sent is known without a list, over a restart too.
+    fixture.restart();
+    assert_eq!(inputs(&client.fetch(1.0)), ["kept_rice"]);
+    assert_eq!(inputs(&client.fetch(1.0)), ["kept_maize"]);
+    // A changed file under an old name is refused.
+    let mut other = reads("rice");
+    other.inputs[0].content = b"another".to_vec();
+    fixture.server.submit("p", vec![other]).unwrap_err();
+    // Deletion is asked for until the list no longer has it.
+    assert_eq!(fixture.server.delete_on_hosts("p", "kept_rice").unwrap(), 1);
+    client.request.sticky_files = vec![list("kept_rice", 1), list("kept_maize", 1)];
+    let reply = client.rpc();
+    assert_eq!(reply.deleted_files, ["kept_rice"]);
+    fixture.restart();
+    client.request.sticky_files = vec![list("kept_maize", 1)];
+    let reply = client.rpc();
+    assert!(reply.deleted_files.is_empty() && !reply.request_file_list);
+    // The file of validated workunits stays for those to come.
+    client.complete_all("x");
+    fixture.server.run_upkeep().unwrap();
+    assert!(fixture.dir.path().join("projects/p/download").exists());
+    let url = format!("{}download/kept_maize", client.url);
+    assert_eq!(crate::http::get(&url).body, b"maize");
 }
 
 #[test]

@@ -104,6 +104,7 @@ impl Project {
             };
             report::take(self, txn, request, &mut outcome, now)?;
             held::check(self, txn, request, &mut outcome, now)?;
+            self.take_file_list(txn, request, outcome.host.id)?;
             send::send(self, txn, request, &mut outcome, now)?;
             txn.put("host", self.keys.host(outcome.host.id), &outcome.host)?;
             Ok(outcome)

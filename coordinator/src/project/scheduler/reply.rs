@@ -53,6 +53,10 @@ pub(super) fn write(
     now: Instant,
 ) -> Result<String, ProjectError> {
     let settings = project.settings();
+    let (request_file_list, deleted_files) = {
+        let (holders, host) = (lock(&project.holders), &outcome.host.id);
+        (holders.is_list_wanted(host), holders.to_delete(host).map(str::to_owned).collect())
+    };
     let mut reply = SchedulerReply {
         scheduler_version: Some(SCHEDULER_VERSION),
         // Estimates come from this host's own benchmark; clients of today correct them better than by a factor.
@@ -80,6 +84,8 @@ pub(super) fn write(
         result_aborts: outcome.aborts,
         result_aborts_if_not_started: outcome.aborts_if_not_started,
         no_rsc_apps: lacking(project, request),
+        request_file_list,
+        deleted_files,
         next_rpc_delay: come_again(project, &outcome.host, now),
         deletion_policy_priority: settings.deletion_policy == DeletionPolicy::Priority,
         deletion_policy_expire: settings.deletion_policy == DeletionPolicy::Expiration,
@@ -185,6 +191,7 @@ fn add_job(project: &Project, sent: &SentJob, reply: &mut SchedulerReply) -> Res
             download_urls: vec![download_url(project, &input.file_name)],
             md5_cksum: Some(input.md5.clone()),
             nbytes: Some(Bytes(input.nbytes)),
+            sticky: input.sticky,
             ..wire::FileInfo::default()
         });
         inputs.push(file_ref(&input.file_name, &input.open_name));

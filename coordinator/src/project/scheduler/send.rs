@@ -11,6 +11,7 @@
 use fallow_boinc::scheduler::{SchedulerRequest, type_name};
 use fallow_domain::{Bytes, Duration, Fraction, Instant, PerType, ResourceType, Usage};
 use fallow_policy::composition::SendPolicy;
+use fallow_policy::disk::holders::prefer_local;
 use fallow_policy::disk::passes::Pass;
 use fallow_policy::work_send::{InProgress, Offer, SendHost, Wanted, ws1, ws2};
 use tracing::debug;
@@ -18,7 +19,7 @@ use tracing::debug;
 use super::wish::{Wish, wanted};
 use super::{Outcome as Done, SentJob, note};
 use crate::project::error::ProjectError;
-use crate::project::hosted::Project;
+use crate::project::hosted::{Project, lock};
 use crate::project::index;
 use crate::project::keys::tail;
 use crate::project::records::{UnsentEntry, Version, min_interval};
@@ -164,15 +165,25 @@ struct Found {
     candidates: Vec<Candidate>,
     still: Wanted,
     disk: Bytes,
+    /// The host has input files: whatever the windows hold is looked at, to find the jobs that read them.
+    is_choosy: bool,
 }
 
 impl Search<'_> {
     /// Finds candidates and lets the policy choose.
     fn pass(&self, done: &mut Done, passed: &mut Passed) -> Result<Vec<Candidate>, ProjectError> {
-        let candidates = self.search(done, passed)?;
+        let mut candidates = self.search(done, passed)?;
+        let has_local = self.prefer_local(done.host.id, &mut candidates);
+        self.cut(done, &mut candidates);
         let chosen = self.choose(&candidates, passed);
         // What was found and not needed is the first to be looked at next time.
-        let left = chosen.last().and_then(|last| candidates.get(last + 1));
+        let left = if has_local {
+            // Not in the order of the queue.
+            let others = candidates.iter().enumerate().filter(|(at, _)| chosen.binary_search(at).is_err());
+            others.map(|(_, candidate)| candidate).min_by_key(|candidate| candidate.workunit.sequence)
+        } else {
+            chosen.last().and_then(|last| candidates.get(last + 1))
+        };
         if let Some(left) = left.filter(|left| left.workunit.sequence <= done.host.search_from) {
             done.host.search_from = left.workunit.sequence - 1;
         }
@@ -180,14 +191,53 @@ impl Search<'_> {
         Ok(numbered.filter(|(at, _)| chosen.binary_search(at).is_ok()).map(|(_, one)| one).collect())
     }
 
+    /// Puts jobs first whose inputs the host has (R4.11). Says whether there are any.
+    fn prefer_local(&self, host: u64, candidates: &mut [Candidate]) -> bool {
+        let holders = lock(&self.project.holders);
+        let locality = |candidate: &Candidate| {
+            let inputs = candidate.workunit.inputs.iter();
+            holders.locality(&host, inputs.map(|input| (input.file_name.as_str(), Bytes(input.nbytes))))
+        };
+        let has_local = candidates.iter().any(|candidate| locality(candidate).held > Bytes(0));
+        if has_local {
+            prefer_local(candidates, locality);
+        }
+        has_local
+    }
+
+    /// Twice what is wanted, so that the policy can refuse half of it.
+    fn looked_for(&self, done: &Done) -> Wanted {
+        let mut wanted = wanted(self.request, 2.0);
+        for sent in &done.jobs {
+            let usage = sent.version.usage;
+            wanted.fill(usage, self.wish.capacity.estimate(&sent.workunit, usage));
+        }
+        wanted
+    }
+
+    /// Of all that was found, the first that the request can take.
+    fn cut(&self, done: &Done, candidates: &mut Vec<Candidate>) {
+        let (mut still, mut disk) = (self.looked_for(done), Bytes(0));
+        candidates.retain(|Candidate { workunit, version, .. }| {
+            let with = disk.plus(workunit.disk_bound);
+            let fits = still.wants(version.kind()) && with <= self.space;
+            if fits {
+                disk = with;
+                still.fill(version.usage, self.wish.capacity.estimate(workunit, version.usage));
+            }
+            fits
+        });
+    }
+
     /// Candidates for this host in both windows, at most `room`, and no more than the request can take.
     fn search(&self, done: &mut Done, passed: &mut Passed) -> Result<Vec<Candidate>, ProjectError> {
         let prefix = self.project.keys.all_unsent();
-        let mut found = Found { candidates: Vec::new(), still: wanted(self.request, 2.0), disk: Bytes(0) };
-        for sent in &done.jobs {
-            let usage = sent.version.usage;
-            found.still.fill(usage, self.wish.capacity.estimate(&sent.workunit, usage));
-        }
+        let mut found = Found {
+            candidates: Vec::new(),
+            still: self.looked_for(done),
+            disk: Bytes(0),
+            is_choosy: lock(&self.project.holders).files(&done.host.id).next().is_some(),
+        };
         let head = self.txn.scan(&prefix, None, WINDOW)?;
         let head_end = head.last().map(|(key, _)| key.clone());
         let head_is_all = head.len() < WINDOW;
@@ -236,8 +286,10 @@ impl Search<'_> {
             } else if workunit.disk_bound.plus(found.disk) > self.space {
                 passed.disk.get_or_insert((workunit.application.clone(), workunit.disk_bound));
             } else {
-                found.still.fill(version.usage, self.wish.capacity.estimate(&workunit, version.usage));
-                found.disk = found.disk.plus(workunit.disk_bound);
+                if !found.is_choosy {
+                    found.still.fill(version.usage, self.wish.capacity.estimate(&workunit, version.usage));
+                    found.disk = found.disk.plus(workunit.disk_bound);
+                }
                 found.candidates.push(Candidate { workunit, index, version: version.clone() });
             }
         }
@@ -316,6 +368,9 @@ fn give(
     let mut after = before.clone();
     if after.send(index, done.host.id, now, version.version, &version.platform) {
         index::write(txn, &project.keys, Some(&before), &after)?;
+        let kept = after.inputs.iter().filter(|input| input.sticky);
+        let kept = kept.map(|input| (input.file_name.as_str(), Bytes(input.nbytes)));
+        project.note_sent_files(txn, done.host.id, kept)?;
         done.jobs.push(SentJob { workunit: after, index, version });
     }
     Ok(())

@@ -102,6 +102,21 @@ impl<Host: Ord + Clone> FileHolders<Host> {
         }
     }
 
+    /// One host is to delete this file: what was stored of an earlier [`FileHolders::want_deleted`].
+    pub fn want_deleted_by(&mut self, host: &Host, name: &str) {
+        if let Some(holdings) =
+            self.by_host.get_mut(host).filter(|holdings| holdings.files.contains_key(name))
+        {
+            holdings.to_delete.insert(name.to_owned());
+        }
+    }
+
+    /// What a host holds, for storing it.
+    pub fn files(&self, host: &Host) -> impl Iterator<Item = (&str, Bytes)> {
+        let files = self.by_host.get(host).into_iter().flat_map(|holdings| &holdings.files);
+        files.map(|(name, bytes)| (name.as_str(), *bytes))
+    }
+
     /// What the next reply to a host asks it to delete (BOINC: `delete_file_info`).
     pub fn to_delete(&self, host: &Host) -> impl Iterator<Item = &str> {
         self.by_host.get(host).into_iter().flat_map(|holdings| &holdings.to_delete).map(String::as_str)
