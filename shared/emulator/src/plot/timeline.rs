@@ -130,8 +130,8 @@ fn rows(length: Duration) -> (i64, Duration) {
         let (length, row) = (length.as_micros().max(1), row.as_micros().max(1));
         length / row + i64::from(length % row != 0)
     };
-    let hours = HOURS.into_iter().map(Duration::from_hours);
-    let row = hours.clone().find(|row| rows(*row) <= ROWS_MAX).unwrap_or(length);
+    let mut hours = HOURS.into_iter().map(Duration::from_hours);
+    let row = hours.find(|row| rows(*row) <= ROWS_MAX).unwrap_or(length);
     // A run that fits one row need not leave half of it empty.
     if rows(row) == 1 { (1, length.max(Duration::from_secs(1))) } else { (rows(row), row) }
 }
