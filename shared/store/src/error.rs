@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::Kind;
+
 /// A store could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -30,13 +32,26 @@ pub enum StoreError {
     },
     /// What is on disk is not what was written. The engine may have rewritten parts while it tried to recover.
     #[error(
-        "the store in {dir} is corrupted ({detail}): move the directory away and restore a copy, or start with an empty one"
+        "the store in {dir} is corrupted ({detail}): restore {} from a copy, or move it away as a whole and start anew",
+        whole(.dir)
     )]
     Corrupted {
         /// The store's directory.
         dir: PathBuf,
         /// What showed it.
         detail: String,
+    },
+    /// The store is another daemon's. Nothing in it was touched.
+    #[error(
+        "the store in {dir} belongs to {found}, not to {wanted}: nothing was changed; name another directory"
+    )]
+    OtherKind {
+        /// The store's directory.
+        dir: PathBuf,
+        /// Whose it is.
+        found: Kind,
+        /// Who wanted to open it.
+        wanted: Kind,
     },
     /// A value or the directory was written by a newer version of this software.
     #[error(
@@ -110,6 +125,12 @@ impl StoreError {
     pub(crate) fn corrupted(dir: &Path, detail: impl Into<String>) -> Self {
         Self::Corrupted { dir: dir.to_path_buf(), detail: detail.into() }
     }
+}
+
+/// The directory that a store is part of: a daemon refuses to make a new store beside what it kept with the old one.
+fn whole(store: &Path) -> String {
+    let parent = store.parent().filter(|parent| parent.parent().is_some());
+    format!("the whole directory {}", parent.unwrap_or(store).display())
 }
 
 fn holder_text(holder: &Option<u32>) -> String {

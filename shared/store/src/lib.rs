@@ -22,6 +22,7 @@
 mod batch;
 mod error;
 mod format;
+mod kind;
 mod lock;
 mod quiet;
 mod range;
@@ -32,6 +33,7 @@ mod witness;
 pub use batch::{Batch, Outcome, Precondition};
 pub use error::StoreError;
 pub use format::{Format, Migrate, no_migration};
+pub use kind::Kind;
 pub use range::KeyRange;
 pub use sled_store::SledStore;
 pub use watch::{Change, Lagged, WATCH_QUEUE, Watch};

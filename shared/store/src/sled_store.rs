@@ -19,7 +19,7 @@ use crate::lock::DirectoryLock;
 use crate::quiet::catching;
 use crate::watch::{Watch, Watchers};
 use crate::witness::Witness;
-use crate::{Batch, Entry, Format, KeyRange, Outcome, Precondition, Store, StoreError, no_migration};
+use crate::{Batch, Entry, Format, KeyRange, Kind, Outcome, Precondition, Store, StoreError, no_migration};
 
 /// Layout of the directory: which engine, and how keys are mapped to its keys.
 const LAYOUT: Format = Format { name: "store directory", version: 1, migrate: no_migration };
@@ -75,11 +75,35 @@ impl SledStore {
     /// Errors: [`StoreError::InUse`], [`StoreError::NotWritable`], [`StoreError::Corrupted`],
     /// [`StoreError::NewerFormat`], [`StoreError::Full`]; all but a corrupted store open again once the cause is gone.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, StoreError> {
-        let dir = dir.into();
+        Self::open_with(dir.into(), None)
+    }
+
+    /// Opens the store in `dir` for a daemon of this kind, and marks a new one as its own; else as [`Self::open`].
+    ///
+    /// Errors: besides those of [`Self::open`], [`StoreError::OtherKind`] for another daemon's store. One that says
+    /// whose it is (see [`Kind::of`]) is left untouched; an older one is opened to look at its keys, and not changed.
+    pub fn open_as(dir: impl Into<PathBuf>, kind: Kind) -> Result<Self, StoreError> {
+        Self::open_with(dir.into(), Some(kind))
+    }
+
+    fn open_with(dir: PathBuf, kind: Option<Kind>) -> Result<Self, StoreError> {
+        let marked = match kind {
+            Some(kind) => {
+                let marked = Kind::of(&dir)?;
+                kind.require(&dir, marked)?;
+                marked
+            }
+            None => None,
+        };
         std::fs::create_dir_all(&dir)
             .map_err(|source| StoreError::from_io(&dir, "create its directory", source))?;
         let lock = DirectoryLock::take(&dir)?;
-        let state = RwLock::new(State::Open(Box::new(Opened::open(&dir)?)));
+        let opened = Opened::open(&dir)?;
+        if let (Some(kind), None) = (kind, marked) {
+            kind.require(&dir, opened.kind_by_keys(&dir)?)?;
+            kind.write(&dir)?;
+        }
+        let state = RwLock::new(State::Open(Box::new(opened)));
         Ok(Self { dir, state, watchers: Watchers::default(), _lock: lock })
     }
 
@@ -214,6 +238,13 @@ impl Opened {
         let own = File::open(dir).map_err(open_fail)?;
         [&folder, &own].into_iter().try_for_each(File::sync_all).map_err(open_fail)?;
         Ok(Self { db, file, folder, tally, witness })
+    }
+
+    fn kind_by_keys(&self, dir: &Path) -> Result<Option<Kind>, StoreError> {
+        let has = |prefix: &[u8]| self.db.scan_prefix(engine_key(prefix)).next().transpose();
+        catching(|| Kind::by_keys(|prefix| has(prefix).map(|found| found.is_some())))
+            .map_err(|panic| StoreError::corrupted(dir, panic))?
+            .map_err(|error| StoreError::from_sled(dir, "read", error))
     }
 
     fn apply(&mut self, dir: &Path, batch: &Batch, is_durable: bool) -> Result<Outcome, Failure> {
