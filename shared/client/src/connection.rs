@@ -47,7 +47,7 @@ impl Client {
             || self.state.transfers.any()
             || !self.state.reporting.is_empty()
             || self.net.plan.wants_work()
-            || self.state.projects.keys().any(|id| page_due(id));
+            || self.state.projects.keys().any(page_due);
         let done =
             self.state.jobs.values().filter(|job| matches!(job.stage, Stage::Uploading | Stage::Reporting));
         NetworkNeeds {

@@ -258,6 +258,7 @@ impl Client {
                         && project.rpc.min_rpc_time(now, self.net.requested.contains(&id)).is_none()
                         && !self.uploads_pile_up(id),
                     backed_off: self.ledger.type_backoffs.held(id, now),
+                    untried: PerType::from_fn(|kind| !self.ledger.long_term.supplies(id, kind)),
                     shortfall: of.map(|of| of.shortfall).unwrap_or_default(),
                 }
             })

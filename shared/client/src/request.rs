@@ -64,7 +64,7 @@ impl Client {
             platform_name: host.platforms.first().cloned().unwrap_or_default(),
             alt_platforms: host.platforms.iter().skip(1).cloned().collect(),
             code_sign_key: project.code_sign_key.clone(),
-            global_preferences: Some(GlobalPreferences::from_domain(&self.preferences())),
+            global_preferences: Some(GlobalPreferences::from_domain(self.preferences())),
             cross_project_id: project.identity.cross_project_id.clone(),
             time_stats: self.time_stats(),
             host_info: HostInfo::from_facts(host),

@@ -84,7 +84,7 @@ impl Client {
             rsc_disk_bound: bytes(workunit.rsc_disk_bound, 1e9),
             computation_deadline: job.result.report_deadline - self.preferences().buffer_min,
             host_info: HostInfo::from_facts(host),
-            global_preferences: GlobalPreferences::from_domain(&self.preferences()),
+            global_preferences: GlobalPreferences::from_domain(self.preferences()),
             app_file: AppFiles(version.files.iter().map(|file| file.file_name.clone()).collect()),
             ..AppInitData::default()
         };

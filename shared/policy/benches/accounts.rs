@@ -110,6 +110,7 @@ fn plan_fetch(bencher: Bencher<'_, '_>, projects: u32) {
         may_supply: true,
         may_ask: true,
         backed_off: PerType::default(),
+        untried: PerType::default(),
         shortfall: PerType::from_fn(|_| 100.0),
     };
     let candidates: Vec<_> = (0..projects).map(candidate).collect();

@@ -11,6 +11,10 @@
 //! project will do. Then the tight or over-served one is asked for the whole shortfall, and the one of share zero for a
 //! job for each idle instance.
 //!
+//! A project that is not known to supply jobs of a type (R3.5), and not backed off for it, comes before all others and is
+//! asked for its own shortfall: its debt does not grow before it has supplied something, and theirs, which sum to 0, have
+//! always a larger one among them. Otherwise it would never be asked, and nobody would ever know.
+//!
 //! The best project is asked for what it is owed, debt and own shortfall together, within the whole shortfall: a project
 //! that is owed nothing beyond its share of the queue leaves the others theirs. Asking it for everything would fill a
 //! long queue with one project's jobs, and violate the shares for days.
@@ -105,6 +109,8 @@ pub struct FetchCandidate {
     pub may_ask: bool,
     /// Types for which it is backed off (R3.7).
     pub backed_off: PerType<bool>,
+    /// Types that it is not known to supply (R3.5): their debts do not accumulate.
+    pub untried: PerType<bool>,
     /// Its shortfall against its own share, in instance-seconds (R3.8).
     pub shortfall: PerType<f64>,
 }
@@ -291,6 +297,7 @@ impl<'a> Check<'a> {
     fn is_better(&self, kind: ResourceType, one: &FetchCandidate, other: &FetchCandidate) -> bool {
         shares(one)
             .cmp(&shares(other))
+            .then(one.untried[kind].cmp(&other.untried[kind]))
             .then(self.score(kind, one).total_cmp(&self.score(kind, other)))
             .then(other.id.cmp(&one.id))
             .is_gt()
@@ -321,6 +328,7 @@ impl<'a> Check<'a> {
         let owed = match (self.passed_over(candidate), self.rules.accounting) {
             (Some(PassedOver::NoShare), _) => least,
             (Some(_), _) => need.shortfall,
+            (None, _) if candidate.untried[kind] => own,
             (None, Accounting::Debt) => own.max(self.score(kind, candidate) / self.rules.speeds[kind]),
             (None, Accounting::RecentCredit) => own,
         };

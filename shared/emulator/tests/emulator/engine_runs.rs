@@ -101,6 +101,21 @@ fn r5_12_another_order_of_the_projects_gives_each_as_much() {
 }
 
 #[test]
+fn r3_9_no_project_starves_whatever_the_order_in_which_they_are_attached() {
+    for reversed in [false, true] {
+        let mut scenario = Scenario { duration: DAY * 60, ..Scenario::mix(5) };
+        if reversed {
+            scenario.projects.reverse();
+        }
+        for project in simulate(&scenario, "CS2_WF2_WS2_JC2").projects {
+            let share = project.name.trim_start_matches('p').parse::<f64>().unwrap() / 15.0;
+            let received = project.received.unwrap();
+            assert!((received / share - 1.0).abs() < 0.25, "{}: {received} of {share}", project.name);
+        }
+    }
+}
+
+#[test]
 fn five_jobs_on_two_cpus_idle_as_computed_by_hand() {
     let mut scenario = tiny(2, 1_000, s(10_000));
     application(&mut scenario).jobs = Some(5);

@@ -103,6 +103,7 @@ impl World {
                     may_supply: true,
                     may_ask: true,
                     backed_off: PerType::default(),
+                    untried: PerType::default(),
                     shortfall: PerType::default(),
                 })
                 .collect(),

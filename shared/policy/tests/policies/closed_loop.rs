@@ -127,6 +127,7 @@ impl World {
                 may_supply: true,
                 may_ask: true,
                 backed_off: self.backoffs.held(p.id, self.now),
+                untried: PerType::from_fn(|kind| !self.long.supplies(p.id, kind)),
                 shortfall: of.map(|of| of.shortfall).unwrap_or_default(),
             }
         };

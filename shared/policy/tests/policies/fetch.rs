@@ -28,6 +28,7 @@ fn candidate(id: u32, standing: f64) -> FetchCandidate {
         may_supply: true,
         may_ask: true,
         backed_off: PerType::default(),
+        untried: PerType::default(),
         shortfall: PerType::default(),
     }
 }
@@ -230,4 +231,19 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn r3_9_a_project_that_has_supplied_nothing_yet_is_tried_first_and_for_its_own_shortfall_only() {
+    let mut owed = candidate(1, 50_000.0);
+    owed.shortfall[Cpu] = HOUR;
+    let mut unknown = candidate(2, 0.0);
+    unknown.shortfall[Cpu] = HOUR / 10.0;
+    unknown.untried[Cpu] = true;
+    let short = needs(&[(Cpu, 0.0, 8.0 * HOUR)]);
+    let tried = ask(&short, &[owed, unknown]).unwrap();
+    assert_eq!((tried.project.0, tried.request.seconds[Cpu]), (2, HOUR / 10.0));
+    // It had nothing: the others have their turn until its backoff is over.
+    unknown.backed_off[Cpu] = true;
+    assert_eq!(ask(&short, &[owed, unknown]).unwrap().project.0, 1);
 }
