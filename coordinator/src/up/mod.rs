@@ -6,7 +6,8 @@
 //! restarted is found by its `daemon.json`, and stopped at the end like the others.
 //!
 //! A directory of an earlier run is continued: same ports, projects, workunits, agents. Asking for other work in it is
-//! refused, because its workunits are already cut.
+//! refused, because its workunits are already cut. A directory that is neither empty nor of an earlier run is refused:
+//! a coordinator and agents that somebody runs there would be stopped at the end.
 
 mod alarm;
 mod daemon;
@@ -48,8 +49,9 @@ shown for it, such as
   fallow-agent run --dir ./fallow-data/agent-2
 
 A directory of an earlier run is continued; to begin anew, delete it or give
-another --dir. With --until-done it ends with status 0 when all workunits are
-validated and 9 when one failed; after Ctrl-C with 130.";
+another --dir, one that is empty or does not exist yet. With --until-done it
+ends with status 0 when all workunits are validated and 9 when one failed; after
+Ctrl-C with 130.";
 
 /// Options of `fallow up`.
 #[derive(Args, Clone, Debug)]

@@ -11,6 +11,12 @@ use super::plan::Wanted;
 use super::space;
 use crate::cli::Failure;
 
+/// What shows that a directory is a demonstration's: the work that was cut for it. Written before anything else.
+const MARK: &str = "up.json";
+/// What may lie in a directory that is to become one: a lock of a start that came no further, and what file systems put
+/// into a new volume.
+const NOTHING: [&str; 2] = ["up.lock", "lost+found"];
+
 /// Where a demonstration happens.
 pub(super) struct Site {
     dir: PathBuf,
@@ -36,14 +42,15 @@ impl Site {
             );
             Failure::caused(ExitCode::NoSpace, text, source)
         };
+        require_own(&arguments.dir)?;
         std::fs::create_dir_all(&arguments.dir).map_err(unusable)?;
         let dir = std::fs::canonicalize(&arguments.dir).map_err(unusable)?;
         let lock = lock(&dir)?;
         let binaries = binaries()?;
         // A directory of an earlier run has taken its space already.
-        if !dir.join("up.json").exists() {
+        if !dir.join(MARK).exists() {
             let size = |name| std::fs::metadata(binaries.join(name)).map_or(0, |metadata| metadata.len());
-            space::require(&dir, space::needed(arguments.agents, size("mersenne") + size("totient")))?;
+            space::require(&dir, &space::Need::of(arguments.agents, [size("mersenne"), size("totient")]))?;
         }
         let wanted = remembered(&dir, arguments)?;
         Ok(Self { dir, binaries, wanted, _lock: lock })
@@ -68,6 +75,29 @@ impl Site {
     pub(super) fn binary(&self, name: &str) -> PathBuf {
         self.binaries.join(name)
     }
+}
+
+/// Refuses a directory of somebody else: what is stopped and killed at the end must be what was started here.
+fn require_own(dir: &Path) -> Result<(), Failure> {
+    if dir.join(MARK).exists() {
+        return Ok(());
+    }
+    // What cannot be looked into is told of by what comes next.
+    let Ok(entries) = std::fs::read_dir(dir) else { return Ok(()) };
+    let is_something = |name: &String| !NOTHING.contains(&name.as_str());
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let Some(found) = names.filter(is_something).min() else { return Ok(()) };
+    let is_coordinator = |dir: &Path| ["store", "operator.token"].iter().any(|name| dir.join(name).exists());
+    let shown = dir.display();
+    let what = if is_coordinator(dir) {
+        format!("{shown} is the directory of a coordinator that `fallow up` did not make")
+    } else if is_coordinator(&dir.join("coordinator")) {
+        format!("{shown} holds a coordinator that `fallow up` did not make")
+    } else {
+        format!("{shown} is not empty (it holds {found}) and `fallow up` did not make it")
+    };
+    let advice = "give another --dir, one that is empty or does not exist, such as --dir ./fallow-demo";
+    Err(Failure::bad_input(format!("{what}: {advice}")))
 }
 
 fn lock(dir: &Path) -> Result<File, Failure> {
@@ -116,7 +146,7 @@ fn binaries() -> Result<PathBuf, Failure> {
 
 /// The work of this directory: as it was cut at first, or as asked for now.
 fn remembered(dir: &Path, arguments: &UpArguments) -> Result<Wanted, Failure> {
-    let path = dir.join("up.json");
+    let path = dir.join(MARK);
     let asked = Wanted::new(arguments.exponents, arguments.quick);
     match std::fs::read(&path) {
         Ok(bytes) => {
@@ -162,6 +192,39 @@ mod tests {
         let failure = remembered(dir.path(), &asking(Some((2, 200)), true)).unwrap_err();
         assert_eq!(failure.code(), ExitCode::BadInput);
         assert!(failure.to_string().contains("2..100 with --quick"), "{failure}");
+    }
+
+    #[test]
+    fn a_directory_of_somebody_else_is_refused_and_nothing_is_written_there() {
+        let refused = |dir: &Path, said: &str| {
+            let names = || std::fs::read_dir(dir).unwrap().count();
+            let before = names();
+            let failure = Site::prepare(&UpArguments { dir: dir.to_path_buf(), ..asking(None, true) }).err();
+            let failure = failure.unwrap();
+            assert_eq!(failure.code(), ExitCode::BadInput);
+            let text = failure.to_string();
+            assert!(text.contains(said) && text.contains("give another --dir"), "{text}");
+            assert_eq!(names(), before);
+        };
+        let clone = tempfile::tempdir().unwrap();
+        std::fs::create_dir(clone.path().join(".git")).unwrap();
+        refused(clone.path(), "is not empty (it holds .git)");
+        let lab = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(lab.path().join("coordinator/store")).unwrap();
+        refused(lab.path(), "holds a coordinator that `fallow up` did not make");
+        refused(&lab.path().join("coordinator"), "is the directory of a coordinator");
+    }
+
+    #[test]
+    fn an_empty_directory_and_one_of_an_earlier_run_are_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("lost+found")).unwrap();
+        let _held = lock(dir.path()).unwrap();
+        assert!(require_own(dir.path()).is_ok());
+        assert!(require_own(&dir.path().join("not-there-yet")).is_ok());
+        remembered(dir.path(), &asking(None, true)).unwrap();
+        std::fs::create_dir_all(dir.path().join("coordinator/store")).unwrap();
+        assert!(require_own(dir.path()).is_ok());
     }
 
     #[test]
