@@ -341,6 +341,35 @@ fn a_damaged_store_gives_status_7_and_is_left_as_it_is() {
 }
 
 #[test]
+fn an_agents_directory_is_refused_with_status_3_and_not_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let (marked, unmarked) = (dir.path().join("marked"), dir.path().join("unmarked"));
+    drop(fallow_store::SledStore::open_as(marked.join("store"), fallow_store::Kind::Agent).unwrap());
+    drop(fallow_store::SledStore::open(unmarked.join("store")).unwrap());
+    std::fs::write(unmarked.join("identity.json"), "{}").unwrap();
+    for place in [&marked, &unmarked] {
+        let names = || {
+            let mut names: Vec<_> = [place.clone(), place.join("store")]
+                .iter()
+                .flat_map(|dir| std::fs::read_dir(dir).unwrap().flatten())
+                .map(|entry| (entry.path(), entry.metadata().unwrap().modified().unwrap()))
+                .collect();
+            names.sort();
+            names
+        };
+        let before = names();
+        let output = run(place, &[]);
+        assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+        assert!(text(&output).contains("agent") && text(&output).contains("another"), "{}", text(&output));
+        assert_eq!(names(), before);
+    }
+    // And a coordinator's own says whose it is.
+    let coordinator = stopped_with_a_project(dir.path());
+    let kind = fallow_store::Kind::of(&coordinator.join("store")).unwrap();
+    assert_eq!(kind, Some(fallow_store::Kind::Coordinator));
+}
+
+#[test]
 fn a_store_that_was_deleted_beside_its_projects_gives_status_7_and_nothing_is_begun_anew() {
     let dir = tempfile::tempdir().unwrap();
     let coordinator = stopped_with_a_project(dir.path());

@@ -1,5 +1,6 @@
 //! `fallow coordinator run`: the coordinator in the foreground, as a service manager or `fallow up` starts it.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,9 +32,10 @@ pub(super) enum Command {
 
 #[derive(Args, Debug)]
 pub(super) struct Run {
-    /// Its directory; made if there is none.
-    #[arg(long, default_value = "./fallow-data/coordinator", value_name = "DIR")]
-    dir: PathBuf,
+    /// Its directory; made if there is none. Without it: coordinator in FALLOW_DIR, else in ./fallow-data; or
+    /// FALLOW_DIR itself if a coordinator has run there.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
     /// Where to listen for agents and operators: loopback only; port 0 for the kept or a free one.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS", value_parser = units::listen)]
     listen: SocketAddr,
@@ -54,9 +56,20 @@ fn heartbeat(text: &str) -> Result<Duration, Box<dyn std::error::Error + Send + 
     }
 }
 
+/// Where tools look for a coordinator, given FALLOW_DIR: a directory of `fallow up`, with the coordinator's within, or
+/// the coordinator's own.
+fn default_dir(root: Option<OsString>) -> PathBuf {
+    let root =
+        root.filter(|root| !root.is_empty()).map_or_else(|| PathBuf::from("./fallow-data"), PathBuf::from);
+    let within = root.join("coordinator");
+    let is_own = !within.exists() && root.join("operator.token").exists();
+    if is_own { root } else { within }
+}
+
 pub(super) fn run(command: Command) -> Result<(), Failure> {
     let Command::Run(run) = command;
-    let dir = std::path::absolute(&run.dir).map_err(|error| Failure::file("find", &run.dir, error))?;
+    let dir = run.dir.unwrap_or_else(|| default_dir(std::env::var_os("FALLOW_DIR")));
+    let dir = std::path::absolute(&dir).map_err(|error| Failure::file("find", &dir, error))?;
     let service = Service {
         name: "fallow-coordinator",
         version: env!("CARGO_PKG_VERSION"),
@@ -85,4 +98,22 @@ async fn serve(options: Options) -> Result<(), Failure> {
         _ = interrupt.recv() => tracing::info!("SIGINT: the coordinator stops"),
     }
     Ok(coordinator.stop().await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_coordinator_runs_where_tools_with_the_same_fallow_dir_look_for_it() {
+        assert_eq!(default_dir(None), PathBuf::from("./fallow-data/coordinator"));
+        assert_eq!(default_dir(Some("".into())), PathBuf::from("./fallow-data/coordinator"));
+        let dir = tempfile::tempdir().unwrap();
+        let root = || Some(dir.path().as_os_str().to_owned());
+        assert_eq!(default_dir(root()), dir.path().join("coordinator"));
+        std::fs::write(dir.path().join("operator.token"), "").unwrap();
+        assert_eq!(default_dir(root()), dir.path());
+        std::fs::create_dir(dir.path().join("coordinator")).unwrap();
+        assert_eq!(default_dir(root()), dir.path().join("coordinator"));
+    }
 }

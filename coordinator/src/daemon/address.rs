@@ -27,6 +27,15 @@ struct Kept {
     http: SocketAddr,
 }
 
+/// Why an address is listened at: what can be done when it is taken depends on it.
+#[derive(Clone, Copy)]
+enum Use {
+    /// It is kept, for these.
+    Kept(&'static str),
+    /// It was asked for with this option.
+    Asked(&'static str),
+}
+
 /// Refuses addresses that others could reach.
 pub(super) fn check(options: &Options) -> Result<(), StartError> {
     for (what, address) in [("--listen", options.listen), ("--http", options.http)] {
@@ -34,7 +43,11 @@ pub(super) fn check(options: &Options) -> Result<(), StartError> {
             return Err(StartError::NotLoopback { what, address });
         }
     }
-    if options.http.is_ipv4() { Ok(()) } else { Err(StartError::NotIpv4(options.http)) }
+    if !options.http.is_ipv4() {
+        return Err(StartError::NotIpv4(options.http));
+    }
+    let is_same = options.listen.port() != 0 && options.listen == options.http;
+    if is_same { Err(StartError::SameAddress(options.http)) } else { Ok(()) }
 }
 
 /// Binds both addresses and keeps them for the next start.
@@ -51,8 +64,12 @@ pub(super) fn bind(
         return Err(StartError::AddressFixed { asked: http, kept });
     }
     let grpc_kept = kept.map(|kept| kept.grpc).filter(|kept| listen.port() == 0 && kept.ip() == listen.ip());
-    let grpc = listener(grpc_kept.unwrap_or(listen), "agents and operators")?;
-    let http = listener(kept.map_or(http, |kept| kept.http), "its projects")?;
+    // A port that is asked for where it was kept already is as the kept one: agents know it.
+    let grpc_is_kept = kept.is_some_and(|kept| listen.port() == 0 || kept.grpc == listen);
+    let grpc_use = if grpc_is_kept { Use::Kept("agents and operators") } else { Use::Asked("--listen") };
+    let http_use = if kept.is_some() { Use::Kept("its projects") } else { Use::Asked("--http") };
+    let grpc = listener(grpc_kept.unwrap_or(listen), grpc_use)?;
+    let http = listener(kept.map_or(http, |kept| kept.http), http_use)?;
     let now = Kept { grpc: local(&grpc)?, http: local(&http)? };
     if kept != Some(now) {
         let _ = store.apply_durable(Batch::new().put(KEY, records::json(FORMAT, &now)))?;
@@ -65,7 +82,7 @@ pub(super) fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
     listener.local_addr().map_err(|source| StartError::Listen { address: unknown, source })
 }
 
-fn listener(address: SocketAddr, what: &'static str) -> Result<TcpListener, StartError> {
+fn listener(address: SocketAddr, why: Use) -> Result<TcpListener, StartError> {
     let listener = match address.port() {
         0 => free(address.ip()),
         _ => listen_at(address),
@@ -73,7 +90,10 @@ fn listener(address: SocketAddr, what: &'static str) -> Result<TcpListener, Star
     let listener = listener.map_err(|source| match source.kind() {
         std::io::ErrorKind::AddrInUse => {
             let hint = format!("`ss -ltnp sport = :{}` names it", address.port());
-            StartError::PortInUse { address, what, hint }
+            match why {
+                Use::Kept(what) => StartError::PortInUse { address, what, hint },
+                Use::Asked(option) => StartError::PortTaken { address, option, hint },
+            }
         }
         _ => StartError::Listen { address, source },
     })?;
@@ -128,6 +148,34 @@ mod tests {
             let text = check(&options).unwrap_err().to_string();
             assert!(text.contains("mutual TLS"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_port_that_is_taken_at_a_first_start_is_told_with_the_option_that_gives_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SledStore::open(dir.path()).unwrap();
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = taken.local_addr().map(|at| (at, taken)).unwrap();
+        for (listen, http, option) in
+            [(taken.0, at("127.0.0.1:0"), "--listen"), (at("127.0.0.1:0"), taken.0, "--http")]
+        {
+            let error = bind(&store, listen, http).unwrap_err();
+            assert_eq!(error.exit_code().number(), 6);
+            let text = error.to_string();
+            assert!(
+                text.contains(&format!("another port with {option}")) && !text.contains("keeps"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_port_for_agents_and_projects_is_refused() {
+        let same = at("127.0.0.1:24001");
+        let options = Options { dir: "d".into(), listen: same, http: same, link: LinkSettings::default() };
+        let error = check(&options).unwrap_err();
+        assert_eq!(error.exit_code().number(), 3);
+        assert!(error.to_string().contains("both name 127.0.0.1:24001"), "{error}");
     }
 
     #[test]

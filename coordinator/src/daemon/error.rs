@@ -38,6 +38,23 @@ pub enum StartError {
         /// How to find the process.
         hint: String,
     },
+    /// Another process listens where this coordinator was asked to listen, at its first start or at another address.
+    #[error(
+        "{address} is in use by another process ({hint}): give another port with {option}, or leave {option} out and a free one is found"
+    )]
+    PortTaken {
+        /// The address.
+        address: SocketAddr,
+        /// The option that names it.
+        option: &'static str,
+        /// How to find the process.
+        hint: String,
+    },
+    /// Agents and projects cannot be served at one port.
+    #[error(
+        "--listen and --http both name {0}: agents and operators need one port and the projects another, so give two, or leave one of them out"
+    )]
+    SameAddress(SocketAddr),
     /// The projects' address cannot be changed.
     #[error(
         "--http {asked} differs from {kept}, which is part of the URLs of this coordinator's projects: leave it out"
@@ -71,6 +88,16 @@ pub enum StartError {
     /// Something that is no directory lies where one should be.
     #[error("{0} is not a directory: give another --dir, or move it away")]
     NotADirectory(PathBuf),
+    /// An agent's directory, without a mark in its store.
+    #[error(
+        "{dir} is an agent's directory ({witness} is there): nothing was changed; give the coordinator another --dir"
+    )]
+    OfAgent {
+        /// The directory.
+        dir: PathBuf,
+        /// What shows it.
+        witness: PathBuf,
+    },
     /// What an earlier run made is there without its records.
     #[error(
         "{store} is missing or empty, but an earlier run's {witness} is there: put the store back, from a copy of {dir} taken as a whole; to begin with nothing instead (agents must enrol again, projects get new keys), move all of {dir} away"
@@ -121,10 +148,12 @@ impl StartError {
         match self {
             Self::NotLoopback { .. }
             | Self::NotIpv4(_)
+            | Self::OfAgent { .. }
+            | Self::SameAddress(_)
             | Self::AddressFixed { .. }
             | Self::Listen { .. }
             | Self::NotADirectory(_) => ExitCode::BadInput,
-            Self::PortInUse { .. } => ExitCode::InUse,
+            Self::PortInUse { .. } | Self::PortTaken { .. } => ExitCode::InUse,
             Self::Directory { .. } => ExitCode::NoSpace,
             Self::StoreMissing { .. } | Self::Instance(_) | Self::Token(TokenError::NoToken(_)) => {
                 ExitCode::BadStore
@@ -145,6 +174,7 @@ fn of_store(error: &StoreError) -> ExitCode {
         StoreError::Corrupted { .. } | StoreError::NewerFormat { .. } | StoreError::BadValue { .. } => {
             ExitCode::BadStore
         }
+        StoreError::OtherKind { .. } => ExitCode::BadInput,
         StoreError::Io { .. } => ExitCode::Internal,
     }
 }

@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fallow_store::{SledStore, Store};
+use fallow_store::{Kind, SledStore, Store, StoreError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -71,9 +71,11 @@ impl Coordinator {
         let opened = tokio::task::spawn_blocking({
             let dir = dir.clone();
             move || -> Result<(Arc<dyn Store>, String), StartError> {
+                require_own(&dir)?;
                 make_dir(&dir)?;
                 require_store(&dir)?;
-                let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.join("store"))?);
+                let store: Arc<dyn Store> =
+                    Arc::new(SledStore::open_as(dir.join("store"), Kind::Coordinator)?);
                 Ok((store, TokenFile::open_or_create(&dir.join("operator.token"))?))
             }
         });
@@ -190,8 +192,9 @@ impl Coordinator {
 /// The name of the coordinator in `dir` for telemetry, made at first start.
 ///
 /// # Errors
-/// [`StartError::Directory`].
+/// [`StartError::Directory`]; and one for a directory that is an agent's, which is not touched then.
 pub fn instance(dir: &Path) -> Result<String, StartError> {
+    require_own(dir)?;
     make_dir(dir)?;
     let path = dir.join("instance");
     let fail = |source| StartError::Directory { dir: dir.to_path_buf(), source };
@@ -211,6 +214,26 @@ pub fn instance(dir: &Path) -> Result<String, StartError> {
     Ok(name)
 }
 
+/// Refuses an agent's directory before anything is written there: its store says whose it is; in one from before stores
+/// did, what only agents keep.
+fn require_own(dir: &Path) -> Result<(), StartError> {
+    let store = dir.join("store");
+    match Kind::of(&store)? {
+        Some(Kind::Coordinator) => return Ok(()),
+        Some(found) => {
+            return Err(StoreError::OtherKind { dir: store, found, wanted: Kind::Coordinator }.into());
+        }
+        None => {}
+    }
+    let witness = ["identity.json", "control.sock", "slots"].map(|name| dir.join(name));
+    match witness.into_iter().find(|path| path.exists()) {
+        Some(witness) if !dir.join("operator.token").exists() => {
+            Err(StartError::OfAgent { dir: dir.to_path_buf(), witness })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Refuses to begin anew where an earlier run has been: the store is made before the token and the projects, so without
 /// it they are what is left of a loss.
 fn require_store(dir: &Path) -> Result<(), StartError> {
@@ -219,7 +242,7 @@ fn require_store(dir: &Path) -> Result<(), StartError> {
     let token = dir.join("operator.token");
     let projects = dir.join("projects");
     let witness = if !is_empty(&projects) { projects } else { token };
-    if is_empty(&store) && witness.exists() {
+    if is_empty(&store.join("sled")) && witness.exists() {
         return Err(StartError::StoreMissing { dir: dir.to_path_buf(), store, witness });
     }
     Ok(())
