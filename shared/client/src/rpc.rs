@@ -306,6 +306,8 @@ impl Client {
     pub(crate) fn next_network_wake_up(&self) -> Instant {
         let now = self.now;
         if let Some(until) = self.next_connection() {
+            // Where the interval is over and nothing is needed, only a new need makes a difference.
+            let until = if until > now { until } else { Instant::FAR_FUTURE };
             return until.min(self.next_fetch_check());
         }
         if self.net.sessions.in_flight().is_some() {

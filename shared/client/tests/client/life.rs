@@ -371,3 +371,17 @@ fn r1_13_with_a_connection_interval_the_network_is_used_in_periods_that_a_reques
     world.run_for(Duration::from_mins(1));
     assert!(world.calls("alpha").len() > calls);
 }
+
+#[test]
+fn r1_13_a_host_that_needs_nothing_is_not_woken_when_its_interval_is_over() {
+    let mut world = World::new(14);
+    let interval = Duration::from_hours(6);
+    world.add_project("alpha", 1, Duration::from_mins(20));
+    let preferences = Preferences { connection_interval: interval, ..small_buffers() };
+    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], preferences)));
+    world.run_for(Duration::from_hours(13));
+    assert_eq!(world.acknowledged("alpha"), 1);
+    let before = world.turns;
+    world.run_for(Duration::from_hours(10));
+    assert!(world.turns - before < 10 * 60 + 100, "{} turns in ten hours", world.turns - before);
+}
