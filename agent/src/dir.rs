@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fallow_domain::{MasterUrl, SlotId};
+use fallow_store::Kind;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -59,8 +60,10 @@ impl DataDir {
     /// Makes the directory if need be and takes its lock.
     ///
     /// # Errors
-    /// [`AgentError::InUse`] when another process has it, [`AgentError::Directory`] when it cannot be made or written.
+    /// [`AgentError::InUse`] when another process has it, [`AgentError::Directory`] when it cannot be made or written,
+    /// [`AgentError::BadInput`] when it is not an agent's.
     pub fn lock(&self) -> Result<DirLock, AgentError> {
+        self.check_owner()?;
         let fail = |source| AgentError::Directory { dir: self.0.clone(), source };
         // Others may look at the results of no one's jobs: keys lie here.
         fs::DirBuilder::new().recursive(true).mode(0o750).create(&self.0).map_err(fail)?;
@@ -95,6 +98,27 @@ impl DataDir {
         Ok(DirLock(file))
     }
 
+    /// Sees to it that the directory is no coordinator's, by its store or, where that does not say whose it is, by the
+    /// files that only a coordinator has. Touches nothing.
+    ///
+    /// # Errors
+    /// [`AgentError::BadInput`]; or [`AgentError::Store`] when the store's word cannot be read.
+    pub fn check_owner(&self) -> Result<(), AgentError> {
+        let witness = match Kind::of(&self.store())? {
+            Some(Kind::Agent) => None,
+            Some(Kind::Coordinator) => Some("store/kind"),
+            None => ["operator.token", "up.json"].into_iter().find(|name| self.0.join(name).exists()),
+        };
+        match witness {
+            None => Ok(()),
+            Some(witness) => Err(AgentError::bad_input(format!(
+                "{0} is a coordinator's directory ({witness} in it says so), not an agent's: nothing in it was changed; name \
+                 another directory with --dir",
+                self.0.display()
+            ))),
+        }
+    }
+
     /// Sees to it that a directory that an agent worked in still has its store. Made anew beside the rest, it would take
     /// this host for another one, and forget jobs, projects and the owner's suspension without a word.
     fn check_whole(&self) -> Result<(), AgentError> {
@@ -118,7 +142,7 @@ impl DataDir {
         }
         Err(AgentError::damaged(format!(
             "an agent worked in {0} before (there is {1}), but its store {2} is missing: restore {2} from a copy; or start \
-             over in another, empty directory, with a new token if it is to join a fleet",
+             over in another, empty directory (move {0} away as a whole), with a new token if it is to join a fleet",
             self.0.display(),
             signs.join(", "),
             self.store().display()

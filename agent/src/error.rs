@@ -33,7 +33,8 @@ pub enum AgentError {
     Store(#[from] StoreError),
     /// The records in the store make no client.
     #[error(
-        "the records in {dir} cannot be read: {why}. Move the directory away and start with an empty one, or restore a copy"
+        "the records in {dir} cannot be read: {why}. Restore the whole directory {0} from a copy, or move it away as a whole and start anew",
+        dir.parent().unwrap_or(dir).display()
     )]
     Records {
         /// The store.
@@ -121,7 +122,7 @@ impl AgentError {
             | Self::Records { .. }
             | Self::Damaged { .. } => ExitCode::BadStore,
             Self::Store(StoreError::Io { .. }) | Self::System { .. } => ExitCode::Internal,
-            Self::BadInput { .. } => ExitCode::BadInput,
+            Self::BadInput { .. } | Self::Store(StoreError::OtherKind { .. }) => ExitCode::BadInput,
             Self::Unreachable { .. } => ExitCode::Unreachable,
             Self::Refused { .. } => ExitCode::Refused,
         }

@@ -1,10 +1,11 @@
 //! The agent's store: the client's records under `client/`, the shell's own under `shell/`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fallow_client::Change;
 use fallow_domain::HostSpeed;
-use fallow_store::{Batch, Format, SledStore, Store, StoreError, no_migration};
+use fallow_store::{Batch, Format, Kind, SledStore, Store, StoreError, no_migration};
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
@@ -14,8 +15,11 @@ use crate::error::AgentError;
 const CLIENT: &[u8] = b"client/";
 const BIRTH: &[u8] = b"shell/birth";
 const SPEED: &[u8] = b"shell/speed";
+/// Before the stem of a project whose directory the agent may have made.
+const STEM: &[u8] = b"shell/project/";
 
 const BIRTH_FORMAT: Format = Format { name: "host's identity", version: 1, migrate: no_migration };
+const STEM_FORMAT: Format = Format { name: "project's directory", version: 1, migrate: no_migration };
 const SPEED_FORMAT: Format = Format { name: "host's speed", version: 1, migrate: no_migration };
 
 /// What is drawn once, when the store is made.
@@ -41,7 +45,7 @@ impl Records {
     /// # Errors
     /// [`AgentError::Store`].
     pub fn open(dir: &DataDir) -> Result<Self, AgentError> {
-        Ok(Self { store: Arc::new(SledStore::open(dir.store())?) })
+        Ok(Self { store: Arc::new(SledStore::open_as(dir.store(), Kind::Agent)?) })
     }
 
     /// What was drawn when the store was made; drawn now if it is new.
@@ -93,12 +97,30 @@ impl Records {
         Ok(entries.into_iter().map(|(key, value)| (key[CLIENT.len()..].to_vec(), value)).collect())
     }
 
-    /// Stores a step's changes, all or none.
+    /// The stems of all projects that the agent has or had, until their directories are deleted. Other directories
+    /// are not its own.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn stems(&self) -> Result<BTreeSet<String>, StoreError> {
+        let entries = self.store.scan_prefix(STEM)?.into_iter();
+        Ok(entries.map(|(key, _)| String::from_utf8_lossy(&key[STEM.len()..]).into_owned()).collect())
+    }
+
+    /// The directory of a project that the agent had is deleted.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn forget_stem(&self, stem: &str) -> Result<(), StoreError> {
+        self.store.apply(Batch::new().delete([STEM, stem.as_bytes()].concat())).map(|_| ())
+    }
+
+    /// Stores a step's changes, and the stems of projects that are new, all or none.
     ///
     /// # Errors
     /// [`StoreError`]; then nothing is stored.
-    pub fn apply(&self, changes: &[Change], durable: bool) -> Result<(), StoreError> {
-        if changes.is_empty() && !durable {
+    pub fn apply(&self, changes: &[Change], stems: &[String], durable: bool) -> Result<(), StoreError> {
+        if changes.is_empty() && stems.is_empty() && !durable {
             return Ok(());
         }
         let mut batch = Batch::new();
@@ -108,6 +130,9 @@ impl Records {
                 Some(value) => batch.add_put(key, value.clone()),
                 None => batch.add_delete(key),
             }
+        }
+        for stem in stems {
+            batch.add_put([STEM, stem.as_bytes()].concat(), STEM_FORMAT.wrap(b""));
         }
         // No preconditions, so no conflict.
         let _ = if durable { self.store.apply_durable(batch)? } else { self.store.apply(batch)? };
@@ -165,9 +190,12 @@ mod tests {
         let records = Records::open(&DataDir::at(dir.path())).unwrap();
         records.birth().unwrap();
         let put = |key: &str, value: Option<&str>| Change { key: key.into(), value: value.map(Into::into) };
-        records.apply(&[put("a", Some("1")), put("b", Some("2"))], true).unwrap();
-        records.apply(&[put("a", None)], false).unwrap();
+        records.apply(&[put("a", Some("1")), put("b", Some("2"))], &[], true).unwrap();
+        records.apply(&[put("a", None)], &["p".to_owned()], false).unwrap();
         assert_eq!(records.client().unwrap(), [(b"b".to_vec(), b"2".to_vec())]);
+        assert!(records.stems().unwrap().contains("p"));
+        records.forget_stem("p").unwrap();
+        assert!(records.stems().unwrap().is_empty());
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub fn ask(dir: &DataDir, request: &Request) -> Result<(String, Option<Box<Statu
             "{} is not yours: control the agent as the user that it runs as, or as root",
             socket.display()
         )),
+        _ if let Err(owned @ AgentError::BadInput { .. }) = dir.check_owner() => owned,
         _ => AgentError::unreachable(format!(
             "no agent runs in {0}: start it with `fallow-agent run --dir {0}`, or name its directory with --dir",
             dir.path().display()

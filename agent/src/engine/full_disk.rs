@@ -9,7 +9,8 @@
 use std::time::Duration;
 
 use fallow_boinc::runtime::message::ProcessControl;
-use fallow_client::{Event, Phase, Step};
+use fallow_client::{Entity, Event, Phase, Step};
+use fallow_domain::ProjectId;
 use fallow_store::StoreError;
 use tokio::sync::watch;
 
@@ -23,9 +24,12 @@ const PAUSE: Duration = Duration::from_secs(5);
 impl Engine {
     /// Stores a step's changes, however long it takes to get the space; unless the agent is to end.
     pub(super) async fn store(&mut self, step: &Step) -> Result<(), AgentError> {
+        let new: Vec<_> = self.new_projects(step).collect();
+        let stems: Vec<String> = new.iter().map(|(_, stem)| stem.clone()).collect();
         loop {
-            match tokio::task::block_in_place(|| self.records.apply(&step.changes, step.durable)) {
+            match tokio::task::block_in_place(|| self.records.apply(&step.changes, &stems, step.durable)) {
                 Ok(()) => {
+                    self.known.extend(new.into_iter().map(|(project, _)| project));
                     if self.store_trouble.take().is_some() {
                         tracing::info!("there is space on the disk again");
                     }
@@ -44,6 +48,16 @@ impl Engine {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Projects whose directories may be made from now on, so that the store has to know them as the agent's own.
+    fn new_projects(&self, step: &Step) -> impl Iterator<Item = (ProjectId, String)> {
+        step.touched.iter().filter_map(|entity| match entity {
+            Entity::Project(id) if !self.known.contains(id) => {
+                Some((*id, self.client.project_view(*id)?.url.stem()))
+            }
+            _ => None,
+        })
     }
 
     /// Tells the client what the owner wanted while nothing could be stored.

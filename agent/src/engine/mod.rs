@@ -11,7 +11,7 @@ mod metrics;
 mod requests;
 mod run;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration as StdDuration;
 
 use fallow_boinc::runtime::message::ProcessControl;
@@ -75,6 +75,8 @@ struct Engine {
     keys: BTreeMap<Entity, String>,
     notices: VecDeque<Notice>,
     wake_at: Option<Instant>,
+    /// Projects whose stems are stored.
+    known: BTreeSet<ProjectId>,
     /// Who waits for what a project says.
     attaching: Attachments,
     requests: mpsc::Receiver<Asked>,
@@ -249,6 +251,11 @@ impl Engine {
         let path = self.dir.project(url);
         if let Err(error) = tokio::task::block_in_place(|| crate::files::remove(&path)) {
             tracing::warn!(path = %path.display(), %error, "cannot delete a project's directory");
+            return;
+        }
+        if let Err(error) = tokio::task::block_in_place(|| self.records.forget_stem(&url.stem())) {
+            // It is looked for again at the next start, and not found.
+            tracing::debug!(%error, "cannot store that a project's directory is deleted");
         }
     }
 

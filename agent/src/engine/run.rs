@@ -123,14 +123,14 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     let (to_requests, requests) = mpsc::channel(QUEUE);
     // Leftovers first: no process of an earlier life may meet one of this.
     let slots = blocking({
-        let (dir, stems) = (dir.clone(), client.project_views().iter().map(|view| view.url.stem()).collect());
+        let (dir, records) = (dir.clone(), records.clone());
+        let stems = client.project_views().iter().map(|view| view.url.stem()).collect();
         move || {
             let slots = leftovers::take_over(&dir);
-            delete_forsaken(&dir, &stems);
-            slots
+            delete_forsaken(&dir, &records, &stems).map(|()| slots)
         }
     })
-    .await?;
+    .await??;
     let supervisor = supervisor(&settings, &facts, inputs.clone())?;
     let web = Web::new().map_err(|why| AgentError::system(why, std::io::Error::other("TLS")))?;
     let transfers = Transfers::new(web, dir.clone(), VERSION, inputs.clone());
@@ -172,6 +172,7 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         keys: std::collections::BTreeMap::new(),
         notices: std::collections::VecDeque::new(),
         wake_at: None,
+        known: BTreeSet::new(),
         attaching: std::collections::BTreeMap::new(),
         requests,
         asking: None,
@@ -298,12 +299,19 @@ fn supervisor(
 
 /// Deletes the directories of projects that the client does not have: they were to be deleted, and the agent went down
 /// before.
-fn delete_forsaken(dir: &DataDir, stems: &BTreeSet<String>) {
+///
+/// What else lies there was not made by this agent, and is left alone.
+fn delete_forsaken(dir: &DataDir, records: &Records, stems: &BTreeSet<String>) -> Result<(), AgentError> {
+    let known = records.stems()?;
     for entry in std::fs::read_dir(dir.projects()).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(|name| stems.contains(name)) {
+        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        if stems.contains(&name) {
             continue;
         }
-        let path = entry.path();
+        if !known.contains(&name) {
+            tracing::warn!(path = %path.display(), "left alone: no project of this agent has or had it");
+            continue;
+        }
         match crate::files::remove(&path) {
             Ok(()) => {
                 tracing::info!(path = %path.display(), "deleted the files of a project that is detached");
@@ -313,6 +321,10 @@ fn delete_forsaken(dir: &DataDir, stems: &BTreeSet<String>) {
             }
         }
     }
+    for stem in known.difference(stems).filter(|stem| !dir.projects().join(stem).exists()) {
+        records.forget_stem(stem)?;
+    }
+    Ok(())
 }
 
 /// Every complete file in the directories of the client's projects.

@@ -157,7 +157,7 @@ fn follow_document(dir: &Path, url: &str) {
         preferences: Preferences::default(),
     };
     let step = client.handle(Instant::EPOCH, Event::DocumentOffered(document));
-    records.apply(&step.changes, true).unwrap();
+    records.apply(&step.changes, &[], true).unwrap();
 }
 
 #[test]

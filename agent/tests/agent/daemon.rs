@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use fallow_agent::dir::DataDir;
+use fallow_agent::records::Records;
+use fallow_store::{Batch, Kind, SledStore, Store};
 
 use crate::support::{agent, is_alive, put, wait_for};
 use crate::transfers::{Server, http};
@@ -292,10 +294,68 @@ fn a_start_closes_what_is_secret_and_deletes_what_detached_projects_left() {
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
     // The agent was killed between storing a detachment and deleting the files.
     put(&dir.join("projects/127.0.0.1_9_gone/app"), b"old");
+    let records = Records::open(&DataDir::at(&dir)).unwrap();
+    records.apply(&[], &["127.0.0.1_9_gone".to_owned()], true).unwrap();
+    drop(records);
     let _daemon = Daemon::start(&dir);
     let mode = |name: &str| std::fs::metadata(dir.join(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("store"), mode("control.sock")), (0o700, 0o600));
     assert!(!dir.join("projects/127.0.0.1_9_gone").exists());
+}
+
+#[test]
+fn a_start_leaves_alone_what_lies_below_projects_and_is_not_the_agents() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("agent");
+    let mut daemon = Daemon::start(&dir);
+    let url = "http://127.0.0.1:9/p/";
+    let attached = command(&dir, &["attach", url, "--no-wait"])
+        .env("FALLOW_ACCOUNT_KEY", "0123456789abcdef0123456789abcdef")
+        .output()
+        .unwrap();
+    assert!(attached.status.success());
+    daemon.kill();
+    let stems = Records::open(&DataDir::at(&dir)).unwrap().stems().unwrap();
+    let own = fallow_domain::MasterUrl::parse(url).unwrap().stem();
+    assert!(stems.contains(&own), "{stems:?}");
+    put(&dir.join("projects").join(&own).join("app"), b"own");
+    put(&dir.join("projects/primes/keys/upload.private"), b"precious");
+    let _daemon = Daemon::start(&dir);
+    assert_eq!(outcome(&dir, &["detach", url]).0, 0);
+    wait_for("the own files' deletion", 10, || (!dir.join("projects").join(&own).exists()).then_some(()));
+    assert!(dir.join("projects/primes/keys/upload.private").exists());
+}
+
+#[test]
+fn a_coordinators_directory_is_refused_by_every_command_and_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let of_coordinator = |name: &str, kind: Option<Kind>| {
+        let dir = dir.path().join(name);
+        let store = match kind {
+            Some(kind) => SledStore::open_as(dir.join("store"), kind),
+            None => SledStore::open(dir.join("store")),
+        };
+        let _ = store.unwrap().apply(Batch::new().put("fleet/agent/1", "v")).unwrap();
+        put(&dir.join("operator.token"), b"secret");
+        put(&dir.join("projects/primes/keys/upload.private"), b"precious");
+        dir
+    };
+    for dir in [of_coordinator("marked", Some(Kind::Coordinator)), of_coordinator("older", None)] {
+        let seen = || {
+            let mut seen: Vec<_> =
+                walk(&dir).into_iter().map(|path| (std::fs::read(&path).unwrap(), path)).collect();
+            seen.sort();
+            seen
+        };
+        let before = seen();
+        for command in ["run", "status", "suspend", "stop"] {
+            let (code, text) = outcome(&dir, &[command]);
+            assert!(code == 3 && text.contains("is a coordinator's directory"), "{command}: {code}: {text}");
+            assert!(!text.contains("fallow-agent run --dir"), "{text}");
+        }
+        assert_eq!(seen(), before);
+        assert!(!dir.join("slots").exists());
+    }
 }
 
 #[test]
