@@ -41,6 +41,9 @@ fn values_that_mean_nothing_are_refused_with_status_3() {
     let no_quorum = dir.path().join("no-quorum.toml");
     std::fs::write(&no_quorum, "[[workunits]]\napplication = 'none'\nflops = 1e9\nquorum = 0\n").unwrap();
     let no_quorum = no_quorum.to_str().unwrap();
+    let several = dir.path().join("several.toml");
+    std::fs::write(&several, "[[workunits]]\napplication = 'none'\nflops = 1e9\n".repeat(2)).unwrap();
+    let several = several.to_str().unwrap();
     let (directory, program) = (dir.path().to_str().unwrap(), env!("CARGO_BIN_EXE_fallow"));
     for (arguments, said) in [
         (&["shares", "set", "sieve=-1"][..], "a number from 0 to 1,000,000,000"),
@@ -59,7 +62,15 @@ fn values_that_mean_nothing_are_refused_with_status_3() {
         (&["project", "create", "sieve"], "exists already"),
         (&["project", "create", "Bad Name"], "is not valid"),
         (&["project", "create", "more", "--share=-5"], "resource share"),
-        (&["submit", "sieve", "--file", batch], "no version of an application"),
+        (&["project", "create", "more", "--share", "-1"], "resource share"),
+        (&["tokens", "create", "--count", "-1"], "a whole number from 1"),
+        (&["up", "--agents", "-1"], "a whole number from 2 to 64"),
+        (&["submit", "sieve", "--app", "a", "--flops", "1e9", "--deadline", "0s"], "from 1s to 3650days"),
+        (&["submit", "sieve", "--file", batch], "batch.toml: project sieve has no version of an application"),
+        (
+            &["submit", "sieve", "--file", several],
+            "several.toml: workunit 1 of the submission: project sieve has no",
+        ),
         (&["submit", "sieve", "--file", "/nowhere.toml"], "cannot read /nowhere.toml"),
         (&["submit", "sieve", "--app", "a", "--flops=-1"], "floating-point operations"),
         (&["app", "add", "sieve", "a", "/nowhere", "--version", "1.0"], "cannot find /nowhere"),
@@ -198,6 +209,8 @@ fn what_cannot_be_read_gives_status_2_and_an_example() {
         (&["shares", "set", "sieve=much"], "such as mersenne=75"),
         (&["hosts", "--coordinator", "garbage"], "such as http://127.0.0.1:20001"),
         (&["up", "--agents", "few"], "a whole number from 2 to 64"),
+        (&["submit", "primes"], "fallow submit <PROJECT> --file <FILE>"),
+        (&["submit", "primes"], "fallow submit <PROJECT> --app <NAME> --flops <NUMBER>"),
     ] {
         let output = fallow(dir.path(), arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output));

@@ -121,7 +121,11 @@ fn convert(base: &Path, workunit: Workunit) -> Result<NewWorkunit, String> {
     let outputs = workunit.outputs.into_iter().map(|output| {
         Ok(OutputFile { max_bytes: size("max_size", &output.max_size)?, open_name: output.open_name })
     });
-    let deadline = workunit.deadline.as_deref().map(units::time).transpose()?;
+    let deadline = workunit.deadline.as_deref().map(|text| {
+        units::deadline(text)
+            .map_err(|error| format!("deadline = {text:?}: {error}, or leave it out for the default"))
+    });
+    let deadline = deadline.transpose()?;
     Ok(NewWorkunit {
         name: workunit.name,
         application: workunit.application,
@@ -132,7 +136,7 @@ fn convert(base: &Path, workunit: Workunit) -> Result<NewWorkunit, String> {
         flops_bound: above_zero("flops_bound", workunit.flops_bound)?,
         memory_bound_bytes: size("memory", &workunit.memory)?,
         disk_bound_bytes: size("disk", &workunit.disk)?,
-        delay_bound_micros: above_zero("deadline", deadline.map(|time| time.as_micros()))?,
+        delay_bound_micros: deadline.map_or(0, |time| time.as_micros()),
         quorum: number("quorum", workunit.quorum)?,
         initial_jobs: number("initial_jobs", workunit.initial_jobs)?,
         max_error_jobs: number("max_error_jobs", workunit.max_error_jobs)?,
@@ -197,12 +201,22 @@ mod tests {
             "flops_bound = 0.0",
             "memory = '0'",
             "disk = '0B'",
-            "deadline = '0s'",
         ] {
             let failure =
                 given("b.toml", &format!("[[workunits]]\napplication='a'\nflops=1.0\n{zero}\n")).unwrap_err();
             assert_eq!(failure.code().number(), 3);
             assert!(failure.to_string().contains("expected a value above 0"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_of_nothing_or_of_ages_is_refused_as_on_the_command_line() {
+        for bad in ["0s", "100000years"] {
+            let text = format!("[[workunits]]\napplication='a'\nflops=1.0\ndeadline='{bad}'\n");
+            let failure = given("b.toml", &text).unwrap_err();
+            assert_eq!(failure.code().number(), 3);
+            assert!(failure.to_string().contains("workunit 1: deadline"), "{failure}");
+            assert!(failure.to_string().contains("from 1s to 3650days"), "{failure}");
         }
     }
 

@@ -74,7 +74,7 @@ pub(super) struct Create {
     /// Its name in URLs and directories: lower-case letters, digits, `-` and `_`.
     name: String,
     /// Its resource share.
-    #[arg(long, default_value_t = 100.0)]
+    #[arg(long, default_value_t = 100.0, value_name = "NUMBER", allow_negative_numbers = true)]
     share: f64,
     /// How long clients wait between two scheduler RPCs.
     #[arg(long, default_value = "7s", value_parser = units::time, value_name = "TIME")]

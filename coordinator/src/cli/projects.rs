@@ -85,5 +85,11 @@ pub(crate) fn project_json(project: &ProjectSummary) -> Value {
         "jobs_unsent": project.jobs_unsent,
         "jobs_in_progress": project.jobs_in_progress,
         "jobs_over": project.jobs_over,
+        "last_refusal": project.last_refusal.as_ref().map(|refusal| json!({
+            "at_micros": refusal.at_micros,
+            "host_id": refusal.host_id,
+            "host_name": refusal.host_name,
+            "reason": refusal.reason,
+        })),
     })
 }

@@ -3,12 +3,16 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use fallow_domain::Duration;
+use fallow_domain::{Duration, ExitCode};
 use fallow_proto::operator::v1::{InputFile, NewWorkunit, OutputFile, SubmitRequest};
 use serde_json::json;
 
 use super::connect::Target;
 use super::{Failure, batch, print, print_json, units};
+
+const USAGE: &str = "\
+fallow submit <PROJECT> --file <FILE> [OPTIONS]
+       fallow submit <PROJECT> --app <NAME> --flops <NUMBER> [OPTIONS]";
 
 const EXAMPLE: &str = "\
 Examples:
@@ -25,7 +29,7 @@ All of a batch is taken, or none.";
 
 /// Adds workunits: one by options, or a batch of them from a file.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLE)]
+#[command(after_help = EXAMPLE, override_usage = USAGE)]
 pub(super) struct Arguments {
     /// The project.
     project: String,
@@ -48,13 +52,13 @@ pub(super) struct Arguments {
     #[arg(long, requires = "app", value_name = "OPEN_NAME")]
     output: Vec<String>,
     /// Estimated size in floating-point operations.
-    #[arg(long, requires = "app", value_name = "NUMBER")]
+    #[arg(long, requires = "app", value_name = "NUMBER", allow_negative_numbers = true)]
     flops: Option<f64>,
     /// Jobs on different hosts that must agree.
-    #[arg(long, requires = "app", default_value_t = 1, value_name = "NUMBER", value_parser = units::count(1, 100))]
+    #[arg(long, requires = "app", default_value_t = 1, value_name = "NUMBER", value_parser = units::count(1, 100), allow_negative_numbers = true)]
     quorum: u32,
     /// Time for each job, from when it is sent.
-    #[arg(long, requires = "app", default_value = "7days", value_parser = units::time, value_name = "TIME")]
+    #[arg(long, requires = "app", default_value = "7days", value_parser = units::deadline, value_name = "TIME")]
     deadline: Duration,
     /// How outputs are compared.
     #[arg(long, requires = "app", default_value = "bytewise", value_name = "NAME")]
@@ -80,7 +84,16 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     };
     let mut client = arguments.target.connect().await?;
     let request = SubmitRequest { project: arguments.project.clone(), workunits };
-    let names = client.submit(request).await?.into_inner().names;
+    let names = client.submit(request).await.map_err(|status| {
+        let failure = Failure::from(status);
+        match &arguments.file {
+            Some(file) if failure.code() == ExitCode::BadInput => {
+                Failure::bad_input(format!("{}: {failure}", file.display()))
+            }
+            _ => failure,
+        }
+    })?;
+    let names = names.into_inner().names;
     if arguments.json {
         return print_json(&json!({ "project": arguments.project, "workunits": names }));
     }

@@ -26,7 +26,7 @@ pub(super) enum Command {
 #[derive(Args, Debug)]
 pub(super) struct Create {
     /// How many.
-    #[arg(long, default_value_t = 1, value_parser = units::count(1, 10_000))]
+    #[arg(long, default_value_t = 1, value_parser = units::count(1, 10_000), allow_negative_numbers = true)]
     count: u32,
     #[command(flatten)]
     target: Target,

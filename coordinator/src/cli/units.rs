@@ -48,6 +48,16 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Time that a job has, from a second to ten years. What is longer or nothing is a slip, and clients refuse it.
+pub(crate) fn deadline(text: &str) -> Result<Duration, Refusal> {
+    let (low, high) = (Duration::from_secs(1), Duration::from_hours(10 * 365 * 24));
+    match time(text) {
+        Ok(time) if (low..=high).contains(&time) => Ok(time),
+        Ok(_) => unacceptable("expected a time from 1s to 3650days"),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// A part of a whole: `0.5` or `50%`.
 pub(crate) fn fraction(text: &str) -> Result<Fraction, Refusal> {
     let expected = "expected a part from 0 to 1, such as 0.5 or 50%";
@@ -116,6 +126,10 @@ mod tests {
         assert_eq!(count(1, 9)("9").unwrap(), 9);
         assert!(is_unacceptable(fraction("150%").unwrap_err()));
         assert!(!is_unacceptable(fraction("half").unwrap_err()));
+        for bad in ["0s", "1ms", "100000years"] {
+            assert!(is_unacceptable(deadline(bad).unwrap_err()), "{bad}");
+        }
+        assert!(!is_unacceptable(deadline("soon").unwrap_err()) && deadline("2h").is_ok());
         assert!(listen("24999").unwrap_err().contains("such as 127.0.0.1:24001"));
     }
 

@@ -56,6 +56,10 @@ pub(super) fn of_enrolment(error: &EnrolError) -> Status {
 
 pub(super) fn of_project(error: &ProjectError) -> Status {
     match error {
+        ProjectError::OfWorkunit { position, source } => {
+            let inner = of_project(source);
+            Status::new(inner.code(), format!("workunit {position} of the submission: {}", inner.message()))
+        }
         ProjectError::UnknownProject { .. } | ProjectError::UnknownApplication { .. } => {
             Status::not_found(error.to_string())
         }

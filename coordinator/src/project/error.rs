@@ -54,6 +54,14 @@ pub enum ProjectError {
         /// The place of the other.
         second: usize,
     },
+    /// One of several workunits of a submission is not taken, and so none is.
+    #[error("workunit {position} of the submission: {source}")]
+    OfWorkunit {
+        /// Its place, counted from 1.
+        position: usize,
+        /// Why.
+        source: Box<ProjectError>,
+    },
     /// A workunit of this name exists.
     #[error(
         "project {project} has a workunit {name:?} already: choose another name, or leave it empty to have one made"
@@ -110,6 +118,14 @@ fn version_for_people(version: u32) -> String {
 }
 
 impl ProjectError {
+    /// For `map_err` on one of `all` workunits of a submission, by its place from 0. A single one needs no number.
+    pub(crate) fn of_workunit(position: usize, all: usize) -> impl FnOnce(Self) -> Self {
+        move |source| match all {
+            1 => source,
+            _ => Self::OfWorkunit { position: position + 1, source: Box::new(source) },
+        }
+    }
+
     /// For `map_err` on file operations.
     pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();

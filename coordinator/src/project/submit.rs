@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fallow_boinc::names::{OPEN_NAME_RULE, is_open_name};
-use fallow_domain::{Bytes, Instant, Invalid};
+use fallow_domain::{Bytes, Duration, Instant, Invalid};
 
 use super::comparator;
 use super::error::ProjectError;
@@ -16,6 +16,8 @@ use super::records::Counters;
 use super::types::{NewInput, NewWorkunit};
 use super::workunit::{InputRef, Workunit, WorkunitState};
 
+/// The longest that a job may take: clients count in seconds, and deadlines beyond mean nothing.
+const DELAY_MAX: Duration = Duration::from_hours(10 * 365 * 24);
 /// The most workunits in one submission: it is one batch in the store.
 pub const SUBMIT_MAX: usize = 100_000;
 /// Names must leave room for the numbers of job and output behind them.
@@ -31,15 +33,17 @@ impl Project {
         if new.len() > SUBMIT_MAX {
             return Err(Invalid::new("number of workunits", new.len(), "at most 100,000 at a time").into());
         }
-        for workunit in &new {
-            self.check(workunit)?;
+        for (position, workunit) in new.iter().enumerate() {
+            self.check(workunit).map_err(ProjectError::of_workunit(position, new.len()))?;
         }
         let _alone = lock(&self.adding);
         let named = self.claim_names(&new)?;
         // Input files before the records that speak of them; after a crash they lie there unused.
         let mut workunits = Vec::with_capacity(new.len());
-        for (workunit, (name, sequence)) in new.into_iter().zip(named) {
-            workunits.push(self.prepare(workunit, name, sequence, now)?);
+        let all = new.len();
+        for (position, (workunit, (name, sequence))) in new.into_iter().zip(named).enumerate() {
+            let prepared = self.prepare(workunit, name, sequence, now);
+            workunits.push(prepared.map_err(ProjectError::of_workunit(position, all))?);
         }
         self.transact_durably(|txn| {
             for workunit in &workunits {
@@ -71,7 +75,7 @@ impl Project {
                     return Err(ProjectError::WorkunitTwice { name, first: first + 1, second: position + 1 });
                 }
                 if txn.contains(&self.keys.workunit(&name))? {
-                    return Err(self.exists(&name));
+                    return Err(ProjectError::of_workunit(position, new.len())(self.exists(&name)));
                 }
                 out.push((name, counters.last_sequence));
             }
@@ -177,8 +181,8 @@ fn check_values(new: &NewWorkunit) -> Result<(), Invalid> {
     if new.disk_bound == Bytes(0) || new.memory_bound == Bytes(0) {
         return Err(Invalid::new("bound of disk or memory", new.disk_bound, "above 0"));
     }
-    if !new.delay_bound.is_positive() {
-        return Err(Invalid::new("latency bound", new.delay_bound, "above 0"));
+    if !(Duration::from_micros(1)..=DELAY_MAX).contains(&new.delay_bound) {
+        return Err(Invalid::new("latency bound", new.delay_bound, "above 0, at most 3650 days"));
     }
     let inputs = new.inputs.iter().map(|input| &input.open_name);
     let names: Vec<&String> = inputs.chain(new.outputs.iter().map(|output| &output.open_name)).collect();
