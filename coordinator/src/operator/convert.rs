@@ -6,7 +6,7 @@ use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid, ResourceType, Usag
 use fallow_proto::operator::v1 as wire;
 
 use crate::project::{
-    CanonicalResult, JobView, NewAppVersion, NewInput, NewWorkunit, OutputSpec, ProjectInfo, Rules,
+    CanonicalResult, JobView, NewAppVersion, NewInput, NewWorkunit, OutputSpec, ProjectInfo, Refusal, Rules,
     WorkunitView,
 };
 
@@ -84,6 +84,15 @@ pub(super) fn app_version(wire: wire::AddAppVersionRequest) -> Result<NewAppVers
         files: wire.files.into_iter().map(PathBuf::from).collect(),
         usage: Usage { cpus, coprocessor },
     })
+}
+
+pub(super) fn refusal(refusal: Refusal) -> wire::Refusal {
+    wire::Refusal {
+        at_micros: refusal.at.as_micros(),
+        host_id: refusal.host,
+        host_name: refusal.host_name,
+        reason: refusal.reason,
+    }
 }
 
 pub(super) fn settings(info: &ProjectInfo) -> wire::ProjectSettings {

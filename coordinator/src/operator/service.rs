@@ -94,9 +94,10 @@ impl OperatorService {
         let document = self.documents.document();
         let mut summaries = Vec::new();
         for assignment in &document.projects {
-            let counts =
-                hosted.iter().find(|(_, info)| info.name == assignment.name).map(|(counts, _)| *counts);
-            summaries.push(self.summary(assignment, counts));
+            let found = hosted.iter().find(|(_, info)| info.name == assignment.name);
+            let last_refusal = found.and_then(|(_, info)| info.last_refusal.clone()).map(convert::refusal);
+            let summary = self.summary(assignment, found.map(|(counts, _)| *counts));
+            summaries.push(wire::ProjectSummary { last_refusal, ..summary });
         }
         Ok(summaries)
     }
@@ -120,6 +121,7 @@ impl OperatorService {
             jobs_over: counts.jobs_over,
             hosted,
             account_key: assignment.account_key.reveal().to_owned(),
+            last_refusal: None,
         }
     }
 

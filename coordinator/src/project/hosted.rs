@@ -22,7 +22,7 @@ use super::random::random_key;
 use super::records::{Account, Counters, ProjectRecord};
 use super::settings::ProjectSettings;
 use super::txn::Txn;
-use super::types::{Counts, ProjectInfo};
+use super::types::{Counts, ProjectInfo, Refusal};
 use super::waiting::Waiting;
 
 /// A project that this coordinator serves.
@@ -46,6 +46,8 @@ pub(crate) struct Project {
     pub(crate) uploading: Mutex<BTreeSet<String>>,
     /// Hosts that asked in vain.
     pub(crate) waiting: Mutex<Waiting>,
+    /// Why the last host that asked got nothing; none once a job is sent. Kept in memory only.
+    pub(crate) refusal: Mutex<Option<Refusal>>,
     /// Which hosts hold which sticky files.
     pub(crate) holders: Mutex<FileHolders<u64>>,
     /// Jobs that came to wait for a host since somebody last asked.
@@ -119,6 +121,7 @@ impl Project {
             catalog: RwLock::new(Arc::new(catalog)),
             uploading: Mutex::new(BTreeSet::new()),
             waiting: Mutex::new(Waiting::default()),
+            refusal: Mutex::new(None),
             holders: Mutex::new(holders),
             new_jobs: AtomicU64::new(0),
         })
@@ -155,6 +158,7 @@ impl Project {
             account_key: self.account_key.clone(),
             settings: ProjectSettings::clone(&self.settings()),
             created_at: self.created_at,
+            last_refusal: lock(&self.refusal).clone(),
         }
     }
 

@@ -52,6 +52,6 @@ pub use settings::{DeletionPolicy, ProjectSettings, SETTINGS, SendRules};
 pub use submit::SUBMIT_MAX;
 pub use types::{
     CanonicalResult, Counts, JobView, NewAppVersion, NewInput, NewWorkunit, OutputContent, OutputSpec, Page,
-    ProjectInfo, WorkunitView,
+    ProjectInfo, Refusal, WorkunitView,
 };
 pub use workunit::{JobState, Outcome, Rules, TOTAL_MAX, Validation};

@@ -21,6 +21,21 @@ pub struct ProjectInfo {
     pub settings: ProjectSettings,
     /// When it was made.
     pub created_at: Instant,
+    /// Why the last host that asked got nothing; none if a job was sent since.
+    pub last_refusal: Option<Refusal>,
+}
+
+/// A host that asked for work and got none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// When.
+    pub at: Instant,
+    /// The host's number in the project.
+    pub host: u64,
+    /// Its name.
+    pub host_name: String,
+    /// Why, in the words that its owner is told.
+    pub reason: String,
 }
 
 /// How many of what there is. Kept up to date with every change, never counted.

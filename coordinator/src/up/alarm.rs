@@ -1,12 +1,12 @@
 //! What holds a demonstration up, told before anybody has to ask: daemons that are dead and not started again, agents
-//! that are not connected, a disk that is full. Each is told after a while and then again and again, as long as it lasts.
+//! that are not connected, a disk that is full, jobs that no agent takes. Each is told after a while and then again and again, as long as it lasts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use fallow_domain::Bytes;
-use fallow_proto::operator::v1::Host;
+use fallow_proto::operator::v1::{Host, ProjectSummary};
 use tokio::time::Instant;
 
 use super::daemon::{Daemon, Daemons};
@@ -16,6 +16,8 @@ use super::watch::Scene;
 
 /// A daemon that is away for less may be on its way back.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Agents that do not even ask may have enough of another project's jobs for a while.
+const UNASKED: Duration = Duration::from_secs(90);
 /// After the first time.
 const AGAIN: Duration = Duration::from_secs(60);
 /// Names of jobs that are listed; the rest is counted.
@@ -30,6 +32,7 @@ enum Trouble {
     Dead,
     Unlinked,
     Disk,
+    Untaken,
 }
 
 impl Alarms {
@@ -61,6 +64,17 @@ impl Alarms {
             (free, self.due(now, "", Trouble::Disk, free.is_some(), Duration::ZERO))
         {
             reporter.say("disk", &full(dir, free));
+        }
+        for project in scene.filter(|_| !away).into_iter().flat_map(|scene| &scene.projects) {
+            // A share of 0 is one's own wish that its jobs wait for all others.
+            let is_untaken = project.hosted
+                && project.share > 0.0
+                && project.jobs_unsent > 0
+                && project.jobs_in_progress == 0;
+            let patience = if project.last_refusal.is_some() { PATIENCE } else { UNASKED };
+            if let Some(since) = self.due(now, &project.name, Trouble::Untaken, is_untaken, patience) {
+                reporter.say("untaken", &untaken(project, since));
+            }
         }
     }
 
@@ -114,6 +128,19 @@ fn unlinked(name: &str, since: Duration, last_words: &str, log: &Path) -> String
     )
 }
 
+fn untaken(project: &ProjectSummary, since: Duration) -> String {
+    let (name, jobs, since) = (&project.name, project.jobs_unsent, since.as_secs());
+    let why = match &project.last_refusal {
+        Some(refusal) => {
+            format!("host {} asked last and got none: {}", refusal.host_name, refusal.reason)
+        }
+        None => {
+            "none has asked for any; see `fallow hosts` and `fallow preferences` for what they do".to_owned()
+        }
+    };
+    format!("project {name}: no agent takes one of the {jobs} jobs that wait, for {since} s: {why}")
+}
+
 fn full(dir: &Path, free: u64) -> String {
     format!(
         "the disk of {} has only {} left: coordinator and agents cannot write there and wait for space; free at least {}, and all goes on",
@@ -138,6 +165,22 @@ mod tests {
         assert!(look(true, PATIENCE) && !look(true, PATIENCE));
         assert!(look(true, PATIENCE + AGAIN));
         assert!(!look(false, PATIENCE + AGAIN) && !look(true, PATIENCE + AGAIN));
+    }
+
+    #[test]
+    fn jobs_that_no_agent_takes_are_told_with_the_work_servers_reason() {
+        use fallow_proto::operator::v1::Refusal;
+        let mut project = ProjectSummary { name: "totient".into(), jobs_unsent: 12, ..Default::default() };
+        assert!(untaken(&project, PATIENCE).contains("none has asked"), "{}", untaken(&project, PATIENCE));
+        let reason = "totient needs 52.43 MB of disk space but only 45.07 MB is available for use.";
+        let refusal = Refusal { host_name: "lab1".into(), reason: reason.into(), ..Default::default() };
+        project.last_refusal = Some(refusal);
+        let text = untaken(&project, PATIENCE);
+        assert!(
+            text.starts_with("project totient: no agent takes one of the 12 jobs that wait, for 20 s"),
+            "{text}"
+        );
+        assert!(text.ends_with(reason) && text.contains("host lab1"), "{text}");
     }
 
     #[test]

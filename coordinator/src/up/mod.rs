@@ -58,7 +58,7 @@ Ctrl-C with 130.";
 #[command(after_help = EXAMPLE)]
 pub struct UpArguments {
     /// Agents to run, each with one CPU; two at least, because each workunit is computed on two hosts.
-    #[arg(long, default_value_t = 3, value_name = "N", value_parser = crate::cli::count(2, 64))]
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = crate::cli::count(2, 64), allow_negative_numbers = true)]
     pub agents: u32,
     /// Exponents to test for Mersenne primes; the work of the other project is cut to fit.
     #[arg(long, value_name = "FROM..TO", value_parser = plan::exponents)]

@@ -18,6 +18,7 @@ const LINES: Duration = Duration::from_secs(5);
 
 const LEGEND: &str = "\
 CPU share: a project's part of the CPU time used while both projects had work on a host; only then can shares be kept.
+After a change of shares it is counted anew.
 Debt: CPU seconds that a project is owed (+) or has had too early (-), over all agents.";
 
 /// Where it is said.
@@ -154,10 +155,10 @@ fn agents(scene: &Scene) -> String {
 
 /// Its part of the CPU time while both had work, against its target, and its debt.
 fn share(project: &ProjectSummary, scene: &Scene) -> String {
-    let contested: f64 = scene.projects.iter().map(|project| project.cpu_contested_micros as f64).sum();
+    let contested: f64 = scene.projects.iter().map(|project| scene.contested(project) as f64).sum();
     let shares: f64 = scene.projects.iter().map(|project| project.share).sum();
     let part = match contested > 0.0 {
-        true => percent(project.cpu_contested_micros as f64, contested),
+        true => percent(scene.contested(project) as f64, contested),
         false => "not known yet".to_owned(),
     };
     let target = percent(project.share, shares);

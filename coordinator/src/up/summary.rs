@@ -16,6 +16,8 @@ use crate::cli::{Client, Failure, figure, metrics_json, percent, results_of};
 pub(super) struct Summary {
     projects: Vec<ProjectSummary>,
     hosts: Vec<Host>,
+    /// Contested CPU time since the shares were changed last, by project, and how long ago that was.
+    since_change: Option<(BTreeMap<String, i64>, std::time::Duration)>,
     /// Workunits whose canonical output two hosts or more agreed on, by project.
     by_quorum: BTreeMap<String, usize>,
     found: Option<Found>,
@@ -42,6 +44,10 @@ pub(super) async fn of(client: &mut Client, scene: &Scene) -> Result<Summary, Fa
     let mut summary = Summary {
         projects: scene.projects.clone(),
         hosts: scene.hosts.clone(),
+        since_change: scene.changed.as_ref().map(|changed| {
+            let used = scene.projects.iter().map(|project| (project.name.clone(), scene.contested(project)));
+            (used.collect(), changed.at.map(|at| at.elapsed()).unwrap_or_default())
+        }),
         by_quorum: BTreeMap::new(),
         found: None,
         totient: None,
@@ -95,7 +101,13 @@ fn totient(results: &[CanonicalResult]) -> Totient {
 
 impl Summary {
     fn contested(&self) -> f64 {
-        self.projects.iter().map(|project| project.cpu_contested_micros as f64).sum()
+        self.projects.iter().map(|project| self.contested_of(project) as f64).sum()
+    }
+
+    /// A project's contested CPU time in microseconds; after a change of shares what came since.
+    fn contested_of(&self, project: &ProjectSummary) -> i64 {
+        let since = self.since_change.as_ref().and_then(|(since, _)| since.get(&project.name));
+        since.copied().unwrap_or(project.cpu_contested_micros)
     }
 
     fn cpu(&self) -> f64 {
@@ -109,7 +121,7 @@ impl Summary {
     /// How far a project's part of the contested CPU time is from its share, in points.
     fn distance(&self, project: &ProjectSummary) -> Option<f64> {
         let (contested, shares) = (self.contested(), self.shares());
-        let parts = (project.cpu_contested_micros as f64 / contested, project.share / shares);
+        let parts = (self.contested_of(project) as f64 / contested, project.share / shares);
         (contested > 0.0 && shares > 0.0).then_some(100.0 * (parts.0 - parts.1))
     }
 
@@ -144,7 +156,7 @@ impl Summary {
                 let mut value = without_key(project);
                 value["validated_by_quorum_on_different_hosts"] = json!(self.by_quorum.get(&project.name));
                 value["cpu_fraction"] = json!(part(project.cpu_time_micros as f64, self.cpu()));
-                value["cpu_contested_fraction"] = json!(part(project.cpu_contested_micros as f64, contested));
+                value["cpu_contested_fraction"] = json!(part(self.contested_of(project) as f64, contested));
                 value["share_fraction"] = json!(part(project.share, shares));
                 value["points_from_share"] = json!(self.distance(project));
                 value
@@ -161,6 +173,7 @@ impl Summary {
             "event": "summary",
             "mersenne_exponents": self.found.as_ref().map(|found| &found.exponents),
             "exponents_tested": self.found.as_ref().map(|found| found.tested),
+            "seconds_since_shares_changed": self.since_change.as_ref().map(|(_, ago)| ago.as_secs()),
             "totient_numbers": self.totient.as_ref().map(|totient| totient.numbers),
             "totient_sum": self.totient.as_ref().map(|totient| totient.sum.to_string()),
             "projects": projects,
@@ -206,7 +219,7 @@ impl Summary {
             "", "in all", "", "contested", "", "target", "points off"
         )?;
         for project in &self.projects {
-            let (all, both) = (project.cpu_time_micros, project.cpu_contested_micros);
+            let (all, both) = (project.cpu_time_micros, self.contested_of(project));
             let distance =
                 self.distance(project).map_or_else(|| "-".to_owned(), |points| format!("{points:+.1}"));
             writeln!(
@@ -225,7 +238,15 @@ impl Summary {
             text,
             "  Contested: used while every project with a share had runnable work on that host, which is when shares"
         )?;
-        writeln!(text, "  can be kept. The agents count it; these are the sums.")
+        writeln!(text, "  can be kept. The agents count it; these are the sums.")?;
+        match &self.since_change {
+            Some((_, ago)) => writeln!(
+                text,
+                "  Shares were changed {} s ago: contested CPU time is what was used since then.",
+                ago.as_secs()
+            ),
+            None => Ok(()),
+        }
     }
 
     fn write_metrics(&self, text: &mut String) -> std::fmt::Result {

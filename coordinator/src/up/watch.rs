@@ -1,5 +1,6 @@
 //! Watching a demonstration until its end.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,10 +25,22 @@ pub(super) enum End {
 }
 
 /// How the fleet stands.
+#[derive(Default)]
 pub(super) struct Scene {
     pub(super) hosts: Vec<Host>,
     pub(super) projects: Vec<ProjectSummary>,
     pub(super) document_version: u64,
+    /// What was used when the shares were changed last; none if they are as they were when this began to watch.
+    pub(super) changed: Option<Baseline>,
+}
+
+/// Contested CPU time before a change of shares: what came after it is what can be compared with the new ones.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Baseline {
+    /// Microseconds, by project.
+    contested: BTreeMap<String, i64>,
+    /// When.
+    pub(super) at: Option<Instant>,
 }
 
 /// How often the coordinator is asked.
@@ -39,7 +52,28 @@ impl Scene {
     async fn of(client: &mut Client) -> Result<Self, Failure> {
         let hosts = client.list_hosts(ListHostsRequest {}).await?.into_inner();
         let projects = client.list_projects(ListProjectsRequest {}).await?.into_inner().projects;
-        Ok(Self { hosts: hosts.hosts, projects, document_version: hosts.document_version })
+        let document_version = hosts.document_version;
+        Ok(Self { hosts: hosts.hosts, projects, document_version, changed: None })
+    }
+
+    /// Takes over since when shares are as they are from the scene before.
+    fn follow(&mut self, before: &Self) {
+        let shares = |scene: &Self| -> BTreeMap<String, u64> {
+            scene.projects.iter().map(|project| (project.name.clone(), project.share.to_bits())).collect()
+        };
+        self.changed = if shares(self) == shares(before) {
+            before.changed.clone()
+        } else {
+            let used = |project: &ProjectSummary| (project.name.clone(), project.cpu_contested_micros);
+            Some(Baseline { contested: self.projects.iter().map(used).collect(), at: Some(Instant::now()) })
+        };
+    }
+
+    /// A project's contested CPU time since its share is as it is, in microseconds.
+    pub(super) fn contested(&self, project: &ProjectSummary) -> i64 {
+        let before = self.changed.as_ref().and_then(|changed| changed.contested.get(&project.name));
+        // An agent that comes back after a loss may count less than before.
+        (project.cpu_contested_micros - before.copied().unwrap_or(0)).max(0)
     }
 
     /// All workunits are decided.
@@ -80,7 +114,12 @@ pub(super) async fn until_end(
         ticks.tick().await;
         daemons.look(reporter);
         let scene = match Scene::of(&mut client).await {
-            Ok(scene) => scene,
+            Ok(mut scene) => {
+                if let Some(before) = &last {
+                    scene.follow(before);
+                }
+                scene
+            }
             Err(failure) => {
                 if !was_away {
                     reporter.say("waiting", &format!("{failure}; agents go on with what they have"));
@@ -116,5 +155,35 @@ pub(super) async fn until_end(
             }
             reporter.say("idle", "all work is done; Ctrl-C stops everything");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_compared_with_what_was_used_since_they_were_changed_last() {
+        let scene = |share, used: i64| {
+            let project = ProjectSummary {
+                name: "a".into(),
+                share,
+                cpu_contested_micros: used,
+                ..ProjectSummary::default()
+            };
+            Scene { projects: vec![project], ..Scene::default() }
+        };
+        let contested = |scene: &Scene| scene.contested(&scene.projects[0]);
+        let first = scene(75.0, 100);
+        assert_eq!(contested(&first), 100);
+        let mut same = scene(75.0, 150);
+        same.follow(&first);
+        assert!(same.changed.is_none() && contested(&same) == 150);
+        let mut changed = scene(25.0, 160);
+        changed.follow(&same);
+        assert_eq!(contested(&changed), 0);
+        let mut after = scene(25.0, 200);
+        after.follow(&changed);
+        assert!(after.changed.is_some() && contested(&after) == 40);
     }
 }

@@ -405,6 +405,25 @@ fn r6_8_a_host_that_is_too_small_is_told_what_it_lacks() {
 }
 
 #[test]
+fn r6_8_operators_are_told_why_the_last_host_got_nothing_until_a_job_is_sent() {
+    let fixture = Fixture::start();
+    let info = fixture.project("p");
+    fixture.script("p", "app");
+    let refusal = || fixture.server.project("p").unwrap().last_refusal;
+    assert_eq!(refusal(), None);
+    let wide = NewWorkunit { disk_bound: Bytes(1 << 50), ..workunit("app", "x", 1e11, 1) };
+    fixture.server.submit("p", vec![wide]).unwrap();
+    let mut client = Client::new(&info, "lab1");
+    client.fetch(1.0);
+    let told = refusal().unwrap();
+    assert!(told.host_name == "lab1" && told.reason.contains("MB of disk space but only"), "{told:?}");
+    fixture.server.submit("p", vec![workunit("app", "x", 1e9, 1)]).unwrap();
+    fixture.advance(Duration::from_mins(1));
+    assert_eq!(client.fetch(1.0).results.len(), 1);
+    assert_eq!(refusal(), None);
+}
+
+#[test]
 fn r6_8_another_code_signing_key_means_no_work() {
     let (_fixture, info) = with_workunits(1, 1);
     let mut client = Client::new(&info, "a");

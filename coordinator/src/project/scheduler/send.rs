@@ -24,6 +24,7 @@ use crate::project::index;
 use crate::project::keys::tail;
 use crate::project::records::{UnsentEntry, Version, min_interval};
 use crate::project::txn::{Txn, decode};
+use crate::project::types::Refusal;
 use crate::project::workunit::Workunit;
 
 /// Queue entries looked at in each of the two windows.
@@ -110,9 +111,13 @@ fn send_what_suits(
         debug!(project = %project.name, host = done.host.id, jobs = chosen.len(), %pass, "jobs chosen");
         chosen.into_iter().try_for_each(|candidate| give(project, txn, done, candidate, now))?;
     }
-    if done.jobs.is_empty() {
+    let refusal = done.jobs.is_empty().then(|| {
+        let said = done.messages.len();
         say_why(project, wish, &passed, room, done);
-    }
+        let reasons: Vec<&str> = done.messages.iter().skip(said).map(|note| note.text.as_str()).collect();
+        Refusal { at: now, host: done.host.id, host_name: done.host.name.clone(), reason: reasons.join("; ") }
+    });
+    *lock(&project.refusal) = refusal;
     Ok(())
 }
 
