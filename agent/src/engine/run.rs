@@ -214,9 +214,15 @@ async fn enrolled(
     match (identity, &enrolment.token) {
         (Some(identity), _) if identity.coordinator == coordinator => Ok(Some(identity)),
         (Some(mut identity), None) => {
-            tracing::info!(from = %identity.coordinator, to = %coordinator, "the coordinator has moved");
-            identity.coordinator = coordinator;
-            identity.write(&path)?;
+            let from = std::mem::replace(&mut identity.coordinator, coordinator);
+            let to = &identity.coordinator;
+            if Identity::probe(to).await? {
+                tracing::info!(from, to, "the coordinator has moved");
+                identity.write(&path)?;
+            } else {
+                // Kept as it was until a coordinator has answered: the address may be mistyped.
+                tracing::warn!(from, to, "no coordinator answers where it is said to be now; going on alone");
+            }
             Ok(Some(identity))
         }
         (_, Some(token)) => {

@@ -1,14 +1,17 @@
 //! Who the agent is in its fleet, and how it became that: enrolment by a token that works once.
 
+use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fallow_proto::fleet::v1::EnrollRequest;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
+use fallow_proto::fleet::v1::{EnrollReply, EnrollRequest};
+use rand::SeedableRng;
 use serde::{Deserialize, Serialize};
 use tonic::Code;
 use tonic::transport::Endpoint;
 
+use super::backoff::Backoff;
 use crate::dir::write_atomically;
 use crate::error::AgentError;
 
@@ -81,55 +84,103 @@ impl Identity {
     /// Trades a token for an identity.
     ///
     /// # Errors
-    /// [`AgentError::Unreachable`] when no coordinator answers for fifteen seconds, [`AgentError::Refused`] when it does not
-    /// take the token.
+    /// [`AgentError::Unreachable`] when no coordinator answers for fifteen seconds, or something else does;
+    /// [`AgentError::Refused`] when it does not take the token.
     pub async fn enroll(coordinator: &str, token: &str, hostname: &str) -> Result<Self, AgentError> {
-        let request = EnrollRequest {
-            token: token.to_owned(),
-            hostname: hostname.to_owned(),
-            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
         let endpoint = endpoint(coordinator)?;
         let give_up = Instant::now() + PATIENCE;
+        let (mut backoff, mut rng) =
+            (Backoff::default(), rand::rngs::StdRng::seed_from_u64(u64::from(std::process::id())));
+        let (mut said, mut strange) = (None, false);
         loop {
-            let status = match endpoint.connect().await {
-                Ok(channel) => match answered(FleetClient::new(channel).enroll(request.clone())).await {
-                    Ok(reply) => {
-                        let reply = reply.into_inner();
-                        return Ok(Self {
-                            coordinator: coordinator.to_owned(),
-                            agent_id: reply.agent_id,
-                            agent_secret: reply.agent_secret,
-                        });
-                    }
-                    Err(status) => status,
-                },
-                Err(error) => tonic::Status::unavailable(super::chain(&error)),
+            let status = match ask(&endpoint, token, hostname).await {
+                Ok(reply) => {
+                    return Ok(Self {
+                        coordinator: coordinator.to_owned(),
+                        agent_id: reply.agent_id,
+                        agent_secret: reply.agent_secret,
+                    });
+                }
+                Err(status) => status,
             };
-            match status.code() {
-                Code::Unavailable | Code::DeadlineExceeded | Code::Unknown if Instant::now() < give_up => {
-                    tracing::info!(
-                        coordinator,
-                        why = status.message(),
-                        "the coordinator does not answer yet"
-                    );
-                    tokio::time::sleep(Duration::from_millis(500)).await;
+            let waits = matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded);
+            if is_no_coordinator(&status) {
+                // Twice, for a connection may also break because a coordinator ends.
+                if strange || Instant::now() >= give_up {
+                    return Err(AgentError::unreachable(no_coordinator(coordinator)));
                 }
-                Code::Unavailable | Code::DeadlineExceeded | Code::Unknown => {
-                    return Err(AgentError::unreachable(format!(
-                        "the coordinator at {coordinator} does not answer ({}): check that it runs and that the address is right",
-                        status.message()
-                    )));
-                }
-                _ => {
-                    return Err(AgentError::refused(format!(
-                        "the coordinator at {coordinator} did not enrol this agent: {}",
-                        status.message()
-                    )));
-                }
+            } else if !waits {
+                return Err(AgentError::refused(format!(
+                    "the coordinator at {coordinator} did not enrol this agent: {}",
+                    status.message()
+                )));
+            } else if Instant::now() >= give_up {
+                return Err(AgentError::unreachable(format!(
+                    "the coordinator at {coordinator} does not answer ({}): check that it runs and that the address is right",
+                    status.message()
+                )));
             }
+            strange = !waits;
+            if waits && said.as_deref() != Some(status.message()) {
+                tracing::info!(
+                    coordinator,
+                    why = status.message(),
+                    "the coordinator does not answer yet; trying for {} s",
+                    PATIENCE.as_secs()
+                );
+                said = Some(status.message().to_owned());
+            }
+            let left = give_up.saturating_duration_since(Instant::now());
+            tokio::time::sleep(backoff.next(&mut rng).min(left)).await;
         }
     }
+
+    /// Sees whether a coordinator answers at the address. False: nobody does, now.
+    ///
+    /// # Errors
+    /// [`AgentError::Unreachable`] when something else answers there.
+    pub async fn probe(coordinator: &str) -> Result<bool, AgentError> {
+        let endpoint = endpoint(coordinator)?;
+        // A coordinator refuses a token that is none.
+        let refusal = ask(&endpoint, "", "").await.err();
+        match refusal {
+            Some(status) if is_no_coordinator(&status) => {
+                Err(AgentError::unreachable(no_coordinator(coordinator)))
+            }
+            Some(status) => Ok(!matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded)),
+            None => Ok(true),
+        }
+    }
+}
+
+async fn ask(endpoint: &Endpoint, token: &str, hostname: &str) -> Result<EnrollReply, tonic::Status> {
+    let channel =
+        endpoint.connect().await.map_err(|error| tonic::Status::unavailable(super::chain(&error)))?;
+    let request = EnrollRequest {
+        token: token.to_owned(),
+        hostname: hostname.to_owned(),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    answered(FleetClient::new(channel).enroll(request)).await.map(tonic::Response::into_inner)
+}
+
+/// Whether what answered the first call speaks something else than gRPC, or serves something else. Only a status that
+/// was made on this side has a cause, and one made of a plain HTTP answer says so.
+pub(super) fn is_no_coordinator(status: &tonic::Status) -> bool {
+    let by_http = || status.message().contains("grpc-status header missing");
+    match status.code() {
+        Code::Unavailable | Code::DeadlineExceeded => false,
+        Code::Unknown | Code::Unimplemented => true,
+        _ => status.source().is_some() || by_http(),
+    }
+}
+
+/// What to do about that.
+pub(super) fn no_coordinator(address: &str) -> String {
+    format!(
+        "{address}: something answers there, but it is not a coordinator's gRPC port: a coordinator has another port for its projects; \
+         daemon.json in its directory names both, the right one as \"fleet\""
+    )
 }
 
 /// Waits for an answer, but not for ever: somebody may wait for the agent to start.

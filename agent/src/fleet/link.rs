@@ -21,7 +21,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
 
 use super::backoff::Backoff;
-use super::identity::{Identity, endpoint};
+use super::identity::{Identity, endpoint, is_no_coordinator, no_coordinator};
 use super::outbox::{Batch, Outbox};
 use super::{Arrived, Ask, Entries};
 
@@ -216,8 +216,13 @@ impl<E: Engine> Session<E> {
         send(&to, from_agent::Body::Hello(hello), None).await?;
         let late = |_| End::Lost(format!("no answer to the hello within {} s", HELLO.as_secs()));
         let mut client = FleetClient::new(channel);
-        let mut stream =
-            timeout(HELLO, client.link(ReceiverStream::new(outgoing))).await.map_err(late)??.into_inner();
+        let opened = timeout(HELLO, client.link(ReceiverStream::new(outgoing))).await.map_err(late)?;
+        let mut stream = opened
+            .map_err(|status| match is_no_coordinator(&status) {
+                true => End::Lost(no_coordinator(&self.identity.coordinator)),
+                false => status.into(),
+            })?
+            .into_inner();
         let first = timeout(HELLO, stream.message()).await.map_err(late)??;
         let Some(FromCoordinator { body: Some(from_coordinator::Body::Welcome(welcome)), .. }) = first else {
             return Err(End::Lost("the coordinator's first message is no welcome".into()));

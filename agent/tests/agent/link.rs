@@ -271,3 +271,41 @@ async fn a_spent_token_is_refused_with_exit_code_5() {
     assert_eq!(ended.await.unwrap(), Some(5));
     assert!(!dir.path().join("identity.json").exists());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_is_no_coordinators_is_said_to_be_so_also_to_an_agent_that_is_enrolled() {
+    let dir = tempfile::tempdir().unwrap();
+    let projects = crate::transfers::Server::start(|_| crate::transfers::http("404 Not Found", "", b"none"));
+    let url = projects.url("");
+    let url = url.trim_end_matches('/').trim_end_matches("/p").to_owned();
+    let at = |arguments: &[&str]| {
+        let all: Vec<&str> = ["run", "--coordinator", &url].iter().chain(arguments).copied().collect();
+        let (dir, all) = (dir.path().to_owned(), all.into_iter().map(str::to_owned).collect::<Vec<_>>());
+        tokio::task::spawn_blocking(move || {
+            crate::daemon::outcome(&dir, &all.iter().map(String::as_str).collect::<Vec<_>>())
+        })
+    };
+    let (code, text) = at(&["--token", "t"]).await.unwrap();
+    assert!(code == 4 && text.contains("not a coordinator's gRPC port"), "{code}: {text}");
+    assert!(!dir.path().join("identity.json").exists());
+
+    let coordinator = Coordinator::default();
+    let (address, _serving) = coordinator.serve(None).await;
+    let process = Agent::start(dir.path(), address, "good");
+    coordinator.until("the snapshot", |held| host(held).map(drop)).await;
+    drop(process);
+    let before = std::fs::read(dir.path().join("identity.json")).unwrap();
+    let (code, text) = at(&[]).await.unwrap();
+    assert!(code == 4 && text.contains("not a coordinator's gRPC port"), "{code}: {text}");
+    assert_eq!(std::fs::read(dir.path().join("identity.json")).unwrap(), before);
+}
+
+#[test]
+fn nobody_at_the_coordinators_address_is_said_once_and_then_exit_code_4() {
+    let dir = tempfile::tempdir().unwrap();
+    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{dead}");
+    let (code, text) = crate::daemon::outcome(dir.path(), &["run", "--coordinator", &url, "--token", "t"]);
+    assert!(code == 4 && text.contains("check that it runs"), "{code}: {text}");
+    assert_eq!(text.matches("does not answer yet").count(), 1, "{text}");
+}
