@@ -21,10 +21,12 @@ Examples:
   fallow evaluate --out evaluation --only slack,buffer --repeat 3
   fallow evaluate --out evaluation --json | jq 'select(.verdict == \"differs\")'
 
-Experiments: cpu (R5.20), slack (R5.21), buffer (R5.22), fetch (R5.23), send (R5.24), estimates (R5.25).
+Experiments: cpu (R5.20), slack (R5.21), buffer (R5.22), fetch (R5.23), send
+(R5.24), estimates (R5.25).
 
-DIR gets table.txt, table.csv, and of every figure of the paper an SVG with its values as CSV beside it. In figures,
-open diamonds are what the paper says. A row agrees, differs, or is shown as it comes where nothing can be judged.";
+DIR gets table.txt, table.csv, and of every figure of the paper an SVG with its
+values as CSV beside it. In figures, open diamonds are what the paper says. A
+row agrees, differs, or is shown as it comes where nothing can be judged.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

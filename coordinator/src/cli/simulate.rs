@@ -23,12 +23,14 @@ const EXAMPLES: &str = "\
 Examples:
   fallow simulate base
   fallow simulate lab.toml --timeline lab.svg
-  fallow simulate base --policy CS1 --policy CS2_WF2_WS2_JC2,ws2=published --repeat 10
-  fallow simulate base --vary 'project.p1.latency_bound=3.67 h,7.34 h' --repeat 10 --plots plots
+  fallow simulate base --policy CS1 --policy CS2_WF2_WS2_JC2 --repeat 10
+  fallow simulate base --vary 'project.p1.latency_bound=3.67 h,7.34 h' \\
+      --repeat 10 --plots plots
   fallow simulate scenarios/ --json | jq 'select(.waste > 0.1)'
   fallow simulate --boinc-dir /var/lib/boinc-client
 
-A scenario is a TOML file; what it leaves out has the value of the built-in `base`:
+A scenario is a TOML file; what it leaves out has the value of the built-in
+`base`:
 
   name = \"tight\"
   duration = \"30 days\"
@@ -39,8 +41,9 @@ A scenario is a TOML file; what it leaves out has the value of the built-in `bas
   name = \"p1\"
   latency_bound = \"8 h\"
 
-A seed decides everything: the same command gives the same output, but for wall_seconds. As many runs are made at once
-as there are CPUs, or RAYON_NUM_THREADS.";
+A seed decides everything: the same command gives the same output, but for
+wall_seconds. As many runs are made at once as there are CPUs, or
+RAYON_NUM_THREADS.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
