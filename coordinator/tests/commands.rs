@@ -74,6 +74,7 @@ fn values_that_mean_nothing_are_refused_with_status_3() {
         (&["submit", "sieve", "--file", "/nowhere.toml"], "cannot read /nowhere.toml"),
         (&["submit", "sieve", "--app", "a", "--flops=-1"], "floating-point operations"),
         (&["app", "add", "sieve", "a", "/nowhere", "--version", "1.0"], "cannot find /nowhere"),
+        (&["app", "add", "sieve", "a", batch, "--version", "1.0"], "neither an executable nor a script"),
         (&["preferences", "set", "--scheduling-period", "1ms"], "scheduling period"),
     ] {
         let output = fallow(dir.path(), arguments);
@@ -120,7 +121,7 @@ fn r3_12_a_version_for_a_gpu_is_added_with_what_its_jobs_use() {
     let mut running = Running::start(dir.path());
     fallow(dir.path(), &["project", "create", "sieve"]);
     let program = dir.path().join("program");
-    std::fs::write(&program, "x").unwrap();
+    std::fs::write(&program, "#!/bin/sh\n").unwrap();
     let add = |uses: &str| {
         let program = program.to_str().unwrap();
         let arguments = ["app", "add", "sieve", "a", program, "--version", "1.0", "--uses", uses];
@@ -148,12 +149,16 @@ fn what_is_there_already_is_named_as_it_was_written() {
     let mut running = Running::start(dir.path());
     fallow(dir.path(), &["project", "create", "sieve"]);
     let program = dir.path().join("program");
-    std::fs::write(&program, "x").unwrap();
+    std::fs::write(&program, "#!/bin/sh\n").unwrap();
     let add = ["app", "add", "sieve", "a", program.to_str().unwrap(), "--version", "1.0"];
     assert_eq!(fallow(dir.path(), &add).status.code(), Some(0));
     let again = fallow(dir.path(), &add);
     assert_eq!(again.status.code(), Some(3));
     assert!(text(&again).contains("a version 1.0 for"), "{}", text(&again));
+    let data = dir.path().join("data");
+    std::fs::write(&data, "x").unwrap();
+    let any = ["app", "add", "sieve", "b", data.to_str().unwrap(), "--version", "1.0", "--any-file"];
+    assert_eq!(fallow(dir.path(), &any).status.code(), Some(0));
     let batch = dir.path().join("batch.toml");
     let of = |name: &str| format!("[[workunits]]\nname = '{name}'\napplication = 'a'\nflops = 1e9\n");
     std::fs::write(&batch, [of("one"), of("other"), of("one")].concat()).unwrap();

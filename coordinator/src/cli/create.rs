@@ -1,6 +1,6 @@
 //! `fallow project` and `fallow app add`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use fallow_domain::{Duration, ResourceType, Usage};
@@ -136,6 +136,9 @@ pub(super) struct Add {
     /// Its version, such as 1.0 or 2.15.
     #[arg(long, value_parser = units::version, value_name = "MAJOR.MINOR")]
     version: u32,
+    /// Takes a main program that is neither an executable nor a script.
+    #[arg(long)]
+    any_file: bool,
     /// Its name for people.
     #[arg(long, default_value = "")]
     friendly_name: String,
@@ -228,6 +231,33 @@ fn print_settings(shown: &ProjectSettings, json: bool) -> Result<(), Failure> {
     print(&table::render(&columns, shown.settings.iter().map(row).collect()))
 }
 
+/// How programs begin: ELF, a script, Windows' and Apple's own.
+const PROGRAMS: [&[u8]; 7] = [
+    b"\x7fELF",
+    b"#!",
+    b"MZ",
+    b"\xcf\xfa\xed\xfe",
+    b"\xce\xfa\xed\xfe",
+    b"\xca\xfe\xba\xbe",
+    b"\xfe\xed\xfa\xcf",
+];
+
+/// Refuses what no host could run: every job of it would fail there.
+fn require_program(path: &Path) -> Result<(), Failure> {
+    use std::io::Read as _;
+    let mut head = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(4).read_to_end(&mut head));
+    read.map_err(|error| Failure::file("read", path, error))?;
+    if PROGRAMS.iter().any(|program| head.starts_with(program)) {
+        return Ok(());
+    }
+    let text = format!(
+        "{} is neither an executable nor a script (#!), so no host could run it: name the main program first, or say --any-file if it is one",
+        path.display()
+    );
+    Err(Failure::bad_input(text))
+}
+
 pub(super) async fn app(command: AppCommand) -> Result<(), Failure> {
     let AppCommand::Add(add) = command;
     let absolute = |path: &PathBuf| {
@@ -242,6 +272,9 @@ pub(super) async fn app(command: AppCommand) -> Result<(), Failure> {
         Ok(path.to_string_lossy().into_owned())
     };
     let files = add.files.iter().map(absolute).collect::<Result<Vec<_>, Failure>>()?;
+    if let Some(program) = files.first().filter(|_| !add.any_file) {
+        require_program(Path::new(program))?;
+    }
     let mut client = add.target.connect().await?;
     let request = AddAppVersionRequest {
         project: add.project,

@@ -15,6 +15,8 @@ pub(crate) struct Catalog {
     pub(crate) apps: BTreeMap<String, App>,
     newest: BTreeMap<String, BTreeMap<(String, ResourceType), Version>>,
     platforms: BTreeMap<String, u32>,
+    /// Files of all versions: size and MD5, as signed.
+    pub(crate) files: BTreeMap<String, (u64, String)>,
 }
 
 impl Catalog {
@@ -36,6 +38,8 @@ impl Catalog {
     /// Adds a version; it is used unless there is a newer one for its platform.
     pub(crate) fn add_version(&mut self, version: Version) {
         *self.platforms.entry(version.platform.clone()).or_default() += 1;
+        let files = version.files.iter().map(|file| (file.name.clone(), (file.nbytes, file.md5.clone())));
+        self.files.extend(files);
         let of_app = self.newest.entry(version.application.clone()).or_default();
         let place = (version.platform.clone(), version.kind());
         match of_app.get(&place) {

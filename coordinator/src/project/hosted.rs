@@ -15,6 +15,7 @@ use fallow_store::Store;
 use super::catalog::Catalog;
 use super::error::ProjectError;
 use super::holders;
+use super::intact;
 use super::keyring::Keyring;
 use super::keys::Keys;
 use super::layout::Layout;
@@ -46,6 +47,8 @@ pub(crate) struct Project {
     pub(crate) uploading: Mutex<BTreeSet<String>>,
     /// Hosts that asked in vain.
     pub(crate) waiting: Mutex<Waiting>,
+    /// Files of applications that were not what was signed when this was opened.
+    pub(crate) damaged: BTreeSet<String>,
     /// Why the last host that asked got nothing; none once a job is sent. Kept in memory only.
     pub(crate) refusal: Mutex<Option<Refusal>>,
     /// Which hosts hold which sticky files.
@@ -114,6 +117,7 @@ impl Project {
             settings: RwLock::new(Arc::new(record.settings)),
             keys,
             keyring: Keyring::open(&layout.keys())?,
+            damaged: intact::damaged(name, &catalog, &layout),
             layout,
             store,
             writer: Mutex::new(()),

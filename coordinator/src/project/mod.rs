@@ -25,6 +25,7 @@ mod error;
 mod holders;
 mod hosted;
 mod index;
+mod intact;
 mod keyring;
 mod keys;
 mod layout;

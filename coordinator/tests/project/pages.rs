@@ -124,6 +124,31 @@ fn r6_8_downloads_take_ranges_and_do_not_leave_their_directory() {
 }
 
 #[test]
+fn r6_8_a_file_of_an_application_that_was_changed_is_not_given_out() {
+    let mut fixture = Fixture::start();
+    let info = fixture.project("p");
+    let file = fixture.script("p", "app");
+    let url = |fixture: &Fixture| format!("{}download/{file}", fixture.server.project("p").unwrap().url);
+    assert_eq!(get(&url(&fixture)).status, 200);
+    let path = fixture.dir.path().join("projects/p/download").join(&file);
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[1..]).unwrap();
+    assert_eq!(get(&url(&fixture)).status, 503);
+    std::fs::write(&path, &whole).unwrap();
+    assert_eq!(get(&url(&fixture)).status, 200);
+    // Another content of the same size is found when the project is opened.
+    let mut other = whole.clone();
+    other[0] ^= 1;
+    std::fs::write(&path, &other).unwrap();
+    fixture.restart();
+    assert_eq!(get(&url(&fixture)).status, 503);
+    std::fs::write(&path, &whole).unwrap();
+    fixture.restart();
+    assert_eq!(get(&url(&fixture)).status, 200);
+    drop(info);
+}
+
+#[test]
 fn r6_8_private_keys_are_for_the_server_only() {
     let fixture = Fixture::start();
     fixture.project("p");

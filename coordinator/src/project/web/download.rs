@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use fallow_boinc::names::is_file_name;
 use tower_http::services::ServeFile;
 
-use super::{Failure, Web};
+use super::{Failure, Web, blocking};
 
 /// GET and HEAD. Everything in the download directory is public: clients fetch without credentials.
 pub(super) async fn file(
@@ -19,6 +19,10 @@ pub(super) async fn file(
         return Err(Failure::NotFound);
     }
     let path = project.layout.download(&file);
+    let (name, of) = (file.clone(), project.clone());
+    if !blocking(move || of.is_intact(&name)).await? {
+        return Err(Failure::Ours);
+    }
     match ServeFile::new(path).try_call(request).await {
         Ok(response) => Ok(response.map(Body::new).into_response()),
         Err(problem) => {
