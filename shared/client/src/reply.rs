@@ -112,7 +112,9 @@ impl Client {
         for kind in reply.no_rsc_apps.iter().filter_map(|name| type_of(name)) {
             project.lacks[kind] = true;
         }
-        project.contact_by = reply.next_rpc_delay.map(|delay| Wait::new(now, delay));
+        // None at all is no wish to hear of us at once, and then again at once (BOINC).
+        let delay = reply.next_rpc_delay.filter(|delay| delay.is_positive());
+        project.contact_by = delay.map(|delay| Wait::new(now, delay));
         let (ours, theirs) = (project.url.clone(), reply.master_url.as_ref());
         if let Some(theirs) =
             theirs.filter(|url| fallow_domain::MasterUrl::parse(url).is_ok_and(|u| u != ours))
@@ -336,6 +338,9 @@ impl Client {
 
     /// A version that a newer one supersedes goes when no job needs it.
     fn drop_old_versions(&mut self, id: ProjectId) {
+        if self.state.versions.keys().filter(|key| key.project == id).nth(1).is_none() {
+            return;
+        }
         let line = |key: &VersionKey| (key.app.clone(), key.platform.clone(), key.plan_class.clone());
         let mut newest = BTreeMap::new();
         for key in self.state.versions.keys().filter(|key| key.project == id) {

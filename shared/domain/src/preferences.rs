@@ -57,7 +57,7 @@ impl Preferences {
     /// The CPUs that may be used out of `ncpus`: the fraction rounded down, at least one (R2.6).
     pub fn usable_cpus(&self, ncpus: u32) -> u32 {
         // A hair of tolerance, so that 1/3 of 3 CPUs is one CPU whatever the rounding of 1/3.
-        ((f64::from(ncpus) * self.cpu_fraction.get() + 1e-6).floor() as u32).clamp(1, ncpus.max(1))
+        ((f64::from(ncpus) * self.cpu_fraction.get() + 1e-6) as u32).clamp(1, ncpus.max(1))
     }
 
     /// Refuses values that no operator can have meant.

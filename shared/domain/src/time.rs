@@ -21,8 +21,13 @@ pub struct Duration(i64);
 const MICROS: f64 = 1_000_000.0;
 
 fn micros_from_secs(secs: f64) -> i64 {
-    // `as` saturates and turns NaN into 0, so no input can panic or wrap.
-    (secs * MICROS).round() as i64
+    nearest(secs * MICROS)
+}
+
+/// The nearest whole number, by an addition and no call of a mathematics library: durations are multiplied all the time.
+fn nearest(value: f64) -> i64 {
+    // `as` cuts off, saturates and turns NaN into 0, so no input can panic or wrap.
+    (value + 0.5_f64.copysign(value)) as i64
 }
 
 impl Instant {
@@ -105,7 +110,7 @@ impl Duration {
     }
     /// This duration times a factor; saturates.
     pub fn mul_f64(self, factor: f64) -> Self {
-        Self((self.0 as f64 * factor).round() as i64)
+        Self(nearest(self.0 as f64 * factor))
     }
 }
 

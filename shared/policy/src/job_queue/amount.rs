@@ -34,7 +34,8 @@ impl Cpus {
     /// Instances of one type that a job uses: at least `USAGE_MIN` of its main type and of the CPU.
     pub fn of_type(usage: Usage, kind: ResourceType) -> Self {
         // `as` saturates and takes NaN for 0.
-        let used = Self((usage.of(kind) * 1e6).floor() as u64);
+        // `as` cuts off.
+        let used = Self((usage.of(kind) * 1e6) as u64);
         if kind == ResourceType::Cpu || kind == usage.main_type() { used.max(Self::USAGE_MIN) } else { used }
     }
     /// As a number of instances.
