@@ -2,6 +2,7 @@
 
 use fallow_boinc::runtime::exit;
 use fallow_domain::JobId;
+use fallow_policy::cpu_schedule::WhyNot;
 use fallow_policy::job_queue::{JobSnapshot, JobState};
 
 use crate::machine::Client;
@@ -146,6 +147,34 @@ impl Client {
             }
         }
         self.fetch_due = true;
+        self.tell_hopeless(id);
+    }
+
+    /// The same for all jobs.
+    pub(crate) fn requeue_all(&mut self) {
+        let jobs: Vec<JobId> = self.state.jobs.keys().copied().collect();
+        for job in jobs {
+            self.requeue(job);
+        }
+    }
+
+    /// Why a job could not run here even if nothing else did.
+    fn hopeless(&self, job: &JobSnapshot) -> Option<WhyNot> {
+        self.state.host.as_ref()?;
+        self.schedule_host(false).hopeless(&job.needs())
+    }
+
+    /// Tells the owner once of a job that cannot run here under the present preferences.
+    fn tell_hopeless(&mut self, id: JobId) {
+        let Some(why) = self.queue.get(id).and_then(|job| self.hopeless(job)) else { return };
+        let Some((project, name)) =
+            self.state.jobs.get(&id).map(|job| (job.project, job.result.name.clone()))
+        else {
+            return;
+        };
+        if self.told_hopeless.insert(id) {
+            self.notice(NoticeLevel::Warn, Some(project), format!("{name} cannot run on this host: {why}"));
+        }
     }
 
     fn snapshot(&self, id: JobId) -> Option<JobSnapshot> {
@@ -167,7 +196,7 @@ impl Client {
             Stage::Uploading | Stage::Reporting => return None,
         };
         let working_set = if job.run.begun { job.run.working_set } else { self.memory_estimate(job) };
-        Some(JobSnapshot {
+        let snapshot = JobSnapshot {
             id,
             project: job.project,
             usage: job.usage,
@@ -175,7 +204,11 @@ impl Client {
             deadline: job.result.report_deadline - self.preferences().connection_interval,
             working_set,
             remaining: self.running_time_left(job),
-        })
+        };
+        // A job that can never run is work held, but its project is not owed anything for it (R2.7).
+        let waits = matches!(state, JobState::Unstarted | JobState::Preempted);
+        let state = if waits && self.hopeless(&snapshot).is_some() { JobState::Incoming } else { state };
+        Some(JobSnapshot { state, ..snapshot })
     }
 
     fn memory_estimate(&self, job: &Job) -> fallow_domain::Bytes {
@@ -319,6 +352,7 @@ impl Client {
             }
         }
         self.queue.remove(id);
+        self.told_hopeless.remove(&id);
         self.fetch_due = true;
         self.touch(Entity::Project(job.project));
         self.mark_durable(Record::Job(id));

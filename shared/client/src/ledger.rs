@@ -35,10 +35,11 @@ pub(crate) struct Ledger {
     /// CPU time used since the last decision (R2.1).
     #[serde(default)]
     pub spent: BTreeMap<ProjectId, PerType<Duration>>,
-    /// Instance time used since long-term debts were settled, and how long computing was possible since (R3.3).
-    #[serde(skip)]
+    /// Instance time used since long-term debts were settled, and how long computing was possible since (R3.3). Stored
+    /// like the debts: while nothing is needed they are settled hours apart.
+    #[serde(default)]
     pub long_period: BTreeMap<ProjectId, PerType<Duration>>,
-    #[serde(skip)]
+    #[serde(default)]
     pub unsettled: Duration,
     #[serde(default)]
     pub long_term: LongTermDebts,
@@ -192,9 +193,7 @@ impl Client {
         let success =
             job.outcome.as_ref().is_some_and(|outcome| outcome.exit_status == 0 && outcome.state == 5);
         let cost = job.run.charged;
-        let host = self.plan_host();
-        let speed = job.usage.coprocessor.map_or(0.0, |(kind, _)| host.speeds[kind]);
-        let worth = cost + job.run.charged_coprocessor.mul_f64(speed);
+        let worth = self.worth(job);
         let totals = self.ledger.totals.entry(job.project).or_default();
         totals.cpu_in_progress -= cost;
         match (success, late) {
@@ -213,6 +212,16 @@ impl Client {
         }
         let fate = if success && late { Fate::Missed } else { Fate::InTime };
         self.ledger.metrics.job_settled(self.now, worth, fate);
+    }
+
+    /// All the instance time that a job used, weighted by speed: what it counts for in the metrics.
+    pub(crate) fn worth(&self, job: &Job) -> Duration {
+        match job.usage.coprocessor {
+            Some((kind, _)) => {
+                job.run.charged + job.run.charged_coprocessor.mul_f64(self.plan_host().speeds[kind])
+            }
+            None => job.run.charged,
+        }
     }
 
     /// Accounts for the time since the last look, as things stood before the event: availability, elapsed times.
@@ -338,13 +347,17 @@ impl Client {
             project.rpc.on_job_success();
         }
         self.mark(crate::record::Record::Project(project));
-        self.estimates_changed(project);
+        // How much of its time a job computes is measured for the host, and holds for all of them.
+        let projects: Vec<ProjectId> = self.state.projects.keys().copied().collect();
+        for project in projects {
+            self.estimates_changed(project);
+        }
     }
 
     /// Tells the queue when a project's estimates have moved away from those it holds. Small steps are let gather, so
     /// that a correction which has settled costs nothing with ten thousand jobs.
     pub(crate) fn estimates_changed(&mut self, id: ProjectId) {
-        let factor = self.correction(id).get();
+        let factor = self.correction(id).get() / (1.0 - self.ledger.cpu_lost).max(0.01);
         let held = self.queued_factor.insert(id, factor).unwrap_or(1.0);
         if (factor / held - 1.0).abs() <= 0.02 {
             self.queued_factor.insert(id, held);

@@ -118,3 +118,6 @@ pub struct Totals {
     /// Jobs that were late.
     pub jobs_late: u64,
 }
+
+#[cfg(test)]
+mod tests;

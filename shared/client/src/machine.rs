@@ -82,6 +82,8 @@ pub struct Client {
     pub(crate) throttle: Throttle,
     /// The preferences in force, kept because they are asked for at every turn.
     effective: Preferences,
+    /// Jobs whose owner was told that they cannot run here.
+    pub(crate) told_hopeless: BTreeSet<JobId>,
     /// The host is off or asleep ([`Event::HostAway`]).
     pub(crate) away: bool,
 }
@@ -140,6 +142,7 @@ impl Client {
             actions: Vec::new(),
             durable: false,
             effective: Preferences::default(),
+            told_hopeless: BTreeSet::new(),
             away: false,
         };
         client.preferences_changed();
@@ -157,11 +160,16 @@ impl Client {
         }
         let seen = self.observe();
         let back = matches!(event, Event::HostBack);
+        let news = !matches!(event, Event::HostAway | Event::HostBack | Event::WakeUp);
         self.take(event);
         if let Some(seen) = seen {
             self.observe_metrics(seen);
         }
         if self.away {
+            if news {
+                // What follows from it is decided when the host is back.
+                self.due_at = Instant::EPOCH;
+            }
             self.wake_at = Instant::FAR_FUTURE;
             return self.finish_step(None);
         }
@@ -178,7 +186,9 @@ impl Client {
     /// What waits for a time waits no longer than it was meant to (R1.12).
     pub(crate) fn clock_set_back(&mut self) {
         self.transfers_observe();
+        self.ledger.type_backoffs.observe(self.now);
         self.net.reports_due = None;
+        self.due_at = Instant::EPOCH;
     }
 
     fn is_up(&self) -> bool {

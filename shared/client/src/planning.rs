@@ -21,6 +21,8 @@ use crate::record::Record;
 
 /// Work fetch is checked at least this often where its outcome may change with time alone (R2.16).
 const CHECK_PERIOD: Duration = Duration::from_secs(60);
+/// Nor is it checked again sooner, however near the end of what a plan holds for.
+const CHECK_SOONEST: Duration = Duration::from_secs(1);
 /// The measured share of time that computing is possible moves all the time; plans follow it in steps of this size.
 const ACTIVE_STEP: f64 = 0.01;
 
@@ -138,8 +140,9 @@ impl Client {
         if length == Duration::ZERO && self.ledger.long_period.is_empty() {
             return;
         }
-        if self.state.projects.len() < 2 {
-            // Who is alone is owed nothing, and owes nothing.
+        let owed = |id: &ProjectId| self.ledger.long_term.has_debts(*id);
+        if self.state.projects.len() < 2 && !self.state.projects.keys().any(owed) {
+            // Who is alone is owed nothing, and owes nothing: not even to one that has left (R3.6).
             return self.ledger.long_period.clear();
         }
         let used = std::mem::take(&mut self.ledger.long_period);
@@ -162,7 +165,9 @@ impl Client {
 
     /// Checks the need for work if its outcome may have changed.
     pub(crate) fn refresh_work_fetch(&mut self) {
-        if self.fetch_due || self.now >= self.next_fetch_check() || self.fetch_checked_at > self.now {
+        // Tasks may come to their ends faster than the last check took for granted (R2.16).
+        let old = self.now.since(self.fetch_checked_at) >= CHECK_PERIOD;
+        if self.fetch_due || old || self.now >= self.next_fetch_check() || self.fetch_checked_at > self.now {
             self.check_work_fetch();
         }
     }
@@ -230,7 +235,8 @@ impl Client {
         });
         // While nothing is short, nothing is asked for until something may be.
         let short = needs.iter().any(|(_, need)| need.shortfall > 0.0 || need.idle >= fetch::IDLE_MIN);
-        let good_until = if short { now + CHECK_PERIOD } else { outlook.valid_until };
+        let good_until =
+            if short { now + CHECK_PERIOD } else { outlook.valid_until.max(now + CHECK_SOONEST) };
         if !short {
             self.net.plan = Plan::default();
             self.fetch_check_by = good_until;

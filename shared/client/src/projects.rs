@@ -30,6 +30,7 @@ impl Client {
     /// Attaches, or gives an attached project its new key and share. One that the document lists is taken as the
     /// document has it; the owner's word is then that he does not decline it any more.
     pub(crate) fn attach(&mut self, url: MasterUrl, account_key: AccountKey, share: Share) {
+        self.settle_long_term();
         if self.state.meta.declined.remove(&url) {
             self.mark_durable(Record::Meta);
         }
@@ -234,7 +235,8 @@ impl Client {
         if self.state.meta.document.as_ref() == Some(&document) {
             return self.touch(Entity::Host);
         }
-        let interval = self.preferences().connection_interval;
+        self.settle_long_term();
+        let before = self.preferences().clone();
         // What the owner detached stays so (R6.1: the owner keeps the last word).
         let declined = self.state.meta.declined.clone();
         for project in document.projects.iter().filter(|project| !declined.contains(&project.url)) {
@@ -266,12 +268,13 @@ impl Client {
         self.state.meta.document_refused = None;
         self.mark_durable(Record::Meta);
         self.net.reports_due = None;
-        if self.preferences().connection_interval != interval {
-            // Deadlines are planned for that much earlier (R1.13).
-            let jobs: Vec<_> = self.state.jobs.keys().copied().collect();
-            for job in jobs {
-                self.requeue(job);
-            }
+        let now = self.preferences();
+        // Deadlines are planned for that much earlier (R1.13); more or fewer jobs fit here at all (R2.6).
+        if now.connection_interval != before.connection_interval
+            || now.cpu_fraction != before.cpu_fraction
+            || now.memory_fraction != before.memory_fraction
+        {
+            self.requeue_all();
         }
         self.notice(
             NoticeLevel::Info,
@@ -307,12 +310,13 @@ impl Client {
 impl Client {
     /// The host was measured again.
     pub(crate) fn host_measured(&mut self, facts: fallow_domain::HostFacts) {
-        let changed = self
-            .state
-            .host
-            .as_ref()
-            .is_none_or(|host| host.ncpus != facts.ncpus || host.memory != facts.memory);
+        let changed = self.state.host.as_ref().is_none_or(|host| {
+            (host.ncpus, host.memory, &host.coprocessors) != (facts.ncpus, facts.memory, &facts.coprocessors)
+        });
         self.state.host = Some(facts);
+        if changed {
+            self.requeue_all();
+        }
         self.schedule_due |= changed;
         self.fetch_due |= changed;
         self.touch(Entity::Host);

@@ -52,6 +52,7 @@ impl Client {
         match self.project_of(url) {
             Some(id) => {
                 self.net.requested.insert(id);
+                self.settle_long_term();
                 // Who asks for contact knows better than a backoff (R1.4).
                 self.ledger.type_backoffs.clear_project(id);
                 self.fetch_due = true;
@@ -63,6 +64,7 @@ impl Client {
     /// Reads master pages that are due, checks the need for work, and makes the next RPC if there is one to make.
     pub(crate) fn poll_network(&mut self) {
         let now = self.now;
+        self.ledger.type_backoffs.observe(now);
         for project in self.state.projects.values_mut() {
             project.rpc.observe(now);
             if let Some(wait) = &mut project.contact_by {

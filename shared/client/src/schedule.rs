@@ -22,19 +22,23 @@ impl Client {
         Bytes::from_f64(memory * self.preferences().memory_fraction.get())
     }
 
+    /// What the host offers to jobs.
+    pub(crate) fn schedule_host(&self, suspended: bool) -> ScheduleHost {
+        let preferences = self.preferences();
+        ScheduleHost {
+            usable: if suspended { 0 } else { self.usable_cpus() },
+            devices: if suspended { PerType::default() } else { self.usable_devices() },
+            scheduling_period: preferences.scheduling_period,
+            memory_limit: self.memory_limit(),
+            preempt_only_at_checkpoint: !preferences.leave_in_memory,
+        }
+    }
+
     /// Decides what runs (R2.2 to R2.6), and sees to it.
     pub(crate) fn schedule(&mut self) {
         let used = self.settle_debts();
         let misses = self.misses();
-        let devices = self.usable_devices();
-        let preferences = self.preferences();
-        let host = ScheduleHost {
-            usable: if preferences.suspended { 0 } else { self.usable_cpus() },
-            devices: if preferences.suspended { PerType::default() } else { devices },
-            scheduling_period: preferences.scheduling_period,
-            memory_limit: self.memory_limit(),
-            preempt_only_at_checkpoint: !preferences.leave_in_memory,
-        };
+        let host = self.schedule_host(self.preferences().suspended);
         let projects: Vec<ProjectSnapshot> = self
             .state
             .projects
@@ -132,8 +136,14 @@ impl Client {
         }
     }
 
-    fn run(&mut self, chosen: &Chosen) {
+    pub(crate) fn run(&mut self, chosen: &Chosen) {
         let id = chosen.job;
+        // A process in memory is bound to the devices that it was started on (R3.14).
+        let moved = self
+            .state
+            .jobs
+            .get(&id)
+            .is_some_and(|job| job.usage.coprocessor.is_some() && job.run.devices != chosen.devices);
         let why = self.said(|| chosen.reason.to_string());
         let rule = chosen.reason.rule();
         if let Some(job) = self.state.jobs.get_mut(&id) {
@@ -149,6 +159,11 @@ impl Client {
         }
         match self.state.jobs.get(&id).map(|job| job.process) {
             Some(Process::None) => self.start_task(id, Reason::new(rule, why)),
+            Some(Process::Suspended(pid)) if moved => {
+                let why = self.said(|| format!("it goes on on device {}", chosen.devices));
+                self.act(Effect::QuitTask { job: id }, Reason::new("R3.14", why));
+                self.set_process(id, Process::Quitting(Some(pid)));
+            }
             Some(Process::Suspended(pid)) => {
                 // One that comes back in a pause of the limit on CPU time resumes at its end (R2.8).
                 if !self.is_paused(id) {

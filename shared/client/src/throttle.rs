@@ -3,7 +3,8 @@
 //! Once a second the limit is added to a credit; with a whole second of credit tasks compute for a second, otherwise
 //! they pause for one. So half the time means every other second, and a tenth one second in ten: smooth enough for a
 //! fan, and no busier than a heartbeat. What is decided about tasks is not touched by it: a paused task is a running
-//! one that holds its breath. Versions that ask not to be throttled (BOINC: `dont_throttle`) are left alone.
+//! one that holds its breath. Versions that ask not to be throttled (BOINC: `dont_throttle`) are left alone, and so are
+//! jobs on coprocessors, whose time is no CPU time.
 
 use fallow_domain::{Duration, Instant, JobId};
 use fallow_policy::job_queue::Cpus;
@@ -77,10 +78,11 @@ impl Client {
     }
 
     fn is_throttled(&self, job: &Job) -> bool {
-        !self.state.versions.get(&job.version).is_some_and(|version| version.dont_throttle)
+        job.usage.coprocessor.is_none()
+            && !self.state.versions.get(&job.version).is_some_and(|version| version.dont_throttle)
     }
 
-    fn throttled_jobs(&self) -> impl Iterator<Item = &Job> {
+    pub(crate) fn throttled_jobs(&self) -> impl Iterator<Item = &Job> {
         let held = self.state.slots.values().filter_map(|id| self.state.jobs.get(id));
         held.filter(|job| matches!(job.process, Process::Executing(_)) && self.is_throttled(job))
     }

@@ -172,6 +172,15 @@ impl Client {
         })
     }
 
+    /// The resource types for which a project is not asked for work now, until when, and how many requests in a row
+    /// brought none (R3.7).
+    pub fn held_types(&self, id: ProjectId) -> Vec<(ResourceType, Instant, u32)> {
+        let backoffs = &self.ledger.type_backoffs;
+        let held = |kind: &ResourceType| backoffs.holds(id, *kind, self.now);
+        let until = |kind| (kind, self.now + backoffs.left(id, kind, self.now), backoffs.failures(id, kind));
+        ResourceType::ALL.into_iter().filter(held).map(until).collect()
+    }
+
     /// The metrics of a window that ends now, by the events so far.
     pub fn figures(&self, window: Window) -> Figures {
         self.ledger.metrics.figures(window, self.now, self.late_unreported())
@@ -237,12 +246,12 @@ impl Client {
             .filter(|job| job.process.computes())
     }
 
-    /// CPU time of jobs that are late already, and not reported yet.
-    fn late_unreported(&self) -> Duration {
+    /// Instance time of jobs that are late already, and not reported yet.
+    pub(crate) fn late_unreported(&self) -> Duration {
         let held =
             self.state.slots.values().chain(&self.state.reporting).collect::<std::collections::BTreeSet<_>>();
         let late = held.into_iter().filter_map(|id| self.state.jobs.get(id));
-        late.filter(|job| job.result.report_deadline < self.now).map(|job| job.run.charged).sum()
+        late.filter(|job| job.result.report_deadline < self.now).map(|job| self.worth(job)).sum()
     }
 }
 

@@ -59,6 +59,11 @@ impl LongTermDebts {
         self.0.get(&project).map_or(0.0, |account| account.overall(speeds))
     }
 
+    /// Whether a project owes or is owed anything, of whatever type.
+    pub fn has_debts(&self, project: ProjectId) -> bool {
+        self.0.get(&project).is_some_and(|account| account.debts != PerType::default())
+    }
+
     /// Whether a project has shown that it supplies jobs of a type (R3.5).
     pub fn supplies(&self, project: ProjectId, kind: ResourceType) -> bool {
         self.0.get(&project).is_some_and(|account| account.supplies[kind])

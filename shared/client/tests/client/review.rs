@@ -303,6 +303,46 @@ fn r1_12_transfers_that_wait_go_on_after_the_clock_was_set_back() {
 }
 
 #[test]
+fn r1_12_a_backoff_of_a_resource_type_ends_although_the_clock_was_set_back() {
+    let mut world = World::new(131);
+    world.add_project("a", 0, Duration::from_secs(30));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("asked in vain", Duration::from_mins(10), |w| !w.calls("a").is_empty());
+    world.run_for(Duration::from_mins(1));
+    world.jump(Duration::from_hours(-24 * 365));
+    world.projects.get_mut("a").unwrap().supply = 1;
+    world.run_until("asked again", Duration::from_hours(2), |w| w.calls("a").len() > 1);
+}
+
+#[test]
+fn r2_16_work_runs_low_sooner_than_planned_when_tasks_are_faster_than_their_estimates() {
+    let mut world = World::new(132);
+    world.add_project("a", 100, Duration::from_hours(5));
+    world.slowness = 0.1;
+    let short =
+        Preferences { buffer_min: Duration::from_mins(10), buffer_additional: Duration::ZERO, ..both_cpus() };
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], short)));
+    world.run_until("both CPUs compute", Duration::from_mins(10), |w| w.computing() == 2);
+    world.run_until("more work", Duration::from_mins(40), |w| w.client.task_views().len() > 2);
+    let finished = world.notices().any(|text| text.starts_with("finished"));
+    assert!(!finished && world.computing() == 2, "before a CPU idles");
+}
+
+#[test]
+fn r1_3_a_project_that_names_no_delay_until_the_next_contact_is_not_stormed() {
+    let mut world = World::new(133);
+    world.add_project("a", 0, Duration::from_secs(30));
+    world.alter = Some(|reply, _| {
+        reply.next_rpc_delay = Some(Duration::ZERO);
+        reply.request_delay = Duration::ZERO;
+    });
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_for(Duration::from_mins(30));
+    let calls = world.calls("a").len();
+    assert!(calls < 10, "{calls} calls in half an hour");
+}
+
+#[test]
 fn a_host_that_slept_for_days_does_not_blame_its_jobs() {
     let mut world = World::new(109);
     world.add_project("a", 1, Duration::from_secs(60));

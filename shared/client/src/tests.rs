@@ -1,0 +1,261 @@
+//! What can be seen from inside only: accounts, what is stored of them, and what the parts ask of each other.
+
+use fallow_boinc::scheduler::{ClientVersion, ResultJob};
+use fallow_domain::{
+    AccountKey, Bytes, Coprocessor, Duration, Flops, HostFacts, HostSpeed, Instant, JobId, MasterUrl,
+    PerType, ProjectId, ResourceType, Share, SlotId, Speed, Usage,
+};
+use fallow_policy::cpu_schedule::{self, Chosen, WhyChosen};
+use fallow_policy::job_queue::Devices;
+use fallow_policy::plan_host::PlanHost;
+use fallow_policy::type_backoff::{AfterReply, ReplyForType};
+
+use crate::machine::Client;
+use crate::record::Record;
+use crate::state::{Job, Process, Run, Stage, VersionKey};
+use crate::{ClientConfig, Effect, Event, FileKey, Startup};
+
+const NOW: Instant = Instant::from_micros(1_800_000_000_000_000);
+
+fn speed(flops: f64) -> Speed {
+    Speed::new(flops).unwrap()
+}
+
+/// Two CPUs, and so many GPUs of twice the speed of a CPU.
+fn host(gpus: u32) -> HostFacts {
+    let gpu = Coprocessor {
+        kind: ResourceType::Nvidia,
+        count: gpus,
+        model: "m".to_owned(),
+        speed: speed(2e9),
+        memory: Bytes::from_mebibytes(8_192),
+        driver: "1".to_owned(),
+    };
+    HostFacts {
+        timezone: 0,
+        domain_name: "host".to_owned(),
+        ip_addr: "127.0.0.1".to_owned(),
+        host_cpid: "0".repeat(32),
+        ncpus: 2,
+        cpu_vendor: "v".to_owned(),
+        cpu_model: "m".to_owned(),
+        cpu_features: String::new(),
+        speed: HostSpeed { fpops: speed(1e9), iops: speed(1e9), membw: 1e9, measured_at: 0.0 },
+        memory: Bytes::from_mebibytes(8_192),
+        cache: Bytes::from_mebibytes(1),
+        swap: Bytes(0),
+        disk_total: Bytes(100_000_000_000),
+        disk_free: Bytes(50_000_000_000),
+        os_name: "Linux".to_owned(),
+        os_version: "1".to_owned(),
+        platforms: vec!["x86_64-pc-linux-gnu".to_owned()],
+        coprocessors: if gpus > 0 { vec![gpu] } else { Vec::new() },
+    }
+}
+
+fn url(name: &str) -> MasterUrl {
+    MasterUrl::parse(&format!("http://127.0.0.1/{name}/")).unwrap()
+}
+
+/// A client that is up and attached to projects of equal shares, 0, 1, ...
+fn client(gpus: u32, projects: &[&str]) -> Client {
+    let version = ClientVersion { major: 8, minor: 3, release: 0 };
+    let mut client = Client::restore(ClientConfig::new(1, version), []).unwrap();
+    let startup = Startup { host: host(gpus), slots: Vec::new(), files: Vec::new() };
+    client.handle(NOW, Event::Started(Box::new(startup)));
+    for name in projects {
+        let account_key = AccountKey::new("0123456789abcdef0123456789abcdef");
+        client.handle(NOW, Event::Attach { url: url(name), account_key, share: Share::DEFAULT });
+    }
+    client
+}
+
+fn id_of(client: &Client, name: &str) -> ProjectId {
+    client.project_of(&url(name)).unwrap()
+}
+
+/// A job of 1000 seconds on one of what it uses.
+fn put_job(client: &mut Client, id: u64, project: ProjectId, usage: Usage) -> JobId {
+    let id = JobId(id);
+    let platform = "x86_64-pc-linux-gnu".to_owned();
+    let version =
+        VersionKey { project, app: "app".to_owned(), platform, plan_class: String::new(), number: 1 };
+    let result = ResultJob {
+        name: format!("job{}", id.0),
+        wu_name: format!("wu{}", id.0),
+        report_deadline: NOW + Duration::from_hours(240),
+        ..ResultJob::default()
+    };
+    let job = Job {
+        id,
+        project,
+        result,
+        version,
+        received_at: NOW,
+        usage,
+        flops_estimate: Flops::new(1e12).unwrap(),
+        speed: speed(1e9),
+        elapsed_max: Duration::from_hours(1_000),
+        stage: Stage::Runnable,
+        slot: None,
+        run: Run::default(),
+        outcome: None,
+        process: Process::None,
+    };
+    client.state.job_names.insert(FileKey { project, name: job.result.name.clone() }, id);
+    client.state.jobs.insert(id, job);
+    client.requeue(id);
+    id
+}
+
+fn gpu_job() -> Usage {
+    Usage::from_cpus(0.1).with_coprocessor(ResourceType::Nvidia, 1.0)
+}
+
+#[test]
+fn r3_6_who_is_left_alone_does_not_stay_in_debt_to_a_project_that_was_detached() {
+    let mut client = client(0, &["a", "b"]);
+    let (a, b) = (id_of(&client, "a"), id_of(&client, "b"));
+    for project in [a, b] {
+        let jobs = ReplyForType::Jobs(1);
+        client.ledger.long_term.on_reply(project, ResourceType::Cpu, jobs, AfterReply::Cleared);
+    }
+    client.ledger.unsettled = Duration::from_hours(100);
+    client.ledger.long_period.insert(a, PerType::cpu(Duration::from_hours(200)));
+    client.settle_long_term();
+    let speeds = PlanHost::cpus(2).speeds;
+    assert!(client.ledger.long_term.overall(a, &speeds) < -300_000.0);
+    client.handle(NOW + Duration::from_mins(1), Event::Detach { url: url("b") });
+    client.handle(NOW + Duration::from_mins(3), Event::WakeUp);
+    let debt = client.ledger.long_term.overall(a, &speeds);
+    assert!(debt.abs() < 1e-6, "over-served for ever, it would only be asked when a CPU idles: {debt}");
+}
+
+#[test]
+fn r3_3_what_long_term_debts_were_not_settled_for_survives_a_restart() {
+    let mut client = client(0, &["a", "b"]);
+    let a = id_of(&client, "a");
+    client.ledger.unsettled = Duration::from_hours(3);
+    client.ledger.long_period.insert(a, PerType::cpu(Duration::from_hours(5)));
+    let stored = Record::Ledger.change(&client.state, &client.ledger);
+    let restored =
+        Client::restore(client.config.clone(), [(stored.key, stored.value.unwrap())]).unwrap().ledger;
+    assert_eq!(restored.unsettled, client.ledger.unsettled);
+    assert_eq!(restored.long_period, client.ledger.long_period);
+}
+
+#[test]
+fn r3_14_a_gpu_task_in_memory_that_is_to_go_on_on_another_device_is_started_anew_there() {
+    for (devices, quits) in [(Devices::first(1), false), (Devices::NONE.with(1), true)] {
+        let mut client = client(2, &["a"]);
+        let a = id_of(&client, "a");
+        let id = put_job(&mut client, 1, a, gpu_job());
+        let job = client.state.jobs.get_mut(&id).unwrap();
+        (job.process, job.slot) = (Process::Suspended(7), Some(SlotId(0)));
+        (job.run.begun, job.run.devices) = (true, Devices::first(1));
+        client.state.slots.insert(SlotId(0), id);
+        client.actions.clear();
+        client.run(&Chosen {
+            job: id,
+            project: a,
+            action: cpu_schedule::Action::Resume,
+            slice_began: NOW,
+            devices,
+            reason: WhyChosen::MostOwed { anticipated: 0.0 },
+        });
+        let quit = client.actions.iter().any(|action| matches!(action.effect, Effect::QuitTask { .. }));
+        let resumed = client.actions.iter().any(|action| matches!(action.effect, Effect::ResumeTask { .. }));
+        assert_eq!((quit, resumed), (quits, !quits));
+    }
+}
+
+#[test]
+fn r5_31_a_late_gpu_job_wastes_the_time_of_its_gpu_before_it_is_reported_too() {
+    let mut client = client(1, &["a"]);
+    let a = id_of(&client, "a");
+    let id = put_job(&mut client, 1, a, gpu_job());
+    let job = client.state.jobs.get_mut(&id).unwrap();
+    job.run.charged = Duration::from_secs(10);
+    job.run.charged_coprocessor = Duration::from_secs(1_000);
+    assert_eq!(client.worth(&client.state.jobs[&id]), Duration::from_secs(2_010));
+    client.state.slots.insert(SlotId(0), id);
+    client.now = NOW + Duration::from_hours(241);
+    assert_eq!(client.late_unreported(), Duration::from_secs(2_010));
+}
+
+#[test]
+fn r2_8_the_limit_on_cpu_time_leaves_gpu_jobs_alone() {
+    let mut client = client(1, &["a"]);
+    let a = id_of(&client, "a");
+    for (id, usage) in [(1, gpu_job()), (2, Usage::ONE_CPU)] {
+        let id = put_job(&mut client, id, a, usage);
+        client.state.jobs.get_mut(&id).unwrap().process = Process::Executing(1);
+        client.state.slots.insert(SlotId(id.0 as u32), id);
+    }
+    let throttled: Vec<JobId> = client.throttled_jobs().map(|job| job.id).collect();
+    assert_eq!(throttled, [JobId(2)]);
+}
+
+#[test]
+fn r3_14_a_gpu_that_comes_or_goes_leads_to_a_decision() {
+    let mut client = client(1, &["a"]);
+    for gpus in [1, 2, 0] {
+        client.schedule_due = false;
+        let before = client.plan_host().instances[ResourceType::Nvidia];
+        client.host_measured(host(gpus));
+        assert_eq!(client.schedule_due, gpus != before, "{before} to {gpus}");
+    }
+}
+
+#[test]
+fn r2_7_a_job_that_can_never_run_earns_its_project_nothing_and_its_owner_is_told_once() {
+    let mut client = client(0, &["a", "b"]);
+    let (a, b) = (id_of(&client, "a"), id_of(&client, "b"));
+    client.actions.clear();
+    let large = put_job(&mut client, 1, a, Usage::from_cpus(8.0));
+    put_job(&mut client, 2, b, Usage::ONE_CPU);
+    client.requeue(large);
+    let told = client.actions.iter().filter(
+        |action| matches!(&action.effect, Effect::Notice { text, .. } if text.contains("cannot run on this host")),
+    );
+    assert_eq!(told.count(), 1);
+    assert!(!client.queue.is_runnable(a) && client.queue.is_runnable(b));
+    assert!(client.queue.get(large).is_some(), "it is work held all the same");
+    client.host_measured(HostFacts { ncpus: 8, ..host(0) });
+    assert!(client.queue.is_runnable(a), "now it can");
+}
+
+#[test]
+fn r5_7_what_is_learned_of_cpu_efficiency_holds_for_the_jobs_already_queued() {
+    let mut client = client(0, &["a", "b"]);
+    let (a, b) = (id_of(&client, "a"), id_of(&client, "b"));
+    let waiting = put_job(&mut client, 1, b, Usage::ONE_CPU);
+    for n in 2..30 {
+        let id = put_job(&mut client, n, a, Usage::ONE_CPU);
+        let run = &mut client.state.jobs.get_mut(&id).unwrap().run;
+        (run.elapsed, run.base) = (Duration::from_secs(2_000), Duration::from_secs(1_000));
+        client.learn_estimate(id, Duration::from_secs(1_000));
+    }
+    let now = client.running_time_left(&client.state.jobs[&waiting]).as_secs_f64();
+    let queued = client.queue.get(waiting).unwrap().remaining.as_secs_f64();
+    assert!(now > 1_800.0 && (queued / now - 1.0).abs() < 0.03, "{queued} of {now}");
+}
+
+#[test]
+fn what_happens_while_the_host_is_away_is_acted_on_when_it_is_back() {
+    let mut client = client(0, &["a"]);
+    client.handle(NOW, Event::HostAway);
+    let page = Ok(vec!["http://127.0.0.1/cgi".to_owned()]);
+    client.handle(NOW, Event::MasterPageRead { project: id_of(&client, "a"), outcome: page });
+    let back = client.handle(NOW + Duration::from_millis(50), Event::HostBack);
+    assert!(back.actions.iter().any(|action| matches!(action.effect, Effect::CallScheduler { .. })));
+}
+
+#[test]
+fn r1_12_a_host_that_comes_back_with_its_clock_set_back_looks_what_is_due_at_once() {
+    let mut client = client(0, &["a"]);
+    client.handle(NOW, Event::HostAway);
+    let back = NOW - Duration::from_hours(24 * 30);
+    let wake_at = client.handle(back, Event::HostBack).wake_at.unwrap();
+    assert!(wake_at <= back + Duration::from_hours(1), "{wake_at:?}");
+}
