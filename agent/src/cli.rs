@@ -32,8 +32,9 @@ const RUN: &str = r"Examples:
   fallow-agent run --dir lab/agent-1   # later: it is all in the directory
   FALLOW_LOG=debug fallow-agent run 2>>agent.log &
 
-SIGTERM, SIGINT or `fallow-agent stop` end it cleanly: tasks leave at their
-last checkpoint. A second signal kills them.
+SIGTERM, SIGINT or `fallow-agent stop` end it cleanly: tasks are asked to leave
+and go on from their last checkpoint after the next start; what they computed
+since is computed again. A second signal kills them.
 
 Environment:
   FALLOW_LOG                   what is logged, such as debug

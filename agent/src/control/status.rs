@@ -1,10 +1,11 @@
 //! What the agent says of itself: as JSON for programs, as a table for people.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use comfy_table::{Table, presets};
 use fallow_client::{Client, Phase};
-use fallow_domain::{Duration, Instant};
+use fallow_domain::{Duration, Instant, ProjectId, ResourceType};
 use serde::{Deserialize, Serialize};
 
 use crate::fleet::link::LinkStatus;
@@ -93,6 +94,23 @@ pub struct ProjectStatus {
     pub min_rpc: Option<(f64, String)>,
     /// Attached by the coordinator.
     pub from_document: bool,
+    /// Resource types for which no work is asked for yet, because it brought none (R3.7).
+    #[serde(default)]
+    pub held_types: Vec<HeldType>,
+    /// When the project sent no work the last time, and what it said; absent once it has sent some.
+    #[serde(default)]
+    pub no_work: Option<(f64, String)>,
+}
+
+/// A resource type for which a project is not asked for work yet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeldType {
+    /// The type, such as `CPU`.
+    pub resource: String,
+    /// Until when.
+    pub until: f64,
+    /// Requests in a row that brought none.
+    pub failures: u32,
 }
 
 /// A job.
@@ -170,8 +188,17 @@ impl HostStatus {
 }
 
 /// The projects, as the client sees them.
-pub fn projects(client: &Client) -> Vec<ProjectStatus> {
+///
+/// `refusals`: what they said when they sent no work, and when.
+pub fn projects(client: &Client, refusals: &BTreeMap<ProjectId, (f64, String)>) -> Vec<ProjectStatus> {
+    let held = |(kind, until, failures): (ResourceType, Instant, u32)| HeldType {
+        resource: kind.to_string(),
+        until: until.as_secs_f64(),
+        failures,
+    };
     let of = |view: fallow_client::ProjectView| ProjectStatus {
+        held_types: client.held_types(view.id).into_iter().map(held).collect(),
+        no_work: refusals.get(&view.id).cloned(),
         url: view.url.to_string(),
         name: view.name,
         share: view.share.get(),
@@ -197,6 +224,25 @@ pub fn tasks(client: &Client) -> Vec<TaskStatus> {
         pid: view.pid,
     };
     client.task_views().into_iter().map(of).collect()
+}
+
+impl ProjectStatus {
+    /// When it may be contacted, for what, and why not before.
+    fn next_contact(&self, now: Instant) -> String {
+        let ahead = |at: f64| Some(Instant::from_secs_f64(at)).filter(|at| *at > now).map(|at| at.since(now));
+        let all = self.min_rpc.as_ref().and_then(|(at, why)| Some((*at, ahead(*at)?, why)));
+        let mut parts: Vec<String> = all.iter().map(|(_, wait, why)| format!("in {wait} ({why})")).collect();
+        for held in &self.held_types {
+            // A wait that the other one covers says nothing.
+            let covered = all.is_some_and(|(at, ..)| at >= held.until);
+            if let Some(wait) = ahead(held.until).filter(|_| !covered) {
+                let (resource, times) = (&held.resource, if held.failures == 1 { "" } else { "s in a row" });
+                let failures = held.failures;
+                parts.push(format!("{resource} work in {wait} ({failures} request{times} brought none)"));
+            }
+        }
+        if parts.is_empty() { "any time".to_owned() } else { parts.join("; ") }
+    }
 }
 
 impl Status {
@@ -262,17 +308,13 @@ impl Status {
         let mut table = table(&["PROJECT", "SHARE", "DEBT", "CPU TIME", "JOBS OK/ERR/LATE", "NEXT CONTACT"]);
         for project in &self.projects {
             let [ok, error, late] = project.jobs;
-            let contact = project.min_rpc.as_ref().filter(|(at, _)| *at > now.as_secs_f64());
             table.add_row([
                 self.project_name(&project.url),
                 format!("{:.0}", project.share),
                 format!("{:+.1} s", project.debt),
                 Duration::from_secs_f64(project.cpu_time).to_string(),
                 format!("{ok}/{error}/{late}"),
-                contact.map_or_else(
-                    || "any time".to_owned(),
-                    |(at, why)| format!("in {} ({why})", Instant::from_secs_f64(*at).since(now)),
-                ),
+                project.next_contact(now),
             ]);
         }
         finish(
@@ -281,6 +323,12 @@ impl Status {
             self.projects.is_empty(),
             "no projects; attach one with: fallow-agent attach URL",
         );
+        for project in &self.projects {
+            if let Some((at, said)) = &project.no_work {
+                let (name, ago) = (self.project_name(&project.url), now.since(Instant::from_secs_f64(*at)));
+                let _ = writeln!(out, "{name} sent no work {ago} ago and said: {said}");
+            }
+        }
     }
 
     fn task_table(&self, out: &mut String, now: Instant) {
@@ -313,5 +361,38 @@ fn finish(out: &mut String, table: &Table, empty: bool, instead: &str) {
         for line in table.lines() {
             let _ = writeln!(out, "{}", line.trim_end());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_contact_tells_of_types_for_which_no_work_is_asked_for() {
+        let now = Instant::from_secs_f64(1e9);
+        let held = |wait: f64, failures| HeldType { resource: "CPU".into(), until: 1e9 + wait, failures };
+        let project = |min_rpc: Option<f64>, held_types| ProjectStatus {
+            url: "http://127.0.0.1:9/p/".into(),
+            name: "primes".into(),
+            share: 100.0,
+            debt: 0.0,
+            cpu_time: 0.0,
+            jobs: [0; 3],
+            min_rpc: min_rpc.map(|wait| (1e9 + wait, "a delay".into())),
+            from_document: true,
+            held_types,
+            no_work: None,
+        };
+        let text = |min_rpc, held_types| project(min_rpc, held_types).next_contact(now);
+        assert_eq!(text(None, vec![]), "any time");
+        assert_eq!(text(None, vec![held(-1.0, 1)]), "any time");
+        let wait = Duration::from_secs(600);
+        let one = format!("CPU work in {wait} (1 request brought none)");
+        assert_eq!(text(None, vec![held(600.0, 1)]), one);
+        assert_eq!(text(Some(600.0), vec![held(300.0, 1)]), format!("in {wait} (a delay)"));
+        let both = text(Some(60.0), vec![held(600.0, 3)]);
+        assert!(both.starts_with("in ") && both.contains("(a delay); CPU work in "), "{both}");
+        assert!(both.ends_with("(3 requests in a row brought none)"), "{both}");
     }
 }

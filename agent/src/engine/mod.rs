@@ -14,6 +14,7 @@ mod run;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration as StdDuration;
 
+use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::message::ProcessControl;
 use fallow_client::{Action, Client, Effect, Entity, Event, FileKey, NoticeLevel};
 use fallow_domain::{Instant, JobId, MasterUrl, ProjectId};
@@ -38,6 +39,8 @@ pub use run::{Enrolment, Opened, Settings, open, run};
 const QUEUE: usize = 256;
 /// Notices that are kept for `status`.
 const NOTICES: usize = 50;
+/// Characters that are kept of what a project says.
+const REFUSAL_MAX: usize = 500;
 
 /// Something for the engine.
 #[derive(Debug)]
@@ -77,6 +80,8 @@ struct Engine {
     wake_at: Option<Instant>,
     /// Projects whose stems are stored.
     known: BTreeSet<ProjectId>,
+    /// What projects said when they sent no work the last time, and when.
+    refusals: BTreeMap<ProjectId, (f64, String)>,
     /// Who waits for what a project says.
     attaching: Attachments,
     requests: mpsc::Receiver<Asked>,
@@ -117,6 +122,8 @@ impl Engine {
     /// One turn of the client. `trace` is the context of a change that the coordinator is to hear of at once.
     async fn turn(&mut self, event: Event, trace: Option<String>) -> Result<(), AgentError> {
         let urgent = trace.is_some();
+        self.note_refusal(&event);
+        let leaves = self.leaves(&event);
         let step = self.client.handle(clock::now(), event);
         self.store(&step).await?;
         self.wake_at = step.wake_at;
@@ -124,13 +131,46 @@ impl Engine {
             self.touch(entity, urgent, trace.clone());
         }
         for Action { effect, reason } in step.actions {
-            if !matches!(effect, Effect::Notice { .. }) {
+            let is_notice = matches!(effect, Effect::Notice { .. });
+            if self.stopping && (!is_notice || leaves) {
+                // What the client wants now it will want again after the next start.
+                continue;
+            }
+            if !is_notice {
                 tracing::debug!(rule = reason.rule, why = %reason.why, "{}", self.describe(&effect));
             }
             self.dispatch(effect);
         }
         self.metrics.update(&self.client);
         Ok(())
+    }
+
+    /// Whether a task has left because the agent ends; says what becomes of it.
+    fn leaves(&self, event: &Event) -> bool {
+        let Event::TaskEnded { job, end } = event else { return false };
+        if !self.stopping || !matches!(end.exit, Ended::Signal { .. }) {
+            return false;
+        }
+        if let Some(task) = self.client.task_view(*job) {
+            tracing::info!(
+                "{} has left; after the next start it goes on from its last checkpoint, at {} of CPU time",
+                task.name,
+                task.checkpoint_cpu_time
+            );
+        }
+        true
+    }
+
+    /// Keeps what a project said when it sent no work, until it sends some.
+    fn note_refusal(&mut self, event: &Event) {
+        let Event::SchedulerAnswered { project, outcome: Ok(reply), .. } = event else { return };
+        if !reply.results.is_empty() {
+            self.refusals.remove(project);
+        } else if !reply.messages.is_empty() {
+            let said: Vec<&str> = reply.messages.iter().map(|message| message.text.trim()).collect();
+            let said = said.join("; ").chars().take(REFUSAL_MAX).collect();
+            self.refusals.insert(*project, (clock::now().as_secs_f64(), said));
+        }
     }
 
     fn touch(&mut self, entity: Entity, urgent: bool, trace: Option<String>) {
@@ -207,10 +247,6 @@ impl Engine {
     }
 
     fn dispatch(&mut self, effect: Effect) {
-        if self.stopping && !matches!(effect, Effect::Notice { .. }) {
-            // What the client wants now it will want again after the next start.
-            return;
-        }
         match effect {
             Effect::FetchMasterPage { project, url } => self.transfers.fetch_master_page(project, url),
             Effect::CallScheduler { project, url, mut request } => {
@@ -246,13 +282,14 @@ impl Engine {
         }
     }
 
-    fn delete_project(&self, project: ProjectId, url: &MasterUrl) {
+    fn delete_project(&mut self, project: ProjectId, url: &MasterUrl) {
         self.transfers.cancel_project(project);
         let path = self.dir.project(url);
         if let Err(error) = tokio::task::block_in_place(|| crate::files::remove(&path)) {
             tracing::warn!(path = %path.display(), %error, "cannot delete a project's directory");
             return;
         }
+        self.refusals.remove(&project);
         if let Err(error) = tokio::task::block_in_place(|| self.records.forget_stem(&url.stem())) {
             // It is looked for again at the next start, and not found.
             tracing::debug!(%error, "cannot store that a project's directory is deleted");

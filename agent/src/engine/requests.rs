@@ -113,7 +113,7 @@ impl Engine {
             dir: self.dir.path().display().to_string(),
             fleet: self.link.as_ref().map(crate::fleet::link::Link::status),
             host,
-            projects: projects(&self.client),
+            projects: projects(&self.client, &self.refusals),
             tasks: tasks(&self.client),
             notices: self.notices.iter().cloned().collect(),
             store_trouble: self.store_trouble.clone(),

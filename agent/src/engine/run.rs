@@ -107,6 +107,7 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     let (ends, mut signals) = count_signals()?;
     let client = restore(&dir, &records, &birth, settings.policy)?;
     tracing::info!(policy = %settings.policy, "the policies that are followed");
+    require_identity(&settings, identity.as_ref(), &client)?;
     let prepared = async {
         let identity = enrolled(&settings, identity, &hostname).await?;
         Ok::<_, AgentError>((identity, measured(&dir, &records, &birth).await?))
@@ -173,6 +174,7 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         notices: std::collections::VecDeque::new(),
         wake_at: None,
         known: BTreeSet::new(),
+        refusals: std::collections::BTreeMap::new(),
         attaching: std::collections::BTreeMap::new(),
         requests,
         asking: None,
@@ -201,6 +203,26 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     flushed?;
     tracing::info!("agent ended");
     Ok(())
+}
+
+/// Sees to it that an agent that was in a fleet does not go on outside it because its identity was lost.
+fn require_identity(
+    settings: &Settings,
+    identity: Option<&Identity>,
+    client: &Client,
+) -> Result<(), AgentError> {
+    let document = client.host_view().document_version.0;
+    let can_enrol = settings.enrolment.as_ref().is_some_and(|enrolment| enrolment.token.is_some());
+    if identity.is_some() || can_enrol || document == 0 {
+        return Ok(());
+    }
+    Err(AgentError::damaged(format!(
+        "this agent belongs to a fleet (its store holds document {document} of a coordinator), but its identity {} is missing: \
+         restore it from a copy; or enrol anew with `fallow-agent run --dir {} --coordinator URL --token-file FILE`: to the \
+         coordinator it is another agent then, and its projects and jobs go on",
+        settings.dir.identity().display(),
+        settings.dir.path().display()
+    )))
 }
 
 async fn enrolled(

@@ -158,6 +158,9 @@ fn follow_document(dir: &Path, url: &str) {
     };
     let step = client.handle(Instant::EPOCH, Event::DocumentOffered(document));
     records.apply(&step.changes, &[], true).unwrap();
+    // Its coordinator is nowhere.
+    let identity = br#"{"coordinator":"http://127.0.0.1:9","agent_id":"a","agent_secret":"s"}"#;
+    std::fs::write(dir.join("identity.json"), identity).unwrap();
 }
 
 #[test]

@@ -309,3 +309,26 @@ fn nobody_at_the_coordinators_address_is_said_once_and_then_exit_code_4() {
     assert!(code == 4 && text.contains("check that it runs"), "{code}: {text}");
     assert_eq!(text.matches("does not answer yet").count(), 1, "{text}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_of_a_fleet_that_lost_its_identity_says_so_and_goes_on_with_a_new_token() {
+    let (dir, coordinator) = (tempfile::tempdir().unwrap(), Coordinator::default());
+    let (address, _serving) = coordinator.serve(None).await;
+    let process = Agent::start(dir.path(), address, "good");
+    coordinator.until("the snapshot", |held| host(held).map(drop)).await;
+    coordinator.send(document(1, 75.0), "").await;
+    coordinator.until("version 1", |held| (host(held)?.document_version == 1).then_some(())).await;
+    drop(process);
+    std::fs::remove_file(dir.path().join("identity.json")).unwrap();
+    for _ in 0..2 {
+        let path = dir.path().to_owned();
+        let run = tokio::task::spawn_blocking(move || crate::daemon::outcome(&path, &["run"]));
+        let (code, text) = run.await.unwrap();
+        assert!(code == 7 && text.contains("identity.json is missing"), "{code}: {text}");
+        assert!(text.contains("restore it") && text.contains("--token-file"), "{text}");
+    }
+    let hellos = coordinator.0.lock().unwrap().hellos.len();
+    let _process = Agent::start(dir.path(), address, "good");
+    coordinator.until("another link", |held| (held.hellos.len() > hellos).then_some(())).await;
+    assert_eq!(coordinator.0.lock().unwrap().hellos[hellos].document_version, 1, "the rest is kept");
+}
