@@ -40,7 +40,7 @@ pub(super) fn report(m: &Measurements) -> Report {
     let range = |slack, over: &dyn Fn(f64) -> bool| {
         let most = m.largest(arm(slack), over, Metric::Waste)?;
         let least = m.smallest(arm(slack), over, Metric::Waste)?;
-        let half_width = Some(most.1.half_width? + least.1.half_width?);
+        let half_width = most.1.half_width.zip(least.1.half_width).map(|(most, least)| most + least);
         Some(Sample { mean: most.1.mean - least.1.mean, half_width, ..most.1 })
     };
     let mut rows: Vec<Row> = PUBLISHED

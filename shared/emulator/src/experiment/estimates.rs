@@ -15,6 +15,9 @@ use crate::plot::{Axis, Figure, Panel, Scale};
 
 const ID: &str = "R5.25";
 const FACTORS: [f64; 9] = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0];
+/// Why JC1's waste stays below 1 at slack 3.
+const EARLY: &str = "of the jobs with which the host fills its buffer at once, the first two on a CPU are in time whatever is \
+                     believed: 2 x 13,000 s of computing, 80% of the time on, take 32,500 s of a latency bound of 39,000 s";
 const SLACKS: [(&str, f64); 2] = [("slack 2", 2.0), ("slack 3", 3.0)];
 
 fn arm(group: &'static str, composition: Composition, completion: CompletionPolicy) -> Arm {
@@ -56,7 +59,10 @@ pub(super) fn report(m: &Measurements) -> Report {
         rows.push(Row::near(ID, what, 0.0, 0.02, at_1(jc1, jc2)));
         let what = format!("{group}: JC1's waste at f = 4");
         let waste = m.at(jc1, 4.0, Metric::Waste);
-        rows.push(Row::judged(ID, what, "nearly 1", "at least 0.90", waste, |waste| waste >= 0.9));
+        let note = if group == "slack 3" { EARLY } else { "" };
+        rows.push(
+            Row::judged(ID, what, "nearly 1", "at least 0.90", waste, |waste| waste >= 0.9).noting(note),
+        );
         let what = format!("{group}: JC2's waste over f = 1 to 6, largest less smallest");
         rows.push(Row::judged(ID, what, "constant", "at most 0.10", spread(m, jc2), |spread| spread <= 0.1));
         for (arm, name) in [(jc1_improved, "JC1"), (jc2_improved, "JC2")] {

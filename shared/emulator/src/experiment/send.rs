@@ -57,7 +57,7 @@ pub(super) fn trials() -> Vec<Trial> {
 
 pub(super) fn report(m: &Measurements) -> Report {
     let judged = |factor: f64| factor >= 10.0;
-    let count = FACTORS.into_iter().filter(|factor| judged(*factor)).count() as f64;
+    let count = m.xs(ws1()).into_iter().filter(|factor| judged(*factor)).count().max(1) as f64;
     let mut rows = Vec::new();
     for (arm, name, is_judged) in [(ws2(), "WS2", true), (ws2_published(), "WS2 as published", false)] {
         let pairs = [(Metric::Waste, ws1(), arm, "lower"), (Metric::Idleness, arm, ws1(), "higher")];

@@ -4,6 +4,7 @@
 
 mod engine_faults;
 mod engine_runs;
+mod experiments;
 mod scenario_boinc;
 mod scenario_errors;
 mod scenario_files;
