@@ -236,8 +236,11 @@ impl Cell {
 pub(crate) mod tests {
     use super::*;
 
+    /// A value of the axis, and what was measured there with each seed.
+    type Point<'a> = (f64, &'a [f64]);
+
     /// Measurements of made-up figures: of each arm, the waste at each x and seed.
-    pub(crate) fn made_up(arms: &[(Arm, &[(f64, &[f64])])]) -> Measurements {
+    pub(crate) fn made_up(arms: &[(Arm, &[Point<'_>])]) -> Measurements {
         let figures = |waste: &f64| RunFigures { waste: Some(*waste), ..RunFigures::default() };
         let mut cells = Vec::new();
         for (arm, points) in arms {
