@@ -23,7 +23,7 @@ const KEPT_MAX: usize = 64;
 
 impl Fleet {
     /// Tells so many agents at most to contact a project. Returns how many will be; the last of them in
-    /// their number over [`PER_SECOND`] seconds.
+    /// their number over `PER_SECOND` seconds.
     pub fn contact(self: &Arc<Self>, url: &str, at_most: u64) -> usize {
         let mut rng = generator();
         let mut chosen: Vec<((bool, u32), Arc<Agent>)> = self
