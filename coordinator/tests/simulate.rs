@@ -46,16 +46,21 @@ fn r5_14_a_simulation_is_told_in_tables_csv_and_pictures() {
     std::fs::write(scenarios.join("a.toml"), "name = 'first'\nduration = '1 day'\n[[project]]\nname = 'p'\n")
         .unwrap();
     let mut simulate = command();
-    simulate.arg("simulate").arg(&scenarios).args(["--csv", "--vary", "host.cpus=1,2", "--timeline"]);
+    simulate.arg("simulate").arg(&scenarios).args(["--csv", "--vary", "host.cpus=1,2"]);
+    simulate.args(["--vary", "client.buffer.min=1 h", "--timeline"]);
     let output = simulate.arg(&timeline).arg("--plots").arg(&plots).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     let csv = String::from_utf8(output.stdout).unwrap();
     let names: Vec<&str> = csv.lines().map(|line| line.split(',').next().unwrap()).collect();
     assert_eq!(names, ["scenario", "first", "first", "second", "second"], "{csv}");
-    assert!(csv.starts_with("scenario,policy,seed,host.cpus,idleness,waste,"), "{csv}");
+    assert!(csv.starts_with("scenario,policy,seed,client.buffer.min,host.cpus,idleness,waste,"), "{csv}");
     let drawn = std::fs::read_to_string(timeline).unwrap();
-    assert!(drawn.contains("first, CS2_WF2_WS2_JC2, host.cpus=1, seed 1") && drawn.contains("CPU 0"));
+    assert!(
+        drawn.contains("first, CS2_WF2_WS2_JC2, client.buffer.min=1 h host.cpus=1, seed 1")
+            && drawn.contains("CPU 0")
+    );
     assert!(std::fs::read_to_string(plots.join("metrics.svg")).unwrap().contains("share violation"));
+    assert!(std::fs::read_to_string(plots.join("metrics.svg")).unwrap().contains("metrics by host.cpus"));
     assert!(std::fs::read_to_string(plots.join("metrics.csv")).unwrap().contains("measured"));
     let table = command().arg("simulate").arg(&scenarios).args(["--repeat", "2"]).output().unwrap();
     assert!(text(&table).contains("Means of 2 seeds") && text(&table).contains('±'), "{}", text(&table));

@@ -141,12 +141,17 @@ pub(super) fn directory(path: &Path) -> Result<(), Failure> {
         std::fs::write(&probe, b"")?;
         std::fs::remove_file(&probe)
     });
-    writable.map_err(|error| Failure::file("write into", path, error))
+    writable.map_err(|error| unwritable("write into", path, error))
 }
 
 /// Writes a file.
 pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|error| Failure::file("write", path, error))
+    std::fs::write(path, text).map_err(|error| unwritable("write", path, error))
+}
+
+/// What is written is no input: whatever the reason, it is a place that cannot be written to.
+fn unwritable(action: &str, path: &Path, source: std::io::Error) -> Failure {
+    Failure::caused(fallow_domain::ExitCode::NoSpace, format!("cannot {action} {}", path.display()), source)
 }
 
 /// A picture that was drawn.

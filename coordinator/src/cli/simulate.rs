@@ -138,7 +138,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
         pictures::timeline(file, &groups)?;
     }
     if let Some(dir) = &arguments.plots {
-        pictures::plots(dir, &groups)?;
+        let first = arguments.vary.first().and_then(|option| option.split('=').next());
+        pictures::plots(dir, &groups, first.map(str::trim))?;
     }
     print(&match (arguments.json, arguments.csv) {
         (true, _) => output::json(&groups),

@@ -38,14 +38,16 @@ pub(super) fn timeline(file: &Path, groups: &[Group]) -> Result<(), Failure> {
 }
 
 /// The four metrics over the first varied key, or over the scenarios.
-pub(super) fn plots(dir: &Path, groups: &[Group]) -> Result<(), Failure> {
-    let figure = figure(groups);
+pub(super) fn plots(dir: &Path, groups: &[Group], first: Option<&str>) -> Result<(), Failure> {
+    let figure = figure(groups, first);
     write(&dir.join(format!("{}.svg", figure.file)), &drawn(plot::chart(&figure))?)?;
     write(&dir.join(format!("{}.csv", figure.file)), &figure.to_csv())
 }
 
-fn figure(groups: &[Group]) -> Figure {
-    let path = groups.iter().find_map(|group| group.variant.labels.keys().next());
+fn figure(groups: &[Group], first: Option<&str>) -> Figure {
+    // Labels are in the order of their names, not of the options.
+    let mut paths = groups.iter().flat_map(|group| group.variant.labels.keys());
+    let path = paths.clone().find(|path| Some(path.as_str()) == first).or_else(|| paths.next());
     let place = |group: &Group| match path {
         Some(path) => group.variant.labels.get(path).cloned().unwrap_or_default(),
         None => group.scenario.clone(),
