@@ -152,11 +152,15 @@ pub fn choose(
     queue: &JobQueue,
     now: Instant,
 ) -> Schedule {
-    let with_holds = Deal::new(host, used, projects, queue, now).finish(&PerType::from_fn(|_| true));
-    let crowded = PerType::from_fn(|kind| with_holds.crowded_out(kind));
-    if crowded.iter().any(|(_, crowded)| *crowded) {
-        let hold = crowded.map(|_, crowded| !crowded);
-        return Deal::new(host, used, projects, queue, now).finish(&hold).into_schedule();
+    let mut hold = PerType::from_fn(|_| true);
+    loop {
+        let deal = Deal::new(host, used, projects, queue, now).finish(&hold);
+        // Tasks of one type that give way may free memory or CPUs that now crowd another type's project out: looked at
+        // again, or the next decision would come out differently. Each turn ends the holds of a further type.
+        let crowded = PerType::from_fn(|kind| hold[kind] && deal.crowded_out(kind));
+        if crowded == PerType::default() {
+            return deal.into_schedule();
+        }
+        hold = hold.map(|kind, hold| *hold && !crowded[kind]);
     }
-    with_holds.into_schedule()
 }
