@@ -152,15 +152,22 @@ pub fn choose(
     queue: &JobQueue,
     now: Instant,
 ) -> Schedule {
+    let deal = |hold: &PerType<bool>| Deal::new(host, used, projects, queue, now).finish(hold);
     let mut hold = PerType::from_fn(|_| true);
     loop {
-        let deal = Deal::new(host, used, projects, queue, now).finish(&hold);
+        let held = deal(&hold);
         // Tasks of one type that give way may free memory or CPUs that now crowd another type's project out: looked at
         // again, or the next decision would come out differently. Each turn ends the holds of a further type.
-        let crowded = PerType::from_fn(|kind| hold[kind] && deal.crowded_out(kind));
+        let crowded = PerType::from_fn(|kind| hold[kind] && held.crowded_out(kind));
         if crowded == PerType::default() {
-            return deal.into_schedule();
+            return held.into_schedule();
         }
-        hold = hold.map(|kind, hold| *hold && !crowded[kind]);
+        // Tasks give way only where that helps: what keeps the project out may be of another type.
+        let without = deal(&hold.map(|kind, hold| *hold && !crowded[kind]));
+        let helps = crowded.map(|kind, crowded| *crowded && without.serves_most_owed(kind));
+        if helps == PerType::default() {
+            return held.into_schedule();
+        }
+        hold = hold.map(|kind, hold| *hold && !helps[kind]);
     }
 }

@@ -1,6 +1,6 @@
 //! When tasks in their slices give way: slices that never end together would starve a job of several instances.
 
-use fallow_domain::ResourceType;
+use fallow_domain::{ProjectId, ResourceType};
 
 use super::Chosen;
 use super::deal::{Contender, Deal};
@@ -14,17 +14,8 @@ impl Deal<'_> {
         if self.host.instances(kind) == 0 {
             return false;
         }
-        let taking_part = self.projects.iter().filter(|p| self.queue.is_runnable_on(p.id, kind));
-        let owed = taking_part.map(|p| Contender {
-            counts: p.share.get() > 0.0,
-            anticipated: p.priority[kind],
-            id: p.id,
-            at: 0,
-        });
-        let Some(most) = owed.max() else { return false };
-        let is_kind =
-            |chosen: &&Chosen| self.queue.get(chosen.job).is_some_and(|job| job.usage.main_type() == kind);
-        if self.run.iter().filter(is_kind).any(|chosen| chosen.project == most.id) {
+        let Some(most) = self.most_owed(kind) else { return false };
+        if self.serves(most.id, kind) {
             return false;
         }
         let period = self.host.scheduling_period.as_secs_f64();
@@ -36,6 +27,28 @@ impl Deal<'_> {
                 && most.anticipated >= period * needs.of(kind).as_f64()
                 && !self.fits_after_one_slice(&needs)
         })
+    }
+
+    /// Whether the project that is owed most of a type got something of it.
+    pub(super) fn serves_most_owed(&self, kind: ResourceType) -> bool {
+        self.most_owed(kind).is_some_and(|most| self.serves(most.id, kind))
+    }
+
+    fn most_owed(&self, kind: ResourceType) -> Option<Contender> {
+        let taking_part = self.projects.iter().filter(|p| self.queue.is_runnable_on(p.id, kind));
+        let owed = taking_part.map(|p| Contender {
+            counts: p.share.get() > 0.0,
+            anticipated: p.priority[kind],
+            id: p.id,
+            at: 0,
+        });
+        owed.max()
+    }
+
+    fn serves(&self, project: ProjectId, kind: ResourceType) -> bool {
+        let is_kind =
+            |chosen: &&Chosen| self.queue.get(chosen.job).is_some_and(|job| job.usage.main_type() == kind);
+        self.run.iter().filter(is_kind).any(|chosen| chosen.project == project)
     }
 
     /// Whether the end of a single task's slice makes enough room, so that waiting for it is enough.
