@@ -128,13 +128,14 @@ impl Workload {
 
     /// The lanes as they are before the job at a place.
     fn recall(&self, place: usize, lanes: &mut Lanes) {
-        let landmark = place / LANDMARK;
+        // Behind the last of a whole number of stretches there is no landmark yet.
+        let landmark = (place / LANDMARK).min(self.landmarks.len().saturating_sub(1));
         lanes.clear();
         match self.landmarks.get(landmark) {
             Some(known) => lanes.extend_from_slice(known),
             None => lanes.resize((self.instances.max(1) * self.lanes_of_one) as usize, self.now),
         }
-        for job in &self.jobs[(landmark * LANDMARK).min(place)..place] {
+        for job in &self.jobs[landmark * LANDMARK..place] {
             run(lanes, job);
         }
     }

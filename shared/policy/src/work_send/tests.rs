@@ -134,6 +134,16 @@ fn r5_6_types_are_simulated_by_themselves_and_gpus_can_be_shared() {
     assert_eq!(judge(&[], gpu_job(1, 1, 9, 2.0)), Some(Refusal::TooManyInstances(Nvidia)));
 }
 
+#[test]
+fn r5_6_however_many_jobs_a_host_holds_the_last_in_line_waits_for_all_of_them() {
+    for count in 1..200_i64 {
+        let held = vec![has(1, 0); count as usize];
+        let judged = |deadline| judge(host(1, 1.0), &held, offer(1, 1, deadline), Ws2Switches::PUBLISHED);
+        assert_eq!(judged(count + 1), None, "{count}");
+        assert_eq!(judged(count), Some(Refusal::MissesDeadline(HOUR)), "{count}");
+    }
+}
+
 proptest! {
     /// Landmarks and early ends are for speed only.
     #[test]
