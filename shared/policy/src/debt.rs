@@ -38,14 +38,6 @@ impl Debt {
     pub const fn as_secs(self) -> f64 {
         self.0
     }
-    /// From CPU seconds; what is not finite becomes zero.
-    pub fn from_cpu_secs(secs: f64) -> Self {
-        Self::from_secs(secs)
-    }
-    /// CPU seconds, of a debt for the CPU.
-    pub const fn as_cpu_secs(self) -> f64 {
-        self.0
-    }
 }
 
 impl fmt::Display for Debt {
