@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fallow_domain::{Duration, Fraction, Instant, JobId, PerType, ProjectId, ResourceType};
+use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType};
 use fallow_policy::active_fraction::ActiveFraction;
-use fallow_policy::composition::{CompletionPolicy, FetchPolicy};
+use fallow_policy::composition::FetchPolicy;
 use fallow_policy::debt::Debts;
 use fallow_policy::decay::RecentCpu;
-use fallow_policy::estimate::{self, DurationCorrection};
+use fallow_policy::estimate::{self, CpuEfficiency, DurationCorrection, Progress};
 use fallow_policy::long_term_debt::LongTermDebts;
 use fallow_policy::metrics::{Fate, Metrics, ProjectStretch, Stretch};
 use fallow_policy::network_period::NetworkPeriods;
@@ -48,9 +48,9 @@ pub(crate) struct Ledger {
     #[serde(default)]
     pub periods: NetworkPeriods,
     pub active: ActiveFraction,
-    /// The part of their running time in which CPU jobs do not compute: they wait for a disk, or for a CPU (R5.7).
+    /// How much of their running time CPU jobs compute (R5.7): measured for the host, and held against all of them.
     #[serde(default)]
-    pub cpu_lost: f64,
+    pub cpu_efficiency: CpuEfficiency,
     /// A record of its own: it is larger and less precious than the accounts.
     #[serde(skip)]
     pub metrics: Metrics,
@@ -75,9 +75,6 @@ pub(crate) struct Ledger {
     #[serde(skip)]
     pub dealt: BTreeSet<ProjectId>,
 }
-
-/// A job that ran for less than this says nothing about how much of its time jobs compute.
-const EFFICIENCY_MIN: Duration = Duration::from_secs(10);
 
 /// What was available in the time since the last look.
 #[derive(Clone, Copy, Debug)]
@@ -308,14 +305,9 @@ impl Client {
 
     /// The factor by which a project's estimates are corrected (R5.8); 1 under JC1 and where the project says so.
     pub(crate) fn correction(&self, id: ProjectId) -> DurationCorrection {
-        match self.state.projects.get(&id) {
-            Some(project)
-                if !project.dont_use_dcf && self.config.composition.completion == CompletionPolicy::Jc2 =>
-            {
-                project.correction
-            }
-            _ => DurationCorrection::default(),
-        }
+        let project = self.state.projects.get(&id).filter(|project| !project.dont_use_dcf);
+        let learned = project.map_or(DurationCorrection::default(), |project| project.correction);
+        learned.under(self.config.composition.completion)
     }
 
     /// The running time of a whole job by its size, uncorrected: what a correction is learned against.
@@ -327,20 +319,19 @@ impl Client {
     pub(crate) fn running_time_left(&self, job: &Job) -> Duration {
         let done = fallow_domain::Fraction::clamped(job.run.fraction_done);
         let by_size = self.correction(job.project).apply(by_size(job));
-        let left = estimate::remaining(done, running_time(job), by_size);
-        match job.usage.coprocessor {
-            Some(_) => left,
-            None => estimate::wall_time(left, Fraction::clamped(1.0 - self.ledger.cpu_lost)),
-        }
+        let progress = match job.usage.coprocessor {
+            Some(_) => Progress::Coprocessor(running_time(job)),
+            None => Progress::Cpu(running_time(job), self.ledger.cpu_efficiency),
+        };
+        estimate::running_time_left(done, progress, by_size)
     }
 
     /// Learns from a finished job how wrong its estimate was (R5.8), and how much of its time on a CPU it computed.
     pub(crate) fn learn_estimate(&mut self, id: JobId, estimated: Duration) {
         let Some(job) = self.state.jobs.get(&id) else { return };
         let (project, actual) = (job.project, running_time(job));
-        if job.usage.coprocessor.is_none() && job.run.elapsed > EFFICIENCY_MIN {
-            let lost = 1.0 - (actual.as_secs_f64() / job.run.elapsed.as_secs_f64()).clamp(0.0, 1.0);
-            self.ledger.cpu_lost += (lost - self.ledger.cpu_lost) * 0.1;
+        if job.usage.coprocessor.is_none() {
+            self.ledger.cpu_efficiency = self.ledger.cpu_efficiency.learned(actual, job.run.elapsed);
         }
         if let Some(project) = self.state.projects.get_mut(&project) {
             project.correction = project.correction.learned(estimated, actual);
@@ -357,7 +348,7 @@ impl Client {
     /// Tells the queue when a project's estimates have moved away from those it holds. Small steps are let gather, so
     /// that a correction which has settled costs nothing with ten thousand jobs.
     pub(crate) fn estimates_changed(&mut self, id: ProjectId) {
-        let factor = self.correction(id).get() / (1.0 - self.ledger.cpu_lost).max(0.01);
+        let factor = self.correction(id).get() / self.ledger.cpu_efficiency.get().get().max(0.01);
         let held = self.queued_factor.insert(id, factor).unwrap_or(1.0);
         if (factor / held - 1.0).abs() <= 0.02 {
             self.queued_factor.insert(id, held);

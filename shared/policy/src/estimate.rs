@@ -41,8 +41,8 @@ impl Default for CpuEfficiency {
 }
 
 impl CpuEfficiency {
-    /// A job that ran for less says nothing about efficiency.
-    pub const RUNNING_MIN: Duration = Duration::from_secs(60);
+    /// A job that ran for less says nothing about efficiency; those of a small lab run for half a minute.
+    pub const RUNNING_MIN: Duration = Duration::from_secs(10);
 
     /// The fraction.
     pub const fn get(self) -> Fraction {
@@ -188,7 +188,10 @@ mod tests {
             learned = learned.learned(HOUR, HOUR * 4);
         }
         assert!((learned.get().get() - 0.25).abs() < 1e-3);
-        assert_eq!(learned.learned(Duration::ZERO, Duration::from_secs(59)), learned);
+        assert_eq!(
+            learned.learned(Duration::ZERO, CpuEfficiency::RUNNING_MIN - Duration::from_secs(1)),
+            learned
+        );
     }
 
     #[test]
