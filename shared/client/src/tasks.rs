@@ -210,8 +210,6 @@ impl Client {
         });
         job.run.fraction_done = 1.0;
         let (project, name, cpu) = (job.project, job.result.name.clone(), job.run.cpu());
-        let kind = job.usage.main_type();
-        self.ledger.type_backoffs.job_ended(project, kind, self.now);
         let estimated = self.estimated_total(id);
         if let Some((number, message)) = self.bad_output(id) {
             if let Some(job) = self.state.jobs.get_mut(&id) {

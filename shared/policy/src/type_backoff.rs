@@ -4,8 +4,8 @@
 //! upper half of the interval so that hosts that were refused together do not come back together. A job of the type
 //! ends it. The project's own waits (R1.3) hold in addition; they are not in here.
 //!
-//! A job of the type that ends on the host cuts the wait short as well, as in BOINC's client, but does not take back
-//! the count: a server that sends only what the host can finish in time (R5.6) may send now what it refused before.
+//! Nothing else that happens on the host does. BOINC's client ends it whenever a job of the type ends on the host, and so asks a project that
+//! refuses work once for each job that it still has of it.
 //!
 //! A reply has three states for a type (R3.5): jobs, none now, and not supported. The last two back off alike; what
 //! they mean for debts is `long_term_debt`'s affair.
@@ -92,14 +92,6 @@ impl TypeBackoffs {
         AfterReply::BackedOff { failures, wait, at_maximum: BACKOFF.interval(failures) == BACKOFF.max }
     }
 
-    /// A job of a project and type ended on the host: the project may be asked at once, and if that brings nothing the
-    /// wait is as long as it would have been.
-    pub fn job_ended(&mut self, project: ProjectId, kind: ResourceType, now: Instant) {
-        if let Some(refused) = self.0.get_mut(&project).and_then(|types| types[kind].as_mut()) {
-            refused.wait = Wait::new(now, Duration::ZERO);
-        }
-    }
-
     /// Ends the backoff of one type.
     pub fn clear(&mut self, project: ProjectId, kind: ResourceType) {
         if let Some(types) = self.0.get_mut(&project) {
@@ -133,17 +125,6 @@ impl TypeBackoffs {
     /// Requests for a type in a row that brought no job of it.
     pub fn failures(&self, project: ProjectId, kind: ResourceType) -> u32 {
         self.refused(project, kind).map_or(0, |refused| refused.failures)
-    }
-
-    /// The earliest time at which a project may be asked for one of these types (R3.7); `now` if one is not held
-    /// back, none if there are no types. Its minimum RPC time holds in addition.
-    pub fn next_contact(
-        &self,
-        project: ProjectId,
-        types: impl IntoIterator<Item = ResourceType>,
-        now: Instant,
-    ) -> Option<Instant> {
-        types.into_iter().map(|kind| now + self.left(project, kind, now)).min()
     }
 
     /// When the next of all backoffs ends: the time at which a decision may come out differently.
@@ -203,26 +184,17 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_ends_cuts_the_wait_short_and_keeps_the_count() {
-        let (mut backoffs, mut rng) = (TypeBackoffs::default(), rng());
-        for _ in 0..3 {
-            backoffs.on_reply(P, Cpu, ReplyForType::NoneNow, at(0), &mut rng);
-        }
-        backoffs.job_ended(P, Cpu, at(1));
-        backoffs.job_ended(P, Nvidia, at(1));
-        assert!(!backoffs.holds(P, Cpu, at(1)));
-        backoffs.on_reply(P, Cpu, ReplyForType::NoneNow, at(1), &mut rng);
-        assert!(backoffs.failures(P, Cpu) == 4 && backoffs.left(P, Cpu, at(1)) >= BACKOFF.interval(4) / 2);
-    }
-
-    #[test]
     fn r3_7_the_next_contact_is_the_earliest_of_its_types() {
         let (mut backoffs, mut rng) = (TypeBackoffs::default(), rng());
         backoffs.on_reply(P, Nvidia, ReplyForType::NoneNow, at(0), &mut rng);
-        assert_eq!(backoffs.next_contact(P, [Cpu, Nvidia], at(0)), Some(at(0)));
-        let only = backoffs.next_contact(P, [Nvidia], at(0));
-        assert_eq!(only, Some(at(0) + backoffs.left(P, Nvidia, at(0))));
-        assert_eq!((backoffs.next_end(at(0)), backoffs.next_end(at(100_000))), (only, None));
+        let first = at(0) + backoffs.left(P, Nvidia, at(0));
+        assert_eq!((backoffs.next_end(at(0)), backoffs.next_end(at(100_000))), (Some(first), None));
+        backoffs.on_reply(P, Cpu, ReplyForType::NoneNow, at(1_000), &mut rng);
+        backoffs.on_reply(P, Nvidia, ReplyForType::NoneNow, at(1_000), &mut rng);
+        let ends = [Cpu, Nvidia].map(|kind| at(1_000) + backoffs.left(P, kind, at(1_000)));
+        assert_eq!(backoffs.next_end(at(1_000)), ends.into_iter().min());
+        let after = ends[0].min(ends[1]);
+        assert!(backoffs.holds(P, Cpu, after) != backoffs.holds(P, Nvidia, after), "one may be asked for");
     }
 
     #[test]

@@ -280,6 +280,21 @@ fn r3_7_a_project_that_asks_to_hear_of_us_is_asked_for_work_although_the_type_is
 }
 
 #[test]
+fn r3_7_a_project_that_refuses_work_is_not_asked_once_for_each_job_that_ends() {
+    let mut world = World::new(134);
+    world.add_project("a", 20, Duration::from_secs(60));
+    let more = Preferences { buffer_min: Duration::from_hours(2), ..small_buffers() };
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], more)));
+    let finished = |w: &World| w.notices().filter(|text| text.starts_with("finished")).count();
+    world.run_until("all are finished", Duration::from_mins(30), |w| finished(w) == 20);
+    let calls = world.calls("a").len();
+    assert!(
+        (2..=6).contains(&calls),
+        "{calls} calls in twenty minutes, the first of which brought all there is"
+    );
+}
+
+#[test]
 fn r1_4_whoever_is_told_to_contact_a_project_asks_it_for_work_although_the_type_is_backed_off() {
     let mut world = World::new(114);
     world.add_project("a", 0, Duration::from_secs(30));
