@@ -57,7 +57,10 @@ impl Client {
             Stage::Reporting => {
                 self.state.reporting.insert(id);
             }
-            Stage::Runnable | Stage::Uploading => {}
+            Stage::Uploading => {
+                self.state.uploading.insert(id);
+            }
+            Stage::Runnable => {}
         }
         self.requeue(id);
     }
@@ -289,8 +292,12 @@ impl Client {
             sending |= send;
         }
         if let Some(job) = self.state.jobs.get_mut(&id) {
-            job.stage = if sending { Stage::Uploading } else { Stage::Reporting };
-            if !sending {
+            if sending {
+                job.stage = Stage::Uploading;
+                self.state.uploading.insert(id);
+            } else {
+                job.stage = Stage::Reporting;
+                self.state.uploading.remove(&id);
                 self.state.reporting.insert(id);
                 self.net.reports_due = None;
             }
@@ -339,6 +346,7 @@ impl Client {
             }
             self.unuse_file(&key);
         }
+        self.state.uploading.remove(&id);
         self.state.reporting.remove(&id);
         self.net.reports_due = None;
         self.state.job_names.remove(&FileKey { project: job.project, name: job.result.name.clone() });

@@ -276,6 +276,8 @@ pub(crate) struct State {
     pub waiting: BTreeMap<FileKey, BTreeSet<JobId>>,
     /// Jobs that hold a slot.
     pub slots: BTreeMap<SlotId, JobId>,
+    /// Jobs that are over and whose outputs are on their way.
+    pub uploading: BTreeSet<JobId>,
     /// Jobs to be reported.
     pub reporting: BTreeSet<JobId>,
     /// Who writes a file.

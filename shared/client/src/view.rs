@@ -1,5 +1,7 @@
 //! What can be seen of a client from outside: for `status`, the fleet link and metrics.
 
+use std::collections::BTreeSet;
+
 use fallow_domain::{
     AccountKey, DocumentVersion, Duration, Instant, JobId, MasterUrl, ProjectAssignment, ProjectId,
     ResourceType, Share,
@@ -248,8 +250,9 @@ impl Client {
 
     /// Instance time of jobs that are late already, and not reported yet.
     pub(crate) fn late_unreported(&self) -> Duration {
-        let held =
-            self.state.slots.values().chain(&self.state.reporting).collect::<std::collections::BTreeSet<_>>();
+        let (slots, over) =
+            (self.state.slots.values(), self.state.uploading.iter().chain(&self.state.reporting));
+        let held: BTreeSet<&JobId> = slots.chain(over).collect();
         let late = held.into_iter().filter_map(|id| self.state.jobs.get(id));
         late.filter(|job| job.result.report_deadline < self.now).map(|job| self.worth(job)).sum()
     }

@@ -2,7 +2,7 @@
 //! their time.
 
 use fallow_boinc::scheduler::{FileInfo, SchedulerReply};
-use fallow_client::{Event, FileKey, TransferError, TransferErrorKind};
+use fallow_client::{Event, FileKey, Phase, TransferError, TransferErrorKind};
 use fallow_domain::{AccountKey, Duration, Fraction, MasterUrl, Preferences, ProjectId, Share};
 
 use crate::life::{document, small_buffers};
@@ -292,6 +292,22 @@ fn r3_7_a_project_that_refuses_work_is_not_asked_once_for_each_job_that_ends() {
         (2..=6).contains(&calls),
         "{calls} calls in twenty minutes, the first of which brought all there is"
     );
+}
+
+#[test]
+fn r5_31_a_late_job_counts_as_wasted_while_its_outputs_are_on_their_way_too() {
+    let mut world = World::new(135);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.fail_upload = Some(TransferError::new(TransferErrorKind::Transient, "no connection"));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    let uploading = |w: &World| w.client.task_views().iter().any(|task| task.phase == Phase::Uploading);
+    world.run_until("an upload fails", Duration::from_mins(10), uploading);
+    let waste = |w: &World| w.client.host_view().figures[2].waste.map(Fraction::get);
+    assert!(waste(&world).is_none_or(|waste| waste == 0.0), "it is in time so far");
+    world.jump(Duration::from_hours(8 * 24));
+    world.run_for(Duration::from_secs(2));
+    assert!(uploading(&world));
+    assert_eq!(waste(&world), Some(1.0));
 }
 
 #[test]
