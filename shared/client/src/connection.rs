@@ -5,7 +5,7 @@ use fallow_policy::network_period::{Connection, NetworkNeeds};
 
 use crate::machine::Client;
 use crate::record::Record;
-use crate::state::Stage;
+use crate::state::Job;
 
 impl Client {
     /// Whether the network may be used now. Always, where there is no connection interval.
@@ -48,13 +48,46 @@ impl Client {
             || !self.state.reporting.is_empty()
             || self.net.plan.wants_work()
             || self.state.projects.keys().any(page_due);
-        let done =
-            self.state.jobs.values().filter(|job| matches!(job.stage, Stage::Uploading | Stage::Reporting));
         NetworkNeeds {
             any,
-            deadline: done.map(|job| job.result.report_deadline).min(),
-            requested: !self.net.requested.is_empty(),
+            deadline: self.earliest_unreported_deadline(),
+            requested: self
+                .net
+                .requested
+                .iter()
+                .any(|id| self.contactable_at(*id).is_some_and(|at| at <= now)),
         }
+    }
+
+    /// The earliest deadline among finished jobs for which a period would help: a report that its project does not take
+    /// now is none.
+    fn earliest_unreported_deadline(&self) -> Option<Instant> {
+        let takes = |job: &&Job| {
+            let project = self.state.projects.get(&job.project);
+            project.is_some_and(|project| project.rpc.min_rpc_time(self.now, false).is_none())
+        };
+        let job = |id| self.state.jobs.get(id);
+        let reporting = self.state.reporting.iter().filter_map(job).filter(takes);
+        let uploading = self.state.uploading.iter().filter_map(job);
+        uploading.chain(reporting).map(|job| job.result.report_deadline).min()
+    }
+
+    /// When a project with which contact is wanted can be contacted: not while it has asked for a delay (R1.4), nor
+    /// while the page that names its schedulers cannot be read. Before then a period would be opened in vain.
+    fn contactable_at(&self, id: ProjectId) -> Option<Instant> {
+        let (now, project) = (self.now, self.state.projects.get(&id)?);
+        let asked = project.rpc.min_rpc_time(now, true).map_or(now, |wait| wait.at);
+        let page = match project.scheduler_urls.is_empty() {
+            true => project.rpc.master_page_due_at(now).unwrap_or(now),
+            false => now,
+        };
+        Some(asked.max(page))
+    }
+
+    /// When the first project with which contact is wanted, and that cannot be contacted now, can be.
+    pub(crate) fn next_contactable(&self) -> Instant {
+        let waits = self.net.requested.iter().filter_map(|id| self.contactable_at(*id));
+        waits.filter(|at| *at > self.now).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
     /// When the network may be used again, if it may not now.

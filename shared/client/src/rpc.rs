@@ -310,7 +310,7 @@ impl Client {
         if let Some(until) = self.next_connection() {
             // Where the interval is over and nothing is needed, only a new need makes a difference.
             let until = if until > now { until } else { Instant::FAR_FUTURE };
-            return until.min(self.next_fetch_check());
+            return until.min(self.next_fetch_check()).min(self.next_contactable());
         }
         if self.net.sessions.in_flight().is_some() {
             // Nothing is decided before it is over; only master pages are read meanwhile.

@@ -373,6 +373,39 @@ fn r1_13_with_a_connection_interval_the_network_is_used_in_periods_that_a_reques
 }
 
 #[test]
+fn r1_13_a_contact_that_its_project_has_put_off_opens_no_period_before_it_can_be_made() {
+    let mut world = World::new(15);
+    world.add_project("alpha", 1, Duration::from_mins(20));
+    world.add_project("beta", 10_000, Duration::from_mins(20));
+    world.alter = Some(|reply, _| {
+        if reply.results.iter().any(|result| result.name.starts_with("alpha")) {
+            reply.request_delay = Duration::from_hours(3);
+        }
+    });
+    let preferences = Preferences {
+        connection_interval: Duration::from_hours(6),
+        buffer_min: Duration::from_hours(1),
+        buffer_additional: Duration::from_hours(1),
+        scheduling_period: Duration::from_mins(60),
+        ..small_buffers()
+    };
+    let both = [("alpha", 100.0), ("beta", 100.0)];
+    world.event(Event::DocumentOffered(document(1, &both, preferences)));
+    world.run_for(Duration::from_hours(1));
+    let (alpha, beta) = (world.calls("alpha"), world.calls("beta"));
+    assert!(!alpha.is_empty() && !beta.is_empty());
+    world.event(Event::ContactRequested { url: MasterUrl::parse("http://127.0.0.1/alpha/").unwrap() });
+    world.run_for(Duration::from_mins(115));
+    assert_eq!((world.calls("alpha").len(), world.calls("beta").len()), (alpha.len(), beta.len()));
+    world.run_for(Duration::from_mins(10));
+    let calls = world.calls("alpha");
+    assert!(calls.len() > alpha.len(), "the interval has hours to go");
+    let waited = calls[alpha.len()] - *alpha.last().unwrap();
+    assert!(waited >= Duration::from_hours(3), "{waited}");
+    assert!(world.calls("beta").len() > beta.len(), "as the host is connected anyway, all is done");
+}
+
+#[test]
 fn r1_13_a_host_that_needs_nothing_is_not_woken_when_its_interval_is_over() {
     let mut world = World::new(14);
     let interval = Duration::from_hours(6);
