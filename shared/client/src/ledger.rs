@@ -79,7 +79,7 @@ pub(crate) struct Ledger {
 /// What was available in the time since the last look.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
-    from: Instant,
+    pub from: Instant,
     available: PerType<u32>,
     starved: PerType<f64>,
     /// Instance time lost to the limit on CPU time (R2.8).

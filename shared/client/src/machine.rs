@@ -159,6 +159,9 @@ impl Client {
             self.clock_set_back();
         }
         let seen = self.observe();
+        if let Some(seen) = &seen {
+            self.settle_before_backoffs_end(seen.from);
+        }
         let back = matches!(event, Event::HostBack);
         let news = !matches!(event, Event::HostAway | Event::HostBack | Event::WakeUp);
         self.take(event);

@@ -145,6 +145,19 @@ impl Client {
             // Who is alone is owed nothing, and owes nothing: not even to one that has left (R3.6).
             return self.ledger.long_period.clear();
         }
+        self.settle_long_term_as_of(self.now);
+    }
+
+    /// Books it before the end of a backoff since `from` makes a difference: what was held back until then was so for
+    /// the whole time since the last plan, however long that is on a quiet host.
+    pub(crate) fn settle_before_backoffs_end(&mut self, from: Instant) {
+        if self.ledger.type_backoffs.next_end(from).is_some_and(|end| end <= self.now) {
+            self.settle_long_term_as_of(from);
+        }
+    }
+
+    /// Books it by what was held back at an instant since the last plan.
+    fn settle_long_term_as_of(&mut self, instant: Instant) {
         let used = std::mem::take(&mut self.ledger.long_period);
         let host = self.plan_host();
         let periods: Vec<LongTermPeriod> = self
@@ -156,7 +169,7 @@ impl Client {
                 share: project.share,
                 used: used.get(&project.id).copied().unwrap_or_default(),
                 may_supply: PerType::from_fn(|kind| {
-                    !project.detach_when_done && !self.ledger.type_backoffs.holds(project.id, kind, self.now)
+                    !project.detach_when_done && !self.ledger.type_backoffs.holds(project.id, kind, instant)
                 }),
             })
             .collect();

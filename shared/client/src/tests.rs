@@ -259,3 +259,26 @@ fn r1_12_a_host_that_comes_back_with_its_clock_set_back_looks_what_is_due_at_onc
     let wake_at = client.handle(back, Event::HostBack).wake_at.unwrap();
     assert!(wake_at <= back + Duration::from_hours(1), "{wake_at:?}");
 }
+
+#[test]
+fn r3_3_a_backoff_that_ends_on_a_quiet_host_has_held_until_its_end() {
+    let mut client = client(0, &["a", "b"]);
+    let (a, b) = (id_of(&client, "a"), id_of(&client, "b"));
+    let cpu = ResourceType::Cpu;
+    for project in [a, b] {
+        client.ledger.long_term.on_reply(project, cpu, ReplyForType::Jobs(1), AfterReply::Cleared);
+    }
+    client.ledger.type_backoffs.on_reply(a, cpu, ReplyForType::NoneNow, NOW, &mut client.rng);
+    let until = NOW + client.ledger.type_backoffs.left(a, cpu, NOW);
+    // Nobody looked in between.
+    client.wake_at = until;
+    client.ledger.long_period.insert(b, PerType::cpu(until.since(NOW) * 2));
+    client.handle(until, Event::WakeUp);
+    let debt = |client: &Client| client.ledger.long_term.of(a, cpu);
+    assert_eq!(debt(&client), 0.0, "while it was held back it earned nothing");
+    let later = until + Duration::from_secs(30);
+    client.ledger.long_period.insert(b, PerType::cpu(Duration::from_secs(60)));
+    client.handle(later, Event::WakeUp);
+    client.settle_long_term();
+    assert!((debt(&client) - 30.0).abs() < 1e-6, "from then on it does: {}", debt(&client));
+}
