@@ -228,16 +228,21 @@ impl Client {
 
     /// The whole workload of the host, for servers that plan with it (R5.6).
     fn in_progress(&self) -> Vec<InProgressResult> {
-        let held =
-            self.state.jobs.values().filter(|job| matches!(job.stage, Stage::Downloading | Stage::Runnable));
-        held.map(|job| InProgressResult {
-            name: job.result.name.clone(),
-            report_deadline: job.result.report_deadline,
-            // The server plans with wall time on so many CPUs.
-            time_remaining: self.running_time_left(job),
-            avg_ncpus: job.usage.cpus,
-            coprocessor: job.usage.coprocessor,
-        })
-        .collect()
+        // One that is being aborted is over, although its process may still be there.
+        let goes_on =
+            |job: &&Job| matches!(job.stage, Stage::Downloading | Stage::Runnable) && job.outcome.is_none();
+        self.state
+            .jobs
+            .values()
+            .filter(goes_on)
+            .map(|job| InProgressResult {
+                name: job.result.name.clone(),
+                report_deadline: job.result.report_deadline,
+                // The server plans with wall time on so many CPUs.
+                time_remaining: self.running_time_left(job),
+                avg_ncpus: job.usage.cpus,
+                coprocessor: job.usage.coprocessor,
+            })
+            .collect()
     }
 }

@@ -6,6 +6,7 @@ use fallow_domain::{
     PerType, ProjectId, ResourceType, Share, SlotId, Speed, Usage,
 };
 use fallow_policy::cpu_schedule::{self, Chosen, WhyChosen};
+use fallow_policy::fetch::WorkRequest;
 use fallow_policy::job_queue::Devices;
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::type_backoff::{AfterReply, ReplyForType};
@@ -281,4 +282,23 @@ fn r3_3_a_backoff_that_ends_on_a_quiet_host_has_held_until_its_end() {
     client.handle(later, Event::WakeUp);
     client.settle_long_term();
     assert!((debt(&client) - 30.0).abs() < 1e-6, "from then on it does: {}", debt(&client));
+}
+
+#[test]
+fn r5_6_a_job_that_is_being_aborted_is_no_work_that_a_server_plans_with() {
+    let mut client = client(0, &["a"]);
+    let a = id_of(&client, "a");
+    let [aborted, kept] = [1, 2].map(|id| put_job(&mut client, id, a, Usage::ONE_CPU));
+    let job = client.state.jobs.get_mut(&aborted).unwrap();
+    (job.process, job.slot) = (Process::Executing(1), Some(SlotId(0)));
+    client.state.slots.insert(SlotId(0), aborted);
+    client.abort_job(aborted, 197, "somebody does not want it");
+    client.state.projects.get_mut(&a).unwrap().send_full_workload = true;
+    let (mut request, _) = client.compose_request(a, &WorkRequest::default()).unwrap();
+    client.list_jobs(a, &mut request);
+    let planned = request.in_progress_results.unwrap();
+    assert_eq!(planned.iter().map(|job| &job.name).collect::<Vec<_>>(), ["job2"]);
+    assert_eq!(request.other_results.unwrap().len(), 2, "it is not lost either");
+    assert_eq!(client.workload().count(), 1);
+    assert!(client.queue.get(kept).is_some());
 }
