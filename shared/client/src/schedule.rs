@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, SlotId};
 use fallow_policy::composition::Accounting;
 use fallow_policy::cpu_schedule::{
-    self, Action, Chosen, Passed, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen,
+    self, Action, Chosen, Passed, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen, WhyNot,
 };
 use fallow_policy::debt::ProjectPeriod;
 use fallow_policy::plan_host::PlanHost;
@@ -230,13 +230,17 @@ impl Client {
         slot
     }
 
-    fn preempt(&mut self, passed: &Passed) {
+    pub(crate) fn preempt(&mut self, passed: &Passed) {
         let id = passed.job;
         let Some(job) = self.state.jobs.get(&id) else { return };
         let checkpointed = job.run.checkpoint_cpu.is_positive();
         let reason = Reason::new("R2.4", self.said(|| passed.reason.to_string()));
-        // Until its first checkpoint a task would lose all it did.
-        let stay = self.preferences().leave_in_memory || !checkpointed;
+        // One on a coprocessor would hold the memory of its device, which whoever runs there next may need. Until its
+        // first checkpoint a task would lose all it did, and might never come to an end.
+        let stays = self.preferences().leave_in_memory && job.usage.coprocessor.is_none();
+        // A device that is excluded is given up at once, whatever that costs (R3.14).
+        let gone = matches!(passed.reason, WhyNot::DeviceGone { .. });
+        let stay = (stays || !checkpointed) && !gone;
         match job.process {
             Process::Executing(pid) if stay => {
                 self.act(Effect::SuspendTask { job: id }, reason);

@@ -2,10 +2,10 @@
 
 use fallow_boinc::scheduler::{ClientVersion, ResultJob};
 use fallow_domain::{
-    AccountKey, Bytes, Coprocessor, Duration, Flops, HostFacts, HostSpeed, Instant, JobId, MasterUrl,
-    PerType, ProjectId, ResourceType, Share, SlotId, Speed, Usage,
+    AccountKey, Bytes, Coprocessor, DocumentVersion, Duration, FleetDocument, Flops, HostFacts, HostSpeed,
+    Instant, JobId, MasterUrl, PerType, Preferences, ProjectId, ResourceType, Share, SlotId, Speed, Usage,
 };
-use fallow_policy::cpu_schedule::{self, Chosen, WhyChosen};
+use fallow_policy::cpu_schedule::{self, Chosen, Passed, WhyChosen, WhyNot};
 use fallow_policy::fetch::WorkRequest;
 use fallow_policy::job_queue::Devices;
 use fallow_policy::plan_host::PlanHost;
@@ -261,6 +261,10 @@ fn r1_12_a_host_that_comes_back_with_its_clock_set_back_looks_what_is_due_at_onc
     assert!(wake_at <= back + Duration::from_hours(1), "{wake_at:?}");
 }
 
+fn document(preferences: Preferences) -> Event {
+    Event::DocumentOffered(FleetDocument { version: DocumentVersion(1), projects: Vec::new(), preferences })
+}
+
 #[test]
 fn r3_3_a_backoff_that_ends_on_a_quiet_host_has_held_until_its_end() {
     let mut client = client(0, &["a", "b"]);
@@ -301,4 +305,31 @@ fn r5_6_a_job_that_is_being_aborted_is_no_work_that_a_server_plans_with() {
     assert_eq!(request.other_results.unwrap().len(), 2, "it is not lost either");
     assert_eq!(client.workload().count(), 1);
     assert!(client.queue.get(kept).is_some());
+}
+
+#[test]
+fn r2_4_a_preempted_gpu_task_leaves_memory_once_it_has_made_a_checkpoint() {
+    let owed_less = WhyNot::Outranked { anticipated: 0.0 };
+    let excluded = WhyNot::DeviceGone { devices: Devices::first(1) };
+    for (usage, checkpoint, reason, quits) in [
+        (gpu_job(), 5, owed_less, true),
+        (gpu_job(), 0, owed_less, false),
+        (gpu_job(), 0, excluded, true),
+        (Usage::ONE_CPU, 5, owed_less, false),
+    ] {
+        let mut client = client(1, &["a"]);
+        let a = id_of(&client, "a");
+        client.handle(NOW, document(Preferences { leave_in_memory: true, ..Preferences::default() }));
+        let id = put_job(&mut client, 1, a, usage);
+        let job = client.state.jobs.get_mut(&id).unwrap();
+        (job.process, job.slot, job.run.begun) = (Process::Executing(1), Some(SlotId(0)), true);
+        job.run.checkpoint_cpu = Duration::from_secs(checkpoint);
+        client.state.slots.insert(SlotId(0), id);
+        client.requeue(id);
+        client.actions.clear();
+        client.preempt(&Passed { job: id, reason });
+        let quit = client.actions.iter().any(|action| matches!(action.effect, Effect::QuitTask { .. }));
+        let stays = client.actions.iter().any(|action| matches!(action.effect, Effect::SuspendTask { .. }));
+        assert_eq!((quit, stays), (quits, !quits), "{usage:?} {checkpoint}");
+    }
 }

@@ -55,7 +55,7 @@ pub struct ScheduleHost {
     /// Memory that running jobs may use together.
     pub memory_limit: Bytes,
     /// Preempt a task only at a checkpoint, since it would lose what it did after it. Sensible when preempted
-    /// tasks do not stay in memory.
+    /// tasks do not stay in memory; those on coprocessors never do, and are always treated so.
     pub preempt_only_at_checkpoint: bool,
 }
 

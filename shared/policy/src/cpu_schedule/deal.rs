@@ -190,9 +190,11 @@ impl<'a> Deal<'a> {
         let latest = ends + self.host.scheduling_period;
         let at_checkpoint =
             checkpointed_at > slice_began && self.now.since(checkpointed_at) < CHECKPOINT_FRESH;
+        // A task on a coprocessor leaves memory whatever the preferences say.
+        let leaves = self.host.preempt_only_at_checkpoint || job.usage.coprocessor.is_some();
         match () {
             () if self.now < ends => Some(WhyChosen::InTimeSlice { ends }),
-            () if self.host.preempt_only_at_checkpoint && !at_checkpoint && self.now < latest => {
+            () if leaves && !at_checkpoint && self.now < latest => {
                 Some(WhyChosen::BeforeCheckpoint { latest })
             }
             () => None,

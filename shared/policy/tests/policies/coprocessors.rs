@@ -101,6 +101,18 @@ fn r3_14_a_task_whose_device_is_taken_away_is_preempted_and_goes_on_elsewhere() 
 }
 
 #[test]
+fn r2_4_a_gpu_task_leaves_memory_and_so_gives_way_at_a_checkpoint_only() {
+    let projects = [project(1, -30.0), project(2, 30.0)];
+    for (began, checkpointed, stays) in
+        [(-70, -70, true), (-70, -5, true), (-70, 0, false), (-120, -5, false)]
+    {
+        let task = gpu_job(1, 1, 0.1, 1.0).running_since(began).checkpointed(checkpointed).on(0);
+        let schedule = choose(&host(1, &[0]), &projects, &[task, gpu_job(2, 2, 0.1, 1.0)]);
+        assert_eq!(ran(&schedule), [if stays { 1 } else { 2 }], "{began} {checkpointed}");
+    }
+}
+
+#[test]
 fn r2_5_only_the_fractional_cpus_of_gpu_jobs_exceed_the_cpus_and_by_less_than_one() {
     // (CPUs of the GPU jobs, jobs of one CPU that run beside them on two CPUs)
     for (cpus, gpu_jobs, beside) in [
