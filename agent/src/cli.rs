@@ -73,6 +73,15 @@ Holds over restarts of the agent.";
 const RESUME: &str = r"Examples:
   fallow-agent resume";
 
+const EXCLUDE: &str = r"Examples:
+  fallow-agent exclude nvidia:0
+  fallow-agent exclude nvidia:0 nvidia:1
+  fallow-agent exclude none
+
+What is named replaces what was named before. It holds over restarts of the
+agent, and beside what the fleet's preferences exclude. A task on such a device
+leaves it, and goes on elsewhere or later.";
+
 const UPDATE: &str = r"Examples:
   fallow-agent update http://127.0.0.1:4001/primes/";
 
@@ -116,6 +125,9 @@ pub enum Command {
     /// Compute again after `suspend`
     #[command(after_help = RESUME)]
     Resume(DirArg),
+    /// Leave devices such as GPUs alone, whatever the coordinator says
+    #[command(after_help = EXCLUDE)]
+    Exclude(Exclude),
     /// Contact a project as soon as it allows
     #[command(after_help = UPDATE)]
     Update(ProjectArg),
@@ -225,6 +237,17 @@ pub struct Attach {
     /// The project's weight against other projects, from 0 [default: 100, or what it had]
     #[arg(long, allow_negative_numbers = true)]
     pub share: Option<f64>,
+}
+
+/// Arguments of `exclude`.
+#[derive(Debug, Args)]
+pub struct Exclude {
+    /// Where the data is.
+    #[command(flatten)]
+    pub dir: DirArg,
+    /// All devices that must not be used: type (nvidia, amd, intel or apple) and number; or none
+    #[arg(value_name = "DEVICE", required = true)]
+    pub devices: Vec<String>,
 }
 
 /// A project on an agent.

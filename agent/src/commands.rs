@@ -1,15 +1,16 @@
 //! What the commands do.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::CommandFactory;
-use fallow_domain::{Bytes, MasterUrl, Share};
+use fallow_domain::{Bytes, Invalid, MasterUrl, Share};
 use fallow_store::StoreError;
 use fallow_telemetry::Service;
 
-use crate::cli::{Attach, Cli, Command, DirArg, ProjectArg, Run, Status};
+use crate::cli::{Attach, Cli, Command, DirArg, Exclude, ProjectArg, Run, Status};
 use crate::control::client::ask;
 use crate::control::protocol::Request;
 use crate::dir::DataDir;
@@ -37,6 +38,7 @@ pub fn execute(cli: Cli) -> Result<(), AgentError> {
         Command::Update(ProjectArg { dir, url }) => tell(&dir, &Request::Update { url }),
         Command::Suspend(dir) => tell(&dir, &Request::Suspend {}),
         Command::Resume(dir) => tell(&dir, &Request::Resume {}),
+        Command::Exclude(arguments) => exclude(&arguments),
         Command::Stop(dir) => stop(&dir.dir()),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "fallow-agent", &mut std::io::stdout());
@@ -185,6 +187,18 @@ fn attach(arguments: &Attach) -> Result<(), AgentError> {
     };
     let request = Request::Attach { url: url.to_string(), account_key, share: arguments.share, no_wait };
     tell(&arguments.project.dir, &request)
+}
+
+fn exclude(arguments: &Exclude) -> Result<(), AgentError> {
+    let devices = match arguments.devices.as_slice() {
+        [none] if none == "none" => BTreeSet::new(),
+        devices => devices
+            .iter()
+            .map(|device| device.parse())
+            .collect::<Result<_, Invalid>>()
+            .map_err(|error| AgentError::bad_input(error.to_string()))?,
+    };
+    tell(&arguments.dir, &Request::Exclude { devices })
 }
 
 fn stop(dir: &DataDir) -> Result<(), AgentError> {

@@ -190,6 +190,25 @@ fn shares_that_are_all_zero_are_set_with_a_warning() {
 }
 
 #[test]
+fn r3_14_devices_are_excluded_for_a_whole_fleet_by_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    let set =
+        |devices: &str| fallow(dir.path(), &["preferences", "set", "--excluded-devices", devices, "--json"]);
+    let shown = |output: &Output| -> serde_json::Value {
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["preferences"]["excluded_devices"].clone()
+    };
+    assert_eq!(shown(&set("nvidia:1,nvidia:0,amd:2")), serde_json::json!(["nvidia:0", "nvidia:1", "amd:2"]));
+    fallow(dir.path(), &["preferences", "set", "--suspended", "true"]);
+    let table = text(&fallow(dir.path(), &["preferences"]));
+    assert!(table.contains("nvidia:0, nvidia:1, amd:2"), "what is not named stays as it is: {table}");
+    let bad = set("cpu:0");
+    assert!(bad.status.code() == Some(2) && text(&bad).contains("such as nvidia:0"), "{}", text(&bad));
+    assert_eq!(shown(&set("none")), serde_json::json!([]));
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
 fn shares_and_preferences_alone_are_shown_and_the_manual_names_no_other_page() {
     let dir = tempfile::tempdir().unwrap();
     let mut running = Running::start(dir.path());

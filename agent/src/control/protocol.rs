@@ -1,8 +1,9 @@
 //! What is said over the control socket.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fallow_domain::{AccountKey, ExitCode};
+use fallow_domain::{AccountKey, Device, ExitCode};
 use serde::{Deserialize, Serialize};
 
 use super::status::Status;
@@ -42,6 +43,11 @@ pub enum Request {
     Suspend {},
     /// Compute again.
     Resume {},
+    /// Leave devices alone.
+    Exclude {
+        /// All that must not be used; none lifts the owner's limit.
+        devices: BTreeSet<Device>,
+    },
     /// Contact a project soon.
     Update {
         /// Its URL.

@@ -45,6 +45,9 @@ pub struct HostStatus {
     pub idle_cpus: u32,
     /// `owner` or `coordinator`, when computing is suspended.
     pub suspended_by: Option<String>,
+    /// Devices that must not be used, such as `nvidia:0`.
+    #[serde(default)]
+    pub excluded_devices: Vec<String>,
     /// Version of the document that is followed, 0 for none.
     pub document_version: u64,
     /// The newest document that was refused since, and why.
@@ -176,6 +179,7 @@ impl HostStatus {
             usable_cpus: view.usable_cpus,
             idle_cpus: view.idle_cpus,
             suspended_by: view.suspended_by.map(str::to_owned),
+            excluded_devices: view.excluded_devices.iter().map(ToString::to_string).collect(),
             document_version: view.document_version.0,
             document_refused: view.document_refused.map(|(version, why)| (version.0, why)),
             declined: view.declined.iter().map(ToString::to_string).collect(),
@@ -277,6 +281,9 @@ impl Status {
         );
         if let Some(who) = &host.suspended_by {
             let _ = writeln!(out, "computing is suspended by the {who}");
+        }
+        if !host.excluded_devices.is_empty() {
+            let _ = writeln!(out, "devices that are not used: {}", host.excluded_devices.join(", "));
         }
         if let Some(trouble) = &self.store_trouble {
             let _ = writeln!(out, "nothing new is begun: {trouble}");

@@ -88,7 +88,11 @@ impl Engine {
     fn answer_held(&mut self, request: &Request) -> Response {
         match request {
             Request::Suspend {} | Request::Status {} | Request::Stop {} => self.answer_unstored(request),
-            Request::Resume {} | Request::Attach { .. } | Request::Detach { .. } | Request::Update { .. } => {
+            Request::Resume {}
+            | Request::Exclude { .. }
+            | Request::Attach { .. }
+            | Request::Detach { .. }
+            | Request::Update { .. } => {
                 let why = self.store_trouble.clone().unwrap_or_default();
                 Response::failed(&AgentError::no_space(format!(
                     "this cannot be stored now, and is done as soon as it can be: {why}"
@@ -119,9 +123,10 @@ impl Engine {
                 self.owner_wish = Some(false);
                 unstored("your suspension is lifted as soon as that can be stored")
             }
-            Request::Attach { .. } | Request::Detach { .. } | Request::Update { .. } => {
-                unstored("nothing was done, for it could not be stored")
-            }
+            Request::Exclude { .. }
+            | Request::Attach { .. }
+            | Request::Detach { .. }
+            | Request::Update { .. } => unstored("nothing was done, for it could not be stored"),
         }
     }
 

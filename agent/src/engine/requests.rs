@@ -1,7 +1,7 @@
 //! What people at this host ask for.
 
 use fallow_client::Event;
-use fallow_domain::MasterUrl;
+use fallow_domain::{Device, MasterUrl};
 
 use super::{Asked, Engine};
 use crate::control::protocol::{Request, Response};
@@ -59,6 +59,14 @@ impl Engine {
                         format!("your suspension is lifted; computing is still suspended by the {who}")
                     }
                     None => "computing goes on".to_owned(),
+                }))
+            }
+            Request::Exclude { devices } => {
+                self.turn(Event::OwnerExcludedDevices(devices), None).await?;
+                let all = self.client.host_view().excluded_devices;
+                Ok(Response::done(match all.is_empty() {
+                    true => "all devices may be used".to_owned(),
+                    false => format!("devices that are not used: {}", Device::list(&all)),
                 }))
             }
             // Answered by `attach`.

@@ -70,6 +70,7 @@ fn preferences(from: &wire::Preferences) -> Result<Preferences, Invalid> {
         disk_fraction: Fraction::new(from.disk_fraction)?,
         disk_free_min: Bytes(from.disk_free_min_bytes),
         connection_interval: Duration::from_micros(from.connection_interval_micros),
+        excluded_devices: from.excluded_devices.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
     };
     preferences.check()?;
     Ok(preferences)
@@ -78,6 +79,7 @@ fn preferences(from: &wire::Preferences) -> Result<Preferences, Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fallow_domain::ResourceType;
 
     fn good() -> wire::Document {
         wire::Document {
@@ -101,6 +103,7 @@ mod tests {
                 disk_fraction: 0.9,
                 disk_free_min_bytes: 0,
                 connection_interval_micros: 0,
+                excluded_devices: vec!["nvidia:1".to_owned()],
             }),
         }
     }
@@ -111,12 +114,13 @@ mod tests {
         assert_eq!(document.version, DocumentVersion(3));
         assert_eq!(document.projects[0].share, Share::new(75.0).unwrap());
         assert_eq!(document.preferences.buffer_min, Duration::from_mins(1));
+        assert_eq!(document.preferences.excluded(ResourceType::Nvidia).collect::<Vec<_>>(), [1]);
     }
 
     #[test]
     fn r6_5_a_bad_document_is_refused_with_what_is_wrong() {
         type Spoil = fn(&mut wire::Document);
-        let cases: [(Spoil, &str); 11] = [
+        let cases: [(Spoil, &str); 12] = [
             (|d| d.version = 0, "version 0"),
             (|d| d.projects[0].share = -1.0, "resource share"),
             (|d| d.projects[0].share = f64::NAN, "resource share"),
@@ -127,6 +131,7 @@ mod tests {
             (|d| d.preferences = None, "preferences"),
             (|d| d.preferences.as_mut().unwrap().cpu_fraction = 1.5, "fraction"),
             (|d| d.preferences.as_mut().unwrap().buffer_min_micros = -1, "work buffer"),
+            (|d| d.preferences.as_mut().unwrap().excluded_devices.push("cpu:0".into()), "nvidia:0"),
             (|d| d.preferences.as_mut().unwrap().scheduling_period_micros = i64::MAX, "scheduling period"),
         ];
         for (spoil, expected) in cases {

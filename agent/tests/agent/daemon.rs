@@ -62,6 +62,29 @@ impl Drop for Daemon {
 }
 
 #[test]
+fn r3_14_devices_that_the_owner_excludes_are_kept_over_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = &dir.path().join("agent");
+    let excluded = || -> serde_json::Value {
+        let output = ask(dir, &["status", "--json"]);
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["host"]["excluded_devices"]
+            .clone()
+    };
+    let mut daemon = Daemon::start(dir);
+    assert_eq!(excluded(), serde_json::json!([]));
+    let (code, text) = outcome(dir, &["exclude", "nvidia:1", "amd:0"]);
+    assert!(code == 0 && text.contains("not used: nvidia:1, amd:0"), "{text}");
+    let (code, text) = outcome(dir, &["exclude", "gpu0"]);
+    assert!(code == 3 && text.contains("such as nvidia:0"), "{text}");
+    daemon.kill();
+    let _daemon = Daemon::start(dir);
+    assert_eq!(excluded(), serde_json::json!(["nvidia:1", "amd:0"]));
+    assert!(outcome(dir, &["status"]).1.contains("not used: nvidia:1, amd:0"));
+    assert_eq!(outcome(dir, &["exclude", "none"]).0, 0);
+    assert_eq!(excluded(), serde_json::json!([]));
+}
+
+#[test]
 fn an_agent_is_asked_told_and_stopped_over_its_socket() {
     let dir = tempfile::tempdir().unwrap();
     let dir = &dir.path().join("agent");

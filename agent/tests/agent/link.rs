@@ -186,6 +186,7 @@ fn document(version: u64, share: f64) -> from_coordinator::Body {
             disk_fraction: 0.9,
             disk_free_min_bytes: 0,
             connection_interval_micros: 0,
+            excluded_devices: Vec::new(),
         }),
     })
 }

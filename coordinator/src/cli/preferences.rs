@@ -1,7 +1,9 @@
 //! `fallow preferences`.
 
+use std::collections::BTreeSet;
+
 use clap::{Args, Subcommand};
-use fallow_domain::{Bytes, Duration, Fraction, Preferences};
+use fallow_domain::{Bytes, Device, Duration, Fraction, Invalid, Preferences};
 use fallow_proto::operator::v1::{GetDocumentRequest, SetPreferencesRequest};
 use serde_json::json;
 
@@ -16,6 +18,7 @@ Examples:
   fallow preferences show --json
   fallow preferences set --cpu-fraction 50% --buffer-min 2h
   fallow preferences set --suspended true
+  fallow preferences set --excluded-devices nvidia:0,nvidia:1
 
 What is not named stays as it is. The owner of a host can tighten these on the
 host, and nobody can loosen that.";
@@ -96,6 +99,19 @@ struct Changes {
     /// Minimum time between periods of network activity.
     #[arg(long, value_parser = units::time, value_name = "TIME")]
     connection_interval: Option<Duration>,
+    /// Devices that must not be used on any host, all of them, such as nvidia:0,amd:1; or none.
+    #[arg(long, value_parser = devices, value_name = "DEVICES")]
+    excluded_devices: Option<Excluded>,
+}
+
+#[derive(Clone, Debug)]
+struct Excluded(BTreeSet<Device>);
+
+fn devices(text: &str) -> Result<Excluded, Invalid> {
+    match text.trim() {
+        "none" => Ok(Excluded(BTreeSet::new())),
+        list => list.split(',').map(str::parse).collect::<Result<_, _>>().map(Excluded),
+    }
 }
 
 impl Changes {
@@ -117,6 +133,9 @@ impl Changes {
         set(&mut to.disk_fraction, self.disk_fraction);
         set(&mut to.disk_free_min, self.disk_free_min.map(Bytes));
         set(&mut to.connection_interval, self.connection_interval);
+        if let Some(Excluded(devices)) = &self.excluded_devices {
+            to.excluded_devices.clone_from(devices);
+        }
     }
 }
 
@@ -145,7 +164,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     print(&format!("{table}document version {}\n", document.version))
 }
 
-fn rows(preferences: &Preferences) -> [(&'static str, String); 12] {
+fn rows(preferences: &Preferences) -> [(&'static str, String); 13] {
     [
         ("cpu-fraction", preferences.cpu_fraction.to_string()),
         ("cpu-time-fraction", preferences.cpu_time_fraction.to_string()),
@@ -159,6 +178,7 @@ fn rows(preferences: &Preferences) -> [(&'static str, String); 12] {
         ("disk-fraction", preferences.disk_fraction.to_string()),
         ("disk-free-min", preferences.disk_free_min.to_string()),
         ("connection-interval", preferences.connection_interval.to_string()),
+        ("excluded-devices", Device::list(&preferences.excluded_devices)),
     ]
 }
 
@@ -178,6 +198,7 @@ fn to_json(version: u64, preferences: &Preferences) -> serde_json::Value {
             "disk_fraction": preferences.disk_fraction.get(),
             "disk_free_min_bytes": preferences.disk_free_min.0,
             "connection_interval_seconds": preferences.connection_interval.as_secs_f64(),
+            "excluded_devices": preferences.excluded_devices,
         },
     })
 }

@@ -35,6 +35,7 @@ pub fn preferences_to_wire(preferences: &Preferences) -> proto::Preferences {
         disk_fraction: preferences.disk_fraction.get(),
         disk_free_min_bytes: preferences.disk_free_min.0,
         connection_interval_micros: preferences.connection_interval.as_micros(),
+        excluded_devices: preferences.excluded_devices.iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -56,6 +57,7 @@ pub fn preferences_from_wire(wire: &proto::Preferences) -> Result<Preferences, I
         disk_fraction: Fraction::new(wire.disk_fraction)?,
         disk_free_min: Bytes(wire.disk_free_min_bytes),
         connection_interval: Duration::from_micros(wire.connection_interval_micros),
+        excluded_devices: wire.excluded_devices.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
     };
     preferences.check()?;
     Ok(preferences)
@@ -67,19 +69,22 @@ mod tests {
 
     #[test]
     fn preferences_survive_the_wire() {
-        let preferences = Preferences { suspended: true, ..Preferences::default() };
+        let excluded_devices = ["amd:0", "nvidia:1"].iter().map(|name| name.parse().unwrap()).collect();
+        let preferences = Preferences { suspended: true, excluded_devices, ..Preferences::default() };
         assert_eq!(preferences_from_wire(&preferences_to_wire(&preferences)).unwrap(), preferences);
     }
 
     #[test]
     fn preferences_that_cannot_be_meant_are_refused() {
         let good = preferences_to_wire(&Preferences::default());
+        let with = || good.clone();
         for bad in [
             proto::Preferences::default(),
-            proto::Preferences { cpu_fraction: f64::NAN, ..good },
-            proto::Preferences { cpu_fraction: 1.5, ..good },
-            proto::Preferences { buffer_min_micros: -1, ..good },
-            proto::Preferences { scheduling_period_micros: i64::MAX, ..good },
+            proto::Preferences { cpu_fraction: f64::NAN, ..with() },
+            proto::Preferences { cpu_fraction: 1.5, ..with() },
+            proto::Preferences { buffer_min_micros: -1, ..with() },
+            proto::Preferences { scheduling_period_micros: i64::MAX, ..with() },
+            proto::Preferences { excluded_devices: vec!["gpu 0".to_owned()], ..with() },
         ] {
             assert!(preferences_from_wire(&bad).is_err(), "{bad:?}");
         }

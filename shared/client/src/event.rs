@@ -3,12 +3,14 @@
 //! A shell turns what it meets (replies, ended processes, an owner's command) into one of these. Nothing else
 //! reaches the client.
 
+use std::collections::BTreeSet;
+
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::finish::{Finish, TemporaryExit};
 use fallow_boinc::runtime::message::AppStatus;
 use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{
-    AccountKey, Bytes, Duration, FleetDocument, HostFacts, JobId, MasterUrl, ProjectId, Share, SlotId,
+    AccountKey, Bytes, Device, Duration, FleetDocument, HostFacts, JobId, MasterUrl, ProjectId, Share, SlotId,
 };
 
 use crate::FileKey;
@@ -50,6 +52,8 @@ pub enum Event {
     },
     /// The owner suspends or resumes all computing.
     OwnerSuspended(bool),
+    /// The owner says which devices must not be used, whatever the coordinator's document allows (R3.14).
+    OwnerExcludedDevices(BTreeSet<Device>),
     /// Somebody asks for contact with a project soon (R1.4).
     ContactRequested {
         /// The project.

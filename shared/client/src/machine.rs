@@ -209,6 +209,7 @@ impl Client {
             Event::DocumentOffered(document) => self.offer_document(document),
             Event::DocumentUnreadable { version, reason } => self.refuse_document(version, reason),
             Event::OwnerSuspended(suspended) => self.owner_suspends(suspended),
+            Event::OwnerExcludedDevices(devices) => self.owner_excludes(devices),
             Event::ContactRequested { url } => self.request_contact(&url),
             Event::MasterPageRead { project, outcome } => self.master_page_read(project, outcome),
             Event::SchedulerAnswered { project, outcome } => self.scheduler_answered(project, outcome),

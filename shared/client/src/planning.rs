@@ -84,18 +84,20 @@ impl Client {
     pub(crate) fn plan_host(&self) -> PlanHost {
         let active = Fraction::clamped(self.planned_active);
         match &self.state.host {
-            Some(facts) => PlanHost::new(facts, self.preferences(), &PerType::default(), active),
+            Some(facts) => PlanHost::new(facts, self.preferences(), active),
             None => PlanHost { active_fraction: active, ..PlanHost::cpus(1) },
         }
     }
 
     /// The devices of each coprocessor type that may be used (R3.14).
     pub(crate) fn usable_devices(&self) -> PerType<Devices> {
-        let instances = self.plan_host().instances;
-        instances.map(|kind, count| match kind {
-            ResourceType::Cpu => Devices::NONE,
-            _ => Devices::first(*count),
-        })
+        let mut usable = PerType::default();
+        let found = self.state.host.iter().flat_map(|host| &host.coprocessors);
+        for coprocessor in found.filter(|coprocessor| coprocessor.kind.is_coprocessor()) {
+            let excluded = self.preferences().excluded(coprocessor.kind);
+            usable[coprocessor.kind] = excluded.fold(Devices::first(coprocessor.count), Devices::without);
+        }
+        usable
     }
 
     /// How much work is to be held: the whole buffer, and the time between contacts (R1.13).

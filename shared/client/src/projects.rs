@@ -1,9 +1,10 @@
 //! Which projects this host serves: attach, detach, the coordinator's document, the owner's word.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{
-    AccountKey, DocumentVersion, FleetDocument, MasterUrl, PerType, ProjectAssignment, ProjectId, Share,
+    AccountKey, Device, DocumentVersion, FleetDocument, MasterUrl, PerType, ProjectAssignment, ProjectId,
+    Share,
 };
 use fallow_policy::estimate::DurationCorrection;
 use fallow_policy::rpc_timing::RpcState;
@@ -273,6 +274,7 @@ impl Client {
         if now.connection_interval != before.connection_interval
             || now.cpu_fraction != before.cpu_fraction
             || now.memory_fraction != before.memory_fraction
+            || now.excluded_devices != before.excluded_devices
         {
             self.requeue_all();
         }
@@ -282,6 +284,24 @@ impl Client {
             format!("following version {version} of the coordinator's document"),
         );
         self.shares_changed();
+    }
+
+    /// Devices that the owner wants to be left alone (R3.14): the whole set, stored before anything follows from it.
+    pub(crate) fn owner_excludes(&mut self, devices: BTreeSet<Device>) {
+        if self.state.meta.owner.excluded_devices != devices {
+            self.settle_long_term();
+            self.state.meta.owner.excluded_devices = devices;
+            self.preferences_changed();
+            self.mark_durable(Record::Meta);
+            self.requeue_all();
+            let all = &self.preferences().excluded_devices;
+            let text = match all.is_empty() {
+                true => "all devices may be used".to_owned(),
+                false => format!("devices that are not used: {}", Device::list(all)),
+            };
+            self.notice(NoticeLevel::Info, None, text);
+            self.shares_changed();
+        }
     }
 
     pub(crate) fn refuse_document(&mut self, version: u64, reason: String) {

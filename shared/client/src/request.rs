@@ -19,11 +19,11 @@ use crate::state::{FileStatus, Job, Project, Stage, VersionKey};
 /// At most this many jobs are reported in one request, the others in the next: each can carry 64 KiB of `stderr.txt`.
 const REPORTS_MAX: usize = 256;
 
-/// A kind of coprocessor with the work wanted for it (R3.2).
-fn coprocs(coprocessor: &Coprocessor, wanted: &WorkRequest) -> HostCoprocessors {
+/// A kind of coprocessor with the work wanted for it (R3.2), and how many of them may be used.
+fn coprocs(coprocessor: &Coprocessor, count: u32, wanted: &WorkRequest) -> HostCoprocessors {
     HostCoprocessors {
         kind: type_name(coprocessor.kind).to_owned(),
-        count: coprocessor.count,
+        count,
         name: coprocessor.model.clone(),
         req_secs: wanted.seconds[coprocessor.kind],
         req_instances: wanted.instances[coprocessor.kind],
@@ -69,12 +69,20 @@ impl Client {
             time_stats: self.time_stats(),
             host_info: HostInfo::from_facts(host),
             disk_usage: self.disk_usage(id),
-            coprocs: host.coprocessors.iter().map(|coprocessor| coprocs(coprocessor, wanted)).collect(),
+            coprocs: self.coprocs(wanted),
             results: reported.iter().filter_map(|job| self.report(&self.state.jobs[job])).collect(),
             app_versions: versions.iter().map(|key| self.version_ref(key)).collect(),
             ..SchedulerRequest::default()
         };
         Some((request, reported))
+    }
+
+    /// A server that knew of devices which nobody may use would send work for them (R3.14).
+    fn coprocs(&self, wanted: &WorkRequest) -> Vec<HostCoprocessors> {
+        let usable = self.plan_host().instances;
+        let found = self.state.host.iter().flat_map(|host| &host.coprocessors);
+        let used = found.filter(|coprocessor| usable[coprocessor.kind] > 0);
+        used.map(|coprocessor| coprocs(coprocessor, usable[coprocessor.kind], wanted)).collect()
     }
 
     pub(crate) fn share_fraction(&self, project: &Project, counts: impl Fn(&Project) -> bool) -> f64 {

@@ -2,8 +2,9 @@
 
 use fallow_boinc::scheduler::{ClientVersion, ResultJob};
 use fallow_domain::{
-    AccountKey, Bytes, Coprocessor, DocumentVersion, Duration, FleetDocument, Flops, HostFacts, HostSpeed,
-    Instant, JobId, MasterUrl, PerType, Preferences, ProjectId, ResourceType, Share, SlotId, Speed, Usage,
+    AccountKey, Bytes, Coprocessor, Device, DocumentVersion, Duration, FleetDocument, Flops, HostFacts,
+    HostSpeed, Instant, JobId, MasterUrl, PerType, Preferences, ProjectId, ResourceType, Share, SlotId,
+    Speed, Usage,
 };
 use fallow_policy::cpu_schedule::{self, Chosen, Passed, WhyChosen, WhyNot};
 use fallow_policy::fetch::WorkRequest;
@@ -305,6 +306,39 @@ fn r5_6_a_job_that_is_being_aborted_is_no_work_that_a_server_plans_with() {
     assert_eq!(request.other_results.unwrap().len(), 2, "it is not lost either");
     assert_eq!(client.workload().count(), 1);
     assert!(client.queue.get(kept).is_some());
+}
+
+#[test]
+fn r3_14_devices_that_preferences_or_the_owner_exclude_are_left_alone_by_number() {
+    let mut client = client(3, &["a"]);
+    let a = id_of(&client, "a");
+    let nvidia = ResourceType::Nvidia;
+    let device = |number| Device::new(nvidia, number).unwrap();
+    put_job(&mut client, 1, a, gpu_job());
+    let excluded_devices = [device(0), device(7)].into();
+    client.handle(NOW, document(Preferences { excluded_devices, ..Preferences::default() }));
+    client.schedule_due = false;
+    client.owner_excludes([device(2)].into());
+    assert!(client.schedule_due, "what runs there has to leave");
+    let check = |client: &Client| {
+        assert_eq!(client.schedule_host(false).devices[nvidia], Devices::NONE.with(1));
+        assert_eq!(client.plan_host().instances[nvidia], 1);
+    };
+    check(&client);
+    let (request, _) = client.compose_request(a, &WorkRequest::default()).unwrap();
+    assert_eq!(request.coprocs[0].count, 1, "nor does a server send work for them");
+
+    let stored = Record::Meta.change(&client.state, &client.ledger);
+    let mut again = Client::restore(client.config.clone(), [(stored.key, stored.value.unwrap())]).unwrap();
+    again.host_measured(host(3));
+    check(&again);
+
+    client.owner_excludes([device(1), device(2)].into());
+    assert_eq!(client.plan_host().instances[nvidia], 0);
+    let (request, _) = client.compose_request(a, &WorkRequest::default()).unwrap();
+    assert!(request.coprocs.is_empty());
+    client.owner_excludes([].into());
+    assert_eq!(client.plan_host().instances[nvidia], 2, "what the fleet excludes stays so");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fallow_domain::{
-    AccountKey, DocumentVersion, Duration, Instant, JobId, MasterUrl, ProjectAssignment, ProjectId,
+    AccountKey, Device, DocumentVersion, Duration, Instant, JobId, MasterUrl, ProjectAssignment, ProjectId,
     ResourceType, Share,
 };
 use fallow_policy::metrics::Figures;
@@ -19,6 +19,8 @@ pub struct HostView {
     pub idle_cpus: u32,
     /// Who suspended computing, if anybody: `owner` or `coordinator`.
     pub suspended_by: Option<&'static str>,
+    /// Devices that must not be used, by the document or the owner (R3.14).
+    pub excluded_devices: BTreeSet<Device>,
     /// The document that is followed.
     pub document_version: DocumentVersion,
     /// When it was applied.
@@ -142,6 +144,7 @@ impl Client {
                 (false, true) => Some("coordinator"),
                 (false, false) => None,
             },
+            excluded_devices: self.preferences().excluded_devices.clone(),
             document_version: meta.document.as_ref().map_or(DocumentVersion(0), |document| document.version),
             document_applied_at: meta.document_applied_at,
             document_refused: meta.document_refused.clone(),

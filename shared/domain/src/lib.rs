@@ -7,6 +7,7 @@
 //! The types can be serialised because the client's state is stored; wire formats have types of their own.
 #![forbid(unsafe_code)]
 
+mod device;
 mod document;
 mod error;
 mod exit_code;
@@ -18,6 +19,7 @@ mod time;
 mod units;
 mod url;
 
+pub use device::Device;
 pub use document::{DocumentVersion, FleetDocument, ProjectAssignment};
 pub use error::Invalid;
 pub use exit_code::ExitCode;

@@ -1,8 +1,10 @@
 //! What a host may do, when and how much: limits, never wishes.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Duration, Fraction, Invalid};
+use crate::{Bytes, Device, Duration, Fraction, Invalid, ResourceType};
 
 /// Effective preferences. Each field names the BOINC element it becomes on the wire.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +33,10 @@ pub struct Preferences {
     pub disk_free_min: Bytes,
     /// Minimum time between periods of network activity, 0 for always connected (R1.13).
     pub connection_interval: Duration,
+    /// Devices that must not be used (R3.14; BOINC: `ignore_nvidia_dev` and its like in `cc_config.xml`). Those that the
+    /// host does not have make no difference.
+    #[serde(default)]
+    pub excluded_devices: BTreeSet<Device>,
 }
 
 impl Default for Preferences {
@@ -49,6 +55,7 @@ impl Default for Preferences {
             disk_fraction: Fraction::clamped(0.9),
             disk_free_min: Bytes::from_mebibytes(1024),
             connection_interval: Duration::ZERO,
+            excluded_devices: BTreeSet::new(),
         }
     }
 }
@@ -58,6 +65,11 @@ impl Preferences {
     pub fn usable_cpus(&self, ncpus: u32) -> u32 {
         // A hair of tolerance, so that 1/3 of 3 CPUs is one CPU whatever the rounding of 1/3.
         ((f64::from(ncpus) * self.cpu_fraction.get() + 1e-6) as u32).clamp(1, ncpus.max(1))
+    }
+
+    /// Numbers of the devices of a type that must not be used (R3.14), rising.
+    pub fn excluded(&self, kind: ResourceType) -> impl Iterator<Item = u32> {
+        self.excluded_devices.iter().filter(move |device| device.kind() == kind).map(|device| device.number())
     }
 
     /// Refuses values that no operator can have meant.
@@ -100,6 +112,7 @@ impl Preferences {
             memory_fraction: least(self.memory_fraction, owner.memory_fraction),
             disk_fraction: least(self.disk_fraction, owner.disk_fraction),
             suspended: self.suspended || owner.suspended,
+            excluded_devices: self.excluded_devices.union(&owner.excluded_devices).copied().collect(),
             ..self.clone()
         }
     }
@@ -118,6 +131,9 @@ pub struct OwnerLimits {
     pub memory_fraction: Option<Fraction>,
     /// At most this part of the disk.
     pub disk_fraction: Option<Fraction>,
+    /// Devices that must not be used (R3.14).
+    #[serde(default)]
+    pub excluded_devices: BTreeSet<Device>,
 }
 
 #[cfg(test)]
@@ -135,6 +151,26 @@ mod tests {
         assert_eq!(with(0.01, 2), 1);
         assert_eq!(with(1.0, 16), 16);
         assert_eq!(with(0.75, 4), 3);
+    }
+
+    #[test]
+    fn r3_14_a_device_that_either_excludes_is_excluded() {
+        let devices = |names: &[&str]| names.iter().map(|name| name.parse::<Device>().unwrap()).collect();
+        let fleet = Preferences { excluded_devices: devices(&["nvidia:0", "amd:1"]), ..Default::default() };
+        let owner = OwnerLimits { excluded_devices: devices(&["nvidia:2"]), ..Default::default() };
+        let effective = fleet.tightened(&owner);
+        assert_eq!(effective.excluded(ResourceType::Nvidia).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(effective.excluded(ResourceType::Amd).collect::<Vec<_>>(), [1]);
+        assert_eq!(effective.excluded(ResourceType::Intel).count(), 0);
+    }
+
+    #[test]
+    fn r3_14_preferences_stored_before_devices_could_be_excluded_exclude_none() {
+        let mut stored = serde_json::to_value(Preferences::default()).unwrap();
+        assert!(stored.as_object_mut().unwrap().remove("excluded_devices").is_some());
+        assert_eq!(serde_json::from_value::<Preferences>(stored).unwrap(), Preferences::default());
+        let owner: OwnerLimits = serde_json::from_str("{\"suspended\":true}").unwrap();
+        assert_eq!(owner, OwnerLimits { suspended: true, ..OwnerLimits::default() });
     }
 
     fn fraction() -> impl Strategy<Value = Fraction> {

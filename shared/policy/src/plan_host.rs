@@ -19,18 +19,13 @@ impl PlanHost {
         Self { instances: PerType::cpu(count), speeds: PerType::cpu(1.0), active_fraction: Fraction::ONE }
     }
 
-    /// From what is known of a host, under preferences. `excluded` has the instances of each type that must not be
-    /// used (R3.14).
-    pub fn new(
-        facts: &HostFacts,
-        preferences: &Preferences,
-        excluded: &PerType<u32>,
-        active_fraction: Fraction,
-    ) -> Self {
+    /// From what is known of a host, under preferences, which may exclude devices (R3.14).
+    pub fn new(facts: &HostFacts, preferences: &Preferences, active_fraction: Fraction) -> Self {
         let mut host = Self { active_fraction, ..Self::cpus(preferences.usable_cpus(facts.ncpus)) };
         for coprocessor in facts.coprocessors.iter().filter(|c| c.kind.is_coprocessor()) {
-            let kind = coprocessor.kind;
-            host.instances[kind] = coprocessor.count.saturating_sub(excluded[kind]);
+            let (kind, count) = (coprocessor.kind, coprocessor.count);
+            let excluded = preferences.excluded(kind).filter(|device| *device < count);
+            host.instances[kind] = excluded.fold(count, |left, _| left - 1);
             host.speeds[kind] = relative(coprocessor.speed, facts.speed.fpops);
         }
         host

@@ -174,6 +174,7 @@ impl GlobalPreferences {
             disk_fraction: percent(self.disk_max_used_pct),
             disk_free_min: Bytes::from_f64(self.disk_min_free_gb * GIGABYTE),
             connection_interval: Duration::ZERO,
+            ..Preferences::default()
         }
     }
 }

@@ -62,6 +62,7 @@ impl Scenario {
             disk_fraction: self.client.disk_fraction,
             disk_free_min: self.client.disk_free_min,
             connection_interval: self.host.connection_interval,
+            ..Preferences::default()
         }
     }
 }
