@@ -138,15 +138,6 @@ impl Client {
 
     /// Books the time since the last plan in the long-term debts (R3.3).
     pub(crate) fn settle_long_term(&mut self) {
-        let length = std::mem::take(&mut self.ledger.unsettled);
-        if length == Duration::ZERO && self.ledger.long_period.is_empty() {
-            return;
-        }
-        let owed = |id: &ProjectId| self.ledger.long_term.has_debts(*id);
-        if self.state.projects.len() < 2 && !self.state.projects.keys().any(owed) {
-            // Who is alone is owed nothing, and owes nothing: not even to one that has left (R3.6).
-            return self.ledger.long_period.clear();
-        }
         self.settle_long_term_as_of(self.now);
     }
 
@@ -160,6 +151,15 @@ impl Client {
 
     /// Books it by what was held back at an instant since the last plan.
     fn settle_long_term_as_of(&mut self, instant: Instant) {
+        let length = std::mem::take(&mut self.ledger.unsettled);
+        if length == Duration::ZERO && self.ledger.long_period.is_empty() {
+            return;
+        }
+        let owed = |id: &ProjectId| self.ledger.long_term.has_debts(*id);
+        if self.state.projects.len() < 2 && !self.state.projects.keys().any(owed) {
+            // Who is alone is owed nothing, and owes nothing: not even to one that has left (R3.6).
+            return self.ledger.long_period.clear();
+        }
         let used = std::mem::take(&mut self.ledger.long_period);
         let host = self.plan_host();
         let periods: Vec<LongTermPeriod> = self
