@@ -17,6 +17,9 @@ const WHOLE: f64 = 8.4;
 const SLACKS: [(&str, f64); 5] =
     [("slack 1", 1.0), ("slack 2", 2.0), ("slack 3", 3.0), ("slack 4", 4.0), ("slack 5", 5.0)];
 
+/// Where the palette's darker colours begin.
+const DARKER: usize = 6;
+
 fn arm(slack: f64) -> Arm {
     let group = SLACKS.iter().find(|(_, known)| *known == slack).map_or("", |(name, _)| *name);
     Arm { group, composition: published() }
@@ -95,7 +98,9 @@ fn figure(m: &Measurements) -> Figure {
             Some(crate::plot::Dot { x: *slack, y: sample.mean, half_width: sample.half_width })
         });
         let label = format!("buffer {hours} h");
-        Curve { label, origin: crate::plot::Origin::Measured(number), dots: dots.collect() }
+        // Colours of their own: these lines are not those of the panel beside.
+        let origin = crate::plot::Origin::Measured(number + DARKER);
+        Curve { label, origin, dots: dots.collect() }
     });
     let by_slack = Panel {
         title: "waste by slack".into(),

@@ -89,6 +89,10 @@ fn figure(m: &Measurements) -> Figure {
         let mut curves: Vec<Curve> =
             numbered.into_iter().map(|(arm, number)| curve(m, arm, Metric::Waste, number)).collect();
         curves.push(paper("published for JC1 at f = 4: nearly 1", &[(4.0, 1.0)]));
+        if let Some(first) = m.at(jc2, 1.0, Metric::Waste) {
+            let constant = [2.0, 3.0, 4.0, 5.0, 6.0].map(|factor| (factor, first.mean));
+            curves.push(paper("published for JC2: as at f = 1", &constant));
+        }
         Panel { title: format!("waste at {group}"), x: x.clone(), y: "waste".into(), curves }
     };
     Figure {

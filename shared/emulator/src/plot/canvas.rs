@@ -1,5 +1,7 @@
 //! Lines, texts and shapes on an SVG, in whole pixels.
 
+use std::borrow::Cow;
+
 use plotters::coord::Shift;
 use plotters::prelude::{
     Circle, DrawingArea, IntoDrawingArea as _, IntoFont as _, PathElement, Polygon, RGBColor, Rectangle,
@@ -54,6 +56,18 @@ pub(crate) fn width_of(text: &str, size: i32) -> i32 {
     (text.chars().count() as i32) * size * 58 / 100
 }
 
+/// A text that is no wider than `width`: of a longer one, its two ends, which is where names differ.
+pub(crate) fn fitted(text: &str, size: i32, width: i32) -> Cow<'_, str> {
+    if width_of(text, size) <= width {
+        return Cow::Borrowed(text);
+    }
+    let fits = |count: usize| width_of(&"m".repeat(count + 1), size) <= width;
+    let all: Vec<char> = text.chars().collect();
+    let count = (0..all.len()).rev().find(|count| fits(*count)).unwrap_or(0);
+    let (head, tail) = (count.div_ceil(2), count / 2);
+    Cow::Owned(all[..head].iter().chain(['…'].iter()).chain(&all[all.len() - tail..]).collect())
+}
+
 /// Where a text stands against its point.
 #[derive(Clone, Copy)]
 pub(crate) enum Anchor {
@@ -65,6 +79,8 @@ pub(crate) enum Anchor {
     Right,
     /// Its middle is there, and it runs upwards.
     Upwards,
+    /// It runs upwards and ends there.
+    UpTo,
 }
 
 /// A white sheet.
@@ -115,12 +131,12 @@ impl Canvas<'_> {
         let horizontal = match anchor {
             Anchor::Left => HPos::Left,
             Anchor::Center | Anchor::Upwards => HPos::Center,
-            Anchor::Right => HPos::Right,
+            Anchor::Right | Anchor::UpTo => HPos::Right,
         };
         // The backend divides by 1.24, its idea of the height of a line.
         let font = ("sans-serif", f64::from(size) * 1.24).into_font();
         let font = match anchor {
-            Anchor::Upwards => font.transform(FontTransform::Rotate270),
+            Anchor::Upwards | Anchor::UpTo => font.transform(FontTransform::Rotate270),
             _ => font,
         };
         let style = TextStyle::from(font).pos(Pos::new(horizontal, VPos::Center)).color(&color);
@@ -146,6 +162,14 @@ impl Canvas<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_that_is_too_wide_keeps_its_two_ends() {
+        assert_eq!(fitted("short", 12, 100), "short");
+        let cut = fitted("a-long-name-that-goes-on-to-17", 12, 100);
+        assert!(cut.starts_with("a-lon") && cut.ends_with("-to-17") && width_of(&cut, 12) <= 100, "{cut}");
+        assert_eq!(fitted("ünïcödé", 12, 1), "…");
+    }
 
     #[test]
     fn eighteen_colours_differ() {

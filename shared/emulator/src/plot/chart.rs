@@ -1,16 +1,22 @@
 //! Charts: curves over a parameter, in panels side by side, with one legend below.
 //!
-//! Measured values are joined dots with their 95 % intervals; published ones are open diamonds around them. Curves that
-//! coincide stand a pixel or two apart, so that none hides another.
+//! Measured values are joined dots with their 95 % intervals, without a stroke at the end where the axis ends before
+//! them; published ones are open diamonds around them. Curves that coincide stand a pixel or two apart, so that none
+//! hides another.
 
-use super::canvas::{self, Anchor, BLACK, Canvas, DrawError, Drawn, GREY, LIGHT, color, width_of};
-use super::figure::{Curve, Figure, Origin, Panel, Scale, name_at};
-use super::ticks;
+use super::canvas::{self, Anchor, BLACK, Canvas, DrawError, Drawn, LIGHT, color, fitted, width_of};
+use super::figure::{Curve, Dot, Figure, Origin, Panel, Scale, name_at};
+use super::{legend, ticks};
 
 const PANEL: (i32, i32) = (480, 320);
 const TITLE: i32 = 40;
-const LEGEND_LINE: i32 = 22;
 const TEXT: i32 = 12;
+/// The most room that names get which stand upright because they are too wide to lie side by side.
+const UPRIGHT: i32 = 150;
+/// An interval is drawn if it is longer than this; a shorter one lies within the marker.
+const SHORTEST: i32 = 2;
+/// Room above the axis's highest value, so that a diamond there stays clear of the title.
+const HEAD: i32 = 12;
 /// Room within a panel: left for the values, right, above for its title, below for the axis.
 const MARGIN: (i32, i32, i32, i32) = (64, 16, 30, 52);
 
@@ -22,24 +28,43 @@ pub fn svg(figure: &Figure) -> Result<String, DrawError> {
     let columns = figure.panels.len().clamp(1, 2) as i32;
     let rows = (figure.panels.len() as i32 + columns - 1) / columns;
     let width = columns * PANEL.0;
-    let legend = legend_lines(figure, width - 2 * MARGIN.1);
-    let size = (width, TITLE + rows * PANEL.1 + legend.len() as i32 * LEGEND_LINE + 12);
+    let upright = figure.panels.iter().map(upright).max().unwrap_or(0);
+    let height = PANEL.1 + upright;
+    let fields: Vec<Field<'_>> = (0..)
+        .zip(&figure.panels)
+        .map(|(index, panel)| {
+            let (column, row) = (index % columns, index / columns);
+            Field::new(panel, (column * PANEL.0, TITLE + row * height))
+        })
+        .collect();
+    let mut lines = legend::lines(figure, width - 2 * MARGIN.1);
+    lines.extend(legend::remark(figure, fields.iter().any(Field::cuts)));
+    let below = TITLE + rows * height;
+    let size = (width, below + legend::height(&lines) + 12);
     canvas::svg(size, |canvas| {
-        canvas.text(&figure.title, (width / 2, TITLE / 2), 16, Anchor::Center, BLACK)?;
-        for (index, panel) in figure.panels.iter().enumerate() {
-            let (column, row) = (index as i32 % columns, index as i32 / columns);
-            draw_panel(canvas, panel, (column * PANEL.0, TITLE + row * PANEL.1))?;
+        let title = fitted(&figure.title, 16, width - 2 * MARGIN.1);
+        canvas.text(&title, (width / 2, TITLE / 2), 16, Anchor::Center, BLACK)?;
+        for field in &fields {
+            draw_panel(canvas, field, upright)?;
         }
-        for (index, line) in legend.iter().enumerate() {
-            draw_legend(canvas, line, width, TITLE + rows * PANEL.1 + index as i32 * LEGEND_LINE + 10)?;
-        }
-        Ok(())
+        legend::draw(canvas, &lines, width, below + 10)
     })
+}
+
+/// How much higher a panel has to be for names that do not fit side by side; 0 if they do.
+fn upright(panel: &Panel) -> i32 {
+    let Scale::Names(names) = &panel.x.scale else { return 0 };
+    let widest = names.iter().map(|name| width_of(name, TEXT)).max().unwrap_or(0);
+    let room = (PANEL.0 - MARGIN.0 - MARGIN.1 - 24) / names.len().max(1) as i32;
+    // Lying, they have the height of a line already.
+    if widest + 10 <= room { 0 } else { widest.min(UPRIGHT) - TEXT }
 }
 
 /// The field of a panel, and where values lie in it.
 struct Field<'a> {
-    scale: &'a Scale,
+    panel: &'a Panel,
+    /// Where the panel begins, with its title.
+    above: i32,
     left: i32,
     right: i32,
     top: i32,
@@ -62,7 +87,8 @@ impl<'a> Field<'a> {
             _ => (0.0, 1.0),
         };
         Self {
-            scale: &panel.x.scale,
+            panel,
+            above: y,
             left: x + MARGIN.0,
             right: x + PANEL.0 - MARGIN.1,
             top: y + MARGIN.2,
@@ -75,7 +101,7 @@ impl<'a> Field<'a> {
     }
 
     fn x(&self, value: f64) -> i32 {
-        let along = |value: f64| match self.scale {
+        let along = |value: f64| match self.panel.x.scale {
             Scale::Logarithmic => value.max(1e-9).ln(),
             _ => value,
         };
@@ -86,20 +112,34 @@ impl<'a> Field<'a> {
     }
 
     fn y(&self, value: f64) -> i32 {
-        self.bottom
-            - (value.clamp(0.0, self.most) / self.most * f64::from(self.bottom - self.top)).round() as i32
+        let part = value.clamp(0.0, self.most) / self.most;
+        self.bottom - (part * f64::from(self.bottom - self.top - HEAD)).round() as i32
+    }
+
+    /// Whether intervals go on beyond the axis.
+    fn cuts(&self) -> bool {
+        let measured = self.panel.curves.iter().filter(|curve| matches!(curve.origin, Origin::Measured(_)));
+        measured.flat_map(|curve| &curve.dots).any(|dot| self.is_cut(dot).0 || self.is_cut(dot).1)
+    }
+
+    /// Whether a value's interval goes on below the axis, and above.
+    fn is_cut(&self, dot: &Dot) -> (bool, bool) {
+        let half = dot.half_width.unwrap_or(0.0);
+        // What is not drawn for being too short is not cut either.
+        let is_drawn = self.y(dot.y - half) - self.y(dot.y + half) > SHORTEST;
+        (is_drawn && dot.y - half < -1e-9, is_drawn && dot.y + half > self.most + 1e-9)
     }
 }
 
-fn draw_panel(canvas: &Canvas<'_>, panel: &Panel, at: (i32, i32)) -> Drawn {
-    let field = Field::new(panel, at);
+fn draw_panel(canvas: &Canvas<'_>, field: &Field<'_>, upright: i32) -> Drawn {
+    let panel = field.panel;
     let middle = i32::midpoint(field.left, field.right);
-    canvas.text(&panel.title, (middle, at.1 + MARGIN.2 / 2), 14, Anchor::Center, BLACK)?;
-    draw_axes(canvas, panel, &field)?;
+    canvas.text(&panel.title, (middle, field.above + MARGIN.2 / 2), 14, Anchor::Center, BLACK)?;
+    draw_axes(canvas, field, upright)?;
     let measured = panel.curves.iter().filter(|curve| matches!(curve.origin, Origin::Measured(_)));
     let count = measured.clone().count() as i32;
     for (index, curve) in measured.enumerate() {
-        draw_curve(canvas, curve, &field, 2 * index as i32 - (count - 1))?;
+        draw_curve(canvas, curve, field, 2 * index as i32 - (count - 1))?;
     }
     for curve in panel.curves.iter().filter(|curve| curve.origin == Origin::Published) {
         for dot in &curve.dots {
@@ -109,14 +149,15 @@ fn draw_panel(canvas: &Canvas<'_>, panel: &Panel, at: (i32, i32)) -> Drawn {
     Ok(())
 }
 
-fn draw_axes(canvas: &Canvas<'_>, panel: &Panel, field: &Field<'_>) -> Drawn {
+fn draw_axes(canvas: &Canvas<'_>, field: &Field<'_>, upright: i32) -> Drawn {
+    let panel = field.panel;
     let Field { left, right, top, bottom, .. } = *field;
     for (value, label) in ticks::linear(0.0, field.most, 6) {
         let y = field.y(value);
         canvas.line(&[(left, y), (right, y)], LIGHT, 1)?;
         canvas.text(&label, (left - 8, y), TEXT, Anchor::Right, BLACK)?;
     }
-    let marks = match field.scale {
+    let marks = match &panel.x.scale {
         // Where all values are whole, what lies between means nothing.
         Scale::Linear if field.is_whole => {
             let whole = |(value, _): &(f64, String)| value.fract() == 0.0;
@@ -129,24 +170,28 @@ fn draw_axes(canvas: &Canvas<'_>, panel: &Panel, field: &Field<'_>) -> Drawn {
             (0..names.len()).map(named).collect()
         }
     };
+    let is_upright = upright > 0 && matches!(panel.x.scale, Scale::Names(_));
     let widest = marks.iter().map(|(_, label)| width_of(label, TEXT) + 10).max().unwrap_or(0);
+    let widest = if is_upright { TEXT + 2 } else { widest };
     let mut free_from = i32::MIN;
     for (value, label) in marks {
         let x = field.x(value);
-        if !matches!(field.scale, Scale::Names(_)) {
+        if !matches!(panel.x.scale, Scale::Names(_)) {
             canvas.line(&[(x, top), (x, bottom)], LIGHT, 1)?;
         }
         let length = if label.is_empty() { 3 } else { 6 };
         canvas.line(&[(x, bottom), (x, bottom + length)], BLACK, 1)?;
         // A label that would run into the one before it is left out.
         if !label.is_empty() && x - widest / 2 >= free_from {
-            canvas.text(&label, (x, bottom + 16), TEXT, Anchor::Center, BLACK)?;
+            let (room, below, anchor) =
+                if is_upright { (UPRIGHT, 9, Anchor::UpTo) } else { (right - left, 16, Anchor::Center) };
+            canvas.text(&fitted(&label, TEXT, room), (x, bottom + below), TEXT, anchor, BLACK)?;
             free_from = x + widest / 2;
         }
     }
     canvas.line(&[(left, top), (left, bottom), (right, bottom)], BLACK, 1)?;
     let middle = i32::midpoint(left, right);
-    canvas.text(&panel.x.label, (middle, bottom + 38), TEXT, Anchor::Center, BLACK)?;
+    canvas.text(&panel.x.label, (middle, bottom + 38 + upright), TEXT, Anchor::Center, BLACK)?;
     canvas.text(&panel.y, (left - 48, i32::midpoint(top, bottom)), TEXT, Anchor::Upwards, BLACK)
 }
 
@@ -158,67 +203,22 @@ fn draw_curve(canvas: &Canvas<'_>, curve: &Curve, field: &Field<'_>, aside: i32)
     let Origin::Measured(number) = curve.origin else { return Ok(()) };
     let place = |dot: &super::Dot| (field.x(dot.x) + aside, field.y(dot.y));
     let points: Vec<(i32, i32)> = curve.dots.iter().map(place).collect();
-    if points.len() > 1 && !matches!(field.scale, Scale::Names(_)) {
+    if points.len() > 1 && !matches!(field.panel.x.scale, Scale::Names(_)) {
         canvas.line(&points, color(number), 2)?;
     }
     for (dot, (x, y)) in curve.dots.iter().zip(points) {
-        if let Some(half) = dot.half_width {
-            let (low, high) = (field.y(dot.y - half), field.y(dot.y + half));
-            if low - high > 2 {
-                canvas.line(&[(x, low), (x, high)], color(number), 1)?;
-                canvas.line(&[(x - 3, low), (x + 3, low)], color(number), 1)?;
-                canvas.line(&[(x - 3, high), (x + 3, high)], color(number), 1)?;
+        let half = dot.half_width.unwrap_or(0.0);
+        let (low, high) = (field.y(dot.y - half), field.y(dot.y + half));
+        if low - high > SHORTEST {
+            let (is_cut_below, is_cut_above) = field.is_cut(dot);
+            canvas.line(&[(x, low), (x, high)], color(number), 1)?;
+            for (end, is_cut) in [(low, is_cut_below), (high, is_cut_above)] {
+                if !is_cut {
+                    canvas.line(&[(x - 3, end), (x + 3, end)], color(number), 1)?;
+                }
             }
         }
         canvas.marker((x, y), number, color(number))?;
-    }
-    Ok(())
-}
-
-/// A label of the legend, and how it is drawn.
-type Entry<'a> = (&'a str, Origin);
-
-fn entry_width(label: &str) -> i32 {
-    34 + width_of(label, TEXT) + 22
-}
-
-/// Each label once, in lines that are no wider than `width`.
-fn legend_lines(figure: &Figure, width: i32) -> Vec<Vec<Entry<'_>>> {
-    let mut entries: Vec<Entry<'_>> = Vec::new();
-    for curve in figure.panels.iter().flat_map(|panel| &panel.curves) {
-        if !entries.iter().any(|(label, _)| *label == curve.label) {
-            entries.push((&curve.label, curve.origin));
-        }
-    }
-    let mut lines: Vec<Vec<Entry<'_>>> = Vec::new();
-    let mut used = 0;
-    for entry in entries {
-        let needs = entry_width(entry.0);
-        match lines.last_mut() {
-            Some(line) if used + needs <= width => line.push(entry),
-            _ => {
-                lines.push(vec![entry]);
-                used = 0;
-            }
-        }
-        used += needs;
-    }
-    lines
-}
-
-fn draw_legend(canvas: &Canvas<'_>, line: &[Entry<'_>], width: i32, y: i32) -> Drawn {
-    let all: i32 = line.iter().map(|(label, _)| entry_width(label)).sum();
-    let mut x = (width - all).max(0) / 2;
-    for (label, origin) in line {
-        match origin {
-            Origin::Measured(number) => {
-                canvas.line(&[(x, y), (x + 26, y)], color(*number), 2)?;
-                canvas.marker((x + 13, y), *number, color(*number))?;
-            }
-            Origin::Published => canvas.diamond((x + 13, y), BLACK)?,
-        }
-        canvas.text(label, (x + 34, y), TEXT, Anchor::Left, GREY)?;
-        x += entry_width(label);
     }
     Ok(())
 }
@@ -267,14 +267,25 @@ mod tests {
     }
 
     #[test]
-    fn a_label_stands_in_the_legend_once() {
-        let figure = figure();
-        let lines = legend_lines(&figure, 1_000);
-        assert_eq!(
-            lines,
-            [[("CS1", Origin::Measured(0)), ("CS2", Origin::Measured(1)), ("published", Origin::Published)]]
-        );
-        assert_eq!(legend_lines(&figure, 120).len(), 3);
+    fn an_interval_that_goes_on_beyond_the_axis_is_cut_and_the_legend_says_so() {
+        let remark = "cut where the axis ends";
+        let mut figure = figure();
+        // The first curve's last value is 0.1 and the second's 0, each with 0.03 to either side.
+        assert!(svg(&figure).unwrap().contains(remark));
+        let curves = figure.panels.iter_mut().flat_map(|panel| &mut panel.curves);
+        curves.for_each(|curve| curve.dots = curve.dots[1..3].to_vec());
+        let drawn = svg(&figure).unwrap();
+        assert!(drawn.contains("bars: 95 % confidence intervals") && !drawn.contains(remark));
+    }
+
+    #[test]
+    fn names_that_are_too_wide_to_lie_side_by_side_stand_upright_and_none_is_left_out() {
+        let mut figure = figure();
+        let names: Vec<String> = (0..20).map(|n| format!("a-scenario-with-a-rather-long-name-{n}")).collect();
+        figure.panels.truncate(1);
+        figure.panels[0].x.scale = Scale::Names(names);
+        let drawn = svg(&figure).unwrap();
+        assert!((0..20).all(|n| drawn.contains(&format!("name-{n}\n"))), "{drawn}");
     }
 
     #[test]

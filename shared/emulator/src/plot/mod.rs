@@ -6,6 +6,7 @@
 mod canvas;
 mod chart;
 mod figure;
+mod legend;
 mod ticks;
 mod timeline;
 
