@@ -6,7 +6,7 @@ use fallow_policy::composition::Composition;
 
 use super::batch::{Case, Finished};
 use super::statistics::Sample;
-use crate::engine::RunFigures;
+use crate::engine::{RunFigures, RunOutcome};
 use crate::scenario::Scenario;
 
 /// One of the four metrics (R5.30 to R5.33).
@@ -98,6 +98,8 @@ struct Cell {
     x: f64,
     /// One per seed, in order.
     figures: Vec<RunFigures>,
+    /// How far what the projects received is from their shares, one per seed.
+    off_shares: Vec<f64>,
 }
 
 impl Measurements {
@@ -109,6 +111,7 @@ impl Measurements {
             arm: trial.arm,
             x: trial.x,
             figures: runs.iter().map(|run| run.outcome.figures).collect(),
+            off_shares: runs.iter().map(|run| off_shares(&trial.scenario, &run.outcome)).collect(),
         });
         Self { cells: cells.collect() }
     }
@@ -123,6 +126,13 @@ impl Measurements {
     #[must_use]
     pub fn at(&self, arm: Arm, x: f64, metric: Metric) -> Option<Sample> {
         Sample::of(&self.cell(arm, x)?.values(metric))
+    }
+
+    /// How far the parts of the processing that the projects received are from their shares, whether or not the host had
+    /// work of them: half the sum of the differences. R5.32 compares with what was due to those with work.
+    #[must_use]
+    pub fn off_shares(&self, arm: Arm, x: f64) -> Option<Sample> {
+        Sample::of(&self.cell(arm, x)?.off_shares)
     }
 
     /// A metric summed over a range of the parameter, seed by seed.
@@ -218,6 +228,13 @@ impl Measurements {
     }
 }
 
+fn off_shares(scenario: &Scenario, outcome: &RunOutcome) -> f64 {
+    let all: f64 = scenario.projects.iter().map(|project| project.share.get()).sum();
+    let each = scenario.projects.iter().zip(&outcome.projects);
+    each.map(|(own, had)| (had.received.unwrap_or(0.0) - own.share.get() / all.max(1e-9)).abs()).sum::<f64>()
+        / 2.0
+}
+
 fn ratio(part: &[f64], whole: &[f64]) -> Option<Sample> {
     let (of, all) = (Sample::of(part)?.mean, Sample::of(whole)?.mean);
     let ratio = if all > 1e-9 { of / all } else { return None };
@@ -248,6 +265,7 @@ pub(crate) mod tests {
                 arm: *arm,
                 x: *x,
                 figures: wastes.iter().map(figures).collect(),
+                off_shares: Vec::new(),
             }));
         }
         Measurements { cells }
