@@ -13,6 +13,7 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
 
 use crate::ledger::Ledger;
+use crate::planning::Usable;
 use crate::record::{self, Record, RestoreError};
 use crate::rpc::Network;
 use crate::state::{Process, State};
@@ -61,6 +62,8 @@ pub struct Client {
     /// Until then the last check of work fetch holds if nothing happens.
     pub(crate) fetch_check_by: Instant,
     pub(crate) round_robin: RoundRobin,
+    /// What may be used of the host.
+    pub(crate) usable: Usable,
     /// Memory for what the metrics are told at every turn.
     pub(crate) stretches: Vec<ProjectStretch>,
     /// The share of time that computing is possible, as plans take it.
@@ -129,6 +132,7 @@ impl Client {
             fetch_check_by: Instant::EPOCH,
             round_robin: RoundRobin::default(),
             planned_active: 1.0,
+            usable: Usable::default(),
             stretches: Vec::new(),
             saved_at: Instant::EPOCH,
             metrics_saved_at: Instant::EPOCH,
@@ -317,6 +321,7 @@ impl Client {
     pub(crate) fn preferences_changed(&mut self) {
         let wished = self.state.meta.document.as_ref().map(|document| document.preferences.clone());
         self.effective = wished.unwrap_or_default().tightened(&self.state.meta.owner);
+        self.host_changed();
     }
 
     /// CPUs that may be used now (R2.6).

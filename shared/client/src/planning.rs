@@ -3,7 +3,7 @@
 //! The round-robin simulation is made at most once for a state of the queue, and serves the choice of what runs (R5.2)
 //! and work fetch (R5.4) alike. Long-term debts are settled whenever a plan is made from them.
 
-use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId, ResourceType};
+use fallow_domain::{Duration, Fraction, HostFacts, Instant, PerType, Preferences, ProjectId, ResourceType};
 use std::collections::BTreeMap;
 
 use fallow_policy::composition::{Accounting, CpuPolicy, FetchPolicy, FetchWhen};
@@ -15,9 +15,11 @@ use fallow_policy::recent_credit::CreditRank;
 use fallow_policy::round_robin::PlanProject;
 use fallow_policy::type_backoff::ReplyForType;
 use fallow_policy::work_fetch::{self, FetchHost, FetchPlan, FetchProject, Urgency, WorkBuffer};
+use fallow_policy::work_send::Load;
 
 use crate::machine::Client;
 use crate::record::Record;
+use crate::state::Project;
 
 /// Work fetch is checked at least this often where its outcome may change with time alone (R2.16).
 const CHECK_PERIOD: Duration = Duration::from_secs(60);
@@ -79,25 +81,52 @@ impl Plan {
     }
 }
 
+/// What may be used of the host under the preferences in force, kept because it is asked for at every turn.
+#[derive(Clone, Debug)]
+pub(crate) struct Usable {
+    host: PlanHost,
+    devices: PerType<Devices>,
+}
+
+impl Default for Usable {
+    fn default() -> Self {
+        Self { host: PlanHost::cpus(1), devices: PerType::default() }
+    }
+}
+
+impl Usable {
+    fn of(facts: &HostFacts, preferences: &Preferences) -> Self {
+        let mut devices = PerType::default();
+        for coprocessor in facts.coprocessors.iter().filter(|coprocessor| coprocessor.kind.is_coprocessor()) {
+            let excluded = preferences.excluded(coprocessor.kind);
+            devices[coprocessor.kind] = excluded.fold(Devices::first(coprocessor.count), Devices::without);
+        }
+        Self { host: PlanHost::new(facts, preferences, Fraction::ONE), devices }
+    }
+}
+
 impl Client {
     /// The host as the policies plan with it.
     pub(crate) fn plan_host(&self) -> PlanHost {
-        let active = Fraction::clamped(self.planned_active);
-        match &self.state.host {
-            Some(facts) => PlanHost::new(facts, self.preferences(), active),
-            None => PlanHost { active_fraction: active, ..PlanHost::cpus(1) },
-        }
+        PlanHost { active_fraction: Fraction::clamped(self.planned_active), ..self.usable.host }
     }
 
     /// The devices of each coprocessor type that may be used (R3.14).
     pub(crate) fn usable_devices(&self) -> PerType<Devices> {
-        let mut usable = PerType::default();
-        let found = self.state.host.iter().flat_map(|host| &host.coprocessors);
-        for coprocessor in found.filter(|coprocessor| coprocessor.kind.is_coprocessor()) {
-            let excluded = self.preferences().excluded(coprocessor.kind);
-            usable[coprocessor.kind] = excluded.fold(Devices::first(coprocessor.count), Devices::without);
-        }
-        usable
+        self.usable.devices
+    }
+
+    /// The host was measured, or preferences changed: works out what may be used of it.
+    pub(crate) fn host_changed(&mut self) {
+        self.usable = match &self.state.host {
+            Some(facts) => Usable::of(facts, self.preferences()),
+            None => Usable::default(),
+        };
+    }
+
+    /// What the jobs in progress come to, for a server that plans with them (R5.6) and is modelled beside the client.
+    pub fn load(&self) -> Load {
+        self.queue.load().put_off(self.preferences().connection_interval)
     }
 
     /// How much work is to be held: the whole buffer, and the time between contacts (R1.13).
@@ -233,8 +262,23 @@ impl Client {
                 }
             })
             .collect();
-        self.net.plan = Plan::Starvation(work_fetch::check(&host, &projects, &self.queue));
-        self.fetch_check_by = self.now + CHECK_PERIOD;
+        let plan = work_fetch::check(&host, &projects, &self.queue);
+        // Where nobody who starves may be asked now, only the end of a wait or another's starvation makes a difference.
+        let starving = plan.needs.iter().filter(|need| need.urgency > Urgency::None).map(|need| need.project);
+        let waits = starving
+            .filter_map(|id| self.state.projects.get(&id))
+            .all(|project| !self.may_contact(project) || project.rpc.min_work_time(self.now).is_some());
+        let holds_for = if waits { plan.holds_for.max(CHECK_SOONEST) } else { CHECK_PERIOD };
+        self.fetch_check_by = self.now + holds_for;
+        self.net.plan = Plan::Starvation(plan);
+    }
+
+    /// Whether a project may be asked for work now, as far as the contact itself goes.
+    fn may_contact(&self, project: &Project) -> bool {
+        let requested = self.net.requested.contains(&project.id);
+        !project.scheduler_urls.is_empty()
+            && project.rpc.min_rpc_time(self.now, requested).is_none()
+            && !self.uploads_pile_up(project.id)
     }
 
     /// WF2 (R5.4): one project at a time, by long-term debt and simulated shortfall.
@@ -249,12 +293,10 @@ impl Client {
             saturated: of.saturated,
         });
         // While nothing is short, nothing is asked for until something may be.
-        let short = needs.iter().any(|(_, need)| need.shortfall > 0.0 || need.idle >= fetch::IDLE_MIN);
-        let good_until =
-            if short { now + CHECK_PERIOD } else { outlook.valid_until.max(now + CHECK_SOONEST) };
-        if !short {
+        let short = needs.map(|_, need| need.shortfall > 0.0 || need.idle >= fetch::IDLE_MIN);
+        if !short.iter().any(|(_, short)| *short) {
             self.net.plan = Plan::default();
-            self.fetch_check_by = good_until;
+            self.fetch_check_by = outlook.valid_until.max(now + CHECK_SOONEST);
             return;
         }
         let (period, window) = (self.preferences().scheduling_period, self.window());
@@ -275,9 +317,7 @@ impl Client {
                     over_served: by_credit.is_none() && fetch::over_served(standing, period, window),
                     tight: of.is_some_and(|of| of.misses != PerType::default()),
                     may_supply: !project.detach_when_done,
-                    may_ask: !project.scheduler_urls.is_empty()
-                        && project.rpc.min_rpc_time(now, self.net.requested.contains(&id)).is_none()
-                        && !self.uploads_pile_up(id),
+                    may_ask: self.may_contact(project),
                     backed_off: self.ledger.type_backoffs.held(id, now),
                     untried: PerType::from_fn(|kind| !self.ledger.long_term.supplies(id, kind)),
                     shortfall: of.map(|of| of.shortfall).unwrap_or_default(),
@@ -290,8 +330,21 @@ impl Client {
             buffer_min: self.preferences().buffer_min + self.preferences().connection_interval,
             accounting: self.config.composition.accounting,
         };
+        // Where nobody may be asked for what is short, or it is no reason to ask yet, only the end of a wait, another shortfall
+        // or less than the minimum makes a difference.
+        let reason = |kind| rules.is_reason_to_ask(&needs[kind]);
+        let may_be_asked = |candidate: &FetchCandidate| {
+            let any = short.iter().any(|(kind, _)| reason(kind) && !candidate.backed_off[kind]);
+            candidate.may_supply && candidate.may_ask && any
+        };
+        self.fetch_check_by = if candidates.iter().any(may_be_asked) {
+            now + CHECK_PERIOD
+        } else {
+            let later = short.iter().filter(|(kind, short)| **short && !reason(*kind));
+            let lasts = later.map(|(kind, _)| now + (needs[kind].saturated - rules.buffer_min));
+            lasts.fold(outlook.valid_until, Instant::min).max(now + CHECK_SOONEST)
+        };
         self.net.plan = Plan::Shortfall(fetch::plan(&rules, &needs, &candidates));
-        self.fetch_check_by = good_until;
     }
 
     /// The priority of each project for work fetch by recent credit.

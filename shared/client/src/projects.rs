@@ -334,6 +334,7 @@ impl Client {
             (host.ncpus, host.memory, &host.coprocessors) != (facts.ncpus, facts.memory, &facts.coprocessors)
         });
         self.state.host = Some(facts);
+        self.host_changed();
         if changed {
             self.requeue_all();
         }

@@ -17,6 +17,7 @@ impl Client {
     pub(crate) fn start(&mut self, startup: Startup) {
         self.started_at = self.now;
         self.state.host = Some(startup.host);
+        self.host_changed();
         // Whatever the clock did while nobody looked.
         self.clock_set_back();
         self.ledger.come_up(self.now);

@@ -1,13 +1,14 @@
 //! How many days of a host are simulated in a second of CPU time, everything included.
 //!
-//! Run with `cargo bench -p fallow-emulator --bench speed [-- WORD...]`; words choose scenarios by parts of their names.
+//! Run with `cargo bench -p fallow-emulator --bench speed [-- WORD...]`; words choose scenarios by parts of their names, or by `=NAME`.
 //! Each scenario runs until it has used about a second. The peer is BOINC's own simulator (client 8.3.0, step 60 s), whose
 //! figures are of another run, in CPU seconds of one core of a 2-core machine.
 //!
 //! What is *held* are jobs of the base length that the host has at the beginning, with nothing fetched beside them: few end in
 //! a day. Other queues are as long as the work buffer makes them, with jobs that are fetched and reported all the while: a buffer of 30 +
 //! 30 days on two CPUs holds n jobs when each takes 60 days x 2 CPUs x availability / n. The first fill is outside of what is
-//! measured (a run of a day less is taken off), as the peer's is negligible.
+//! measured (a run of a day less is taken off), as the peer's is negligible. By default a host asks for work as soon as its
+//! buffer is not full, so at each job's end; *by marks* it asks as the peer does, when less than the minimum is left.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
 use std::hint::black_box;
@@ -15,13 +16,14 @@ use std::hint::black_box;
 use fallow_domain::{Duration, Flops, Fraction, Share};
 use fallow_emulator::engine::{RunOptions, RunOutcome, run};
 use fallow_emulator::scenario::{ApplicationModel, Buffer, ProjectModel, QueuedJob, QueuedState, Scenario};
-use fallow_policy::composition::Composition;
+use fallow_policy::composition::{Composition, FetchWhen};
 
 const DAY: Duration = Duration::from_hours(24);
 
 struct Case {
     name: String,
     scenario: Scenario,
+    composition: Composition,
     /// Days that the peer simulates in a CPU second.
     peer: Option<f64>,
     /// The queue is there before what is measured.
@@ -33,15 +35,20 @@ struct Case {
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     println!(
-        "{:<28}{:>12}{:>12}{:>14}{:>12}{:>10}{:>12}",
+        "{:<36}{:>12}{:>12}{:>14}{:>12}{:>10}{:>12}",
         "scenario", "mean queue", "rpcs a day", "host-days/s", "us a day", "peer's", "times peer"
     );
-    println!("{:<28}{:>62}{:>10}", "", "", "(other run)");
+    println!("{:<36}{:>62}{:>10}", "", "", "(other run)");
     for case in cases() {
-        if words.is_empty() || words.iter().any(|word| case.name.contains(word.as_str())) {
+        if words.is_empty() || words.iter().any(|word| chosen(&case.name, word)) {
             measure(&case);
         }
     }
+}
+
+/// Whether a word chooses a scenario: as a part of its name, or as `=NAME` the whole of it.
+fn chosen(name: &str, word: &str) -> bool {
+    word.strip_prefix('=').map_or_else(|| name.contains(word), |whole| name == whole)
 }
 
 fn cases() -> Vec<Case> {
@@ -49,7 +56,14 @@ fn cases() -> Vec<Case> {
         // A tenth of what is held, at 10.6 jobs a day.
         let held: usize = scenario.projects.iter().map(|project| project.queue.len()).sum();
         let days_max = if held > 0 { (held as i64 / 106).max(3) } else { 20_000 };
-        Case { name: name.to_owned(), scenario, peer, filled, days_max }
+        let composition = Composition::default();
+        Case { name: name.to_owned(), scenario, composition, peer, filled, days_max }
+    };
+    // The peer asks for work when less than the minimum buffer is left, and then for all that is missing.
+    let by_marks = |case: Case| Case {
+        name: format!("{}, by marks", case.name),
+        composition: Composition { fetch_when: FetchWhen::BelowMinimum, ..case.composition },
+        ..case
     };
     vec![
         case("base", Scenario::base(), Some(80.0), false),
@@ -63,6 +77,9 @@ fn cases() -> Vec<Case> {
         case("10,000 jobs, 1 project", queue(10_000, 1), Some(0.41), true),
         case("10,000 jobs, 10 projects", queue(10_000, 10), None, true),
         case("10,000 jobs, 20 projects", queue(10_000, 20), Some(0.10), true),
+        by_marks(case("1,000 jobs, 1 project", queue(1_000, 1), Some(5.7), true)),
+        by_marks(case("10,000 jobs, 1 project", queue(10_000, 1), Some(0.41), true)),
+        by_marks(case("10,000 jobs, 20 projects", queue(10_000, 20), Some(0.10), true)),
         case("1,000 base jobs held", held(1_000, 1), Some(5.7), true),
         case("10,000 base jobs held", held(10_000, 1), Some(0.41), true),
         case("10,000 base jobs held, 20", held(10_000, 20), Some(0.10), true),
@@ -112,18 +129,18 @@ fn queue(jobs: u32, projects: u32) -> Scenario {
 /// CPU seconds of a run. Short ones are averaged over several: the kernel counts in ticks of some milliseconds.
 fn average(case: &Case, days: i64) -> (f64, RunOutcome) {
     let times = if case.days_max < 20_000 { 20 } else { 1 };
-    let (mut seconds, mut outcome) = simulate(&case.scenario, days);
+    let (mut seconds, mut outcome) = simulate(case, days);
     for _ in 1..times {
-        let (more, again) = simulate(&case.scenario, days);
+        let (more, again) = simulate(case, days);
         (seconds, outcome) = (seconds + more, again);
     }
     (seconds / f64::from(times), outcome)
 }
 
-fn simulate(scenario: &Scenario, days: i64) -> (f64, RunOutcome) {
-    let scenario = Scenario { duration: DAY * days, ..scenario.clone() };
+fn simulate(case: &Case, days: i64) -> (f64, RunOutcome) {
+    let scenario = Scenario { duration: DAY * days, ..case.scenario.clone() };
     let before = cpu_seconds();
-    let outcome = black_box(run(&scenario, Composition::default(), 1, RunOptions::default()));
+    let outcome = black_box(run(&scenario, case.composition, 1, RunOptions::default()));
     (cpu_seconds() - before, outcome)
 }
 
@@ -146,7 +163,7 @@ fn measure(case: &Case) {
         let peer = case.peer.map_or_else(|| "-".to_owned(), |peer| format!("{peer}"));
         let times = case.peer.map_or_else(|| "-".to_owned(), |peer| format!("{:.0}", rate / peer));
         println!(
-            "{:<28}{:>12.1}{:>12.1}{:>14.0}{:>12.1}{:>10}{:>12}",
+            "{:<36}{:>12.1}{:>12.1}{:>14.0}{:>12.1}{:>10}{:>12}",
             case.name,
             outcome.mean_queue,
             rpcs as f64 / days as f64,

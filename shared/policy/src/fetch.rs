@@ -89,6 +89,19 @@ pub struct FetchRules {
     pub accounting: Accounting,
 }
 
+impl FetchRules {
+    /// Whether what is lacking of a type is a reason to ask somebody: idle instances always, a shortfall by the rule.
+    pub fn is_reason_to_ask(&self, need: &TypeNeed) -> bool {
+        need.idle >= IDLE_MIN || self.is_short(need)
+    }
+
+    /// Whether a type's shortfall is a reason to ask (R5.4).
+    fn is_short(&self, need: &TypeNeed) -> bool {
+        let below = self.when == FetchWhen::AnyShortfall || need.saturated < self.buffer_min;
+        need.shortfall > 0.0 && below
+    }
+}
+
 /// A project that could be asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FetchCandidate {
@@ -220,7 +233,7 @@ impl<'a> Check<'a> {
         });
         idle.or_else(|| {
             order()
-                .filter(|kind| self.is_short(*kind))
+                .filter(|kind| self.rules.is_short(&self.needs[*kind]))
                 .find_map(|kind| Some(self.ask_for_shortfall(kind, best[kind]?, best)))
         })
     }
@@ -271,13 +284,6 @@ impl<'a> Check<'a> {
             }
         }
         rides
-    }
-
-    /// Whether a type's shortfall is a reason to ask (R5.4).
-    fn is_short(&self, kind: ResourceType) -> bool {
-        let need = &self.needs[kind];
-        let below = self.rules.when == FetchWhen::AnyShortfall || need.saturated < self.rules.buffer_min;
-        need.shortfall > 0.0 && below
     }
 
     /// The best project to ask for a type (R3.9).

@@ -20,6 +20,8 @@ use std::collections::BTreeMap;
 
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, Usage};
 
+use crate::work_send::Load;
+
 pub use amount::{Cpus, Devices, Instances, Needs};
 pub(crate) use lane::Lane;
 pub(crate) use ordered::{Entry, Summary};
@@ -237,11 +239,6 @@ impl JobQueue {
         self.lane(project, kind).map_or(Duration::ZERO, |lane| lane.work)
     }
 
-    /// Estimated CPU time left of all CPU jobs of a project but the `k` of latest deadline (R2.13).
-    pub fn remaining_but_latest(&self, project: ProjectId, k: usize) -> Duration {
-        self.remaining_on_but_latest(project, ResourceType::Cpu, k)
-    }
-
     /// Estimated instance time left of all jobs of a project and main type but the `k` of latest deadline (R2.13).
     pub fn remaining_on_but_latest(&self, project: ProjectId, kind: ResourceType, k: usize) -> Duration {
         let Some(lane) = self.lane(project, kind) else { return Duration::ZERO };
@@ -253,6 +250,21 @@ impl JobQueue {
         latest.sort_unstable_by(|a, b| b.cmp(a));
         let skipped = latest.iter().take(k).filter_map(|(_, _, id)| self.jobs.get(id));
         lane.work - skipped.map(|job| job.instance_time().0).sum()
+    }
+
+    /// What all CPU jobs come to, for a server that plans with them (R5.6).
+    pub fn load(&self) -> Load {
+        let mut load = Load::NONE;
+        for lane in self.projects.values().map(|lanes| &lanes[ResourceType::Cpu]) {
+            let (summary, earliest) = lane.summary();
+            load.work += lane.work;
+            load.longest = load.longest.max(Duration::from_secs_f64(summary.longest));
+            load.earliest = load.earliest.min(earliest);
+            // What uses less than a CPU is held for less work than its running time; longer than a year is cut off.
+            let whole = summary.largest <= 1.0 && summary.smallest >= 1.0;
+            load.narrow &= lane.count == 0 || (whole && load.longest < LEFT_MAX);
+        }
+        load
     }
 
     /// CPUs that the runnable jobs of a project could use at once, GPU jobs included.

@@ -15,6 +15,9 @@
 //! Not in here: memory, checkpoints, the fair division across types of R3.3 (each type is divided by itself), and
 //! changes to come, such as other preferences tomorrow.
 //!
+//! Of queues of hundreds of jobs most are passed over where nobody can be late (`flow::pass_over`): what is said of idle times
+//! is then within one job for each instance.
+//!
 //! A plan stays good for a while (`Outlook::valid_until`), and asking for it again costs nothing until then.
 
 mod flow;

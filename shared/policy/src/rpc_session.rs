@@ -102,6 +102,11 @@ impl Sessions {
         self.flight.as_ref().map(|flight| &flight.ask)
     }
 
+    /// Whether nothing is under way: no RPC, and no session that may go on.
+    pub fn is_idle(&self) -> bool {
+        self.flight.is_none() && self.session.is_none()
+    }
+
     /// The next RPC to make (R1.9), if any. `candidates` has all attached projects, the most owed first.
     pub fn poll(&mut self, candidates: &[Candidate]) -> Option<Ask> {
         if self.flight.is_some() {

@@ -224,7 +224,7 @@ impl RpcState {
         let delay = (self.request_delay, Cause::RequestDelay);
         let schedulers = (self.schedulers.wait, Cause::SchedulerFailures(self.schedulers.failures));
         let jobs = (self.jobs.wait, Cause::JobFailures(self.jobs.failures));
-        latest(now, &if on_request { vec![delay] } else { vec![delay, schedulers, jobs] })
+        if on_request { latest(now, &[delay]) } else { latest(now, &[delay, schedulers, jobs]) }
     }
 
     /// The earliest time to ask for work, and the cause, if it is not past: the minimum RPC time, or later after

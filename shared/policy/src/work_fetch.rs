@@ -123,6 +123,9 @@ pub struct Need {
     pub fill: WorkRequest,
     /// The type that is most pressing; of those the one that starves first.
     pub first: TypeStarvation,
+    /// How long it takes at least until it starves of any type that it does not starve of now: were all instances to
+    /// compute for it.
+    lasts: Duration,
 }
 
 /// The outcome of a check: for every project that may supply work, by id.
@@ -134,12 +137,15 @@ pub struct FetchPlan {
     pub needs: Vec<Need>,
     /// Instances that no job, running, queued or on its way, would use: each should get a job.
     pub idle: PerType<f64>,
+    /// So long no other project starves if the queue does not change, however fast tasks run.
+    pub holds_for: Duration,
 }
 
 impl FetchPlan {
     /// What one project needs, if it may supply work.
     pub fn of(&self, project: ProjectId) -> Option<&Need> {
-        self.needs.iter().find(|need| need.project == project)
+        let place = self.needs.binary_search_by_key(&project, |need| need.project).ok()?;
+        self.needs.get(place)
     }
 }
 
@@ -183,7 +189,10 @@ pub fn check(host: &FetchHost, projects: &[FetchProject], queue: &JobQueue) -> F
         })
         .collect();
     needs.sort_by_key(|need| need.project);
-    FetchPlan { urgency: needs.iter().map(|need| need.urgency).max().unwrap_or_default(), needs, idle }
+    let urgency = needs.iter().map(|need| need.urgency).max().unwrap_or_default();
+    let holds_for = needs.iter().filter(|need| need.urgency == Urgency::None).map(|need| need.lasts);
+    let holds_for = holds_for.min().unwrap_or(Duration::MAX);
+    FetchPlan { urgency, needs, idle, holds_for }
 }
 
 /// What a project needs, given its fraction of each type that it may supply; none if it supplies nothing.
@@ -206,7 +215,11 @@ fn need(
             request: WorkRequest::default(),
             fill: WorkRequest::default(),
             first: starvation,
+            lasts: Duration::MAX,
         });
+        if !starves {
+            need.lasts = need.lasts.min(lasts(host, &starvation));
+        }
         if fill.is_positive() {
             need.fill.seconds[kind] = fill.as_secs_f64();
             need.fill.instances[kind] = idle[kind];
@@ -223,6 +236,15 @@ fn need(
         need.urgency = need.urgency.max(starvation.urgency);
     }
     need
+}
+
+/// How long a project that does not starve of a type cannot do so, if all instances computed for it.
+fn lasts(host: &FetchHost, starvation: &TypeStarvation) -> Duration {
+    let usable = f64::from(host.usable[starvation.kind]);
+    if starvation.rate <= 0.0 || usable <= 0.0 || starvation.starves_in == Duration::MAX {
+        return Duration::MAX;
+    }
+    (starvation.starves_in - host.buffer.low).max(Duration::ZERO).mul_f64(starvation.rate / usable)
 }
 
 fn starvation(

@@ -9,12 +9,14 @@
 //!
 //! Estimates are the running times on that host, corrected for it by the caller.
 
+mod load;
 mod simulation;
 
 use std::fmt;
 
 use fallow_domain::{Duration, Fraction, Instant, PerType, ResourceType, Usage};
 
+pub use load::Load;
 use simulation::Workload;
 
 /// A job that could be sent. `Id` is whatever the server calls its jobs.
@@ -191,32 +193,94 @@ pub fn ws2<Id>(
     switches: Ws2Switches,
     now: Instant,
 ) -> Sent<Id> {
+    ws2_under(wanted, host, Load::of(in_progress), || in_progress.to_vec(), offers, switches, now)
+}
+
+/// The same for a caller that knows what the host's jobs come to: they are listed only where that is not enough.
+pub fn ws2_under<Id>(
+    wanted: Wanted,
+    host: &SendHost,
+    load: Load,
+    in_progress: impl FnOnce() -> Vec<InProgress>,
+    offers: impl IntoIterator<Item = Offer<Id>>,
+    switches: Ws2Switches,
+    now: Instant,
+) -> Sent<Id> {
     let stretch = if switches.scale_by_availability { 1.0 / host.availability.get().max(0.01) } else { 1.0 };
-    let mut workloads = PerType::<Option<Workload>>::default();
+    let mut judge = Judge {
+        host,
+        stretch,
+        now,
+        switches,
+        load,
+        list: Some(in_progress),
+        jobs: Vec::new(),
+        workloads: PerType::default(),
+    };
     let mut sent = Sent { send: Vec::new(), refused: Vec::new(), open: wanted };
     for offer in offers {
         if !sent.open.is_open() {
             break;
         }
-        let kind = offer.usage.main_type();
-        if !sent.open.wants(kind) {
+        if !sent.open.wants(offer.usage.main_type()) {
             continue;
         }
-        let workload =
-            workloads[kind].get_or_insert_with(|| Workload::new(kind, host, stretch, now, in_progress));
         let job = InProgress { deadline: offer.deadline, remaining: offer.estimate, usage: offer.usage };
-        match workload.refuses(&job) {
+        match judge.refuses(&job) {
             Some(refusal) => sent.refused.push((offer.id, refusal)),
             None => {
                 sent.open.fill(offer.usage, offer.estimate);
-                if switches.count_chosen {
-                    workload.add(&job);
-                }
                 sent.send.push(offer.id);
             }
         }
     }
     sent
+}
+
+/// Tells which jobs a host can take.
+struct Judge<'a, List> {
+    host: &'a SendHost,
+    stretch: f64,
+    now: Instant,
+    switches: Ws2Switches,
+    /// Of all jobs that count.
+    load: Load,
+    /// Lists the host's jobs, the first time.
+    list: Option<List>,
+    /// The host's jobs once they are listed, and before that the jobs that were taken without looking at them.
+    jobs: Vec<InProgress>,
+    workloads: PerType<Option<Workload>>,
+}
+
+impl<List: FnOnce() -> Vec<InProgress>> Judge<'_, List> {
+    /// Why a job should not be sent, if it should not. One that is sent counts from then on, if the chosen do.
+    fn refuses(&mut self, job: &InProgress) -> Option<Refusal> {
+        let kind = job.usage.main_type();
+        let cpus = self.host.instances[ResourceType::Cpu];
+        if self.workloads[kind].is_none() && self.load.has_room_for(job, cpus, self.stretch, self.now) {
+            if self.switches.count_chosen {
+                self.load.add(job);
+                self.jobs.push(*job);
+            }
+            return None;
+        }
+        let workload = self.workload(kind);
+        let refusal = workload.refuses(job);
+        if refusal.is_none() && self.switches.count_chosen {
+            self.workload(kind).add(job);
+        }
+        refusal
+    }
+
+    fn workload(&mut self, kind: ResourceType) -> &mut Workload {
+        if let Some(list) = self.list.take() {
+            // Those taken before count behind the host's own of the same deadline.
+            let taken = std::mem::replace(&mut self.jobs, list());
+            self.jobs.extend(taken);
+        }
+        let Self { host, stretch, now, jobs, .. } = self;
+        self.workloads[kind].get_or_insert_with(|| Workload::new(kind, host, *stretch, *now, jobs))
+    }
 }
 
 impl fmt::Display for Refusal {

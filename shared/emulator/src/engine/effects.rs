@@ -4,12 +4,10 @@ use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_client::{Action, Effect, Event, FileKey, Step, TaskSetup, TransferError, TransferErrorKind};
 use fallow_domain::{Bytes, Duration, JobId, MasterUrl, ProjectId};
-use fallow_policy::composition::SendPolicy;
 
 use super::calendar::Due;
 use super::host::Begin;
 use super::jobs::number_of;
-use super::server::wanted;
 use super::setup::place;
 use super::world::World;
 
@@ -99,14 +97,8 @@ impl World<'_> {
             return;
         }
         let mut reports = Vec::new();
-        let mut held = std::mem::take(&mut self.held);
-        held.clear();
-        // What the client would list by name for a server that plans with it.
-        if self.composition.send == SendPolicy::Ws2 && wanted(&request).is_open() {
-            held.extend(self.client.workload());
-        }
-        let reply = server.answer(request, &self.instances, &self.composition, &held, self.now, &mut reports);
-        self.held = held;
+        let (instances, composition) = (&self.instances, &self.composition);
+        let reply = server.answer(request, instances, composition, &self.client, self.now, &mut reports);
         if self.recorder.is_some() {
             for report in &reports {
                 self.fate(place, report.number, &report.job, report.failed);

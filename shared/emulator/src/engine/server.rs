@@ -9,9 +9,10 @@ use fallow_boinc::scheduler::{
     App, AppVersion, Coprocessor, FileInfo, FileRef, ReportedResult, ResultJob, ResultState, SchedulerReply,
     SchedulerRequest, Workunit, type_name,
 };
+use fallow_client::Client;
 use fallow_domain::{Bytes, Duration, Flops, Fraction, Instant, PerType, ResourceType};
 use fallow_policy::composition::{CompletionPolicy, Composition, SendPolicy};
-use fallow_policy::work_send::{InProgress, Offer, SendHost, Wanted, ws1, ws2};
+use fallow_policy::work_send::{Offer, SendHost, Wanted, ws1, ws2_under};
 
 use super::availability::OnOff;
 use super::host::CPUS_MIN;
@@ -64,13 +65,13 @@ impl<'a> Server<'a> {
         Self { model, up, supply, jobs: Jobs::default(), tally, known: false, url }
     }
 
-    /// Answers a request of a client that has these jobs in progress. `reported` gets the jobs that are over with it.
+    /// Answers a request of a client, whose jobs in progress can be asked for. `reported` gets the jobs that are over with it.
     pub(crate) fn answer(
         &mut self,
         request: SchedulerRequest,
         host: &PerType<u32>,
         composition: &Composition,
-        held: &[InProgress],
+        client: &Client,
         now: Instant,
         reported: &mut Vec<Report>,
     ) -> SchedulerReply {
@@ -87,7 +88,7 @@ impl<'a> Server<'a> {
         // What the client holds from the beginning comes before anything new.
         let drafts = match first && !self.model.queue.is_empty() {
             true => Vec::new(),
-            false => self.choose(&request, host, composition, held, now, &mut reply),
+            false => self.choose(&request, host, composition, client, now, &mut reply),
         };
         for draft in drafts {
             self.send(&mut reply, draft, now);
@@ -137,7 +138,7 @@ impl<'a> Server<'a> {
         request: &SchedulerRequest,
         host: &PerType<u32>,
         composition: &Composition,
-        held: &[InProgress],
+        client: &Client,
         now: Instant,
         reply: &mut SchedulerReply,
     ) -> Vec<Draft> {
@@ -158,7 +159,9 @@ impl<'a> Server<'a> {
                 let stats = &request.time_stats;
                 let availability = stats.on_frac.clamp(0.0, 1.0) * stats.active_frac.clamp(0.0, 1.0);
                 let host = SendHost { instances: *host, availability: Fraction::clamped(availability) };
-                ws2(wanted, &host, held, offers, composition.ws2, now).send
+                // What the client would list by name for a server that plans with it.
+                let listed = || client.workload().collect();
+                ws2_under(wanted, &host, client.load(), listed, offers, composition.ws2, now).send
             }
             SendPolicy::Ws1 => ws1(wanted, offers),
         };

@@ -10,7 +10,6 @@ use fallow_domain::{
     ProjectAssignment, ProjectId,
 };
 use fallow_policy::composition::Composition;
-use fallow_policy::work_send::InProgress;
 
 use super::RunOptions;
 use super::account::{Account, Course};
@@ -52,8 +51,6 @@ pub(crate) struct World<'a> {
     /// When each direction of the link is free, by the host's clock: down, up.
     pub(super) link_free: [Duration; 2],
     pub(super) client: Client,
-    /// Memory for the client's workload.
-    pub(super) held: Vec<InProgress>,
     attached: bool,
     pub(super) wake_at: Option<Instant>,
     /// What the client is still to be told of this moment.
@@ -94,7 +91,6 @@ impl<'a> World<'a> {
             ids: Vec::new(),
             link_free: [Duration::ZERO; 2],
             client: new_client(seed, composition),
-            held: Vec::new(),
             attached: false,
             wake_at: None,
             soon: VecDeque::new(),

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fallow_domain::{Duration, JobId};
+use fallow_domain::{Duration, Instant, JobId};
 
-use super::ordered::{Entry, Ordered, Place};
+use super::ordered::{Entry, Ordered, Place, Summary};
 use super::{Cpus, Instances, JobSnapshot, JobState, Needs};
 
 /// The jobs of one project and main type.
@@ -52,6 +52,20 @@ impl Lane {
             1 => Some(&self.preempted),
             _ => self.queued.chunks().get(number - 2).map(|chunk| chunk.entries.as_slice()),
         }
+    }
+
+    /// What all jobs come to, and the first of their deadlines.
+    pub(super) fn summary(&self) -> (Summary, Instant) {
+        let (mut sum, mut earliest) = (Summary::NONE, Instant::FAR_FUTURE);
+        for entry in self.running.iter().chain(&self.preempted) {
+            sum.add(entry);
+            earliest = earliest.min(entry.deadline);
+        }
+        for chunk in self.queued.chunks() {
+            sum.merge(&chunk.summary);
+        }
+        let queued = self.queued.iter().next().map(|entry| entry.deadline);
+        (sum, queued.map_or(earliest, |queued| earliest.min(queued)))
     }
 
     pub(crate) fn tasks(&self) -> impl Iterator<Item = JobId> {

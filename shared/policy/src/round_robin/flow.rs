@@ -3,6 +3,8 @@
 //! Jobs at full speed have known ends and stand in a heap. At most one job has only a part of what it uses: the one
 //! that is next in order. While the rate does not fall, a job that once has full speed keeps it.
 
+mod pass_over;
+
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
@@ -17,7 +19,7 @@ struct Active {
     /// Its place in the order of the project.
     order: u32,
     amount: f64,
-    /// Seconds left at full speed; its end once it has full speed.
+    /// Seconds left at full speed; its end, less the flow's shift, once it has full speed.
     time: f64,
     deadline: Instant,
     id: JobId,
@@ -73,6 +75,8 @@ pub(super) struct Flow {
     order: u32,
     full: BinaryHeap<Full>,
     full_rate: f64,
+    /// What the ends of jobs at full speed are put off by.
+    shift: f64,
     part: Option<Active>,
     /// Jobs that lost what they had, the first in order last.
     pending: Vec<Active>,
@@ -148,7 +152,7 @@ impl Flow {
             // Those at full speed stand before the one with a part, in order.
             let from = self.pending.len();
             self.pending.extend(self.part.take());
-            let time = self.time;
+            let time = self.time - self.shift;
             self.pending.extend(self.full.drain().map(|Full(job)| Active { time: job.time - time, ..job }));
             self.full_rate = 0.0;
             if let Some(taken) = self.pending.get_mut(from..) {
@@ -172,7 +176,7 @@ impl Flow {
                 Some(job) if job.amount <= self.rate - self.full_rate + RATE_EPSILON => {
                     self.part = None;
                     self.full_rate += job.amount;
-                    self.full.push(Full(Active { time: self.time + job.time, ..job }));
+                    self.full.push(Full(Active { time: self.time - self.shift + job.time, ..job }));
                 }
                 _ => return,
             }
@@ -189,9 +193,14 @@ impl Flow {
         }
     }
 
+    /// When the next job at full speed ends.
+    fn full_end(&self) -> f64 {
+        self.full.peek().map_or(f64::INFINITY, |full| full.0.time + self.shift)
+    }
+
     /// When the next job ends at this rate.
     fn next_end(&self) -> f64 {
-        self.full.peek().map_or(f64::INFINITY, |full| full.0.time).min(self.part_end())
+        self.full_end().min(self.part_end())
     }
 
     /// The earliest time at which its jobs may not be able to use the rate any more: what they could use is then less,
@@ -233,8 +242,10 @@ impl Flow {
     ) {
         let from = self.time;
         loop {
-            let (part_end, full_end) =
-                (self.part_end(), self.full.peek().map_or(f64::INFINITY, |f| f.0.time));
+            if found.none_late {
+                self.pass_over(until, lane, fits);
+            }
+            let (part_end, full_end) = (self.part_end(), self.full_end());
             let end = part_end.min(full_end);
             if end > until {
                 self.pass(until);
@@ -291,6 +302,9 @@ impl Flow {
     }
 
     fn judge(&mut self, job: &Active, limits: &Limits, found: &mut Found) {
+        if found.none_late {
+            return;
+        }
         let slack = limits.until(job.deadline) - self.time;
         if slack < -TIME_EPSILON {
             self.misses += 1;

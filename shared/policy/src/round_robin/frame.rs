@@ -55,4 +55,6 @@ pub(super) struct Found {
     pub(super) late: Vec<(usize, u32, JobId)>,
     /// The least time that an end lies before its deadline, in seconds of computing.
     pub(super) slack: f64,
+    /// It is known that no job ends too late, and `slack` is known.
+    pub(super) none_late: bool,
 }

@@ -1,10 +1,10 @@
 //! A look that tells, mostly, that nothing is wrong, at a cost of a few steps for each hundred jobs.
 //!
-//! As long as all jobs of every project could use more than its rate, rates do not change; and later they only rise,
-//! since projects that run out leave theirs to the others. So a job ends at the latest when all the work before it is
-//! done at today's rate and it then takes its own time: `work before / rate + left x max(1, amount / rate)`. If by that
-//! measure nobody is late, and nobody runs out within the window, then there are no misses and no shortfalls, and no
-//! job's end needs to be known. Whole chunks are passed over by their sums.
+//! A project's rate only rises as others run out and leave theirs to it; it falls only where its own jobs cannot use it, and
+//! then they all have full speed. So a job ends at the latest when all the work before it is done at today's rate and it then
+//! takes its own time: `work before / rate + left x max(1, amount / rate)`. If by that measure nobody is late there are no
+//! misses. As long as all jobs of every project could use more than its rate, rates do not change; if that lasts for the
+//! window there are no shortfalls either, and no job's end needs to be known. Whole chunks are passed over by their sums.
 //!
 //! Where that is not so, or CPUs are taken by GPU jobs now and free later, the simulation proper has to tell.
 
@@ -12,39 +12,37 @@ use super::flow::Flow;
 use super::frame::{Fits, Limits, RATE_EPSILON};
 use crate::job_queue::{Entry, Lane};
 
-/// What is known without a simulation: there are no misses and no shortfalls.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Untroubled {
-    /// All instances are busy at least so long, in seconds of computing.
-    pub(super) busy: f64,
-    /// No job ends later than so much before its deadline.
-    pub(super) slack: f64,
-}
-
-/// Looks at flows whose rates have been divided.
-pub(super) fn screen<'q>(
+/// The least time by which every job of flows whose rates have been divided is sure to be early; none when one is not.
+pub(super) fn slack<'q>(
     flows: &[Flow],
     limits: &Limits,
     lanes: &impl Fn(usize) -> Option<&'q Lane>,
     fits: &Fits,
-) -> Option<Untroubled> {
-    let mut found = Untroubled { busy: f64::INFINITY, slack: f64::INFINITY };
+) -> Option<f64> {
+    let mut least = f64::INFINITY;
+    for flow in flows {
+        if flow.next_rate <= RATE_EPSILON {
+            return None;
+        }
+        let lane = lanes(flow.project)?;
+        least = least.min(Line { rate: flow.next_rate, limits, fits, before: 0.0 }.slack(lane)?);
+    }
+    Some(least)
+}
+
+/// How long all instances are sure to be busy and each project to have its own share, in seconds of computing, if that is
+/// the window at least.
+pub(super) fn busy(flows: &[Flow], limits: &Limits) -> Option<f64> {
+    let mut busy = f64::INFINITY;
     for flow in flows {
         let rate = flow.next_rate;
         if rate <= RATE_EPSILON || rate >= flow.can_use || rate < flow.own - RATE_EPSILON {
             return None;
         }
         // What is left when the rate is too much is less than the rate, for the longest of the jobs.
-        found.busy = found.busy.min(flow.work_left() / rate - flow.longest_left());
+        busy = busy.min(flow.work_left() / rate - flow.longest_left());
     }
-    if flows.is_empty() || found.busy < limits.window {
-        return None;
-    }
-    for flow in flows {
-        let lane = lanes(flow.project)?;
-        found.slack = found.slack.min(Line { rate: flow.next_rate, limits, fits, before: 0.0 }.slack(lane)?);
-    }
-    Some(found)
+    (!flows.is_empty() && busy >= limits.window).then_some(busy)
 }
 
 /// The jobs of one flow in a line.

@@ -8,9 +8,8 @@ use fallow_domain::{Duration, PerType, ResourceType};
 
 use super::flow::Flow;
 use super::frame::{Fits, Found, Limits, RATE_EPSILON};
-use super::screen::screen;
 use super::taken::Taken;
-use super::{Outlook, PlanProject, level};
+use super::{Outlook, PlanProject, level, screen};
 use crate::job_queue::{JobQueue, Lane, Summary};
 use crate::plan_host::PlanHost;
 
@@ -59,21 +58,21 @@ impl Simulation {
         let count = self.gather(kind, projects, &lanes, &fits);
         let Self { limits, flows, found, taken, instances, own } = self;
         let Some(flows) = flows.get_mut(..count) else { return 0.0 };
-        found.slack = f64::INFINITY;
         found.late.clear();
         let instances = f64::from(instances[kind]);
         // GPU jobs are simulated in any case, since it matters when they leave CPUs free.
-        let known = if kind == ResourceType::Cpu && taken.is_nothing() {
+        let (mut slack, mut busy) = (None, None);
+        if kind == ResourceType::Cpu && taken.is_nothing() {
             level::divide(instances, flows);
-            screen(flows, limits, &lanes, &fits)
-        } else {
-            None
-        };
-        let (busy, idle, shortfall) = match known {
-            Some(known) => {
-                found.slack = known.slack;
+            slack = screen::slack(flows, limits, &lanes, &fits);
+            busy = screen::busy(flows, limits);
+        }
+        found.slack = slack.unwrap_or(f64::INFINITY);
+        found.none_late = slack.is_some();
+        let (busy, idle, shortfall) = match busy.filter(|_| found.none_late) {
+            Some(busy) => {
                 flows.iter_mut().for_each(|flow| flow.time = limits.window);
-                (known.busy, 0.0, 0.0)
+                (busy, 0.0, 0.0)
             }
             None => Run { limits, fits, lanes, found }.through(instances, kind, flows, taken),
         };

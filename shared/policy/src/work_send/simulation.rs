@@ -16,7 +16,7 @@ use super::{InProgress, Refusal, SendHost};
 const LANDMARK: usize = 64;
 
 /// More lanes than this are not told apart.
-const LANES_MAX: u32 = 4_096;
+pub(super) const LANES_MAX: u32 = 4_096;
 
 /// A job, as far as the simulation goes.
 #[derive(Clone, Copy)]

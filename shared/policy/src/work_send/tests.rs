@@ -194,4 +194,25 @@ proptest! {
         prop_assert!(late(&all) <= late_before);
         prop_assert_eq!(sent.send.len() + sent.refused.len(), offers.len());
     }
+
+    /// The sums only spare the look at each job: whoever has none of them sends the same.
+    #[test]
+    fn r5_6_sums_that_show_room_send_what_a_look_at_each_job_sends(
+        cpus in 1_u32..5,
+        held in prop::collection::vec((0_i64..9, 0_i64..90), 0..12),
+        offers in prop::collection::vec((0_i64..9, 0_i64..90), 0..12),
+        availability in 0.3..1.0_f64,
+        improved in any::<bool>(),
+    ) {
+        let held: Vec<_> = held.into_iter().map(|(hours, deadline)| has(hours, deadline + 20)).collect();
+        let offers: Vec<_> =
+            (0..).zip(offers).map(|(id, (hours, deadline))| offer(id, hours, deadline)).collect();
+        let switches = if improved { Ws2Switches::IMPROVED } else { Ws2Switches::PUBLISHED };
+        let send = |load: Load| {
+            let wanted = Wanted::cpu(HOUR * 30, 0);
+            ws2_under(wanted, &host(cpus, availability), load, || held.clone(), offers.clone(), switches, t0())
+        };
+        let unknown = Load { narrow: false, ..Load::NONE };
+        prop_assert_eq!(send(Load::of(&held)), send(unknown));
+    }
 }

@@ -1,7 +1,8 @@
 //! The queue that is changed bit by bit against one that is built at once.
 
-use fallow_domain::{Duration, JobId, ProjectId};
+use fallow_domain::{Duration, JobId, ProjectId, ResourceType, Usage};
 use fallow_policy::job_queue::{JobQueue, JobSnapshot};
+use fallow_policy::work_send::{InProgress, Load};
 use proptest::prelude::*;
 
 use crate::world::{any_jobs, job};
@@ -18,9 +19,24 @@ fn check_sums(queue: &JobQueue, jobs: &[JobSnapshot]) -> Result<(), TestCaseErro
         for k in 0..4 {
             let kept = mine.len().saturating_sub(k);
             let left = mine[..kept].iter().map(|job| job.remaining.mul_f64(job.needs().cpus.as_f64())).sum();
-            prop_assert_eq!(queue.remaining_but_latest(id, k), left, "{} {}", id, k);
+            let held = queue.remaining_on_but_latest(id, ResourceType::Cpu, k);
+            prop_assert_eq!(held, left, "{} {}", id, k);
         }
     }
+    check_load(queue, jobs)
+}
+
+/// What the queue says that its jobs come to is what they come to, where it says that it can be relied on.
+fn check_load(queue: &JobQueue, jobs: &[JobSnapshot]) -> Result<(), TestCaseError> {
+    let held =
+        |job: &JobSnapshot| InProgress { deadline: job.deadline, remaining: job.remaining, usage: job.usage };
+    if queue.load().is_reliable() {
+        prop_assert_eq!(queue.load(), Load::of(&jobs.iter().map(held).collect::<Vec<_>>()));
+    }
+    let whole: Vec<_> = jobs.iter().map(|job| JobSnapshot { usage: Usage::ONE_CPU, ..*job }).collect();
+    let load = whole.iter().copied().collect::<JobQueue>().load();
+    prop_assert!(load.is_reliable());
+    prop_assert_eq!(load, Load::of(&whole.iter().map(held).collect::<Vec<_>>()));
     Ok(())
 }
 

@@ -184,6 +184,17 @@ fn check(
     jobs: &[JobSnapshot],
     window: Duration,
 ) -> Result<(), TestCaseError> {
+    check_within(host, projects, jobs, window, 0.0)
+}
+
+/// Checks all figures, those of idle times within so many seconds of each instance.
+fn check_within(
+    host: &PlanHost,
+    projects: &[PlanProject],
+    jobs: &[JobSnapshot],
+    window: Duration,
+    within: f64,
+) -> Result<(), TestCaseError> {
     let outlook = simulate(host, projects, jobs, window);
     let active = host.active_fraction.get();
     let seconds = window.as_secs_f64() * active;
@@ -192,9 +203,11 @@ fn check(
         let of = &outlook.types[kind];
         prop_assert!(near(of.idle, fluid.idle[kind]), "{kind} idle {} {}", of.idle, fluid.idle[kind]);
         let shortfall = fluid.shortfall[kind] / active;
+        let within_all = within * f64::from(host.instances[kind]) / active;
+        let near = |one: f64, other: f64| near(one, other) || (one - other).abs() <= within_all;
         prop_assert!(near(of.shortfall, shortfall), "{kind} shortfall {} {shortfall}", of.shortfall);
         let (saturated, exact) = (of.saturated.as_secs_f64() * active, fluid.saturated[kind]);
-        let is_bound = saturated >= seconds - 1e-3 && saturated <= exact + 1e-3;
+        let is_bound = saturated >= seconds - within - 1e-3 && saturated <= exact + within + 1e-3;
         prop_assert!(near(saturated, exact) || is_bound, "{kind} saturated {saturated} {exact}");
         for project in &outlook.projects {
             let (own, exact) = (project.shortfall[kind], fluid.own_shortfall[&project.id][kind] / active);
@@ -237,7 +250,7 @@ proptest! {
 
     #[test]
     fn r3_8_it_agrees_where_jobs_are_alike_and_fill_several_chunks(
-        host in any_host(), projects in any_plan_projects(), count in 100_u64..700, hours in 1_i64..600,
+        host in any_host(), projects in any_plan_projects(), count in 100_u64..590, hours in 1_i64..600,
         window in 0_i64..100, started in 0_u64..5,
     ) {
         let job = |id: u64| {
@@ -249,6 +262,28 @@ proptest! {
         check(&host, &projects, &jobs, Duration::from_hours(window))?;
     }
 
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Of long queues whole chunks are passed over where nobody can be late: idle times are then wrong by a job for each
+    /// instance at most.
+    #[test]
+    fn r3_8_it_agrees_within_one_job_where_queues_are_long(
+        host in any_host(), projects in any_plan_projects(), count in 300_u64..3_000, days in 1_i64..60,
+        part in 0.1..1.2_f64, tight in prop::bool::weighted(0.3), lengths in prop::collection::vec(60_i64..7_200, 3),
+    ) {
+        let job = |id: u64| {
+            let spread = (id * 7_919 % 1_009) as i64 * if tight { 2 } else { 30 };
+            let left = Duration::from_secs(lengths[id as usize % 3]);
+            JobSnapshot { deadline: at_min(spread + days * 1_440), ..job(id, 1 + u32::from(id.is_multiple_of(5)), 0) }.left(left)
+        };
+        let jobs: Vec<_> = (1..=count).map(job).collect();
+        let work: f64 = jobs.iter().map(|job| job.remaining.as_secs_f64()).sum();
+        let window = Duration::from_secs_f64(part * work / f64::from(host.instances[CPU]));
+        check_within(&host, &projects, &jobs, window, 7_200.0)?;
+    }
 }
 
 proptest! {

@@ -1,0 +1,62 @@
+//! Passing over whole chunks of a long queue by their sums, where no job of it can miss its deadline.
+//!
+//! What matters then is only the moment at which a project's jobs can no longer use its rate. Before it, jobs are taken as
+//! so much work, by the chunk where a whole chunk fits: it is done at the project's rate while the jobs that compute stand
+//! still, and these go on behind it. Ends are then not those of the jobs one by one, but no more than the longest of them apart; what follows from
+//! it for a shortfall is less than one job for each instance, of a queue of hundreds.
+
+use super::{Fits, Flow, Lane, RATE_EPSILON};
+
+/// Queues with fewer jobs are walked through, so that what is said of them is exact.
+const LONG: usize = 200;
+
+impl Flow {
+    /// Passes over the jobs that come next, not beyond `until`.
+    pub(super) fn pass_over(&mut self, until: f64, lane: &Lane, fits: &Fits) {
+        let waits = self.part.is_some() || self.rate - self.full_rate <= RATE_EPSILON;
+        if lane.count < LONG || self.rate <= RATE_EPSILON || !self.pending.is_empty() || !waits {
+            return;
+        }
+        while let Some(piece) = lane.piece(self.piece) {
+            if self.at == piece.len() {
+                (self.piece, self.at) = (self.piece + 1, 0);
+                continue;
+            }
+            // Running and preempted tasks are few.
+            let Some(chunk) = self.piece.checked_sub(2).and_then(|chunk| lane.queued.chunks().get(chunk))
+            else {
+                return;
+            };
+            let sum = &chunk.summary;
+            if self.at == 0 && fits.all(sum) && self.pass_work(sum.work, sum.amount, until) {
+                self.order += chunk.entries.len() as u32;
+                self.at = chunk.entries.len();
+                continue;
+            }
+            while let Some(entry) = chunk.entries.get(self.at) {
+                if fits.job(entry) {
+                    let amount = f64::from(entry.amount);
+                    if !self.pass_work(entry.left.as_secs_f64() * amount, amount, until) {
+                        return;
+                    }
+                    self.order += 1;
+                }
+                self.at += 1;
+            }
+        }
+    }
+
+    /// Passes over work of jobs that could use so much at once, if that does not go beyond `until` and leaves enough jobs
+    /// to use the rate.
+    fn pass_work(&mut self, work: f64, amount: f64, until: f64) -> bool {
+        let lasts = work / self.rate;
+        if self.time + lasts > until || self.can_use - amount < self.rate {
+            return false;
+        }
+        self.work = (self.work - work).max(0.0);
+        self.can_use -= amount;
+        self.time += lasts;
+        self.shift += lasts;
+        true
+    }
+}
