@@ -143,14 +143,19 @@ impl Client {
 
     /// Tells the policies how a job stands.
     pub(crate) fn requeue(&mut self, id: JobId) {
+        self.requeue_untold(id);
+        self.fetch_due = true;
+        self.tell_hopeless(id);
+    }
+
+    /// The same of a task that runs, and so can, which is no news to work fetch.
+    pub(crate) fn requeue_untold(&mut self, id: JobId) {
         match self.snapshot(id) {
             Some(snapshot) => self.queue.insert(snapshot),
             None => {
                 self.queue.remove(id);
             }
         }
-        self.fetch_due = true;
-        self.tell_hopeless(id);
     }
 
     /// The same for all jobs.

@@ -152,7 +152,8 @@ impl Client {
         if !cpu.is_positive() {
             return;
         }
-        let contested = self.is_contested();
+        // What is said to people only.
+        let contested = self.config.keeps_records && self.is_contested();
         let now = self.now;
         let Some(job) = self.state.jobs.get_mut(&id) else { return };
         let project = job.project;
@@ -245,22 +246,10 @@ impl Client {
             self.ledger.session_active += length;
             self.ledger.unsettled += length;
         }
-        let held = self.state.slots.values().filter(|_| length.is_positive());
-        let executing: Vec<JobId> = held.copied().collect();
-        for id in executing {
-            let paused = self.is_paused(id);
-            if let Some(job) = self.state.jobs.get_mut(&id)
-                && matches!(job.process, Process::Executing(_))
-                && !paused
-            {
-                job.run.elapsed += length;
-                // The kernel counts CPU time only.
-                if let Some((kind, count)) = job.usage.coprocessor {
-                    let (project, used) = (job.project, length.mul_f64(count));
-                    job.run.charged_coprocessor += used;
-                    self.ledger.used(project, kind, used);
-                }
-            }
+        if length.is_positive() {
+            let slots = std::mem::take(&mut self.state.slots);
+            slots.values().for_each(|id| self.ran_for(*id, length));
+            self.state.slots = slots;
         }
         let here = allowed && !off.is_positive();
         Some(Seen {
@@ -269,6 +258,22 @@ impl Client {
             starved: if here { self.ledger.starved } else { PerType::default() },
             throttled: length.mul_f64(self.paused_cpus()),
         })
+    }
+
+    /// Counts the elapsed time of a task that executes.
+    fn ran_for(&mut self, id: JobId, length: Duration) {
+        if self.is_paused(id) {
+            return;
+        }
+        let job = self.state.jobs.get_mut(&id);
+        let Some(job) = job.filter(|job| matches!(job.process, Process::Executing(_))) else { return };
+        job.run.elapsed += length;
+        // The kernel counts CPU time only.
+        if let Some((kind, count)) = job.usage.coprocessor {
+            let (project, used) = (job.project, length.mul_f64(count));
+            job.run.charged_coprocessor += used;
+            self.ledger.used(project, kind, used);
+        }
     }
 
     /// Books that time, and what was used in it, for the metrics.

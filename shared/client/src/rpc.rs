@@ -65,10 +65,12 @@ impl Client {
     pub(crate) fn poll_network(&mut self) {
         let now = self.now;
         self.ledger.type_backoffs.observe(now);
+        let mut overdue = false;
         for project in self.state.projects.values_mut() {
             project.rpc.observe(now);
             if let Some(wait) = &mut project.contact_by {
                 wait.observe(now);
+                overdue |= !wait.holds(now);
             }
         }
         self.poll_master_pages();
@@ -78,6 +80,13 @@ impl Client {
         self.refresh_work_fetch();
         if self.net.reports_due.as_ref().is_none_or(|due| due.next <= now) {
             self.net.reports_due = Some(self.due_reports());
+        }
+        let due = self.net.reports_due.as_ref().is_some_and(|due| !due.by_project.is_empty());
+        if !(due || overdue || self.net.plan.wants_work())
+            && self.net.requested.is_empty()
+            && self.net.sessions.is_idle()
+        {
+            return;
         }
         let candidates = self.candidates();
         if let Some(ask) = self.net.sessions.poll(&candidates) {

@@ -128,9 +128,7 @@ impl Client {
 
     /// The estimate of a running task moves all the time; that alone is no reason to think about fetching work.
     fn requeue_running(&mut self, id: JobId) {
-        let fetch_due = self.fetch_due;
-        self.requeue(id);
-        self.fetch_due = fetch_due;
+        self.requeue_untold(id);
     }
 
     pub(crate) fn task_ended(&mut self, id: JobId, end: &TaskEnd) {
@@ -307,6 +305,9 @@ impl Client {
             if run.working_set > memory {
                 let why = format!("working set of {} is over this host's limit of {memory}", run.working_set);
                 return Some((job.id, exit::MEM_LIMIT_EXCEEDED, why));
+            }
+            if run.disk_usage <= Bytes(0) {
+                return None;
             }
             let disk = self.disk_bound(job);
             (run.disk_usage > disk).then(|| {
