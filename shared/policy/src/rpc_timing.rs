@@ -203,11 +203,6 @@ impl RpcState {
         failure
     }
 
-    /// Asks for the master page to be read at the next occasion.
-    pub fn read_master_page(&mut self, reason: PageReason) {
-        self.master_page.get_or_insert(PageDue { reason, wait: None });
-    }
-
     /// Why the master page is to be read now, if it is.
     pub fn master_page_due(&self, now: Instant) -> Option<PageReason> {
         self.master_page.filter(|page| page.wait.is_none_or(|wait| !wait.holds(now))).map(|page| page.reason)
@@ -233,11 +228,6 @@ impl RpcState {
         let work = latest(now, &[(self.work.wait, Cause::NoWork(self.work.failures))]);
         let rpc = self.min_rpc_time(now, false);
         [rpc, work].into_iter().flatten().max_by_key(|not_before| not_before.at)
-    }
-
-    /// Failures of all schedulers in a row.
-    pub fn scheduler_failures(&self) -> u32 {
-        self.schedulers.failures
     }
 }
 
