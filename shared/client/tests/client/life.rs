@@ -2,7 +2,7 @@
 
 use fallow_client::{Client, ClientConfig, Event, Phase, TransferError, TransferErrorKind};
 use fallow_domain::{
-    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, Instant, MasterUrl, Preferences,
+    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, MasterUrl, Preferences,
     ProjectAssignment, Share,
 };
 
@@ -145,20 +145,6 @@ fn a_finished_job_survives_the_death_of_the_agent_and_is_not_computed_again() {
     let used = world.cpu_used;
     world.run_until("the job is acknowledged", Duration::from_hours(2), |w| w.acknowledged("a") == 1);
     assert_eq!(world.cpu_used, used, "nothing is computed twice");
-}
-
-#[test]
-fn r1_3_failing_schedulers_are_asked_less_and_less() {
-    let mut world = World::new(8);
-    world.add_project("a", 10, Duration::from_secs(30));
-    world.projects.get_mut("a").unwrap().down = true;
-    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
-    world.run_for(Duration::from_hours(24));
-    let calls = &world.projects["a"].calls;
-    assert!(calls.len() < 20, "{} calls in a day", calls.len());
-    let gaps: Vec<f64> = calls.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
-    assert!(gaps.iter().all(|gap| *gap >= 30.0), "{gaps:?}");
-    assert!(gaps.iter().all(|gap| *gap <= 4.0 * 3_600.0 + 61.0), "{gaps:?}");
 }
 
 #[test]
@@ -327,94 +313,4 @@ fn a_host_that_goes_away_computes_nothing_is_called_for_nothing_and_counts_as_of
     assert_eq!(world.client.host_view().cpu_time, before);
     let idleness = world.client.host_view().figures[0].idleness.unwrap();
     assert!(idleness.get() < 0.5, "time away is not available time: {idleness}");
-}
-
-#[test]
-fn r1_13_with_a_connection_interval_the_network_is_used_in_periods_that_a_request_breaks() {
-    let mut world = World::new(13);
-    world.add_project("alpha", 10_000, Duration::from_mins(20));
-    let interval = Duration::from_hours(6);
-    let preferences = Preferences {
-        connection_interval: interval,
-        buffer_min: Duration::from_hours(1),
-        buffer_additional: Duration::from_hours(1),
-        scheduling_period: Duration::from_mins(60),
-        ..small_buffers()
-    };
-    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], preferences)));
-    world.run_for(Duration::from_hours(20));
-    let periods = |calls: &[Instant]| {
-        let mut begins: Vec<Instant> = Vec::new();
-        for call in calls {
-            if begins.last().is_none_or(|began| *call - *began > Duration::from_hours(3)) {
-                begins.push(*call);
-            }
-        }
-        begins
-    };
-    let began = periods(&world.calls("alpha"));
-    assert!(began.len() >= 3, "it did call: {began:?}");
-    // The first call of all comes a moment after its period has begun: the master page was read before.
-    let least = interval - Duration::from_mins(1);
-    assert!(began.windows(2).all(|pair| pair[1] - pair[0] >= least), "{began:?}");
-    let idle = world.client.host_view().figures[0].idleness.unwrap().get();
-    assert!(idle < 0.02, "enough work is held for the interval: {idle}");
-    let totals = world.client.totals();
-    assert!(totals.jobs_late == 0 && totals.jobs_success > 30, "{totals:?}");
-
-    // Just after a period nobody would call for hours.
-    let calls = world.calls("alpha").len();
-    let last = *world.calls("alpha").last().unwrap();
-    world.run_until("half an interval later", interval, |w| w.now - last > Duration::from_hours(2));
-    assert_eq!(world.calls("alpha").len(), calls);
-    world.event(Event::ContactRequested { url: MasterUrl::parse("http://127.0.0.1/alpha/").unwrap() });
-    world.run_for(Duration::from_mins(1));
-    assert!(world.calls("alpha").len() > calls);
-}
-
-#[test]
-fn r1_13_a_contact_that_its_project_has_put_off_opens_no_period_before_it_can_be_made() {
-    let mut world = World::new(15);
-    world.add_project("alpha", 1, Duration::from_mins(20));
-    world.add_project("beta", 10_000, Duration::from_mins(20));
-    world.alter = Some(|reply, _| {
-        if reply.results.iter().any(|result| result.name.starts_with("alpha")) {
-            reply.request_delay = Duration::from_hours(3);
-        }
-    });
-    let preferences = Preferences {
-        connection_interval: Duration::from_hours(6),
-        buffer_min: Duration::from_hours(1),
-        buffer_additional: Duration::from_hours(1),
-        scheduling_period: Duration::from_mins(60),
-        ..small_buffers()
-    };
-    let both = [("alpha", 100.0), ("beta", 100.0)];
-    world.event(Event::DocumentOffered(document(1, &both, preferences)));
-    world.run_for(Duration::from_hours(1));
-    let (alpha, beta) = (world.calls("alpha"), world.calls("beta"));
-    assert!(!alpha.is_empty() && !beta.is_empty());
-    world.event(Event::ContactRequested { url: MasterUrl::parse("http://127.0.0.1/alpha/").unwrap() });
-    world.run_for(Duration::from_mins(115));
-    assert_eq!((world.calls("alpha").len(), world.calls("beta").len()), (alpha.len(), beta.len()));
-    world.run_for(Duration::from_mins(10));
-    let calls = world.calls("alpha");
-    assert!(calls.len() > alpha.len(), "the interval has hours to go");
-    let waited = calls[alpha.len()] - *alpha.last().unwrap();
-    assert!(waited >= Duration::from_hours(3), "{waited}");
-    assert!(world.calls("beta").len() > beta.len(), "as the host is connected anyway, all is done");
-}
-
-#[test]
-fn r1_13_a_host_that_needs_nothing_is_not_woken_when_its_interval_is_over() {
-    let mut world = World::new(14);
-    let interval = Duration::from_hours(6);
-    world.add_project("alpha", 1, Duration::from_mins(20));
-    let preferences = Preferences { connection_interval: interval, ..small_buffers() };
-    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], preferences)));
-    world.run_for(Duration::from_hours(13));
-    assert_eq!(world.acknowledged("alpha"), 1);
-    let before = world.turns;
-    world.run_for(Duration::from_hours(10));
-    assert!(world.turns - before < 10 * 60 + 100, "{} turns in ten hours", world.turns - before);
 }

@@ -1,14 +1,13 @@
 //! What can be seen from inside only: accounts, what is stored of them, and what the parts ask of each other.
 
+mod devices;
+
 use fallow_boinc::scheduler::{ClientVersion, ResultJob};
 use fallow_domain::{
-    AccountKey, Bytes, Coprocessor, Device, DocumentVersion, Duration, FleetDocument, Flops, HostFacts,
-    HostSpeed, Instant, JobId, MasterUrl, PerType, Preferences, ProjectId, ResourceType, Share, SlotId,
-    Speed, Usage,
+    AccountKey, Bytes, Coprocessor, Duration, Flops, HostFacts, HostSpeed, Instant, JobId, MasterUrl,
+    PerType, ProjectId, ResourceType, Share, SlotId, Speed, Usage,
 };
-use fallow_policy::cpu_schedule::{self, Chosen, Passed, WhyChosen, WhyNot};
 use fallow_policy::fetch::WorkRequest;
-use fallow_policy::job_queue::Devices;
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::type_backoff::{AfterReply, ReplyForType};
 
@@ -110,10 +109,6 @@ fn put_job(client: &mut Client, id: u64, project: ProjectId, usage: Usage) -> Jo
     id
 }
 
-fn gpu_job() -> Usage {
-    Usage::from_cpus(0.1).with_coprocessor(ResourceType::Nvidia, 1.0)
-}
-
 #[test]
 fn r3_6_who_is_left_alone_does_not_stay_in_debt_to_a_project_that_was_detached() {
     let mut client = client(0, &["a", "b"]);
@@ -144,69 +139,6 @@ fn r3_3_what_long_term_debts_were_not_settled_for_survives_a_restart() {
         Client::restore(client.config.clone(), [(stored.key, stored.value.unwrap())]).unwrap().ledger;
     assert_eq!(restored.unsettled, client.ledger.unsettled);
     assert_eq!(restored.long_period, client.ledger.long_period);
-}
-
-#[test]
-fn r3_14_a_gpu_task_in_memory_that_is_to_go_on_on_another_device_is_started_anew_there() {
-    for (devices, quits) in [(Devices::first(1), false), (Devices::NONE.with(1), true)] {
-        let mut client = client(2, &["a"]);
-        let a = id_of(&client, "a");
-        let id = put_job(&mut client, 1, a, gpu_job());
-        let job = client.state.jobs.get_mut(&id).unwrap();
-        (job.process, job.slot) = (Process::Suspended(7), Some(SlotId(0)));
-        (job.run.begun, job.run.devices) = (true, Devices::first(1));
-        client.state.slots.insert(SlotId(0), id);
-        client.actions.clear();
-        client.run(&Chosen {
-            job: id,
-            project: a,
-            action: cpu_schedule::Action::Resume,
-            slice_began: NOW,
-            devices,
-            reason: WhyChosen::MostOwed { anticipated: 0.0 },
-        });
-        let quit = client.actions.iter().any(|action| matches!(action.effect, Effect::QuitTask { .. }));
-        let resumed = client.actions.iter().any(|action| matches!(action.effect, Effect::ResumeTask { .. }));
-        assert_eq!((quit, resumed), (quits, !quits));
-    }
-}
-
-#[test]
-fn r5_31_a_late_gpu_job_wastes_the_time_of_its_gpu_before_it_is_reported_too() {
-    let mut client = client(1, &["a"]);
-    let a = id_of(&client, "a");
-    let id = put_job(&mut client, 1, a, gpu_job());
-    let job = client.state.jobs.get_mut(&id).unwrap();
-    job.run.charged = Duration::from_secs(10);
-    job.run.charged_coprocessor = Duration::from_secs(1_000);
-    assert_eq!(client.worth(&client.state.jobs[&id]), Duration::from_secs(2_010));
-    client.state.slots.insert(SlotId(0), id);
-    client.now = NOW + Duration::from_hours(241);
-    assert_eq!(client.late_unreported(), Duration::from_secs(2_010));
-}
-
-#[test]
-fn r2_8_the_limit_on_cpu_time_leaves_gpu_jobs_alone() {
-    let mut client = client(1, &["a"]);
-    let a = id_of(&client, "a");
-    for (id, usage) in [(1, gpu_job()), (2, Usage::ONE_CPU)] {
-        let id = put_job(&mut client, id, a, usage);
-        client.state.jobs.get_mut(&id).unwrap().process = Process::Executing(1);
-        client.state.slots.insert(SlotId(id.0 as u32), id);
-    }
-    let throttled: Vec<JobId> = client.throttled_jobs().map(|job| job.id).collect();
-    assert_eq!(throttled, [JobId(2)]);
-}
-
-#[test]
-fn r3_14_a_gpu_that_comes_or_goes_leads_to_a_decision() {
-    let mut client = client(1, &["a"]);
-    for gpus in [1, 2, 0] {
-        client.schedule_due = false;
-        let before = client.plan_host().instances[ResourceType::Nvidia];
-        client.host_measured(host(gpus));
-        assert_eq!(client.schedule_due, gpus != before, "{before} to {gpus}");
-    }
 }
 
 #[test]
@@ -262,10 +194,6 @@ fn r1_12_a_host_that_comes_back_with_its_clock_set_back_looks_what_is_due_at_onc
     assert!(wake_at <= back + Duration::from_hours(1), "{wake_at:?}");
 }
 
-fn document(preferences: Preferences) -> Event {
-    Event::DocumentOffered(FleetDocument { version: DocumentVersion(1), projects: Vec::new(), preferences })
-}
-
 #[test]
 fn r3_3_a_backoff_that_ends_on_a_quiet_host_has_held_until_its_end() {
     let mut client = client(0, &["a", "b"]);
@@ -306,64 +234,4 @@ fn r5_6_a_job_that_is_being_aborted_is_no_work_that_a_server_plans_with() {
     assert_eq!(request.other_results.unwrap().len(), 2, "it is not lost either");
     assert_eq!(client.workload().count(), 1);
     assert!(client.queue.get(kept).is_some());
-}
-
-#[test]
-fn r3_14_devices_that_preferences_or_the_owner_exclude_are_left_alone_by_number() {
-    let mut client = client(3, &["a"]);
-    let a = id_of(&client, "a");
-    let nvidia = ResourceType::Nvidia;
-    let device = |number| Device::new(nvidia, number).unwrap();
-    put_job(&mut client, 1, a, gpu_job());
-    let excluded_devices = [device(0), device(7)].into();
-    client.handle(NOW, document(Preferences { excluded_devices, ..Preferences::default() }));
-    client.schedule_due = false;
-    client.owner_excludes([device(2)].into());
-    assert!(client.schedule_due, "what runs there has to leave");
-    let check = |client: &Client| {
-        assert_eq!(client.schedule_host(false).devices[nvidia], Devices::NONE.with(1));
-        assert_eq!(client.plan_host().instances[nvidia], 1);
-    };
-    check(&client);
-    let (request, _) = client.compose_request(a, &WorkRequest::default()).unwrap();
-    assert_eq!(request.coprocs[0].count, 1, "nor does a server send work for them");
-
-    let stored = Record::Meta.change(&client.state, &client.ledger);
-    let mut again = Client::restore(client.config.clone(), [(stored.key, stored.value.unwrap())]).unwrap();
-    again.host_measured(host(3));
-    check(&again);
-
-    client.owner_excludes([device(1), device(2)].into());
-    assert_eq!(client.plan_host().instances[nvidia], 0);
-    let (request, _) = client.compose_request(a, &WorkRequest::default()).unwrap();
-    assert!(request.coprocs.is_empty());
-    client.owner_excludes([].into());
-    assert_eq!(client.plan_host().instances[nvidia], 2, "what the fleet excludes stays so");
-}
-
-#[test]
-fn r2_4_a_preempted_gpu_task_leaves_memory_once_it_has_made_a_checkpoint() {
-    let owed_less = WhyNot::Outranked { anticipated: 0.0 };
-    let excluded = WhyNot::DeviceGone { devices: Devices::first(1) };
-    for (usage, checkpoint, reason, quits) in [
-        (gpu_job(), 5, owed_less, true),
-        (gpu_job(), 0, owed_less, false),
-        (gpu_job(), 0, excluded, true),
-        (Usage::ONE_CPU, 5, owed_less, false),
-    ] {
-        let mut client = client(1, &["a"]);
-        let a = id_of(&client, "a");
-        client.handle(NOW, document(Preferences { leave_in_memory: true, ..Preferences::default() }));
-        let id = put_job(&mut client, 1, a, usage);
-        let job = client.state.jobs.get_mut(&id).unwrap();
-        (job.process, job.slot, job.run.begun) = (Process::Executing(1), Some(SlotId(0)), true);
-        job.run.checkpoint_cpu = Duration::from_secs(checkpoint);
-        client.state.slots.insert(SlotId(0), id);
-        client.requeue(id);
-        client.actions.clear();
-        client.preempt(&Passed { job: id, reason });
-        let quit = client.actions.iter().any(|action| matches!(action.effect, Effect::QuitTask { .. }));
-        let stays = client.actions.iter().any(|action| matches!(action.effect, Effect::SuspendTask { .. }));
-        assert_eq!((quit, stays), (quits, !quits), "{usage:?} {checkpoint}");
-    }
 }

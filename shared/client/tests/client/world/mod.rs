@@ -1,0 +1,264 @@
+//! A modelled host with modelled projects, in virtual time, one CPU second per second: what a test steers and sees of it.
+//!
+//! `shell` carries effects out, `tasks` are the processes, `server` the projects.
+
+mod server;
+mod shell;
+mod tasks;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fallow_boinc::scheduler::{ClientVersion, SchedulerReply};
+use fallow_client::{Client, ClientConfig, Event, FileKey, ProjectView, Startup, TransferError};
+use fallow_domain::{
+    Bytes, Duration, HostFacts, HostSpeed, Instant, JobId, MasterUrl, ProjectId, SlotId, Speed,
+};
+
+use server::Project;
+use tasks::Task;
+
+pub(crate) fn version() -> ClientVersion {
+    ClientVersion { major: 8, minor: 3, release: 0 }
+}
+
+pub(crate) struct World {
+    pub(crate) now: Instant,
+    pub(crate) client: Client,
+    seed: u64,
+    store: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) projects: BTreeMap<String, Project>,
+    tasks: BTreeMap<JobId, Task>,
+    /// Checkpoints on the disk, by slot.
+    disk: BTreeMap<SlotId, (Duration, Duration, bool)>,
+    /// Whose they are.
+    owners: BTreeMap<SlotId, JobId>,
+    /// By which start of theirs.
+    starts: BTreeMap<SlotId, u32>,
+    files: BTreeSet<FileKey>,
+    queue: Vec<(Instant, Event)>,
+    wake_at: Instant,
+    urls: BTreeMap<ProjectId, String>,
+    pub(crate) cpu_used: Duration,
+    pub(crate) notices: Vec<String>,
+    pub(crate) log: Vec<String>,
+    /// The requests as they were written.
+    pub(crate) requests: Vec<String>,
+    pub(crate) fail_download: Option<TransferError>,
+    pub(crate) fail_upload: Option<TransferError>,
+    /// Which downloads fail then, by the end of their names.
+    pub(crate) fail_suffix: &'static str,
+    pub(crate) never_finishes: bool,
+    /// What a project changes in its reply, given the number of replies before.
+    pub(crate) alter: Option<fn(&mut SchedulerReply, usize)>,
+    /// Schedulers take requests and never answer.
+    pub(crate) silent: bool,
+    /// Scheduler URLs that a master page names.
+    pub(crate) schedulers: usize,
+    /// So many starts fail from now on.
+    pub(crate) fail_starts: u32,
+    /// How much longer jobs take than their projects say.
+    pub(crate) slowness: f64,
+    /// How often the client was called.
+    pub(crate) turns: u64,
+    /// What the files of every task hold.
+    pub(crate) disk_usage: Option<Bytes>,
+    /// The disk is full from the next start of a task on: the shell holds every step back, and tells the client nothing.
+    pub(crate) fill_disk_after_start: bool,
+    disk_full: bool,
+    /// Aborted processes that have not left yet.
+    dying: BTreeMap<JobId, SlotId>,
+}
+
+const TICK: Duration = Duration::from_secs(1);
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let client = Client::restore(ClientConfig::new(seed, version()), []).unwrap();
+        let mut world = Self {
+            now: Instant::from_secs_f64(1_800_000_000.0),
+            client,
+            seed,
+            store: BTreeMap::new(),
+            projects: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            disk: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            files: BTreeSet::new(),
+            queue: Vec::new(),
+            wake_at: Instant::FAR_FUTURE,
+            urls: BTreeMap::new(),
+            cpu_used: Duration::ZERO,
+            notices: Vec::new(),
+            log: Vec::new(),
+            requests: Vec::new(),
+            fail_download: None,
+            fail_upload: None,
+            fail_suffix: "_in",
+            never_finishes: false,
+            alter: None,
+            silent: false,
+            schedulers: 1,
+            fail_starts: 0,
+            slowness: 1.0,
+            turns: 0,
+            disk_usage: None,
+            fill_disk_after_start: false,
+            disk_full: false,
+            dying: BTreeMap::new(),
+        };
+        world.start();
+        world
+    }
+
+    pub(crate) fn add_project(&mut self, name: &str, supply: u64, cpu: Duration) {
+        self.projects.insert(name.to_owned(), Project { supply, cpu, ..Project::default() });
+    }
+
+    pub(crate) fn event(&mut self, event: Event) {
+        if self.disk_full {
+            return;
+        }
+        self.turns += 1;
+        let step = self.client.handle(self.now, event);
+        self.carry_out(step);
+    }
+
+    pub(crate) fn run_for(&mut self, length: Duration) {
+        let end = self.now + length;
+        while self.now < end {
+            self.tick();
+        }
+    }
+
+    pub(crate) fn run_until(&mut self, what: &str, at_most: Duration, done: impl Fn(&Self) -> bool) {
+        let end = self.now + at_most;
+        while !done(self) {
+            assert!(self.now < end, "not within {at_most}: {what}\n{}", self.log.join("\n"));
+            self.tick();
+        }
+    }
+
+    pub(crate) fn jump(&mut self, by: Duration) {
+        self.now = self.now + by;
+        // A shell sleeps for a length of time, whatever the clock says meanwhile.
+        if self.wake_at < Instant::FAR_FUTURE {
+            self.wake_at = self.wake_at + by;
+        }
+        for (at, _) in &mut self.queue {
+            *at = *at + by;
+        }
+    }
+
+    /// kill -9 and start again: processes are gone, slots and files are there.
+    pub(crate) fn restart(&mut self) {
+        for task in self.tasks.values() {
+            self.disk.insert(task.setup.slot, (task.base + task.cpu, task.checkpoint, task.finished));
+        }
+        self.tasks.clear();
+        self.dying.clear();
+        self.queue.clear();
+        self.client = self.restored();
+        self.disk_full = false;
+        self.start();
+    }
+
+    pub(crate) fn restored(&self) -> Client {
+        let config = ClientConfig::new(self.seed, version());
+        Client::restore(config, self.store.clone()).unwrap()
+    }
+
+    /// When a project's scheduler was called.
+    pub(crate) fn calls(&self, name: &str) -> Vec<Instant> {
+        self.projects[name].calls.clone()
+    }
+    pub(crate) fn acknowledged(&self, name: &str) -> u64 {
+        self.projects[name].reports.len() as u64
+    }
+    /// How many records the store holds under a prefix.
+    pub(crate) fn stored(&self, prefix: &str) -> usize {
+        self.store.keys().filter(|key| key.starts_with(prefix.as_bytes())).count()
+    }
+    /// A file in a project's directory that no record tells of.
+    pub(crate) fn leave_behind(&mut self, file: FileKey) {
+        self.files.insert(file);
+    }
+    pub(crate) fn has_file(&self, name: &str) -> bool {
+        self.files.iter().any(|key| key.name == name)
+    }
+    pub(crate) fn computing(&self) -> usize {
+        self.tasks.values().filter(|task| task.executing).count()
+    }
+    pub(crate) fn slots_in_use(&self) -> usize {
+        self.disk.len()
+    }
+    pub(crate) fn longest_task(&self) -> Duration {
+        self.tasks.values().map(|task| task.base + task.cpu).max().unwrap_or_default()
+    }
+    pub(crate) fn view(&self, name: &str) -> ProjectView {
+        self.client.project_views().into_iter().find(|view| view.name == name).unwrap()
+    }
+    pub(crate) fn notices(&self) -> impl Iterator<Item = &String> {
+        self.notices.iter()
+    }
+
+    fn start(&mut self) {
+        let files = self.files.iter().map(|key| (key.clone(), Bytes(10))).collect();
+        let slots = self.disk.iter().map(|(slot, found)| self.slot_found(*slot, *found)).collect();
+        self.event(Event::Started(Box::new(Startup { host: host(), slots, files })));
+    }
+
+    fn tick(&mut self) {
+        let end = self.now + TICK;
+        loop {
+            let next =
+                self.queue.iter().enumerate().min_by_key(|(_, (at, _))| *at).map(|(i, (at, _))| (i, *at));
+            match next {
+                Some((i, at)) if at <= end && at <= self.wake_at => {
+                    self.now = self.now.max(at);
+                    let (_, event) = self.queue.remove(i);
+                    if let Event::TaskEnded { job, .. } = &event {
+                        self.dying.remove(job);
+                    }
+                    self.event(event);
+                }
+                _ if self.wake_at <= end => {
+                    self.now = self.now.max(self.wake_at);
+                    self.wake_at = Instant::FAR_FUTURE;
+                    self.event(Event::WakeUp);
+                }
+                _ => break,
+            }
+        }
+        self.now = end;
+        self.compute();
+    }
+
+    fn project_id(&self, url: &MasterUrl) -> ProjectId {
+        *self.urls.iter().rfind(|(_, known)| **known == url.as_str()).unwrap().0
+    }
+}
+
+fn host() -> HostFacts {
+    let speed = Speed::new(1e9).unwrap();
+    HostFacts {
+        timezone: 0,
+        domain_name: "host".to_owned(),
+        ip_addr: "127.0.0.1".to_owned(),
+        host_cpid: "0".repeat(32),
+        ncpus: 2,
+        cpu_vendor: "v".to_owned(),
+        cpu_model: "m".to_owned(),
+        cpu_features: String::new(),
+        speed: HostSpeed { fpops: speed, iops: speed, membw: 1e9, measured_at: 0.0 },
+        memory: Bytes::from_mebibytes(8_192),
+        cache: Bytes::from_mebibytes(1),
+        swap: Bytes(0),
+        disk_total: Bytes(100_000_000_000),
+        disk_free: Bytes(50_000_000_000),
+        os_name: "Linux".to_owned(),
+        os_version: "1".to_owned(),
+        platforms: vec!["x86_64-pc-linux-gnu".to_owned()],
+        coprocessors: Vec::new(),
+    }
+}

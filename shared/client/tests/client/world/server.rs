@@ -1,0 +1,109 @@
+//! The modelled projects: what their schedulers answer.
+
+use fallow_boinc::scheduler::{
+    App, AppVersion, FileInfo, FileRef, ReportedResult, ResultJob, SchedulerReply, SchedulerRequest, Workunit,
+};
+use fallow_client::{TransferError, TransferErrorKind};
+use fallow_domain::{Bytes, Duration, Flops, Instant, ProjectId, Speed};
+
+use super::World;
+
+/// A modelled project: a finite supply of equal jobs.
+#[derive(Default)]
+pub(crate) struct Project {
+    pub(crate) supply: u64,
+    pub(crate) sent: u64,
+    pub(super) cpu: Duration,
+    pub(crate) down: bool,
+    pub(crate) calls: Vec<Instant>,
+    pub(crate) reports: Vec<ReportedResult>,
+}
+
+impl World {
+    pub(super) fn serve(
+        &mut self,
+        id: ProjectId,
+        request: &SchedulerRequest,
+    ) -> Result<Box<SchedulerReply>, TransferError> {
+        let (now, url) = (self.now, self.urls[&id].clone());
+        let name = url.trim_end_matches('/').rsplit('/').next().unwrap().to_owned();
+        let project = self.projects.get_mut(&name).unwrap();
+        project.calls.push(now);
+        if project.down {
+            return Err(TransferError::new(TransferErrorKind::Transient, "connection refused"));
+        }
+        // What crosses the wire is the text; so the formats take part.
+        let text = request.write();
+        let request = SchedulerRequest::parse(text.as_bytes()).unwrap();
+        self.requests.push(text);
+        let mut reply = SchedulerReply {
+            hostid: (request.hostid == 0).then_some(7),
+            request_delay: Duration::from_secs(1),
+            code_sign_key: Some("1024\n00\n.".to_owned()),
+            result_acks: request.results.iter().map(|result| result.name.clone()).collect(),
+            ..SchedulerReply::default()
+        };
+        project.reports.extend(request.results);
+        let mut seconds = request.cpu_req_secs;
+        while seconds > 0.0 && project.sent < project.supply {
+            seconds -= project.cpu.as_secs_f64();
+            add_job(&mut reply, &name, &url, project.sent, project.cpu, now);
+            project.sent += 1;
+        }
+        if let Some(alter) = self.alter {
+            alter(&mut reply, project.calls.len() - 1);
+        }
+        Ok(Box::new(SchedulerReply::parse(reply.write().as_bytes()).unwrap()))
+    }
+}
+
+fn add_job(reply: &mut SchedulerReply, project: &str, url: &str, number: u64, cpu: Duration, now: Instant) {
+    let file = |name: &str, urls: &[String], upload: bool| FileInfo {
+        name: name.to_owned(),
+        download_urls: if upload { Vec::new() } else { urls.to_vec() },
+        upload_urls: if upload { urls.to_vec() } else { Vec::new() },
+        max_nbytes: upload.then_some(Bytes(1000)),
+        ..FileInfo::default()
+    };
+    let (app, stem) = (format!("{project}_app"), format!("{project}_{number}"));
+    let (input, output) = (format!("{stem}_in"), format!("{stem}_out"));
+    let refer = |name: &str, open: &str, main| FileRef {
+        file_name: name.to_owned(),
+        open_name: Some(open.to_owned()),
+        main_program: main,
+        ..FileRef::default()
+    };
+    let download = |name: &str| vec![format!("{url}download/{name}")];
+    if reply.apps.is_empty() {
+        reply.apps.push(App { name: app.clone(), ..App::default() });
+        reply.files.push(file(&app, &download(&app), false));
+        reply.app_versions.push(AppVersion {
+            app_name: app.clone(),
+            version_num: 100,
+            platform: "x86_64-pc-linux-gnu".to_owned(),
+            api_version: Some("8.0.0".to_owned()),
+            files: vec![refer(&app, &app, true)],
+            flops: Some(Speed::new(1e9).unwrap()),
+            ..AppVersion::default()
+        });
+    }
+    reply.files.push(file(&input, &download(&input), false));
+    reply.files.push(file(&output, &[format!("{url}file_upload_handler")], true));
+    reply.workunits.push(Workunit {
+        name: stem.clone(),
+        app_name: app,
+        rsc_fpops_est: Some(Flops::new(cpu.as_secs_f64() * 1e9).unwrap()),
+        rsc_fpops_bound: Some(Flops::new(cpu.as_secs_f64() * 1e12).unwrap()),
+        files: vec![refer(&input, "in", false)],
+        ..Workunit::default()
+    });
+    reply.results.push(ResultJob {
+        name: format!("{stem}_0"),
+        wu_name: stem,
+        report_deadline: now + Duration::from_hours(24 * 7),
+        files: vec![refer(&output, "out", false)],
+        platform: "x86_64-pc-linux-gnu".to_owned(),
+        version_num: 100,
+        ..ResultJob::default()
+    });
+}

@@ -1,0 +1,120 @@
+//! What a shell does: stores changes, carries effects out, and answers with events a moment later.
+
+use fallow_boinc::runtime::exit::Ended;
+use fallow_client::{Action, Effect, Event, Step, TaskEnd};
+use fallow_domain::{Bytes, Duration};
+
+use super::World;
+
+const LATENCY: Duration = Duration::from_millis(300);
+/// How long an aborted process takes to leave.
+const LEAVING: Duration = Duration::from_secs(10);
+
+impl World {
+    pub(super) fn carry_out(&mut self, step: Step) {
+        for change in step.changes {
+            match change.value {
+                Some(value) => self.store.insert(change.key, value),
+                None => self.store.remove(&change.key),
+            };
+        }
+        if let Some(at) = step.wake_at {
+            assert!(at > self.now, "a wake-up in the past");
+            self.wake_at = at;
+        }
+        for Action { effect, reason } in step.actions {
+            self.log.push(format!("{} {} {reason}", self.now.as_secs_f64(), brief(&effect)));
+            self.effect(effect);
+        }
+    }
+
+    pub(super) fn later(&mut self, event: Event) {
+        self.queue.push((self.now + LATENCY, event));
+    }
+
+    fn effect(&mut self, effect: Effect) {
+        match effect {
+            Effect::FetchMasterPage { project, url } => {
+                self.urls.insert(project, url.as_str().to_owned());
+                let schedulers = (0..self.schedulers).map(|n| format!("{url}cgi{n}")).collect();
+                self.later(Event::MasterPageRead { project, outcome: Ok(schedulers) });
+            }
+            Effect::CallScheduler { project, mut request, .. } => {
+                if self.silent {
+                    return;
+                }
+                self.client.list_jobs(project, &mut request);
+                let outcome = self.serve(project, &request);
+                self.later(Event::SchedulerAnswered { project, outcome });
+            }
+            Effect::Download(download) => {
+                let fails = download.file.name.ends_with(self.fail_suffix);
+                let outcome = match &self.fail_download {
+                    Some(error) if fails => Err(error.clone()),
+                    _ => Ok(Bytes(10)),
+                };
+                if outcome.is_ok() {
+                    self.files.insert(download.file.clone());
+                }
+                self.later(Event::DownloadEnded { file: download.file, outcome });
+            }
+            Effect::Upload(upload) => {
+                assert!(self.files.contains(&upload.file));
+                let outcome = self.fail_upload.clone().map_or(Ok(()), Err);
+                self.later(Event::UploadEnded { file: upload.file, outcome });
+            }
+            Effect::StartTask(setup) => self.start_task(*setup),
+            Effect::SuspendTask { job } => self.tasks.get_mut(&job).unwrap().executing = false,
+            Effect::ResumeTask { job } => self.tasks.get_mut(&job).unwrap().executing = true,
+            Effect::QuitTask { job } => self.end_task(job, false),
+            Effect::AbortTask { job } => {
+                let Some(task) = self.tasks.remove(&job) else { return };
+                self.dying.insert(job, task.setup.slot);
+                self.disk.insert(task.setup.slot, (task.base + task.cpu, task.checkpoint, false));
+                let ended = Event::TaskEnded {
+                    job,
+                    end: Box::new(TaskEnd {
+                        exit: Ended::Code(194),
+                        finish: None,
+                        temporary_exit: None,
+                        cpu_time: task.cpu,
+                        stderr: String::new(),
+                        outputs: Vec::new(),
+                        peak_working_set: Bytes(0),
+                        disk_usage: Bytes(0),
+                    }),
+                };
+                self.queue.push((self.now + LEAVING, ended));
+            }
+            Effect::CleanSlot { slot } => {
+                self.assert_nobody_in(slot);
+                self.disk.remove(&slot);
+            }
+            Effect::DeleteFile { file, .. } => {
+                self.files.remove(&file);
+            }
+            Effect::DeleteProject { project, .. } => self.files.retain(|key| key.project != project),
+            Effect::CancelTransfer { file } => {
+                self.queue.retain(
+                    |(_, event)| !matches!(event, Event::DownloadEnded { file: f, .. } if *f == file),
+                );
+            }
+            Effect::Notice { text, .. } => self.notices.push(text),
+        }
+    }
+}
+
+fn brief(effect: &Effect) -> String {
+    match effect {
+        Effect::CallScheduler { project, request, .. } => {
+            format!("call {project} for {} reporting {}", request.cpu_req_secs, request.results.len())
+        }
+        Effect::StartTask(setup) => {
+            let how = if setup.fresh { "fresh" } else { "resumed" };
+            format!("start {} in {}, {how}", setup.name, setup.slot)
+        }
+        Effect::Download(download) => format!("download {}", download.file.name),
+        Effect::Upload(upload) => format!("upload {}", upload.file.name),
+        other => format!("{other:?}"),
+    }
+}

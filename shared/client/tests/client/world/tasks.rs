@@ -1,0 +1,178 @@
+//! The processes of the modelled host: they compute, make checkpoints, end, and leave something on the disk.
+
+use fallow_boinc::runtime::exit::Ended;
+use fallow_boinc::runtime::finish::Finish;
+use fallow_boinc::runtime::message::AppStatus;
+use fallow_client::{Event, FileKey, OutputFound, SlotFound, TaskEnd, TaskSample, TaskSetup};
+use fallow_domain::{Bytes, Duration, Fraction, JobId, SlotId};
+
+use super::{TICK, World};
+
+/// A process.
+pub(super) struct Task {
+    pub(super) setup: TaskSetup,
+    pub(super) executing: bool,
+    pub(super) cpu: Duration,
+    pub(super) base: Duration,
+    pub(super) checkpoint: Duration,
+    pub(super) length: Duration,
+    pub(super) finished: bool,
+}
+
+impl World {
+    pub(super) fn slot_found(
+        &self,
+        slot: SlotId,
+        (cpu, checkpoint, finished): (Duration, Duration, bool),
+    ) -> SlotFound {
+        let outputs: Vec<OutputFound> = self
+            .files
+            .iter()
+            .filter(|key| key.name.ends_with("_out"))
+            .map(|key| OutputFound { name: key.name.clone(), nbytes: Bytes(10), md5: "0".repeat(32) })
+            .collect();
+        let end = TaskEnd {
+            exit: Ended::Code(0),
+            finish: Some(Finish::SUCCESS),
+            temporary_exit: None,
+            cpu_time: Duration::ZERO,
+            stderr: String::new(),
+            outputs,
+            peak_working_set: Bytes(0),
+            disk_usage: Bytes(0),
+        };
+        SlotFound {
+            slot,
+            job: self.owners.get(&slot).copied(),
+            start: self.starts.get(&slot).copied(),
+            last_status: Some(AppStatus {
+                current_cpu_time: cpu,
+                checkpoint_cpu_time: checkpoint,
+                ..AppStatus::default()
+            }),
+            finished: finished.then(|| Box::new(end)),
+        }
+    }
+
+    pub(super) fn compute(&mut self) {
+        let mut samples = Vec::new();
+        let mut ended = Vec::new();
+        for (job, task) in &mut self.tasks {
+            if task.executing {
+                let step = TICK.min(task.length - task.base - task.cpu);
+                task.cpu += step;
+                self.cpu_used += step;
+                let total = task.base + task.cpu;
+                if total - task.checkpoint >= Duration::from_secs(5) && !self.never_finishes {
+                    task.checkpoint = total;
+                }
+                if total >= task.length {
+                    ended.push(*job);
+                }
+            }
+            let status = AppStatus {
+                current_cpu_time: task.base + task.cpu,
+                checkpoint_cpu_time: task.checkpoint,
+                fraction_done: Some(Fraction::clamped(
+                    (task.base + task.cpu).as_secs_f64() / task.length.as_secs_f64(),
+                )),
+                ..AppStatus::default()
+            };
+            samples.push(TaskSample {
+                job: *job,
+                cpu_time: task.cpu,
+                working_set: Bytes::from_mebibytes(10),
+                disk_usage: self.disk_usage,
+                status: Some(status),
+            });
+        }
+        if !samples.is_empty() {
+            self.event(Event::TasksSampled(samples));
+        }
+        for job in ended {
+            self.end_task(job, !self.never_finishes);
+        }
+    }
+
+    pub(super) fn end_task(&mut self, job: JobId, finished: bool) {
+        let Some(task) = self.tasks.remove(&job) else { return };
+        let project = self.project_id(&task.setup.url);
+        let mut outputs = Vec::new();
+        for file in task.setup.files.iter().filter(|file| file.output && finished) {
+            self.files.insert(FileKey { project, name: file.name.clone() });
+            outputs.push(OutputFound { name: file.name.clone(), nbytes: Bytes(10), md5: "0".repeat(32) });
+        }
+        self.disk.insert(task.setup.slot, (task.base + task.cpu, task.checkpoint, false));
+        self.event(Event::TaskEnded {
+            job,
+            end: Box::new(TaskEnd {
+                exit: Ended::Code(0),
+                finish: finished.then_some(Finish::SUCCESS),
+                temporary_exit: None,
+                cpu_time: task.cpu,
+                stderr: "done\n".to_owned(),
+                outputs,
+                peak_working_set: Bytes::from_mebibytes(11),
+                disk_usage: Bytes(1000),
+            }),
+        });
+    }
+
+    pub(super) fn start_task(&mut self, setup: TaskSetup) {
+        self.assert_nobody_in(setup.slot);
+        if self.fail_starts > 0 {
+            self.fail_starts -= 1;
+            let (job, reason) = (setup.job, "the disk is full".to_owned());
+            return self.later(Event::TaskStartFailed { job, reason, permanent: false });
+        }
+        if setup.fresh {
+            self.disk.remove(&setup.slot);
+        }
+        self.owners.insert(setup.slot, setup.job);
+        self.starts.insert(setup.slot, setup.start);
+        self.disk_full = self.fill_disk_after_start;
+        let checkpoint = self.disk.get(&setup.slot).map_or(Duration::ZERO, |found| found.1);
+        self.disk.insert(setup.slot, (checkpoint, checkpoint, false));
+        let length = Duration::from_secs_f64(setup.init_data.rsc_fpops_est / 1e9 * self.slowness);
+        let job = setup.job;
+        assert_eq!(
+            setup.init_data.wu_cpu_time, checkpoint,
+            "the client and the slot agree on the checkpoint"
+        );
+        let task = Task {
+            setup,
+            executing: true,
+            cpu: Duration::ZERO,
+            base: checkpoint,
+            checkpoint,
+            length,
+            finished: false,
+        };
+        assert!(self.tasks.insert(job, task).is_none(), "one process per job");
+        self.later(Event::TaskStarted { job, pid: 1_000 });
+    }
+
+    pub(super) fn assert_nobody_in(&self, slot: SlotId) {
+        let living = self.tasks.values().map(|task| &task.setup.slot).chain(self.dying.values());
+        assert!(living.clone().all(|other| *other != slot), "a process still is in slot {slot}");
+    }
+
+    pub(crate) fn finish_behind_the_agents_back(&mut self) {
+        for task in self.tasks.values_mut().filter(|task| task.executing) {
+            let rest = task.length - task.base - task.cpu;
+            task.cpu += rest;
+            self.cpu_used += rest;
+            task.finished = true;
+        }
+    }
+
+    /// As if the agent had been killed when it had stored that the tasks' slots are theirs, and not yet emptied them of
+    /// finished tasks before.
+    pub(crate) fn find_finished_tasks_of_others(&mut self) {
+        for task in std::mem::take(&mut self.tasks).into_values() {
+            self.disk.insert(task.setup.slot, (task.length, task.length, true));
+            self.owners.insert(task.setup.slot, JobId(1_000_000));
+        }
+        self.restart();
+    }
+}
