@@ -78,15 +78,20 @@ fn r5_13_what_is_wrong_with_scenarios_is_said_at_once_with_status_3() {
     }
     let empty = tempfile::tempdir().unwrap();
     let (empty, file) = (empty.path().to_str().unwrap(), dir.path().join("typing.toml/plots"));
+    let taken = dir.path().join("typing.toml");
+    let taken = taken.to_str().unwrap();
     for (arguments, code, said) in [
         (&["simulate", "nowhere.toml"][..], 3, "built-in base, gpu, mix1"),
         (&["simulate", empty], 3, "expected files named *.toml"),
         (&["simulate", "base", "--policy", "CS3"], 3, "CS1 or CS2"),
         (&["simulate", "base", "--vary", "host.cpu=1"], 3, "did you mean"),
         (&["simulate", "--boinc-dir", empty], 3, "client_state.xml"),
-        (&["simulate", "base", "--plots", file.to_str().unwrap()], 8, "cannot write into"),
+        (&["simulate", "base", "--plots", file.to_str().unwrap()], 8, "a part of that path is a file"),
+        (&["simulate", "base", "--plots", taken], 8, "name another, or move the file away"),
+        (&["simulate", "base", "--timeline", empty], 8, "name one in it, such as"),
         (&["evaluate", "--out", empty, "--only", "slag"], 3, "expected some of cpu, slack"),
-        (&["evaluate", "--out", file.to_str().unwrap()], 8, "cannot write into"),
+        (&["evaluate", "--out", file.to_str().unwrap()], 8, "--out: cannot write into"),
+        (&["evaluate", "--out", taken], 8, "is a file, and a directory is needed"),
     ] {
         let output = command().args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output));
@@ -114,17 +119,45 @@ fn r5_14_the_evaluation_writes_its_tables_and_figures() {
 }
 
 #[test]
+fn a_full_disk_ends_what_simulates_with_status_8_and_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let simulate = ["simulate", "base", "--vary", "duration=1 day"];
+    let evaluate = ["evaluate", "--only", "slack", "--repeat", "1", "--days", "1", "--out"];
+    let evaluate = [&evaluate[..], &[dir.path().to_str().unwrap()]].concat();
+    for (arguments, form) in [
+        (&simulate[..], None),
+        (&simulate, Some("--json")),
+        (&simulate, Some("--csv")),
+        (&evaluate, None),
+        (&evaluate, Some("--json")),
+        (&["simulate"], Some("--help")),
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = command().args(arguments).args(form).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(8), "{arguments:?} {form:?}: {}", text(&output));
+        for said in ["cannot write to standard output", "make room there"] {
+            assert!(text(&output).contains(said), "{said}: {}", text(&output));
+        }
+    }
+    // The files were written before.
+    assert!(dir.path().join("table.txt").exists());
+}
+
+#[test]
 fn a_simulation_that_is_interrupted_ends_at_once_with_status_130() {
-    let mut child = command()
-        .args(["simulate", "mix20", "--vary", "duration=3000 days", "--repeat", "50"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    interrupt(&["simulate", "mix20", "--vary", "duration=3000 days", "--repeat", "50"]);
+    interrupt(&["evaluate", "--days", "3000", "--out", dir.path().to_str().unwrap()]);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something half-written is left");
+}
+
+/// Starts what takes long, interrupts it, and asserts that it ends as it should.
+fn interrupt(arguments: &[&str]) {
+    let mut child = command().args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let began = Instant::now();
-    let patient = |what: &str| assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+    let patient = |what: &str| assert!(began.elapsed() < Duration::from_secs(30), "{arguments:?}: {what}");
     while !catches_interrupts(child.id()) {
-        assert_eq!(child.try_wait().unwrap(), None, "it ended by itself");
+        assert_eq!(child.try_wait().unwrap(), None, "{arguments:?} ended by itself");
         patient("it does not listen to signals");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -136,7 +169,7 @@ fn a_simulation_that_is_interrupted_ends_at_once_with_status_130() {
         patient("it does not end");
         std::thread::sleep(Duration::from_millis(10));
     };
-    assert_eq!(status.code(), Some(130));
+    assert_eq!(status.code(), Some(130), "{arguments:?}");
 }
 
 /// Whether a process has a handler for SIGINT.

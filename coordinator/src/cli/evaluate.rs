@@ -10,7 +10,7 @@ use fallow_emulator::experiment::{Experiment, Measurements, Report, Row, Verdict
 use fallow_emulator::plot;
 use serde_json::json;
 
-use super::runs::{self, Batch};
+use super::runs::{self, Batch, Runs};
 use super::simulate::mean;
 use super::table::{self, Column};
 use super::{Failure, count, print};
@@ -53,17 +53,18 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
     let experiments = chosen(&arguments.only)?;
-    runs::directory(&arguments.out)?;
+    runs::directory("--out", &arguments.out)?;
     let mut texts = String::new();
     let mut csv = csv_heading();
-    for experiment in experiments {
+    let (count, mut runs) = (experiments.len(), Runs::new()?);
+    for (experiment, number) in experiments.into_iter().zip(1..) {
         let mut trials = experiment.trials();
         for trial in &mut trials {
             Arc::make_mut(&mut trial.scenario).duration =
                 Duration::from_hours(24) * i64::from(arguments.days);
         }
         let cases = cases(&trials, arguments.seed, arguments.repeat as usize);
-        let finished = match runs::make(&cases, experiment.name())? {
+        let finished = match runs.make(&cases, &format!("{} ({number} of {count})", experiment.name()))? {
             Batch::Done(finished) => finished,
             // What was finished before is written.
             Batch::Interrupted(status) => return Ok(status),

@@ -52,6 +52,25 @@ impl Failure {
         Self::caused(code, format!("cannot {action} {}", path.display()), source)
     }
 
+    /// A place that cannot be written to, whatever the reason: what is written is no input. Says what to do about it.
+    #[must_use]
+    pub fn unwritable(what: &str, error: &std::io::Error) -> Self {
+        use std::io::ErrorKind;
+        let advice = match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+                "make room there, or write elsewhere"
+            }
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                "write elsewhere, or have it made writable for you"
+            }
+            ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
+                "a part of that path is a file: write elsewhere, or move the file away"
+            }
+            _ => "write elsewhere",
+        };
+        Self::new(ExitCode::NoSpace, format!("{what}: {error}; {advice}"))
+    }
+
     /// The exit status.
     #[must_use]
     pub fn code(&self) -> ExitCode {

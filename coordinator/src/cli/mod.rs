@@ -57,11 +57,13 @@ Exit status:
   2  unreadable command line    7  store corrupted, missing or newer
   3  bad input or value         8  no space, or not writable
   4  coordinator unreachable    9  jobs failed (`fallow up --until-done`)
-                              130  interrupted (`fallow up --until-done`)
+                              130  interrupted (`up`, `simulate`, `evaluate`)
 
 The coordinator is looked for in --dir, else FALLOW_DIR, else ./fallow-data; or
 at --coordinator. NO_COLOR, FALLOW_LOG, FALLOW_LOG_FORMAT and the OTEL_
 variables are honoured.";
+
+const UNPRINTABLE: &str = "cannot write to standard output";
 
 const MAN_EXAMPLE: &str = "\
 Example:
@@ -123,18 +125,26 @@ pub fn main() -> ProcessExit {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version come this way too. A reader that has gone away is no failure.
-            let _ = error.print();
-            return status_of(&error);
+            // Help and version come this way too. A reader that has gone away is no failure, and a complaint that
+            // nobody can read keeps its status.
+            return match error.print() {
+                Err(unsaid) if !error.use_stderr() && unsaid.kind() != std::io::ErrorKind::BrokenPipe => {
+                    fail(&Failure::unwritable(UNPRINTABLE, &unsaid))
+                }
+                _ => status_of(&error),
+            };
         }
     };
     match run(arguments) {
         Ok(code) => code,
-        Err(failure) => {
-            warn(&failure.to_string());
-            failure.code().into()
-        }
+        Err(failure) => fail(&failure),
     }
+}
+
+/// Tells of a failure and gives its status.
+fn fail(failure: &Failure) -> ProcessExit {
+    warn(&failure.to_string());
+    failure.code().into()
 }
 
 /// Clap's own status, but that of bad input for a value that can be read and is not acceptable.
@@ -183,9 +193,11 @@ fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
 /// Writes a text to standard output. A reader that has gone away is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     use std::io::Write as _;
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
+    let mut out = std::io::stdout().lock();
+    // What waits in the buffer would be lost at the end without a word.
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::internal("standard output cannot be written", error))
+            Err(Failure::unwritable(UNPRINTABLE, &error))
         }
         _ => Ok(()),
     }

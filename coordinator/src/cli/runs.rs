@@ -7,9 +7,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use fallow_domain::ExitCode;
 use fallow_emulator::experiment::{Case, Finished, Shell, Stopped, run_all};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::Failure;
@@ -27,62 +29,77 @@ pub(super) enum Batch {
     Interrupted(ProcessExit),
 }
 
-/// Makes all runs. What they are for is said beside the progress.
-pub(super) fn make(cases: &[Case], what: &str) -> Result<Batch, Failure> {
-    let stop = AtomicBool::new(false);
-    let done = AtomicUsize::new(0);
-    let began = Instant::now();
-    let clock = || began.elapsed().into();
-    let progress = Progress::new(cases.len(), what);
-    let made = |count: usize| {
-        done.fetch_max(count, Ordering::Relaxed);
-        progress.made();
-    };
-    let shell = Shell { clock: &clock, progress: &made, stop: &stop };
-    let (ended, end) = oneshot::channel();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::internal("the runtime does not start", error))?;
-    let finished = std::thread::scope(|scope| {
-        let work = scope.spawn(|| {
-            let finished = run_all(cases, shell);
-            // Received below, unless a signal came first.
-            let _ = ended.send(());
-            finished
+/// Makes runs until a signal asks for an end. One for all batches of a command: what comes between two of them ends the
+/// next one at once.
+pub(super) struct Runs {
+    runtime: Runtime,
+    interrupt: Option<Signal>,
+    terminate: Option<Signal>,
+}
+
+impl Runs {
+    /// From now on, Ctrl-C and SIGTERM end batches and not the process.
+    pub(super) fn new() -> Result<Self, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::internal("the runtime does not start", error))?;
+        let (interrupt, terminate) = {
+            let _inside = runtime.enter();
+            // One that cannot be listened to ends the process as ever.
+            (signal(SignalKind::interrupt()).ok(), signal(SignalKind::terminate()).ok())
+        };
+        Ok(Self { runtime, interrupt, terminate })
+    }
+
+    /// Makes all runs. What they are for is said beside the progress.
+    pub(super) fn make(&mut self, cases: &[Case], what: &str) -> Result<Batch, Failure> {
+        let stop = AtomicBool::new(false);
+        let done = AtomicUsize::new(0);
+        let began = Instant::now();
+        let clock = || began.elapsed().into();
+        let progress = Progress::new(cases.len(), what);
+        let made = |count: usize| {
+            done.fetch_max(count, Ordering::Relaxed);
+            progress.made();
+        };
+        let shell = Shell { clock: &clock, progress: &made, stop: &stop };
+        let (ended, end) = oneshot::channel();
+        let finished = std::thread::scope(|scope| {
+            let work = scope.spawn(|| {
+                let finished = run_all(cases, shell);
+                // Received below, unless a signal came first.
+                let _ = ended.send(());
+                finished
+            });
+            let Self { runtime, interrupt, terminate } = self;
+            runtime.block_on(async {
+                tokio::select! {
+                    () = next(interrupt) => stop.store(true, Ordering::Relaxed),
+                    () = next(terminate) => stop.store(true, Ordering::Relaxed),
+                    _ = end => {}
+                }
+            });
+            work.join()
         });
-        runtime.block_on(async {
-            tokio::select! {
-                () = a_signal() => stop.store(true, Ordering::Relaxed),
-                _ = end => {}
+        progress.clear();
+        match finished {
+            Ok(Ok(finished)) => Ok(Batch::Done(finished)),
+            Ok(Err(Stopped)) => {
+                let done = done.load(Ordering::Relaxed);
+                super::warn(&format!("interrupted after {done} of {} runs", cases.len()));
+                Ok(Batch::Interrupted(INTERRUPTED.into()))
             }
-        });
-        work.join()
-    });
-    progress.clear();
-    match finished {
-        Ok(Ok(finished)) => Ok(Batch::Done(finished)),
-        Ok(Err(Stopped)) => {
-            let done = done.load(Ordering::Relaxed);
-            super::warn(&format!("interrupted after {done} of {} runs", cases.len()));
-            Ok(Batch::Interrupted(INTERRUPTED.into()))
+            Err(_) => Err(Failure::new(ExitCode::Internal, "a simulation failed: see above")),
         }
-        Err(_) => Err(Failure::new(fallow_domain::ExitCode::Internal, "a simulation failed: see above")),
     }
 }
 
-/// Waits for the first signal that asks for an end.
-async fn a_signal() {
-    let listen = |kind| signal(kind).ok();
-    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt()), listen(SignalKind::terminate()));
-    let next = async |signal: &mut Option<tokio::signal::unix::Signal>| match signal {
+/// Waits for a signal.
+async fn next(signal: &mut Option<Signal>) {
+    match signal {
         Some(signal) => {
             signal.recv().await;
         }
-        // It cannot be listened to; then it ends the process as ever.
         None => std::future::pending().await,
-    };
-    tokio::select! {
-        () = next(&mut interrupt) => {}
-        () = next(&mut terminate) => {}
     }
 }
 
@@ -133,28 +150,102 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// A directory to write into, made if it is not there, before long work is done for it.
-pub(super) fn directory(path: &Path) -> Result<(), Failure> {
+/// A directory to write into, made if it is not there, before long work is done for it. `option` named it.
+pub(super) fn directory(option: &str, path: &Path) -> Result<(), Failure> {
+    if path.exists() && !path.is_dir() {
+        let text = format!(
+            "{option}: {} is a file, and a directory is needed: name another, or move the file away",
+            path.display()
+        );
+        return Err(Failure::new(ExitCode::NoSpace, text));
+    }
     let writable = std::fs::create_dir_all(path).and_then(|()| {
         // Permissions do not tell all: a read-only file system, a full quota.
         let probe = path.join(".fallow-probe");
         std::fs::write(&probe, b"")?;
         std::fs::remove_file(&probe)
     });
-    writable.map_err(|error| unwritable("write into", path, error))
+    let what = || format!("{option}: cannot write into {}", path.display());
+    writable.map_err(|error| Failure::unwritable(&what(), &error))
 }
 
-/// Writes a file.
+/// A file to write, before long work is done for it: what it lies in is made if it is not there. `option` named it.
+pub(super) fn file(option: &str, path: &Path) -> Result<(), Failure> {
+    if path.is_dir() {
+        let text = format!(
+            "{option}: {} is a directory, and a file is needed: name one in it, such as {}",
+            path.display(),
+            path.join("timeline.svg").display()
+        );
+        return Err(Failure::new(ExitCode::NoSpace, text));
+    }
+    match path.parent() {
+        // A pipe or a device is taken as it is: nothing is made beside it.
+        Some(dir) if !dir.as_os_str().is_empty() && !is_special(path) => directory(option, dir),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file: the whole of it, or none. Whoever ends this process, or fills the disk, leaves what was there before.
 pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|error| unwritable("write", path, error))
+    let failed = |error| Failure::unwritable(&format!("cannot write {}", path.display()), &error);
+    if is_special(path) {
+        return std::fs::write(path, text).map_err(failed);
+    }
+    // Where a link leads, so that it stays a link.
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    let part = target.with_file_name(format!(".{name}.{}.part", std::process::id()));
+    let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &target));
+    written.map_err(|error| {
+        // A full disk gets its room back. If that fails too, the first failure is the one to tell.
+        let _ = std::fs::remove_file(&part);
+        failed(error)
+    })
 }
 
-/// What is written is no input: whatever the reason, it is a place that cannot be written to.
-fn unwritable(action: &str, path: &Path, source: std::io::Error) -> Failure {
-    Failure::caused(fallow_domain::ExitCode::NoSpace, format!("cannot {action} {}", path.display()), source)
+/// Whether it is there and is no regular file: a pipe, a terminal, `/dev/null`. Nothing is renamed over those.
+fn is_special(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|there| !there.is_file())
 }
 
 /// A picture that was drawn.
 pub(super) fn drawn(svg: Result<String, fallow_emulator::plot::DrawError>) -> Result<String, Failure> {
     svg.map_err(|error| Failure::internal("a picture is missing", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_written_whole_and_nothing_else_is_left_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("table.txt");
+        write(&file, "first").unwrap();
+        write(&file, "second").unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "second");
+        // A directory of that name cannot be replaced.
+        std::fs::create_dir_all(dir.path().join("taken/inner")).unwrap();
+        assert!(write(&dir.path().join("taken"), "x").is_err());
+        let mut names: Vec<_> =
+            std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["table.txt", "taken"]);
+    }
+
+    #[test]
+    fn a_link_stays_a_link_and_a_device_a_device() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        write(&file, "first").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write(&link, "second").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "second");
+        let null = dir.path().join("null");
+        std::os::unix::fs::symlink("/dev/null", &null).unwrap();
+        write(&null, "third").unwrap();
+        assert!(null.is_symlink() && is_special(Path::new("/dev/null")));
+    }
 }

@@ -14,7 +14,7 @@ use fallow_emulator::experiment::{Case, Finished};
 use fallow_emulator::scenario::Variant;
 use fallow_policy::composition::Composition;
 
-use super::runs::{self, Batch};
+use super::runs::{self, Batch, Runs};
 use super::{Failure, count, print};
 
 pub(super) use output::mean;
@@ -94,12 +94,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
     let scenarios = inputs::scenarios(&arguments.scenarios, arguments.boinc_dir.as_deref())?;
     let variants = inputs::variants(&scenarios, &arguments.vary)?;
     if let Some(dir) = &arguments.plots {
-        runs::directory(dir)?;
+        runs::directory("--plots", dir)?;
     }
-    if let Some(dir) = arguments.timeline.as_deref().and_then(std::path::Path::parent)
-        && !dir.as_os_str().is_empty()
-    {
-        runs::directory(dir)?;
+    if let Some(file) = &arguments.timeline {
+        runs::file("--timeline", file)?;
     }
     let seeds: Vec<u64> =
         (0..u64::from(arguments.repeat)).map(|nth| arguments.seed.wrapping_add(nth)).collect();
@@ -118,7 +116,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
     if let Some(first) = cases.first_mut() {
         first.timeline = arguments.timeline.is_some();
     }
-    let finished = match runs::make(&cases, "simulating")? {
+    let finished = match Runs::new()?.make(&cases, "simulating")? {
         Batch::Done(finished) => finished,
         Batch::Interrupted(status) => return Ok(status),
     };
