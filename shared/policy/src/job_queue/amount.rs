@@ -130,7 +130,12 @@ impl Devices {
     }
     /// Their numbers, rising.
     pub fn iter(self) -> impl Iterator<Item = u32> {
-        (0..64).filter(move |device| self.contains(*device))
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let device = left.trailing_zeros();
+            left &= left.checked_sub(1)?;
+            Some(device)
+        })
     }
 }
 
