@@ -188,12 +188,12 @@ impl World<'_> {
         }
     }
 
-    /// A client that takes preempted tasks out of memory waits for checkpoints; others need not hear of each.
+    /// A client waits for checkpoints of tasks that it takes out of memory when it preempts them: of those on coprocessors
+    /// whatever the preferences say. Of others it need not hear of each.
     pub(super) fn plan_checkpoint(&mut self, job: JobId) {
-        if self.scenario.client.leave_in_memory {
-            return;
-        }
-        let next = self.tasks.get(job).and_then(|task| Some((task.next_checkpoint(self.clock)?, task.turn)));
+        let stays = self.scenario.client.leave_in_memory;
+        let task = self.tasks.get(job).filter(|task| !stays || task.usage.coprocessor.is_some());
+        let next = task.and_then(|task| Some((task.next_checkpoint(self.clock)?, task.turn)));
         if let Some((at, turn)) = next {
             self.calendar.enter(at, Due::Checkpoint { job, turn });
         }
