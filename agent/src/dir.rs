@@ -61,9 +61,14 @@ impl DataDir {
     ///
     /// # Errors
     /// [`AgentError::InUse`] when another process has it, [`AgentError::Directory`] when it cannot be made or written,
-    /// [`AgentError::BadInput`] when it is not an agent's.
+    /// [`AgentError::BadInput`] when it is no directory, or not an agent's.
     pub fn lock(&self) -> Result<DirLock, AgentError> {
         self.check_owner()?;
+        if self.0.exists() && !self.0.is_dir() {
+            let dir = self.0.display();
+            let what = format!("{dir} is not a directory: give another --dir, or move it away");
+            return Err(AgentError::bad_input(what));
+        }
         let fail = |source| AgentError::Directory { dir: self.0.clone(), source };
         // Others may look at the results of no one's jobs: keys lie here.
         fs::DirBuilder::new().recursive(true).mode(0o750).create(&self.0).map_err(fail)?;

@@ -382,6 +382,16 @@ fn a_coordinators_directory_is_refused_by_every_command_and_stays_as_it_is() {
 }
 
 #[test]
+fn a_file_in_the_place_of_the_directory_is_refused_as_bad_input() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("agent");
+    put(&file, b"mine");
+    let (code, text) = outcome(&file, &["run"]);
+    assert!(code == 3 && text.contains("is not a directory"), "{code}: {text}");
+    assert_eq!(std::fs::read(&file).unwrap(), b"mine");
+}
+
+#[test]
 fn completions_and_the_manual_page_are_written() {
     for arguments in [&["completions", "bash"][..], &["man"]] {
         let output = Command::new(agent()).args(arguments).output().unwrap();
