@@ -282,18 +282,21 @@ impl Client {
         let here = seen.available != PerType::default();
         let mut projects = std::mem::take(&mut self.stretches);
         projects.clear();
+        // What was used before the host went away, and is only seen now, is booked when it is back: it says nothing about a
+        // time without instances.
+        let used = |id: &ProjectId| self.ledger.fresh.get(id).copied().unwrap_or_default();
         projects.extend(self.state.projects.values().map(|project| ProjectStretch {
             project: project.id,
             share: project.share,
-            used: self.ledger.fresh.get(&project.id).copied().unwrap_or_default(),
+            used: if here { used(&project.id) } else { PerType::default() },
             running: here && self.ledger.dealt.contains(&project.id),
             could_use: host.instances.map(|kind, count| match count {
                 0 => 0.0,
                 _ => self.queue.runnable_instances(project.id, kind).as_f64(),
             }),
         }));
-        for used in self.ledger.fresh.values_mut() {
-            *used = PerType::default();
+        if here {
+            self.ledger.fresh.values_mut().for_each(|used| *used = PerType::default());
         }
         self.ledger.metrics.observe(&Stretch {
             from: seen.from,

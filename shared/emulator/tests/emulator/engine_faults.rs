@@ -117,6 +117,16 @@ fn share_violation_stays_within_its_bounds() {
     assert!((0.0..=1.0).contains(&violation));
 }
 
+/// The client hears of what its tasks did in the end before the host is off only when it is on again.
+#[test]
+fn r5_32_what_was_used_before_the_host_went_off_violates_no_share() {
+    let scenario = Scenario { duration: DAY * 40, ..Scenario::mix(3) };
+    let outcome = simulate(&scenario, "CS2_WF1_WS2_JC2");
+    assert!(outcome.host_on < DAY * 36);
+    // WF1 holds jobs of all projects all the time, and CS2 gives each of them its share.
+    assert!(outcome.figures.share_violation.unwrap() < 0.005, "{:?}", outcome.figures);
+}
+
 #[test]
 fn finished_jobs_are_freed() {
     let outcome = simulate(&tiny(4, 3_600, DAY * 20), "CS2_WF2_WS2_JC2");
