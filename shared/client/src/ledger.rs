@@ -252,12 +252,31 @@ impl Client {
             self.state.slots = slots;
         }
         let here = allowed && !off.is_positive();
+        self.note_stretches(here);
         Some(Seen {
             from,
             available: if here { self.plan_host().instances } else { PerType::default() },
             starved: if here { self.ledger.starved } else { PerType::default() },
             throttled: length.mul_f64(self.paused_cpus()),
         })
+    }
+
+    /// Notes for the metrics how projects stood in that time: the event that ended it may end jobs, too.
+    fn note_stretches(&mut self, here: bool) {
+        let instances = self.plan_host().instances;
+        let mut stretches = std::mem::take(&mut self.stretches);
+        stretches.clear();
+        stretches.extend(self.state.projects.values().map(|project| ProjectStretch {
+            project: project.id,
+            share: project.share,
+            used: PerType::default(),
+            running: here && self.ledger.dealt.contains(&project.id),
+            could_use: instances.map(|kind, count| match count {
+                0 => 0.0,
+                _ => self.queue.runnable_instances(project.id, kind).as_f64(),
+            }),
+        }));
+        self.stretches = stretches;
     }
 
     /// Counts the elapsed time of a task that executes.
@@ -278,37 +297,25 @@ impl Client {
 
     /// Books that time, and what was used in it, for the metrics.
     pub(crate) fn observe_metrics(&mut self, seen: Seen) {
-        let host = self.plan_host();
-        let here = seen.available != PerType::default();
-        let mut projects = std::mem::take(&mut self.stretches);
-        projects.clear();
         // What was used before the host went away, and is only seen now, is booked when it is back: it says nothing about a
         // time without instances.
-        let used = |id: &ProjectId| self.ledger.fresh.get(id).copied().unwrap_or_default();
-        projects.extend(self.state.projects.values().map(|project| ProjectStretch {
-            project: project.id,
-            share: project.share,
-            used: if here { used(&project.id) } else { PerType::default() },
-            running: here && self.ledger.dealt.contains(&project.id),
-            could_use: host.instances.map(|kind, count| match count {
-                0 => 0.0,
-                _ => self.queue.runnable_instances(project.id, kind).as_f64(),
-            }),
-        }));
-        if here {
-            self.ledger.fresh.values_mut().for_each(|used| *used = PerType::default());
+        if seen.available != PerType::default() {
+            for stretch in &mut self.stretches {
+                if let Some(used) = self.ledger.fresh.get_mut(&stretch.project) {
+                    stretch.used = std::mem::take(used);
+                }
+            }
         }
         self.ledger.metrics.observe(&Stretch {
             from: seen.from,
             to: self.now,
             available: seen.available,
             starved: seen.starved,
-            speeds: host.speeds,
+            speeds: self.plan_host().speeds,
             throttled: seen.throttled,
             scheduling_period: self.preferences().scheduling_period,
-            projects: &projects,
+            projects: &self.stretches,
         });
-        self.stretches = projects;
     }
 
     /// The factor by which a project's estimates are corrected (R5.8); 1 under JC1 and where the project says so.
