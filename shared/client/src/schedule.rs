@@ -8,11 +8,12 @@ use fallow_policy::cpu_schedule::{
     self, Action, Chosen, Passed, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen, WhyNot,
 };
 use fallow_policy::debt::ProjectPeriod;
+use fallow_policy::job_queue::Devices;
 use fallow_policy::plan_host::PlanHost;
 
 use crate::machine::Client;
 use crate::record::Record;
-use crate::state::Process;
+use crate::state::{Job, Process};
 use crate::{Effect, Entity, Reason};
 
 impl Client {
@@ -158,6 +159,8 @@ impl Client {
             }
         }
         match self.state.jobs.get(&id).map(|job| job.process) {
+            // Its end leads to the next decision.
+            Some(Process::None) if self.is_being_left(id, chosen.devices) => {}
             Some(Process::None) => self.start_task(id, Reason::new(rule, why)),
             Some(Process::Suspended(pid)) if moved => {
                 let why = self.said(|| format!("it goes on on device {}", chosen.devices));
@@ -176,6 +179,16 @@ impl Client {
             | None => {}
         }
         self.requeue_quietly(id);
+    }
+
+    /// Whether a task that was told to leave one of the devices that a job is to run on is still there: it holds the memory
+    /// of the device until its process is gone.
+    fn is_being_left(&self, id: JobId, devices: Devices) -> bool {
+        let kind = |job: &Job| job.usage.coprocessor.map(|(kind, _)| kind);
+        let Some(wanted) = self.state.jobs.get(&id).and_then(kind) else { return false };
+        let held = self.state.slots.values().filter_map(|id| self.state.jobs.get(id));
+        held.filter(|job| matches!(job.process, Process::Quitting(_) | Process::Aborting(_)))
+            .any(|job| kind(job) == Some(wanted) && job.run.devices.meet(devices))
     }
 
     fn start_task(&mut self, id: JobId, reason: Reason) {

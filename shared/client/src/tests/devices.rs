@@ -47,6 +47,36 @@ fn r3_14_a_gpu_task_in_memory_that_is_to_go_on_on_another_device_is_started_anew
 }
 
 #[test]
+fn r3_14_a_gpu_task_begins_only_when_the_one_before_it_has_left_the_device() {
+    let busy = Devices::first(1);
+    for (process, devices, begins) in [
+        (Process::Quitting(Some(7)), busy, false),
+        (Process::Aborting(Some(7)), busy, false),
+        (Process::Quitting(Some(7)), Devices::NONE.with(1), true),
+        (Process::None, busy, true),
+    ] {
+        let mut client = client(2, &["a"]);
+        let a = id_of(&client, "a");
+        let before = put_job(&mut client, 1, a, gpu_job());
+        let job = client.state.jobs.get_mut(&before).unwrap();
+        (job.process, job.slot, job.run.devices) = (process, Some(SlotId(0)), busy);
+        client.state.slots.insert(SlotId(0), before);
+        let id = put_job(&mut client, 2, a, gpu_job());
+        client.run(&Chosen {
+            job: id,
+            project: a,
+            action: cpu_schedule::Action::Start,
+            slice_began: NOW,
+            devices,
+            reason: WhyChosen::MostOwed { anticipated: 0.0 },
+        });
+        // Whether it could be set up here or not, it was tried.
+        let job = &client.state.jobs[&id];
+        assert_eq!(job.run.starts > 0, begins, "{process:?} {devices}");
+    }
+}
+
+#[test]
 fn r5_31_a_late_gpu_job_wastes_the_time_of_its_gpu_before_it_is_reported_too() {
     let mut client = client(1, &["a"]);
     let a = id_of(&client, "a");

@@ -116,6 +116,10 @@ impl Devices {
     pub const fn contains(self, device: u32) -> bool {
         device < 64 && self.0 >> device & 1 == 1
     }
+    /// Whether any of these is among others.
+    pub const fn meet(self, others: Self) -> bool {
+        self.0 & others.0 != 0
+    }
     /// Whether all of these are among others.
     pub const fn are_within(self, others: Self) -> bool {
         self.0 & !others.0 == 0
