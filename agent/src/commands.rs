@@ -41,8 +41,9 @@ pub fn execute(cli: Cli) -> Result<(), AgentError> {
         Command::Exclude(arguments) => exclude(&arguments),
         Command::Stop(dir) => stop(&dir.dir()),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "fallow-agent", &mut std::io::stdout());
-            Ok(())
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "fallow-agent", &mut text);
+            say(String::from_utf8_lossy(&text).trim_end())
         }
         Command::Man => say(manual::page().trim_end()),
         Command::Guard { mark, grace_ms } => {
@@ -236,6 +237,9 @@ fn say(text: &str) -> Result<(), AgentError> {
     match writeln!(std::io::stdout(), "{text}") {
         // Whoever reads has seen enough.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {
+            Err(AgentError::no_space(format!("cannot write to standard output: {error}: free some space there")))
+        }
         other => other.map_err(|error| AgentError::system("cannot write to standard output", error)),
     }
 }

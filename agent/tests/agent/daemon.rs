@@ -396,6 +396,11 @@ fn completions_and_the_manual_page_are_written() {
     for arguments in [&["completions", "bash"][..], &["man"]] {
         let output = Command::new(agent()).args(arguments).output().unwrap();
         assert!(output.status.success() && output.stdout.len() > 500, "{arguments:?}");
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(agent()).args(arguments).stdout(full).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(8), "{text}");
+        assert!(text.contains("standard output") && !text.contains("panicked"), "{text}");
     }
 }
 
