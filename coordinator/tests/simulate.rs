@@ -86,12 +86,12 @@ fn r5_13_what_is_wrong_with_scenarios_is_said_at_once_with_status_3() {
         (&["simulate", "base", "--policy", "CS3"], 3, "CS1 or CS2"),
         (&["simulate", "base", "--vary", "host.cpu=1"], 3, "did you mean"),
         (&["simulate", "--boinc-dir", empty], 3, "client_state.xml"),
-        (&["simulate", "base", "--plots", file.to_str().unwrap()], 8, "a part of that path is a file"),
-        (&["simulate", "base", "--plots", taken], 8, "name another, or move the file away"),
-        (&["simulate", "base", "--timeline", empty], 8, "name one in it, such as"),
+        (&["simulate", "base", "--plots", file.to_str().unwrap()], 3, "a part of that path is a file"),
+        (&["simulate", "base", "--plots", taken], 3, "name another, or move the file away"),
+        (&["simulate", "base", "--timeline", empty], 3, "name one in it, such as"),
         (&["evaluate", "--out", empty, "--only", "slag"], 3, "expected some of cpu, slack"),
-        (&["evaluate", "--out", file.to_str().unwrap()], 8, "--out: cannot write into"),
-        (&["evaluate", "--out", taken], 8, "is a file, and a directory is needed"),
+        (&["evaluate", "--out", file.to_str().unwrap()], 3, "--out: cannot write into"),
+        (&["evaluate", "--out", taken], 3, "is a file, and a directory is needed"),
     ] {
         let output = command().args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output));

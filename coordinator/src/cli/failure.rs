@@ -52,7 +52,8 @@ impl Failure {
         Self::caused(code, format!("cannot {action} {}", path.display()), source)
     }
 
-    /// A place that cannot be written to, whatever the reason: what is written is no input. Says what to do about it.
+    /// A place that cannot be written to, whatever the reason: what is written is no input. Says what to do
+    /// about it.
     #[must_use]
     pub fn unwritable(what: &str, error: &std::io::Error) -> Self {
         use std::io::ErrorKind;
@@ -68,7 +69,11 @@ impl Failure {
             }
             _ => "write elsewhere",
         };
-        Self::new(ExitCode::NoSpace, format!("{what}: {error}; {advice}"))
+        let code = match error.kind() {
+            ErrorKind::NotADirectory | ErrorKind::AlreadyExists => ExitCode::BadInput,
+            _ => ExitCode::NoSpace,
+        };
+        Self::new(code, format!("{what}: {error}; {advice}"))
     }
 
     /// The exit status.

@@ -29,8 +29,8 @@ pub(super) enum Batch {
     Interrupted(ProcessExit),
 }
 
-/// Makes runs until a signal asks for an end. One for all batches of a command: what comes between two of them ends the
-/// next one at once.
+/// Makes runs until a signal asks for an end. One for all batches of a command: what comes between two of
+/// them ends the next one at once.
 pub(super) struct Runs {
     runtime: Runtime,
     interrupt: Option<Signal>,
@@ -157,11 +157,11 @@ pub(super) fn directory(option: &str, path: &Path) -> Result<(), Failure> {
             "{option}: {} is a file, and a directory is needed: name another, or move the file away",
             path.display()
         );
-        return Err(Failure::new(ExitCode::NoSpace, text));
+        return Err(Failure::bad_input(text));
     }
     let writable = std::fs::create_dir_all(path).and_then(|()| {
         // Permissions do not tell all: a read-only file system, a full quota.
-        let probe = path.join(".fallow-probe");
+        let probe = path.join(format!(".fallow-probe.{}", std::process::id()));
         std::fs::write(&probe, b"")?;
         std::fs::remove_file(&probe)
     });
@@ -169,7 +169,8 @@ pub(super) fn directory(option: &str, path: &Path) -> Result<(), Failure> {
     writable.map_err(|error| Failure::unwritable(&what(), &error))
 }
 
-/// A file to write, before long work is done for it: what it lies in is made if it is not there. `option` named it.
+/// A file to write, before long work is done for it: what it lies in is made if it is not there. `option`
+/// named it.
 pub(super) fn file(option: &str, path: &Path) -> Result<(), Failure> {
     if path.is_dir() {
         let text = format!(
@@ -177,7 +178,7 @@ pub(super) fn file(option: &str, path: &Path) -> Result<(), Failure> {
             path.display(),
             path.join("timeline.svg").display()
         );
-        return Err(Failure::new(ExitCode::NoSpace, text));
+        return Err(Failure::bad_input(text));
     }
     match path.parent() {
         // A pipe or a device is taken as it is: nothing is made beside it.
@@ -186,7 +187,8 @@ pub(super) fn file(option: &str, path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Writes a file: the whole of it, or none. Whoever ends this process, or fills the disk, leaves what was there before.
+/// Writes a file: the whole of it, or none. Whoever ends this process, or fills the disk, leaves what was
+/// there before.
 pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let failed = |error| Failure::unwritable(&format!("cannot write {}", path.display()), &error);
     if is_special(path) {
@@ -204,7 +206,8 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     })
 }
 
-/// Whether it is there and is no regular file: a pipe, a terminal, `/dev/null`. Nothing is renamed over those.
+/// Whether it is there and is no regular file: a pipe, a terminal, `/dev/null`. Nothing is renamed over
+/// those.
 fn is_special(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|there| !there.is_file())
 }

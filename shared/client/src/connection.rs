@@ -1,4 +1,7 @@
-//! Periods of network activity (R1.13): with a connection interval, what needs the network is gathered and done at once.
+//! Periods of network activity (R1.13): with a connection interval, what needs the network is gathered and
+//! done at once.
+
+use std::collections::BTreeSet;
 
 use fallow_domain::{Instant, ProjectId};
 use fallow_policy::network_period::{Connection, NetworkNeeds};
@@ -59,8 +62,8 @@ impl Client {
         }
     }
 
-    /// The earliest deadline among finished jobs for which a period would help: a report that its project does not take
-    /// now is none.
+    /// The earliest deadline among finished jobs for which a period would help: a report that its project
+    /// does not take now is none.
     fn earliest_unreported_deadline(&self) -> Option<Instant> {
         let takes = |job: &&Job| {
             let project = self.state.projects.get(&job.project);
@@ -72,8 +75,9 @@ impl Client {
         uploading.chain(reporting).map(|job| job.result.report_deadline).min()
     }
 
-    /// When a project with which contact is wanted can be contacted: not while it has asked for a delay (R1.4), nor
-    /// while the page that names its schedulers cannot be read. Before then a period would be opened in vain.
+    /// When a project with which contact is wanted can be contacted: not while it has asked for a delay
+    /// (R1.4), nor while the page that names its schedulers cannot be read. Before then a period would be
+    /// opened in vain.
     fn contactable_at(&self, id: ProjectId) -> Option<Instant> {
         let (now, project) = (self.now, self.state.projects.get(&id)?);
         let asked = project.rpc.min_rpc_time(now, true).map_or(now, |wait| wait.at);
@@ -84,10 +88,15 @@ impl Client {
         Some(asked.max(page))
     }
 
-    /// When the first project with which contact is wanted, and that cannot be contacted now, can be.
+    /// When the first project with which contact is wanted, or that does not take its reports now, can be
+    /// contacted.
     pub(crate) fn next_contactable(&self) -> Instant {
         let waits = self.net.requested.iter().filter_map(|id| self.contactable_at(*id));
-        waits.filter(|at| *at > self.now).min().unwrap_or(Instant::FAR_FUTURE)
+        let reporting = self.state.reporting.iter().filter_map(|id| self.state.jobs.get(id));
+        let projects: BTreeSet<ProjectId> = reporting.map(|job| job.project).collect();
+        let projects = projects.iter().filter_map(|id| self.state.projects.get(id));
+        let takes = projects.filter_map(|project| Some(project.rpc.min_rpc_time(self.now, false)?.at));
+        waits.chain(takes).filter(|at| *at > self.now).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
     /// When the network may be used again, if it may not now.

@@ -5,13 +5,15 @@ use fallow_domain::JobId;
 use fallow_policy::cpu_schedule::WhyNot;
 use fallow_policy::job_queue::{JobSnapshot, JobState};
 
+use crate::devices::{Leaving, devices_of};
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{FileStatus, Job, Outcome, Process, Stage};
 use crate::{Effect, Entity, FileKey, NoticeLevel, Reason};
 
 impl Client {
-    /// Works out what is not stored: who uses which file, who waits, who holds a slot, what the policies look at.
+    /// Works out what is not stored: who uses which file, who waits, who holds a slot, what the policies look
+    /// at.
     pub(crate) fn rebuild(&mut self) {
         let versions: Vec<_> = self.state.versions.keys().cloned().collect();
         for key in versions {
@@ -225,8 +227,8 @@ impl Client {
         bound.unwrap_or(fallow_domain::Bytes(100_000_000))
     }
 
-    /// A job has failed: what there is of its outputs is still sent, and the failure reported. Its project is contacted
-    /// less (R1.3 c).
+    /// A job has failed: what there is of its outputs is still sent, and the failure reported. Its project is
+    /// contacted less (R1.3 c).
     pub(crate) fn job_failed(&mut self, id: JobId, exit_status: i32, state: u8, message: impl Into<String>) {
         let message = message.into();
         let Some(job) = self.state.jobs.get_mut(&id) else { return };
@@ -377,15 +379,18 @@ impl Client {
         let Some(job) = self.state.jobs.get_mut(&id).filter(|job| job.process.exists()) else {
             return self.free_slot(id);
         };
+        let on = devices_of(job);
         if let Some(slot) = job.slot.take() {
             self.state.slots.remove(&slot);
-            self.state.leaving.insert(id, slot);
+            self.state.leaving.insert(id, Leaving { slot, on });
         }
     }
 
     /// The process of a forgotten job is gone: nobody is in its slot any more.
     pub(crate) fn left(&mut self, id: JobId) {
-        if let Some(slot) = self.state.leaving.remove(&id) {
+        if let Some(Leaving { slot, on }) = self.state.leaving.remove(&id) {
+            // Whoever waits for its device can begin.
+            self.schedule_due |= on.is_some();
             self.act(
                 Effect::CleanSlot { slot },
                 Reason::new("slots", "its job is gone, and now its process"),

@@ -1,7 +1,7 @@
 //! The accounts: CPU time by project and by what became of it, debts, averages, metrics.
 //!
-//! CPU time is what the kernel counted, booked when it is seen. Every second of it is in a project's total once, and in
-//! one of four accounts: of jobs that are not over, succeeded in time, failed, or were late.
+//! CPU time is what the kernel counted, booked when it is seen. Every second of it is in a project's total
+//! once, and in one of four accounts: of jobs that are not over, succeeded in time, failed, or were late.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,8 +35,8 @@ pub(crate) struct Ledger {
     /// CPU time used since the last decision (R2.1).
     #[serde(default)]
     pub spent: BTreeMap<ProjectId, PerType<Duration>>,
-    /// Instance time used since long-term debts were settled, and how long computing was possible since (R3.3). Stored
-    /// like the debts: while nothing is needed they are settled hours apart.
+    /// Instance time used since long-term debts were settled, and how long computing was possible since
+    /// (R3.3). Stored like the debts: while nothing is needed they are settled hours apart.
     #[serde(default)]
     pub long_period: BTreeMap<ProjectId, PerType<Duration>>,
     #[serde(default)]
@@ -48,7 +48,8 @@ pub(crate) struct Ledger {
     #[serde(default)]
     pub periods: NetworkPeriods,
     pub active: ActiveFraction,
-    /// How much of their running time CPU jobs compute (R5.7): measured for the host, and held against all of them.
+    /// How much of their running time CPU jobs compute (R5.7): measured for the host, and held against all of
+    /// them.
     #[serde(default)]
     pub cpu_efficiency: CpuEfficiency,
     /// A record of its own: it is larger and less precious than the accounts.
@@ -86,10 +87,11 @@ pub(crate) struct Seen {
     pub throttled: Duration,
 }
 
-/// A look at the clock that comes later than asked for by more than this was slept through, or the clock was set.
+/// A look at the clock that comes later than asked for by more than this was slept through, or the clock was
+/// set.
 const LATE: Duration = Duration::from_secs(60);
-/// Time of which nothing is known counts as off for so long at most: a clock that is set by years, as at the first
-/// contact with a time server, must not make a host look as if it were never there (R1.12).
+/// Time of which nothing is known counts as off for so long at most: a clock that is set by years, as at the
+/// first contact with a time server, must not make a host look as if it were never there (R1.12).
 const OFF_MAX: Duration = Duration::from_hours(72);
 
 impl Totals {
@@ -176,8 +178,8 @@ impl Client {
         self.touch(Entity::Host);
     }
 
-    /// Whether every project with a share, and more than one, has runnable work: only then do shares decide who gets a
-    /// CPU.
+    /// Whether every project with a share, and more than one, has runnable work: only then do shares decide
+    /// who gets a CPU.
     fn is_contested(&self) -> bool {
         let mut sharing =
             self.state.projects.values().filter(|p| p.share.get() > 0.0 && !p.detach_when_done).peekable();
@@ -222,7 +224,8 @@ impl Client {
         }
     }
 
-    /// Accounts for the time since the last look, as things stood before the event: availability, elapsed times.
+    /// Accounts for the time since the last look, as things stood before the event: availability, elapsed
+    /// times.
     pub(crate) fn observe(&mut self) -> Option<Seen> {
         let from = self.ledger.observed_at?;
         self.ledger.observed_at = Some(self.now);
@@ -297,8 +300,8 @@ impl Client {
 
     /// Books that time, and what was used in it, for the metrics.
     pub(crate) fn observe_metrics(&mut self, seen: Seen) {
-        // What was used before the host went away, and is only seen now, is booked when it is back: it says nothing about a
-        // time without instances.
+        // What was used before the host went away, and is only seen now, is booked when it is back: it says
+        // nothing about a time without instances.
         if seen.available != PerType::default() {
             for stretch in &mut self.stretches {
                 if let Some(used) = self.ledger.fresh.get_mut(&stretch.project) {
@@ -318,7 +321,8 @@ impl Client {
         });
     }
 
-    /// The factor by which a project's estimates are corrected (R5.8); 1 under JC1 and where the project says so.
+    /// The factor by which a project's estimates are corrected (R5.8); 1 under JC1 and where the project says
+    /// so.
     pub(crate) fn correction(&self, id: ProjectId) -> DurationCorrection {
         let project = self.state.projects.get(&id).filter(|project| !project.dont_use_dcf);
         let learned = project.map_or(DurationCorrection::default(), |project| project.correction);
@@ -341,7 +345,8 @@ impl Client {
         estimate::running_time_left(done, progress, by_size)
     }
 
-    /// Learns from a finished job how wrong its estimate was (R5.8), and how much of its time on a CPU it computed.
+    /// Learns from a finished job how wrong its estimate was (R5.8), and how much of its time on a CPU it
+    /// computed.
     pub(crate) fn learn_estimate(&mut self, id: JobId, estimated: Duration) {
         let Some(job) = self.state.jobs.get(&id) else { return };
         let (project, actual) = (job.project, running_time(job));
@@ -360,8 +365,8 @@ impl Client {
         }
     }
 
-    /// Tells the queue when a project's estimates have moved away from those it holds. Small steps are let gather, so
-    /// that a correction which has settled costs nothing with ten thousand jobs.
+    /// Tells the queue when a project's estimates have moved away from those it holds. Small steps are let
+    /// gather, so that a correction which has settled costs nothing with ten thousand jobs.
     pub(crate) fn estimates_changed(&mut self, id: ProjectId) {
         let factor = self.correction(id).get() / self.ledger.cpu_efficiency.get().get().max(0.01);
         let held = self.queued_factor.insert(id, factor).unwrap_or(1.0);
@@ -388,8 +393,8 @@ fn by_size(job: &Job) -> Duration {
     estimate::by_size(job.flops_estimate, job.speed)
 }
 
-/// How long a job has run towards its result: by the CPU time that it used of each of its CPUs, or, if it is a
-/// coprocessor's job, by the clock.
+/// How long a job has run towards its result: by the CPU time that it used of each of its CPUs, or, if it is
+/// a coprocessor's job, by the clock.
 fn running_time(job: &Job) -> Duration {
     match job.usage.coprocessor {
         Some(_) => job.run.elapsed,

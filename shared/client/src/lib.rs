@@ -1,9 +1,10 @@
-//! The client as a pure state machine: events and time in; effects with reasons, changes of state and the next
-//! wake-up out.
+//! The client as a pure state machine: events and time in; effects with reasons, changes of state and the
+//! next wake-up out.
 //!
-//! All that a volunteer-computing client decides is decided here, by the policies of `fallow-policy`: what to run,
-//! what to fetch, whom to contact when, what to report, what to delete. Nothing here reads a clock, opens a file or
-//! draws a random number of its own, so that a simulator turns the very machine that a host runs.
+//! All that a volunteer-computing client decides is decided here, by the policies of `fallow-policy`: what to
+//! run, what to fetch, whom to contact when, what to report, what to delete. Nothing here reads a clock,
+//! opens a file or draws a random number of its own, so that a simulator turns the very machine that a host
+//! runs.
 //!
 //! # Turning it
 //! ```text
@@ -19,12 +20,14 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+mod devices;
 mod effect;
 mod event;
 mod files;
 mod jobs;
 mod ledger;
 mod machine;
+mod plan;
 mod planning;
 mod projects;
 mod record;

@@ -1,4 +1,5 @@
-//! The machine itself: takes an event, lets each part act on it, then looks what is due, and says when to call again.
+//! The machine itself: takes an event, lets each part act on it, then looks what is due, and says when to
+//! call again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +13,8 @@ use fallow_policy::rpc_timing::RpcState;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
 
+use crate::devices::Usable;
 use crate::ledger::Ledger;
-use crate::planning::Usable;
 use crate::record::{self, Record, RestoreError};
 use crate::rpc::Network;
 use crate::state::{Process, State};
@@ -29,8 +30,8 @@ pub struct ClientConfig {
     pub version: ClientVersion,
     /// The policies that it follows (R5).
     pub composition: Composition,
-    /// Whether [`Step::changes`] and [`Step::touched`] are filled, and reasons told in words. A simulation, which neither
-    /// restarts a client nor tells anybody of it, does without.
+    /// Whether [`Step::changes`] and [`Step::touched`] are filled, and reasons told in words. A simulation,
+    /// which neither restarts a client nor tells anybody of it, does without.
     pub keeps_records: bool,
 }
 
@@ -91,8 +92,8 @@ pub struct Client {
     pub(crate) away: bool,
 }
 
-/// How often running totals are stored when nothing else happens. What a killed agent had not stored is recovered
-/// from its applications' channels.
+/// How often running totals are stored when nothing else happens. What a killed agent had not stored is
+/// recovered from its applications' channels.
 const SAVE_PERIOD: Duration = Duration::from_secs(10);
 /// However long nothing is due, the clock is looked at so often.
 const LOOK_PERIOD: Duration = Duration::from_hours(1);
@@ -103,7 +104,8 @@ impl Client {
     /// Takes up a stored client, or begins a new one when there are no records.
     ///
     /// # Errors
-    /// [`RestoreError`] for a record that is newer than this program or cannot be read. Nothing is changed then.
+    /// [`RestoreError`] for a record that is newer than this program or cannot be read. Nothing is changed
+    /// then.
     pub fn restore(
         config: ClientConfig,
         records: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
@@ -154,8 +156,8 @@ impl Client {
         Ok(client)
     }
 
-    /// Takes an event in, at the time `now`, and says what follows from it. Pure: the same client, time and event
-    /// give the same step.
+    /// Takes an event in, at the time `now`, and says what follows from it. Pure: the same client, time and
+    /// event give the same step.
     pub fn handle(&mut self, now: Instant, event: Event) -> Step {
         let set_back = now < self.now;
         self.now = now;
@@ -180,7 +182,8 @@ impl Client {
             self.wake_at = Instant::FAR_FUTURE;
             return self.finish_step(None);
         }
-        // Coming back changes nothing by itself: what became due meanwhile is seen to by the wake-up asked for before.
+        // Coming back changes nothing by itself: what became due meanwhile is seen to by the wake-up asked
+        // for before.
         if self.is_up() && !(back && now < self.due_at) {
             self.poll();
             self.due_at = self.next_wake_up();
@@ -357,7 +360,8 @@ impl Client {
             Record::Project(id) => self.touch(Entity::Project(*id)),
             Record::Job(id) => {
                 self.touch(Entity::Job(*id));
-                // A job says how much of it is charged, the ledger what the charges add up to: both or neither.
+                // A job says how much of it is charged, the ledger what the charges add up to: both or
+                // neither.
                 self.dirty.insert(Record::Ledger);
             }
             Record::Ledger | Record::Metrics | Record::Version(_) | Record::Workunit(_) | Record::File(_) => {

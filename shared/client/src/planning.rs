@@ -1,23 +1,23 @@
 //! Looking ahead: what becomes of the work held, and what work to ask of whom.
 //!
-//! The round-robin simulation is made at most once for a state of the queue, and serves the choice of what runs (R5.2)
-//! and work fetch (R5.4) alike. Long-term debts are settled whenever a plan is made from them.
+//! The round-robin simulation is made at most once for a state of the queue, and serves the choice of what
+//! runs (R5.2) and work fetch (R5.4) alike. Long-term debts are settled whenever a plan is made from them.
 
-use fallow_domain::{Duration, Fraction, HostFacts, Instant, PerType, Preferences, ProjectId, ResourceType};
 use std::collections::BTreeMap;
 
+use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType};
 use fallow_policy::composition::{Accounting, CpuPolicy, FetchPolicy, FetchWhen};
-use fallow_policy::fetch::{self, FetchCandidate, FetchRules, TypeNeed, WorkPlan, WorkRequest};
-use fallow_policy::job_queue::Devices;
+use fallow_policy::fetch::{self, FetchCandidate, FetchRules, TypeNeed, WorkRequest};
 use fallow_policy::long_term_debt::LongTermPeriod;
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::recent_credit::CreditRank;
 use fallow_policy::round_robin::PlanProject;
 use fallow_policy::type_backoff::ReplyForType;
-use fallow_policy::work_fetch::{self, FetchHost, FetchPlan, FetchProject, Urgency, WorkBuffer};
+use fallow_policy::work_fetch::{self, FetchHost, FetchProject, Urgency, WorkBuffer};
 use fallow_policy::work_send::Load;
 
 use crate::machine::Client;
+use crate::plan::Plan;
 use crate::record::Record;
 use crate::state::Project;
 
@@ -25,106 +25,13 @@ use crate::state::Project;
 const CHECK_PERIOD: Duration = Duration::from_secs(60);
 /// Nor is it checked again sooner, however near the end of what a plan holds for.
 const CHECK_SOONEST: Duration = Duration::from_secs(1);
-/// The measured share of time that computing is possible moves all the time; plans follow it in steps of this size.
+/// The measured share of time that computing is possible moves all the time; plans follow it in steps of this
+/// size.
 const ACTIVE_STEP: f64 = 0.01;
 
-/// What to ask of whom, by the policy that decided it.
-#[derive(Clone, Debug)]
-pub(crate) enum Plan {
-    /// WF1: each project for itself.
-    Starvation(FetchPlan),
-    /// WF2: one project at a time.
-    Shortfall(WorkPlan),
-}
-
-impl Default for Plan {
-    fn default() -> Self {
-        Self::Shortfall(WorkPlan::default())
-    }
-}
-
-impl Plan {
-    /// What a project is to be asked for.
-    pub(crate) fn request(&self, id: ProjectId) -> WorkRequest {
-        match self {
-            Self::Starvation(plan) => plan.of(id).map(|need| need.request).unwrap_or_default(),
-            Self::Shortfall(plan) => {
-                plan.ask.filter(|ask| ask.project == id).map(|ask| ask.request).unwrap_or_default()
-            }
-        }
-    }
-
-    /// What it may be asked for when an RPC happens anyway.
-    pub(crate) fn fill(&self, id: ProjectId) -> WorkRequest {
-        match self {
-            Self::Starvation(plan) => plan.of(id).map(|need| need.fill).unwrap_or_default(),
-            Self::Shortfall(plan) => plan.ride_along(id),
-        }
-    }
-
-    /// Whether anybody is to be asked for work.
-    pub(crate) fn wants_work(&self) -> bool {
-        match self {
-            Self::Starvation(plan) => plan.urgency > Urgency::None,
-            Self::Shortfall(plan) => plan.ask.is_some(),
-        }
-    }
-
-    /// Why a project is asked for work.
-    pub(crate) fn why(&self, id: ProjectId) -> String {
-        match self {
-            Self::Starvation(plan) => plan.of(id).map(ToString::to_string).unwrap_or_default(),
-            Self::Shortfall(plan) => {
-                plan.ask.filter(|ask| ask.project == id).map(|ask| ask.why.to_string()).unwrap_or_default()
-            }
-        }
-    }
-}
-
-/// What may be used of the host under the preferences in force, kept because it is asked for at every turn.
-#[derive(Clone, Debug)]
-pub(crate) struct Usable {
-    host: PlanHost,
-    devices: PerType<Devices>,
-}
-
-impl Default for Usable {
-    fn default() -> Self {
-        Self { host: PlanHost::cpus(1), devices: PerType::default() }
-    }
-}
-
-impl Usable {
-    fn of(facts: &HostFacts, preferences: &Preferences) -> Self {
-        let mut devices = PerType::default();
-        for coprocessor in facts.coprocessors.iter().filter(|coprocessor| coprocessor.kind.is_coprocessor()) {
-            let excluded = preferences.excluded(coprocessor.kind);
-            devices[coprocessor.kind] = excluded.fold(Devices::first(coprocessor.count), Devices::without);
-        }
-        Self { host: PlanHost::new(facts, preferences, Fraction::ONE), devices }
-    }
-}
-
 impl Client {
-    /// The host as the policies plan with it.
-    pub(crate) fn plan_host(&self) -> PlanHost {
-        PlanHost { active_fraction: Fraction::clamped(self.planned_active), ..self.usable.host }
-    }
-
-    /// The devices of each coprocessor type that may be used (R3.14).
-    pub(crate) fn usable_devices(&self) -> PerType<Devices> {
-        self.usable.devices
-    }
-
-    /// The host was measured, or preferences changed: works out what may be used of it.
-    pub(crate) fn host_changed(&mut self) {
-        self.usable = match &self.state.host {
-            Some(facts) => Usable::of(facts, self.preferences()),
-            None => Usable::default(),
-        };
-    }
-
-    /// What the jobs in progress come to, for a server that plans with them (R5.6) and is modelled beside the client.
+    /// What the jobs in progress come to, for a server that plans with them (R5.6) and is modelled beside the
+    /// client.
     pub fn load(&self) -> Load {
         self.queue.load().put_off(self.preferences().connection_interval)
     }
@@ -170,8 +77,8 @@ impl Client {
         self.settle_long_term_as_of(self.now);
     }
 
-    /// Books it before the end of a backoff since `from` makes a difference: what was held back until then was so for
-    /// the whole time since the last plan, however long that is on a quiet host.
+    /// Books it before the end of a backoff since `from` makes a difference: what was held back until then
+    /// was so for the whole time since the last plan, however long that is on a quiet host.
     pub(crate) fn settle_before_backoffs_end(&mut self, from: Instant) {
         if self.ledger.type_backoffs.next_end(from).is_some_and(|end| end <= self.now) {
             self.settle_long_term_as_of(from);
@@ -250,8 +157,8 @@ impl Client {
             .projects
             .values()
             .map(|project| {
-                // One that has programs for nothing here is asked all the same, as BOINC does: it could never take it
-                // back otherwise, and asking in vain backs off by itself.
+                // One that has programs for nothing here is asked all the same, as BOINC does: it could never
+                // take it back otherwise, and asking in vain backs off by itself.
                 let lacks_all = host.usable.iter().all(|(kind, count)| *count == 0 || project.lacks[kind]);
                 FetchProject {
                     id: project.id,
@@ -263,7 +170,8 @@ impl Client {
             })
             .collect();
         let plan = work_fetch::check(&host, &projects, &self.queue);
-        // Where nobody who starves may be asked now, only the end of a wait or another's starvation makes a difference.
+        // Where nobody who starves may be asked now, only the end of a wait or another's starvation makes a
+        // difference.
         let starving = plan.needs.iter().filter(|need| need.urgency > Urgency::None).map(|need| need.project);
         let waits = starving
             .filter_map(|id| self.state.projects.get(&id))
@@ -330,8 +238,8 @@ impl Client {
             buffer_min: self.preferences().buffer_min + self.preferences().connection_interval,
             accounting: self.config.composition.accounting,
         };
-        // Where nobody may be asked for what is short, or it is no reason to ask yet, only the end of a wait, another shortfall
-        // or less than the minimum makes a difference.
+        // Where nobody may be asked for what is short, or it is no reason to ask yet, only the end of a wait,
+        // another shortfall or less than the minimum makes a difference.
         let reason = |kind| rules.is_reason_to_ask(&needs[kind]);
         let may_be_asked = |candidate: &FetchCandidate| {
             let any = short.iter().any(|(kind, _)| reason(kind) && !candidate.backed_off[kind]);
@@ -341,8 +249,16 @@ impl Client {
             now + CHECK_PERIOD
         } else {
             let later = short.iter().filter(|(kind, short)| **short && !reason(*kind));
-            let lasts = later.map(|(kind, _)| now + (needs[kind].saturated - rules.buffer_min));
-            lasts.fold(outlook.valid_until, Instant::min).max(now + CHECK_SOONEST)
+            // Instances are busy for so long by the measured share of time; computing may go on all the time.
+            let active = host.active_fraction.get().max(0.01);
+            let lasts =
+                later.map(|(kind, _)| now + (needs[kind].saturated - rules.buffer_min).mul_f64(active));
+            let waits = self.state.projects.values().filter_map(|project| {
+                let requested = self.net.requested.contains(&project.id);
+                Some(project.rpc.min_rpc_time(now, requested)?.at)
+            });
+            let waits = waits.chain(self.ledger.type_backoffs.next_end(now));
+            lasts.chain(waits).fold(outlook.valid_until, Instant::min).max(now + CHECK_SOONEST)
         };
         self.net.plan = Plan::Shortfall(fetch::plan(&rules, &needs, &candidates));
     }

@@ -16,7 +16,7 @@ use fallow_policy::rpc_timing::MasterPage;
 use fallow_policy::transfer_backoff::ProjectTransferBackoff;
 
 use crate::machine::Client;
-use crate::planning::Plan;
+use crate::plan::Plan;
 use crate::record::Record;
 use crate::state::Job;
 use crate::{Effect, Entity, FileKey, NoticeLevel, Reason, TransferError};
@@ -61,7 +61,8 @@ impl Client {
         }
     }
 
-    /// Reads master pages that are due, checks the need for work, and makes the next RPC if there is one to make.
+    /// Reads master pages that are due, checks the need for work, and makes the next RPC if there is one to
+    /// make.
     pub(crate) fn poll_network(&mut self) {
         let now = self.now;
         self.ledger.type_backoffs.observe(now);
@@ -164,8 +165,8 @@ impl Client {
         self.ranked().into_iter().filter_map(candidate).collect()
     }
 
-    /// All projects, the one that is owed most first (R1.11): by first-generation debt under WF1 (R1.2), by overall
-    /// long-term debt under WF2 (R3.4).
+    /// All projects, the one that is owed most first (R1.11): by first-generation debt under WF1 (R1.2), by
+    /// overall long-term debt under WF2 (R3.4).
     fn ranked(&self) -> Vec<ProjectId> {
         let projects = self.state.projects.values();
         if self.config.composition.fetch == FetchPolicy::Wf1 {
@@ -305,8 +306,8 @@ impl Client {
         }
     }
 
-    /// Whether a project's results cannot be sent and gather here: more of them would only fill the disk (BOINC's rule,
-    /// by jobs; here by files that have failed before).
+    /// Whether a project's results cannot be sent and gather here: more of them would only fill the disk
+    /// (BOINC's rule, by jobs; here by files that have failed before).
     pub(crate) fn uploads_pile_up(&self, project: ProjectId) -> bool {
         let most = 2 * self.state.host.as_ref().map_or(1, |host| host.ncpus) as usize;
         let from = FileKey { project, name: String::new() };

@@ -8,12 +8,11 @@ use fallow_policy::cpu_schedule::{
     self, Action, Chosen, Passed, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen, WhyNot,
 };
 use fallow_policy::debt::ProjectPeriod;
-use fallow_policy::job_queue::Devices;
 use fallow_policy::plan_host::PlanHost;
 
 use crate::machine::Client;
 use crate::record::Record;
-use crate::state::{Job, Process};
+use crate::state::Process;
 use crate::{Effect, Entity, Reason};
 
 impl Client {
@@ -64,8 +63,8 @@ impl Client {
         self.touch(Entity::Host);
     }
 
-    /// Updates the debts for the time since the last decision (R2.1). Returns the instance time that all projects
-    /// used.
+    /// Updates the debts for the time since the last decision (R2.1). Returns the instance time that all
+    /// projects used.
     fn settle_debts(&mut self) -> PerType<Duration> {
         let period: Vec<ProjectPeriod> = self
             .state
@@ -99,8 +98,8 @@ impl Client {
         held.filter(|job| job.process.computes()).map(|job| job.project).collect()
     }
 
-    /// What each project is owed of each type: its short-term debt (R2.1), or its distance from its share by recent
-    /// credit.
+    /// What each project is owed of each type: its short-term debt (R2.1), or its distance from its share by
+    /// recent credit.
     fn priorities(&self) -> Vec<(ProjectId, PerType<f64>)> {
         let projects = self.state.projects.values();
         match self.config.composition.accounting {
@@ -181,16 +180,6 @@ impl Client {
         self.requeue_quietly(id);
     }
 
-    /// Whether a task that was told to leave one of the devices that a job is to run on is still there: it holds the memory
-    /// of the device until its process is gone.
-    fn is_being_left(&self, id: JobId, devices: Devices) -> bool {
-        let kind = |job: &Job| job.usage.coprocessor.map(|(kind, _)| kind);
-        let Some(wanted) = self.state.jobs.get(&id).and_then(kind) else { return false };
-        let held = self.state.slots.values().filter_map(|id| self.state.jobs.get(id));
-        held.filter(|job| matches!(job.process, Process::Quitting(_) | Process::Aborting(_)))
-            .any(|job| kind(job) == Some(wanted) && job.run.devices.meet(devices))
-    }
-
     fn start_task(&mut self, id: JobId, reason: Reason) {
         let slot = match self.state.jobs.get(&id).and_then(|job| job.slot) {
             Some(slot) => slot,
@@ -219,8 +208,8 @@ impl Client {
             job.run.process_cpu = Duration::ZERO;
             job.run.elapsed = job.run.checkpoint_elapsed;
             job.run.begun = true;
-            // Stored before the start is carried out: what the process then does is never lost, however little of it
-            // could be stored.
+            // Stored before the start is carried out: what the process then does is never lost, however
+            // little of it could be stored.
             job.run.live = true;
             let resumed = job.run.checkpoint_cpu;
             let (project, name) = (job.project, job.result.name.clone());
@@ -237,7 +226,9 @@ impl Client {
 
     fn free_slot_number(&self) -> SlotId {
         let mut slot = SlotId(0);
-        while self.state.slots.contains_key(&slot) || self.state.leaving.values().any(|left| *left == slot) {
+        while self.state.slots.contains_key(&slot)
+            || self.state.leaving.values().any(|left| left.slot == slot)
+        {
             slot.0 += 1;
         }
         slot
@@ -248,11 +239,11 @@ impl Client {
         let Some(job) = self.state.jobs.get(&id) else { return };
         let checkpointed = job.run.checkpoint_cpu.is_positive();
         let reason = Reason::new("R2.4", self.said(|| passed.reason.to_string()));
-        // One on a coprocessor would hold the memory of its device, which whoever runs there next may need. Until its
-        // first checkpoint a task would lose all it did, and might never come to an end.
+        // One on a coprocessor would hold the memory of its device, which whoever runs there next may need.
+        // Until its first checkpoint a task would lose all it did, and might never come to an end.
         let stays = self.preferences().leave_in_memory && job.usage.coprocessor.is_none();
         // A device that is excluded is given up at once, whatever that costs (R3.14).
-        let gone = matches!(passed.reason, WhyNot::DeviceGone { .. });
+        let gone = matches!(passed.reason, WhyNot::DeviceGone { .. }) || self.is_excluded(job);
         let stay = (stays || !checkpointed) && !gone;
         match job.process {
             Process::Executing(pid) if stay => {

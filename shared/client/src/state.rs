@@ -18,6 +18,7 @@ use fallow_policy::transfer_backoff::TransferBackoff;
 use serde::{Deserialize, Serialize};
 
 use crate::FileKey;
+use crate::devices::Leaving;
 use crate::transfers::Transfers;
 
 /// What concerns the host as a whole.
@@ -29,8 +30,8 @@ pub(crate) struct Meta {
     pub document: Option<FleetDocument>,
     pub document_applied_at: Instant,
     pub document_refused: Option<(DocumentVersion, String)>,
-    /// Projects of the document that the owner detached: not taken up again before he attaches them himself. Kept when the
-    /// document drops one, for it may come back.
+    /// Projects of the document that the owner detached: not taken up again before he attaches them himself.
+    /// Kept when the document drops one, for it may come back.
     #[serde(default)]
     pub declined: BTreeSet<MasterUrl>,
     /// Where the host's random stream stands, so that a restart does not repeat it.
@@ -173,11 +174,11 @@ pub(crate) struct Run {
     pub base: Duration,
     /// CPU time of the present process that is charged.
     pub process_cpu: Duration,
-    /// The last start has not been seen to fail or to end: what its channel says after a crash is not charged yet beyond
-    /// `process_cpu`.
+    /// The last start has not been seen to fail or to end: what its channel says after a crash is not charged
+    /// yet beyond `process_cpu`.
     pub live: bool,
-    /// Starts that were decided so far. The shell notes the number beside the slot, so that after a crash the channel of
-    /// the last start is told from that of the one before.
+    /// Starts that were decided so far. The shell notes the number beside the slot, so that after a crash the
+    /// channel of the last start is told from that of the one before.
     #[serde(default)]
     pub starts: u32,
     /// CPU time towards the result at the last checkpoint.
@@ -285,7 +286,7 @@ pub(crate) struct State {
     /// How many jobs belong to a workunit.
     pub workunit_jobs: BTreeMap<FileKey, u32>,
     /// Slots of processes that have yet to end although their job is forgotten.
-    pub leaving: BTreeMap<JobId, SlotId>,
+    pub leaving: BTreeMap<JobId, Leaving>,
     /// Files with a transfer that is not over.
     pub transfers: Transfers,
 }

@@ -1,14 +1,16 @@
 //! How many days of a host are simulated in a second of CPU time, everything included.
 //!
-//! Run with `cargo bench -p fallow-emulator --bench speed [-- WORD...]`; words choose scenarios by parts of their names, or by `=NAME`.
-//! Each scenario runs until it has used about a second. The peer is BOINC's own simulator (client 8.3.0, step 60 s), whose
-//! figures are of another run, in CPU seconds of one core of a 2-core machine.
+//! Run with `cargo bench -p fallow-emulator --bench speed [-- WORD...]`; words choose scenarios by parts of
+//! their names, or by `=NAME`. Each scenario runs until it has used about a second. The peer is BOINC's own
+//! simulator (client 8.3.0, step 60 s), whose figures are of another run, in CPU seconds of one core of a
+//! 2-core machine.
 //!
-//! What is *held* are jobs of the base length that the host has at the beginning, with nothing fetched beside them: few end in
-//! a day. Other queues are as long as the work buffer makes them, with jobs that are fetched and reported all the while: a buffer of 30 +
-//! 30 days on two CPUs holds n jobs when each takes 60 days x 2 CPUs x availability / n. The first fill is outside of what is
-//! measured (a run of a day less is taken off), as the peer's is negligible. By default a host asks for work as soon as its
-//! buffer is not full, so at each job's end; *by marks* it asks as the peer does, when less than the minimum is left.
+//! What is *held* are jobs of the base length that the host has at the beginning, with nothing fetched beside
+//! them: few end in a day. Other queues are as long as the work buffer makes them, with jobs that are fetched
+//! and reported all the while: a buffer of 30 + 30 days on two CPUs holds n jobs when each takes 60 days x 2
+//! CPUs x availability / n. The first fill is outside of what is measured (a run of a day less is taken off),
+//! as the peer's is negligible. By default a host asks for work as soon as its buffer is not full, so at each
+//! job's end; *by marks* it asks as the peer does, when less than the minimum is left.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
 use std::hint::black_box;
@@ -126,7 +128,8 @@ fn queue(jobs: u32, projects: u32) -> Scenario {
     scenario
 }
 
-/// CPU seconds of a run. Short ones are averaged over several: the kernel counts in ticks of some milliseconds.
+/// CPU seconds of a run. Short ones are averaged over several: the kernel counts in ticks of some
+/// milliseconds.
 fn average(case: &Case, days: i64) -> (f64, RunOutcome) {
     let times = if case.days_max < 20_000 { 20 } else { 1 };
     let (mut seconds, mut outcome) = simulate(case, days);

@@ -1,22 +1,25 @@
-//! What becomes of the queue if projects share the host as their shares say: the round-robin simulation (R3.8).
+//! What becomes of the queue if projects share the host as their shares say: the round-robin simulation
+//! (R3.8).
 //!
-//! Model: a fluid. Per resource type the projects that have jobs of it compute at rates given by the share-weighted
-//! max-min division of the instances; none gets more than its jobs can use. Within a project the jobs come in the order
-//! of R2.3 (running, preempted, then by deadline), each with all the instances it uses, until the project's rate is used
-//! up; the last of them may get a part. Rates change only when what is left of some project's jobs cannot use its rate
-//! any more. A job on its way counts as if it were there. A job that would not fit on the empty host does not count.
+//! Model: a fluid. Per resource type the projects that have jobs of it compute at rates given by the
+//! share-weighted max-min division of the instances; none gets more than its jobs can use. Within a project
+//! the jobs come in the order of R2.3 (running, preempted, then by deadline), each with all the instances it
+//! uses, until the project's rate is used up; the last of them may get a part. Rates change only when what is
+//! left of some project's jobs cannot use its rate any more. A job on its way counts as if it were there. A
+//! job that would not fit on the empty host does not count.
 //!
 //! GPU jobs run on their type first, and the whole CPUs that they use on average are taken off the CPUs.
 //!
-//! Times are stretched by the share of time in which computing is possible (R2.12), so a deadline in ten hours leaves
-//! eight hours of computing on a host that is on for 80% of the time. Shortfalls are the instance-seconds that would be
-//! computed with the work that is missing: idle time within the window, less what the host is off in it.
+//! Times are stretched by the share of time in which computing is possible (R2.12), so a deadline in ten
+//! hours leaves eight hours of computing on a host that is on for 80% of the time. Shortfalls are the
+//! instance-seconds that would be computed with the work that is missing: idle time within the window, less
+//! what the host is off in it.
 //!
-//! Not in here: memory, checkpoints, the fair division across types of R3.3 (each type is divided by itself), and
-//! changes to come, such as other preferences tomorrow.
+//! Not in here: memory, checkpoints, the fair division across types of R3.3 (each type is divided by itself),
+//! and changes to come, such as other preferences tomorrow.
 //!
-//! Of queues of hundreds of jobs most are passed over where nobody can be late (`flow::pass_over`): what is said of idle times
-//! is then within one job for each instance.
+//! Of queues of hundreds of jobs most are passed over where nobody can be late (`flow::pass_over`): what is
+//! said of idle times is then within one job for each instance.
 //!
 //! A plan stays good for a while (`Outlook::valid_until`), and asking for it again costs nothing until then.
 
@@ -41,7 +44,8 @@ pub struct PlanProject {
     pub id: ProjectId,
     /// Its share; with zero it gets what the others leave.
     pub share: Share,
-    /// Whether its share counts while it has no jobs, because it may supply some: only then can it be short of work.
+    /// Whether its share counts while it has no jobs, because it may supply some: only then can it be short
+    /// of work.
     pub counts: bool,
 }
 
@@ -50,7 +54,8 @@ pub struct PlanProject {
 pub struct TypeOutlook {
     /// Instances that have nothing to do now.
     pub idle: f64,
-    /// Instance-seconds by the clock that would not be used within the window, as if computing were always possible.
+    /// Instance-seconds by the clock that would not be used within the window, as if computing were always
+    /// possible.
     pub shortfall: f64,
     /// How long all instances stay busy. Beyond the window it is a lower bound.
     pub saturated: Duration,
@@ -76,8 +81,8 @@ pub struct Outlook {
     pub projects: Vec<ProjectOutlook>,
     /// The jobs that miss their deadlines, by type, project and order of running.
     pub late: Vec<JobId>,
-    /// Until then no further job misses its deadline, and no type without shortfall gets one, if nothing is added to the
-    /// queue or taken from it and tasks go as estimated.
+    /// Until then no further job misses its deadline, and no type without shortfall gets one, if nothing is
+    /// added to the queue or taken from it and tasks go as estimated.
     pub valid_until: Instant,
 }
 
@@ -93,8 +98,8 @@ impl Outlook {
     }
 }
 
-/// A shortfall grows while nothing is done about it, and a miss goes away when something is: figures of such an outcome
-/// that are older than this are worked out anew (R2.16).
+/// A shortfall grows while nothing is done about it, and a miss goes away when something is: figures of such
+/// an outcome that are older than this are worked out anew (R2.16).
 const TROUBLED_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// What a simulation was made from.
@@ -117,8 +122,9 @@ pub struct RoundRobin {
 }
 
 impl RoundRobin {
-    /// Simulates from now on. `window` is the buffer period over which shortfalls count; a job misses its deadline when
-    /// it ends later than `deadline_margin` before it. The last outcome is handed out again while it is good.
+    /// Simulates from now on. `window` is the buffer period over which shortfalls count; a job misses its
+    /// deadline when it ends later than `deadline_margin` before it. The last outcome is handed out again
+    /// while it is good.
     pub fn simulate(
         &mut self,
         host: &PlanHost,

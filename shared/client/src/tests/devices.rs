@@ -173,3 +173,46 @@ fn r2_4_a_preempted_gpu_task_leaves_memory_once_it_has_made_a_checkpoint() {
         assert_eq!((quit, stays), (quits, !quits), "{usage:?} {checkpoint}");
     }
 }
+
+#[test]
+fn r3_14_a_task_on_the_only_gpu_leaves_it_at_once_when_it_is_excluded() {
+    for (gpus, process) in
+        [(1, Process::Executing(7)), (2, Process::Executing(7)), (1, Process::Suspended(7))]
+    {
+        let mut client = client(gpus, &["a"]);
+        let a = id_of(&client, "a");
+        client.handle(NOW, document(Preferences { leave_in_memory: true, ..Preferences::default() }));
+        let id = put_job(&mut client, 1, a, gpu_job());
+        let job = client.state.jobs.get_mut(&id).unwrap();
+        (job.process, job.slot, job.run.begun) = (process, Some(SlotId(0)), true);
+        (job.run.devices, job.run.slice_since) = (Devices::first(1), NOW);
+        client.state.slots.insert(SlotId(0), id);
+        client.requeue(id);
+        let excluded = [Device::new(ResourceType::Nvidia, 0).unwrap()].into();
+        let step = client.handle(NOW + Duration::from_secs(10), Event::OwnerExcludedDevices(excluded));
+        let quits =
+            step.actions.iter().filter(|action| matches!(action.effect, Effect::QuitTask { .. })).count();
+        assert_eq!(
+            (quits, client.state.jobs[&id].process),
+            (1, Process::Quitting(Some(7))),
+            "{gpus} {process:?}"
+        );
+    }
+}
+
+#[test]
+fn r3_14_a_gpu_task_waits_for_a_forgotten_one_on_its_device_too() {
+    let mut client = client(1, &["a"]);
+    let a = id_of(&client, "a");
+    let forgotten = put_job(&mut client, 1, a, gpu_job());
+    let job = client.state.jobs.get_mut(&forgotten).unwrap();
+    (job.process, job.slot, job.run.devices) =
+        (Process::Aborting(Some(7)), Some(SlotId(0)), Devices::first(1));
+    client.state.slots.insert(SlotId(0), forgotten);
+    client.forget_job(forgotten);
+    let id = put_job(&mut client, 2, a, gpu_job());
+    assert!(client.is_being_left(id, Devices::first(1)));
+    client.schedule_due = false;
+    client.left(forgotten);
+    assert!(client.schedule_due && !client.is_being_left(id, Devices::first(1)));
+}

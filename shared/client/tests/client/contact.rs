@@ -290,3 +290,45 @@ fn no_work_is_fetched_while_results_cannot_be_sent() {
     world.fail_upload = None;
     world.run_until("results are sent", Duration::from_hours(12), |w| w.acknowledged("a") > 30);
 }
+
+#[test]
+fn r1_3_an_idle_host_asks_again_when_a_wait_ends_and_not_at_the_next_look() {
+    for seed in 0..12 {
+        let mut world = World::new(seed);
+        world.add_project("a", 10, Duration::from_secs(30));
+        world.projects.get_mut("a").unwrap().down = true;
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+        world.run_for(Duration::from_hours(3));
+        // The waits are those of R1.3: from one to two minutes, each up to twice as long as the one before.
+        let mut longest = Duration::from_secs(122);
+        for pair in world.projects["a"].calls.windows(2) {
+            assert!(
+                pair[1] - pair[0] <= longest,
+                "seed {seed}: {} where {longest} is the most",
+                pair[1] - pair[0]
+            );
+            longest = longest * 2;
+        }
+    }
+}
+
+#[test]
+fn r1_13_a_report_that_was_put_off_is_sent_before_its_deadline_in_a_closed_period() {
+    let mut world = World::new(21);
+    world.add_project("alpha", 1, Duration::from_mins(20));
+    let began = world.now;
+    world.alter = Some(|reply, before| {
+        if before == 0 {
+            for result in &mut reply.results {
+                result.report_deadline = Instant::from_secs_f64(1_800_000_000.0) + Duration::from_mins(165);
+            }
+            reply.request_delay = Duration::from_mins(150);
+        }
+    });
+    let preferences = Preferences { connection_interval: Duration::from_hours(6), ..small_buffers() };
+    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], preferences)));
+    world.run_for(Duration::from_hours(8));
+    let second = world.calls("alpha")[1] - began;
+    assert!((149..=155).contains(&(second.as_secs_f64() as i64 / 60)), "{second}");
+    assert_eq!(world.projects["alpha"].reports.len(), 1);
+}

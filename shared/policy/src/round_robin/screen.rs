@@ -1,10 +1,11 @@
 //! A look that tells, mostly, that nothing is wrong, at a cost of a few steps for each hundred jobs.
 //!
-//! A project's rate only rises as others run out and leave theirs to it; it falls only where its own jobs cannot use it, and
-//! then they all have full speed. So a job ends at the latest when all the work before it is done at today's rate and it then
-//! takes its own time: `work before / rate + left x max(1, amount / rate)`. If by that measure nobody is late there are no
-//! misses. As long as all jobs of every project could use more than its rate, rates do not change; if that lasts for the
-//! window there are no shortfalls either, and no job's end needs to be known. Whole chunks are passed over by their sums.
+//! A project's rate only rises as others run out and leave theirs to it; it falls only where its own jobs
+//! cannot use it, and then they all have full speed. So a job ends at the latest when all the work before it
+//! is done at today's rate and it then takes its own time: `work before / rate + left x max(1, amount /
+//! rate)`. If by that measure nobody is late there are no misses. As long as all jobs of every project could
+//! use more than its rate, rates do not change; if that lasts for the window there are no shortfalls either,
+//! and no job's end needs to be known. Whole chunks are passed over by their sums.
 //!
 //! Where that is not so, or CPUs are taken by GPU jobs now and free later, the simulation proper has to tell.
 
@@ -12,7 +13,8 @@ use super::flow::Flow;
 use super::frame::{Fits, Limits, RATE_EPSILON};
 use crate::job_queue::{Entry, Lane};
 
-/// The least time by which every job of flows whose rates have been divided is sure to be early; none when one is not.
+/// The least time by which every job of flows whose rates have been divided is sure to be early; none when
+/// one is not.
 pub(super) fn slack<'q>(
     flows: &[Flow],
     limits: &Limits,
@@ -30,8 +32,8 @@ pub(super) fn slack<'q>(
     Some(least)
 }
 
-/// How long all instances are sure to be busy and each project to have its own share, in seconds of computing, if that is
-/// the window at least.
+/// How long all instances are sure to be busy and each project to have its own share, in seconds of
+/// computing, if that is the window at least.
 pub(super) fn busy(flows: &[Flow], limits: &Limits) -> Option<f64> {
     let mut busy = f64::INFINITY;
     for flow in flows {

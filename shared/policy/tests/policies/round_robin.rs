@@ -64,7 +64,8 @@ fn r3_8_times_are_stretched_by_the_time_that_the_host_is_off() {
     let host = |on: f64| PlanHost { active_fraction: Fraction::clamped(on), ..PlanHost::cpus(1) };
     assert!(late(&simulate(&host(0.75), &[project(1, 1.0)], &jobs, DAY)).is_empty());
     assert_eq!(late(&simulate(&host(0.74), &[project(1, 1.0)], &jobs, DAY)), [1]);
-    // Half the time on, three hours of 90 minutes' work, and 21 hours of the day with nothing to do, by the clock.
+    // Half the time on, three hours of 90 minutes' work, and 21 hours of the day with nothing to do, by the
+    // clock.
     let outlook = simulate(&host(0.5), &[project(1, 1.0)], &jobs, DAY);
     assert_eq!(outlook.types[CPU].saturated, Duration::from_hours(3));
     assert!(near(outlook.types[CPU].shortfall, 21.0 * 3_600.0));
@@ -82,7 +83,8 @@ fn r3_8_a_deadline_counts_less_the_margin() {
 
 #[test]
 fn r3_8_shortfall_is_what_idles_within_the_window_overall_and_against_each_share() {
-    // Project 1 has three hours of work, project 2 one: both run on a CPU each, then 1 has one CPU, then none.
+    // Project 1 has three hours of work, project 2 one: both run on a CPU each, then 1 has one CPU, then
+    // none.
     let jobs = [job(1, 1, 99).left(Duration::from_hours(3)), job(2, 2, 99)];
     let projects = [project(1, 100.0), project(2, 100.0)];
     let outlook = simulate(&PlanHost::cpus(2), &projects, &jobs, Duration::from_hours(4));
@@ -267,8 +269,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Of long queues whole chunks are passed over where nobody can be late: idle times are then wrong by a job for each
-    /// instance at most.
+    /// Of long queues whole chunks are passed over where nobody can be late: idle times are then wrong by a
+    /// job for each instance at most.
     #[test]
     fn r3_8_it_agrees_within_one_job_where_queues_are_long(
         host in any_host(), projects in any_plan_projects(), count in 300_u64..3_000, days in 1_i64..60,
@@ -333,4 +335,51 @@ fn queues_of_nothing_are_short_of_everything() {
     assert!(near(outlook.types[CPU].shortfall, 4.0 * 86_400.0));
     let own: Vec<PerType<f64>> = outlook.projects.iter().map(|p| p.shortfall).collect();
     assert!(near(own[0][CPU], 3.0 * 86_400.0) && near(own[1][GPU], 0.25 * 86_400.0));
+}
+
+#[test]
+fn r3_8_a_long_queue_whose_jobs_are_few_for_the_cpus_or_uneven_is_not_passed_over() {
+    let hours = Duration::from_hours;
+    let far = |id: u64, left: Duration| {
+        JobSnapshot { deadline: at_min(1_000_000 + id as i64), ..job(id, 1, 0) }.left(left)
+    };
+    let saturated = |cpus: u32, jobs: &[JobSnapshot], window: Duration| {
+        let of = simulate(&PlanHost::cpus(cpus), &[project(1, 1.0)], jobs, window).types[CPU];
+        (of.saturated.as_secs_f64() / 3_600.0, of.shortfall / 3_600.0)
+    };
+    // 256 CPUs, each with a task of which an hour is left, and 44 jobs more: 212 CPUs are short for 7 of 8
+    // hours.
+    let mut jobs: Vec<_> = (1..=256).map(|id| far(id, hours(1)).running_since(-1)).collect();
+    jobs.extend((257..=300).map(|id| far(id, hours(72))));
+    let (busy, short) = saturated(256, &jobs, hours(8));
+    assert!(near(busy, 1.0) && near(short, 212.0 * 7.0), "{busy} {short}");
+    // A month's task on one of two CPUs, and 999 jobs of a minute for the other one.
+    let mut jobs = vec![far(1, hours(720)).running_since(-1)];
+    jobs.extend((2..=1_000).map(|id| far(id, Duration::from_mins(1))));
+    let (busy, short) = saturated(2, &jobs, hours(12));
+    assert!(busy >= 12.0 && short == 0.0, "{busy} {short}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever is passed over, no job that would be late is overlooked.
+    #[test]
+    fn r3_8_no_miss_is_overlooked_in_long_queues_of_jobs_of_any_width(
+        host in any_host(), projects in any_plan_projects(), count in 200_u64..900, days in 1_i64..40,
+        part in 0.05..1.3_f64, started in 0_u64..9, lengths in prop::collection::vec(1_i64..20_000, 7),
+        widths in prop::collection::vec(prop::sample::select(vec![0.25, 0.5, 1.0, 2.0, 3.0, 20.0]), 5),
+    ) {
+        let job = |id: u64| {
+            let spread = (id * 7_919 % 1_009) as i64 * 10;
+            let project = 1 + u32::from(id.is_multiple_of(5)) + u32::from(id.is_multiple_of(7));
+            let job = JobSnapshot { deadline: at_min(spread + days * 1_440), ..job(id, project, 0) };
+            let job = job.left(Duration::from_secs(lengths[id as usize % 7])).cpus(widths[id as usize % 5]);
+            if id <= started { job.running_since(-1) } else { job }
+        };
+        let jobs: Vec<_> = (1..=count).map(job).collect();
+        let work: f64 = jobs.iter().map(|job| job.remaining.as_secs_f64() * job.usage.cpus).sum();
+        let window = Duration::from_secs_f64(part * work / f64::from(host.instances[CPU]));
+        check_within(&host, &projects, &jobs, window, 20_000.0)?;
+    }
 }

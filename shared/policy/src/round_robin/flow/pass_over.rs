@@ -1,20 +1,29 @@
 //! Passing over whole chunks of a long queue by their sums, where no job of it can miss its deadline.
 //!
-//! What matters then is only the moment at which a project's jobs can no longer use its rate. Before it, jobs are taken as
-//! so much work, by the chunk where a whole chunk fits: it is done at the project's rate while the jobs that compute stand
-//! still, and these go on behind it. Ends are then not those of the jobs one by one, but no more than the longest of them apart; what follows from
-//! it for a shortfall is less than one job for each instance, of a queue of hundreds.
+//! What matters then is only the moment at which a project's jobs can no longer use its rate. Before it, jobs
+//! are taken as so much work, by the chunk where a whole chunk fits: it is done at the project's rate while
+//! the jobs that compute stand still, and these go on behind it. Ends are then not those of the jobs one by
+//! one, but no more than the longest of them apart; what follows from it for a shortfall is less than one job
+//! for each instance, of a queue of hundreds.
 
 use super::{Fits, Flow, Lane, RATE_EPSILON};
 
 /// Queues with fewer jobs are walked through, so that what is said of them is exact.
 const LONG: usize = 200;
+/// And so is what is left when the work is not many times that of the longest job on every instance: the
+/// order of jobs then makes a difference, as with few jobs for many CPUs, or a long one among short ones.
+const LENGTHS: f64 = 32.0;
 
 impl Flow {
     /// Passes over the jobs that come next, not beyond `until`.
     pub(super) fn pass_over(&mut self, until: f64, lane: &Lane, fits: &Fits) {
         let waits = self.part.is_some() || self.rate - self.full_rate <= RATE_EPSILON;
-        if lane.count < LONG || self.rate <= RATE_EPSILON || !self.pending.is_empty() || !waits {
+        if lane.count < LONG
+            || self.is_uneven()
+            || self.rate <= RATE_EPSILON
+            || !self.pending.is_empty()
+            || !waits
+        {
             return;
         }
         while let Some(piece) = lane.piece(self.piece) {
@@ -46,11 +55,15 @@ impl Flow {
         }
     }
 
-    /// Passes over work of jobs that could use so much at once, if that does not go beyond `until` and leaves enough jobs
-    /// to use the rate.
+    fn is_uneven(&self) -> bool {
+        self.work_left() < LENGTHS * self.longest_left() * self.rate
+    }
+
+    /// Passes over work of jobs that could use so much at once, if that does not go beyond `until` and leaves
+    /// enough jobs to use the rate.
     fn pass_work(&mut self, work: f64, amount: f64, until: f64) -> bool {
         let lasts = work / self.rate;
-        if self.time + lasts > until || self.can_use - amount < self.rate {
+        if self.time + lasts > until || self.can_use - amount < self.rate || self.is_uneven() {
             return false;
         }
         self.work = (self.work - work).max(0.0);

@@ -1,0 +1,100 @@
+//! What may be used of the host, and how GPU tasks leave devices that others are to have (R3.14).
+
+use fallow_domain::{Fraction, HostFacts, JobId, PerType, Preferences, ResourceType, SlotId};
+use fallow_policy::job_queue::Devices;
+use fallow_policy::plan_host::PlanHost;
+
+use crate::machine::Client;
+use crate::state::{Job, Process};
+use crate::{Effect, Reason};
+
+/// What may be used of the host under the preferences in force, kept because it is asked for at every turn.
+#[derive(Clone, Debug)]
+pub(crate) struct Usable {
+    host: PlanHost,
+    devices: PerType<Devices>,
+}
+
+impl Default for Usable {
+    fn default() -> Self {
+        Self { host: PlanHost::cpus(1), devices: PerType::default() }
+    }
+}
+
+impl Usable {
+    fn of(facts: &HostFacts, preferences: &Preferences) -> Self {
+        let mut devices = PerType::default();
+        for coprocessor in facts.coprocessors.iter().filter(|coprocessor| coprocessor.kind.is_coprocessor()) {
+            let excluded = preferences.excluded(coprocessor.kind);
+            devices[coprocessor.kind] = excluded.fold(Devices::first(coprocessor.count), Devices::without);
+        }
+        Self { host: PlanHost::new(facts, preferences, Fraction::ONE), devices }
+    }
+}
+
+/// What a process holds that has yet to end although its job is forgotten.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaving {
+    pub slot: SlotId,
+    /// The devices that it was started on.
+    pub on: Option<(ResourceType, Devices)>,
+}
+
+/// The devices that a job runs on, if it is a coprocessor's.
+pub(crate) fn devices_of(job: &Job) -> Option<(ResourceType, Devices)> {
+    job.usage.coprocessor.map(|(kind, _)| (kind, job.run.devices))
+}
+
+impl Client {
+    /// The host as the policies plan with it.
+    pub(crate) fn plan_host(&self) -> PlanHost {
+        PlanHost { active_fraction: Fraction::clamped(self.planned_active), ..self.usable.host }
+    }
+
+    /// The devices of each coprocessor type that may be used (R3.14).
+    pub(crate) fn usable_devices(&self) -> PerType<Devices> {
+        self.usable.devices
+    }
+
+    /// The host was measured, or preferences changed: works out what may be used of it.
+    pub(crate) fn host_changed(&mut self) {
+        self.usable = match &self.state.host {
+            Some(facts) => Usable::of(facts, self.preferences()),
+            None => Usable::default(),
+        };
+        self.leave_excluded_devices();
+    }
+
+    /// Whether a task stands on devices that must not be used any more.
+    pub(crate) fn is_excluded(&self, job: &Job) -> bool {
+        devices_of(job).is_some_and(|(kind, devices)| !devices.are_within(self.usable.devices[kind]))
+    }
+
+    /// Tasks that wait in the memory of a device which must not be used any more leave it at once. Those that
+    /// run are preempted by the decision that follows.
+    fn leave_excluded_devices(&mut self) {
+        let held = self.state.slots.values().filter_map(|id| self.state.jobs.get(id));
+        let waits = |job: &&Job| matches!(job.process, Process::Suspended(_)) && self.is_excluded(job);
+        let waiting: Vec<JobId> = held.filter(waits).map(|job| job.id).collect();
+        for id in waiting {
+            let pid = self.state.jobs.get(&id).and_then(|job| job.process.pid());
+            self.act(
+                Effect::QuitTask { job: id },
+                Reason::new("R3.14", "its device must not be used any more"),
+            );
+            self.set_process(id, Process::Quitting(pid));
+        }
+    }
+
+    /// Whether a task that was told to leave one of the devices that a job is to run on is still there: it
+    /// holds the memory of the device until its process is gone.
+    pub(crate) fn is_being_left(&self, id: JobId, devices: Devices) -> bool {
+        let Some((wanted, _)) = self.state.jobs.get(&id).and_then(devices_of) else { return false };
+        let held = self.state.slots.values().filter_map(|id| self.state.jobs.get(id));
+        let quitting = held
+            .filter(|job| matches!(job.process, Process::Quitting(_) | Process::Aborting(_)))
+            .filter_map(devices_of);
+        let forgotten = self.state.leaving.values().filter_map(|leaving| leaving.on);
+        quitting.chain(forgotten).any(|(kind, held)| kind == wanted && held.meet(devices))
+    }
+}
