@@ -297,11 +297,12 @@ impl Client {
     }
 
     fn finish_step(&mut self, wake_at: Option<Instant>) -> Step {
-        let mut dirty = std::mem::take(&mut self.dirty);
         if !self.config.keeps_records {
-            dirty.clear();
-            self.charged.clear();
+            self.dirty.clear();
+            let (actions, durable) = (std::mem::take(&mut self.actions), std::mem::take(&mut self.durable));
+            return Step { actions, durable, wake_at, ..Step::default() };
         }
+        let mut dirty = std::mem::take(&mut self.dirty);
         // The ledger holds the charges of all jobs: after a crash, what only it knew would be charged again.
         if dirty.contains(&Record::Ledger) {
             dirty.extend(std::mem::take(&mut self.charged).into_iter().map(Record::Job));

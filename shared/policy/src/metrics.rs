@@ -297,6 +297,10 @@ impl Scale {
     /// back. A little future is kept: bookings may come out of order, and what was booked did happen.
     fn prune(self, buckets: &mut BTreeMap<i64, Sums>, now: Instant) {
         let newest = self.bucket(now);
-        buckets.retain(|bucket, _| (bucket - newest).abs() < i64::from(self.kept));
+        let is_kept = |bucket: &i64| (bucket - newest).abs() < i64::from(self.kept);
+        let ends = [buckets.first_key_value(), buckets.last_key_value()];
+        if !ends.into_iter().flatten().all(|(bucket, _)| is_kept(bucket)) {
+            buckets.retain(|bucket, _| is_kept(bucket));
+        }
     }
 }
