@@ -245,7 +245,8 @@ pub struct Exclude {
     /// Where the data is.
     #[command(flatten)]
     pub dir: DirArg,
-    /// All devices that must not be used: type (nvidia, amd, intel or apple) and number; or none
+    /// All devices that must not be used: type (nvidia, amd, intel or apple) and number, parted by blanks or
+    /// commas; or none
     #[arg(value_name = "DEVICE", required = true)]
     pub devices: Vec<String>,
 }

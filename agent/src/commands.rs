@@ -1,12 +1,11 @@
 //! What the commands do.
 
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::CommandFactory;
-use fallow_domain::{Bytes, Invalid, MasterUrl, Share};
+use fallow_domain::{Bytes, Device, MasterUrl, Share};
 use fallow_store::StoreError;
 use fallow_telemetry::Service;
 
@@ -191,14 +190,8 @@ fn attach(arguments: &Attach) -> Result<(), AgentError> {
 }
 
 fn exclude(arguments: &Exclude) -> Result<(), AgentError> {
-    let devices = match arguments.devices.as_slice() {
-        [none] if none == "none" => BTreeSet::new(),
-        devices => devices
-            .iter()
-            .map(|device| device.parse())
-            .collect::<Result<_, Invalid>>()
-            .map_err(|error| AgentError::bad_input(error.to_string()))?,
-    };
+    let devices = Device::read_list(&arguments.devices.join(","))
+        .map_err(|error| AgentError::bad_input(error.to_string()))?;
     tell(&arguments.dir, &Request::Exclude { devices })
 }
 
@@ -237,9 +230,9 @@ fn say(text: &str) -> Result<(), AgentError> {
     match writeln!(std::io::stdout(), "{text}") {
         // Whoever reads has seen enough.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {
-            Err(AgentError::no_space(format!("cannot write to standard output: {error}: free some space there")))
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::StorageFull => Err(AgentError::no_space(format!(
+            "cannot write to standard output: {error}: free some space there"
+        ))),
         other => other.map_err(|error| AgentError::system("cannot write to standard output", error)),
     }
 }

@@ -48,6 +48,9 @@ pub struct HostStatus {
     /// Devices that must not be used, such as `nvidia:0`.
     #[serde(default)]
     pub excluded_devices: Vec<String>,
+    /// Those of them that the owner of the host excludes; the others the fleet's preferences do.
+    #[serde(default)]
+    pub owner_excluded_devices: Vec<String>,
     /// Version of the document that is followed, 0 for none.
     pub document_version: u64,
     /// The newest document that was refused since, and why.
@@ -180,6 +183,7 @@ impl HostStatus {
             idle_cpus: view.idle_cpus,
             suspended_by: view.suspended_by.map(str::to_owned),
             excluded_devices: view.excluded_devices.iter().map(ToString::to_string).collect(),
+            owner_excluded_devices: view.owner_excluded_devices.iter().map(ToString::to_string).collect(),
             document_version: view.document_version.0,
             document_refused: view.document_refused.map(|(version, why)| (version.0, why)),
             declined: view.declined.iter().map(ToString::to_string).collect(),

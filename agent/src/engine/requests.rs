@@ -63,10 +63,18 @@ impl Engine {
             }
             Request::Exclude { devices } => {
                 self.turn(Event::OwnerExcludedDevices(devices), None).await?;
-                let all = self.client.host_view().excluded_devices;
-                Ok(Response::done(match all.is_empty() {
-                    true => "all devices may be used".to_owned(),
-                    false => format!("devices that are not used: {}", Device::list(&all)),
+                let view = self.client.host_view();
+                let (all, own) = (view.excluded_devices, view.owner_excluded_devices);
+                let fleet = Device::list(all.difference(&own));
+                Ok(Response::done(match (all.is_empty(), all.len() == own.len()) {
+                    (true, _) => "all devices may be used".to_owned(),
+                    (false, true) => format!("devices that are not used: {}", Device::list(&all)),
+                    (false, false) => {
+                        let own = Device::list(&own);
+                        format!(
+                            "devices that are not used: excluded here {own}; besides by the fleet's preferences {fleet}"
+                        )
+                    }
                 }))
             }
             // Answered by `attach`.

@@ -72,7 +72,7 @@ fn r3_14_devices_that_the_owner_excludes_are_kept_over_a_restart() {
     };
     let mut daemon = Daemon::start(dir);
     assert_eq!(excluded(), serde_json::json!([]));
-    let (code, text) = outcome(dir, &["exclude", "nvidia:1", "amd:0"]);
+    let (code, text) = outcome(dir, &["exclude", "NVIDIA:1,amd:0"]);
     assert!(code == 0 && text.contains("not used: nvidia:1, amd:0"), "{text}");
     let (code, text) = outcome(dir, &["exclude", "gpu0"]);
     assert!(code == 3 && text.contains("such as nvidia:0"), "{text}");

@@ -108,10 +108,7 @@ struct Changes {
 struct Excluded(BTreeSet<Device>);
 
 fn devices(text: &str) -> Result<Excluded, Invalid> {
-    match text.trim() {
-        "none" => Ok(Excluded(BTreeSet::new())),
-        list => list.split(',').map(str::parse).collect::<Result<_, _>>().map(Excluded),
-    }
+    Device::read_list(text).map(Excluded)
 }
 
 impl Changes {

@@ -18,6 +18,8 @@ use super::Failure;
 
 /// What a shell gives for a program that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
+/// How long a run may take to notice that it is to end.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// How often a plain line tells of progress.
 const LINES: Duration = Duration::from_secs(5);
 
@@ -62,7 +64,7 @@ impl Runs {
             progress.made();
         };
         let shell = Shell { clock: &clock, progress: &made, stop: &stop };
-        let (ended, end) = oneshot::channel();
+        let (ended, mut end) = oneshot::channel();
         let finished = std::thread::scope(|scope| {
             let work = scope.spawn(|| {
                 let finished = run_all(cases, shell);
@@ -73,9 +75,17 @@ impl Runs {
             let Self { runtime, interrupt, terminate } = self;
             runtime.block_on(async {
                 tokio::select! {
-                    () = next(interrupt) => stop.store(true, Ordering::Relaxed),
-                    () = next(terminate) => stop.store(true, Ordering::Relaxed),
-                    _ = end => {}
+                    () = next(interrupt) => {}
+                    () = next(terminate) => {}
+                    _ = &mut end => return,
+                }
+                stop.store(true, Ordering::Relaxed);
+                // Runs look at it now and then. One that does not in time is not waited for, nor when asked twice.
+                tokio::select! {
+                    () = next(interrupt) => leave(),
+                    () = next(terminate) => leave(),
+                    () = tokio::time::sleep(PATIENCE) => leave(),
+                    _ = &mut end => {}
                 }
             });
             work.join()
@@ -91,6 +101,12 @@ impl Runs {
             Err(_) => Err(Failure::new(ExitCode::Internal, "a simulation failed: see above")),
         }
     }
+}
+
+/// Ends the process in the middle of a run. Nothing is being written then.
+fn leave() {
+    super::warn("interrupted in the middle of a run");
+    std::process::exit(INTERRUPTED.into());
 }
 
 /// Waits for a signal.

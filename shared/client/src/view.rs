@@ -21,6 +21,8 @@ pub struct HostView {
     pub suspended_by: Option<&'static str>,
     /// Devices that must not be used, by the document or the owner (R3.14).
     pub excluded_devices: BTreeSet<Device>,
+    /// Those of them that the owner excludes.
+    pub owner_excluded_devices: BTreeSet<Device>,
     /// The document that is followed.
     pub document_version: DocumentVersion,
     /// When it was applied.
@@ -145,6 +147,7 @@ impl Client {
                 (false, false) => None,
             },
             excluded_devices: self.preferences().excluded_devices.clone(),
+            owner_excluded_devices: meta.owner.excluded_devices.clone(),
             document_version: meta.document.as_ref().map_or(DocumentVersion(0), |document| document.version),
             document_applied_at: meta.document_applied_at,
             document_refused: meta.document_refused.clone(),

@@ -1,5 +1,6 @@
 //! Single devices of a host: what preferences name when they leave some of them alone (R3.14).
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -9,7 +10,7 @@ use crate::{Invalid, ResourceType};
 
 /// Devices are numbered from 0; a higher number than this is an error.
 const NUMBER_MAX: u32 = 63;
-const EXPECTED: &str = "a coprocessor type and a number from 0 to 63, such as nvidia:0";
+const EXPECTED: &str = "nvidia, amd, intel or apple and a number from 0 to 63, such as nvidia:0";
 
 /// One device of a coprocessor type, written `nvidia:0`. Numbers are those that the type's driver counts by, from 0
 /// (BOINC: the number in `ignore_nvidia_dev` and its like).
@@ -43,6 +44,19 @@ impl Device {
         self.number
     }
 
+    /// Reads several of them, parted by commas or blanks; `none` for none.
+    ///
+    /// # Errors
+    /// [`Invalid`] for the first that is none.
+    pub fn read_list(text: &str) -> Result<BTreeSet<Self>, Invalid> {
+        let names: Vec<&str> = text.split([',', ' ']).filter(|name| !name.is_empty()).collect();
+        match names.as_slice() {
+            [] => Err(Invalid::new("device", text, EXPECTED)),
+            [none] if none.eq_ignore_ascii_case("none") => Ok(BTreeSet::new()),
+            names => names.iter().map(|name| name.parse()).collect(),
+        }
+    }
+
     /// Several of them for people: `nvidia:0, nvidia:1`, or `none`.
     pub fn list<'a>(devices: impl IntoIterator<Item = &'a Self>) -> String {
         let all: Vec<String> = devices.into_iter().map(Self::to_string).collect();
@@ -61,7 +75,7 @@ impl FromStr for Device {
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let bad = || Invalid::new("device", text, EXPECTED);
         let (kind, number) = text.trim().split_once(':').ok_or_else(bad)?;
-        let kind = ResourceType::from_name(kind).ok_or_else(bad)?;
+        let kind = ResourceType::from_name(&kind.to_ascii_lowercase()).ok_or_else(bad)?;
         Self::new(kind, number.parse().map_err(|_| bad())?)
     }
 }
@@ -88,6 +102,16 @@ mod tests {
         assert_eq!((device.to_string().as_str(), "nvidia:1".parse()), ("nvidia:1", Ok(device)));
         let stored = serde_json::to_string(&device).unwrap();
         assert_eq!((stored.as_str(), serde_json::from_str(&stored).unwrap()), ("\"nvidia:1\"", device));
+    }
+
+    #[test]
+    fn r3_14_a_list_of_devices_is_read_however_it_is_written() {
+        let list = |text: &str| Device::read_list(text).map(|devices| Device::list(&devices));
+        for text in ["nvidia:0,amd:1", "NVIDIA:0 amd:1", " amd:1, nvidia:0 "] {
+            assert_eq!(list(text).unwrap(), "nvidia:0, amd:1", "{text}");
+        }
+        assert_eq!(list("None").unwrap(), "none");
+        assert!(list("").is_err() && list("none,nvidia:0").is_err());
     }
 
     #[test]

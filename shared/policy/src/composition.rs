@@ -4,6 +4,7 @@
 //! same code. It is written as `CS2_WF2_WS2_JC2`, followed by the switches that differ from the default, as in
 //! `CS2_WF2_WS2_JC2,ws2=published,fetch=below-minimum,accounting=recent-credit`.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -153,8 +154,14 @@ impl FromStr for Composition {
     fn from_str(whole: &str) -> Result<Self, UnknownPolicy> {
         let mut composition = Self::default();
         let mut parts = whole.trim().split(',').map(str::trim);
+        let mut said = BTreeSet::new();
         for part in parts.next().unwrap_or_default().split('_') {
-            match part.to_ascii_uppercase().as_str() {
+            let name = part.to_ascii_uppercase();
+            if !said.insert(name.get(..2).unwrap_or_default().to_owned()) {
+                let expected = "each of CS, WF, WS and JC once";
+                return Err(UnknownPolicy { part: part.to_owned(), whole: whole.to_owned(), expected });
+            }
+            match name.as_str() {
                 "CS1" => composition.cpu = CpuPolicy::Cs1,
                 "CS2" => composition.cpu = CpuPolicy::Cs2,
                 "WF1" => composition.fetch = FetchPolicy::Wf1,
@@ -226,5 +233,6 @@ mod tests {
         );
         assert!(why("CS1,ws2=best").contains("published, counted, scaled or improved"));
         assert!(why("").contains("CS1 or CS2"));
+        assert!(why("CS1_CS2").contains("\"CS2\" in the policy") && why("WF1_JC2_WF1").contains("once"));
     }
 }
