@@ -54,6 +54,27 @@ fn r5_13_every_shipped_scenario_reads_without_a_warning_and_writes_back_equal() 
 }
 
 #[test]
+fn r5_13_the_examples_of_the_manual_read_without_a_warning_and_write_back_equal() {
+    let manual = include_str!("../../../../docs/scenarios.md");
+    let blocks = |kind: &str| -> Vec<&str> {
+        let after = manual.split(kind).skip(1);
+        after.map(|rest| rest.split("```").next().unwrap()).collect()
+    };
+    let (scenarios, traces) = (blocks("```toml\n"), blocks("```csv\n"));
+    assert_eq!((scenarios.len(), traces.len()), (2, 1));
+    let files = [("office.csv", traces[0])];
+    for text in scenarios {
+        let loaded = Scenario::parse("manual.toml", text, &files).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(loaded.warnings, []);
+        let scenario = loaded.scenario;
+        assert_eq!(Scenario::parse("back", &scenario.to_toml(), &files).unwrap().scenario, scenario);
+        if scenario.host.off == OffKind::Shutdown {
+            assert_eq!(scenario.host.available.fraction(), Fraction::clamped(9.0 / 24.0));
+        }
+    }
+}
+
+#[test]
 fn what_a_file_leaves_out_has_the_base_value() {
     let scenario = parsed("name = \"base\"\n[[project]]\nname = \"p1\"\n");
     assert_eq!(scenario, Scenario::base());
