@@ -67,6 +67,32 @@ fn r5_14_a_simulation_is_told_in_tables_csv_and_pictures() {
 }
 
 #[test]
+fn r5_13_a_scenario_is_shown_as_a_file_that_simulates_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("own.toml");
+    for name in ["base", "gpu", "mix3"] {
+        let shown = command().args(["simulate", "--show", name]).output().unwrap();
+        assert_eq!(shown.status.code(), Some(0), "{}", text(&shown));
+        std::fs::write(&file, &shown.stdout).unwrap();
+        let again = command().args(["simulate", "--show"]).arg(&file).output().unwrap();
+        assert_eq!(text(&again), text(&shown));
+        let simulate = |what: &std::ffi::OsStr| {
+            let arguments = ["--vary", "duration=1 day", "--json"];
+            command().arg("simulate").arg(what).args(arguments).output().unwrap()
+        };
+        let (own, built_in) = (simulate(file.as_os_str()), simulate(name.as_ref()));
+        assert_eq!(own.status.code(), Some(0), "{}", text(&own));
+        assert_eq!(without_wall(&own), without_wall(&built_in), "{name}");
+    }
+    std::fs::copy(&file, dir.path().join("other.toml")).unwrap();
+    let several = command().args(["simulate", "--show"]).arg(dir.path()).output().unwrap();
+    assert_eq!(several.status.code(), Some(3), "{}", text(&several));
+    assert!(text(&several).contains("name one of them"), "{}", text(&several));
+    let mixed = command().args(["simulate", "base", "--show", "gpu"]).output().unwrap();
+    assert_eq!(mixed.status.code(), Some(2), "{}", text(&mixed));
+}
+
+#[test]
 fn r5_13_what_is_wrong_with_scenarios_is_said_at_once_with_status_3() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("typing.toml"), "name = 't'\n[host]\ncpu = 2\n").unwrap();

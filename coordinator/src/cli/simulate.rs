@@ -28,9 +28,11 @@ Examples:
       --repeat 10 --plots plots
   fallow simulate scenarios/ --json | jq 'select(.waste > 0.1)'
   fallow simulate --boinc-dir /var/lib/boinc-client
+  fallow simulate --show base > mine.toml
 
-A scenario is a TOML file; what it leaves out has the value of the built-in
-`base`:
+A scenario is a TOML file. It has a name and at least one [[project]] with a
+name; what else it leaves out has the value of the built-in `base`. Every table
+and key, with units, defaults and bounds, is in docs/scenarios.md:
 
   name = \"tight\"
   duration = \"30 days\"
@@ -47,7 +49,7 @@ RAYON_NUM_THREADS.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-#[command(group(ArgGroup::new("what").required(true).multiple(true).args(["scenarios", "boinc_dir"])))]
+#[command(group(ArgGroup::new("what").required(true).multiple(true).args(["scenarios", "boinc_dir", "show"])))]
 pub(super) struct Arguments {
     /// Scenario files, directories of them, or built-in scenarios: base, gpu, mix1 to mix1000.
     #[arg(value_name = "SCENARIO")]
@@ -79,6 +81,9 @@ pub(super) struct Arguments {
     /// Takes host, projects, queue and preferences from a BOINC client's data directory.
     #[arg(long, value_name = "DIR")]
     boinc_dir: Option<PathBuf>,
+    /// Prints a scenario as a file to begin one's own with: a built-in one, or a file as it is understood.
+    #[arg(long, value_name = "SCENARIO", exclusive = true)]
+    show: Option<PathBuf>,
 }
 
 /// Runs that differ by their seed only.
@@ -90,6 +95,15 @@ struct Group {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
+    if let Some(path) = &arguments.show {
+        let [shown]: [inputs::Input; 1] =
+            inputs::scenarios(std::slice::from_ref(path), None)?.try_into().map_err(|all: Vec<_>| {
+                let there = format!("{} holds {} scenarios", path.display(), all.len());
+                Failure::bad_input(format!("--show: {there}: name one of them"))
+            })?;
+        print(&shown.scenario.to_toml())?;
+        return Ok(ExitCode::Success.into());
+    }
     let compositions = inputs::compositions(&arguments.policies)?;
     let scenarios = inputs::scenarios(&arguments.scenarios, arguments.boinc_dir.as_deref())?;
     let variants = inputs::variants(&scenarios, &arguments.vary)?;
