@@ -49,9 +49,13 @@ pub(crate) const CENTURY: Duration = Duration::from_hours(100 * 366 * 24);
 /// As in the product's preferences.
 const MONTH: Duration = Duration::from_hours(31 * 24);
 const SECOND: Duration = Duration::from_secs(1);
-/// Jobs shorter than this on average would make a run of days endless.
 const UNIQUE: &str = "a name of its own for each";
+/// Jobs shorter than this on average would make a run of days endless.
 const JOB_MIN: Duration = Duration::from_millis(1);
+/// Beyond any host: more are a typing error, and would be simulated one by one.
+const CPUS_MAX: u32 = 4096;
+/// Most projects, and most applications of them together: beyond any client, and each costs time at every step.
+const PROJECTS_MAX: usize = 1000;
 
 impl Scenario {
     /// Everything that is wrong with this scenario, errors and warnings, in the order of a scenario file.
@@ -64,6 +68,9 @@ impl Scenario {
         check.client(self);
         if self.projects.is_empty() {
             check.error("project", "there is none".into(), "at least one [[project]]");
+        }
+        if check.too_many(&self.projects) {
+            return check.found;
         }
         let mut names = BTreeSet::new();
         for project in &self.projects {
@@ -123,6 +130,30 @@ impl Check {
         }
     }
 
+    /// Says where there is more than can be simulated. What lies behind is not looked at then.
+    fn too_many(&mut self, projects: &[ProjectModel]) -> bool {
+        if let Some(first) = projects.get(PROJECTS_MAX) {
+            let reason = format!("there are {} projects", projects.len());
+            let expected = "at most 1,000 [[project]]: no client is attached to more";
+            self.error(&format!("project.{}", first.name), reason, expected);
+            return true;
+        }
+        let mut all = 0;
+        for project in projects {
+            let room = PROJECTS_MAX - all;
+            if let Some(first) = project.applications.get(room) {
+                let count: usize = projects.iter().map(|project| project.applications.len()).sum();
+                let reason = format!("there are {count} applications in all projects");
+                let expected = "at most 1,000 kinds of jobs, a project without [[project.application]] has one";
+                let path = project.application_path(first, "");
+                self.error(path.trim_end_matches('.'), reason, expected);
+                return true;
+            }
+            all += project.applications.len();
+        }
+        false
+    }
+
     /// Names head columns, name files and stand in paths.
     fn name(&mut self, path: &str, name: &str) {
         let bad = |c: char| c.is_control() || matches!(c, '.' | '=' | '*' | ',' | '/' | '\\');
@@ -169,7 +200,8 @@ impl Check {
 
     fn host(&mut self, host: &HostModel) {
         let cpus = host.cpus.get();
-        self.number("host.cpus", f64::from(cpus), cpus <= 100_000, "a whole number from 1 to 100,000");
+        let expected = "a whole number from 1 to 4,096: no host has more";
+        self.number("host.cpus", f64::from(cpus), cpus <= CPUS_MAX, expected);
         self.available("host.available", &host.available);
         let interval = host.connection_interval;
         self.within("host.connection_interval", interval, Duration::ZERO, MONTH, "from 0 s to 31 days");

@@ -123,3 +123,33 @@ fn an_error_behind_a_hundred_warnings_is_still_an_error() {
     let Err(complaints) = Scenario::parse("base.toml", &text, &NoFiles) else { panic!("refused") };
     assert!(complaints.0.iter().any(|complaint| complaint.key == "project.last.latency_bound"));
 }
+
+#[test]
+fn r5_13_more_projects_than_can_be_simulated_are_refused_at_the_first_that_is_too_many() {
+    let projects = |count: usize| {
+        (1..=count)
+            .fold(String::from("name = \"x\"\n"), |text, n| text + &format!("[[project]]\nname = \"p{n}\"\n"))
+    };
+    assert_eq!(told(&projects(1000)), "");
+    assert_eq!(
+        told(&projects(1001)),
+        "error: base.toml:2002:1: project.p1001: there are 1001 projects\n 2002 | [[project]]\n      | ^^^^^^^^^^^\n        \
+         expected at most 1,000 [[project]]: no client is attached to more"
+    );
+}
+
+#[test]
+fn r5_13_more_applications_than_can_be_simulated_are_refused_at_the_first_that_is_too_many() {
+    let mut text = String::from("name = \"x\"\n[[project]]\nname = \"a\"\n[[project]]\nname = \"b\"\n");
+    for n in 1..=999 {
+        text += &format!("[[project.application]]\nname = \"n{n}\"\n");
+    }
+    assert_eq!(told(&text), "");
+    text += "[[project.application]]\nname = \"last\"\n";
+    assert_eq!(
+        told(&text),
+        "error: base.toml:2004:1: project.b.application.last: there are 1001 applications in all projects\n \
+         2004 | [[project.application]]\n      | ^^^^^^^^^^^^^^^^^^^^^^^\n        \
+         expected at most 1,000 kinds of jobs, a project without [[project.application]] has one"
+    );
+}

@@ -296,3 +296,18 @@ error: base.toml:6:13: host.available: 0.8 makes no sense here
 "#,
     );
 }
+
+#[test]
+fn more_cpus_than_any_host_has_are_refused() {
+    check("cpus = 2", "cpus = 4096", "");
+    check(
+        "cpus = 2",
+        "cpus = 4097",
+        r#"
+error: base.toml:4:8: host.cpus: 4097 makes no sense here
+    4 | cpus = 4097
+      |        ^^^^
+        expected a whole number from 1 to 4,096: no host has more
+"#,
+    );
+}
