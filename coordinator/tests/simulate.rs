@@ -93,6 +93,28 @@ fn r5_13_a_scenario_is_shown_as_a_file_that_simulates_the_same() {
 }
 
 #[test]
+fn the_help_names_every_policy_and_switch_and_the_manual_of_scenarios() {
+    let help = command().args(["simulate", "--help"]).output().unwrap();
+    assert_eq!(help.status.code(), Some(0));
+    let help = text(&help);
+    assert!(help.contains("docs/scenarios.md") && help.contains("--show"), "{help}");
+    let policies = [["CS1", "CS2"], ["WF1", "WF2"], ["WS1", "WS2"], ["JC1", "JC2"]];
+    let switches = ["ws2=improved", "ws2=published", "ws2=counted", "ws2=scaled", "fetch=any-shortfall"];
+    let switches =
+        switches.iter().chain(&["fetch=below-minimum", "accounting=debt", "accounting=recent-credit"]);
+    for switch in switches {
+        assert!(help.contains(&format!("\n  {switch} ")), "{switch}: {help}");
+        let policy = format!("CS2,{switch}");
+        let arguments = ["simulate", "base", "--vary", "duration=1 day", "--policy", &policy];
+        assert_eq!(command().args(arguments).output().unwrap().status.code(), Some(0), "{policy}");
+    }
+    for pair in policies {
+        assert!(help.contains(&format!("\n  {}   ", pair.join(", "))), "{pair:?}: {help}");
+    }
+    assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
+}
+
+#[test]
 fn r5_13_what_is_wrong_with_scenarios_is_said_at_once_with_status_3() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("typing.toml"), "name = 't'\n[host]\ncpu = 2\n").unwrap();
@@ -110,6 +132,9 @@ fn r5_13_what_is_wrong_with_scenarios_is_said_at_once_with_status_3() {
         (&["simulate", "nowhere.toml"][..], 3, "built-in base, gpu, mix1"),
         (&["simulate", empty], 3, "expected files named *.toml"),
         (&["simulate", "base", "--policy", "CS3"], 3, "CS1 or CS2"),
+        (&["simulate", "base", "--seed", "-1"], 3, "expected a whole number from 0"),
+        (&["simulate", "base", "--seed", "few"], 2, "expected a whole number from 0"),
+        (&["simulate", "base", "--repeat", "-1"], 3, "expected a whole number from 1"),
         (&["simulate", "base", "--vary", "host.cpu=1"], 3, "did you mean"),
         (&["simulate", "--boinc-dir", empty], 3, "client_state.xml"),
         (&["simulate", "base", "--plots", file.to_str().unwrap()], 3, "a part of that path is a file"),

@@ -15,7 +15,7 @@ use fallow_emulator::scenario::Variant;
 use fallow_policy::composition::Composition;
 
 use super::runs::{self, Batch, Runs};
-use super::{Failure, count, print};
+use super::{Failure, Unacceptable, count, print};
 
 pub(super) use output::mean;
 
@@ -43,6 +43,22 @@ and key, with units, defaults and bounds, is in docs/scenarios.md:
   name = \"p1\"
   latency_bound = \"8 h\"
 
+Policies (--policy) are joined by _; of each pair, the second is the default:
+  CS1, CS2    which jobs run: in turn by share; those that would be late first
+  WF1, WF2    what to fetch: per project; by debt and what is short overall
+  WS1, WS2    what a server sends: what was asked for; what can be in time
+  JC1, JC2    how long jobs take: as the project says; as it turned out before
+Switches follow with commas, as in CS2_WF2,fetch=below-minimum; tables name
+those that differ from the default, the first:
+  ws2=improved            WS2 counts jobs just chosen, and the host's off time
+  ws2=published           WS2 counts neither: as it was published
+  ws2=counted             WS2 counts jobs just chosen only
+  ws2=scaled              WS2 counts the host's off time only
+  fetch=any-shortfall     WF2 asks as soon as the buffer is not full
+  fetch=below-minimum     WF2 asks once less than client.buffer.min is left
+  accounting=debt         projects are compared by debts
+  accounting=recent-credit  by recent estimated credit, as BOINC does today
+
 A seed decides everything: the same command gives the same output, but for
 wall_seconds. As many runs are made at once as there are CPUs, or
 RAYON_NUM_THREADS.";
@@ -54,14 +70,15 @@ pub(super) struct Arguments {
     /// Scenario files, directories of them, or built-in scenarios: base, gpu, mix1 to mix1000.
     #[arg(value_name = "SCENARIO")]
     scenarios: Vec<PathBuf>,
-    /// Policies, such as CS1_WF2_WS2_JC2; what is left out is the default, CS2_WF2_WS2_JC2.
+    /// Policies and switches (below), such as CS1_WF2_WS2_JC2; what is left out is the default, CS2_WF2_WS2_JC2.
     #[arg(long = "policy", value_name = "NAME")]
     policies: Vec<String>,
     /// The first seed.
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", allow_negative_numbers = true, value_parser = seed)]
     seed: u64,
     /// How many seeds, one after another.
-    #[arg(long, default_value_t = 1, value_name = "K", value_parser = count(1, 100_000))]
+    #[arg(long, default_value_t = 1, value_name = "K", allow_negative_numbers = true)]
+    #[arg(value_parser = count(1, 100_000))]
     repeat: u32,
     /// Values that a key of the scenarios takes in turn: a list, or a range such as 1..20 or '1 h..8 h/8'.
     #[arg(long = "vary", value_name = "PATH=V1,V2")]
@@ -84,6 +101,15 @@ pub(super) struct Arguments {
     /// Prints a scenario as a file to begin one's own with: a built-in one, or a file as it is understood.
     #[arg(long, value_name = "SCENARIO", exclusive = true)]
     show: Option<PathBuf>,
+}
+
+/// A seed, for clap.
+fn seed(text: &str) -> Result<u64, Box<dyn std::error::Error + Send + Sync>> {
+    let expected = "expected a whole number from 0 to 18446744073709551615";
+    match text.parse::<i128>() {
+        Ok(number) => u64::try_from(number).map_err(|_| Unacceptable(expected.to_owned()).into()),
+        Err(_) => Err(expected.into()),
+    }
 }
 
 /// Runs that differ by their seed only.
