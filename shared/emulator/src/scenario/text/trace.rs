@@ -3,7 +3,7 @@
 //! One change a line, `SECONDS,STATE`: seconds from the beginning of the recording, rising; `on` (or `1`), `off` (or
 //! `0`). Before the first line it is in the other state, so `0,on` begins on. A last line `SECONDS,end` says where the
 //! recording ends: from there it begins anew; without it, the last state holds for ever. Empty lines and lines that begin
-//! with `#` are passed over; the first line may be a header.
+//! with `#` are passed over; the first line may be a heading: two words, the second no state.
 //!
 //! ```text
 //! seconds,state
@@ -17,6 +17,8 @@ use fallow_domain::Duration;
 
 use super::super::{Trace, TraceChange};
 
+const SEPARATORS: [char; 3] = [',', ';', '\t'];
+
 /// What one line says.
 enum Line {
     Change(bool),
@@ -27,14 +29,14 @@ enum Line {
 pub(crate) fn parse_trace(file: &str, text: &str) -> Result<Trace, String> {
     let mut trace = Trace { file: file.into(), changes: Vec::new(), end: None };
     let mut first = true;
+    let mut heading = None;
     for (index, line) in text.lines().enumerate() {
         let line = line.trim_start_matches('\u{feff}').trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let header =
-            std::mem::take(&mut first) && !line.starts_with(|c: char| c.is_ascii_digit() || c == '-');
-        if header {
+        if std::mem::take(&mut first) && is_heading(line) {
+            heading = Some(index + 1);
             continue;
         }
         let wrong = |problem: &str| format!("{file}, line {}: {problem}", index + 1);
@@ -51,7 +53,11 @@ pub(crate) fn parse_trace(file: &str, text: &str) -> Result<Trace, String> {
         }
     }
     if trace.changes.is_empty() {
-        return Err(format!("{file} is empty: expected lines such as 0,on and 3600,off"));
+        let such_as = "expected lines such as 0,on and 3600,off";
+        return Err(match heading {
+            Some(line) => format!("{file} has nothing but a heading in line {line}: {such_as}"),
+            None => format!("{file} is empty: {such_as}"),
+        });
     }
     Ok(trace)
 }
@@ -69,22 +75,32 @@ pub(crate) fn write_trace(trace: &Trace) -> String {
     text
 }
 
+/// Whether a first line names the columns. A mistyped time beside a state does not, and is not passed over.
+fn is_heading(line: &str) -> bool {
+    line.split_once(SEPARATORS).is_some_and(|(seconds, state)| {
+        !seconds.starts_with(|c: char| c.is_ascii_digit() || c == '-') && parse_state(state).is_none()
+    })
+}
+
+fn parse_state(state: &str) -> Option<Line> {
+    match state.trim().to_ascii_lowercase().as_str() {
+        "on" | "1" => Some(Line::Change(true)),
+        "off" | "0" => Some(Line::Change(false)),
+        "end" => Some(Line::End),
+        _ => None,
+    }
+}
+
 fn parse_line(line: &str) -> Result<(Duration, Line), String> {
     let shown: String = line.chars().take(60).collect();
     let expected = || format!("{shown:?} is not of the form SECONDS,on or SECONDS,off");
-    let (seconds, state) = line.split_once([',', ';', '\t']).ok_or_else(expected)?;
+    let (seconds, state) = line.split_once(SEPARATORS).ok_or_else(expected)?;
     let seconds: f64 = seconds.trim().parse().map_err(|_| expected())?;
     // 31 years: beyond, floating-point seconds no longer hold microseconds.
     if !(0.0..=1e9).contains(&seconds) {
         return Err(format!("{shown:?}: expected a time from 0 to 1,000,000,000 seconds"));
     }
-    let state = match state.trim().to_ascii_lowercase().as_str() {
-        "on" | "1" => Line::Change(true),
-        "off" | "0" => Line::Change(false),
-        "end" => Line::End,
-        _ => return Err(expected()),
-    };
-    Ok((Duration::from_secs_f64(seconds), state))
+    Ok((Duration::from_secs_f64(seconds), parse_state(state).ok_or_else(expected)?))
 }
 
 #[cfg(test)]
@@ -107,6 +123,12 @@ mod tests {
         let check =
             |text: &str, expected: &str| assert_eq!(parse_trace("t.csv", text).unwrap_err(), expected);
         check("", "t.csv is empty: expected lines such as 0,on and 3600,off");
+        check(
+            "seconds,state\n",
+            "t.csv has nothing but a heading in line 1: expected lines such as 0,on and 3600,off",
+        );
+        check("garbage", "t.csv, line 1: \"garbage\" is not of the form SECONDS,on or SECONDS,off");
+        check("# x\no5,on\n9,off", "t.csv, line 2: \"o5,on\" is not of the form SECONDS,on or SECONDS,off");
         check("0,on\n5,maybe", "t.csv, line 2: \"5,maybe\" is not of the form SECONDS,on or SECONDS,off");
         check("0,on\n5,off\n5,on", "t.csv, line 3: expected a later time than in the line before");
         check("0,on\n5,end\n6,off", "t.csv, line 3: nothing may follow the end");
