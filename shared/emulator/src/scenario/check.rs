@@ -44,8 +44,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Longer than any simulation: durations beyond it are typing errors, and lose microseconds in files.
-pub(crate) const CENTURY: Duration = Duration::from_hours(100 * 366 * 24);
+/// 36,500 days, longer than any simulation: durations beyond it are typing errors, and lose microseconds in files.
+pub(crate) const CENTURY: Duration = Duration::from_hours(36_500 * 24);
 /// As in the product's preferences.
 const MONTH: Duration = Duration::from_hours(31 * 24);
 const SECOND: Duration = Duration::from_secs(1);
@@ -63,7 +63,7 @@ impl Scenario {
     pub fn check(&self) -> Vec<Finding> {
         let mut check = Check { found: Vec::new() };
         check.name("name", &self.name);
-        check.within("duration", self.duration, SECOND, CENTURY, "from 1 s to 100 years");
+        check.within("duration", self.duration, SECOND, CENTURY, "from 1 s to 36,500 days");
         check.host(&self.host);
         check.client(self);
         if self.projects.is_empty() {
@@ -144,7 +144,8 @@ impl Check {
             if let Some(first) = project.applications.get(room) {
                 let count: usize = projects.iter().map(|project| project.applications.len()).sum();
                 let reason = format!("there are {count} applications in all projects");
-                let expected = "at most 1,000 kinds of jobs, a project without [[project.application]] has one";
+                let expected =
+                    "at most 1,000 kinds of jobs, a project without [[project.application]] has one";
                 let path = project.application_path(first, "");
                 self.error(path.trim_end_matches('.'), reason, expected);
                 return true;
@@ -170,7 +171,7 @@ impl Check {
                 let expected = "a fraction above 0: otherwise it is never on";
                 self.number(&format!("{path}.fraction"), fraction.get(), fraction.get() > 0.0, expected);
                 let path = format!("{path}.mean");
-                self.within(&path, *mean, SECOND, CENTURY, "from 1 s to 100 years");
+                self.within(&path, *mean, SECOND, CENTURY, "from 1 s to 36,500 days");
             }
             Availability::Trace(trace) => self.trace(&format!("{path}.trace"), trace),
         }
@@ -253,7 +254,7 @@ impl Check {
         }
         let mut names = BTreeSet::new();
         for (index, job) in project.queue.iter().enumerate() {
-            let path = path(&format!("queue.{index}"));
+            let path = path(&format!("queue.{}", index + 1));
             if !names.insert(&job.name) {
                 let reason = format!("two queued jobs are named {:?}", job.name);
                 self.error(&format!("{path}.name"), reason, UNIQUE);
@@ -266,9 +267,9 @@ impl Check {
         let path = |key: &str| project.application_path(application, key);
         self.name(&path("name"), &application.name);
         let weight = application.weight;
-        self.number(&path("weight"), weight, weight > 0.0 && weight <= 1e9, "a number above 0");
+        self.number(&path("weight"), weight, weight > 0.0 && weight <= 1e9, "a number above 0, up to 1e9");
         let (low, high) = (SECOND, CENTURY);
-        self.within(&path("latency_bound"), application.latency_bound, low, high, "from 1 s to 100 years");
+        self.within(&path("latency_bound"), application.latency_bound, low, high, "from 1 s to 36,500 days");
         for (key, size) in [
             ("true_flops.mean", application.true_flops.mean),
             ("estimated_flops", application.estimated_flops),
@@ -277,7 +278,7 @@ impl Check {
             self.number(&path(key), size.get(), size.get() > 0.0, "a number above 0");
         }
         if let Some(checkpoint) = application.checkpoint {
-            self.within(&path("checkpoint"), checkpoint, low, high, "from 1 s to 100 years");
+            self.within(&path("checkpoint"), checkpoint, low, high, "from 1 s to 36,500 days");
         }
         if self.uses(&path("uses"), application, host) {
             self.length(&path("true_flops.mean"), application.true_flops.mean, application, host);
@@ -329,9 +330,9 @@ impl Check {
             let reason = if length < JOB_MIN {
                 "a job takes less than a millisecond on this host"
             } else {
-                "a job takes more than 100 years on this host"
+                "a job takes more than 36,500 days on this host"
             };
-            self.error(path, reason.into(), "a size that takes from 0.001 s to 100 years");
+            self.error(path, reason.into(), "a size that takes from 0.001 s to 36,500 days");
         }
     }
 
@@ -340,11 +341,11 @@ impl Check {
             let reason = format!("project {} has no application {:?}", project.name, job.application);
             self.error(&format!("{path}.application"), reason, "one of the project's applications");
         }
-        let past = "from -100 years to 0 s: it arrived before the beginning";
+        let past = "from -36,500 days to 0 s: it arrived before the beginning";
         self.within(&format!("{path}.received"), job.received, -CENTURY, Duration::ZERO, past);
-        let around = "of 100 years at most";
+        let around = "of 36,500 days at most";
         self.within(&format!("{path}.deadline"), job.deadline, -CENTURY, CENTURY, around);
-        let some = "from 0 s to 100 years";
+        let some = "from 0 s to 36,500 days";
         self.within(&format!("{path}.elapsed"), job.elapsed, Duration::ZERO, CENTURY, some);
         if let Some(remaining) = job.remaining {
             self.within(&format!("{path}.remaining"), remaining, Duration::ZERO, CENTURY, some);

@@ -124,7 +124,7 @@ fn a_wrong_option_says_what_is_wrong_what_is_expected_and_what_was_meant() {
     );
     mix(
         "project.p1.latency_bound=9",
-        "9 has no unit\n        expected a duration with its unit (days, h, min, s or ms), such as \"60 min\"",
+        "9 has no unit\n        expected a duration with its unit (weeks, days, h, min, s, ms or us), such as \"60 min\"",
     );
     mix(
         "hots.cpus=2",

@@ -8,7 +8,8 @@ use toml::de::DeTable;
 
 use super::super::files::Files;
 use super::super::{
-    Availability, Buffer, ClientModel, CoprocessorKind, CoprocessorModel, Gravity, HostModel, Scenario,
+    Availability, Buffer, ClientModel, CoprocessorKind, CoprocessorModel, Finding, Gravity, HostModel,
+    Scenario,
 };
 use super::complaint::{Complaint, Complaints, Source};
 use super::sections::{AVAILABLE, BUFFER, CLIENT, COPROCESSOR, FILE, HOST, NETWORK, PROJECT, SECTIONS};
@@ -34,7 +35,8 @@ impl Scenario {
         let source = Source { file, text };
         let mut reader = Read { walk: Walk::new(source, SECTIONS), files };
         let scenario = reader.walk.parse().map(|table| reader.scenario(table.get_ref()));
-        let findings = scenario.as_ref().map(Self::check).unwrap_or_default();
+        let mut findings = scenario.as_ref().map(Self::check).unwrap_or_default();
+        findings.retain(|finding| !reader.is_idle(finding));
         let complaints = reader.walk.finish(findings);
         let bad = complaints.iter().any(|complaint| complaint.gravity == Gravity::Error);
         match scenario {
@@ -50,6 +52,26 @@ pub(super) struct Read<'s, 'f> {
 }
 
 impl Read<'_, '_> {
+    /// Whether a finding is about nothing that was written: a warning that comes from what is wrong with the host, or a
+    /// size of jobs that was taken from the other one, which is found wrong itself.
+    fn is_idle(&self, finding: &Finding) -> bool {
+        let last = finding.path.rsplit('.').next().unwrap_or_default();
+        let host = match last {
+            "cpus" | "memory" => format!("host.{last}"),
+            kind if CoprocessorKind::from_name(kind).is_some() => "host.coprocessor".to_owned(),
+            _ => String::new(),
+        };
+        if finding.gravity == Gravity::Warning && !host.is_empty() && self.walk.complained_of(&host) {
+            return true;
+        }
+        let has = |path: String| self.walk.has(&path);
+        let estimate = finding.path.strip_suffix(".estimated_flops");
+        let truth = finding.path.strip_suffix(".true_flops.mean");
+        estimate.is_some_and(|own| !has(finding.path.clone()) && has(format!("{own}.true_flops")))
+            || truth
+                .is_some_and(|own| !has(format!("{own}.true_flops")) && has(format!("{own}.estimated_flops")))
+    }
+
     fn scenario(&mut self, table: &DeTable<'_>) -> Scenario {
         let base = Scenario::base();
         let file = self.walk.fields(String::new(), table, &FILE);
@@ -105,7 +127,7 @@ impl Read<'_, '_> {
         span: std::ops::Range<usize>,
         table: &DeTable<'_>,
     ) -> Option<CoprocessorModel> {
-        let named = text_of(table, "type").map_or_else(|| index.to_string(), ToOwned::to_owned);
+        let named = text_of(table, "type").map_or_else(|| (index + 1).to_string(), ToOwned::to_owned);
         let path = format!("host.coprocessor.{named}");
         self.walk.note(path.clone(), span);
         let fields = self.walk.fields(path, table, &COPROCESSOR);
@@ -184,7 +206,8 @@ impl Read<'_, '_> {
         match parse_trace(file, &content) {
             Ok(trace) => Some(Availability::Trace(trace)),
             Err(problem) => {
-                let expected = "lines of SECONDS,on and SECONDS,off in order of time".into();
+                let expected =
+                    "lines of SECONDS,on and SECONDS,off in order of time, such as 0,on and 3600,off".into();
                 self.walk.bad(path, span, BadValue { problem, expected, suggestion: None });
                 None
             }

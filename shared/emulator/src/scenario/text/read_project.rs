@@ -26,7 +26,7 @@ impl Read<'_, '_> {
         };
         let mut queue = Vec::new();
         for (index, (span, table)) in self.walk.tables(&fields, "queue", &QUEUE).into_iter().enumerate() {
-            let path = fields.path_of(&format!("queue.{index}"));
+            let path = fields.path_of(&format!("queue.{}", index + 1));
             self.walk.note(path.clone(), span);
             let job = self.walk.fields(path, table, &QUEUE);
             queue.extend(self.queued(&job, &applications));

@@ -141,11 +141,25 @@ fn amount(text: &str, units: Units, what: &str) -> Result<f64, BadAmount> {
     }
     let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit) else {
         let problem = format!("{unit:?} is no unit of {what}");
-        let near = suggest(unit, units.iter().map(|(name, _)| *name));
-        return Err(BadAmount { problem, suggestion: near.map(|unit| format!("{number} {unit}")) });
+        let suggestion = meant(unit, units).map(|unit| format!("{number} {unit}"));
+        return Err(BadAmount { problem, suggestion });
     };
     let amount = (value * factor).round();
     if amount.abs() > EXACT { Err(bad(format!("{text:?} is too much"))) } else { Ok(amount) }
+}
+
+/// The unit that somebody meant, if it can be no other: a symbol in other letters' case, a word with a slip of the pen.
+/// Units that are a letter apart differ a thousandfold.
+fn meant(unit: &str, units: Units) -> Option<&'static str> {
+    // A small b is a bit to some.
+    let bits = unit.contains('b') && (unit.contains('/') || unit.contains(char::is_uppercase));
+    let mut same = units.iter().map(|(name, _)| *name).filter(|name| !bits || name.contains('b'));
+    same.find(|name| name.eq_ignore_ascii_case(unit)).or_else(|| {
+        let is_word = |name: &&str| name.len() >= 3 && name.chars().all(|c| c.is_ascii_lowercase());
+        let begins = |name: &&str| unit.chars().next().is_some_and(|first| name.starts_with(first));
+        let words = units.iter().map(|(name, _)| *name).filter(is_word).filter(begins);
+        if unit.chars().count() >= 4 { suggest(unit, words) } else { None }
+    })
 }
 
 fn write_amount(amount: i64, units: Units, preferred: &[&str], smallest: &str) -> String {
@@ -218,6 +232,17 @@ mod tests {
         check("", "\"\" does not begin with a number", None);
         check("1e300 days", "\"1e300 days\" is too much", None);
         check("1 é", "\"é\" is no unit of a duration", None);
+        check("5 m", "\"m\" is no unit of a duration", None);
+        check("5 usec", "\"usec\" is no unit of a duration", None);
+        check("5 years", "\"years\" is no unit of a duration", None);
+        for (text, suggestion) in
+            [("2 PB", None), ("2 gb", Some("2 GB")), ("2 Mb", None), ("2 mib", Some("2 MiB"))]
+        {
+            assert_eq!(parse_bytes(text).unwrap_err().suggestion.as_deref(), suggestion, "{text}");
+        }
+        for (text, suggestion) in [("2 MiB/s", None), ("2 Mb/s", None), ("2 mbit/s", Some("2 Mbit/s"))] {
+            assert_eq!(parse_bandwidth(text).unwrap_err().suggestion.as_deref(), suggestion, "{text}");
+        }
         assert_eq!(parse_bytes("-1 B").unwrap_err().problem, "a size cannot be negative");
         assert_eq!(parse_bandwidth("0 B/s").unwrap_err().problem, "nothing would ever be transferred");
     }

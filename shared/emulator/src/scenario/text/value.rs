@@ -110,20 +110,24 @@ fn amount<T>(
 
 impl FromValue for Duration {
     fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
-        let units = "days, h, min, s or ms";
+        let units = "weeks, days, h, min, s, ms or us";
         amount(value, parse_duration, &format!("a duration with its unit ({units}), such as \"60 min\""))
     }
 }
 
 impl FromValue for Bytes {
     fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
-        amount(value, parse_bytes, "a size with its unit (B, kB, MB, GB, KiB, MiB, GiB), such as \"1 MB\"")
+        amount(
+            value,
+            parse_bytes,
+            "a size with its unit (B, kB, MB, GB, TB, KiB, MiB, GiB or TiB), such as \"1 MB\"",
+        )
     }
 }
 
 impl FromValue for Bandwidth {
     fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
-        let units = "B/s, kB/s, MB/s, kbit/s, Mbit/s";
+        let units = "B/s, kB/s, MB/s, GB/s, kbit/s, Mbit/s or Gbit/s";
         amount(value, parse_bandwidth, &format!("a speed with its unit ({units}), such as \"1 MB/s\""))
     }
 }
@@ -139,10 +143,22 @@ macro_rules! checked {
     )*};
 }
 checked! {
-    Fraction: "a fraction: a number from 0 to 1";
     Share: "a resource share: a number from 0 to 1,000,000,000";
     Speed: "floating-point operations per second: a number above 0, such as 1e9";
     Flops: "a number of floating-point operations of 0 or more, such as 1.3e13";
+}
+
+impl FromValue for Fraction {
+    /// A number, or per cents as people write them elsewhere.
+    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
+        let expected = "a fraction: a number from 0 to 1, or such as \"50%\"";
+        let percent = value.as_str().and_then(|text| text.trim().strip_suffix('%'));
+        let number = match percent {
+            Some(text) => text.trim().parse::<f64>().map_err(|_| unexpected(value, expected))? / 100.0,
+            None => number(value, expected)?,
+        };
+        Self::new(number).map_err(|_| unexpected(value, expected))
+    }
 }
 
 impl FromValue for f64 {

@@ -76,6 +76,18 @@ impl<'s> Walk<'s> {
         self.complaints.len() < COMPLAINTS_MAX
     }
 
+    /// Whether something is wrong with `path` or within it.
+    pub(crate) fn complained_of(&self, path: &str) -> bool {
+        let within =
+            |key: &str| key.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        self.complaints.iter().any(|complaint| within(&complaint.key))
+    }
+
+    /// Whether `path` is written in the file.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.spans.contains_key(path)
+    }
+
     /// Notes where `path` stands.
     pub(crate) fn note(&mut self, path: String, span: Range<usize>) {
         self.spans.insert(path, span);

@@ -116,7 +116,7 @@ fn a_queued_job_of_an_unknown_application_is_refused() {
         r#"estimate = "fixed""#,
         "[[project.queue]]\nname = \"j\"\ndeadline = \"1 day\"\napplication = \"p2\"",
         r#"
-error: base.toml:20:15: project.p1.queue.0.application: project p1 has no application "p2"
+error: base.toml:20:15: project.p1.queue.1.application: project p1 has no application "p2"
    20 | application = "p2"
       |               ^^^^
         expected one of the project's applications
