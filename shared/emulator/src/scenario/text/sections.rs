@@ -105,6 +105,7 @@ pub(crate) const SECTIONS: &[&Section] =
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::{NoFiles, Scenario};
     use super::*;
 
     const MANUAL: &str = include_str!("../../../../../docs/scenarios.md");
@@ -135,5 +136,39 @@ mod tests {
             keys.sort_unstable();
             assert_eq!(rows, keys, "docs/scenarios.md on {}", section.title);
         }
+    }
+
+    /// The lines that say what a chapter gives as the value of a key that is left out, where it gives one.
+    fn defaults(section: &Section, keys: &[&str]) -> Vec<String> {
+        let line = |row: &str| {
+            let cells: Vec<&str> = row.strip_prefix('|')?.split('|').map(str::trim).collect();
+            let (key, value) = (cells.first()?.trim_matches('`'), *cells.get(3)?);
+            let written = value.strip_prefix('`').and_then(|value| value.strip_suffix('`'));
+            let value = written.or_else(|| value.parse::<f64>().ok().map(|_| value))?;
+            keys.contains(&key).then(|| format!("{key} = {value}"))
+        };
+        chapter(section.title).lines().filter_map(line).collect()
+    }
+
+    #[test]
+    fn r5_13_what_the_manual_gives_for_keys_left_out_is_what_the_reader_takes() {
+        let text = [
+            vec!["name = \"base\"".to_owned()],
+            defaults(&FILE, FILE.keys),
+            vec!["[host]".to_owned()],
+            defaults(&HOST, HOST.keys),
+            vec!["[client]".to_owned()],
+            defaults(&CLIENT, CLIENT.keys),
+            vec!["[client.buffer]".to_owned()],
+            defaults(&BUFFER, BUFFER.keys),
+            vec!["[[project]]".to_owned(), "name = \"p1\"".to_owned()],
+            defaults(&PROJECT, PROJECT.keys),
+            defaults(&APPLICATION, &APPLICATION_KEYS),
+        ]
+        .concat();
+        // Two names, and 26 keys of these tables whose value can be written.
+        assert_eq!(text.iter().filter(|line| line.contains(" = ")).count(), 28, "{text:#?}");
+        let loaded = Scenario::parse("manual", &text.join("\n"), &NoFiles);
+        assert_eq!(loaded.map(|loaded| loaded.scenario), Ok(Scenario::base()));
     }
 }
