@@ -3,7 +3,7 @@
 use fallow_policy::composition::{Composition, CpuPolicy};
 
 use super::rows::{at, scaled, value};
-use super::{Arm, Curve, Measurements, Metric, Report, Row, TIGHT, Trial, curve, mixes, panel, paper};
+use super::{Arm, Curve, Measurements, Metric, Report, Row, TIGHT, Trial, claim, curve, mixes, panel};
 use crate::plot::{Axis, Figure, Scale};
 
 const ID: &str = "R5.20";
@@ -93,18 +93,21 @@ fn figure(m: &Measurements, group: &'static str, file: &str) -> Figure {
         Metric::Waste => {
             let samples = m.samples(cs1(group), |x| x > 3.0, metric).into_iter();
             let less = samples.map(|(x, sample)| (x, (sample.mean - 0.10).max(0.0)));
-            Some(("published for CS2 at M over 3: often more than 0.10 below CS1's waste", less.collect()))
+            Some((
+                "the paper's claim applied to our CS1 at M over 3: waste often more than 0.10 lower",
+                less.collect(),
+            ))
         }
         Metric::ShareViolation => {
-            Some(("published: share violation mostly under this", level(m, group, 0.10)))
+            Some(("the paper's bound: share violation mostly under this", level(m, group, 0.10)))
         }
-        Metric::Idleness => Some(("published: idleness near 0", level(m, group, 0.0))),
+        Metric::Idleness => Some(("the paper's claim: idleness near 0", level(m, group, 0.0))),
         Metric::Monotony => None,
     };
     let curves = |metric| -> Vec<Curve> {
         let known: Option<(&str, Vec<(f64, f64)>)> = said(metric);
         let measured = [curve(m, cs1(group), metric, 1), curve(m, cs2(group), metric, 0)];
-        measured.into_iter().chain(known.map(|(label, values)| paper(label, &values))).collect()
+        measured.into_iter().chain(known.map(|(label, values)| claim(label, &values))).collect()
     };
     let panels = [
         ("(a)", Metric::Waste),

@@ -9,7 +9,7 @@ use fallow_domain::Flops;
 use fallow_policy::composition::{CompletionPolicy, Composition};
 
 use super::{
-    Arm, Curve, Measurements, Metric, Report, Row, Sample, Trial, curve, paper, published, with_slack,
+    Arm, Curve, Measurements, Metric, Report, Row, Sample, Trial, claim, curve, published, with_slack,
 };
 use crate::plot::{Axis, Figure, Panel, Scale};
 
@@ -88,10 +88,10 @@ fn figure(m: &Measurements) -> Figure {
         let numbered = [(jc1, 1), (jc2, 0), (jc1_improved, 5), (jc2_improved, 4)];
         let mut curves: Vec<Curve> =
             numbered.into_iter().map(|(arm, number)| curve(m, arm, Metric::Waste, number)).collect();
-        curves.push(paper("published for JC1 at f = 4: nearly 1", &[(4.0, 1.0)]));
+        curves.push(claim("the paper's claim: JC1 at f = 4 nearly 1", &[(4.0, 1.0)]));
         if let Some(first) = m.at(jc2, 1.0, Metric::Waste) {
             let constant = [2.0, 3.0, 4.0, 5.0, 6.0].map(|factor| (factor, first.mean));
-            curves.push(paper("published for JC2: as at f = 1", &constant));
+            curves.push(claim("the paper's claim applied to our JC2: as at f = 1", &constant));
         }
         Panel { title: format!("waste at {group}"), x: x.clone(), y: "waste".into(), curves }
     };

@@ -170,9 +170,15 @@ fn paper(label: &str, values: &[(f64, f64)]) -> Curve {
     Curve { label: label.to_owned(), origin: Origin::Published, dots }
 }
 
+/// What the paper's text makes of our own values: a bound, or what it says of one policy against another.
+fn claim(label: &str, values: &[(f64, f64)]) -> Curve {
+    Curve { origin: Origin::Claim, ..paper(label, values) }
+}
+
 /// A panel of a metric over a parameter; `letter` is the paper's, such as `(a)`.
 fn panel(letter: &str, metric: Metric, x: &Axis, curves: Vec<Curve>) -> Panel {
-    Panel { title: format!("{letter} {}", metric.name()), x: x.clone(), y: metric.name().to_owned(), curves }
+    let title = format!("{letter} {}", metric.name()).trim_start().to_owned();
+    Panel { title, x: x.clone(), y: metric.name().to_owned(), curves }
 }
 
 #[cfg(test)]

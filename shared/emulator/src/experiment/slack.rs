@@ -79,20 +79,18 @@ fn figure(m: &Measurements) -> Figure {
     let calm = [(1.0, 0.0)].into_iter().chain(beyond).collect::<Vec<_>>();
     let first =
         |curve: Curve| Curve { dots: curve.dots.into_iter().filter(|dot| dot.x <= 10.0).collect(), ..curve };
-    let wastes = || {
-        let of_arm = |(number, arm): (usize, Arm)| curve(m, arm, Metric::Waste, number);
+    let curves = |metric, published: &[(f64, f64)]| {
+        let of_arm = |(number, arm): (usize, Arm)| curve(m, arm, metric, number);
         let mut curves: Vec<Curve> = arms().into_iter().enumerate().map(of_arm).collect();
-        curves.push(paper("published", &known));
+        curves.push(paper("published", published));
         curves
     };
+    let wastes = || curves(Metric::Waste, &known);
     let near = Panel {
         title: "waste up to slack 10".into(),
         ..panel("", Metric::Waste, &x, wastes().into_iter().map(first).collect())
     };
-    let others = CALM.into_iter().map(|metric| {
-        let curves = vec![curve(m, arms()[0], metric, 0), paper("published", &calm)];
-        panel("", metric, &x, curves)
-    });
+    let others = CALM.into_iter().map(|metric| panel("", metric, &x, curves(metric, &calm)));
     let panels = [panel("", Metric::Waste, &x, wastes()), near].into_iter().chain(others);
     Figure { file: "figure-2-slack".into(), title: "Figure 2: slack".into(), panels: panels.collect() }
 }

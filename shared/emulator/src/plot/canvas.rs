@@ -157,6 +157,11 @@ impl Canvas<'_> {
     pub(crate) fn diamond(&self, (x, y): (i32, i32), color: Color) -> Drawn {
         self.line(&[(x - 8, y), (x, y - 8), (x + 8, y), (x, y + 8), (x - 8, y)], color, 2)
     }
+
+    /// A short level dash.
+    pub(crate) fn dash(&self, (x, y): (i32, i32), color: Color) -> Drawn {
+        self.line(&[(x - 6, y), (x + 6, y)], color, 2)
+    }
 }
 
 #[cfg(test)]

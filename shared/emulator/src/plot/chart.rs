@@ -1,8 +1,8 @@
 //! Charts: curves over a parameter, in panels side by side, with one legend below.
 //!
 //! Measured values are joined dots with their 95 % intervals, without a stroke at the end where the axis ends before
-//! them; published ones are open diamonds around them. Curves that coincide stand a pixel or two apart, so that none
-//! hides another.
+//! them; published ones are open diamonds around them, and what a published statement makes of our own values are dashes.
+//! Curves that coincide stand a pixel or two apart, so that none hides another, where values lie far enough apart.
 
 use super::canvas::{self, Anchor, BLACK, Canvas, DrawError, Drawn, LIGHT, color, fitted, width_of};
 use super::figure::{Curve, Dot, Figure, Origin, Panel, Scale, name_at};
@@ -116,6 +116,17 @@ impl<'a> Field<'a> {
         self.bottom - (part * f64::from(self.bottom - self.top - HEAD)).round() as i32
     }
 
+    /// Whether so many curves side by side would be seen at other values than their own, since values lie close together.
+    fn is_crowded(&self, count: i32) -> bool {
+        let mut places: Vec<i32> =
+            self.panel.curves.iter().flat_map(|curve| &curve.dots).map(|dot| self.x(dot.x)).collect();
+        places.sort_unstable();
+        places.dedup();
+        let nearest = places.windows(2).map(|pair| pair[1] - pair[0]).min();
+        // From the first to the last at most a third of the way to the next value.
+        nearest.is_some_and(|nearest| 3 * 2 * (count - 1) > nearest)
+    }
+
     /// Whether intervals go on beyond the axis.
     fn cuts(&self) -> bool {
         let measured = self.panel.curves.iter().filter(|curve| matches!(curve.origin, Origin::Measured(_)));
@@ -138,12 +149,18 @@ fn draw_panel(canvas: &Canvas<'_>, field: &Field<'_>, upright: i32) -> Drawn {
     draw_axes(canvas, field, upright)?;
     let measured = panel.curves.iter().filter(|curve| matches!(curve.origin, Origin::Measured(_)));
     let count = measured.clone().count() as i32;
+    let step = if field.is_crowded(count) { 0 } else { 1 };
     for (index, curve) in measured.enumerate() {
-        draw_curve(canvas, curve, field, 2 * index as i32 - (count - 1))?;
+        draw_curve(canvas, curve, field, step * (2 * index as i32 - (count - 1)))?;
     }
-    for curve in panel.curves.iter().filter(|curve| curve.origin == Origin::Published) {
+    for curve in &panel.curves {
         for dot in &curve.dots {
-            canvas.diamond((field.x(dot.x), field.y(dot.y)), BLACK)?;
+            let place = (field.x(dot.x), field.y(dot.y));
+            match curve.origin {
+                Origin::Published => canvas.diamond(place, BLACK)?,
+                Origin::Claim => canvas.dash(place, BLACK)?,
+                Origin::Measured(_) => {}
+            }
         }
     }
     Ok(())
@@ -276,6 +293,16 @@ mod tests {
         curves.for_each(|curve| curve.dots = curve.dots[1..3].to_vec());
         let drawn = svg(&figure).unwrap();
         assert!(drawn.contains("bars: 95 % confidence intervals") && !drawn.contains(remark));
+    }
+
+    #[test]
+    fn curves_stand_apart_only_where_values_lie_far_enough_apart() {
+        let mut figure = figure();
+        let is_crowded = |figure: &Figure| Field::new(&figure.panels[0], (0, 0)).is_crowded(4);
+        assert!(!is_crowded(&figure));
+        // 1 to 4 take a twentieth of the axis now.
+        figure.panels[0].curves[0].dots.push(Dot::given(60.0, 0.0));
+        assert!(is_crowded(&figure));
     }
 
     #[test]

@@ -62,6 +62,9 @@ pub enum Origin {
     Measured(usize),
     /// From the paper: open markers, not joined.
     Published,
+    /// A published statement, such as a bound or a difference, applied to our own values: dashes, not joined. No value of
+    /// the paper's.
+    Claim,
 }
 
 /// One value.
@@ -93,6 +96,7 @@ impl Figure {
                 let origin = match curve.origin {
                     Origin::Measured(_) => "measured",
                     Origin::Published => "published",
+                    Origin::Claim => "claim",
                 };
                 for dot in &curve.dots {
                     let x = match &panel.x.scale {
@@ -146,13 +150,16 @@ mod tests {
         let dots = vec![Dot { x: 1.0, y: 0.5, half_width: Some(0.25) }, Dot::given(2.0, 0.0)];
         let curve = Curve { label: "CS1, alone".into(), origin: Origin::Measured(0), dots };
         let x = Axis { label: "M".into(), scale: Scale::Linear };
-        let panel = Panel { title: "(a) waste".into(), x, y: "waste".into(), curves: vec![curve] };
+        let dots = vec![Dot::given(1.0, 0.25)];
+        let claim = Curve { label: "half of it".into(), origin: Origin::Claim, dots };
+        let panel = Panel { title: "(a) waste".into(), x, y: "waste".into(), curves: vec![curve, claim] };
         let figure = Figure { file: "f".into(), title: "F".into(), panels: vec![panel] };
         assert_eq!(
             figure.to_csv(),
             "panel,curve,origin,x_label,x,y_label,y,half_width_95\n\
              (a) waste,\"CS1, alone\",measured,M,1,waste,0.5,0.25\n\
-             (a) waste,\"CS1, alone\",measured,M,2,waste,0,\n"
+             (a) waste,\"CS1, alone\",measured,M,2,waste,0,\n\
+             (a) waste,half of it,claim,M,1,waste,0.25,\n"
         );
     }
 }

@@ -68,6 +68,7 @@ pub(super) fn draw(canvas: &Canvas<'_>, lines: &[Vec<Entry<'_>>], width: i32, y:
                     canvas.marker((x + 13, y), *number, color(*number))?;
                 }
                 Some(Origin::Published) => canvas.diamond((x + 13, y), BLACK)?,
+                Some(Origin::Claim) => canvas.dash((x + 13, y), BLACK)?,
             }
             let text = fitted(label, TEXT, width - 34);
             canvas.text(&text, (x + 34, y), TEXT, Anchor::Left, GREY)?;
