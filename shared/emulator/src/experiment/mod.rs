@@ -75,11 +75,15 @@ impl Experiment {
     pub const fn title(self) -> &'static str {
         match self {
             Self::Cpu => "CPU scheduling over mixes of projects",
-            Self::Slack => "one project with tighter and looser deadlines",
-            Self::Buffer => "how much work is kept",
+            Self::Slack => {
+                "one project with tighter and looser deadlines; work send as published (ws2=published) where no policy is named"
+            }
+            Self::Buffer => "how much work is kept; work send as published (ws2=published)",
             Self::Fetch => "work fetch over mixes of projects",
             Self::Send => "work send with sizes that vary",
-            Self::Estimates => "estimates that are too low",
+            Self::Estimates => {
+                "estimates that are too low; work send as published (ws2=published) but for improved WS2"
+            }
         }
     }
 

@@ -64,7 +64,7 @@ pub(super) fn report(m: &Measurements) -> Report {
     for arm in &arms()[1..] {
         for (slack, waste) in &PUBLISHED[..3] {
             let what = format!("{}: waste at slack {slack}", arm.composition);
-            let published = format!("{waste:.2} (without it)");
+            let published = format!("{waste:.2} (WS2 as published)");
             rows.push(Row::shown(ID, what, published, m.at(*arm, *slack, Metric::Waste)));
         }
     }
