@@ -164,9 +164,15 @@ fn r5_14_the_evaluation_writes_its_tables_and_figures() {
     assert_eq!(rows[0]["what"], "waste at slack 1");
     assert!(rows.iter().all(|row| row["requirement"] == "R5.21" && row["seeds"] == 1), "{rows:?}");
     assert!(rows[..5].iter().all(|row| row["verdict"] == "agrees" || row["verdict"] == "differs"));
-    for file in ["table.txt", "table.csv", "figure-2-slack.svg", "figure-2-slack.csv"] {
+    // Notes tell of runs of 100 days.
+    assert!(rows.iter().all(|row| row["note"] == ""), "{rows:?}");
+    for file in ["table-slack.txt", "table-slack.csv", "figure-2-slack.svg", "figure-2-slack.csv"] {
         assert!(std::fs::metadata(dir.path().join(file)).unwrap().len() > 100, "{file}");
     }
+    // A whole evaluation's table would stay.
+    assert!(!dir.path().join("table.txt").exists());
+    let values = std::fs::read_to_string(dir.path().join("figure-2-slack.csv")).unwrap();
+    assert!(values.contains("\nwaste,") && !values.contains("\n "), "{values}");
 }
 
 #[test]
@@ -191,7 +197,7 @@ fn a_full_disk_ends_what_simulates_with_status_8_and_what_to_do() {
         }
     }
     // The files were written before.
-    assert!(dir.path().join("table.txt").exists());
+    assert!(dir.path().join("table-slack.txt").exists());
 }
 
 #[test]

@@ -15,6 +15,9 @@ use super::simulate::mean;
 use super::table::{self, Column};
 use super::{Failure, count, print};
 
+/// The runs that the notes tell of are so long, as the paper's are.
+const STANDARD_DAYS: u32 = 100;
+
 const EXAMPLES: &str = "\
 Examples:
   fallow evaluate --out evaluation
@@ -25,8 +28,11 @@ Experiments: cpu (R5.20), slack (R5.21), buffer (R5.22), fetch (R5.23), send
 (R5.24), estimates (R5.25).
 
 DIR gets table.txt, table.csv, and of every figure of the paper an SVG with its
-values as CSV beside it. In figures, open diamonds are what the paper says. A
-row agrees, differs, or is shown as it comes where nothing can be judged.
+values as CSV beside it; with --only the tables are table-NAME-NAME.txt and .csv
+instead, so that those of a whole evaluation stay. In figures, open diamonds are
+the paper's values; dashes are no values of the paper's, but what its words make
+of ours. A row agrees, differs, or is shown as it comes where nothing can be
+judged. Notes tell of runs of 100 days and are left out of others.
 
 All of it is 4,190 runs and about eleven minutes of CPU time, so six on two free
 CPUs, half of it for fetch; with --repeat 1 a tenth. Each experiment is written
@@ -48,7 +54,7 @@ pub(super) struct Arguments {
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
     /// How long each run is; the paper's are 100 days.
-    #[arg(long, default_value_t = 100, value_name = "N", value_parser = count(1, 100_000))]
+    #[arg(long, default_value_t = STANDARD_DAYS, value_name = "N", value_parser = count(1, 100_000))]
     days: u32,
     /// Only these experiments.
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
@@ -58,6 +64,8 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
     let experiments = chosen(&arguments.only)?;
     runs::directory("--out", &arguments.out)?;
+    let stem = stem(&experiments);
+    let table = |extension| arguments.out.join(format!("{stem}.{extension}"));
     let mut texts = String::new();
     let mut csv = csv_heading();
     let (count, mut runs) = (experiments.len(), Runs::new()?);
@@ -73,7 +81,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
             // What was finished before is written.
             Batch::Interrupted(status) => return Ok(status),
         };
-        let report = experiment.report(&Measurements::new(&trials, &finished));
+        let mut report = experiment.report(&Measurements::new(&trials, &finished));
+        if arguments.days != STANDARD_DAYS {
+            report.rows.iter_mut().for_each(|row| row.note.clear());
+        }
         for figure in &report.figures {
             let file = |extension| arguments.out.join(format!("{}.{extension}", figure.file));
             runs::write(&file("svg"), &runs::drawn(plot::chart(figure))?)?;
@@ -82,8 +93,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
         let text = tell(experiment, &report, arguments);
         texts.push_str(&text);
         report.rows.iter().for_each(|row| csv.push_str(&csv_line(experiment, row)));
-        runs::write(&arguments.out.join("table.txt"), &texts)?;
-        runs::write(&arguments.out.join("table.csv"), &csv)?;
+        runs::write(&table("txt"), &texts)?;
+        runs::write(&table("csv"), &csv)?;
         match arguments.json {
             true => print(&report.rows.iter().map(|row| json_line(experiment, row)).collect::<String>())?,
             false => print(&text)?,
@@ -100,6 +111,14 @@ fn chosen(names: &[String]) -> Result<Vec<Experiment>, Failure> {
     }
     let is_chosen = |one: &Experiment| names.is_empty() || names.iter().any(|name| name == one.name());
     Ok(Experiment::ALL.into_iter().filter(is_chosen).collect())
+}
+
+/// The name of the tables' files, without an extension: a part of the evaluation leaves the whole one's alone.
+fn stem(experiments: &[Experiment]) -> String {
+    if experiments.len() == Experiment::ALL.len() {
+        return "table".to_owned();
+    }
+    ["table"].into_iter().chain(experiments.iter().map(|one| one.name())).collect::<Vec<_>>().join("-")
 }
 
 /// The rows for people.
@@ -130,6 +149,9 @@ fn tell(experiment: Experiment, report: &Report, arguments: &Arguments) -> Strin
     text.push_str(&table::render(&columns, rows));
     for (number, note) in notes.iter().enumerate() {
         text.push_str(&format!("[{}] {note}\n", number + 1));
+    }
+    if !notes.is_empty() {
+        text.push_str("Notes tell of runs of 100 days from 10 seeds.\n");
     }
     let counted = |verdict| report.rows.iter().filter(|row| row.verdict == verdict).count();
     let (agree, differ) = (counted(Verdict::Agrees), counted(Verdict::Differs));
