@@ -45,6 +45,17 @@ impl DirectoryLock {
     }
 }
 
+/// Waits until nobody holds the lock that the engine takes on a file of its own. Whoever calls has this directory to itself,
+/// so only somebody who is about to go can hold it: the engine of the store that was just closed, or a process that was being
+/// started by this one meanwhile and has its files for a moment. Whatever else is wrong, the engine will say.
+pub(crate) fn wait_for_engine(file: &Path) {
+    let Ok(file) = File::open(file) else { return };
+    if lock_patiently(&file).is_ok() {
+        // Said to the kernel, and not left to the closing: a process just started may have this file too.
+        let _ = flock(&file, FlockOperation::Unlock);
+    }
+}
+
 /// How long a killed process may take to end: tens of milliseconds on a busy machine, with a wide margin.
 const DYING: Duration = Duration::from_secs(1);
 

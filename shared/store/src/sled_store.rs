@@ -15,7 +15,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::lock::DirectoryLock;
+use crate::lock::{DirectoryLock, wait_for_engine};
 use crate::quiet::catching;
 use crate::watch::{Watch, Watchers};
 use crate::witness::Witness;
@@ -225,6 +225,7 @@ enum Failure {
 impl Opened {
     fn open(dir: &Path) -> Result<Self, StoreError> {
         let folder = dir.join(ENGINE);
+        wait_for_engine(&folder.join("db"));
         let config = sled::Config::new().path(&folder).flush_every_ms(None).cache_capacity(CACHE);
         let db = catching(|| config.open())
             .map_err(|panic| StoreError::corrupted(dir, panic))?

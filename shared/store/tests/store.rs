@@ -157,6 +157,20 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..40)
 }
 
+#[test]
+fn a_store_that_was_just_closed_opens_although_its_engine_is_still_about_to_go() {
+    let dir = tempfile::tempdir().unwrap();
+    put(&open(dir.path()), "key", "value");
+    let file = fs::File::open(dir.path().join("sled/db")).unwrap();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let holder = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        drop(file);
+    });
+    assert_eq!(open(dir.path()).get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+    holder.join().unwrap();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
