@@ -34,8 +34,8 @@ the paper's values; dashes are no values of the paper's, but what its words make
 of ours. A row agrees, differs, or is shown as it comes where nothing can be
 judged. Notes tell of runs of 100 days and are left out of others.
 
-All of it is 4,190 runs and about eleven minutes of CPU time, so six on two free
-CPUs, half of it for fetch; with --repeat 1 a tenth. Each experiment is written
+All of it is 4,190 runs and about eight minutes of CPU time, so four on two free
+CPUs; with --repeat 1 a tenth. Each experiment is written
 as soon as it is done, and Ctrl-C leaves what is written.";
 
 #[derive(Args, Debug)]
