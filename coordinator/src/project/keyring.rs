@@ -73,12 +73,15 @@ impl Keyring {
         let path = &self.code_sign_path;
         let missing = std::io::Error::new(std::io::ErrorKind::NotFound, "the private key is kept elsewhere");
         let key = self.code_sign.as_ref().ok_or_else(|| bad(path)(missing))?;
-        key.sign_file(md5).map_err(bad(path))
+        let mut random = generator()?;
+        key.sign_file(md5, &mut |bytes| random.fill_bytes(bytes)).map_err(bad(path))
     }
 
     /// Permits the upload of a file of at most this size.
     pub(crate) fn sign_upload(&self, name: &str, max: Bytes) -> Result<String, ProjectError> {
-        self.upload.sign_upload(name, max).map_err(bad(&self.code_sign_path))
+        let mut random = generator()?;
+        let fill = &mut |bytes: &mut [u8]| random.fill_bytes(bytes);
+        self.upload.sign_upload(name, max, fill).map_err(bad(&self.code_sign_path))
     }
 
     /// Whether that permission is this project's.

@@ -74,11 +74,13 @@ impl PrivateKey {
         PublicKey(self.0.to_public_key())
     }
 
-    pub(super) fn sign_md5(&self, md5: &str) -> Result<String, KeyError> {
+    /// Signs with the arithmetic masked by random numbers, so that the time it takes tells nothing of the key.
+    pub(super) fn sign_md5(&self, md5: &str, fill: &mut dyn FnMut(&mut [u8])) -> Result<String, KeyError> {
         if !is_md5(md5) {
             return Err(KeyError::NoMd5);
         }
-        let signature = self.0.sign(Pkcs1v15Sign::new_unprefixed(), md5.as_bytes())?;
+        let scheme = Pkcs1v15Sign::new_unprefixed();
+        let signature = self.0.sign_with_rng(&mut Random(fill), scheme, md5.as_bytes())?;
         let mut text = String::new();
         put_lines(&signature, &mut text);
         text.push('.');

@@ -11,8 +11,9 @@
 //! here take other white space too; clients do not, so writers write exactly this. Private keys are nobody else's
 //! business and are kept as PKCS#8 in PEM.
 //!
-//! Signing with the `rsa` crate is not free of timing differences (RUSTSEC-2023-0071); only a server signs, and only
-//! what it made itself, at moments that no outsider can measure well.
+//! Whoever signs hands in random bytes. The `rsa` crate's arithmetic takes a time that depends on the key
+//! (RUSTSEC-2023-0071), and a server signs upload permissions while a client waits for its reply, so a client could
+//! measure it. The random bytes mask what is computed; the signature is the same with any of them. Verifying uses no secret.
 
 mod key;
 mod text;
@@ -34,29 +35,35 @@ fn upload_permission(name: &str, max_nbytes: Bytes) -> String {
     format!("<name>{name}</name><max_nbytes>{}</max_nbytes>", max_nbytes.0)
 }
 
+/// In all three `fill` fills a buffer with random bytes that nobody can guess.
 impl PrivateKey {
     /// Signs a file of an application version, by its MD5.
     ///
     /// # Errors
     /// [`KeyError`] when `md5` is no MD5 or the key does not sign.
-    pub fn sign_file(&self, md5: &str) -> Result<String, KeyError> {
-        self.sign_md5(md5)
+    pub fn sign_file(&self, md5: &str, fill: &mut dyn FnMut(&mut [u8])) -> Result<String, KeyError> {
+        self.sign_md5(md5, fill)
     }
 
     /// Signs the permission to upload a file of this name with at most this many bytes (BOINC: `xml_signature`).
     ///
     /// # Errors
     /// [`KeyError`] when the key does not sign.
-    pub fn sign_upload(&self, name: &str, max_nbytes: Bytes) -> Result<String, KeyError> {
-        self.sign_md5(&md5_hex(upload_permission(name, max_nbytes).as_bytes()))
+    pub fn sign_upload(
+        &self,
+        name: &str,
+        max_nbytes: Bytes,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<String, KeyError> {
+        self.sign_md5(&md5_hex(upload_permission(name, max_nbytes).as_bytes()), fill)
     }
 
     /// Signs a project's new code-signing key with the one before it (BOINC: `code_sign_key_signature`).
     ///
     /// # Errors
     /// [`KeyError`] when the key does not sign.
-    pub fn sign_key(&self, new_key: &str) -> Result<String, KeyError> {
-        self.sign_md5(&md5_hex(new_key.trim().as_bytes()))
+    pub fn sign_key(&self, new_key: &str, fill: &mut dyn FnMut(&mut [u8])) -> Result<String, KeyError> {
+        self.sign_md5(&md5_hex(new_key.trim().as_bytes()), fill)
     }
 }
 

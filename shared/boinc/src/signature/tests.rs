@@ -8,6 +8,11 @@ fn key(seed: u64) -> PrivateKey {
     PrivateKey::generate(&mut |buffer| random.fill_bytes(buffer)).unwrap()
 }
 
+/// Random bytes for masking.
+fn fill(buffer: &mut [u8]) {
+    Pcg64::seed_from_u64(9).fill_bytes(buffer);
+}
+
 /// The code-signing key of a real project.
 const REAL_KEY: &str = "1024
 9e31905d6574e27184a385b459286c85fa1cf264293014ba64f861f985f69935
@@ -42,29 +47,47 @@ fn signatures_hold_for_what_was_signed_and_for_nothing_else() {
     let public = private.public_key();
     let md5 = md5_hex(b"an application");
 
-    let signature = private.sign_file(&md5).unwrap();
+    let signature = private.sign_file(&md5, &mut fill).unwrap();
     assert_eq!(signature.lines().count(), 5);
     assert!(public.verify_file(&md5, &signature));
     assert!(!public.verify_file(&md5_hex(b"another"), &signature));
     assert!(!other.public_key().verify_file(&md5, &signature));
 
-    let permission = private.sign_upload("out_0", Bytes(5_000_000)).unwrap();
+    let permission = private.sign_upload("out_0", Bytes(5_000_000), &mut fill).unwrap();
     assert!(public.verify_upload("out_0", Bytes(5_000_000), &permission));
     assert!(!public.verify_upload("out_0", Bytes(5_000_001), &permission));
     assert!(!public.verify_upload("out_1", Bytes(5_000_000), &permission));
 
     let new_key = other.public_key().to_text();
-    let change = private.sign_key(&new_key).unwrap();
+    let change = private.sign_key(&new_key, &mut fill).unwrap();
     assert!(public.verify_key(&format!("\n{new_key}\n"), &change));
     assert!(!public.verify_key(REAL_KEY, &change));
     assert!(!other.public_key().verify_key(&new_key, &change));
 }
 
 #[test]
+fn r6_10_what_is_computed_with_the_private_key_is_masked_by_random_numbers_and_the_signature_stays_the_same()
+{
+    let private = key(5);
+    let signed_with = |seed: u64| {
+        let (mut random, mut drawn) = (Pcg64::seed_from_u64(seed), 0);
+        let mut fill = |buffer: &mut [u8]| {
+            drawn += buffer.len();
+            random.fill_bytes(buffer);
+        };
+        let signature = private.sign_upload("out_0", Bytes(5_000_000), &mut fill).unwrap();
+        (signature, drawn)
+    };
+    let (one, other) = (signed_with(1), signed_with(2));
+    assert_eq!(one.0, other.0);
+    assert!(one.1 >= GENERATED_BITS / 8 && other.1 >= GENERATED_BITS / 8, "{} and {} bytes", one.1, other.1);
+}
+
+#[test]
 fn only_an_md5_is_signed_or_verified() {
     let private = key(4);
     for bad in ["", "abc", "900150983CD24FB0D6963F7D28E17F72", "900150983cd24fb0d6963f7d28e17f7g"] {
-        assert!(matches!(private.sign_file(bad), Err(KeyError::NoMd5)));
+        assert!(matches!(private.sign_file(bad, &mut fill), Err(KeyError::NoMd5)));
     }
 }
 
