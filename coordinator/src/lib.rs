@@ -12,6 +12,7 @@ pub mod daemon;
 pub mod document;
 pub mod fleet;
 pub mod operator;
+mod printable;
 pub mod project;
 mod records;
 pub mod secret;

@@ -60,9 +60,9 @@ pub(super) fn of_project(error: &ProjectError) -> Status {
             let inner = of_project(source);
             Status::new(inner.code(), format!("workunit {position} of the submission: {}", inner.message()))
         }
-        ProjectError::UnknownProject { .. } | ProjectError::UnknownApplication { .. } => {
-            Status::not_found(error.to_string())
-        }
+        ProjectError::UnknownProject { .. }
+        | ProjectError::UnknownApplication { .. }
+        | ProjectError::UnknownJob { .. } => Status::not_found(error.to_string()),
         ProjectError::ProjectExists { .. }
         | ProjectError::VersionExists { .. }
         | ProjectError::WorkunitExists { .. } => Status::already_exists(error.to_string()),

@@ -72,6 +72,14 @@ pub enum ProjectError {
         /// The workunit's name.
         name: String,
     },
+    /// The project has no job of this name.
+    #[error("project {project} has no job {name:?}: `fallow jobs {project}` lists those there are")]
+    UnknownJob {
+        /// The project.
+        project: String,
+        /// The job as it was named.
+        name: String,
+    },
     /// A value that means nothing in its place.
     #[error(transparent)]
     Invalid(#[from] Invalid),

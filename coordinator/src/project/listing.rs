@@ -6,12 +6,13 @@ use std::fs;
 use super::error::ProjectError;
 use super::hosted::Project;
 use super::index;
-use super::keys::tail;
+use super::keys::{split_job_name, tail};
 use super::names::output_name;
 use super::records::Host;
 use super::txn::{Txn, decode};
-use super::types::{CanonicalResult, JobView, OutputContent, Page, WorkunitView};
+use super::types::{CanonicalResult, JobReport, JobView, OutputContent, Page, WorkunitView};
 use super::workunit::{Job, Workunit, WorkunitState};
+use crate::printable;
 
 /// The most workunits on a page.
 pub const PAGE_MAX: usize = 1_000;
@@ -37,6 +38,29 @@ impl Project {
             items.push(self.view(&txn, &workunit, &mut hosts)?);
         }
         Ok(Page { items, more })
+    }
+
+    /// All that is known of a job.
+    pub(crate) fn job(&self, name: &str) -> Result<JobReport, ProjectError> {
+        let unknown = || ProjectError::UnknownJob { project: self.name.clone(), name: name.to_owned() };
+        let txn = self.read();
+        let (workunit, index) = split_job_name(name).ok_or_else(unknown)?;
+        let workunit = index::read(&txn, &self.keys, workunit)?.ok_or_else(unknown)?;
+        let job = workunit.jobs.get(index as usize).ok_or_else(unknown)?;
+        let view = self.view(&txn, &workunit, &mut BTreeMap::new())?;
+        let shown = view.jobs.into_iter().nth(index as usize).ok_or_else(unknown)?;
+        Ok(JobReport {
+            job: shown,
+            workunit: view.name,
+            workunit_state: view.state,
+            workunit_error: view.error,
+            application: view.application,
+            command_line: workunit.command_line.clone(),
+            version: job.version,
+            platform: job.platform.clone(),
+            // Stored by an earlier version as it came.
+            stderr: printable::lines(&job.stderr, usize::MAX),
+        })
     }
 
     pub(crate) fn list_results(

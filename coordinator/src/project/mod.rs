@@ -52,7 +52,7 @@ pub use server::{Clock, ProjectServer};
 pub use settings::{DeletionPolicy, ProjectSettings, SETTINGS, SendRules};
 pub use submit::SUBMIT_MAX;
 pub use types::{
-    CanonicalResult, Counts, JobView, NewAppVersion, NewInput, NewWorkunit, OutputContent, OutputSpec, Page,
-    ProjectInfo, Refusal, WorkunitView,
+    CanonicalResult, Counts, JobReport, JobView, NewAppVersion, NewInput, NewWorkunit, OutputContent,
+    OutputSpec, Page, ProjectInfo, Refusal, WorkunitView,
 };
 pub use workunit::{JobState, Outcome, Rules, TOTAL_MAX, Validation};

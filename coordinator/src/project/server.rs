@@ -13,7 +13,9 @@ use super::error::ProjectError;
 use super::hosted::{Project, lock};
 use super::keys::PROJECTS;
 use super::settings::ProjectSettings;
-use super::types::{CanonicalResult, Counts, NewAppVersion, NewWorkunit, Page, ProjectInfo, WorkunitView};
+use super::types::{
+    CanonicalResult, Counts, JobReport, NewAppVersion, NewWorkunit, Page, ProjectInfo, WorkunitView,
+};
 use super::upkeep::{self, Bell};
 
 /// Tells the time; tests have their own.
@@ -189,6 +191,14 @@ impl ProjectServer {
         limit: usize,
     ) -> Result<Page<WorkunitView>, ProjectError> {
         self.shared.project(project)?.list_workunits(after, limit)
+    }
+
+    /// All that is known of a job by its name: how it ended, with which exit status, and what it said.
+    ///
+    /// # Errors
+    /// [`ProjectError::UnknownProject`], [`ProjectError::UnknownJob`], or a failure of the store.
+    pub fn job(&self, project: &str, job: &str) -> Result<JobReport, ProjectError> {
+        self.shared.project(project)?.job(job)
     }
 
     /// The chosen outputs of validated workunits in order of name, as in [`ProjectServer::list_workunits`]. A page

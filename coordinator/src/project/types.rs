@@ -214,6 +214,30 @@ pub struct JobView {
     pub times_sent: u32,
 }
 
+/// All that is known of a job: what its host reported, with its last words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobReport {
+    /// The job.
+    pub job: JobView,
+    /// Its workunit.
+    pub workunit: String,
+    /// `active`, `validated` or `failed`.
+    pub workunit_state: &'static str,
+    /// Why the workunit failed; empty otherwise.
+    pub workunit_error: String,
+    /// The application that does it.
+    pub application: String,
+    /// What it was started with.
+    pub command_line: String,
+    /// The application version that it was sent with, in BOINC's counting; 0 before that.
+    pub version: u32,
+    /// The platform of that version; empty before that.
+    pub platform: String,
+    /// The end of its standard error, after what the client itself said of the failure; empty for one that succeeded.
+    /// Holds no control characters but line ends and tabs.
+    pub stderr: String,
+}
+
 /// The chosen outputs of a validated workunit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CanonicalResult {

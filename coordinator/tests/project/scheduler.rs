@@ -6,7 +6,7 @@ use std::path::Path;
 use fallow_boinc::scheduler::{InProgressResult, ResultState, SchedulerReply, SchedulerRequest};
 use fallow_boinc::signature::{PublicKey, md5_hex};
 use fallow_coordinator::project::{
-    JobState, NewWorkunit, Outcome, ProjectSettings, Validation, WorkunitView,
+    JobState, NewWorkunit, Outcome, ProjectError, ProjectSettings, Validation, WorkunitView,
 };
 use fallow_domain::{AccountKey, Bytes, Duration, Flops, Instant};
 
@@ -561,4 +561,27 @@ fn of_very_many_reports_in_one_request_the_rest_is_left_for_the_next() {
     assert_eq!(client.rpc().result_acks.len(), 10_000);
     client.request.results = rest;
     assert_eq!(client.rpc().result_acks.len(), 500);
+}
+
+#[test]
+fn r6_8_operators_read_how_a_job_failed_and_its_last_words() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut client = Client::new(&info, "a");
+    let job = client.fetch(1.0).results[0].name.clone();
+    client.report(&job, ResultState::ComputeError, 65);
+    let said = &mut client.request.results[0].stderr_out;
+    said.message = Some("process exited with code 65 (0x41)".into());
+    said.stderr_txt = format!("{}\nno such table\n", "x".repeat(100_000));
+    // As no honest client writes it.
+    let body = client.request.write().replace("such table", "such \x1b[2Jtable");
+    raw(&client.url, body.as_bytes());
+    let report = fixture.server.job("p", &job).unwrap();
+    assert_eq!((report.workunit.as_str(), report.version, report.job.exit_status), ("app_00000001", 100, 65));
+    assert_eq!(report.job.outcome, Some(Outcome::Error));
+    assert!(report.stderr.starts_with("process exited with code 65 (0x41)\nxxx"));
+    assert!(report.stderr.ends_with("no such �[2Jtable") && report.stderr.len() < 6_000, "{}", report.stderr);
+    for unknown in ["app_00000001_7", "app_00000009_0", "nothing", ""] {
+        let error = fixture.server.job("p", unknown).unwrap_err();
+        assert!(matches!(error, ProjectError::UnknownJob { .. }), "{error}");
+    }
 }

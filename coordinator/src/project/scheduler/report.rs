@@ -9,6 +9,7 @@ use fallow_domain::Instant;
 use tracing::info;
 
 use super::Outcome as Done;
+use crate::printable;
 use crate::project::error::ProjectError;
 use crate::project::hosted::Project;
 use crate::project::index;
@@ -20,6 +21,10 @@ use crate::project::workunit::{Outcome, Report};
 const REPORTS_MAX: usize = 10_000;
 /// The end of standard error that is kept of a job in error.
 const STDERR_KEPT: usize = 4_096;
+/// What is kept of what a client says of a failure, in bytes.
+const MESSAGE_KEPT: usize = 1_024;
+/// Files whose failed upload is told of.
+const FILES_NAMED: usize = 4;
 /// Exit statuses of jobs that were aborted: by the client's owner, by the project, through a GUI.
 const ABORTED: [i32; 3] = [194, 202, 203];
 
@@ -63,14 +68,26 @@ fn report_of(result: &ReportedResult) -> Report {
         () => Outcome::Error,
     };
     let stderr = match outcome {
-        Outcome::Success => "",
-        _ => result.stderr_out.stderr_txt.as_str(),
+        Outcome::Success => String::new(),
+        _ => last_words(result),
     };
-    let start = stderr.ceil_char_boundary(stderr.len().saturating_sub(STDERR_KEPT));
-    Report {
-        outcome,
-        cpu_time: result.final_cpu_time,
-        exit_status: result.exit_status,
-        stderr: stderr[start..].to_owned(),
+    Report { outcome, cpu_time: result.final_cpu_time, exit_status: result.exit_status, stderr }
+}
+
+/// What is kept of a failed job: what its client said of the failure, and the end of its standard error.
+fn last_words(result: &ReportedResult) -> String {
+    let said = &result.stderr_out;
+    let mut words = Vec::new();
+    if let Some(message) = said.message.as_deref().map(str::trim).filter(|message| !message.is_empty()) {
+        words.push(printable::lines(message, MESSAGE_KEPT));
     }
+    let files = result.files.iter().filter_map(|file| Some((&file.name, file.error_msg.as_deref()?)));
+    words.extend(
+        files.take(FILES_NAMED).map(|(name, why)| printable::line(&format!("{name}: {why}"), MESSAGE_KEPT)),
+    );
+    let text = said.stderr_txt.as_str();
+    let start = text.ceil_char_boundary(text.len().saturating_sub(STDERR_KEPT));
+    words.push(printable::lines(&text[start..], 3 * STDERR_KEPT));
+    words.retain(|words| !words.is_empty());
+    words.join("\n")
 }

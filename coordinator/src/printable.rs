@@ -1,0 +1,41 @@
+//! Texts from outside, made fit to be shown: in a table, in a log line, on a terminal.
+//!
+//! A host's name or a job's last words may hold escape sequences, line ends or marks that turn the order of letters
+//! around; shown as they are, they would forge lines of a log and rows of a table, or give orders to a terminal. Each such
+//! character becomes `�`, so that one sees that there was something.
+
+/// A text on one line, of at most so many bytes.
+pub(crate) fn line(text: &str, max: usize) -> String {
+    let clean = |c: char| if is_fit(c) { c } else { char::REPLACEMENT_CHARACTER };
+    cut(text.chars().map(clean).collect(), max)
+}
+
+/// A text of several lines, of at most so many bytes: line ends and tabs stay.
+pub(crate) fn lines(text: &str, max: usize) -> String {
+    let clean = |c: char| if is_fit(c) || matches!(c, '\n' | '\t') { c } else { char::REPLACEMENT_CHARACTER };
+    cut(text.replace("\r\n", "\n").chars().map(clean).collect(), max)
+}
+
+fn cut(mut text: String, max: usize) -> String {
+    text.truncate(text.floor_char_boundary(max));
+    text
+}
+
+/// Whether a character may be shown as it is.
+fn is_fit(c: char) -> bool {
+    let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !(c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_forge_a_line_or_order_a_terminal_about_is_made_visible() {
+        assert_eq!(line("lab1\nERROR forged\x1b[2J\u{202e}", 255), "lab1�ERROR forged�[2J�");
+        assert_eq!(line("Žluťoučký 計算機", 255), "Žluťoučký 計算機");
+        assert_eq!(lines("one\r\n\ttwo\x07", 255), "one\n\ttwo�");
+        assert_eq!(line("éé", 3), "é");
+    }
+}
