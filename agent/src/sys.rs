@@ -2,7 +2,8 @@
 //!
 //! - a process in a session of its own, at idle priority, without inherited descriptors;
 //! - `wait4`, which tells the CPU time of a process and of all that it waited for;
-//! - memory shared with an application, seen as the atomic bytes that `fallow_boinc` works on.
+//! - memory shared with an application, seen as the atomic bytes that `fallow_boinc` works on;
+//! - giving freed memory back to the system.
 #![allow(unsafe_code)]
 
 use std::fs::{File, OpenOptions};
@@ -161,5 +162,15 @@ impl SharedMemory {
             std::slice::from_raw_parts(self.map.as_mut_ptr().cast_const().cast::<AtomicU8>(), self.map.len())
         };
         Channels::new(bytes)
+    }
+}
+
+/// Gives freed memory back to the system. The C library keeps it for later otherwise, and what one large reply took would
+/// be the agent's for good.
+pub fn give_back_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it takes a number, touches nothing but memory that is free, and may be called from any thread at any time.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }

@@ -10,6 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::fleet::link::LinkStatus;
 
+/// Most jobs that a status tells of. With names and URLs of the greatest length each takes 1,000 bytes, and all together
+/// less than an answer may (`protocol::LINE_MAX`).
+const TASKS_MAX: usize = 10_000;
+/// Most rows of the table of jobs. Who wants all of them asks for JSON.
+const ROWS_MAX: usize = 200;
+
 /// Everything that `fallow-agent status` tells. Times are seconds, instants seconds since the epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -25,8 +31,11 @@ pub struct Status {
     pub host: HostStatus,
     /// The projects.
     pub projects: Vec<ProjectStatus>,
-    /// The jobs.
+    /// The jobs: those that have begun first. At most ten thousand, so that a status fits into one answer.
     pub tasks: Vec<TaskStatus>,
+    /// Jobs that are not among them.
+    #[serde(default)]
+    pub tasks_left_out: usize,
     /// The last notices, oldest first.
     pub notices: Vec<Notice>,
     /// Why the store cannot be written, while the agent waits for that to change: a full disk. Nothing is begun meanwhile.
@@ -219,8 +228,8 @@ pub fn projects(client: &Client, refusals: &BTreeMap<ProjectId, (f64, String)>) 
     client.project_views().into_iter().map(of).collect()
 }
 
-/// The jobs, as the client sees them.
-pub fn tasks(client: &Client) -> Vec<TaskStatus> {
+/// The jobs, as the client sees them, and how many more there are than a status tells.
+pub fn tasks(client: &Client) -> (Vec<TaskStatus>, usize) {
     let of = |view: fallow_client::TaskView| TaskStatus {
         project_url: view.project_url.to_string(),
         name: view.name,
@@ -231,7 +240,14 @@ pub fn tasks(client: &Client) -> Vec<TaskStatus> {
         deadline: view.deadline.as_secs_f64(),
         pid: view.pid,
     };
-    client.task_views().into_iter().map(of).collect()
+    let mut views = client.task_views();
+    let left_out = views.len().saturating_sub(TASKS_MAX);
+    if left_out > 0 {
+        // Stable, so that among the others the order stays that in which they came.
+        views.sort_by_key(|view| matches!(view.phase, Phase::Downloading | Phase::Ready));
+        views.truncate(TASKS_MAX);
+    }
+    (views.into_iter().map(of).collect(), left_out)
 }
 
 impl ProjectStatus {
@@ -344,7 +360,7 @@ impl Status {
 
     fn task_table(&self, out: &mut String, now: Instant) {
         let mut table = table(&["JOB", "PROJECT", "STATE", "DONE", "CPU TIME", "CHECKPOINT", "DUE IN"]);
-        for task in &self.tasks {
+        for task in self.tasks.iter().take(ROWS_MAX) {
             table.add_row([
                 task.name.clone(),
                 self.project_name(&task.project_url),
@@ -356,6 +372,17 @@ impl Status {
             ]);
         }
         finish(out, &table, self.tasks.is_empty(), "no jobs");
+        let more = self.tasks.len().saturating_sub(ROWS_MAX) + self.tasks_left_out;
+        if more > 0 {
+            let mut phases: BTreeMap<&str, usize> = BTreeMap::new();
+            for task in self.tasks.iter().skip(ROWS_MAX) {
+                *phases.entry(task.phase.as_str()).or_default() += 1;
+            }
+            let phases: Vec<String> =
+                phases.iter().map(|(phase, count)| format!("{count} {phase}")).collect();
+            let _ =
+                writeln!(out, "... and {more} jobs more ({}); status --json lists them", phases.join(", "));
+        }
     }
 }
 

@@ -105,7 +105,11 @@ impl Engine {
             Input::Transferred(ticket, _) if !self.transfers.settle(&ticket) => Ok(()),
             Input::Transferred(_, event) => {
                 let verdict = self.verdict(&event);
+                let is_large = is_large(&event);
                 self.turn(*event, None).await?;
+                if is_large {
+                    tokio::task::block_in_place(crate::sys::give_back_memory);
+                }
                 match verdict {
                     Some((project, verdict)) => self.conclude(project, verdict).await,
                     None => Ok(()),
@@ -290,6 +294,7 @@ impl Engine {
             return;
         }
         self.refusals.remove(&project);
+        tokio::task::block_in_place(crate::sys::give_back_memory);
         if let Err(error) = tokio::task::block_in_place(|| self.records.forget_stem(&url.stem())) {
             // It is looked for again at the next start, and not found.
             tracing::debug!(%error, "cannot store that a project's directory is deleted");
@@ -353,6 +358,13 @@ impl Engine {
             .map_or(LONGEST, |at| at.saturating_duration_since(tokio::time::Instant::now()));
         nap.min(waiting).clamp(SHORTEST, LONGEST)
     }
+}
+
+/// Whether an event is a reply so large that the memory it took is worth being given back.
+fn is_large(event: &Event) -> bool {
+    const LARGE: usize = 1_000;
+    let Event::SchedulerAnswered { outcome: Ok(reply), .. } = event else { return false };
+    reply.files.len() + reply.results.len() + reply.app_versions.len() + reply.result_acks.len() > LARGE
 }
 
 /// The link's way to the engine.

@@ -123,6 +123,7 @@ impl Engine {
         if self.owner_wish == Some(true) {
             host.suspended_by = Some("owner".to_owned());
         }
+        let (tasks, tasks_left_out) = tasks(&self.client);
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -130,7 +131,8 @@ impl Engine {
             fleet: self.link.as_ref().map(crate::fleet::link::Link::status),
             host,
             projects: projects(&self.client, &self.refusals),
-            tasks: tasks(&self.client),
+            tasks,
+            tasks_left_out,
             notices: self.notices.iter().cloned().collect(),
             store_trouble: self.store_trouble.clone(),
         }

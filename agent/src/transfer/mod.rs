@@ -28,6 +28,9 @@ use crate::dir::DataDir;
 use crate::engine::Input;
 pub use web::{USER_AGENT, Web};
 
+/// A reply of at most so many bytes, a hundred jobs or so, is read faster than a thread is begun for it.
+const SMALL_REPLY: usize = 256 << 10;
+
 /// Transfers that are under way.
 #[derive(Clone)]
 pub struct Transfers {
@@ -199,8 +202,18 @@ impl Shared {
 async fn call(web: &Web, url: &str, request: String) -> Result<Box<SchedulerReply>, TransferError> {
     let response = web::send(web.post(url)?.body(request), url, web::STALL).await?;
     let body = web::body(response, url, web::REPLY_MAX).await?;
-    match SchedulerReply::parse(&body) {
+    match parse(body).await {
         Ok(reply) => Ok(Box::new(reply)),
-        Err(error) => Err(TransferError::new(TransferErrorKind::BadReply, format!("{url}: {error}"))),
+        Err(why) => Err(TransferError::new(TransferErrorKind::BadReply, format!("{url}: {why}"))),
     }
+}
+
+/// Reads a reply; a large one on a thread of its own, so that nobody else waits for it.
+async fn parse(body: Vec<u8>) -> Result<SchedulerReply, String> {
+    let read = |body: &[u8]| SchedulerReply::parse(body).map_err(|error| error.to_string());
+    if body.len() <= SMALL_REPLY {
+        return read(&body);
+    }
+    let read = tokio::task::spawn_blocking(move || read(&body)).await;
+    read.unwrap_or_else(|error| Err(format!("reading the reply was broken off: {error}")))
 }

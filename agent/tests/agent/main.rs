@@ -5,6 +5,7 @@ mod attach;
 mod daemon;
 mod disk;
 mod guard;
+mod hostile;
 mod link;
 mod supervision;
 mod support;

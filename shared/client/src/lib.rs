@@ -19,6 +19,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod arrival;
+mod budget;
 mod connection;
 mod devices;
 mod effect;

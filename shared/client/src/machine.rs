@@ -90,7 +90,13 @@ pub struct Client {
     pub(crate) told_hopeless: BTreeSet<JobId>,
     /// The host is off or asleep ([`Event::HostAway`]).
     pub(crate) away: bool,
+    /// Notices of the present step, by project.
+    told: BTreeMap<ProjectId, usize>,
 }
+
+/// Most notices about a project in one step. A project can have ten thousand jobs fail at once, and must not fill the log
+/// with that.
+const NOTICES_MAX: usize = 20;
 
 /// How often running totals are stored when nothing else happens. What a killed agent had not stored is
 /// recovered from its applications' channels.
@@ -150,6 +156,7 @@ impl Client {
             effective: Preferences::default(),
             told_hopeless: BTreeSet::new(),
             away: false,
+            told: BTreeMap::new(),
         };
         client.preferences_changed();
         client.rebuild();
@@ -297,6 +304,12 @@ impl Client {
     }
 
     fn finish_step(&mut self, wake_at: Option<Instant>) -> Step {
+        for (project, told) in std::mem::take(&mut self.told) {
+            if told > NOTICES_MAX {
+                let text = format!("... and {} more of such notices about this project", told - NOTICES_MAX);
+                self.announce(NoticeLevel::Warn, Some(project), text);
+            }
+        }
         if !self.config.keeps_records {
             self.dirty.clear();
             let (actions, durable) = (std::mem::take(&mut self.actions), std::mem::take(&mut self.durable));
@@ -342,6 +355,23 @@ impl Client {
         if !self.config.keeps_records && level == NoticeLevel::Info {
             return;
         }
+        if let Some(project) = project {
+            let told = self.told.entry(project).or_default();
+            *told += 1;
+            if *told > NOTICES_MAX {
+                return;
+            }
+        }
+        self.announce(level, project, text);
+    }
+
+    /// A notice that is told however many there were before it: one that sums up others.
+    pub(crate) fn announce(
+        &mut self,
+        level: NoticeLevel,
+        project: Option<ProjectId>,
+        text: impl Into<String>,
+    ) {
         let effect = Effect::Notice { level, project, text: text.into() };
         self.act(effect, Reason::new("notice", String::new()));
     }

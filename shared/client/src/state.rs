@@ -92,6 +92,20 @@ pub(crate) struct VersionKey {
     pub number: u32,
 }
 
+impl VersionKey {
+    /// Before all of a project's.
+    pub(crate) fn first(project: ProjectId) -> Self {
+        let none = String::new;
+        Self { project, app: none(), platform: none(), plan_class: none(), number: 0 }
+    }
+
+    /// Whether another is the same but for its number.
+    pub(crate) fn is_in_line_with(&self, other: &Self) -> bool {
+        (self.project, &self.app, &self.platform, &self.plan_class)
+            == (other.project, &other.app, &other.platform, &other.plan_class)
+    }
+}
+
 /// A file of a project, present or to come.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct File {

@@ -247,13 +247,13 @@ fn a_reply_or_request_cut_short_anywhere_is_an_error_and_never_half_a_message() 
 }
 
 #[test]
-fn nothing_inside_an_unknown_element_is_obeyed() {
+fn what_stands_in_an_unknown_element_is_obeyed_as_by_boinc_and_in_a_message_it_is_shown() {
     let reply = SchedulerReply::parse(
         b"<scheduler_reply><bogus><request_delay>1234</request_delay></bogus>\
           <message priority=\"high\">see <request_delay>99</request_delay></message></scheduler_reply>",
     )
     .unwrap();
-    assert_eq!(reply.request_delay, Duration::ZERO);
+    assert_eq!(reply.request_delay, Duration::from_secs(1234));
     assert_eq!(reply.messages[0].text, "see <request_delay>99</request_delay>");
 }
 
@@ -431,4 +431,17 @@ proptest! {
             let _ = SchedulerRequest::parse(&damaged);
         }
     }
+}
+
+#[test]
+fn a_reply_of_more_parts_than_any_real_one_is_none() {
+    let reply = |acks: usize| {
+        format!(
+            "<scheduler_reply>{}</scheduler_reply>",
+            "<result_ack><name>x</name></result_ack>".repeat(acks)
+        )
+    };
+    assert_eq!(SchedulerReply::parse(reply(100_000).as_bytes()).unwrap().result_acks.len(), 100_000);
+    let error = SchedulerReply::parse(reply(200_000).as_bytes()).unwrap_err().to_string();
+    assert!(error.contains("at most 150000 elements"), "{error}");
 }

@@ -9,10 +9,12 @@
 //! with letters, a number that is not finite) leaves the element unmatched: it counts as absent, as in BOINC. Truth values
 //! are `<x/>`, `<x>0</x>` and `<x>1</x>`. Whole numbers may be decimal, hexadecimal (`0x`) or octal (`0`).
 //!
-//! **Where we differ from BOINC, on purpose.** BOINC obeys elements inside an element it does not know:
-//! `<bogus><request_delay>9</request_delay></bogus>` sets the delay. Here an unknown element is skipped with all it
-//! holds if its tags match up; only an unknown tag without its end is passed over alone. A `<` before anything but a
-//! name, `/`, `!` or `?` is text. Text is taken to be UTF-8; bytes that are not become U+FFFD.
+//! **Unknown elements.** In a scheduler reply BOINC obeys elements inside an element it does not know:
+//! `<bogus><request_delay>9</request_delay></bogus>` sets the delay, and so it does here. Everywhere else an unknown
+//! element is skipped with all it holds if its tags match up; only an unknown tag without its end is passed over alone.
+//!
+//! **Where we differ from BOINC, on purpose.** Elements in a message are shown and not obeyed. A `<` before anything but
+//! a name, `/`, `!` or `?` is text. Text is taken to be UTF-8; bytes that are not become U+FFFD.
 //!
 //! **Bounds.** A tag is at most 4096 bytes, a text 262144, elements nest at most 64 deep. Reading is linear in the
 //! input: an unknown element is looked at once per level that holds it.

@@ -1,6 +1,7 @@
 //! Tests of the whole machine.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
+mod budget;
 mod contact;
 mod life;
 mod requests;

@@ -239,7 +239,7 @@ impl World {
     }
 }
 
-fn host() -> HostFacts {
+pub(crate) fn host() -> HostFacts {
     let speed = Speed::new(1e9).unwrap();
     HostFacts {
         timezone: 0,

@@ -1,0 +1,123 @@
+//! A project whose server sends as much as it can: the owner is answered all the while, and pays with bounded memory.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::daemon::{Daemon, command, outcome};
+use crate::support::wait_for;
+use crate::transfers::{Server, http};
+
+/// A project whose scheduler answers first with what `reply` gives, and then with nothing; and how often it was called.
+fn project(reply: String) -> (Server, Arc<AtomicUsize>) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&calls);
+    let server = Server::start(move |asked| {
+        let host = asked.head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
+        let body = match &asked.head {
+            head if head.starts_with("get /p/ ") => {
+                format!("<html><!-- <scheduler>http://{host}/p/cgi</scheduler> --></html>")
+            }
+            head if head.starts_with("post /p/cgi ") => {
+                let work = if counter.fetch_add(1, Ordering::SeqCst) == 0 { reply.as_str() } else { "" };
+                format!(
+                    "<scheduler_reply>\n<hostid>7</hostid>\n<user_name>Ada</user_name>\n{work}</scheduler_reply>\n"
+                )
+            }
+            _ => return http("404 Not Found", "", b"no such page"),
+        };
+        http("200 OK", "", body.as_bytes())
+    });
+    (server, calls)
+}
+
+fn attach(dir: &Path, url: &str) {
+    let mut command = command(dir, &["attach", url, "--no-wait"]);
+    let output = command.env("FALLOW_ACCOUNT_KEY", "0123456789abcdef0123456789abcdef").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn status(dir: &Path) -> serde_json::Value {
+    let output = command(dir, &["status", "--json"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A figure of a process's memory in MiB, such as `VmHWM`, the most that it ever held.
+fn memory(pid: u64, figure: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find(|line| line.starts_with(figure)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+}
+
+fn job(name: &str, plan_class: &str) -> String {
+    format!(
+        "<file_info><name>{name}_in</name><url>http://127.0.0.1:9/p/{name}_in</url></file_info>\n\
+         <workunit><name>{name}_wu</name><app_name>app</app_name><command_line>{name}</command_line>\
+         <file_ref><file_name>{name}_in</file_name></file_ref></workunit>\n\
+         <result><name>{name}</name><wu_name>{name}_wu</wu_name><report_deadline>4000000000</report_deadline>\
+         <plan_class>{plan_class}</plan_class></result>\n"
+    )
+}
+
+fn version(plan_class: &str) -> String {
+    format!(
+        "<app_version><app_name>app</app_name><version_num>1</version_num><plan_class>{plan_class}</plan_class>\
+         <api_version>8.0.0</api_version></app_version>\n"
+    )
+}
+
+#[test]
+fn r6_10_a_reply_of_thirty_seven_thousand_versions_and_jobs_leaves_the_owner_answered_and_memory_bounded() {
+    let classes: Vec<String> = (0..37_000).map(|number| format!("class{number}")).collect();
+    let mut reply: String = classes.iter().map(|class| version(class)).collect();
+    // The last ones first: whoever looked through all versions for each of them would take the longest.
+    reply.extend((0..37_000).rev().map(|number| job(&format!("job{number}"), &classes[number])));
+    let (server, calls) = project(reply);
+    let dir = tempfile::tempdir().unwrap();
+    let dir = &dir.path().join("agent");
+    let _daemon = Daemon::start(dir);
+    attach(dir, &server.url(""));
+    wait_for("the scheduler's call", 30, || (calls.load(Ordering::SeqCst) > 0).then_some(()));
+    for request in ["suspend", "status", "resume", "suspend"] {
+        let (code, text) = outcome(dir, &[request]);
+        assert_eq!(code, 0, "{request}: {text}");
+    }
+    let after = wait_for("the jobs", 60, || {
+        Some(status(dir)).filter(|status| !status["tasks"].as_array().unwrap().is_empty())
+    });
+    assert_eq!(after["tasks"].as_array().unwrap().len(), 1_000, "those of the versions that are kept");
+    assert_eq!(after["host"]["suspended_by"], "owner");
+    let most = memory(after["pid"].as_u64().unwrap(), "VmHWM");
+    assert!(most < 400, "{most} MiB");
+}
+
+#[test]
+fn r6_10_ten_thousand_jobs_fit_into_a_status_and_a_detached_project_leaves_nothing_behind() {
+    let mut reply = version("");
+    reply.extend((0..20_000).map(|number| job(&format!("job{number}"), "")));
+    let (server, _) = project(reply);
+    let dir = tempfile::tempdir().unwrap();
+    let dir = &dir.path().join("agent");
+    let mut daemon = Daemon::start(dir);
+    attach(dir, &server.url(""));
+    let full = wait_for("the jobs", 120, || {
+        Some(status(dir)).filter(|status| !status["tasks"].as_array().unwrap().is_empty())
+    });
+    assert_eq!(full["tasks"].as_array().unwrap().len(), 10_000);
+    let (code, text) = outcome(dir, &["status"]);
+    assert!(code == 0 && text.lines().count() < 400, "{} lines", text.lines().count());
+    let pid = full["pid"].as_u64().unwrap();
+    let held = memory(pid, "VmRSS");
+    assert!(held < 400, "{held} MiB");
+
+    assert_eq!(outcome(dir, &["detach", &server.url("")]).0, 0);
+    assert!(status(dir)["tasks"].as_array().unwrap().is_empty());
+    let kept = memory(pid, "VmRSS");
+    assert!(kept < held * 3 / 4, "{kept} of {held} MiB");
+    daemon.kill();
+    let records = fallow_agent::records::Records::open(&fallow_agent::dir::DataDir::at(dir)).unwrap();
+    let left: Vec<String> =
+        records.client().unwrap().iter().map(|(key, _)| String::from_utf8_lossy(key).into_owned()).collect();
+    assert!(left.iter().all(|key| !key.contains('/')), "{left:?}");
+}

@@ -1,0 +1,397 @@
+//! What a reply brings: files, application versions, workunits, jobs. Each is taken in with all that it refers to, or not
+//! at all: a job never comes without its workunit and the files that the project has described for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fallow_boinc::runtime::exit;
+use fallow_boinc::scheduler::{
+    App, AppVersion, FileInfo, FileRef, ResultJob, SchedulerReply, Workunit, type_of,
+};
+use fallow_domain::{Duration, Flops, PerType, ProjectId, ResourceType, Speed, Usage};
+
+use crate::budget::{Need, Refused, Room, Weigh};
+use crate::machine::Client;
+use crate::record::Record;
+use crate::state::{FileStatus, Job, Process, Run, Stage, VersionKey};
+use crate::{FileKey, NoticeLevel};
+
+/// BOINC's size of a job whose server says nothing.
+const FLOPS_ESTIMATE: f64 = 6.048e14;
+/// BOINC's bound likewise.
+const FLOPS_BOUND: f64 = 2.4192e15;
+/// A bound shorter than this is taken for a mistake of the project ...
+const ELAPSED_SENSIBLE: Duration = Duration::from_secs(120);
+/// ... and replaced by this.
+const ELAPSED_DEFAULT: Duration = Duration::from_secs(43_200);
+
+/// What a reply describes and nothing has taken yet, and how much of it may be.
+struct Offer {
+    files: BTreeMap<String, FileInfo>,
+    workunits: BTreeMap<String, Workunit>,
+    room: Room,
+    /// Files that are too large to be kept: nothing that needs one is taken.
+    oversized: BTreeSet<String>,
+    refused: Refused,
+    /// Jobs that cannot be had here: how many, and of the first what is wrong.
+    dropped: Option<(usize, String)>,
+}
+
+impl Offer {
+    /// What taking these files would need, or nothing if one of them cannot be taken.
+    fn need_of(&self, refs: &[&[FileRef]]) -> Option<Need> {
+        let mut need = Need::default();
+        let mut seen = BTreeSet::new();
+        for file in refs.iter().flat_map(|refs| refs.iter()) {
+            let name = file.file_name.as_str();
+            if self.oversized.contains(name) {
+                return None;
+            }
+            if let Some(info) = self.files.get(name).filter(|_| seen.insert(name)) {
+                need.files += 1;
+                need.bytes += info.weight();
+            }
+        }
+        Some(need)
+    }
+}
+
+impl Client {
+    /// Takes in the work of a reply. Returns how many new jobs it brought, by the type that they count for.
+    pub(crate) fn take_work(&mut self, id: ProjectId, reply: &mut SchedulerReply) -> PerType<u32> {
+        let mut offer = self.offer(id, reply);
+        for name in std::mem::take(&mut reply.deleted_files) {
+            self.unstick(&FileKey { project: id, name });
+        }
+        for version in std::mem::take(&mut reply.app_versions) {
+            self.put_version(id, version, &mut offer);
+        }
+        self.put_apps(id, std::mem::take(&mut reply.apps));
+        let mut arrived = PerType::default();
+        for result in std::mem::take(&mut reply.results) {
+            if let Some(kind) = self.put_job(id, result, &mut offer) {
+                arrived[kind] += 1;
+            }
+        }
+        self.keep_sticky_files(id, &mut offer);
+        self.tell_refused(id, &offer);
+        arrived
+    }
+
+    /// Sorts what a reply describes. What is known already is renewed at once.
+    fn offer(&mut self, id: ProjectId, reply: &mut SchedulerReply) -> Offer {
+        let brings = !(reply.files.is_empty() && reply.app_versions.is_empty() && reply.results.is_empty());
+        let workunits = std::mem::take(&mut reply.workunits).into_iter();
+        let mut offer = Offer {
+            files: BTreeMap::new(),
+            workunits: workunits.map(|workunit| (workunit.name.clone(), workunit)).collect(),
+            room: if brings { Room::of(&self.state, id) } else { Room::NONE },
+            oversized: BTreeSet::new(),
+            refused: Refused::default(),
+            dropped: None,
+        };
+        for info in std::mem::take(&mut reply.files) {
+            self.offer_file(id, info, &mut offer);
+        }
+        offer
+    }
+
+    fn offer_file(&mut self, id: ProjectId, info: FileInfo, offer: &mut Offer) {
+        if info.is_oversized() {
+            offer.refused.files += 1;
+            offer.oversized.insert(info.name);
+            return;
+        }
+        let key = FileKey { project: id, name: info.name.clone() };
+        let known = self.state.files.get(&key).map(|file| file.info.weight());
+        // A file that is used may not have been described before.
+        if known.is_none() && !self.state.file_users.contains_key(&key) {
+            offer.files.insert(info.name.clone(), info);
+            return;
+        }
+        let bytes = info.weight().saturating_sub(known.unwrap_or(0));
+        if offer.room.take(Need { files: usize::from(known.is_none()), bytes, ..Need::default() }) {
+            self.put_file(id, info);
+        } else {
+            offer.refused.files += 1;
+        }
+    }
+
+    /// Takes files of the offer that somebody is about to use.
+    fn put_files(&mut self, id: ProjectId, refs: &[FileRef], offer: &mut Offer) {
+        for file in refs {
+            if let Some(info) = offer.files.remove(&file.file_name) {
+                self.put_file(id, info);
+            }
+        }
+    }
+
+    fn put_version(&mut self, id: ProjectId, mut version: AppVersion, offer: &mut Offer) {
+        if version.platform.is_empty() {
+            version.platform = self.primary_platform();
+        }
+        let key = VersionKey {
+            project: id,
+            app: version.app_name.clone(),
+            platform: version.platform.clone(),
+            plan_class: version.plan_class.clone(),
+            number: version.version_num,
+        };
+        if version.is_oversized() {
+            offer.refused.versions += 1;
+            return;
+        }
+        if let Some(known) = self.state.versions.get_mut(&key) {
+            known.avg_ncpus = version.avg_ncpus;
+            known.flops = version.flops;
+            known.cmdline = version.cmdline;
+            return self.mark(Record::Version(key));
+        }
+        let need = offer.need_of(&[&version.files]);
+        let need = need.map(|files| Need { versions: 1, bytes: files.bytes + version.weight(), ..files });
+        if !need.is_some_and(|need| offer.room.take(need)) {
+            offer.refused.versions += 1;
+            return;
+        }
+        self.put_files(id, &version.files, offer);
+        self.state.versions.insert(key.clone(), version);
+        for file in self.version_files(&key) {
+            if let Some(file) = self.state.files.get_mut(&file) {
+                // What came as a mere input was not checked for a signature; it must not become a program so.
+                if !file.signed && file.status == FileStatus::Present {
+                    file.status = FileStatus::Absent;
+                }
+                file.signed = true;
+            }
+            self.use_file(&file);
+            self.mark(Record::File(file));
+        }
+        self.mark(Record::Version(key));
+    }
+
+    /// Applications are kept as long as one of their versions is.
+    fn put_apps(&mut self, id: ProjectId, apps: Vec<App>) {
+        let versions = self.state.versions.range(VersionKey::first(id)..);
+        let used: BTreeSet<&str> =
+            versions.take_while(|(key, _)| key.project == id).map(|(key, _)| key.app.as_str()).collect();
+        let Some(project) = self.state.projects.get_mut(&id) else { return };
+        for app in apps.into_iter().filter(|app| used.contains(app.name.as_str()) && !app.is_oversized()) {
+            project.apps.insert(app.name.clone(), app);
+        }
+        project.apps.retain(|name, _| used.contains(name.as_str()));
+    }
+
+    pub(crate) fn primary_platform(&self) -> String {
+        let platforms = self.state.host.as_ref().map(|host| host.platforms.as_slice()).unwrap_or_default();
+        platforms.first().cloned().unwrap_or_default()
+    }
+
+    /// Takes in a job; says what type it counts for, if it is a new one.
+    fn put_job(&mut self, id: ProjectId, result: ResultJob, offer: &mut Offer) -> Option<ResourceType> {
+        let name = FileKey { project: id, name: result.name.clone() };
+        if let Some(&known) = self.state.job_names.get(&name) {
+            if let Some(job) = self.state.jobs.get_mut(&known) {
+                job.result.report_deadline = result.report_deadline;
+            }
+            self.net.reports_due = None;
+            self.requeue(known);
+            self.mark(Record::Job(known));
+            return None;
+        }
+        match self.new_job(id, result, offer) {
+            Ok(Some(job)) => {
+                let (id, kind) = (job.id, job.usage.main_type());
+                let missing = self.missing_coprocessor(&job);
+                self.add_job(job);
+                if let Some(kind) = missing {
+                    let why = format!("it needs an {kind}, and this host has none");
+                    self.job_failed(id, exit::MISSING_COPROC, 3, why);
+                }
+                Some(kind)
+            }
+            Ok(None) => {
+                offer.refused.jobs += 1;
+                None
+            }
+            Err(why) => {
+                let first = || (0, format!("job {} is dropped: {why}", name.name));
+                offer.dropped.get_or_insert_with(first).0 += 1;
+                None
+            }
+        }
+    }
+
+    fn missing_coprocessor(&self, job: &Job) -> Option<ResourceType> {
+        let (kind, _) = job.usage.coprocessor?;
+        let here =
+            self.state.host.as_ref().is_some_and(|host| host.coprocessors.iter().any(|c| c.kind == kind));
+        (!here).then_some(kind)
+    }
+
+    /// A job with its workunit and files; nothing if there is no room for all of them together.
+    fn new_job(
+        &mut self,
+        id: ProjectId,
+        result: ResultJob,
+        offer: &mut Offer,
+    ) -> Result<Option<Job>, String> {
+        let key = FileKey { project: id, name: result.wu_name.clone() };
+        // One that jobs hold already stays as it is: their files are counted by it.
+        let known = self.state.workunits.get(&key);
+        let workunit = known
+            .or_else(|| offer.workunits.get(&result.wu_name))
+            .cloned()
+            .ok_or_else(|| format!("its workunit {} did not come with it", result.wu_name))?;
+        let is_new = known.is_none();
+        let version_key = self.version_for(id, &workunit, &result)?;
+        let version = self.state.versions.get(&version_key).ok_or("its application version is unknown")?;
+        let Some(host) = &self.state.host else { return Err("the host is not known yet".to_owned()) };
+        let usage = usage(version)?;
+        let speed = version.flops.unwrap_or_else(|| {
+            Speed::new(host.speed.fpops.get() * usage.cpus.max(0.01)).unwrap_or(host.speed.fpops)
+        });
+        let flops =
+            |given: Option<Flops>, default| given.filter(|f| f.get() > 0.0).map_or(default, Flops::get);
+        let bound = Duration::from_secs_f64(flops(workunit.rsc_fpops_bound, FLOPS_BOUND) / speed.get());
+        let estimate = Flops::new(flops(workunit.rsc_fpops_est, FLOPS_ESTIMATE)).unwrap_or_default();
+
+        let oversized = workunit.is_oversized() || result.is_oversized();
+        let need = offer.need_of(&[&workunit.files, &result.files]).filter(|_| !oversized);
+        let Some(need) = need else { return Ok(None) };
+        let bytes = need.bytes + result.weight() + if is_new { workunit.weight() } else { 0 };
+        if !offer.room.take(Need { jobs: 1, bytes, ..need }) {
+            return Ok(None);
+        }
+        self.put_files(id, &workunit.files, offer);
+        self.put_files(id, &result.files, offer);
+        if is_new {
+            self.state.workunits.insert(key.clone(), workunit);
+            self.mark(Record::Workunit(key));
+        }
+        let job = fallow_domain::JobId(self.state.meta.next_job);
+        self.state.meta.next_job += 1;
+        Ok(Some(Job {
+            id: job,
+            project: id,
+            result,
+            version: version_key,
+            received_at: self.now,
+            usage,
+            flops_estimate: estimate,
+            speed,
+            elapsed_max: if bound < ELAPSED_SENSIBLE { ELAPSED_DEFAULT } else { bound },
+            stage: Stage::Downloading,
+            slot: None,
+            run: Run::default(),
+            outcome: None,
+            process: Process::None,
+        }))
+    }
+
+    /// The version that a job names; without a platform, the newest one for this host's own.
+    fn version_for(
+        &self,
+        id: ProjectId,
+        workunit: &Workunit,
+        result: &ResultJob,
+    ) -> Result<VersionKey, String> {
+        let platforms = self.state.host.as_ref().map(|host| host.platforms.as_slice()).unwrap_or_default();
+        let platform =
+            if result.platform.is_empty() { self.primary_platform() } else { result.platform.clone() };
+        if !platforms.contains(&platform) {
+            return Err(format!("this host does not run programs for {platform}"));
+        }
+        let key = |number| VersionKey {
+            project: id,
+            app: workunit.app_name.clone(),
+            platform: platform.clone(),
+            plan_class: result.plan_class.clone(),
+            number,
+        };
+        let found = match result.platform.is_empty() {
+            true => self.state.versions.range(key(0)..=key(u32::MAX)).next_back().map(|(key, _)| key.clone()),
+            false => Some(key(result.version_num)).filter(|key| self.state.versions.contains_key(key)),
+        };
+        found.ok_or_else(|| {
+            format!("there is no version {} of {} for {platform}", result.version_num, workunit.app_name)
+        })
+    }
+
+    /// Files that the project wants to be kept although nothing refers to them. All others that nothing refers to are
+    /// passed over: no job would ever take them away again.
+    fn keep_sticky_files(&mut self, id: ProjectId, offer: &mut Offer) {
+        for (_, info) in std::mem::take(&mut offer.files) {
+            if !info.sticky {
+                continue;
+            }
+            if offer.room.take(Need { files: 1, bytes: info.weight(), ..Need::default() }) {
+                self.put_file(id, info);
+            } else {
+                offer.refused.files += 1;
+            }
+        }
+    }
+
+    fn tell_refused(&mut self, id: ProjectId, offer: &Offer) {
+        if let Some((count, first)) = &offer.dropped {
+            let others = if *count > 1 { format!(" (so are {} others)", count - 1) } else { String::new() };
+            self.announce(NoticeLevel::Error, Some(id), format!("{first}{others}"));
+        }
+        if offer.refused.any() {
+            self.announce(NoticeLevel::Error, Some(id), offer.refused.to_string());
+        }
+    }
+
+    fn unstick(&mut self, key: &FileKey) {
+        if let Some(file) = self.state.files.get_mut(key) {
+            file.info.sticky = false;
+            if !self.state.file_users.contains_key(key) {
+                // Counted up and down again, so that it goes the way of every file without users.
+                self.use_file(key);
+                self.unuse_file(key);
+            } else {
+                self.mark(Record::File(key.clone()));
+            }
+        }
+    }
+
+    /// A version that a newer one supersedes goes when no job needs it.
+    pub(crate) fn drop_old_versions(&mut self, id: ProjectId) {
+        let versions = self.state.versions.range(VersionKey::first(id)..).map(|(key, _)| key);
+        let versions: Vec<&VersionKey> = versions.take_while(|key| key.project == id).collect();
+        // In the order of their numbers within each line.
+        let newer = versions.iter().skip(1);
+        let old = versions.iter().zip(newer).filter(|(key, newer)| key.is_in_line_with(newer));
+        let old: Vec<VersionKey> = old.map(|(key, _)| (*key).clone()).collect();
+        if old.is_empty() {
+            return;
+        }
+        let used = self.versions_in_use(id);
+        for key in old.into_iter().filter(|key| !used.contains(key)) {
+            for file in self.version_files(&key) {
+                self.unuse_file(&file);
+            }
+            self.state.versions.remove(&key);
+            self.mark(Record::Version(key));
+        }
+    }
+
+    fn versions_in_use(&self, id: ProjectId) -> BTreeSet<VersionKey> {
+        let from = FileKey { project: id, name: String::new() };
+        let jobs = self.state.job_names.range(from..).take_while(|(key, _)| key.project == id);
+        let mut used = BTreeSet::new();
+        for job in jobs.filter_map(|(_, job)| self.state.jobs.get(job)) {
+            if !used.contains(&job.version) {
+                used.insert(job.version.clone());
+            }
+        }
+        used
+    }
+}
+
+/// What a job of a version uses (R3.1). A GPU application may need no more than a sliver of a CPU.
+fn usage(version: &AppVersion) -> Result<Usage, String> {
+    let Some(coproc) = &version.coproc else { return Ok(Usage::from_cpus(version.avg_ncpus)) };
+    let kind = type_of(&coproc.kind).filter(|kind| kind.is_coprocessor());
+    let kind = kind.ok_or_else(|| format!("it needs a coprocessor {:?}, unknown here", coproc.kind))?;
+    Ok(Usage::from_cpus(version.avg_ncpus).with_coprocessor(kind, coproc.count))
+}
