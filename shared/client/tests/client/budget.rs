@@ -69,7 +69,7 @@ impl Bench {
     }
 
     /// Waits for the next request and answers it.
-    fn answer(&mut self, reply: SchedulerReply) -> SchedulerRequest {
+    fn answer(&mut self, reply: &SchedulerReply) -> SchedulerRequest {
         if self.request.is_none() {
             self.now = self.now + Duration::from_hours(1);
             self.turn(Event::ContactRequested { url: url() });
@@ -140,7 +140,7 @@ fn r6_10_a_project_that_sends_more_than_a_host_keeps_is_refused_the_rest_with_on
         }
         add_job(&mut reply, &format!("app{}", number % 900), 1, &format!("job{number}"));
     }
-    bench.answer(reply);
+    bench.answer(&reply);
     assert_eq!(bench.client.task_views().len(), JOBS_MAX);
     assert_eq!(bench.notices_with("more than a host keeps"), 1, "{:?}", bench.notices);
     assert_eq!((bench.stored("job/"), bench.stored("workunit/")), (JOBS_MAX, JOBS_MAX));
@@ -149,7 +149,7 @@ fn r6_10_a_project_that_sends_more_than_a_host_keeps_is_refused_the_rest_with_on
     assert_eq!(bench.stored("file/"), JOBS_MAX + 1_000);
 
     // The server learns of the rest as of lost jobs: they are not listed.
-    let request = bench.answer(SchedulerReply::default());
+    let request = bench.answer(&SchedulerReply::default());
     assert_eq!(request.other_results.unwrap().len(), JOBS_MAX);
     assert_eq!(request.app_versions.len(), 1_000);
 
@@ -176,7 +176,7 @@ fn r6_10_what_a_project_says_of_its_files_is_bounded_in_bytes_and_a_job_is_refus
     // An application's version of the same kind.
     add_version(&mut reply, "other", 1);
     reply.app_versions.last_mut().unwrap().cmdline = "x".repeat(1 << 17);
-    bench.answer(reply);
+    bench.answer(&reply);
     let bytes: usize = bench.store.values().map(Vec::len).sum();
     assert!(bytes < 100 << 20, "{bytes}");
     let jobs = bench.client.task_views();
@@ -197,7 +197,7 @@ fn r6_10_applications_and_files_that_nothing_needs_do_not_gather() {
             reply.files.push(file(&format!("unused{round}_{number}")));
         }
         add_version(&mut reply, "app", 1 + round);
-        bench.answer(reply);
+        bench.answer(&reply);
     }
     assert_eq!(bench.stored("file/"), 1, "the one of the newest version");
     let project = bench.store.iter().find(|(key, _)| key.starts_with(b"project/")).unwrap().1;
@@ -209,7 +209,7 @@ fn r6_10_applications_and_files_that_nothing_needs_do_not_gather() {
         for number in 0..20_000 {
             reply.files.push(FileInfo { sticky: true, ..file(&format!("sticky{round}_{number}")) });
         }
-        bench.answer(reply);
+        bench.answer(&reply);
     }
     assert_eq!(bench.stored("file/"), 60_000);
     assert_eq!(bench.notices_with("more than a host keeps"), 2, "one for each reply that held too many");
@@ -228,7 +228,7 @@ fn r6_10_ten_thousand_jobs_that_cannot_be_had_here_are_told_of_once() {
         reply.files.pop();
     }
     let before = bench.notices.len();
-    bench.answer(reply);
+    bench.answer(&reply);
     assert!(bench.notices.len() - before < 40, "{} notices", bench.notices.len() - before);
     assert_eq!(bench.notices_with("job job0 is dropped"), 1);
     assert_eq!(bench.notices_with("9999 others"), 1);
