@@ -5,6 +5,7 @@
 //! left the session, or that an earlier life of the agent left, are found.
 
 use std::fs;
+use std::io::Read;
 
 use fallow_domain::{Bytes, Duration};
 use rustix::process::{Pid, Signal};
@@ -17,6 +18,8 @@ pub const MARK: &str = "FALLOW_TASK";
 pub struct Process {
     /// Its id.
     pub pid: u32,
+    /// Its parent: init or a reaper where its own is gone.
+    pub parent: u32,
     /// Its session, which is the id of the task's first process.
     pub session: u32,
     /// Its start, in clock ticks since boot: tells it from a later process of the same id.
@@ -52,7 +55,17 @@ pub fn boot() -> String {
 
 /// One process, if it exists.
 pub fn find(pid: u32) -> Option<Process> {
-    parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    // The kernel gives the line as a whole to one read: at most a name of 64 bytes and 52 numbers.
+    let mut line = [0; 2048];
+    let len = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
+    // A process may call itself what it likes, and be found all the same.
+    parse(&String::from_utf8_lossy(&line[..len]))
+}
+
+/// The last process id that was given, to a process or a thread; ids are given in rising order, and begin anew at the
+/// bottom once the highest is reached. None where the kernel does not say.
+pub fn last_id() -> Option<u32> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().last()?.parse().ok()
 }
 
 /// A line of `/proc/PID/stat`. The name in it can hold anything, parentheses too; the fields follow the last one.
@@ -63,6 +76,7 @@ fn parse(line: &str) -> Option<Process> {
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
     Some(Process {
         pid,
+        parent: u32::try_from(number(1)?).ok()?,
         session: u32::try_from(number(3)?).ok()?,
         start: number(19)?,
         zombie: matches!(fields.first(), Some(&("Z" | "X"))),
@@ -73,8 +87,13 @@ fn parse(line: &str) -> Option<Process> {
 
 /// What the processes of `session` use together, out of a list of [`all`].
 pub fn used(processes: &[Process], session: u32) -> Used {
+    total(processes.iter().filter(|process| process.session == session))
+}
+
+/// What these processes use together.
+pub fn total<'a>(processes: impl Iterator<Item = &'a Process>) -> Used {
     let (mut ticks, mut pages) = (0_u64, 0_u64);
-    for process in processes.iter().filter(|process| process.session == session) {
+    for process in processes {
         ticks = ticks.saturating_add(process.ticks);
         pages = pages.saturating_add(process.pages);
     }
@@ -142,6 +161,20 @@ mod tests {
         for line in ["", "1", "1 (x", "1 (x) S", "x (x) S 1 2 3"] {
             assert_eq!(parse(line), None, "{line:?}");
         }
+    }
+
+    #[test]
+    fn a_process_whose_name_is_no_text_is_found() {
+        let mut command = std::process::Command::new("/bin/sh");
+        command.args(["-c", "printf '\\377\\376' > /proc/$$/comm; echo; read wait; exec sleep 1000"]);
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        crate::sys::isolate(&mut command, crate::sys::Urgency::Inherited, None);
+        let mut child = command.spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let found = find(child.id());
+        let _ = child.kill();
+        child.wait().unwrap();
+        assert_eq!(found.map(|process| process.session), Some(child.id()));
     }
 
     #[test]

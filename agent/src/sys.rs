@@ -1,6 +1,7 @@
 //! The few calls of the system that no safe crate offers: the only unsafe code of the agent.
 //!
 //! - a process in a session of its own, at idle priority, without inherited descriptors;
+//! - the priority of a session's automatic group, without which that of a process counts for nothing;
 //! - `wait4`, which tells the CPU time of a process and of all that it waited for;
 //! - memory shared with an application, seen as the atomic bytes that `fallow_boinc` works on;
 //! - giving freed memory back to the system.
@@ -30,19 +31,30 @@ pub enum Urgency {
     Inherited,
 }
 
+impl Urgency {
+    fn nice(self) -> Option<i32> {
+        match self {
+            Self::Idle => Some(19),
+            Self::Low => Some(10),
+            Self::Inherited => None,
+        }
+    }
+}
+
 /// Makes `command` start in a session of its own (so in a process group of its own too), with this urgency and
 /// with no descriptor open but the first three. With `guard`, the new process tells the guard of itself before
 /// it becomes the program, so that there is no instant at which nobody would know of it.
 pub fn isolate(command: &mut Command, urgency: Urgency, guard: Option<BorrowedFd<'_>>) {
     let guard: Option<RawFd> = guard.map(|fd| fd.as_raw_fd());
     // SAFETY: the closure runs between fork and exec, where only async-signal-safe calls are allowed. All of
-    // setsid, setpriority, sched_setscheduler, send, getpid and close_range are plain system calls; nothing here
-    // allocates, locks or panics. The descriptor in `guard` is borrowed for the call of `isolate` only, but the
+    // setsid, setpriority, sched_setscheduler, open, write, close, send, getpid and close_range are plain system calls;
+    // nothing here allocates, locks or panics. The descriptor in `guard` is borrowed for the call of `isolate` only, but the
     // keeper of the guard holds it open across the spawn; were it closed, `send` would fail and nothing else.
     unsafe {
         command.pre_exec(move || {
             rustix::process::setsid().map_err(io::Error::from)?;
             lower(urgency);
+            lower_own_group(urgency);
             if let Some(fd) = guard {
                 announce(fd);
             }
@@ -56,11 +68,7 @@ pub fn isolate(command: &mut Command, urgency: Urgency, guard: Option<BorrowedFd
 
 /// Lowers the calling thread's priority for good. Failing is no reason not to compute.
 pub fn lower(urgency: Urgency) {
-    let nice = match urgency {
-        Urgency::Idle => 19,
-        Urgency::Low => 10,
-        Urgency::Inherited => return,
-    };
+    let Some(nice) = urgency.nice() else { return };
     let _ = rustix::process::setpriority_process(None, nice);
     if urgency == Urgency::Idle {
         // SAFETY: `param` lives through the call, pid 0 is the caller itself.
@@ -69,6 +77,38 @@ pub fn lower(urgency: Urgency) {
             libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param);
         }
     }
+}
+
+/// Lowers the priority of the caller's automatic group, which it has for itself after setsid: see [`lower_group`].
+/// Async-signal-safe.
+fn lower_own_group(urgency: Urgency) {
+    use rustix::fs::{Mode, OFlags, open};
+    let text: &[u8] = match urgency {
+        Urgency::Idle => b"19",
+        Urgency::Low => b"10",
+        Urgency::Inherited => return,
+    };
+    if let Ok(file) = open(c"/proc/self/autogroup", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+        let _ = rustix::io::write(&file, text);
+    }
+}
+
+/// Lowers the priority of the automatic group ("autogroup", sched(7)) that a process is in. Where the kernel has such
+/// groups, each session is one, and the CPU is shared among groups first and by the processes' own priority only within
+/// a group: an idle process in a session of its own would get as much as everything in the owner's.
+///
+/// Returns false if it is to be tried again: the kernel takes one change in a tenth of a second from ordinary users,
+/// of whatever group. A kernel without such groups has nothing to be lowered.
+pub fn lower_group(pid: u32, urgency: Urgency) -> bool {
+    let Some(nice) = urgency.nice() else { return true };
+    let path = format!("/proc/{pid}/autogroup");
+    let Ok(now) = std::fs::read_to_string(&path) else { return true };
+    if now.trim_end().ends_with(&format!(" nice {nice}")) {
+        return true;
+    }
+    let written = OpenOptions::new().write(true).open(&path);
+    let written = written.and_then(|mut file| file.write_all(nice.to_string().as_bytes()));
+    !written.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// Sends `+PID` to the guard. Async-signal-safe.

@@ -38,7 +38,7 @@ pub(super) fn launch(context: &Context, setup: &TaskSetup, slot: &Path) -> Resul
         .stdout(Stdio::null())
         .stderr(stderr);
     environment(&mut command, context, setup);
-    let urgency = if setup.special { Urgency::Low } else { Urgency::Idle };
+    let urgency = urgency(setup);
     let child = context.guard.with_line(|line| {
         sys::isolate(&mut command, urgency, line);
         command.spawn()
@@ -47,6 +47,11 @@ pub(super) fn launch(context: &Context, setup: &TaskSetup, slot: &Path) -> Resul
     child.map(|child| child.id()).map_err(|error| {
         StartFailure::from_io("start", &context.dir.project(&setup.url).join(&setup.program), &error)
     })
+}
+
+/// How much of the machine a task may take.
+pub(super) fn urgency(setup: &TaskSetup) -> Urgency {
+    if setup.special { Urgency::Low } else { Urgency::Idle }
 }
 
 /// A clean environment: BOINC's library path, a plain locale, and the mark by which the guard knows the process.

@@ -13,6 +13,7 @@ mod collect;
 mod disk;
 mod launch;
 pub mod leftovers;
+mod members;
 mod record;
 mod slot;
 mod task;
@@ -30,8 +31,8 @@ use fallow_domain::{Bytes, JobId, SlotId};
 
 use crate::dir::DataDir;
 use crate::guard::Keeper;
-use crate::proc;
 use disk::DiskLook;
+use members::Members;
 use task::Task;
 
 /// Where events go.
@@ -97,6 +98,7 @@ impl Supervisor {
             context: Arc::new(context),
             tasks: BTreeMap::new(),
             own,
+            members: Members::default(),
             disk: DiskLook::default(),
             kill_all_at: None,
             stopping: false,
@@ -140,6 +142,7 @@ struct Supervision {
     context: Arc<Context>,
     tasks: BTreeMap<JobId, Task>,
     own: Sender<Order>,
+    members: Members,
     disk: DiskLook,
     kill_all_at: Option<StdInstant>,
     stopping: bool,
@@ -240,11 +243,12 @@ impl Supervision {
     fn look(&mut self) {
         self.context.guard.check();
         if self.tasks.is_empty() {
+            self.members = Members::default();
             return;
         }
         let now = crate::clock::now();
         let overdue = self.kill_all_at.is_some_and(|at| at <= StdInstant::now());
-        let processes = proc::all();
+        let used = self.members.look(&self.tasks.values().filter_map(Task::leader).collect());
         let samples: Vec<TaskSample> = self
             .tasks
             .iter_mut()
@@ -252,7 +256,7 @@ impl Supervision {
                 if overdue {
                     task.kill("it did not leave before the agent ends");
                 }
-                let (used, status) = task.look(&self.context, &processes, now)?;
+                let (used, status) = task.look(&self.context, &used, now)?;
                 let disk_usage = task.disk_usage();
                 Some(TaskSample { job, cpu_time: used.cpu, working_set: used.memory, disk_usage, status })
             })

@@ -1,5 +1,6 @@
 //! One task: its thread, which starts it and waits for it, and what the supervisor knows of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
@@ -18,8 +19,8 @@ use super::disk::Place;
 use super::record::{Leader, SlotRecord};
 use super::slot::StartFailure;
 use super::{Context, Order, collect, launch, slot};
-use crate::proc::{self, Process as Seen, Used};
-use crate::sys::{self, SharedMemory};
+use crate::proc::{self, Used};
+use crate::sys::{self, SharedMemory, Urgency};
 
 /// The most that a task was ever seen to use. Shared by the supervisor, which looks, and the task's thread, which reports.
 #[derive(Debug, Default)]
@@ -66,6 +67,7 @@ pub(super) struct Process {
 pub(super) struct Task {
     name: String,
     slot: SlotId,
+    urgency: Urgency,
     meter: Arc<Meter>,
     url: MasterUrl,
     /// Outputs that it writes into its project's directory.
@@ -89,6 +91,7 @@ impl Task {
         Self {
             name: setup.name.clone(),
             slot: setup.slot,
+            urgency: launch::urgency(setup),
             meter: Arc::default(),
             url: setup.url.clone(),
             outputs: outputs.map(|file| file.name.clone()).collect(),
@@ -151,15 +154,20 @@ impl Task {
         proc::kill_session(process.pid);
     }
 
+    /// Its first process, and how much of the machine all of them may take.
+    pub(super) fn leader(&self) -> Option<(u32, Urgency)> {
+        Some((self.process.as_ref()?.pid, self.urgency))
+    }
+
     /// The once-a-second look: what it uses, what its application says; messages and a heartbeat go the other way.
     pub(super) fn look(
         &mut self,
         context: &Context,
-        processes: &[Seen],
+        used: &BTreeMap<u32, Used>,
         now: Instant,
     ) -> Option<(Used, Option<AppStatus>)> {
         let pid = self.process.as_ref()?.pid;
-        let used = self.meter.note(proc::used(processes, pid));
+        let used = self.meter.note(used.get(&pid).copied().unwrap_or_default());
         let mut status = None;
         if let Some(channels) = self.process.as_ref().and_then(|process| process.channel.channels()) {
             self.queue.turn(channels, now);
@@ -214,6 +222,7 @@ pub(super) fn live(context: &Context, setup: &TaskSetup, meter: &Meter, say: imp
     let leader = match start(context, setup, &mut record) {
         Ok((leader, channel)) => {
             say(Order::Up(setup.job, Process { pid: leader.pid, channel }));
+            lower_group(&leader, launch::urgency(setup));
             leader
         }
         Err(failure) => return say(Order::Failed(setup.job, failure)),
@@ -260,6 +269,17 @@ fn start(
     }
     say_start(setup, pid);
     Ok((leader, channel))
+}
+
+/// Sees to it that the task's session yields also where many tasks of an ordinary user start at once, of which the kernel
+/// lets one in a tenth of a second have its way. What is not done here is left to the looks.
+fn lower_group(leader: &Leader, urgency: Urgency) {
+    for _ in 0..100 {
+        if sys::lower_group(leader.pid, urgency) {
+            return;
+        }
+        std::thread::sleep(StdDuration::from_millis(20));
+    }
 }
 
 /// Waits for the first process to end, kills what it left, and takes its remains.

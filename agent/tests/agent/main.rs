@@ -5,6 +5,7 @@ mod attach;
 mod daemon;
 mod disk;
 mod guard;
+mod guest;
 mod hostile;
 mod link;
 mod supervision;

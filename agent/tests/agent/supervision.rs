@@ -17,8 +17,8 @@ use fallow_domain::{Bytes, Duration, JobId, SlotId};
 
 use crate::support::{agent, is_alive, project, put, wait_for};
 
-const JOB: JobId = JobId(1);
-const SLOT: SlotId = SlotId(0);
+pub(crate) const JOB: JobId = JobId(1);
+pub(crate) const SLOT: SlotId = SlotId(0);
 
 /// The application: counts in its input file's name up to a number, a tenth of a CPU second at a time, with a checkpoint
 /// after each, and writes the sum.
@@ -46,15 +46,15 @@ fn application_that_counts() {
     app.finish(0)
 }
 
-struct Bench {
+pub(crate) struct Bench {
     _dir: tempfile::TempDir,
-    data: DataDir,
+    pub(crate) data: DataDir,
     events: Receiver<Event>,
-    supervisor: Supervisor,
+    pub(crate) supervisor: Supervisor,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(None)
     }
 
@@ -81,13 +81,13 @@ impl Bench {
     }
 
     /// Puts the application and an input into the project's directory.
-    fn stock(&self, goal: u64) {
+    pub(crate) fn stock(&self, goal: u64) {
         let place = self.data.project(&project());
         put(&place.join("input_1"), format!("{goal}\n").as_bytes());
         std::fs::copy(std::env::current_exe().unwrap(), place.join("app")).unwrap();
     }
 
-    fn setup(&self, fresh: bool, copy: bool) -> Box<TaskSetup> {
+    pub(crate) fn setup(&self, fresh: bool, copy: bool) -> Box<TaskSetup> {
         let file = |name: &str, open_name: &str, output| SlotFile {
             name: name.into(),
             open_name: open_name.into(),
@@ -116,7 +116,7 @@ impl Bench {
         })
     }
 
-    fn script(&self, text: &str) -> Box<TaskSetup> {
+    pub(crate) fn script(&self, text: &str) -> Box<TaskSetup> {
         let path = self.data.project(&project()).join("app");
         put(&path, format!("#!/bin/sh\n{text}\n").as_bytes());
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -125,7 +125,7 @@ impl Bench {
         setup
     }
 
-    fn next<T>(&self, what: &str, mut pick: impl FnMut(Event) -> Option<T>) -> T {
+    pub(crate) fn next<T>(&self, what: &str, mut pick: impl FnMut(Event) -> Option<T>) -> T {
         loop {
             let event =
                 self.events.recv_timeout(StdDuration::from_secs(90)).unwrap_or_else(|_| panic!("no {what}"));
@@ -135,7 +135,7 @@ impl Bench {
         }
     }
 
-    fn started(&self) -> u32 {
+    pub(crate) fn started(&self) -> u32 {
         self.next("start", |event| match event {
             Event::TaskStarted { pid, .. } => Some(pid),
             Event::TaskStartFailed { reason, .. } => panic!("{reason}"),
@@ -143,14 +143,14 @@ impl Bench {
         })
     }
 
-    fn ended(&self) -> Box<TaskEnd> {
+    pub(crate) fn ended(&self) -> Box<TaskEnd> {
         self.next("end", |event| match event {
             Event::TaskEnded { end, .. } => Some(end),
             _ => None,
         })
     }
 
-    fn sample(&self, what: &str, mut is: impl FnMut(&TaskSample) -> bool) -> TaskSample {
+    pub(crate) fn sample(&self, what: &str, mut is: impl FnMut(&TaskSample) -> bool) -> TaskSample {
         self.next(what, |event| match event {
             Event::TasksSampled(samples) => samples.into_iter().find(|sample| is(sample)),
             _ => None,

@@ -1,0 +1,199 @@
+//! Which processes are whose, without reading of every process on the machine each second.
+//!
+//! Model: a look reads of the processes known from before, and of those that are new on the machine: the kernel gives
+//! process ids in rising order and tells the last one (`/proc/loadavg`). All of `/proc` is read when a task is new,
+//! when ids began anew at the bottom, when so many were given that looking at each would cost more, and now and then in
+//! case that something was missed.
+//!
+//! A process belongs to a task if it is in the session of the task's first process, or the child of one that belongs
+//! to it; it stays the task's whatever session it makes for itself later. Each such session is given its task's low
+//! priority too, for the kernel weighs sessions before it weighs processes.
+//!
+//! Left out: a process whose parent had left before it was first seen, in a session of its own. It is known by its mark
+//! alone, and ends with its task.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use crate::proc::{self, Process, Used};
+use crate::sys::{self, Urgency};
+
+/// More new ids than these, and reading all of `/proc` is no dearer on a usual machine.
+const NEW_MAX: u32 = 512;
+/// How often all of `/proc` is read without a reason.
+const NET: Duration = Duration::from_secs(60);
+
+/// The processes of all tasks.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    known: BTreeMap<u32, Member>,
+    /// Sessions whose group was given its task's priority.
+    lowered: BTreeSet<u32>,
+    given: Option<Given>,
+    all_read_at: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    /// The first process of its task.
+    leader: u32,
+    start: u64,
+}
+
+/// The last process id that had been given at the look before, and at the one before that: a process may have its id an
+/// instant before it can be seen.
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    older: u32,
+    newer: u32,
+}
+
+impl Members {
+    /// Looks at the tasks whose first processes and urgencies these are. Returns what each of them uses.
+    pub(super) fn look(&mut self, leaders: &BTreeMap<u32, Urgency>) -> BTreeMap<u32, Used> {
+        let candidates = self.candidates(leaders);
+        let members = self.of(leaders, &candidates);
+        self.lower_groups(leaders, &members);
+        self.known = members
+            .iter()
+            .map(|(leader, process)| (process.pid, Member { leader: *leader, start: process.start }))
+            .collect();
+        let of = |leader| members.iter().filter(move |member| member.0 == leader).map(|member| &member.1);
+        leaders.keys().map(|&leader| (leader, proc::total(of(leader)))).collect()
+    }
+
+    /// Every process that may belong to a task.
+    fn candidates(&mut self, leaders: &BTreeMap<u32, Urgency>) -> Vec<Process> {
+        let last = proc::last_id();
+        let new = self.given.zip(last).and_then(|(given, last)| {
+            (last.checked_sub(given.older)? <= NEW_MAX).then_some(given.older.saturating_add(1)..=last)
+        });
+        self.given =
+            last.map(|last| Given { older: self.given.map_or(last, |given| given.newer), newer: last });
+        let is_known = leaders.keys().all(|leader| self.known.contains_key(leader));
+        let is_due = self.all_read_at.is_none_or(|at| at.elapsed() >= NET);
+        match new.filter(|_| is_known && !is_due) {
+            Some(new) => {
+                let ids: BTreeSet<u32> = self.known.keys().copied().chain(new).collect();
+                ids.into_iter().filter_map(proc::find).collect()
+            }
+            None => {
+                self.all_read_at = Some(Instant::now());
+                proc::all()
+            }
+        }
+    }
+
+    /// Those of `candidates` that belong to a task, each with its task's first process.
+    fn of(&self, leaders: &BTreeMap<u32, Urgency>, candidates: &[Process]) -> Vec<(u32, Process)> {
+        let mut children: BTreeMap<u32, Vec<&Process>> = BTreeMap::new();
+        for process in candidates {
+            children.entry(process.parent).or_default().push(process);
+        }
+        let mut members: Vec<(u32, Process)> = candidates
+            .iter()
+            .filter_map(|process| Some((self.leader(leaders, process)?, *process)))
+            .collect();
+        let mut found: BTreeSet<u32> = members.iter().map(|member| member.1.pid).collect();
+        let mut at = 0;
+        while let Some(&(leader, parent)) = members.get(at) {
+            let own = children.get(&parent.pid).into_iter().flatten();
+            members.extend(own.filter(|child| found.insert(child.pid)).map(|child| (leader, **child)));
+            at += 1;
+        }
+        members
+    }
+
+    /// Whose a process is by what was known of it or by its session.
+    fn leader(&self, leaders: &BTreeMap<u32, Urgency>, process: &Process) -> Option<u32> {
+        let known = self.known.get(&process.pid).filter(|member| member.start == process.start);
+        let leader = known.map_or(process.session, |member| member.leader);
+        Some(leader).filter(|leader| leaders.contains_key(leader))
+    }
+
+    fn lower_groups(&mut self, leaders: &BTreeMap<u32, Urgency>, members: &[(u32, Process)]) {
+        let mut lowered = BTreeSet::new();
+        for (leader, process) in members {
+            let urgency = leaders.get(leader).copied().unwrap_or(Urgency::Idle);
+            if !lowered.contains(&process.session)
+                && (self.lowered.contains(&process.session) || sys::lower_group(process.pid, urgency))
+            {
+                lowered.insert(process.session);
+            }
+        }
+        self.lowered = lowered;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, parent: u32, session: u32, start: u64) -> Process {
+        let mut process = proc::find(std::process::id()).unwrap();
+        (process.pid, process.parent, process.session, process.start) = (pid, parent, session, start);
+        process
+    }
+
+    fn leaders() -> BTreeMap<u32, Urgency> {
+        BTreeMap::from([(10, Urgency::Idle), (20, Urgency::Low)])
+    }
+
+    fn pids(members: &[(u32, Process)]) -> Vec<(u32, u32)> {
+        let mut pids: Vec<_> = members.iter().map(|(leader, process)| (*leader, process.pid)).collect();
+        pids.sort_unstable();
+        pids
+    }
+
+    #[test]
+    fn a_task_is_its_session_and_what_that_started_in_sessions_of_their_own() {
+        let all = [
+            process(10, 1, 10, 1),
+            process(11, 10, 10, 2),
+            // An orphan of the session.
+            process(12, 1, 10, 2),
+            // A session of a child's own, with ids that began anew at the bottom.
+            process(9, 12, 9, 3),
+            process(8, 9, 9, 4),
+            process(20, 1, 20, 1),
+            process(30, 1, 30, 1),
+        ];
+        let members = Members::default().of(&leaders(), &all);
+        assert_eq!(pids(&members), [(10, 8), (10, 9), (10, 10), (10, 11), (10, 12), (20, 20)]);
+    }
+
+    #[test]
+    fn what_is_known_stays_its_tasks_and_a_later_process_of_its_id_does_not() {
+        let known = [(12, 10), (13, 10), (14, 40)].map(|(pid, leader)| (pid, Member { leader, start: 2 }));
+        let members = Members { known: BTreeMap::from(known), ..Members::default() };
+        // Its parent is gone, its session is its own.
+        let all = [process(12, 1, 12, 2), process(13, 1, 13, 7), process(14, 1, 14, 2)];
+        assert_eq!(pids(&members.of(&leaders(), &all)), [(10, 12)]);
+    }
+
+    #[test]
+    fn a_child_that_came_between_two_looks_is_counted() {
+        let mut command = std::process::Command::new("/bin/sh");
+        command.args(["-c", "read go; sleep 1000 & wait"]).stdin(std::process::Stdio::piped());
+        sys::isolate(&mut command, Urgency::Idle, None);
+        let mut first = command.spawn().unwrap();
+        let leaders = BTreeMap::from([(first.id(), Urgency::Idle)]);
+        let mut members = Members::default();
+        members.look(&leaders);
+        assert_eq!(members.known.len(), 1);
+        members.look(&leaders);
+        let before = members.all_read_at;
+        drop(first.stdin.take());
+        let end = Instant::now() + Duration::from_secs(20);
+        while members.known.len() < 2 && Instant::now() < end {
+            members.look(&leaders);
+        }
+        let known = members.known.len();
+        proc::kill_session(first.id());
+        first.wait().unwrap();
+        assert_eq!(known, 2);
+        assert!(before.is_some());
+        members.look(&BTreeMap::new());
+        assert!(members.known.is_empty());
+    }
+}
