@@ -148,6 +148,10 @@ pub struct Download {
     pub gzipped: bool,
     /// Its size, if the project said.
     pub nbytes: Option<Bytes>,
+    /// The most that it may become, if the project did not say its size.
+    pub limit: Bytes,
+    /// So much must stay free on the volume.
+    pub keep_free: Bytes,
     /// MD5 of its content in lower-case hexadecimal, to be checked when there is no signature.
     pub md5: Option<String>,
     /// A signature to be checked.

@@ -87,6 +87,8 @@ pub enum Event {
         /// Nothing, or what went wrong.
         outcome: Result<(), TransferError>,
     },
+    /// What was measured of transfers and calls.
+    TrafficMeasured(Vec<Traffic>),
     /// A task's process runs.
     TaskStarted {
         /// The job.
@@ -114,6 +116,17 @@ pub enum Event {
     },
     /// The host was measured again (R4.1): at most every ten minutes and before big writes.
     HostMeasured(Box<HostFacts>),
+}
+
+/// Bytes that went one way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Traffic {
+    /// From here to a server.
+    pub upload: bool,
+    /// As they crossed the wire.
+    pub bytes: Bytes,
+    /// How long it took, from the first of them on.
+    pub took: Duration,
 }
 
 /// What the shell found when it came up.

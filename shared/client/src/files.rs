@@ -3,16 +3,18 @@
 //! A file is needed while a job or an application version refers to it. A job can run when all the files it refers to
 //! are here. What nobody needs is deleted, unless the project made it sticky.
 
-use fallow_boinc::scheduler::FileInfo;
+use fallow_boinc::scheduler::{FileInfo, NetStats};
 use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId};
+use fallow_policy::net_rate::NetRates;
 use fallow_policy::transfer_backoff::{AfterFailure, TransferBackoff};
 
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{File, FileStatus, Transfer};
+use crate::transfers::{Rank, Use};
 use crate::{
-    Download, Effect, FileKey, NoticeLevel, Reason, RequiredSignature, TransferError, TransferErrorKind,
-    Upload,
+    Download, Effect, FileKey, NoticeLevel, Reason, RequiredSignature, Traffic, TransferError,
+    TransferErrorKind, Upload,
 };
 
 /// BOINC's error numbers for files.
@@ -23,6 +25,7 @@ mod error {
     pub(super) const NO_SIGNATURE: i32 = -123;
     pub(super) const SIZE: i32 = -221;
     pub(super) const GAVE_UP: i32 = -114;
+    pub(super) const TOO_BIG: i32 = -131;
 }
 
 impl Client {
@@ -87,28 +90,67 @@ impl Client {
         self.mark(Record::File(key.clone()));
     }
 
-    /// Starts getting a file unless it is here or already on its way. Says whether it is here.
-    pub(crate) fn want_file(&mut self, key: &FileKey) -> bool {
+    /// Starts getting a file for a job unless it is here or already on its way. Says whether it is here.
+    pub(crate) fn want_file(&mut self, key: &FileKey, job: JobId) -> bool {
         let now = self.now;
         let Some(file) = self.state.files.get_mut(key) else { return false };
+        let purpose = if file.signed { Use::Application } else { Use::Job };
         match file.status {
             FileStatus::Present | FileStatus::Uploaded => return true,
             // One that was given up is tried once more for a job that came since: nothing else would ever move the job.
             FileStatus::Absent | FileStatus::Failed(..) if file.transfer.is_none() => {
                 file.status = FileStatus::Absent;
                 file.transfer = Some(new_transfer(false, now));
-                self.place_transfer(key);
+                self.place_transfer_as(key, Some(self.rank(purpose, job)));
                 self.mark(Record::File(key.clone()));
             }
-            _ => {}
+            _ => {
+                let rank = self.rank(purpose, job);
+                self.state.transfers.hasten(key, rank);
+            }
         }
         false
     }
 
     /// Keeps the order of transfers in step with a file's own.
     pub(crate) fn place_transfer(&mut self, key: &FileKey) {
+        self.place_transfer_as(key, None);
+    }
+
+    fn place_transfer_as(&mut self, key: &FileKey, rank: Option<Rank>) {
         let transfer = self.state.files.get(key).and_then(|file| file.transfer.as_ref());
-        self.state.transfers.place(key, transfer);
+        self.state.transfers.place(key, transfer, rank, self.now);
+    }
+
+    /// Puts all transfers into their order, which is not stored.
+    pub(crate) fn place_transfers(&mut self) {
+        let unfinished = self.state.files.iter().filter(|(_, file)| file.transfer.is_some());
+        let keys: Vec<FileKey> = unfinished.map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            let upload = self.state.files[&key].transfer.as_ref().is_some_and(|transfer| transfer.upload);
+            let rank = if upload { self.upload_rank(&key) } else { self.download_rank(&key) };
+            self.place_transfer_as(&key, Some(rank));
+        }
+    }
+
+    /// How soon a job wants a file.
+    fn rank(&self, purpose: Use, id: JobId) -> Rank {
+        let Some(job) = self.state.jobs.get(&id) else { return Rank::LAST };
+        let left = self.queue.get(id).map_or(Duration::ZERO, |job| job.remaining);
+        Rank { purpose, deadline: job.result.report_deadline, left, job: id }
+    }
+
+    /// The same of the first of the jobs that wait for it.
+    fn download_rank(&self, key: &FileKey) -> Rank {
+        let signed = self.state.files.get(key).is_some_and(|file| file.signed);
+        let purpose = if signed { Use::Application } else { Use::Job };
+        let waiting = self.state.waiting.get(key).into_iter().flatten();
+        waiting.map(|job| self.rank(purpose, *job)).min().unwrap_or(Rank::LAST)
+    }
+
+    fn upload_rank(&self, key: &FileKey) -> Rank {
+        let writers = self.state.outputs.range((key.clone(), JobId(0))..=(key.clone(), JobId(u64::MAX)));
+        writers.map(|(_, job)| self.rank(Use::Job, *job)).min().unwrap_or(Rank::LAST)
     }
 
     /// Starts sending an output.
@@ -116,49 +158,36 @@ impl Client {
         let now = self.now;
         if let Some(file) = self.state.files.get_mut(key) {
             file.transfer = Some(new_transfer(true, now));
-            self.place_transfer(key);
+            self.place_transfer_as(key, Some(self.upload_rank(key)));
             self.mark(Record::File(key.clone()));
         }
     }
 
     /// Hands the transfers that are due to the shell, within the limits.
     pub(crate) fn poll_transfers(&mut self) {
+        let now = self.now;
         for upload in [false, true] {
-            self.poll_failed_transfers(upload);
-            let projects: Vec<ProjectId> = self.state.projects.keys().copied().collect();
-            for project in projects {
-                while let Some(key) = self.state.transfers.of(upload).first_fresh(project) {
+            self.state.transfers.of(upload).wake(now);
+            while let Some((key, rank)) = self.next_transfer(upload) {
+                // The job that it was wanted for first may be gone; then others may be in greater haste.
+                let is_wanted =
+                    |job: &JobId| self.state.waiting.get(&key).is_some_and(|jobs| jobs.contains(job));
+                let true_rank = if upload || is_wanted(&rank.job) { rank } else { self.download_rank(&key) };
+                if true_rank > rank {
+                    self.place_transfer_as(&key, Some(true_rank));
+                } else {
                     self.begin_transfer(&key);
                 }
             }
         }
     }
 
-    fn poll_failed_transfers(&mut self, upload: bool) {
-        let now = self.now;
-        if self.state.transfers.of(upload).retry_at.is_some_and(|at| at > now) {
-            return;
-        }
-        let mut retry_at = Instant::FAR_FUTURE;
-        let mut due = Vec::new();
-        for key in self.state.transfers.failed(upload) {
-            let Some(transfer) = self.state.files.get(key).and_then(|file| file.transfer.as_ref()) else {
-                continue;
-            };
-            let left = self.wait_left(key, transfer);
-            if left.is_positive() {
-                retry_at = retry_at.min(now + left);
-            } else {
-                due.push(key.clone());
-            }
-        }
-        // One that is due and finds no room waits for another to end, not for the clock.
-        self.state.transfers.of(upload).retry_at = Some(retry_at);
-        for key in due {
-            if self.state.transfers.of(upload).has_room(key.project) {
-                self.begin_transfer(&key);
-            }
-        }
+    fn next_transfer(&mut self, upload: bool) -> Option<(FileKey, Rank)> {
+        let (now, held) = (self.now, &self.net.transfers);
+        let is_held = |project| {
+            held.get(&(project, upload)).is_some_and(|project| project.wait_left(now).is_positive())
+        };
+        self.state.transfers.of(upload).next(now, is_held)
     }
 
     /// The clock was set back: no wait becomes longer by that (R1.12).
@@ -170,19 +199,19 @@ impl Client {
         for project in self.net.transfers.values_mut() {
             project.observe(now);
         }
-        self.state.transfers.look_again();
-    }
-
-    /// How long until a transfer may be tried, by its own and its project's failures.
-    fn wait_left(&self, key: &FileKey, transfer: &Transfer) -> Duration {
-        match self.net.transfers.get(&(key.project, transfer.upload)) {
-            Some(project) => project.left(&transfer.backoff, self.now),
-            None => transfer.backoff.left(self.now),
+        self.state.transfers.observe(now);
+        let failed = [false, true].map(|upload| self.state.transfers.failed(upload).clone());
+        for key in failed.iter().flatten() {
+            self.place_transfer(key);
         }
     }
 
     fn begin_transfer(&mut self, key: &FileKey) {
         let Some(project) = self.state.projects.get(&key.project) else { return };
+        if let Some(why) = self.never_fits(key) {
+            return self.fail_file(key, error::TOO_BIG, &why);
+        }
+        let (limit, keep_free) = (self.room_for(key), self.preferences().disk_free_min);
         let (url, code_key) = (project.url.clone(), project.code_sign_key.clone().unwrap_or_default());
         let Some(file) = self.state.files.get_mut(key) else { return };
         let Some(transfer) = file.transfer.as_mut() else { return };
@@ -218,6 +247,8 @@ impl Client {
                     from,
                     gzipped: transfer.url_index < gzipped,
                     nbytes: file.info.nbytes,
+                    limit,
+                    keep_free,
                     md5: file.info.md5_cksum.clone(),
                     signature,
                     executable: file.info.executable,
@@ -239,6 +270,69 @@ impl Client {
                     &format!("there is no URL left where it could be {verb}"),
                 );
             }
+        }
+    }
+
+    /// Why a file would be too large for this host even if nothing else were on its disk.
+    fn never_fits(&self, key: &FileKey) -> Option<String> {
+        let file = self.state.files.get(key)?;
+        if file.transfer.as_ref()?.upload {
+            return None;
+        }
+        let (host, nbytes) = (self.state.host.as_ref()?, file.info.nbytes?);
+        let most = host.disk_total.as_f64() * self.preferences().disk_fraction.get();
+        let too_big = host.disk_total > Bytes(0) && nbytes.as_f64() > most;
+        too_big.then(|| {
+            format!("its {nbytes} are more than the {} that projects may use here", Bytes::from_f64(most))
+        })
+    }
+
+    /// What a file may become whose size is not known: what its project says at most; else the project's share of what
+    /// is left to projects on the disk.
+    fn room_for(&self, key: &FileKey) -> Bytes {
+        let file = self.state.files.get(key);
+        if let Some(most) = file.and_then(|file| file.info.max_nbytes).filter(|most| *most > Bytes(0)) {
+            return most;
+        }
+        let (Some(host), Some(project)) = (&self.state.host, self.state.projects.get(&key.project)) else {
+            return Bytes(0);
+        };
+        let preferences = self.preferences();
+        let by_fraction = host.disk_total.as_f64() * preferences.disk_fraction.get();
+        let by_free = host.disk_free.as_f64() - preferences.disk_free_min.as_f64();
+        let room = by_fraction.min(by_free).max(0.0);
+        Bytes::from_f64(room * self.share_fraction(project, |_| true))
+    }
+
+    /// The files of a project that it could give again if they were gone.
+    pub fn refetchable(&self, project: ProjectId) -> Vec<String> {
+        let from = FileKey { project, name: String::new() };
+        let files = self.state.files.range(from..).take_while(|(key, _)| key.project == project);
+        let again = files.filter(|(_, file)| {
+            file.found.is_none() && !(file.info.download_urls.is_empty() && file.info.gzipped_urls.is_empty())
+        });
+        again.map(|(key, _)| key.name.clone()).collect()
+    }
+
+    /// Takes note of how fast transfers are.
+    pub(crate) fn traffic_measured(&mut self, traffic: &[Traffic]) {
+        for part in traffic {
+            let rates = &mut self.ledger.net;
+            let rate = if part.upload { &mut rates.up } else { &mut rates.down };
+            rate.update(self.now, part.bytes, part.took);
+        }
+    }
+
+    /// What servers are told of it.
+    pub(crate) fn net_stats(&self) -> NetStats {
+        let NetRates { up, down } = self.ledger.net;
+        NetStats {
+            bwup: up.speed,
+            avg_up: up.average,
+            avg_time_up: up.at.unwrap_or_default(),
+            bwdown: down.speed,
+            avg_down: down.average,
+            avg_time_down: down.at.unwrap_or_default(),
         }
     }
 
@@ -281,52 +375,62 @@ impl Client {
         }
     }
 
+    /// The next URL is tried at once: what one server does not give, another may. When all have failed, in the order in
+    /// which the project gave them, the file is given up if the last one refused for good; otherwise it waits.
     fn transfer_failed(&mut self, key: &FileKey, failure: &TransferError) {
         use TransferErrorKind::{
             BadReply, DiskFull, LocalFile, Permanent, Transient, WrongMd5, WrongSignature, WrongSize,
         };
-        let now = self.now;
         let Some(file) = self.state.files.get_mut(key) else { return };
-        let unsigned = file.info.file_signature.is_none();
+        let (unsigned, urls) = (file.info.file_signature.is_none(), file.urls());
         let Some(transfer) = file.transfer.as_mut() else { return };
-        let urls = if transfer.upload {
-            file.info.upload_urls.len()
-        } else {
-            file.info.gzipped_urls.len() + file.info.download_urls.len()
-        };
         transfer.active = false;
+        // A failure of this host is not the URL's.
+        let is_local = matches!(failure.kind, DiskFull | LocalFile);
+        let is_last = transfer.url_index + 1 >= urls || failure.kind == WrongSignature;
+        let upload = transfer.upload;
         let verdict = match failure.kind {
-            // The next URL may have what this one has not.
-            Permanent | WrongMd5 | WrongSize if transfer.url_index + 1 < urls => {
+            LocalFile if upload => Some(fallow_boinc::runtime::exit::UPLOAD_FAILED),
+            _ if !is_local && !is_last => {
                 transfer.url_index += 1;
+                let text = format!("{}: {failure}; trying the next of its {urls} URLs", key.name);
+                self.notice(NoticeLevel::Info, Some(key.project), text);
                 None
             }
-            Permanent | LocalFile if transfer.upload => Some(fallow_boinc::runtime::exit::UPLOAD_FAILED),
+            Permanent if upload => Some(fallow_boinc::runtime::exit::UPLOAD_FAILED),
             Permanent => Some(error::NOT_FOUND),
             WrongMd5 => Some(error::MD5),
             WrongSize => Some(error::SIZE),
             WrongSignature if unsigned => Some(error::NO_SIGNATURE),
             WrongSignature => Some(error::SIGNATURE),
             Transient | BadReply | DiskFull | LocalFile => {
-                // The next attempt begins with the next URL, where there are several.
-                transfer.url_index = (transfer.url_index + 1) % urls.max(1);
-                match transfer.backoff.on_failure(now, &mut self.rng) {
-                    AfterFailure::GiveUp => Some(error::GAVE_UP),
-                    AfterFailure::RetryIn(delay) => {
-                        let direction = (key.project, transfer.upload);
-                        self.net.transfers.entry(direction).or_default().on_failure(now, &mut self.rng);
-                        self.draw();
-                        let text = format!("{}: {failure}; trying again in {delay}", key.name);
-                        self.notice(NoticeLevel::Warn, Some(key.project), text);
-                        None
-                    }
-                }
+                transfer.url_index = 0;
+                self.back_off(key, failure, is_local)
             }
         };
         self.place_transfer(key);
         self.mark(Record::File(key.clone()));
         if let Some(number) = verdict {
             self.fail_file(key, number, &failure.what);
+        }
+    }
+
+    /// Lets a file that failed wait; gives its error number when that has been going on for too long.
+    fn back_off(&mut self, key: &FileKey, failure: &TransferError, is_local: bool) -> Option<i32> {
+        let now = self.now;
+        let transfer = self.state.files.get_mut(key)?.transfer.as_mut()?;
+        let direction = (key.project, transfer.upload);
+        match transfer.backoff.on_failure(now, &mut self.rng) {
+            AfterFailure::GiveUp => Some(error::GAVE_UP),
+            AfterFailure::RetryIn(delay) => {
+                if !is_local {
+                    self.net.transfers.entry(direction).or_default().on_failure(now, &mut self.rng);
+                }
+                self.draw();
+                let text = format!("{}: {failure}; trying again in {delay}", key.name);
+                self.notice(NoticeLevel::Warn, Some(key.project), text);
+                None
+            }
         }
     }
 
@@ -341,6 +445,11 @@ impl Client {
         if upload {
             self.output_settled(key);
         } else {
+            // What there is of it is of no use to anybody.
+            if let Some(project) = self.state.projects.get(&key.project) {
+                let effect = Effect::DeleteFile { file: key.clone(), url: project.url.clone() };
+                self.act(effect, Reason::new("files", "its download is given up"));
+            }
             let waiting = self.state.waiting.remove(key).unwrap_or_default();
             for job in waiting {
                 self.job_lacks_file(job, key, number, why);
@@ -363,7 +472,11 @@ impl Client {
     }
 
     pub(crate) fn next_transfer_wake_up(&self) -> Instant {
-        self.state.transfers.next_retry(self.now)
+        let now = self.now;
+        self.state.transfers.next_wake_up(now, |project, upload| {
+            let held = self.net.transfers.get(&(project, upload));
+            now + held.map_or(Duration::ZERO, |project| project.wait_left(now))
+        })
     }
 }
 

@@ -32,9 +32,7 @@ impl Client {
         for project in projects {
             self.estimates_changed(project);
         }
-        for (key, file) in &self.state.files {
-            self.state.transfers.place(key, file.transfer.as_ref());
-        }
+        self.place_transfers();
     }
 
     fn index_job(&mut self, id: JobId) {
@@ -131,7 +129,7 @@ impl Client {
         }
         for key in &missing {
             self.state.waiting.entry(key.clone()).or_default().insert(id);
-            self.want_file(key);
+            self.want_file(key, id);
         }
         if missing.is_empty() {
             if let Some(job) = self.state.jobs.get_mut(&id) {

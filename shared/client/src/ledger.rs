@@ -13,6 +13,7 @@ use fallow_policy::decay::RecentCpu;
 use fallow_policy::estimate::{self, CpuEfficiency, DurationCorrection, Progress};
 use fallow_policy::long_term_debt::LongTermDebts;
 use fallow_policy::metrics::{Fate, Metrics, ProjectStretch, Stretch};
+use fallow_policy::net_rate::NetRates;
 use fallow_policy::network_period::NetworkPeriods;
 use fallow_policy::recent_credit::RecentCredit;
 use fallow_policy::type_backoff::TypeBackoffs;
@@ -47,6 +48,9 @@ pub(crate) struct Ledger {
     pub type_backoffs: TypeBackoffs,
     #[serde(default)]
     pub periods: NetworkPeriods,
+    /// Stored with the rest when that is stored: it is not worth a write.
+    #[serde(default)]
+    pub net: NetRates,
     pub active: ActiveFraction,
     /// How much of their running time CPU jobs compute (R5.7): measured for the host, and held against all of
     /// them.

@@ -229,6 +229,7 @@ impl Client {
             Event::SchedulerAnswered { project, outcome } => self.scheduler_answered(project, outcome),
             Event::DownloadEnded { file, outcome } => self.download_ended(&file, outcome),
             Event::UploadEnded { file, outcome } => self.upload_ended(&file, outcome),
+            Event::TrafficMeasured(traffic) => self.traffic_measured(&traffic),
             Event::TaskStarted { job, pid } => self.task_started(job, pid),
             Event::TaskStartFailed { job, reason, permanent } => {
                 self.task_start_failed(job, reason, permanent);

@@ -67,6 +67,7 @@ impl Client {
             global_preferences: Some(GlobalPreferences::from_domain(self.preferences())),
             cross_project_id: project.identity.cross_project_id.clone(),
             time_stats: self.time_stats(),
+            net_stats: self.net_stats(),
             host_info: HostInfo::from_facts(host),
             disk_usage: self.disk_usage(id),
             coprocs: self.coprocs(wanted),

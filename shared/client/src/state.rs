@@ -118,6 +118,16 @@ pub(crate) struct File {
     pub transfer: Option<Transfer>,
 }
 
+impl File {
+    /// In how many places it may be had, or sent to.
+    pub(crate) fn urls(&self) -> usize {
+        match &self.transfer {
+            Some(transfer) if transfer.upload => self.info.upload_urls.len(),
+            _ => self.info.gzipped_urls.len() + self.info.download_urls.len(),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FileStatus {
     /// Not here yet.

@@ -1,12 +1,20 @@
-//! Transfers that are not over, kept by what they wait for.
+//! Transfers that are not over: which of them begins next.
 //!
-//! A transfer that never failed begins as soon as there is room; one that failed waits for its time. With ten thousand
-//! of either, an event that concerns none of them must not look at them all: so the ones under way are few and counted,
-//! the fresh ones are taken in order, and the failed ones are looked through only when one may be due.
+//! Model: at most two of a project at once in each direction, at most eight of all (BOINC's figures). Projects take turns,
+//! so that a thousand files of one never keep the one file of another waiting. Within a project comes first what lets a
+//! job run soonest: the files of applications, then the inputs of the job that the scheduler would run first; uploads go
+//! by the deadlines of their jobs. One place of a project's two is for files that failed before and whose wait is over,
+//! the other for files that never did, as far as there are both: neither kind keeps the other out.
+//!
+//! Four projects whose servers trickle could hold all eight places for days. So when no place became free for five
+//! minutes, each project that has none gets one beside them, up to [`BESIDE_MAX`] in all.
+//!
+//! With ten thousand of them, an event that concerns none must not look at them all: each change costs O(log n), and what
+//! begins next is the first of a set.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use fallow_domain::{Instant, ProjectId};
+use fallow_domain::{Duration, Instant, JobId, ProjectId};
 
 use crate::FileKey;
 use crate::state::Transfer;
@@ -15,6 +23,41 @@ use crate::state::Transfer;
 const ACTIVE_PER_PROJECT: usize = 2;
 /// At most this many transfers at once in one direction (BOINC: `max_file_xfers`).
 const ACTIVE_MAX: usize = 8;
+/// When all places were taken for so long, those beside them are given out.
+const STUCK: Duration = Duration::from_mins(5);
+/// At most this many with those.
+const BESIDE_MAX: usize = 32;
+
+/// What a file is for, in the order in which it is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Use {
+    /// A job cannot run without the application, and many wait for the same one.
+    Application,
+    /// A job's input or output.
+    Job,
+    /// No job waits for it.
+    None,
+}
+
+/// How soon a file is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    pub purpose: Use,
+    /// Of the first job that it is for, in the scheduler's order: by deadline, of equal ones the shortest.
+    pub deadline: Instant,
+    pub left: Duration,
+    pub job: JobId,
+}
+
+impl Rank {
+    /// Of a file that nobody waits for.
+    pub(crate) const LAST: Self = Self {
+        purpose: Use::None,
+        deadline: Instant::FAR_FUTURE,
+        left: Duration::ZERO,
+        job: JobId(u64::MAX),
+    };
+}
 
 /// The transfers of a client.
 #[derive(Debug, Default)]
@@ -26,11 +69,35 @@ pub(crate) struct Transfers {
 /// Those of one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Direction {
-    active: BTreeSet<FileKey>,
-    fresh: BTreeSet<FileKey>,
+    /// Whether they failed before.
+    active: BTreeMap<FileKey, bool>,
+    projects: BTreeMap<ProjectId, Waiting>,
+    /// Where each one that is not active is.
+    index: BTreeMap<FileKey, (Rank, Queue)>,
+    /// Those that failed before and are not active.
     failed: BTreeSet<FileKey>,
-    /// Before this none of the failed ones is due; none when that has to be worked out again.
-    pub retry_at: Option<Instant>,
+    /// Whose turn it was last.
+    last: Option<ProjectId>,
+    /// Since when every place is taken and none became free.
+    full_since: Option<Instant>,
+}
+
+/// Those of one project that are not active.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Those that never failed.
+    fresh: BTreeSet<(Rank, String)>,
+    /// Those that failed and have waited.
+    due: BTreeSet<(Rank, String)>,
+    /// Those that failed and wait, by when that ends.
+    later: BTreeSet<(Instant, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queue {
+    Fresh,
+    Due,
+    Later(Instant),
 }
 
 impl Transfers {
@@ -38,71 +105,203 @@ impl Transfers {
         if upload { &mut self.up } else { &mut self.down }
     }
 
-    /// Takes note of where a file's transfer stands, or that it has none any more.
-    pub(crate) fn place(&mut self, key: &FileKey, transfer: Option<&Transfer>) {
-        for direction in [&mut self.down, &mut self.up] {
-            direction.remove(key);
-        }
+    fn direction(&self, upload: bool) -> &Direction {
+        if upload { &self.up } else { &self.down }
+    }
+
+    /// Takes note of where a file's transfer stands, or that it has none any more. Without a rank it keeps its own.
+    pub(crate) fn place(
+        &mut self,
+        key: &FileKey,
+        transfer: Option<&Transfer>,
+        rank: Option<Rank>,
+        now: Instant,
+    ) {
+        let known = [&mut self.down, &mut self.up].map(|direction| direction.take_out(key, now));
         let Some(transfer) = transfer else { return };
-        let direction = self.of(transfer.upload);
-        let set = match () {
-            () if transfer.active => &mut direction.active,
-            () if transfer.backoff.failures() > 0 => &mut direction.failed,
-            () => &mut direction.fresh,
-        };
-        set.insert(key.clone());
-        if transfer.backoff.failures() > 0 && !transfer.active {
-            direction.retry_at = None;
-        }
+        let rank = rank.or(known[usize::from(transfer.upload)]).unwrap_or(Rank::LAST);
+        self.of(transfer.upload).put(key, transfer, rank, now);
+    }
+
+    /// A job came that wants a file sooner than those before.
+    pub(crate) fn hasten(&mut self, key: &FileKey, rank: Rank) {
+        self.down.hasten(key, rank);
     }
 
     /// Whether there are any.
     pub(crate) fn any(&self) -> bool {
-        [&self.down, &self.up].into_iter().any(|direction| {
-            !(direction.active.is_empty() && direction.fresh.is_empty() && direction.failed.is_empty())
-        })
+        [&self.down, &self.up]
+            .into_iter()
+            .any(|direction| !(direction.active.is_empty() && direction.index.is_empty()))
     }
 
-    /// Those that failed before.
+    /// Those that failed before and are not under way.
     pub(crate) fn failed(&self, upload: bool) -> &BTreeSet<FileKey> {
-        if upload { &self.up.failed } else { &self.down.failed }
+        &self.direction(upload).failed
     }
 
-    /// Waits have changed.
-    pub(crate) fn look_again(&mut self) {
-        self.down.retry_at = None;
-        self.up.retry_at = None;
+    /// The clock was set back: nothing waits longer by that.
+    pub(crate) fn observe(&mut self, now: Instant) {
+        for direction in [&mut self.down, &mut self.up] {
+            direction.full_since = direction.full_since.map(|since| since.min(now));
+        }
     }
 
-    /// When a failed transfer may be due, for all that is known.
-    pub(crate) fn next_retry(&self, now: Instant) -> Instant {
-        let at = |direction: &Direction| direction.retry_at.unwrap_or(now);
-        at(&self.down).min(at(&self.up))
+    /// When something may begin that may not now, given how long a project's own failures hold its transfers back.
+    pub(crate) fn next_wake_up(
+        &self,
+        now: Instant,
+        held_until: impl Fn(ProjectId, bool) -> Instant,
+    ) -> Instant {
+        let at = |upload| self.direction(upload).next_wake_up(now, |project| held_until(project, upload));
+        at(false).min(at(true))
     }
 }
 
 impl Direction {
-    fn remove(&mut self, key: &FileKey) {
-        // An end makes room for another.
-        if self.active.remove(key) {
-            self.retry_at = None;
-        }
-        self.fresh.remove(key);
-        self.failed.remove(key);
+    /// Takes the next one to begin, if there is room for it. `is_held` says whether a project's failures hold back what
+    /// failed before. The caller says by [`Transfers::place`] what becomes of it.
+    pub(crate) fn next(
+        &mut self,
+        now: Instant,
+        is_held: impl Fn(ProjectId) -> bool,
+    ) -> Option<(FileKey, Rank)> {
+        // Whoever comes after the last one, then from the beginning.
+        let after = self.last.map_or(0, |last| last.0.saturating_add(1));
+        let turns = self.projects.range(ProjectId(after)..).chain(self.projects.range(..ProjectId(after)));
+        let mut turns = turns.filter(|(id, _)| self.has_room(**id, now));
+        let (rank, key) = turns.find_map(|(&project, waiting)| {
+            let (rank, name) = self.choose(project, waiting, is_held(project))?;
+            Some((*rank, FileKey { project, name: name.clone() }))
+        })?;
+        self.last = Some(key.project);
+        self.take_out(&key, now);
+        Some((key, rank))
     }
 
-    /// Whether one more transfer of a project may begin.
-    pub(crate) fn has_room(&self, project: ProjectId) -> bool {
-        self.active.len() < ACTIVE_MAX
-            && self.active.iter().filter(|key| key.project == project).count() < ACTIVE_PER_PROJECT
+    fn choose<'a>(
+        &self,
+        project: ProjectId,
+        waiting: &'a Waiting,
+        is_held: bool,
+    ) -> Option<&'a (Rank, String)> {
+        let (fresh, due) = (waiting.fresh.first(), waiting.due.first().filter(|_| !is_held));
+        let active = self.active_of(project).count();
+        let retries = self.active_of(project).filter(|failed| **failed).count();
+        if active > 0 && retries == 0 { due.or(fresh) } else { fresh.or(due) }
     }
 
-    /// The first of a project's transfers that never failed, if there is room for one.
-    pub(crate) fn first_fresh(&self, project: ProjectId) -> Option<FileKey> {
-        if !self.has_room(project) {
-            return None;
+    /// Waits that are over by now.
+    pub(crate) fn wake(&mut self, now: Instant) {
+        for (project, waiting) in &mut self.projects {
+            while waiting.later.first().is_some_and(|(at, _)| *at <= now) {
+                let Some((_, name)) = waiting.later.pop_first() else { break };
+                let key = FileKey { project: *project, name };
+                if let Some((rank, queue)) = self.index.get_mut(&key) {
+                    *queue = Queue::Due;
+                    waiting.due.insert((*rank, key.name));
+                }
+            }
         }
+    }
+
+    fn active_of(&self, project: ProjectId) -> impl Iterator<Item = &bool> {
         let from = FileKey { project, name: String::new() };
-        self.fresh.range(from..).next().filter(|key| key.project == project).cloned()
+        self.active.range(from..).take_while(move |(key, _)| key.project == project).map(|(_, failed)| failed)
+    }
+
+    fn has_room(&self, project: ProjectId, now: Instant) -> bool {
+        let own = self.active_of(project).count();
+        if self.active.len() < ACTIVE_MAX {
+            return own < ACTIVE_PER_PROJECT;
+        }
+        let is_stuck = self.full_since.is_some_and(|since| now >= since + STUCK);
+        is_stuck && own == 0 && self.active.len() < BESIDE_MAX
+    }
+
+    fn put(&mut self, key: &FileKey, transfer: &Transfer, rank: Rank, now: Instant) {
+        let has_failed = transfer.backoff.failures() > 0;
+        if transfer.active {
+            self.active.insert(key.clone(), has_failed);
+            if self.active.len() == ACTIVE_MAX {
+                self.full_since = Some(now);
+            }
+            return;
+        }
+        let left = transfer.backoff.left(now);
+        let queue = match (has_failed, left.is_positive()) {
+            (false, _) => Queue::Fresh,
+            (true, false) => Queue::Due,
+            (true, true) => Queue::Later(now + left),
+        };
+        if has_failed {
+            self.failed.insert(key.clone());
+        }
+        self.index.insert(key.clone(), (rank, queue));
+        self.projects.entry(key.project).or_default().put(&key.name, rank, queue);
+    }
+
+    /// Its rank, if it had one.
+    fn take_out(&mut self, key: &FileKey, now: Instant) -> Option<Rank> {
+        if self.active.remove(key).is_some() {
+            self.full_since = (self.active.len() >= ACTIVE_MAX).then_some(now);
+        }
+        self.failed.remove(key);
+        let (rank, queue) = self.index.remove(key)?;
+        if let Some(waiting) = self.projects.get_mut(&key.project) {
+            waiting.take_out(&key.name, rank, queue);
+            if waiting.is_empty() {
+                self.projects.remove(&key.project);
+            }
+        }
+        Some(rank)
+    }
+
+    fn hasten(&mut self, key: &FileKey, rank: Rank) {
+        let Some((known, queue)) = self.index.get_mut(key).filter(|(known, _)| rank < *known) else { return };
+        if let Some(waiting) = self.projects.get_mut(&key.project) {
+            waiting.take_out(&key.name, *known, *queue);
+            waiting.put(&key.name, rank, *queue);
+        }
+        *known = rank;
+    }
+
+    /// What could begin now has begun, or waits for another to end.
+    fn next_wake_up(&self, now: Instant, held_until: impl Fn(ProjectId) -> Instant) -> Instant {
+        let stuck_at = self.full_since.map_or(Instant::FAR_FUTURE, |since| since + STUCK);
+        let waits = self.projects.iter().flat_map(|(&project, waiting)| {
+            let held_until = held_until(project);
+            let later = waiting.later.first().map(|(at, _)| (*at).max(held_until));
+            let due = waiting.due.first().map(|_| held_until);
+            let beside = self.active_of(project).next().is_none().then_some(stuck_at);
+            [later, due, beside]
+        });
+        waits.flatten().filter(|at| *at > now).min().unwrap_or(Instant::FAR_FUTURE)
     }
 }
+
+impl Waiting {
+    fn put(&mut self, name: &str, rank: Rank, queue: Queue) {
+        match queue {
+            Queue::Fresh => self.fresh.insert((rank, name.to_owned())),
+            Queue::Due => self.due.insert((rank, name.to_owned())),
+            Queue::Later(at) => self.later.insert((at, name.to_owned())),
+        };
+    }
+
+    fn take_out(&mut self, name: &str, rank: Rank, queue: Queue) {
+        match queue {
+            Queue::Fresh => self.fresh.remove(&(rank, name.to_owned())),
+            Queue::Due => self.due.remove(&(rank, name.to_owned())),
+            Queue::Later(at) => self.later.remove(&(at, name.to_owned())),
+        };
+    }
+
+    fn is_empty(&self) -> bool {
+        self.fresh.is_empty() && self.due.is_empty() && self.later.is_empty()
+    }
+}
+
+#[cfg(test)]
+#[path = "transfers_tests.rs"]
+mod tests;

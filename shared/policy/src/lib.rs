@@ -27,6 +27,7 @@ pub mod job_queue;
 pub mod long_term_debt;
 mod math;
 pub mod metrics;
+pub mod net_rate;
 pub mod network_period;
 pub mod plan_host;
 pub mod recent_credit;

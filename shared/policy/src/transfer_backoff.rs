@@ -1,6 +1,6 @@
 //! When a failed transfer is tried again, and when it is given up.
 //!
-//! Model: per file, the nth failure in a row waits the nth interval of a backoff from four minutes doubling to six
+//! Model: per file, the nth failure in a row, of all its URLs, waits the nth interval of a backoff from four minutes doubling to six
 //! hours, drawn from its upper half; ninety days after it was first tried a file is given up (the figures of the
 //! stock client: 120 s times two to the nth, at most 21,600 s). When three transfers in a row fail for one project
 //! in one direction, its server is taken to be down and a backoff of the same kind delays those of its files that
@@ -63,12 +63,6 @@ impl TransferBackoff {
         AfterFailure::RetryIn(length)
     }
 
-    /// Bytes arrived: the failures before do not count any more.
-    pub fn on_progress(&mut self) {
-        self.failures = 0;
-        self.wait = None;
-    }
-
     /// How long until it may be tried; zero for now.
     pub fn left(&self, now: Instant) -> Duration {
         self.wait.map_or(Duration::ZERO, |wait| wait.left(now))
@@ -108,11 +102,10 @@ impl ProjectTransferBackoff {
         *self = Self::default();
     }
 
-    /// How long until a file may be tried: its own wait, or the project's if that is longer and the file has
-    /// failed before. A file never tried is tried: it finds out whether the server is back.
-    pub fn left(&self, file: &TransferBackoff, now: Instant) -> Duration {
-        let project = self.wait.map_or(Duration::ZERO, |wait| wait.left(now));
-        if file.failures == 0 { file.left(now) } else { file.left(now).max(project) }
+    /// How long its files that failed before are held back; zero for not at all. A file never tried is tried: it finds
+    /// out whether the server is back.
+    pub fn wait_left(&self, now: Instant) -> Duration {
+        self.wait.map_or(Duration::ZERO, |wait| wait.left(now))
     }
 }
 
@@ -150,16 +143,13 @@ mod tests {
     fn the_third_failure_in_a_row_delays_the_projects_other_files_that_failed_before() {
         let mut rng = Pcg64::seed_from_u64(1);
         let t0 = Instant::from_secs_f64(1.8e9);
-        let (mut project, fresh) = (ProjectTransferBackoff::default(), TransferBackoff::new(t0));
-        let mut failed = fresh;
-        failed.on_failure(t0 - Duration::from_hours(7), &mut rng);
+        let mut project = ProjectTransferBackoff::default();
         for expected in [false, false, true] {
             project.on_failure(t0, &mut rng);
-            assert_eq!(project.left(&failed, t0).is_positive(), expected);
-            assert!(!project.left(&fresh, t0).is_positive());
+            assert_eq!(project.wait_left(t0).is_positive(), expected);
         }
         project.on_success();
-        assert!(!project.left(&failed, t0).is_positive());
+        assert!(!project.wait_left(t0).is_positive());
     }
 
     proptest! {

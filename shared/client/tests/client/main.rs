@@ -6,4 +6,5 @@ mod contact;
 mod life;
 mod requests;
 mod review;
+mod transfers;
 mod world;

@@ -9,7 +9,7 @@ mod tasks;
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::{ClientVersion, SchedulerReply};
-use fallow_client::{Client, ClientConfig, Event, FileKey, ProjectView, Startup, TransferError};
+use fallow_client::{Client, ClientConfig, Download, Event, FileKey, ProjectView, Startup, TransferError};
 use fallow_domain::{
     Bytes, Duration, HostFacts, HostSpeed, Instant, JobId, MasterUrl, ProjectId, SlotId, Speed,
 };
@@ -45,6 +45,13 @@ pub(crate) struct World {
     pub(crate) requests: Vec<String>,
     pub(crate) fail_download: Option<TransferError>,
     pub(crate) fail_upload: Option<TransferError>,
+    /// Downloads from URLs with this in them fail.
+    pub(crate) dead_mirror: Option<&'static str>,
+    /// What was downloaded and uploaded, in order: when, the file, its URL.
+    pub(crate) transfers: Vec<(Instant, String, String)>,
+    pub(crate) downloads: Vec<Download>,
+    /// Transfers never end.
+    pub(crate) stuck: Option<&'static str>,
     /// Which downloads fail then, by the end of their names.
     pub(crate) fail_suffix: &'static str,
     pub(crate) never_finishes: bool,
@@ -94,6 +101,10 @@ impl World {
             requests: Vec::new(),
             fail_download: None,
             fail_upload: None,
+            dead_mirror: None,
+            transfers: Vec::new(),
+            downloads: Vec::new(),
+            stuck: None,
             fail_suffix: "_in",
             never_finishes: false,
             alter: None,

@@ -1,7 +1,7 @@
 //! What a shell does: stores changes, carries effects out, and answers with events a moment later.
 
 use fallow_boinc::runtime::exit::Ended;
-use fallow_client::{Action, Effect, Event, Step, TaskEnd};
+use fallow_client::{Action, Effect, Event, Step, TaskEnd, TransferError, TransferErrorKind};
 use fallow_domain::{Bytes, Duration};
 
 use super::World;
@@ -48,9 +48,17 @@ impl World {
                 self.later(Event::SchedulerAnswered { project, outcome });
             }
             Effect::Download(download) => {
+                self.transfers.push((self.now, download.file.name.clone(), download.from.clone()));
+                self.downloads.push((*download).clone());
+                if self.stuck.is_some_and(|part| download.from.contains(part)) {
+                    return;
+                }
                 let fails = download.file.name.ends_with(self.fail_suffix);
                 let outcome = match &self.fail_download {
                     Some(error) if fails => Err(error.clone()),
+                    _ if self.dead_mirror.is_some_and(|part| download.from.contains(part)) => {
+                        Err(TransferError::new(TransferErrorKind::Transient, "no connection"))
+                    }
                     _ => Ok(Bytes(10)),
                 };
                 if outcome.is_ok() {
@@ -60,6 +68,7 @@ impl World {
             }
             Effect::Upload(upload) => {
                 assert!(self.files.contains(&upload.file));
+                self.transfers.push((self.now, upload.file.name.clone(), upload.to.clone()));
                 let outcome = self.fail_upload.clone().map_or(Ok(()), Err);
                 self.later(Event::UploadEnded { file: upload.file, outcome });
             }

@@ -1,0 +1,155 @@
+use fallow_policy::transfer_backoff::TransferBackoff;
+use proptest::prelude::*;
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::SeedableRng;
+
+use super::*;
+
+fn t0() -> Instant {
+    Instant::from_secs_f64(1.8e9)
+}
+
+fn key(project: u32, name: &str) -> FileKey {
+    FileKey { project: ProjectId(project), name: name.to_owned() }
+}
+
+fn rank(purpose: Use, hours: i64, job: u64) -> Rank {
+    Rank { purpose, deadline: t0() + Duration::from_hours(hours), left: Duration::ZERO, job: JobId(job) }
+}
+
+fn fresh() -> Transfer {
+    Transfer { upload: false, url_index: 0, backoff: TransferBackoff::new(t0()), active: false }
+}
+
+fn failed(at: Instant) -> Transfer {
+    let mut transfer = fresh();
+    transfer.backoff.on_failure(at, &mut Pcg64Mcg::seed_from_u64(1));
+    transfer
+}
+
+/// Begins whatever may begin, and says what.
+fn begin(transfers: &mut Transfers, now: Instant) -> Vec<String> {
+    let mut begun = Vec::new();
+    transfers.of(false).wake(now);
+    while let Some((key, _)) = transfers.of(false).next(now, |_| false) {
+        let before = if key.name.starts_with("failed") { failed(t0()) } else { fresh() };
+        transfers.place(&key, Some(&Transfer { active: true, ..before }), None, now);
+        begun.push(key.name);
+    }
+    begun
+}
+
+fn end(transfers: &mut Transfers, key: &FileKey, now: Instant) {
+    transfers.place(key, None, None, now);
+}
+
+#[test]
+fn files_begin_by_what_they_are_for_then_by_their_jobs() {
+    let mut transfers = Transfers::default();
+    for (name, rank) in [
+        ("a_late_input", rank(Use::Job, 9, 1)),
+        ("b_nobodys", Rank::LAST),
+        ("c_second_application", rank(Use::Application, 9, 1)),
+        ("d_urgent_input", rank(Use::Job, 2, 7)),
+        ("e_first_application", rank(Use::Application, 2, 7)),
+    ] {
+        transfers.place(&key(1, name), Some(&fresh()), Some(rank), t0());
+    }
+    // A job that came later is due first of all.
+    transfers.hasten(&key(1, "a_late_input"), rank(Use::Job, 1, 9));
+    transfers.hasten(&key(1, "d_urgent_input"), rank(Use::Job, 5, 10));
+    let mut order = Vec::new();
+    loop {
+        let begun = begin(&mut transfers, t0());
+        let Some(last) = begun.last().cloned() else { break };
+        order.extend(begun);
+        end(&mut transfers, &key(1, &last), t0());
+    }
+    let expected =
+        ["e_first_application", "c_second_application", "a_late_input", "d_urgent_input", "b_nobodys"];
+    assert_eq!(order, expected);
+}
+
+#[test]
+fn of_a_projects_two_places_one_is_for_files_that_failed_before() {
+    let now = t0() + Duration::from_hours(7);
+    let mut transfers = Transfers::default();
+    for n in 0..3 {
+        transfers.place(&key(1, &format!("fresh{n}")), Some(&fresh()), Some(Rank::LAST), now);
+        transfers.place(&key(1, &format!("failed{n}")), Some(&failed(t0())), Some(Rank::LAST), now);
+    }
+    assert_eq!(begin(&mut transfers, now), ["fresh0", "failed0"]);
+    end(&mut transfers, &key(1, "fresh0"), now);
+    assert_eq!(begin(&mut transfers, now), ["fresh1"]);
+    end(&mut transfers, &key(1, "failed0"), now);
+    assert_eq!(begin(&mut transfers, now), ["failed1"]);
+}
+
+#[test]
+fn one_that_failed_waits_and_is_not_looked_at_before() {
+    let mut transfers = Transfers::default();
+    transfers.place(&key(1, "f"), Some(&failed(t0())), Some(Rank::LAST), t0());
+    assert!(begin(&mut transfers, t0()).is_empty());
+    let at = transfers.next_wake_up(t0(), |_, _| t0());
+    assert!(at >= t0() + Duration::from_secs(120) && at <= t0() + Duration::from_secs(240), "{at:?}");
+    assert_eq!(
+        transfers.next_wake_up(t0(), |_, _| t0() + Duration::from_hours(1)),
+        t0() + Duration::from_hours(1)
+    );
+    assert_eq!(begin(&mut transfers, at), ["f"]);
+}
+
+#[test]
+fn places_beside_the_eight_are_given_out_when_none_became_free_for_minutes() {
+    let mut transfers = Transfers::default();
+    for project in 1..=5 {
+        for n in 0..4 {
+            transfers.place(&key(project, &format!("{project}{n}")), Some(&fresh()), Some(Rank::LAST), t0());
+        }
+    }
+    assert_eq!(begin(&mut transfers, t0()).len(), ACTIVE_MAX);
+    // Turns are taken: the fifth project had one of the eight, and when that is over it is the fourth's turn.
+    end(&mut transfers, &key(5, "50"), t0());
+    for n in 0..4 {
+        transfers.place(&key(6, &format!("6{n}")), Some(&fresh()), Some(Rank::LAST), t0());
+    }
+    assert_eq!(begin(&mut transfers, t0()), ["41"]);
+    let at = transfers.next_wake_up(t0(), |_, _| t0());
+    assert_eq!(at, t0() + STUCK);
+    assert!(begin(&mut transfers, t0() + Duration::from_mins(4)).is_empty());
+    assert_eq!(begin(&mut transfers, at), ["51", "60"]);
+    assert_eq!(transfers.next_wake_up(at, |_, _| at), Instant::FAR_FUTURE);
+}
+
+proptest! {
+    #[test]
+    fn places_are_kept_and_no_project_with_room_is_passed_over(
+        steps in prop::collection::vec((1_u32..6, 0_u32..30, any::<bool>(), 0_i64..50), 1..200),
+    ) {
+        let mut transfers = Transfers::default();
+        let mut active: Vec<FileKey> = Vec::new();
+        let mut waiting: BTreeSet<FileKey> = BTreeSet::new();
+        for (project, number, ends, hours) in steps {
+            let key = key(project, &number.to_string());
+            if ends && !active.is_empty() {
+                let gone = active.remove(number as usize % active.len());
+                end(&mut transfers, &gone, t0());
+            } else if !active.contains(&key) {
+                transfers.place(&key, Some(&fresh()), Some(rank(Use::Job, hours, 1)), t0());
+                waiting.insert(key);
+            }
+            while let Some((key, _)) = transfers.of(false).next(t0(), |_| false) {
+                transfers.place(&key, Some(&Transfer { active: true, ..fresh() }), None, t0());
+                prop_assert!(waiting.remove(&key));
+                active.push(key);
+            }
+            let of = |project: ProjectId| active.iter().filter(|key| key.project == project).count();
+            prop_assert!(active.len() <= ACTIVE_MAX);
+            prop_assert!(active.iter().all(|key| of(key.project) <= ACTIVE_PER_PROJECT));
+            // Work conserving: with a place free, whoever waits has both of its own.
+            if active.len() < ACTIVE_MAX {
+                prop_assert!(waiting.iter().all(|key| of(key.project) == ACTIVE_PER_PROJECT));
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Which transfer begins when: the order of files, mirrors, and projects beside each other.
+
+use fallow_boinc::scheduler::SchedulerReply;
+use fallow_client::{Event, Traffic, TransferError, TransferErrorKind};
+use fallow_domain::{Bytes, Duration, Preferences};
+
+use crate::life::{document, small_buffers};
+use crate::world::World;
+
+fn with_a_dead_mirror(reply: &mut SchedulerReply, _: usize) {
+    for file in reply.files.iter_mut().filter(|file| !file.download_urls.is_empty()) {
+        file.download_urls.insert(0, format!("http://dead/{}", file.name));
+    }
+}
+
+/// One that holds many jobs.
+fn large_buffers() -> Preferences {
+    Preferences { buffer_min: Duration::from_hours(2), ..small_buffers() }
+}
+
+#[test]
+fn r6_2_a_dead_first_mirror_costs_no_wait_for_the_second() {
+    let mut world = World::new(201);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.alter = Some(with_a_dead_mirror);
+    world.dead_mirror = Some("//dead/");
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("the job arrives", Duration::from_mins(1), |w| w.projects["a"].sent == 1);
+    world.run_until("it runs", Duration::from_secs(10), |w| w.computing() == 1);
+    // Nothing is held against the project's server.
+    assert!(!world.notices().any(|text| text.contains("trying again in")), "{:?}", world.notices);
+}
+
+#[test]
+fn a_file_that_no_mirror_gives_waits_once_and_begins_with_the_first_again() {
+    let mut world = World::new(202);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.alter = Some(with_a_dead_mirror);
+    world.fail_download = Some(TransferError::new(TransferErrorKind::Transient, "no connection"));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    let tried = |world: &World| -> Vec<(f64, bool)> {
+        let tries = world.transfers.iter().filter(|(_, name, _)| name == "a_0_in");
+        tries.map(|(at, _, from)| (at.as_secs_f64(), from.contains("//dead/"))).collect()
+    };
+    world.run_until("four tries", Duration::from_hours(1), |w| tried(w).len() == 4);
+    let tries = tried(&world);
+    let dead: Vec<bool> = tries.iter().map(|(_, dead)| *dead).collect();
+    assert_eq!(dead, [true, false, true, false]);
+    assert!(tries[1].0 - tries[0].0 < 2.0 && tries[3].0 - tries[2].0 < 2.0, "{tries:?}");
+    assert!((119.0..242.0).contains(&(tries[2].0 - tries[1].0)), "{tries:?}");
+}
+
+#[test]
+fn r6_2_the_application_comes_first_and_then_the_inputs_in_the_order_of_their_jobs() {
+    let mut world = World::new(203);
+    world.add_project("a", 40, Duration::from_secs(60));
+    // The application sorts behind all its inputs by name, and the job of the first name is due last.
+    world.alter = Some(|reply, _| {
+        let sent = reply.results.len() as i64;
+        for (n, result) in reply.results.iter_mut().enumerate() {
+            result.report_deadline = result.report_deadline + Duration::from_hours(sent - n as i64);
+        }
+    });
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], large_buffers())));
+    world.run_until("all inputs", Duration::from_mins(2), |w| w.transfers.len() >= 41);
+    let names: Vec<&str> = world.transfers.iter().map(|(_, name, _)| name.as_str()).collect();
+    assert_eq!(names[0], "a_app");
+    let expected: Vec<String> = (0..40).rev().map(|n| format!("a_{n}_in")).collect();
+    assert_eq!(names[1..41], expected);
+}
+
+#[test]
+fn a_projects_many_files_do_not_keep_anothers_waiting() {
+    let mut world = World::new(204);
+    world.add_project("a", 200, Duration::from_secs(30));
+    world.add_project("b", 1, Duration::from_secs(30));
+    // Whatever of the first project is downloaded never ends; the other has the rest of the eight places.
+    world.stuck = Some("/a/download");
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 1.0)], large_buffers())));
+    world.run_until("the other's job is done", Duration::from_mins(10), |w| w.acknowledged("b") == 1);
+    assert_eq!(world.transfers.iter().filter(|(_, name, _)| name.starts_with("a_")).count(), 2);
+}
+
+#[test]
+fn four_projects_whose_servers_trickle_do_not_keep_a_fifth_waiting_for_days() {
+    let mut world = World::new(205);
+    for name in ["a", "b", "c", "d"] {
+        world.add_project(name, 20, Duration::from_secs(30));
+    }
+    world.add_project("e", 1, Duration::from_secs(30));
+    world.stuck = Some("d/download");
+    world.alter = Some(|reply, _| {
+        for url in reply.files.iter_mut().flat_map(|file| &mut file.download_urls) {
+            *url = url.replace("/a/", "/ad/").replace("/b/", "/bd/").replace("/c/", "/cd/");
+        }
+    });
+    let shares = [("a", 1.0), ("b", 1.0), ("c", 1.0), ("d", 1.0), ("e", 1.0)];
+    world.event(Event::DocumentOffered(document(1, &shares, large_buffers())));
+    world.run_until("the fifth's job is done", Duration::from_hours(1), |w| w.acknowledged("e") == 1);
+}
+
+#[test]
+fn a_failure_of_this_host_is_not_held_against_the_server() {
+    let mut world = World::new(206);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.alter = Some(with_a_dead_mirror);
+    world.fail_download = Some(TransferError::new(TransferErrorKind::DiskFull, "no space"));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_for(Duration::from_mins(30));
+    // The same URL again, with the waits of one file, not those of a server that is down.
+    let tries = world.transfers.iter().filter(|(_, name, _)| name == "a_0_in");
+    assert!(tries.clone().all(|(_, _, from)| from.contains("//dead/")));
+    assert!(tries.count() >= 3);
+}
+
+#[test]
+fn r4_1_a_file_of_unknown_size_may_have_its_projects_share_of_what_is_left_on_the_disk() {
+    let mut world = World::new(207);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.add_project("b", 0, Duration::from_secs(30));
+    world.alter = Some(|reply, _| {
+        for file in reply.files.iter_mut().filter(|file| file.name.ends_with("_app")) {
+            file.max_nbytes = Some(Bytes(7_000));
+        }
+    });
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 3.0)], small_buffers())));
+    world.run_until("the job runs", Duration::from_mins(5), |w| w.computing() == 1);
+    let limit = |name: &str| world.downloads.iter().find(|wanted| wanted.file.name == name).unwrap().limit;
+    assert_eq!(limit("a_app"), Bytes(7_000), "the most that the project says");
+    let free = 50_000_000_000.0 - 1024.0 * 1024.0 * 1024.0;
+    assert_eq!(limit("a_0_in"), Bytes((free / 4.0) as u64));
+    assert_eq!(world.downloads[0].keep_free, Bytes::from_mebibytes(1024));
+}
+
+#[test]
+fn a_file_that_could_never_fit_is_given_up_at_once() {
+    let mut world = World::new(208);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.alter = Some(|reply, _| {
+        for file in reply.files.iter_mut().filter(|file| file.name.ends_with("_in")) {
+            file.nbytes = Some(Bytes(95_000_000_000));
+        }
+    });
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("the failure is reported", Duration::from_hours(3), |w| w.acknowledged("a") == 1);
+    assert!(world.notices().any(|text| text.contains("projects may use here")), "{:?}", world.notices);
+    assert!(world.downloads.iter().all(|wanted| wanted.file.name != "a_0_in"));
+}
+
+#[test]
+fn what_there_is_of_a_download_that_is_given_up_is_deleted() {
+    let mut world = World::new(209);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.fail_download = Some(TransferError::new(TransferErrorKind::WrongSize, "more than announced"));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("it is given up", Duration::from_mins(5), |w| {
+        w.notices().any(|text| text.contains("a_0_in is given up"))
+    });
+    assert!(world.log.iter().any(|line| line.contains("DeleteFile") && line.contains("a_0_in")));
+}
+
+#[test]
+fn r6_2_servers_are_told_how_fast_transfers_are() {
+    let mut world = World::new(210);
+    world.add_project("a", 1, Duration::from_secs(30));
+    let part = |upload, bytes| Traffic { upload, bytes: Bytes(bytes), took: Duration::from_secs(4) };
+    world.event(Event::TrafficMeasured(vec![part(false, 4_000_000), part(true, 400_000)]));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("a request", Duration::from_mins(5), |w| !w.requests.is_empty());
+    let request = &world.requests[0];
+    assert!(request.contains("<bwdown>1000000.000000</bwdown>"), "{request}");
+    assert!(request.contains("<bwup>100000.000000</bwup>"), "{request}");
+    assert!(request.contains("<avg_time_up>1800000000.000000</avg_time_up>"), "{request}");
+}
