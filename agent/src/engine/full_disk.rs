@@ -4,15 +4,19 @@
 //! computing, events queue up. The owner is answered all the same. His suspension is carried out at once, around the
 //! client, because it can do no harm; the client is told, and it is stored, when there is space.
 //!
+//! A project that he detaches may be what fills the disk, and has to go although its going cannot be stored. So first
+//! what the project can give again is deleted: its downloads, whole and in part. That needs no storing, for a file that
+//! is gone is fetched again after a restart. With the space the detachment is stored, and then the rest is carried out.
+//!
 //! Left out: the coordinator, which hears nothing meanwhile.
 
 use std::time::Duration;
 
 use fallow_boinc::runtime::message::ProcessControl;
 use fallow_client::{Entity, Event, Phase, Step};
-use fallow_domain::ProjectId;
+use fallow_domain::{MasterUrl, ProjectId};
 use fallow_store::StoreError;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::Engine;
 use crate::control::protocol::{Request, Response};
@@ -20,6 +24,18 @@ use crate::error::AgentError;
 
 /// How long to wait before another try.
 const PAUSE: Duration = Duration::from_secs(5);
+
+/// A project that the owner detaches.
+#[derive(Debug)]
+pub(super) struct Departure {
+    pub(super) project: ProjectId,
+    pub(super) url: MasterUrl,
+    /// What it can give again.
+    pub(super) files: Vec<String>,
+}
+
+/// Who waits for a project to be detached, as long as he waits.
+pub(super) type Departing = (MasterUrl, Option<oneshot::Sender<Response>>);
 
 impl Engine {
     /// Stores a step's changes, however long it takes to get the space; unless the agent is to end.
@@ -40,6 +56,11 @@ impl Engine {
                         tracing::error!(%error, "waiting for space on the disk");
                     }
                     self.store_trouble = Some(error.to_string());
+                    if let Some(departure) = self.departure.take() {
+                        self.make_room(&departure);
+                        continue;
+                    }
+                    self.answer_departing();
                     if let Some((request, reply)) = self.asking.take() {
                         let _ = reply.send(self.answer_held(&request));
                     }
@@ -68,6 +89,58 @@ impl Engine {
         }
     }
 
+    /// Detaches what the owner wanted to be detached while nothing could be stored.
+    pub(super) async fn keep_departures(&mut self) -> Result<(), AgentError> {
+        while let Some((url, reply)) = self.departing.pop_front() {
+            let response = self.detach(url).await?;
+            if let Some(reply) = reply {
+                let _ = reply.send(response);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a project that leaves can give again.
+    pub(super) fn departure(&self, url: &MasterUrl) -> Option<Departure> {
+        let project = self.client.standing(url).attached?;
+        Some(Departure { project, url: url.clone(), files: self.client.refetchable(project) })
+    }
+
+    /// Deletes it.
+    fn make_room(&self, departure: &Departure) {
+        let Departure { project, url, files } = departure;
+        tracing::warn!(project = %url, "deleting its downloads, so that its detachment can be stored");
+        self.transfers.cancel_project(*project);
+        let whole = files.iter().filter(|name| fallow_boinc::names::is_file_name(name));
+        let whole = whole.map(|name| self.dir.project(url).join(name));
+        for path in whole.chain([self.dir.partial(url)]) {
+            if let Err(error) = tokio::task::block_in_place(|| crate::files::remove(&path)) {
+                tracing::warn!(path = %path.display(), %error, "cannot delete a file");
+            }
+        }
+    }
+
+    /// Frees what a project has, if the owner wants that, so that it can be detached next.
+    fn takes_departure(&mut self, request: &Request) -> Option<MasterUrl> {
+        let Request::Detach { url } = request else { return None };
+        let departure = self.departure(&MasterUrl::parse(url).ok()?)?;
+        self.make_room(&departure);
+        Some(departure.url)
+    }
+
+    /// Who waits for that to be stored has waited in vain.
+    fn answer_departing(&mut self) {
+        let why = self.store_trouble.clone().unwrap_or_default();
+        for (url, reply) in &mut self.departing {
+            if let Some(reply) = reply.take() {
+                let _ = reply.send(Response::failed(&AgentError::no_space(format!(
+                    "the downloads of {url} are deleted, and there is still no space to store more: it is detached as soon \
+                     as that can be stored: {why}"
+                ))));
+            }
+        }
+    }
+
     /// Answers the owner until it is time for another try, or for the end.
     async fn answer_meanwhile(&mut self) {
         let mut signals: watch::Receiver<u32> = self.signals.clone();
@@ -78,6 +151,10 @@ impl Engine {
                 () = &mut pause => return,
                 _ = signals.wait_for(|&count| count > 0) => return,
                 Some((request, reply)) = self.requests.recv() => {
+                    if let Some(url) = self.takes_departure(&request) {
+                        self.departing.push_back((url, Some(reply)));
+                        return;
+                    }
                     let _ = reply.send(self.answer_unstored(&request));
                 }
             }

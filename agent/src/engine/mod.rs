@@ -32,6 +32,7 @@ use crate::records::Records;
 use crate::supervise::Supervisor;
 use crate::transfer::{Ticket, Transfers};
 use attach::Attachments;
+use full_disk::{Departing, Departure};
 use metrics::Metrics;
 pub use run::{Enrolment, Opened, Settings, open, run};
 
@@ -49,6 +50,13 @@ pub enum Input {
     Event(Box<Event>),
     /// The end of a transfer, for the client unless it was given up meanwhile.
     Transferred(Ticket, Box<Event>),
+    /// A project's server sends what is meant for it on to another host.
+    Moved {
+        /// The project.
+        project: ProjectId,
+        /// From where, and to where.
+        text: String,
+    },
     /// Something from the coordinator.
     Arrived(Arrived),
     /// The link wants to know.
@@ -91,6 +99,10 @@ struct Engine {
     store_trouble: Option<String>,
     /// What the owner wants since then: suspended or not.
     owner_wish: Option<bool>,
+    /// The project that the present turn detaches.
+    departure: Option<Departure>,
+    /// Projects to be detached when it can be stored.
+    departing: VecDeque<Departing>,
     stopping: bool,
     /// Somebody at the control socket asked for the end.
     stop_asked: bool,
@@ -103,7 +115,11 @@ impl Engine {
         match input {
             Input::Event(event) => self.turn(*event, None).await,
             Input::Transferred(ticket, _) if !self.transfers.settle(&ticket) => Ok(()),
-            Input::Transferred(_, event) => {
+            Input::Transferred(mut ticket, event) => {
+                let traffic = ticket.traffic();
+                if !traffic.is_empty() {
+                    self.turn(Event::TrafficMeasured(traffic), None).await?;
+                }
                 let verdict = self.verdict(&event);
                 let is_large = is_large(&event);
                 self.turn(*event, None).await?;
@@ -114,6 +130,10 @@ impl Engine {
                     Some((project, verdict)) => self.conclude(project, verdict).await,
                     None => Ok(()),
                 }
+            }
+            Input::Moved { project, text } => {
+                self.notice(NoticeLevel::Warn, Some(project), text);
+                Ok(())
             }
             Input::Arrived(arrived) => self.arrived(arrived).await,
             Input::Ask(ask) => {

@@ -82,18 +82,7 @@ impl Engine {
                 Ok(Response::failed(&AgentError::unreachable("the agent is just ending")))
             }
             Request::Detach { url } => match self.attached(&url) {
-                Ok(url) => {
-                    let standing = self.client.standing(&url);
-                    if let Some(project) = standing.attached {
-                        self.forget_attaching(project);
-                    }
-                    let mut text = format!("detached from {url}: its jobs are aborted and its files deleted");
-                    if standing.assigned.is_some() {
-                        text += ". It stays so, whatever the coordinator says, until you attach it again";
-                    }
-                    self.turn(Event::Detach { url }, None).await?;
-                    Ok(Response::done(text))
-                }
+                Ok(url) => self.detach(url).await,
                 Err(error) => Ok(Response::failed(&error)),
             },
             Request::Update { url } => match self.attached(&url) {
@@ -105,6 +94,22 @@ impl Engine {
                 Err(error) => Ok(Response::failed(&error)),
             },
         }
+    }
+
+    /// Detaches a project, if it still is attached.
+    pub(super) async fn detach(&mut self, url: MasterUrl) -> Result<Response, AgentError> {
+        let standing = self.client.standing(&url);
+        if let Some(project) = standing.attached {
+            self.forget_attaching(project);
+        }
+        let mut text = format!("detached from {url}: its jobs are aborted and its files deleted");
+        if standing.assigned.is_some() {
+            text += ". It stays so, whatever the coordinator says, until you attach it again";
+        }
+        self.departure = self.departure(&url);
+        let turned = self.turn(Event::Detach { url }, None).await;
+        self.departure = None;
+        turned.map(|()| Response::done(text))
     }
 
     fn attached(&self, url: &str) -> Result<MasterUrl, AgentError> {

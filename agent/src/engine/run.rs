@@ -180,6 +180,8 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         asking: None,
         store_trouble: None,
         owner_wish: None,
+        departure: None,
+        departing: std::collections::VecDeque::new(),
         stopping: false,
         stop_asked: false,
         signals: signals.clone(),
@@ -419,6 +421,7 @@ impl Life<'_> {
         let mut measure = interval_at(Instant::now() + MEASURE, MEASURE);
         loop {
             self.engine.keep_owner_wish().await?;
+            self.engine.keep_departures().await?;
             let nap = self.engine.nap();
             tokio::select! {
                 biased;

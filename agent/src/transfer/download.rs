@@ -3,30 +3,37 @@
 //! Model: the bytes go to a file in `.partial/`, from where an earlier attempt stopped; what is there stays there when
 //! the attempt fails in the middle. A complete file is verified as a whole, made durable, and only then gets its name.
 //! A file that proves wrong is deleted, for going on from wrong bytes cannot make them right.
+//!
+//! A file never takes more than the client allows it, whatever its server sends, and never the space that has to stay
+//! free. What has to stop for want of space is deleted too: it would keep others waiting for the space that it holds.
 
 use std::fs;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use fallow_boinc::names;
-use fallow_boinc::signature::PublicKey;
 use fallow_client::{Download, TransferError, TransferErrorKind};
 use fallow_domain::Bytes;
 use reqwest::StatusCode;
-use reqwest::header::{CONTENT_RANGE, RANGE};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_RANGE};
 use tokio::io::AsyncWriteExt;
 
 use super::local::failure;
-use super::web::{Pace, STALL, Web, answer, chunk, refused};
+use super::pace::Kind;
+use super::space::Space;
+use super::trail::Trail;
+use super::unpack::{expand, packed_max};
+use super::verify::check;
+use super::web::{Answer, Ask, Web, refused};
 use crate::dir::DataDir;
-use crate::files::md5_of;
-
-/// The most that a compressed file of unknown size may become.
-const EXPANDED_MAX: u64 = 16 << 30;
 
 /// Gets, verifies and puts into its place one file. Returns its size.
-pub(super) async fn download(web: &Web, dir: &DataDir, wanted: &Download) -> Result<Bytes, TransferError> {
+pub(super) async fn download(
+    web: &Web,
+    dir: &DataDir,
+    wanted: &Download,
+    trail: &Trail,
+) -> Result<Bytes, TransferError> {
     let name = &wanted.file.name;
     if !names::is_file_name(name) {
         return Err(TransferError::new(
@@ -35,7 +42,7 @@ pub(super) async fn download(web: &Web, dir: &DataDir, wanted: &Download) -> Res
         ));
     }
     // BOINC: a size of 0 is none.
-    let nbytes = wanted.nbytes.filter(|nbytes| nbytes.0 > 0);
+    let nbytes = wanted.nbytes.filter(|nbytes| nbytes.0 > 0).map(|nbytes| nbytes.0);
     let place = dir.project(&wanted.url).join(name);
     let partial = dir.partial(&wanted.url).join(name);
     fs::create_dir_all(dir.partial(&wanted.url)).map_err(failure("create", &partial))?;
@@ -46,13 +53,14 @@ pub(super) async fn download(web: &Web, dir: &DataDir, wanted: &Download) -> Res
         }
         fs::remove_file(&place).map_err(failure("replace", &place))?;
     }
+    let limit = nbytes.unwrap_or(wanted.limit.0);
+    let part = |to, nbytes, limit| Part { url: &wanted.from, to, nbytes, limit, keep_free: wanted.keep_free };
     if wanted.gzipped {
         let packed = dir.partial(&wanted.url).join(format!("{name}.gzt"));
-        fetch(web, &wanted.from, &packed, None).await?;
-        let limit = nbytes.map_or(EXPANDED_MAX, |nbytes| nbytes.0);
-        blocking(expand(packed, partial.clone(), limit)).await?;
+        fetch(web, &part(&packed, None, packed_max(limit)), trail).await?;
+        blocking(expand(packed, partial.clone(), limit, wanted.keep_free)).await?;
     } else {
-        fetch(web, &wanted.from, &partial, nbytes).await?;
+        fetch(web, &part(&partial, nbytes, limit), trail).await?;
     }
     let size = blocking(check(wanted, &partial)).await.inspect_err(|error| {
         // A local failure says nothing about the bytes.
@@ -65,24 +73,74 @@ pub(super) async fn download(web: &Web, dir: &DataDir, wanted: &Download) -> Res
     Ok(size)
 }
 
-/// Gets bytes into `partial`, from where it ends on.
-async fn fetch(web: &Web, url: &str, partial: &Path, nbytes: Option<Bytes>) -> Result<(), TransferError> {
-    let mut have = fs::metadata(partial).map_or(0, |data| data.len());
-    match nbytes {
-        Some(nbytes) if have == nbytes.0 && have > 0 => return Ok(()),
-        Some(nbytes) if have > nbytes.0 => have = 0,
-        _ => {}
+/// What is to be fetched, and how much of it at the most.
+struct Part<'a> {
+    url: &'a str,
+    to: &'a Path,
+    /// Its size, if that is known.
+    nbytes: Option<u64>,
+    limit: u64,
+    keep_free: Bytes,
+}
+
+impl Part<'_> {
+    fn too_long(&self, place: &str) -> TransferError {
+        let why = match self.nbytes {
+            Some(nbytes) => format!("the {nbytes} bytes that the project announced"),
+            None => format!("the {} bytes that it may have on this host", self.limit),
+        };
+        TransferError::new(TransferErrorKind::WrongSize, format!("{place}: more than {why}"))
     }
-    let mut response = answer(with_range(web, url, have)?, url, STALL).await?;
-    if response.status() == StatusCode::RANGE_NOT_SATISFIABLE && have > 0 {
+    /// Where to the file goes.
+    fn dir(&self) -> PathBuf {
+        self.to.parent().unwrap_or(self.to).to_path_buf()
+    }
+    /// A file that is compressed already is not compressed for the way (the stock client's rule, by its name).
+    fn may_encode(&self) -> bool {
+        let name = self.to.to_string_lossy();
+        ![".gz", ".gzt", ".tgz"].iter().any(|end| name.ends_with(end))
+    }
+}
+
+/// Gets bytes into a file, from where it ends on.
+async fn fetch(web: &Web, part: &Part<'_>, trail: &Trail) -> Result<(), TransferError> {
+    let fetched = fetch_rest(web, part, trail).await;
+    fetched.inspect_err(|error| {
+        if matches!(error.kind, TransferErrorKind::WrongSize | TransferErrorKind::DiskFull) {
+            let _ = fs::remove_file(part.to);
+        }
+    })
+}
+
+async fn fetch_rest(web: &Web, part: &Part<'_>, trail: &Trail) -> Result<(), TransferError> {
+    let Part { url, to, nbytes, limit, .. } = *part;
+    let mut have = fs::metadata(to).map_or(0, |data| data.len());
+    if nbytes.is_some_and(|nbytes| have == nbytes) && have > 0 {
+        return Ok(());
+    }
+    if have > limit {
+        have = 0;
+    }
+    let dir = part.dir();
+    Space::for_bytes(&dir, part.keep_free, nbytes.map(|nbytes| nbytes - have))?;
+    let ask = |from| Ask {
+        url,
+        kind: Kind::File,
+        from,
+        may_encode: from == 0 && part.may_encode(),
+        content: None,
+        trail,
+    };
+    let mut answer = web.ask(&ask(have)).await?;
+    if answer.status() == StatusCode::RANGE_NOT_SATISFIABLE && have > 0 {
         // The file is not as long as what we have of it, so what we have is of another file. BOINC gives up here.
         have = 0;
-        response = answer(with_range(web, url, 0)?, url, STALL).await?;
+        answer = web.ask(&ask(0)).await?;
     }
-    match response.status() {
-        StatusCode::PARTIAL_CONTENT if starts_at(&response, have) => {}
+    match answer.status() {
+        StatusCode::PARTIAL_CONTENT if starts_at(&answer, have) && !is_encoded(&answer) => {}
         StatusCode::PARTIAL_CONTENT => {
-            let _ = fs::remove_file(partial);
+            let _ = fs::remove_file(to);
             return Err(TransferError::new(
                 TransferErrorKind::Transient,
                 format!("{url}: another range than asked for"),
@@ -90,132 +148,56 @@ async fn fetch(web: &Web, url: &str, partial: &Path, nbytes: Option<Bytes>) -> R
         }
         // The whole file, asked for or not.
         status if status.is_success() => have = 0,
-        status => return Err(refused(url, status)),
+        status => return Err(refused(&answer.place, status)),
     }
+    if answer.length().is_some_and(|length| length > limit - have) {
+        return Err(part.too_long(&answer.place));
+    }
+    let space = Space::for_bytes(&dir, part.keep_free, answer.length())?;
     let mut file = tokio::fs::OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(have == 0)
-        .open(partial)
+        .open(to)
         .await
-        .map_err(failure("open", partial))?;
+        .map_err(failure("open", to))?;
     tokio::io::AsyncSeekExt::seek(&mut file, io::SeekFrom::Start(have))
         .await
-        .map_err(failure("write", partial))?;
-    let copied =
-        copy(&mut response, &mut file, url, partial, nbytes.map(|nbytes| nbytes.0.saturating_sub(have)))
-            .await;
+        .map_err(failure("write", to))?;
+    let copied = copy(&mut answer, &mut file, part, have, space).await;
     // Also after a failure: what came is kept for the next attempt.
-    file.flush().await.map_err(failure("write", partial))?;
-    copied.inspect_err(|error| {
-        if error.kind == TransferErrorKind::WrongSize {
-            let _ = fs::remove_file(partial);
-        }
-    })
+    file.flush().await.map_err(failure("write", to))?;
+    copied
 }
 
-fn with_range(web: &Web, url: &str, from: u64) -> Result<reqwest::RequestBuilder, TransferError> {
-    let request = web.get(url)?;
-    Ok(if from > 0 { request.header(RANGE, format!("bytes={from}-")) } else { request })
-}
-
-fn starts_at(response: &reqwest::Response, have: u64) -> bool {
-    let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
+fn starts_at(answer: &Answer<'_>, have: u64) -> bool {
+    let range = answer.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
     range.and_then(|range| range.trim().strip_prefix("bytes ")?.split_once('-')?.0.trim().parse().ok())
         == Some(have)
 }
 
+/// A part of what was compressed for the way cannot be appended to what was expanded.
+fn is_encoded(answer: &Answer<'_>) -> bool {
+    answer.headers().get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity")
+}
+
 async fn copy(
-    response: &mut reqwest::Response,
+    answer: &mut Answer<'_>,
     file: &mut tokio::fs::File,
-    url: &str,
-    partial: &Path,
-    limit: Option<u64>,
+    part: &Part<'_>,
+    have: u64,
+    mut space: Space<'_>,
 ) -> Result<(), TransferError> {
-    let (mut got, mut pace) = (0, Pace::new(tokio::time::Instant::now()));
-    while let Some(bytes) = chunk(response, url, &mut pace).await? {
-        got += bytes.len() as u64;
-        if let Some(limit) = limit.filter(|&limit| got > limit) {
-            let what = format!("{url}: more than the {limit} bytes that the project announced");
-            return Err(TransferError::new(TransferErrorKind::WrongSize, what));
+    let mut size = have;
+    while let Some(bytes) = answer.chunk().await? {
+        size += bytes.len() as u64;
+        if size > part.limit {
+            return Err(part.too_long(&answer.place));
         }
-        file.write_all(&bytes).await.map_err(failure("write", partial))?;
+        space.note(bytes.len() as u64)?;
+        file.write_all(&bytes).await.map_err(failure("write", part.to))?;
     }
     Ok(())
-}
-
-/// Expands `packed` into `plain` and deletes it.
-fn expand(packed: PathBuf, plain: PathBuf, limit: u64) -> impl FnOnce() -> Result<(), TransferError> {
-    move || {
-        let source = fs::File::open(&packed).map_err(failure("read", &packed))?;
-        let mut target = fs::File::create(&plain).map_err(failure("create", &plain))?;
-        let mut unpacked =
-            flate2::read::MultiGzDecoder::new(io::BufReader::new(source)).take(limit.saturating_add(1));
-        let mut buffer = vec![0; 64 * 1024];
-        let mut total = 0;
-        let result = loop {
-            match unpacked.read(&mut buffer) {
-                Ok(0) => break Ok(()),
-                Ok(read) => {
-                    total += read as u64;
-                    if total > limit {
-                        let what = format!("{}: expands to more than {limit} bytes", packed.display());
-                        break Err(TransferError::new(TransferErrorKind::WrongSize, what));
-                    }
-                    target.write_all(&buffer[..read]).map_err(failure("write", &plain))?;
-                }
-                Err(error) => {
-                    let what = format!("{}: not what gzip makes: {error}", packed.display());
-                    break Err(TransferError::new(TransferErrorKind::WrongMd5, what));
-                }
-            }
-        };
-        let _ = fs::remove_file(&packed);
-        result
-    }
-}
-
-/// Looks whether the file is the wanted one, makes it executable if asked, and puts it on the disk for good.
-fn check(wanted: &Download, path: &Path) -> impl FnOnce() -> Result<Bytes, TransferError> + Send + 'static {
-    let (wanted, path) = (wanted.clone(), path.to_path_buf());
-    move || {
-        let (md5, size) = md5_of(&path).map_err(failure("read", &path))?;
-        is_right(&wanted, &md5, size)?;
-        let mode = if wanted.executable { 0o755 } else { 0o644 };
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode))
-            .map_err(failure("set the mode of", &path))?;
-        fs::File::open(&path).and_then(|file| file.sync_all()).map_err(failure("sync", &path))?;
-        Ok(size)
-    }
-}
-
-/// The size if it is known; then the signature, or the MD5 where none is needed (BOINC compares no MD5 of signed files).
-fn is_right(wanted: &Download, md5: &str, size: Bytes) -> Result<(), TransferError> {
-    let name = &wanted.file.name;
-    let wrong =
-        |kind, what: String| Err(TransferError::new(kind, format!("{name} from {}: {what}", wanted.from)));
-    if let Some(nbytes) = wanted.nbytes.filter(|&nbytes| nbytes != size && nbytes.0 != 0) {
-        return wrong(TransferErrorKind::WrongSize, format!("{} bytes instead of {}", size.0, nbytes.0));
-    }
-    if let Some(required) = &wanted.signature {
-        if required.signature.trim().is_empty() {
-            return wrong(
-                TransferErrorKind::WrongSignature,
-                "the project gave no signature of this application file".into(),
-            );
-        }
-        return match PublicKey::parse(&required.key) {
-            Err(error) => wrong(TransferErrorKind::WrongSignature, format!("the project's key: {error}")),
-            Ok(key) if key.verify_file(md5, &required.signature) => Ok(()),
-            Ok(_) => wrong(TransferErrorKind::WrongSignature, "the signature is not this file's".into()),
-        };
-    }
-    match &wanted.md5 {
-        Some(expected) if !expected.eq_ignore_ascii_case(md5) => {
-            wrong(TransferErrorKind::WrongMd5, format!("MD5 {md5} instead of {expected}"))
-        }
-        _ => Ok(()),
-    }
 }
 
 async fn blocking<T: Send + 'static>(

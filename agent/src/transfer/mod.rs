@@ -5,20 +5,28 @@
 //! taken for that of the next attempt.
 
 mod download;
+mod encoding;
 mod local;
+mod pace;
+mod redirect;
+mod space;
+mod trail;
+mod unpack;
 mod upload;
+mod verify;
 mod web;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fallow_boinc::master;
 use fallow_boinc::scheduler::{ClientVersion, SchedulerReply, SchedulerRequest};
-use fallow_client::{Download, Event, FileKey, TransferError, TransferErrorKind, Upload};
+use fallow_client::{Download, Event, FileKey, Traffic, TransferError, TransferErrorKind, Upload};
 use fallow_domain::{MasterUrl, ProjectId};
 use fallow_telemetry::KeyValue;
 use fallow_telemetry::names::{DIRECTION, PROJECT, TRANSFERRED};
 use fallow_telemetry::opentelemetry::metrics::Counter;
+use reqwest::Url;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::Sender;
 use tokio::task::AbortHandle;
@@ -26,6 +34,10 @@ use tracing::Instrument;
 
 use crate::dir::DataDir;
 use crate::engine::Input;
+use pace::Kind;
+pub use pace::Limits;
+use trail::{Found, Trail};
+use web::Ask;
 pub use web::{USER_AGENT, Web};
 
 /// A reply of at most so many bytes, a hundred jobs or so, is read faster than a thread is begun for it.
@@ -44,8 +56,13 @@ struct Shared {
     version: ClientVersion,
     events: Sender<Input>,
     running: Mutex<Running>,
+    /// Which hosts send which projects' requests on to which others: said once, and so many at the most.
+    told: Mutex<BTreeSet<(ProjectId, String, String)>>,
     moved: Counter<u64>,
 }
+
+/// So many moves to other hosts are said.
+const TOLD_MAX: usize = 100;
 
 #[derive(Default)]
 struct Running {
@@ -59,6 +76,14 @@ struct Running {
 pub struct Ticket {
     what: What,
     attempt: u64,
+    traffic: Vec<Traffic>,
+}
+
+impl Ticket {
+    /// What was measured on the way.
+    pub fn traffic(&mut self) -> Vec<Traffic> {
+        std::mem::take(&mut self.traffic)
+    }
 }
 
 /// What a transfer is about.
@@ -66,6 +91,15 @@ pub struct Ticket {
 enum What {
     Project(ProjectId),
     File(FileKey),
+}
+
+impl What {
+    fn project(&self) -> ProjectId {
+        match self {
+            Self::Project(project) => *project,
+            Self::File(file) => file.project,
+        }
+    }
 }
 
 impl Transfers {
@@ -79,6 +113,7 @@ impl Transfers {
             version,
             events,
             running: Mutex::default(),
+            told: Mutex::default(),
             moved,
         };
         Self { shared: Arc::new(shared) }
@@ -87,8 +122,9 @@ impl Transfers {
     /// GETs a master page: ends in `MasterPageRead`.
     pub fn fetch_master_page(&self, project: ProjectId, url: MasterUrl) {
         let shared = Arc::clone(&self.shared);
-        self.spawn(What::Project(project), async move {
-            let outcome = shared.web.page(url.as_str()).await.map(|page| master::scheduler_urls(&page));
+        self.spawn(What::Project(project), move |trail| async move {
+            let page = shared.web.read_page(url.as_str(), &trail).await;
+            let outcome = page.map(|page| master::scheduler_urls(&page));
             Event::MasterPageRead { project, outcome }
         });
     }
@@ -96,8 +132,8 @@ impl Transfers {
     /// POSTs a request to a scheduler: ends in `SchedulerAnswered`.
     pub fn call_scheduler(&self, project: ProjectId, url: String, request: &SchedulerRequest) {
         let (shared, request) = (Arc::clone(&self.shared), request.write());
-        self.spawn(What::Project(project), async move {
-            let outcome = call(&shared.web, &url, request).await;
+        self.spawn(What::Project(project), move |trail| async move {
+            let outcome = call(&shared.web, &url, request, &trail).await;
             Event::SchedulerAnswered { project, outcome }
         });
     }
@@ -105,8 +141,8 @@ impl Transfers {
     /// One attempt at a download: ends in `DownloadEnded`.
     pub fn download(&self, wanted: Box<Download>) {
         let shared = Arc::clone(&self.shared);
-        self.spawn(What::File(wanted.file.clone()), async move {
-            let outcome = download::download(&shared.web, &shared.dir, &wanted).await;
+        self.spawn(What::File(wanted.file.clone()), move |trail| async move {
+            let outcome = download::download(&shared.web, &shared.dir, &wanted, &trail).await;
             if let Ok(size) = outcome {
                 shared.count(&wanted.url, "down", size.0);
             }
@@ -117,8 +153,8 @@ impl Transfers {
     /// One attempt at an upload: ends in `UploadEnded`.
     pub fn upload(&self, wanted: Box<Upload>) {
         let shared = Arc::clone(&self.shared);
-        self.spawn(What::File(wanted.file.clone()), async move {
-            let outcome = upload::upload(&shared.web, &shared.dir, &wanted, shared.version).await;
+        self.spawn(What::File(wanted.file.clone()), move |trail| async move {
+            let outcome = upload::upload(&shared.web, &shared.dir, &wanted, shared.version, &trail).await;
             if outcome.is_ok() {
                 shared.count(&wanted.url, "up", wanted.nbytes.0);
             }
@@ -136,10 +172,7 @@ impl Transfers {
     /// Gives up all that goes on with a project, without events.
     pub fn cancel_project(&self, project: ProjectId) {
         self.running().transfers.retain(|what, (_, running)| {
-            let same = match what {
-                What::Project(other) => *other == project,
-                What::File(file) => file.project == project,
-            };
+            let same = what.project() == project;
             if same {
                 running.abort();
             }
@@ -168,13 +201,23 @@ impl Transfers {
         is_wanted
     }
 
-    fn spawn(&self, what: What, work: impl Future<Output = Event> + Send + 'static) {
-        let shared = Arc::clone(&self.shared);
+    fn spawn<F>(&self, what: What, work: impl FnOnce(Arc<Trail>) -> F)
+    where
+        F: Future<Output = Event> + Send + 'static,
+    {
+        let (shared, trail) = (Arc::clone(&self.shared), Arc::new(Trail::default()));
         let mut running = self.running();
         running.begun += 1;
-        let (attempt, ticket) = (running.begun, Ticket { what: what.clone(), attempt: running.begun });
+        let attempt = running.begun;
+        let mut ticket = Ticket { what: what.clone(), attempt, traffic: Vec::new() };
+        let (project, work) = (what.project(), work(Arc::clone(&trail)));
         let task = async move {
             let event = Box::new(work.await);
+            let found = trail.take();
+            for text in shared.moves_to_tell(project, &found) {
+                let _ = shared.events.send(Input::Moved { project, text }).await;
+            }
+            ticket.traffic = found.traffic;
             let _ = shared.events.send(Input::Transferred(ticket, event)).await;
         };
         let handle = self.shared.runtime.spawn(task.in_current_span());
@@ -193,15 +236,36 @@ impl Shared {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What of a trail has not been said yet about bodies that went to other hosts.
+    fn moves_to_tell(&self, project: ProjectId, found: &Found) -> Vec<String> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let host = |url: &Url| url.origin().ascii_serialization();
+        let is_new =
+            |(from, to): &&(Url, Url)| told.len() < TOLD_MAX && told.insert((project, host(from), host(to)));
+        let new = found.moves.iter().filter(is_new);
+        new.map(|(from, to)| {
+            let (from, to) = (web::short(from), web::short(to));
+            format!("{from} sends requests on to another host: what is meant for it, the account key too, goes to {to}")
+        })
+        .collect()
+    }
+
     fn count(&self, project: &MasterUrl, direction: &'static str, bytes: u64) {
         self.moved
             .add(bytes, &[KeyValue::new(PROJECT, project.to_string()), KeyValue::new(DIRECTION, direction)]);
     }
 }
 
-async fn call(web: &Web, url: &str, request: String) -> Result<Box<SchedulerReply>, TransferError> {
-    let response = web::send(web.post(url)?.body(request), url, web::STALL).await?;
-    let body = web::body(response, url, web::REPLY_MAX).await?;
+async fn call(
+    web: &Web,
+    url: &str,
+    request: String,
+    trail: &Trail,
+) -> Result<Box<SchedulerReply>, TransferError> {
+    let content = bytes::Bytes::from(request);
+    let ask = Ask { url, kind: Kind::Call, from: 0, may_encode: true, content: Some(&content), trail };
+    let answer = web.ask(&ask).await?;
+    let body = answer.succeeded()?.whole(web::REPLY_MAX).await?;
     match parse(body).await {
         Ok(reply) => Ok(Box::new(reply)),
         Err(why) => Err(TransferError::new(TransferErrorKind::BadReply, format!("{url}: {why}"))),

@@ -1,6 +1,9 @@
 //! One attempt at an upload.
 
-use std::time::Duration;
+use std::io::{Seek, SeekFrom};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fallow_boinc::names;
 use fallow_boinc::scheduler::ClientVersion;
@@ -9,12 +12,13 @@ use fallow_client::{TransferError, TransferErrorKind, Upload};
 use fallow_domain::Bytes;
 use futures_util::StreamExt;
 use reqwest::Body;
-use reqwest::header::CONTENT_LENGTH;
-use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use tokio::io::AsyncReadExt;
 use tokio_util::io::ReaderStream;
 
 use super::local::failure;
-use super::web::{STALL, Web, body, send};
+use super::pace::Kind;
+use super::trail::Trail;
+use super::web::{Ask, Content, Web};
 use crate::dir::DataDir;
 use crate::files::open_plain;
 
@@ -22,8 +26,6 @@ use crate::files::open_plain;
 const ASK_FROM: u64 = 8192;
 /// Longest answer of an upload handler.
 const ANSWER_MAX: usize = 64 * 1024;
-/// Slower than this is as good as stalled.
-const BYTES_PER_SECOND_MIN: u64 = 1_000;
 
 /// Sends one file, from where the server says that it stopped.
 pub(super) async fn upload(
@@ -31,6 +33,7 @@ pub(super) async fn upload(
     dir: &DataDir,
     wanted: &Upload,
     version: ClientVersion,
+    trail: &Trail,
 ) -> Result<(), TransferError> {
     let name = &wanted.file.name;
     if !names::is_file_name(name) {
@@ -42,17 +45,11 @@ pub(super) async fn upload(
     let mut offset = 0;
     if wanted.nbytes.0 >= ASK_FROM {
         let question = UploadRequest::FileSize { client_version: version, name: name.clone() };
-        let answer = ask(web, &wanted.to, question.write().into(), STALL).await?;
+        let answer = post(web, &wanted.to, Kind::Call, &bytes::Bytes::from(question.write()), trail).await?;
         offset = succeeded(&wanted.to, answer)?.file_size.unwrap_or_default().0;
         if offset >= wanted.nbytes.0 {
             return Ok(());
         }
-    }
-    let path = dir.project(&wanted.url).join(name);
-    let file = open_plain(&path).map_err(failure("read", &path))?;
-    if file.metadata().map_err(failure("read", &path))?.len() != wanted.nbytes.0 {
-        let what = format!("{} has changed its size since it was made", path.display());
-        return Err(TransferError::new(TransferErrorKind::LocalFile, what));
     }
     let header = UploadHeader {
         client_version: version,
@@ -63,29 +60,64 @@ pub(super) async fn upload(
         md5_cksum: wanted.md5.clone(),
         offset: Bytes(offset),
     };
-    let head = UploadRequest::Upload(header).write();
-    let rest = wanted.nbytes.0 - offset;
-    let mut file = tokio::fs::File::from_std(file);
-    file.seek(std::io::SeekFrom::Start(offset)).await.map_err(failure("read", &path))?;
-    let length = head.len() as u64 + rest;
-    let head = futures_util::stream::once(async move { Ok(bytes::Bytes::from(head)) });
-    // Exactly as many bytes as announced, also if somebody appends meanwhile.
-    let content = Body::wrap_stream(head.chain(ReaderStream::with_capacity(file.take(rest), 64 * 1024)));
-    let within = STALL + Duration::from_secs(rest / BYTES_PER_SECOND_MIN);
-    let request = web.post(&wanted.to)?.header(CONTENT_LENGTH, length).body(content);
-    let answer =
-        body(send(request, &wanted.to, within).await.map_err(later)?, &wanted.to, ANSWER_MAX).await?;
-    succeeded(&wanted.to, read(&wanted.to, &answer)?).map(drop)
+    let content = Rest {
+        path: dir.project(&wanted.url).join(name),
+        nbytes: wanted.nbytes.0,
+        offset,
+        head: UploadRequest::Upload(header).write().into(),
+        gone: Arc::default(),
+    };
+    let answer = post(web, &wanted.to, Kind::File, &content, trail).await?;
+    succeeded(&wanted.to, answer).map(drop)
 }
 
-async fn ask(
+/// What an upload sends: its head, then the file from an offset on.
+struct Rest {
+    path: PathBuf,
+    nbytes: u64,
+    offset: u64,
+    head: bytes::Bytes,
+    gone: Arc<AtomicU64>,
+}
+
+impl Content for Rest {
+    fn body(&self) -> Result<Body, TransferError> {
+        let path = &self.path;
+        let mut file = open_plain(path).map_err(failure("read", path))?;
+        if file.metadata().map_err(failure("read", path))?.len() != self.nbytes {
+            let what = format!("{} has changed its size since it was made", path.display());
+            return Err(TransferError::new(TransferErrorKind::LocalFile, what));
+        }
+        file.seek(SeekFrom::Start(self.offset)).map_err(failure("read", path))?;
+        // Exactly as many bytes as announced, also if somebody appends meanwhile.
+        let rest = tokio::fs::File::from_std(file).take(self.nbytes - self.offset);
+        let head = self.head.clone();
+        let head = futures_util::stream::once(async move { Ok(head) });
+        let gone = Arc::clone(&self.gone);
+        let counted = head.chain(ReaderStream::with_capacity(rest, 64 * 1024)).inspect(move |piece| {
+            let bytes = piece.as_ref().map_or(0, |piece| piece.len() as u64);
+            gone.fetch_add(bytes, Ordering::Relaxed);
+        });
+        Ok(Body::wrap_stream(counted))
+    }
+    fn length(&self) -> u64 {
+        self.head.len() as u64 + self.nbytes - self.offset
+    }
+    fn gone(&self) -> u64 {
+        self.gone.load(Ordering::Relaxed)
+    }
+}
+
+async fn post(
     web: &Web,
     url: &str,
-    question: Body,
-    within: Duration,
+    kind: Kind,
+    content: &dyn Content,
+    trail: &Trail,
 ) -> Result<DataServerReply, TransferError> {
-    let response = send(web.post(url)?.body(question), url, within).await.map_err(later)?;
-    read(url, &body(response, url, ANSWER_MAX).await?)
+    let ask = Ask { url, kind, from: 0, may_encode: true, content: Some(content), trail };
+    let answer = web.ask(&ask).await.map_err(later)?.succeeded().map_err(later)?;
+    read(url, &answer.whole(ANSWER_MAX).await?)
 }
 
 fn read(url: &str, answer: &[u8]) -> Result<DataServerReply, TransferError> {

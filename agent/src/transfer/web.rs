@@ -1,11 +1,18 @@
-//! HTTP as projects speak it: who we say we are, how long we wait, how much we take.
+//! HTTP as projects speak it: who we say we are, how much we take.
+//!
+//! How long we wait is said in `pace`, where a request may be sent on to in `redirect`.
 
 use std::time::Duration;
 
 use fallow_client::{TransferError, TransferErrorKind};
-use reqwest::header::CONTENT_TYPE;
-use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
-use tokio::time::Instant;
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RANGE};
+use reqwest::{Body, Client, RequestBuilder, Response, StatusCode, Url};
+use tokio::time::{Instant, timeout_at};
+
+use super::encoding::{self, Decoder};
+use super::pace::{Kind, Limits, Pace};
+use super::redirect::{self, HOPS_MAX, Method};
+use super::trail::Trail;
 
 /// What projects see. It is the stock client's name, because project servers gate features, and some of them service,
 /// by the version in it; the protocol spoken is that version's.
@@ -18,14 +25,9 @@ pub const USER_AGENT: &str = "BOINC client (aarch64-unknown-linux-gnu 8.3.0)";
 
 /// How long a connection may take to stand.
 const CONNECT: Duration = Duration::from_secs(30);
-/// How long the other side may say nothing (BOINC: `http_transfer_timeout`).
-pub(super) const STALL: Duration = Duration::from_secs(300);
-
-/// The least that must come within [`STALL`] (BOINC: 10 bytes a second).
-const SLOWEST: usize = 3_000;
 
 /// Longest master page and account answer.
-pub(super) const PAGE_MAX: usize = 1 << 20;
+const PAGE_MAX: usize = 1 << 20;
 /// Longest scheduler reply: a thousand jobs are about 3 MB.
 pub(super) const REPLY_MAX: usize = 32 << 20;
 
@@ -34,6 +36,69 @@ pub(super) const REPLY_MAX: usize = 32 << 20;
 pub struct Web {
     far: Client,
     near: Client,
+    limits: Limits,
+}
+
+/// Something to be asked for.
+pub(super) struct Ask<'a> {
+    pub(super) url: &'a str,
+    pub(super) kind: Kind,
+    /// A GET's first byte.
+    pub(super) from: u64,
+    /// The answer may be compressed for the way.
+    pub(super) may_encode: bool,
+    /// What a POST sends.
+    pub(super) content: Option<&'a dyn Content>,
+    pub(super) trail: &'a Trail,
+}
+
+/// What a POST sends: made anew each time that it is sent on.
+pub(super) trait Content: Sync {
+    /// The body.
+    fn body(&self) -> Result<Body, TransferError>;
+    /// Its length.
+    fn length(&self) -> u64;
+    /// How much of it has gone, for all that is known.
+    fn gone(&self) -> u64 {
+        0
+    }
+}
+
+/// A text as content.
+impl Content for bytes::Bytes {
+    fn body(&self) -> Result<Body, TransferError> {
+        Ok(self.clone().into())
+    }
+    fn length(&self) -> u64 {
+        self.len() as u64
+    }
+}
+
+/// What came back.
+pub(super) struct Answer<'a> {
+    response: Response,
+    /// Where it came from, for messages.
+    pub(super) place: String,
+    pace: Pace,
+    decoder: Decoder,
+    /// Of the last piece, what is still to be expanded.
+    rest: bytes::Bytes,
+    is_over: bool,
+    meter: Meter<'a>,
+}
+
+/// Measures what crosses the wire for one answer. As in the stock client a POST counts by what goes, a GET by what comes.
+struct Meter<'a> {
+    upload: bool,
+    since: Instant,
+    bytes: u64,
+    trail: &'a Trail,
+}
+
+impl Drop for Meter<'_> {
+    fn drop(&mut self) {
+        self.trail.measured(self.upload, self.bytes, self.since.elapsed());
+    }
 }
 
 impl Web {
@@ -42,6 +107,14 @@ impl Web {
     /// # Errors
     /// In words, when TLS cannot be set up.
     pub fn new() -> Result<Self, String> {
+        Self::with_limits(Limits::default())
+    }
+
+    /// The same, with other bounds on time.
+    ///
+    /// # Errors
+    /// As [`Web::new`].
+    pub fn with_limits(limits: Limits) -> Result<Self, String> {
         // Fails only if some provider is installed already, which serves as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let base = || {
@@ -49,6 +122,7 @@ impl Web {
                 .user_agent(USER_AGENT)
                 .connect_timeout(CONNECT)
                 .referer(false)
+                .redirect(reqwest::redirect::Policy::none())
                 .pool_max_idle_per_host(2)
         };
         // A host without CA certificates can still talk to projects over plain HTTP.
@@ -60,19 +134,7 @@ impl Web {
             })
         };
         let fail = |error: reqwest::Error| format!("cannot set up HTTP: {}", chain(&error));
-        Ok(Self { far: build(false).map_err(fail)?, near: build(true).map_err(fail)? })
-    }
-
-    /// A GET.
-    pub(super) fn get(&self, url: &str) -> Result<RequestBuilder, TransferError> {
-        let url = parse(url)?;
-        Ok(self.client(&url).get(url))
-    }
-
-    /// A POST of BOINC's kind.
-    pub(super) fn post(&self, url: &str) -> Result<RequestBuilder, TransferError> {
-        let url = parse(url)?;
-        Ok(self.client(&url).post(url).header(CONTENT_TYPE, "text/xml"))
+        Ok(Self { far: build(false).map_err(fail)?, near: build(true).map_err(fail)?, limits })
     }
 
     /// GETs a small document.
@@ -80,17 +142,181 @@ impl Web {
     /// # Errors
     /// [`TransferError`].
     pub async fn page(&self, url: &str) -> Result<Vec<u8>, TransferError> {
-        body(send(self.get(url)?, url, STALL).await?, url, PAGE_MAX).await
+        self.read_page(url, &Trail::default()).await
     }
 
-    fn client(&self, url: &Url) -> &Client {
+    /// The same, leaving a trail.
+    pub(super) async fn read_page(&self, url: &str, trail: &Trail) -> Result<Vec<u8>, TransferError> {
+        let ask = Ask { url, kind: Kind::Call, from: 0, may_encode: true, content: None, trail };
+        self.ask(&ask).await?.succeeded()?.whole(PAGE_MAX).await
+    }
+
+    /// Asks, follows where it is sent on to, and waits for the head of the answer, whatever its status.
+    pub(super) async fn ask<'a>(&self, ask: &Ask<'a>) -> Result<Answer<'a>, TransferError> {
+        let mut pace = Pace::new(self.limits, ask.kind, Instant::now());
+        if let Some(content) = ask.content.filter(|_| ask.kind == Kind::Call) {
+            // A long request over a slow line takes its time too.
+            pace.note(Instant::now(), content.length());
+        }
+        let (mut url, mut place) = (parse(ask.url)?, ask.url.to_owned());
+        let mut method = if ask.content.is_some() { Method::Post } else { Method::Get };
+        for _ in 0..=HOPS_MAX {
+            let sent = Instant::now();
+            let response = self.head(self.request(ask, method, &url)?, ask, &place, &mut pace).await?;
+            let next = redirect::next(&url, method, response.status(), response.headers());
+            let Some(hop) = next.map_err(|why| permanent(format!("{place}: {why}")))? else {
+                let decoder = match ask.may_encode {
+                    true => Decoder::of(response.headers()),
+                    false => Ok(Decoder::Plain),
+                };
+                let decoder = decoder.map_err(|why| garbled(&place, &why))?;
+                let upload = method == Method::Post;
+                let (since, bytes) = match ask.content.filter(|_| upload) {
+                    Some(content) => (sent, content.length()),
+                    None => (Instant::now(), 0),
+                };
+                let meter = Meter { upload, since, bytes, trail: ask.trail };
+                let rest = bytes::Bytes::new();
+                return Ok(Answer { response, place, pace, decoder, rest, is_over: false, meter });
+            };
+            if hop.leaves_host {
+                ask.trail.moved(&url, &hop.url);
+            }
+            place = format!("{}, where {} sends on to", short(&hop.url), ask.url);
+            (url, method) = (hop.url, hop.method);
+        }
+        let what = format!("{place}: sent on more than {HOPS_MAX} times");
+        Err(TransferError::new(TransferErrorKind::Transient, what))
+    }
+
+    fn request(&self, ask: &Ask<'_>, method: Method, url: &Url) -> Result<RequestBuilder, TransferError> {
         let near = url.host_str().is_some_and(crate::address::is_this_host);
-        if near { &self.near } else { &self.far }
+        let client = if near { &self.near } else { &self.far };
+        let request = match (method, ask.content) {
+            (Method::Post, Some(content)) => {
+                let request = client.post(url.clone()).header(CONTENT_TYPE, "text/xml");
+                request.header(CONTENT_LENGTH, content.length()).body(content.body()?)
+            }
+            _ if ask.from > 0 => client.get(url.clone()).header(RANGE, format!("bytes={}-", ask.from)),
+            _ => client.get(url.clone()),
+        };
+        Ok(if ask.may_encode { request.header(ACCEPT_ENCODING, encoding::ACCEPTED) } else { request })
+    }
+
+    /// Sends one request, for as long as it goes fast enough.
+    async fn head(
+        &self,
+        request: RequestBuilder,
+        ask: &Ask<'_>,
+        place: &str,
+        pace: &mut Pace,
+    ) -> Result<Response, TransferError> {
+        let sending = request.send();
+        tokio::pin!(sending);
+        let gone = || ask.content.map_or(0, Content::gone);
+        let mut seen = gone();
+        loop {
+            let until = pace.until();
+            match timeout_at(until, &mut sending).await {
+                Ok(sent) => return sent.map_err(|error| failed(place, &error)),
+                Err(_) => {
+                    let now = Instant::now();
+                    pace.note(now, gone().saturating_sub(std::mem::replace(&mut seen, gone())));
+                    if pace.until() <= now {
+                        return Err(stalled(place, pace));
+                    }
+                }
+            }
+        }
     }
 }
 
+impl Answer<'_> {
+    pub(super) fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    pub(super) fn headers(&self) -> &reqwest::header::HeaderMap {
+        self.response.headers()
+    }
+
+    /// How many bytes are to come, where that is known and they come as they are.
+    pub(super) fn length(&self) -> Option<u64> {
+        self.response.content_length().filter(|_| matches!(self.decoder, Decoder::Plain))
+    }
+
+    /// A status other than success is an error.
+    pub(super) fn succeeded(self) -> Result<Self, TransferError> {
+        if self.status().is_success() { Ok(self) } else { Err(refused(&self.place, self.status())) }
+    }
+
+    /// The next piece of the body, expanded; none at its end.
+    pub(super) async fn chunk(&mut self) -> Result<Option<bytes::Bytes>, TransferError> {
+        loop {
+            if !self.rest.is_empty() {
+                let piece = self.rest.split_to(self.rest.len().min(encoding::PIECE));
+                let plain = self.decoder.expand(&piece).map_err(|error| garbled(&self.place, &error))?;
+                if !plain.is_empty() {
+                    return Ok(Some(plain.into()));
+                }
+                continue;
+            }
+            match self.received().await? {
+                Some(chunk) if matches!(self.decoder, Decoder::Plain) => return Ok(Some(chunk)),
+                Some(chunk) => self.rest = chunk,
+                None if self.is_over => return Ok(None),
+                None => {
+                    self.is_over = true;
+                    let last = self.decoder.finish().map_err(|error| garbled(&self.place, &error))?;
+                    return Ok(Some(last.into()).filter(|last: &bytes::Bytes| !last.is_empty()));
+                }
+            }
+        }
+    }
+
+    /// The next piece as it crossed the wire.
+    async fn received(&mut self) -> Result<Option<bytes::Bytes>, TransferError> {
+        if self.is_over {
+            return Ok(None);
+        }
+        match timeout_at(self.pace.until(), self.response.chunk()).await {
+            Ok(Ok(chunk)) => {
+                let bytes = chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+                self.pace.note(Instant::now(), bytes);
+                if !self.meter.upload {
+                    self.meter.bytes += bytes;
+                }
+                Ok(chunk)
+            }
+            Ok(Err(error)) => Err(failed(&self.place, &error)),
+            Err(_) => Err(stalled(&self.place, &self.pace)),
+        }
+    }
+
+    /// The whole body, of at most `max` bytes.
+    pub(super) async fn whole(mut self, max: usize) -> Result<Vec<u8>, TransferError> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = self.chunk().await? {
+            if bytes.len() + chunk.len() > max {
+                let what = format!("{}: the answer is longer than {max} bytes", self.place);
+                return Err(TransferError::new(TransferErrorKind::BadReply, what));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+}
+
+/// What came is not what its headers say.
+fn garbled(place: &str, why: &dyn std::fmt::Display) -> TransferError {
+    TransferError::new(TransferErrorKind::Transient, format!("{place}: the answer cannot be expanded: {why}"))
+}
+
+fn permanent(why: String) -> TransferError {
+    TransferError::new(TransferErrorKind::Permanent, why)
+}
+
 fn parse(url: &str) -> Result<Url, TransferError> {
-    let permanent = |why: String| TransferError::new(TransferErrorKind::Permanent, why);
     let parsed = Url::parse(url).map_err(|error| permanent(format!("{url:?} is no URL: {error}")))?;
     match parsed.scheme() {
         "http" | "https" => Ok(parsed),
@@ -100,80 +326,11 @@ fn parse(url: &str) -> Result<Url, TransferError> {
     }
 }
 
-/// Sends a request and waits for the head of the answer, whatever its status.
-pub(super) async fn answer(
-    request: RequestBuilder,
-    url: &str,
-    within: Duration,
-) -> Result<Response, TransferError> {
-    match tokio::time::timeout(within, request.send()).await {
-        Ok(Ok(response)) => Ok(response),
-        Ok(Err(error)) => Err(failed(url, &error)),
-        Err(_) => Err(stalled(url, within)),
-    }
-}
-
-/// As [`answer`]; a status other than success is an error.
-pub(super) async fn send(
-    request: RequestBuilder,
-    url: &str,
-    within: Duration,
-) -> Result<Response, TransferError> {
-    let response = answer(request, url, within).await?;
-    if response.status().is_success() { Ok(response) } else { Err(refused(url, response.status())) }
-}
-
-/// Reads a body of at most `max` bytes.
-pub(super) async fn body(mut response: Response, url: &str, max: usize) -> Result<Vec<u8>, TransferError> {
-    let (mut bytes, mut pace) = (Vec::new(), Pace::new(Instant::now()));
-    while let Some(chunk) = chunk(&mut response, url, &mut pace).await? {
-        if bytes.len() + chunk.len() > max {
-            return Err(TransferError::new(
-                TransferErrorKind::BadReply,
-                format!("{url}: the answer is longer than {max} bytes"),
-            ));
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(bytes)
-}
-
-/// Whether a body comes fast enough. One that drips, a byte every now and then, would otherwise keep all other
-/// projects waiting, for there is one scheduler RPC at a time.
-#[derive(Debug)]
-pub(super) struct Pace {
-    until: Instant,
-    got: usize,
-}
-
-impl Pace {
-    /// It begins now.
-    pub(super) fn new(now: Instant) -> Self {
-        Self { until: now + STALL, got: 0 }
-    }
-
-    fn note(&mut self, now: Instant, bytes: usize) {
-        self.got += bytes;
-        if self.got >= SLOWEST {
-            *self = Self::new(now);
-        }
-    }
-}
-
-/// The next piece of a body; none at its end.
-pub(super) async fn chunk(
-    response: &mut Response,
-    url: &str,
-    pace: &mut Pace,
-) -> Result<Option<bytes::Bytes>, TransferError> {
-    match tokio::time::timeout_at(pace.until, response.chunk()).await {
-        Ok(Ok(chunk)) => {
-            pace.note(Instant::now(), chunk.as_ref().map_or(0, bytes::Bytes::len));
-            Ok(chunk)
-        }
-        Ok(Err(error)) => Err(failed(url, &error)),
-        Err(_) => Err(stalled(url, STALL)),
-    }
+/// A URL that a server made up, for people.
+pub(super) fn short(url: &Url) -> String {
+    const MOST: usize = 200;
+    let text: String = url.as_str().chars().take(MOST).collect();
+    if text.len() < url.as_str().len() { text + "..." } else { text }
 }
 
 /// What a status means for a download: 4xx is for good, but for those that say "later".
@@ -191,11 +348,8 @@ fn failed(url: &str, error: &reqwest::Error) -> TransferError {
     TransferError::new(TransferErrorKind::Transient, format!("{url}: {}", chain(error)))
 }
 
-fn stalled(url: &str, after: Duration) -> TransferError {
-    TransferError::new(
-        TransferErrorKind::Transient,
-        format!("{url}: no answer, or hardly any, for {} s", after.as_secs()),
-    )
+fn stalled(url: &str, pace: &Pace) -> TransferError {
+    TransferError::new(TransferErrorKind::Transient, format!("{url}: {}", pace.why(Instant::now())))
 }
 
 /// An error with all its causes: the outermost one of HTTP libraries says little.
@@ -214,21 +368,4 @@ fn chain(error: &reqwest::Error) -> String {
         next = error.source();
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_body_that_drips_has_no_more_time_than_one_that_stopped() {
-        let start = Instant::now();
-        let mut pace = Pace::new(start);
-        for second in 1..300 {
-            pace.note(start + Duration::from_secs(second), 9);
-        }
-        assert_eq!(pace.until, start + STALL);
-        pace.note(start + Duration::from_secs(299), SLOWEST);
-        assert_eq!(pace.until, start + Duration::from_secs(299) + STALL);
-    }
 }

@@ -4,11 +4,16 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use fallow_agent::dir::DataDir;
+use fallow_domain::MasterUrl;
+
 use crate::daemon::{Daemon, outcome};
-use crate::support::wait_for;
+use crate::support::{put, wait_for};
 
 /// Names the small volume to the child.
 const VOLUME: &str = "FALLOW_TEST_SMALL_VOLUME";
+/// Likewise.
+const CULPRIT_VOLUME: &str = "FALLOW_TEST_CULPRITS_VOLUME";
 
 #[test]
 fn child_on_a_volume_that_fills_up() {
@@ -16,14 +21,7 @@ fn child_on_a_volume_that_fills_up() {
     let volume = Path::new(&volume);
     let dir = &volume.join("agent");
     let mut daemon = Daemon::start(dir);
-    let mut chunk = 1 << 20;
-    while chunk > 0 {
-        use std::io::Write;
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(volume.join("fill"));
-        if file.unwrap().write_all(&vec![1; chunk]).is_err() {
-            chunk /= 2;
-        }
-    }
+    fill(volume);
     let prompt = |arguments: &[&str]| {
         let start = Instant::now();
         let said = outcome(dir, arguments);
@@ -54,6 +52,80 @@ fn child_on_a_volume_that_fills_up() {
     drop(daemon);
 
     println!("\nall was as it should");
+}
+
+/// Writes until a volume is full.
+fn fill(volume: &Path) {
+    use std::io::Write;
+    let mut chunk = 1 << 20;
+    while chunk > 0 {
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(volume.join("fill"));
+        if file.unwrap().write_all(&vec![1; chunk]).is_err() {
+            chunk /= 2;
+        }
+    }
+}
+
+#[test]
+fn child_whose_volume_a_project_fills() {
+    let Some(volume) = std::env::var_os(CULPRIT_VOLUME) else { return };
+    let volume = Path::new(&volume);
+    let dir = &volume.join("agent");
+    let mut daemon = Daemon::start(dir);
+    let key = volume.join("key");
+    std::fs::write(&key, "0123456789abcdef0123456789abcdef").unwrap();
+    let (first, second) = ("http://127.0.0.1:9/first/", "http://127.0.0.1:9/second/");
+    for url in [first, second] {
+        let key = key.to_str().unwrap();
+        let (code, text) = outcome(dir, &["attach", url, "--account-key-file", key, "--no-wait"]);
+        assert_eq!(code, 0, "{text}");
+    }
+    let data = DataDir::at(dir);
+    let partial = |url: &str| data.partial(&MasterUrl::parse(url).unwrap()).join("endless");
+    for url in [first, second] {
+        put(&partial(url), &vec![1; 9 << 20]);
+    }
+    fill(volume);
+    // The agent does not know yet that its volume is full.
+    let (code, text) = outcome(dir, &["detach", first]);
+    assert!(code == 0 && text.contains("detached from"), "{code}: {text}");
+    assert!(!data.project(&MasterUrl::parse(first).unwrap()).exists());
+    fill(volume);
+    // Now it does, and waits.
+    let (code, text) = outcome(dir, &["suspend"]);
+    assert!(code == 8, "{code}: {text}");
+    let (code, text) = outcome(dir, &["detach", second]);
+    assert!(code == 0 && text.contains("detached from"), "{code}: {text}");
+    daemon.kill();
+    drop(daemon);
+    let _daemon = Daemon::start(dir);
+    let (code, text) = outcome(dir, &["status"]);
+    assert!(code == 0 && !text.contains("127.0.0.1:9"), "{code}: {text}");
+
+    println!("\nall was as it should");
+}
+
+#[test]
+fn r4_12_a_project_that_fills_the_disk_can_be_detached() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = r#"mount -t tmpfs -o size=48m none "$1" && shift && exec "$@""#;
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", script, "sh"])
+        .arg(dir.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "disk::child_whose_volume_a_project_fills", "--nocapture", "--test-threads=1"])
+        .env(CULPRIT_VOLUME, dir.path())
+        .output();
+    let Ok(output) = output else {
+        println!("skipped: there is no `unshare` to make a small volume with");
+        return;
+    };
+    let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if !said.contains("running 1 test") {
+        println!("skipped: no small volume can be mounted here: {log}");
+        return;
+    }
+    assert!(said.contains("all was as it should"), "{said}{log}");
 }
 
 #[test]

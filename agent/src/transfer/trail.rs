@@ -1,0 +1,43 @@
+//! What is learned on the way of a transfer, beside how it ends.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fallow_client::Traffic;
+use fallow_domain::Bytes;
+use reqwest::Url;
+
+/// What the transfers of one attempt met.
+#[derive(Debug, Default)]
+pub(super) struct Trail(Mutex<Found>);
+
+/// See [`Trail`].
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Bodies that were sent on to another host: from where, and to where.
+    pub(super) moves: Vec<(Url, Url)>,
+    /// How fast it went.
+    pub(super) traffic: Vec<Traffic>,
+}
+
+impl Trail {
+    pub(super) fn moved(&self, from: &Url, to: &Url) {
+        self.lock().moves.push((from.clone(), to.clone()));
+    }
+
+    pub(super) fn measured(&self, upload: bool, bytes: u64, took: Duration) {
+        if bytes > 0 && !took.is_zero() {
+            let took = fallow_domain::Duration::from_secs_f64(took.as_secs_f64());
+            self.lock().traffic.push(Traffic { upload, bytes: Bytes(bytes), took });
+        }
+    }
+
+    /// All of it, at the end.
+    pub(super) fn take(&self) -> Found {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Found> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
