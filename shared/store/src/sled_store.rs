@@ -222,10 +222,31 @@ enum Failure {
     Unfinished(StoreError),
 }
 
+/// The engine's settings as it writes them: text, and its CRC. They are the same in every store.
+const SETTINGS: &[u8] = b"segment_size: 524288\nuse_compression: false\nversion: 0.34\nv\x19Q\xc1";
+
+/// The engine only logs that its settings are damaged, and goes on with what is left of them. It writes them before
+/// anything else, so that beside data they are whole.
+fn check_settings(dir: &Path, folder: &Path) -> Result<(), StoreError> {
+    let has_data = std::fs::metadata(folder.join("db")).is_ok_and(|data| data.len() > 0);
+    match std::fs::read(folder.join("conf")) {
+        Ok(settings) if settings == SETTINGS => Ok(()),
+        Ok(_) if has_data => Err(StoreError::corrupted(dir, "its engine's settings (sled/conf) are damaged")),
+        Err(error) if has_data && error.kind() == std::io::ErrorKind::NotFound => {
+            Err(StoreError::corrupted(dir, "its engine's settings (sled/conf) are missing"))
+        }
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(StoreError::from_io(dir, "read the settings of its engine", error))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Opened {
     fn open(dir: &Path) -> Result<Self, StoreError> {
         let folder = dir.join(ENGINE);
         wait_for_engine(&folder.join("db"));
+        check_settings(dir, &folder)?;
         let config = sled::Config::new().path(&folder).flush_every_ms(None).cache_capacity(CACHE);
         let db = catching(|| config.open())
             .map_err(|panic| StoreError::corrupted(dir, panic))?

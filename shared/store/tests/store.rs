@@ -477,3 +477,27 @@ fn copy_all(from: &Path, to: &Path) {
         }
     }
 }
+
+#[test]
+fn damaged_settings_of_the_engine_are_an_error_and_never_overlooked() {
+    let dir = tempfile::tempdir().unwrap();
+    put(&open(dir.path()), "k", "v");
+    let path = dir.path().join("sled/conf");
+    let whole = fs::read(&path).unwrap();
+    let mut flipped = whole.clone();
+    flipped[14] ^= 1;
+    let mut crc = whole.clone();
+    *crc.last_mut().unwrap() ^= 0x80;
+    for damaged in [flipped, crc, whole[..4].to_vec(), Vec::new()] {
+        fs::write(&path, &damaged).unwrap();
+        let Err(error) = SledStore::open(dir.path()) else { panic!("it is damaged") };
+        assert!(
+            matches!(error, StoreError::Corrupted { .. }) && error.to_string().contains("sled/conf"),
+            "{error}"
+        );
+    }
+    fs::remove_file(&path).unwrap();
+    assert!(SledStore::open(dir.path()).is_err());
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(open(dir.path()).get(b"k").unwrap().unwrap(), b"v");
+}
