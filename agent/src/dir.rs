@@ -72,6 +72,11 @@ impl DataDir {
         let fail = |source| AgentError::Directory { dir: self.0.clone(), source };
         // Others may look at the results of no one's jobs: keys lie here.
         fs::DirBuilder::new().recursive(true).mode(0o750).create(&self.0).map_err(fail)?;
+        // One that was made beforehand may be open to others.
+        let mode = fs::metadata(&self.0).map_err(fail)?.permissions().mode();
+        if mode & 0o027 != 0 {
+            fs::set_permissions(&self.0, fs::Permissions::from_mode(mode & 0o7750)).map_err(fail)?;
+        }
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -306,6 +311,15 @@ mod tests {
         assert!(daemon.is_alive());
         daemon.start_time += 1;
         assert!(!daemon.is_alive());
+    }
+
+    #[test]
+    fn r6_10_a_directory_made_beforehand_is_closed_to_others() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let _lock = DataDir::at(dir.path()).lock().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(dir.path()), mode(&dir.path().join("store"))), (0o750, 0o700));
     }
 
     #[test]

@@ -477,6 +477,38 @@ fn a_directory_that_cannot_be_made_gives_status_8_and_a_file_in_its_place_3() {
     }
 }
 
+#[test]
+fn a_coordinator_whose_directory_was_removed_ends_with_status_7() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    std::fs::remove_dir_all(dir.path().join("coordinator")).unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    let status = loop {
+        if let Some(status) = running.0.try_wait().unwrap() {
+            break status;
+        }
+        assert!(Instant::now() < end, "it goes on without its directory");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(status.code(), Some(7));
+}
+
+#[test]
+fn r6_10_a_directory_that_was_made_open_to_others_is_closed_at_the_start() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let own = dir.path().join("coordinator");
+    std::fs::create_dir(&own).unwrap();
+    std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut running = Running::start(dir.path());
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&own), 0o700);
+    for name in ["store", "store/sled", "store/sled/db", "operator.token"] {
+        assert_eq!(mode(&own.join(name)) & 0o077, 0, "{name}");
+    }
+    assert_eq!(running.stop(), Some(0));
+}
+
 // ---- helpers ----
 
 /// The directory of a coordinator that has a project and does not run.

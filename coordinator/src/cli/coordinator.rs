@@ -92,12 +92,20 @@ async fn serve(options: Options) -> Result<(), Failure> {
         |kind| signal(kind).map_err(|error| Failure::internal("signals cannot be listened to", error));
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     let mut coordinator = Coordinator::start(options).await?;
-    tokio::select! {
-        () = coordinator.asked_to_stop() => {}
-        _ = terminate.recv() => tracing::info!("SIGTERM: the coordinator stops"),
-        _ = interrupt.recv() => tracing::info!("SIGINT: the coordinator stops"),
-    }
-    Ok(coordinator.stop().await?)
+    let asked = tokio::select! {
+        asked = coordinator.asked_to_stop() => asked,
+        _ = terminate.recv() => {
+            tracing::info!("SIGTERM: the coordinator stops");
+            Ok(())
+        }
+        _ = interrupt.recv() => {
+            tracing::info!("SIGINT: the coordinator stops");
+            Ok(())
+        }
+    };
+    let stopped = coordinator.stop().await;
+    // Without its directory it cannot end cleanly: that it is gone is what there is to say.
+    Ok(asked.and(stopped)?)
 }
 
 #[cfg(test)]

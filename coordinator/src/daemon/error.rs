@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use fallow_domain::ExitCode;
 use fallow_store::StoreError;
 
+use crate::document::DocumentError;
 use crate::fleet::FleetError;
 use crate::operator::TokenError;
 use crate::project::ProjectError;
@@ -85,6 +86,25 @@ pub enum StartError {
         #[source]
         source: std::io::Error,
     },
+    /// Others can read it, and that cannot be changed.
+    #[error(
+        "{path} is open to other users, and holds secrets: make it this user's own with mode 700 (a file: 600), or choose another directory"
+    )]
+    Open {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It was there when the coordinator started.
+    #[error(
+        "{dir} was removed or replaced while its coordinator ran: what was changed since is lost; put a copy back and start it again"
+    )]
+    Gone {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// Something that is no directory lies where one should be.
     #[error("{0} is not a directory: give another --dir, or move it away")]
     NotADirectory(PathBuf),
@@ -121,6 +141,9 @@ pub enum StartError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The document.
+    #[error(transparent)]
+    Document(DocumentError),
     /// A project.
     #[error(transparent)]
     Project(#[from] ProjectError),
@@ -154,15 +177,18 @@ impl StartError {
             | Self::Listen { .. }
             | Self::NotADirectory(_) => ExitCode::BadInput,
             Self::PortInUse { .. } | Self::PortTaken { .. } => ExitCode::InUse,
-            Self::Directory { .. } => ExitCode::NoSpace,
-            Self::StoreMissing { .. } | Self::Instance(_) | Self::Token(TokenError::NoToken(_)) => {
-                ExitCode::BadStore
-            }
+            Self::Directory { .. } | Self::Open { .. } => ExitCode::NoSpace,
+            Self::StoreMissing { .. }
+            | Self::Gone { .. }
+            | Self::Instance(_)
+            | Self::Token(TokenError::NoToken(_)) => ExitCode::BadStore,
             Self::Token(TokenError::File { .. }) => ExitCode::NoSpace,
             Self::Store(error) | Self::Project(ProjectError::Store(error)) => of_store(error),
             Self::Project(ProjectError::File { .. }) => ExitCode::NoSpace,
             Self::Project(ProjectError::Record { .. } | ProjectError::Key { .. }) => ExitCode::BadStore,
-            Self::Project(_) | Self::Token(_) | Self::Thread(_) | Self::Died(_) => ExitCode::Internal,
+            Self::Project(_) | Self::Document(_) | Self::Token(_) | Self::Thread(_) | Self::Died(_) => {
+                ExitCode::Internal
+            }
         }
     }
 }

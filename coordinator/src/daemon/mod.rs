@@ -9,11 +9,13 @@
 //! ```
 //! Ports are chosen at first start and kept: agents and clients know them.
 
+mod accounts;
 mod address;
 mod error;
 mod file;
 mod http;
 mod metrics;
+mod private;
 mod serve;
 
 use std::net::SocketAddr;
@@ -31,6 +33,9 @@ use crate::project::ProjectServer;
 
 pub use error::StartError;
 pub use file::{DaemonFile, process_start};
+
+/// How often it is looked whether the directory is still there.
+const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// How to run a coordinator.
 #[derive(Clone, Debug)]
@@ -52,6 +57,7 @@ pub struct Coordinator {
     http: SocketAddr,
     token: String,
     store: Arc<dyn Store>,
+    store_identity: Option<(u64, u64)>,
     fleet: Arc<Fleet>,
     documents: Arc<Documents>,
     projects: ProjectServer,
@@ -72,10 +78,12 @@ impl Coordinator {
             let dir = dir.clone();
             move || -> Result<(Arc<dyn Store>, String), StartError> {
                 require_own(&dir)?;
-                make_dir(&dir)?;
+                private::make(&dir)?;
                 require_store(&dir)?;
+                private::close_store(&dir)?;
                 let store: Arc<dyn Store> =
                     Arc::new(SledStore::open_as(dir.join("store"), Kind::Coordinator)?);
+                private::close_store(&dir)?;
                 Ok((store, TokenFile::open_or_create(&dir.join("operator.token"))?))
             }
         });
@@ -89,9 +97,12 @@ impl Coordinator {
             move || ProjectServer::open(store, &dir, &format!("http://{http_at}"))
         });
         let projects = projects.await.map_err(StartError::Died)??;
+        fleet.set_accounts(Arc::new(accounts::Hosted(projects.clone())));
+        accounts::tell_agents(&documents, &projects).await?;
         let registered = metrics::register(&fleet, &documents, &projects);
         let stop = watch::Sender::new(false);
         let mut coordinator = Self {
+            store_identity: identity(&dir.join("store")),
             dir,
             grpc: grpc_at,
             http: http_at,
@@ -156,11 +167,24 @@ impl Coordinator {
     }
 
     /// Returns when an operator asks for the end, or a server ends by itself.
-    pub async fn asked_to_stop(&mut self) {
+    ///
+    /// # Errors
+    /// [`StartError::Gone`] when the directory was removed or another one took its place: what is acknowledged from then
+    /// on would be lost with this process.
+    pub async fn asked_to_stop(&mut self) -> Result<(), StartError> {
         let mut stop = self.stop.subscribe();
+        let store = self.dir.join("store");
         tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => {}
-            _ = self.servers.join_next() => tracing::error!("a server ended by itself; the coordinator stops"),
+            _ = stop.wait_for(|stop| *stop) => Ok(()),
+            _ = self.servers.join_next() => {
+                tracing::error!("a server ended by itself; the coordinator stops");
+                Ok(())
+            }
+            () = replaced(&store, self.store_identity) => {
+                let dir = self.dir.clone();
+                tracing::error!(dir = %dir.display(), "the coordinator's directory is gone; it stops");
+                Err(StartError::Gone { dir })
+            }
         }
     }
 
@@ -195,7 +219,7 @@ impl Coordinator {
 /// [`StartError::Directory`]; and one for a directory that is an agent's, which is not touched then.
 pub fn instance(dir: &Path) -> Result<String, StartError> {
     require_own(dir)?;
-    make_dir(dir)?;
+    private::make(dir)?;
     let path = dir.join("instance");
     let fail = |source| StartError::Directory { dir: dir.to_path_buf(), source };
     match std::fs::read(&path) {
@@ -248,12 +272,19 @@ fn require_store(dir: &Path) -> Result<(), StartError> {
     Ok(())
 }
 
-fn make_dir(dir: &Path) -> Result<(), StartError> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    // Keys and tokens lie here.
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o750).create(dir);
-    made.map_err(|source| match dir.ancestors().find(|path| path.exists() && !path.is_dir()) {
-        Some(path) => StartError::NotADirectory(path.to_path_buf()),
-        None => StartError::Directory { dir: dir.to_path_buf(), source },
-    })
+/// Returns when a directory is not the one that it was.
+async fn replaced(dir: &Path, was: Option<(u64, u64)>) {
+    let mut looks = tokio::time::interval(LOOK);
+    loop {
+        looks.tick().await;
+        if identity(dir) != was {
+            return;
+        }
+    }
+}
+
+/// What tells a directory from another one of the same name.
+fn identity(dir: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata(dir).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }

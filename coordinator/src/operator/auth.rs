@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use tonic::service::Interceptor;
@@ -48,7 +48,10 @@ impl TokenFile {
     /// [`TokenError`].
     pub fn open_or_create(path: &Path) -> Result<String, TokenError> {
         if path.exists() {
-            return Self::read(path);
+            let token = Self::read(path)?;
+            let fail = |source| TokenError::File { action: "close", path: path.to_path_buf(), source };
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(fail)?;
+            return Ok(token);
         }
         let fail = |source| TokenError::File { action: "make", path: path.to_path_buf(), source };
         let token = secret::generate()?;
@@ -109,7 +112,6 @@ impl Interceptor for Authorised {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn the_token_is_made_once_and_readable_by_its_owner_only() {
@@ -117,6 +119,8 @@ mod tests {
         let path = dir.path().join("operator.token");
         let token = TokenFile::open_or_create(&path).unwrap();
         assert_eq!(TokenFile::open_or_create(&path).unwrap(), token);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        TokenFile::open_or_create(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 

@@ -15,7 +15,7 @@ use fallow_domain::Bytes;
 use rand::Rng;
 
 use super::error::ProjectError;
-use super::layout::write_whole;
+use super::layout::{close, write_whole};
 use super::random::generator;
 
 /// The keys of one project.
@@ -91,7 +91,9 @@ impl Keyring {
 }
 
 fn private(path: &Path) -> Result<PrivateKey, ProjectError> {
-    PrivateKey::from_pem(&text(path)?).map_err(bad(path))
+    let text = text(path)?;
+    close(path, 0o600)?;
+    PrivateKey::from_pem(&text).map_err(bad(path))
 }
 
 fn public(path: &Path, private: Option<&PrivateKey>) -> Result<PublicKey, ProjectError> {

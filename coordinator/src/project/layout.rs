@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::error::ProjectError;
@@ -31,6 +31,9 @@ impl Layout {
                 let made = made.and_then(|()| sync_directory_of(&path));
                 made.map_err(ProjectError::file("create", &path))?;
             }
+            if mode == 0o700 {
+                close(&path, mode)?;
+            }
         }
         Ok(layout)
     }
@@ -57,6 +60,15 @@ impl Layout {
         path.push(".part");
         path.into()
     }
+}
+
+/// Takes from others what they could do with a file or a directory.
+pub(crate) fn close(path: &Path, mode: u32) -> Result<(), ProjectError> {
+    let found = fs::metadata(path).map_err(ProjectError::file("look at", path))?.permissions().mode();
+    if found & 0o077 == 0 {
+        return Ok(());
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(ProjectError::file("close", path))
 }
 
 /// Writes a file in one step: after a crash it is there whole or not at all.

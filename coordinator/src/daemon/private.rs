@@ -1,0 +1,81 @@
+//! The coordinator's directory and what is secret in it are for its own user only.
+//!
+//! A directory may have been made beforehand, by a package or by hand, and be open to others; so its mode is set at every
+//! start, and those of the store's files with it. What cannot be closed stops the start: secrets would lie open.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use super::StartError;
+
+/// What the group and others may do.
+const OTHERS: u32 = 0o077;
+
+/// Makes the directory if there is none, and closes it to others.
+pub(super) fn make(dir: &Path) -> Result<(), StartError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|source| match dir.ancestors().find(|path| path.exists() && !path.is_dir()) {
+        Some(path) => StartError::NotADirectory(path.to_path_buf()),
+        None => StartError::Directory { dir: dir.to_path_buf(), source },
+    })?;
+    close(dir)
+}
+
+/// Closes all that the store consists of, as far as there is one.
+pub(super) fn close_store(dir: &Path) -> Result<(), StartError> {
+    let store = dir.join("store");
+    if store.is_dir() { close_all(&store, 4) } else { Ok(()) }
+}
+
+/// A directory with its files, down to this depth: the store has two levels, and values of half a mebibyte a third.
+fn close_all(dir: &Path, depth: u32) -> Result<(), StartError> {
+    close(dir)?;
+    let fail = |source| StartError::Directory { dir: dir.to_path_buf(), source };
+    for entry in fs::read_dir(dir).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        let kind = entry.file_type().map_err(fail)?;
+        match () {
+            () if kind.is_dir() && depth > 0 => close_all(&entry.path(), depth - 1)?,
+            () if kind.is_file() => close(&entry.path())?,
+            () => {}
+        }
+    }
+    Ok(())
+}
+
+/// Takes everything from the group and from others.
+fn close(path: &Path) -> Result<(), StartError> {
+    let closed = || -> io::Result<()> {
+        let mode = fs::metadata(path)?.permissions().mode();
+        if mode & OTHERS == 0 {
+            return Ok(());
+        }
+        tracing::warn!(path = %path.display(), mode = format!("{:o}", mode & 0o7777), "closed to other users");
+        fs::set_permissions(path, Permissions::from_mode(mode & !OTHERS & 0o7777))
+    };
+    closed().map_err(|source| StartError::Open { path: path.to_path_buf(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_10_a_directory_made_beforehand_is_closed_with_the_store_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("coordinator");
+        let file = own.join("store/sled/db");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "x").unwrap();
+        for path in [&own, &own.join("store"), &own.join("store/sled")] {
+            fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+        }
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        make(&own).unwrap();
+        close_store(&own).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&own), mode(&own.join("store/sled")), mode(&file)), (0o700, 0o700, 0o600));
+    }
+}
