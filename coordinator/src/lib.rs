@@ -16,4 +16,5 @@ mod printable;
 pub mod project;
 mod records;
 pub mod secret;
+mod seldom;
 pub mod up;

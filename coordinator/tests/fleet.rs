@@ -305,6 +305,28 @@ async fn r6_5_a_new_document_reaches_connected_agents_within_a_second_and_others
 }
 
 #[tokio::test]
+async fn r6_10_each_agent_is_sent_an_account_of_its_own_and_the_same_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let agents = [identity(&coordinator, &mut operator).await, identity(&coordinator, &mut operator).await];
+    let (mut early, _) = Agent::link(&coordinator, hello(&agents[0], "e", 0)).await;
+    create(&mut operator, "lab").await;
+    let mut keys = vec![early.account_key().await];
+    for agent in &agents {
+        keys.push(Agent::link(&coordinator, hello(agent, "e", 0)).await.0.account_key().await);
+    }
+    let shown = coordinator.projects().project("lab").unwrap().account_key;
+    assert_eq!(keys[0], keys[1]);
+    assert!(keys[1] != keys[2] && keys.iter().all(|key| key.len() == 32 && key != shown.reveal()));
+    drop(operator);
+    coordinator.stop().await.unwrap();
+    let (coordinator, _operator) = start(dir.path()).await;
+    for (agent, key) in agents.iter().zip(&keys[1..]) {
+        assert_eq!(Agent::link(&coordinator, hello(agent, "e", 0)).await.0.account_key().await, *key);
+    }
+}
+
+#[tokio::test]
 async fn shares_that_mean_nothing_and_unknown_projects_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;
@@ -485,6 +507,15 @@ impl Agent {
 
     async fn next(&mut self) -> Result<Heard, Status> {
         Ok(self.message().await?.body.expect("an empty message"))
+    }
+
+    /// Reads on until a document comes, and gives the key of its only project.
+    async fn account_key(&mut self) -> String {
+        loop {
+            if let Heard::Document(document) = self.next().await.unwrap() {
+                return document.projects[0].account_key.clone();
+            }
+        }
     }
 
     /// Reads on until everything up to `sequence` is acknowledged.

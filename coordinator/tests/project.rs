@@ -2,12 +2,18 @@
 //! stock client's turn is in `e2e`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
+#[path = "project/bounds.rs"]
+mod bounds;
 #[path = "project/client.rs"]
 mod client;
+#[path = "project/failed.rs"]
+mod failed;
 #[path = "project/fixture.rs"]
 mod fixture;
 #[path = "project/http.rs"]
 mod http;
+#[path = "project/identity.rs"]
+mod identity;
 #[path = "project/pages.rs"]
 mod pages;
 #[path = "project/scheduler.rs"]

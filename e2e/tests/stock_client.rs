@@ -1,8 +1,8 @@
 //! The stock BOINC client against a project of ours (R6.8): `fallow coordinator run` as a process, `boinc` and `boinccmd`
 //! as Debian ships them, unmodified.
 //!
-//! Two clients attach with an account that one of them made, download, verify, run `mersenne`, upload and report; their
-//! results have to agree. Without boinc-client the test says so and passes, unless `FALLOW_REQUIRE_PEERS=1`.
+//! Two clients attach, each with an account of its own that it made (two jobs of a workunit never go to one), download,
+//! verify, run `mersenne`, upload and report; their results have to agree. Without boinc-client the test says so and passes, unless `FALLOW_REQUIRE_PEERS=1`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
 use std::fs::{self, File};
@@ -27,9 +27,14 @@ fn r6_8_unmodified_clients_compute_and_agree() {
     let url = coordinator.project_with_one_workunit();
     let (first, second) = (Boinc::start(), Boinc::start());
 
-    // One person, two machines.
+    // Nobody makes an account before the operator allows it.
+    let early = first.cmd(&["--create_account", &url, "alice@example.org", "secret1", "Alice"]);
+    assert!(early.is_none_or(|text| !text.contains("account key: ")));
+    coordinator.json(&["project", "set", "stock", "account-creation=true"]);
+    // Two people, a machine each: what is found agreed must not be one person's word.
     let created = first.cmd(&["--create_account", &url, "alice@example.org", "secret1", "Alice"]).unwrap();
     let found = second.cmd(&["--lookup_account", &url, "Alice@example.org", "secret1"]).unwrap();
+    let other = second.cmd(&["--create_account", &url, "bob@example.org", "secret2", "Bob"]).unwrap();
     let key = |text: &str| text.split("account key: ").nth(1).map(|key| key.trim().to_owned());
     let account_key = key(&created).unwrap_or_else(|| panic!("no account: {created}"));
     assert_eq!(key(&found), Some(account_key.clone()), "{found}");
@@ -40,7 +45,9 @@ fn r6_8_unmodified_clients_compute_and_agree() {
     );
 
     first.cmd(&["--project_attach", &url, &account_key]).unwrap();
-    second.cmd(&["--project_attach", &url, &account_key]).unwrap();
+    let other_key = key(&other).unwrap_or_else(|| panic!("no account: {other}"));
+    assert_ne!(other_key, account_key);
+    second.cmd(&["--project_attach", &url, &other_key]).unwrap();
     let mut fractions = Vec::new();
     let project = wait_for("the workunit to be validated", Duration::from_secs(300), || {
         fractions.extend(first.fractions_done());

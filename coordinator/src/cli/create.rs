@@ -22,8 +22,13 @@ Example:
   fallow app add sieve sieve ./target/release/sieve --version 1.0
   fallow submit sieve --file batch.toml
 
-The whole fleet is attached to it at once. Unmodified BOINC clients can attach
-to its URL with their own account.";
+The whole fleet is attached to it at once; each agent has an account of its own.
+Unmodified BOINC clients can attach to its URL too, with accounts that their
+owners make, once you allow that:
+  fallow project set sieve account-creation=true
+Two jobs of a workunit never go to one account: a quorum of 2 over such clients
+needs two accounts. Who can make one can make two: against strangers, a
+quorum proves nothing.";
 
 const SHOW_EXAMPLE: &str = "\
 Example:
@@ -41,7 +46,9 @@ Settings:
   poll                how soon a client that asked in vain comes again; 0s: as
                       it likes. Agents of this fleet hear of new jobs at once
   report-immediately  jobs are reported one by one: true or false
-  account-creation    anybody may make an account: true or false
+  account-creation    anybody may make an account, for clients outside the
+                      fleet: true or false. Jobs of one workunit never go to
+                      one account twice
   jobs-per-cpu        jobs in progress that a host may have per CPU
   send                WS1 (fills requests), WS2 (only what meets its deadline);
                       ws2=published, counted or scaled: with less foresight

@@ -72,13 +72,23 @@ pub(crate) async fn all(client: &mut Client, project: &str) -> Result<Vec<Workun
 }
 
 fn row(workunit: &Workunit, job: &Job) -> Vec<String> {
-    let host = if job.host_id == 0 { String::new() } else { format!("{} ({})", job.host_name, job.host_id) };
+    // Agents by the names that `fallow hosts` lists; numbers of hosts are each project's own.
+    let host = match (job.host_id, job.agent_name.as_str()) {
+        (0, _) => String::new(),
+        (number, "") => format!("{} (outside the fleet, {number})", job.host_name),
+        (_, name) => name.to_owned(),
+    };
+    let state = if job.waits_for.is_empty() {
+        job.state.clone()
+    } else {
+        format!("{}, waits for {}", job.state, job.waits_for)
+    };
     vec![
         workunit.project.clone(),
         workunit.name.clone(),
         workunit.state.clone(),
         job.name.clone(),
-        job.state.clone(),
+        state,
         job.outcome.clone(),
         job.validation.clone(),
         host,
@@ -97,6 +107,9 @@ fn workunit_json(workunit: &Workunit) -> Value {
                 "state": job.state,
                 "outcome": job.outcome,
                 "validation": job.validation,
+                "waits_for": job.waits_for,
+                "agent_id": job.agent_id,
+                "agent_name": job.agent_name,
                 "host_id": job.host_id,
                 "host_name": job.host_name,
                 "sent_at": table::instant(job.sent_at_micros),

@@ -87,6 +87,8 @@ pub(crate) fn project_json(project: &ProjectSummary) -> Value {
         "jobs_over": project.jobs_over,
         "last_refusal": project.last_refusal.as_ref().map(|refusal| json!({
             "at_micros": refusal.at_micros,
+            "agent_id": refusal.agent_id,
+            "agent_name": refusal.agent_name,
             "host_id": refusal.host_id,
             "host_name": refusal.host_name,
             "reason": refusal.reason,

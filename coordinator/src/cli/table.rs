@@ -5,6 +5,8 @@ use std::io::IsTerminal as _;
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use fallow_domain::{Duration, Instant};
 
+use crate::printable;
+
 /// A column: its heading, and whether it holds numbers.
 pub(crate) enum Column {
     Text(&'static str),
@@ -36,7 +38,9 @@ pub(crate) fn render(columns: &[Column], rows: Vec<Vec<String>>) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    table.add_rows(rows);
+    // Whatever gave hosts and jobs their names: a name makes no row and gives the terminal no orders.
+    let fit = |cell: String| printable::line(&cell, usize::MAX);
+    table.add_rows(rows.into_iter().map(|row| row.into_iter().map(fit).collect::<Vec<_>>()));
     format!("{}\n", table.trim_fmt())
 }
 
@@ -75,6 +79,14 @@ pub(crate) fn instant(micros: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_makes_no_row_and_gives_a_terminal_no_orders() {
+        let rows = vec![vec!["lab1\n\x1b[31mforged   up".to_owned(), "up".to_owned()]];
+        let shown = render(&[Column::Text("name"), Column::Text("link")], rows);
+        assert_eq!(shown.lines().count(), 2, "{shown}");
+        assert!(shown.contains("lab1��[31mforged") && !shown.contains('\x1b'), "{shown}");
+    }
 
     #[test]
     fn no_debt_has_no_minus_before_it() {

@@ -32,6 +32,8 @@ impl Bounds {
     pub(super) const DEFAULT: Self = Self { head: Duration::from_secs(75), connections: 4_096 };
 }
 
+/// Bytes of a request that wait in a connection's buffer: with all connections open, a quarter of a gibibyte.
+const BUFFER: usize = 64 << 10;
 /// After a failed accept, most likely for want of descriptors: trying at once would be a busy loop.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -77,7 +79,7 @@ async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> Option<(TcpStr
 
 async fn attend(stream: TcpStream, router: Router, head: Duration, stop: impl Future<Output = ()>) {
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(head);
+    builder.timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(BUFFER);
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = pin!(connection);
     let ended = tokio::select! {

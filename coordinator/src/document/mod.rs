@@ -206,6 +206,27 @@ impl Documents {
         .await
     }
 
+    /// Makes a new version of the same content, if there is any: agents ask for their document only when there is a
+    /// newer one.
+    ///
+    /// # Errors
+    /// [`DocumentError`].
+    pub async fn renew(
+        &self,
+        author: Author,
+        now: Instant,
+        change: &str,
+    ) -> Result<FleetDocument, DocumentError> {
+        if self.current().is_none() {
+            return Ok(empty());
+        }
+        self.change(author, now, |document| {
+            document.version = DocumentVersion(document.version.0 + 1);
+            Ok(change.to_owned())
+        })
+        .await
+    }
+
     async fn change(
         &self,
         author: Author,

@@ -26,6 +26,10 @@ use super::state::{Change, Position, Update, Verdict, judge};
 use super::{Agent, Fleet, entry, lock};
 use crate::clock;
 use crate::document::Published;
+use crate::printable;
+use crate::seldom::Seldom;
+
+static REFUSED: Seldom = Seldom::new();
 
 type Outgoing = mpsc::Sender<Result<wire::FromCoordinator, Status>>;
 
@@ -66,13 +70,16 @@ async fn greet(
     }
     // The same answer for an unknown agent and a wrong secret: whoever guesses learns nothing.
     let agent = fleet.agent(&hello.agent_id).filter(|agent| agent.secret.admits(&hello.agent_secret));
-    let agent = agent.ok_or_else(|| {
-        let id: String = hello.agent_id.chars().take(64).collect();
-        tracing::warn!(agent = id, "an agent with an unknown id or a wrong secret was refused");
-        Status::permission_denied(
+    let Some(agent) = agent else {
+        if let Some(times) = REFUSED.times() {
+            let agent = printable::line(&hello.agent_id, 64);
+            tracing::warn!(agent, times, "an agent with an unknown id or a wrong secret was refused");
+        }
+        fleet.guesses.slow_down().await;
+        return Err(Status::permission_denied(
             "this coordinator does not know this agent, or its secret is wrong: enrol it anew with a fresh token",
-        )
-    })?;
+        ));
+    };
     Ok((agent, hello))
 }
 
@@ -118,6 +125,8 @@ struct Connection<'a> {
     agent: &'a Agent,
     outgoing: &'a Outgoing,
     epoch: String,
+    /// The document that the agent follows, as it said in its Hello.
+    follows: u64,
     /// Up to where messages were taken in; what is stored may lag behind by the pipeline.
     received: Position,
     pipeline: VecDeque<InFlight>,
@@ -134,11 +143,17 @@ struct InFlight {
     answer: oneshot::Receiver<Stored>,
 }
 
+/// A document with the agent's own accounts in it.
+struct Addressed {
+    wire: wire::Document,
+    traceparent: String,
+}
+
 /// What has to be said: the newest of each kind.
 struct Outbox {
     welcome: Option<wire::Welcome>,
     acknowledge: Option<u64>,
-    document: Option<Arc<Published>>,
+    document: Option<Addressed>,
     heartbeat: bool,
     /// Projects that the agent is to contact.
     contacts: BTreeSet<String>,
@@ -148,9 +163,7 @@ struct Outbox {
 
 impl<'a> Connection<'a> {
     fn new(fleet: &'a Fleet, agent: &'a Agent, hello: wire::Hello, outgoing: &'a Outgoing) -> Self {
-        let mut documents = fleet.documents.watch();
-        let document = documents.borrow_and_update().clone();
-        let document = document.filter(|newest| newest.wire.version != hello.document_version);
+        let documents = fleet.documents.watch();
         let held = lock(&agent.state).position.clone();
         let welcome = wire::Welcome {
             protocol: PROTOCOL,
@@ -162,17 +175,18 @@ impl<'a> Connection<'a> {
         let outbox = Outbox {
             welcome: Some(welcome),
             acknowledge: None,
-            document,
+            document: None,
             heartbeat: false,
             contacts: BTreeSet::new(),
             waiting_since: None,
         };
-        let (epoch, received) = (hello.epoch, held);
+        let (epoch, follows, received) = (hello.epoch, hello.document_version, held);
         Self {
             fleet,
             agent,
             outgoing,
             epoch,
+            follows,
             received,
             pipeline: VecDeque::new(),
             lane: Lane::default(),
@@ -191,6 +205,11 @@ impl<'a> Connection<'a> {
         let mut ticks = interval(self.fleet.settings.heartbeat);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.reset();
+        // Whatever it follows: its accounts must be there.
+        if let Err(status) = self.take_document().await {
+            return status;
+        }
+        self.outbox.document.take_if(|document| document.wire.version == self.follows);
         loop {
             if *stopping.borrow_and_update() {
                 return Status::unavailable("the coordinator is stopping: connect again later");
@@ -211,10 +230,10 @@ impl<'a> Connection<'a> {
                     }
                     Err(_) => return Status::cancelled("the agent is gone"),
                 },
-                changed = self.documents.changed() => {
-                    self.outbox.document = self.documents.borrow_and_update().clone();
-                    changed.map_err(|_| Status::unavailable("the coordinator is stopping"))
-                }
+                changed = self.documents.changed() => match changed {
+                    Ok(()) => self.take_document().await,
+                    Err(_) => Err(Status::unavailable("the coordinator is stopping")),
+                },
                 () = self.agent.contact_wanted.notified() => {
                     self.outbox.contacts.append(&mut lock(&self.agent.contacts));
                     Ok(())
@@ -228,6 +247,16 @@ impl<'a> Connection<'a> {
             }
             self.outbox.note_waiting();
         }
+    }
+
+    /// Makes the newest document the next to be sent.
+    async fn take_document(&mut self) -> Result<(), Status> {
+        let newest = self.documents.borrow_and_update().clone();
+        if let Some(newest) = newest {
+            let wire = self.fleet.addressed(self.agent, &newest).await?;
+            self.outbox.document = Some(Addressed { wire, traceparent: newest.traceparent.clone() });
+        }
+        Ok(())
     }
 
     /// Takes in a message: what it changes goes to the store.
@@ -372,8 +401,8 @@ impl Outbox {
         let body = if let Some(welcome) = self.welcome.take() {
             FromCoordinator::Welcome(welcome)
         } else if let Some(document) = self.document.take() {
-            traceparent.clone_from(&document.traceparent);
-            FromCoordinator::Document(document.wire.clone())
+            traceparent = document.traceparent;
+            FromCoordinator::Document(document.wire)
         } else if let Some(sequence) = self.acknowledge.take() {
             FromCoordinator::Acknowledge(wire::Acknowledge { sequence })
         } else if let Some(url) = self.contacts.pop_first() {

@@ -8,9 +8,11 @@
 //! Bounds: channels have a size, a slow agent is told only the newest document, entries are counted and checked
 //! ([`limits`]). Omitted: groups, revocation, history.
 
+mod accounts;
 pub mod commit;
 mod contact;
 pub mod entry;
+mod guesses;
 mod keys;
 pub mod limits;
 mod link;
@@ -21,10 +23,10 @@ pub mod totals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use fallow_domain::{AgentId, Instant};
+use fallow_domain::{AccountKey, AgentId, Instant};
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::operator::v1 as operator;
 use fallow_store::{KeyRange, Store, StoreError};
@@ -37,10 +39,12 @@ use crate::records;
 use crate::secret::SecretHash;
 use commit::Commits;
 use entry::Entry;
+use guesses::Guesses;
 use state::{Position, State};
 use token::{AgentRecord, Identity};
 use totals::{Amounts, Past, Totals};
 
+pub use accounts::Accounts;
 pub use service::FleetService;
 
 /// How the link behaves.
@@ -73,6 +77,8 @@ pub struct Fleet {
     store: Arc<dyn Store>,
     commits: Commits,
     documents: Arc<Documents>,
+    accounts: OnceLock<Arc<dyn Accounts>>,
+    guesses: Guesses,
     settings: LinkSettings,
     agents: RwLock<BTreeMap<AgentId, Arc<Agent>>>,
     totals: Mutex<Totals>,
@@ -96,6 +102,8 @@ pub(crate) struct Agent {
     /// Projects that it is to contact, by URL, and the call of its connection to take them.
     contacts: Mutex<BTreeSet<String>>,
     contact_wanted: tokio::sync::Notify,
+    /// Of its own accounts, by the names of projects.
+    keys: Mutex<BTreeMap<String, AccountKey>>,
 }
 
 impl Fleet {
@@ -115,6 +123,8 @@ impl Fleet {
             store,
             commits,
             documents,
+            accounts: OnceLock::new(),
+            guesses: Guesses::default(),
             settings,
             agents: RwLock::new(agents),
             totals: Mutex::new(totals),
@@ -154,6 +164,14 @@ impl Fleet {
         agents.iter().map(|agent| agent.view()).collect()
     }
 
+    /// An agent's name, as hosts are listed: what it calls itself, or else its host; empty for one that is not known.
+    #[must_use]
+    pub fn name_of(&self, id: &str) -> String {
+        let Some(agent) = self.agent(id) else { return String::new() };
+        let said = lock(&agent.state).host().map(|host| host.name.clone()).unwrap_or_default();
+        if said.is_empty() { agent.hostname.clone() } else { said }
+    }
+
     fn connected_agents(&self) -> Vec<Arc<Agent>> {
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         agents.values().filter(|agent| agent.connected.load(Ordering::Relaxed)).cloned().collect()
@@ -186,6 +204,7 @@ impl Agent {
             turn: tokio::sync::Mutex::new(()),
             contacts: Mutex::new(BTreeSet::new()),
             contact_wanted: tokio::sync::Notify::new(),
+            keys: Mutex::new(BTreeMap::new()),
         })
     }
 

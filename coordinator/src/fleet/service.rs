@@ -16,6 +16,9 @@ use super::limits::OUTGOING;
 use super::token::{self, EnrolError};
 use super::{Fleet, link};
 use crate::clock;
+use crate::seldom::Seldom;
+
+static REFUSED: Seldom = Seldom::new();
 
 /// Serves the fleet contract.
 #[derive(Clone)]
@@ -43,9 +46,11 @@ impl Service for FleetService {
             let enrolled =
                 tokio::task::spawn_blocking(move || token::enrol(&*store, clock::now(), &token, &hostname))
                     .await;
-            let identity = enrolled
-                .map_err(|died| Status::internal(died.to_string()))?
-                .map_err(|error| refusal(&error))?;
+            let enrolled = enrolled.map_err(|died| Status::internal(died.to_string()))?;
+            if matches!(enrolled, Err(EnrolError::Unknown | EnrolError::Spent)) {
+                fleet.guesses.slow_down().await;
+            }
+            let identity = enrolled.map_err(|error| refusal(&error))?;
             fleet.add(&identity);
             let (id, host) = (&identity.id.0, &identity.record.hostname);
             tracing::info!(agent = id, host, version = agent_version, "agent enrolled");
@@ -68,7 +73,9 @@ impl Service for FleetService {
 fn refusal(error: &EnrolError) -> Status {
     match error {
         EnrolError::Unknown | EnrolError::Spent => {
-            tracing::warn!(reason = %error, "enrolment refused");
+            if let Some(times) = REFUSED.times() {
+                tracing::warn!(reason = %error, times, "enrolment refused");
+            }
             Status::permission_denied(error.to_string())
         }
         EnrolError::Absurd(why) => Status::invalid_argument(why),

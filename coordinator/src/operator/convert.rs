@@ -91,6 +91,9 @@ pub(super) fn refusal(refusal: Refusal) -> wire::Refusal {
         at_micros: refusal.at.as_micros(),
         host_id: refusal.host,
         host_name: refusal.host_name,
+        agent_id: refusal.agent.map(|agent| agent.0).unwrap_or_default(),
+        // Whoever knows the fleet adds it.
+        agent_name: String::new(),
         reason: refusal.reason,
     }
 }
@@ -126,6 +129,9 @@ fn job(view: JobView) -> wire::Job {
         validation: view.validation.map_or("", |validation| validation.as_str()).to_owned(),
         host_id: view.host_id,
         host_name: view.host_name,
+        waits_for: view.waits_for.to_owned(),
+        agent_id: view.agent.map(|agent| agent.0).unwrap_or_default(),
+        agent_name: String::new(),
         sent_at_micros: micros(view.sent_at),
         deadline_micros: micros(view.deadline),
         received_at_micros: micros(view.received_at),

@@ -95,7 +95,11 @@ impl OperatorService {
         let mut summaries = Vec::new();
         for assignment in &document.projects {
             let found = hosted.iter().find(|(_, info)| info.name == assignment.name);
-            let last_refusal = found.and_then(|(_, info)| info.last_refusal.clone()).map(convert::refusal);
+            let mut last_refusal =
+                found.and_then(|(_, info)| info.last_refusal.clone()).map(convert::refusal);
+            if let Some(refusal) = &mut last_refusal {
+                refusal.agent_name = self.fleet.name_of(&refusal.agent_id);
+            }
             let summary = self.summary(assignment, found.map(|(counts, _)| *counts));
             summaries.push(wire::ProjectSummary { last_refusal, ..summary });
         }
@@ -158,6 +162,15 @@ impl OperatorService {
     }
 
     async fn jobs(&self, request: wire::ListJobsRequest) -> Result<wire::ListJobsReply, Status> {
+        let mut reply = self.jobs_of_projects(request).await?;
+        let jobs = reply.workunits.iter_mut().flat_map(|workunit| &mut workunit.jobs);
+        for job in jobs.filter(|job| !job.agent_id.is_empty()) {
+            job.agent_name = self.fleet.name_of(&job.agent_id);
+        }
+        Ok(reply)
+    }
+
+    async fn jobs_of_projects(&self, request: wire::ListJobsRequest) -> Result<wire::ListJobsReply, Status> {
         let limit = page_size(request.limit);
         let wire::ListJobsRequest { project, after, .. } = request;
         self.blocking(move |projects| {

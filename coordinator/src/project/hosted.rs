@@ -12,6 +12,7 @@ use fallow_domain::{AccountKey, Instant, Invalid, MasterUrl};
 use fallow_policy::disk::holders::FileHolders;
 use fallow_store::Store;
 
+use super::accounts;
 use super::catalog::Catalog;
 use super::error::ProjectError;
 use super::holders;
@@ -21,17 +22,22 @@ use super::keys::Keys;
 use super::layout::Layout;
 use super::random::random_key;
 use super::records::{Account, Counters, ProjectRecord};
+use super::seekers::Seekers;
 use super::settings::ProjectSettings;
 use super::txn::Txn;
 use super::types::{Counts, ProjectInfo, Refusal};
 use super::waiting::Waiting;
 
+/// The project's own account: for clients that its operator attaches by hand. In stores of earlier versions all agents
+/// had it, and those that have not heard of their own yet go on with it.
+pub(crate) const OWN_ACCOUNT: u64 = 1;
+
 /// A project that this coordinator serves.
 pub(crate) struct Project {
     pub(crate) name: String,
     pub(crate) url: MasterUrl,
-    account_key: AccountKey,
-    created_at: Instant,
+    /// As it is stored, but for the settings.
+    pub(crate) record: Mutex<ProjectRecord>,
     settings: RwLock<Arc<ProjectSettings>>,
     pub(crate) keys: Keys,
     pub(crate) layout: Layout,
@@ -47,6 +53,8 @@ pub(crate) struct Project {
     pub(crate) uploading: Mutex<BTreeSet<String>>,
     /// Hosts that asked in vain.
     pub(crate) waiting: Mutex<Waiting>,
+    /// Accounts that asked for work lately.
+    pub(crate) seekers: Mutex<Seekers>,
     /// Files of applications that were not what was signed when this was opened.
     pub(crate) damaged: BTreeSet<String>,
     /// Why the last host that asked got nothing; none once a job is sent. Kept in memory only.
@@ -58,7 +66,7 @@ pub(crate) struct Project {
 }
 
 impl Project {
-    /// Makes a project: keys, settings and the fleet's account.
+    /// Makes a project: keys, settings and its own account.
     pub(crate) fn create(
         store: Arc<dyn Store>,
         dir: &Path,
@@ -76,19 +84,28 @@ impl Project {
         // Keys first: a crash in between leaves keys that the next attempt finds and uses.
         Keyring::open_or_create(&Layout::open(dir, name)?.keys())?;
         let account = Account {
-            id: 1,
+            id: OWN_ACCOUNT,
             key: AccountKey::new(random_key()?),
             email: format!("fleet@{name}.invalid"),
             passwd_hash: String::new(),
             name: "fleet".to_owned(),
             created_at: now,
             cross_project_id: random_key()?,
+            agent: None,
+            host: 0,
         };
-        let record = ProjectRecord { settings, account_key: account.key.clone(), created_at: now };
+        let record = ProjectRecord {
+            settings,
+            account_key: account.key.clone(),
+            created_at: now,
+            agent_seed: accounts::new_seed()?,
+            // Who makes a project makes a document that names it.
+            agents_told: true,
+        };
         let mut txn = Txn::new(&*store);
         txn.put("project", keys.settings(), &record)?;
         put_account(&mut txn, &keys, &account)?;
-        txn.put("counters", keys.counters(), &Counters { last_account: 1, ..Counters::default() })?;
+        txn.put("counters", keys.counters(), &Counters { last_account: OWN_ACCOUNT, ..Counters::default() })?;
         let _ = store.apply_durable(txn.into_batch())?;
         Self::open(store, dir, base_url, name)
     }
@@ -107,14 +124,15 @@ impl Project {
             .ok_or_else(|| ProjectError::UnknownProject { name: name.to_owned() })?;
         let catalog = Catalog::load(&txn, &keys)?;
         let holders = holders::load(&txn, &keys)?;
+        let seekers = Seekers::load(&txn, &keys)?;
         drop(txn);
+        let record = accounts::with_seed(&*store, &keys, record)?;
         let layout = Layout::open(dir, name)?;
         Ok(Self {
             name: name.to_owned(),
             url: MasterUrl::parse(&format!("{base_url}/{name}/"))?,
-            account_key: record.account_key,
-            created_at: record.created_at,
-            settings: RwLock::new(Arc::new(record.settings)),
+            settings: RwLock::new(Arc::new(record.settings.clone())),
+            record: Mutex::new(record),
             keys,
             keyring: Keyring::open(&layout.keys())?,
             damaged: intact::damaged(name, &catalog, &layout),
@@ -125,6 +143,7 @@ impl Project {
             catalog: RwLock::new(Arc::new(catalog)),
             uploading: Mutex::new(BTreeSet::new()),
             waiting: Mutex::new(Waiting::default()),
+            seekers: Mutex::new(seekers),
             refusal: Mutex::new(None),
             holders: Mutex::new(holders),
             new_jobs: AtomicU64::new(0),
@@ -156,12 +175,13 @@ impl Project {
 
     /// What operators and agents need to know of it.
     pub(crate) fn info(&self) -> ProjectInfo {
+        let record = lock(&self.record);
         ProjectInfo {
             name: self.name.clone(),
             url: self.url.clone(),
-            account_key: self.account_key.clone(),
+            account_key: record.account_key.clone(),
             settings: ProjectSettings::clone(&self.settings()),
-            created_at: self.created_at,
+            created_at: record.created_at,
             last_refusal: lock(&self.refusal).clone(),
         }
     }
@@ -179,12 +199,9 @@ impl Project {
         let _alone = lock(&self.adding);
         let mut changed = ProjectSettings::clone(&self.settings());
         changes.iter().try_for_each(|(key, value)| changed.set(key, value))?;
-        let record = ProjectRecord {
-            settings: changed.clone(),
-            account_key: self.account_key.clone(),
-            created_at: self.created_at,
-        };
+        let record = ProjectRecord { settings: changed.clone(), ..lock(&self.record).clone() };
         self.transact_durably(|txn| txn.put("project", self.keys.settings(), &record))?;
+        *lock(&self.record) = record;
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(changed.clone());
         Ok(changed)
     }

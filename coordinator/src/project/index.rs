@@ -7,14 +7,20 @@ use std::collections::BTreeMap;
 
 use super::error::ProjectError;
 use super::keys::Keys;
-use super::records::{Counters, UnsentEntry};
+use super::records::{Counters, Host, UnsentEntry};
 use super::txn::{Txn, encode};
 use super::types::Counts;
-use super::workunit::{JobState, Workunit, WorkunitState};
+use super::workunit::{Job, JobState, Outcome, Workunit, WorkunitState};
 
-/// Reads a workunit.
+/// Reads a workunit. Jobs that were stored before they named an account get that of their host.
 pub(crate) fn read(txn: &Txn<'_>, keys: &Keys, name: &str) -> Result<Option<Workunit>, ProjectError> {
-    txn.get("workunit", &keys.workunit(name))
+    let mut workunit: Option<Workunit> = txn.get("workunit", &keys.workunit(name))?;
+    let jobs = workunit.iter_mut().flat_map(|workunit| &mut workunit.jobs);
+    for job in jobs.filter(|job| job.host != 0 && job.account == 0) {
+        let host: Option<Host> = txn.get("host", &keys.host(job.host))?;
+        job.account = host.map_or(0, |host| host.account);
+    }
+    Ok(workunit)
 }
 
 /// Stores a workunit in place of `before`, with its index entries and counts.
@@ -50,8 +56,10 @@ fn entries(keys: &Keys, workunit: &Workunit) -> Result<BTreeMap<Vec<u8>, Vec<u8>
     let mut out = BTreeMap::new();
     let name = &workunit.name;
     if workunit.jobs.iter().any(|job| job.state == JobState::Unsent) {
-        let hosts = workunit.jobs.iter().map(|job| job.host).filter(|host| *host != 0).collect();
-        let entry = UnsentEntry { workunit: name.clone(), application: workunit.application.clone(), hosts };
+        let has_one = |job: &&Job| job.state == JobState::InProgress || job.outcome == Some(Outcome::Success);
+        let accounts = workunit.jobs.iter().filter(has_one).map(|job| job.account).collect();
+        let entry =
+            UnsentEntry { workunit: name.clone(), application: workunit.application.clone(), accounts };
         out.insert(keys.unsent(workunit.sequence), encode("queue entry", &entry)?);
     }
     for job in workunit.jobs.iter().filter(|job| job.state == JobState::InProgress) {
@@ -113,7 +121,7 @@ mod tests {
 
     use super::*;
     use crate::project::workunit::tests::{report, workunit};
-    use crate::project::workunit::{Outcome, Rules};
+    use crate::project::workunit::{Rules, Taker};
 
     /// All index entries as they follow from the workunits in the store.
     fn anew(store: &dyn Store, keys: &Keys) -> (BTreeMap<Vec<u8>, Vec<u8>>, Counts) {
@@ -144,8 +152,9 @@ mod tests {
                 };
                 let now = Instant::EPOCH + Duration::from_secs(host as i64);
                 let index = after.jobs.iter().find(|job| job.host == host).map(|job| job.index);
-                match (what, index, after.job_for(host + 1)) {
-                    (0, _, Some(index)) => drop(after.send(index, host + 1, now, 100, "p")),
+                let taker = Taker { host: host + 1, account: host + 1 };
+                match (what, index, after.unsent()) {
+                    (0, _, Some(index)) => drop(after.send(index, taker, now, 100, "p")),
                     (1, Some(index), _) => drop(after.report(index, host, report(Outcome::Success), now)),
                     (2, Some(index), _) => drop(after.report(index, host, report(Outcome::Error), now)),
                     (3, Some(index), _) => drop(after.give_up(index)),

@@ -44,12 +44,22 @@ impl Keys {
     pub(crate) fn account_email(&self, email: &str) -> Vec<u8> {
         self.key(format_args!("account-email/{}", md5_hex(email)))
     }
+    pub(crate) fn hosts(&self) -> Vec<u8> {
+        self.key("host/")
+    }
     pub(crate) fn host(&self, id: u64) -> Vec<u8> {
         self.key(format_args!("host/{id:016x}"))
     }
     /// Host id by account and the host's own identity.
     pub(crate) fn host_cpid(&self, account: u64, cpid: &str) -> Vec<u8> {
         self.key(format_args!("host-cpid/{account:016x}/{}", md5_hex(cpid)))
+    }
+    /// Credit granted to an account, and to a host.
+    pub(crate) fn account_credit(&self, account: u64) -> Vec<u8> {
+        self.key(format_args!("credit-account/{account:016x}"))
+    }
+    pub(crate) fn host_credit(&self, host: u64) -> Vec<u8> {
+        self.key(format_args!("credit-host/{host:016x}"))
     }
     pub(crate) fn app(&self, name: &str) -> Vec<u8> {
         self.key(format_args!("app/{name}"))

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use fallow_domain::AgentId;
+
 use super::error::ProjectError;
 use super::hosted::Project;
 use super::index;
@@ -11,7 +13,7 @@ use super::names::output_name;
 use super::records::Host;
 use super::txn::{Txn, decode};
 use super::types::{CanonicalResult, JobReport, JobView, OutputContent, Page, WorkunitView};
-use super::workunit::{Job, Workunit, WorkunitState};
+use super::workunit::{Job, JobState, Outcome, Workunit, WorkunitState};
 use crate::printable;
 
 /// The most workunits on a page.
@@ -94,7 +96,7 @@ impl Project {
         &self,
         txn: &Txn<'_>,
         workunit: &Workunit,
-        hosts: &mut BTreeMap<u64, String>,
+        hosts: &mut BTreeMap<u64, Named>,
     ) -> Result<WorkunitView, ProjectError> {
         let (state, error, canonical_job) = match &workunit.state {
             WorkunitState::Active => ("active", String::new(), String::new()),
@@ -107,10 +109,10 @@ impl Project {
         for job in &workunit.jobs {
             if job.host != 0 && !hosts.contains_key(&job.host) {
                 let host: Option<Host> = txn.get("host", &self.keys.host(job.host))?;
-                hosts.insert(job.host, host.map(|host| host.name).unwrap_or_default());
+                hosts.insert(job.host, host.map(|host| (host.name, host.agent)).unwrap_or_default());
             }
-            let host_name = hosts.get(&job.host).cloned().unwrap_or_default();
-            jobs.push(job_view(workunit, job, host_name));
+            let host = hosts.get(&job.host).cloned().unwrap_or_default();
+            jobs.push(job_view(workunit, job, host));
         }
         Ok(WorkunitView {
             name: workunit.name.clone(),
@@ -141,8 +143,24 @@ fn page_size(limit: usize) -> usize {
     if limit == 0 { PAGE_MAX } else { limit.min(PAGE_MAX) }
 }
 
-fn job_view(workunit: &Workunit, job: &Job, host_name: String) -> JobView {
+/// A host's own name, and the agent on it.
+type Named = (String, Option<AgentId>);
+
+/// What an unsent job of the workunit waits for.
+fn waits_for(workunit: &Workunit) -> &'static str {
+    let had: Vec<&Job> = workunit.jobs.iter().filter(|job| job.host != 0).collect();
+    let has_failed = |job: &&Job| job.state == JobState::Over && job.outcome != Some(Outcome::Success);
+    match () {
+        () if had.iter().any(has_failed) => "a host that has not failed it",
+        () if had.is_empty() => "",
+        () => "another host",
+    }
+}
+
+fn job_view(workunit: &Workunit, job: &Job, (host_name, agent): Named) -> JobView {
     JobView {
+        waits_for: if job.state == JobState::Unsent { waits_for(workunit) } else { "" },
+        agent,
         name: workunit.job_name(job.index),
         state: job.state,
         outcome: job.outcome,

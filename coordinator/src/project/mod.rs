@@ -11,16 +11,24 @@
 //! - `workunit`, `verdict`: the life of a workunit, pure.
 //! - `index`, `txn`, `keys`, `records`: how it is stored.
 //! - `scheduler`: the scheduler RPC. `web`: everything else over HTTP.
+//! - `accounts`: the agents' keys. `seekers`: who asked for work lately.
+//! - `credit`: what work is worth.
 //! - `settings`: what operators may change. `waiting`: hosts that asked in vain.
 //! - `upkeep`: deadlines, comparisons, deletions.
 //!
-//! **Omitted**: credit (totals are 0: a lab's own machines need no scores), teams, forums, preferences edited on the
+//! **Who counts as one.** Each agent of the fleet has an account of its own in each project, and one host (`accounts`,
+//! `scheduler::host`). Other clients attach with accounts that people make, if the operator lets them. No two jobs of a
+//! workunit go to one account.
+//!
+//! **Omitted**: teams, forums, preferences edited on the
 //! project's pages, plan classes beside those of coprocessors, homogeneous redundancy, locality scheduling, trickles (acknowledged,
 //! not kept), weak account keys.
 
+mod accounts;
 mod apps;
 mod catalog;
 mod comparator;
+mod credit;
 mod error;
 mod holders;
 mod hosted;
@@ -34,6 +42,7 @@ mod names;
 mod random;
 mod records;
 mod scheduler;
+mod seekers;
 mod server;
 mod settings;
 mod submit;

@@ -1,6 +1,6 @@
 //! What a project keeps besides its workunits: accounts, hosts, applications, counters.
 
-use fallow_domain::{AccountKey, Duration, Instant, ResourceType, Usage};
+use fallow_domain::{AccountKey, AgentId, Duration, Instant, ResourceType, Usage};
 use serde::{Deserialize, Serialize};
 
 use super::settings::ProjectSettings;
@@ -10,8 +10,16 @@ use super::types::Counts;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ProjectRecord {
     pub(crate) settings: ProjectSettings,
+    /// Of the project's own account: for clients that its operator attaches by hand.
     pub(crate) account_key: AccountKey,
     pub(crate) created_at: Instant,
+    /// What the keys of agents' accounts are derived from; empty in records of earlier versions, when all agents had the
+    /// project's own.
+    #[serde(default)]
+    pub(crate) agent_seed: String,
+    /// The fleet was sent a document since there are accounts for agents.
+    #[serde(default)]
+    pub(crate) agents_told: bool,
 }
 
 /// Numbers that change with everything: ids given so far, and how many there are of what.
@@ -38,6 +46,12 @@ pub(crate) struct Account {
     pub(crate) created_at: Instant,
     /// Identity of this person across projects, as the client knows it.
     pub(crate) cross_project_id: String,
+    /// The agent that it was made for: nobody else is given its key.
+    #[serde(default)]
+    pub(crate) agent: Option<AgentId>,
+    /// The one host of an agent's account, 0 before its first request.
+    #[serde(default)]
+    pub(crate) host: u64,
 }
 
 /// A machine that computes for the project.
@@ -48,6 +62,9 @@ pub(crate) struct Host {
     /// The host's own identity, as it sent it.
     pub(crate) cpid: String,
     pub(crate) name: String,
+    /// The agent on it, if it is a host of this coordinator's fleet.
+    #[serde(default)]
+    pub(crate) agent: Option<AgentId>,
     pub(crate) created_at: Instant,
     pub(crate) last_rpc: Instant,
     /// The number of its last RPC; a lower one comes from a copy of the host's data.
@@ -128,9 +145,9 @@ pub(crate) struct UnsentEntry {
     pub(crate) workunit: String,
     #[serde(rename = "a")]
     pub(crate) application: String,
-    /// Hosts that have or had a copy.
-    #[serde(rename = "h")]
-    pub(crate) hosts: Vec<u64>,
+    /// Accounts that have a copy or have computed one. Entries of earlier versions name none: then the workunit is read.
+    #[serde(rename = "o", default)]
+    pub(crate) accounts: Vec<u64>,
 }
 
 /// The shortest time between two requests of one host that bring it work: a client that ignores the delay it was given is

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use fallow_domain::{Instant, MasterUrl};
+use fallow_domain::{AccountKey, AgentId, Instant, MasterUrl};
 use fallow_store::{KeyRange, Store};
 
 use super::error::ProjectError;
@@ -101,7 +101,7 @@ impl ProjectServer {
         Ok(Self { shared, _upkeep: Arc::new(upkeep) })
     }
 
-    /// Makes a project of this name, with new keys and the account that the fleet computes for.
+    /// Makes a project of this name, with new keys and an account of its own.
     ///
     /// # Errors
     /// [`ProjectError::ProjectExists`], or an unusable name or setting, or a failure of disk or store.
@@ -139,6 +139,30 @@ impl ProjectServer {
     /// [`ProjectError::UnknownProject`].
     pub fn project(&self, name: &str) -> Result<ProjectInfo, ProjectError> {
         Ok(self.shared.project(name)?.info())
+    }
+
+    /// The key of an agent's own account in a project. The account is made when it is first asked for; the key stays the
+    /// same for ever. Whoever gives it to anybody but that agent lets him pass for it.
+    ///
+    /// # Errors
+    /// [`ProjectError::UnknownProject`], or a failure of the store.
+    pub fn agent_key(&self, project: &str, agent: &AgentId) -> Result<AccountKey, ProjectError> {
+        self.shared.project(project)?.agent_key(agent, self.shared.now())
+    }
+
+    /// Whether there is a project whose agents may still have the one key of an earlier version: then a new document is
+    /// due, and [`ProjectServer::note_agents_told`] after it.
+    pub fn has_agents_to_tell(&self) -> bool {
+        self.shared.all().iter().any(|project| project.has_agents_to_tell())
+    }
+
+    /// A new document was made, with which each agent gets its own keys.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn note_agents_told(&self) -> Result<(), ProjectError> {
+        let all = self.shared.all();
+        all.iter().filter(|project| project.has_agents_to_tell()).try_for_each(|one| one.note_agents_told())
     }
 
     /// Which projects have jobs that came to wait for a host since the last call, and how many.

@@ -21,7 +21,8 @@ pub struct ProjectSettings {
     pub poll: Duration,
     /// Ask clients to report each job as soon as its files are up (BOINC: `report_immediately`).
     pub report_immediately: bool,
-    /// Anybody who reaches the server may make an account (BOINC: `account_creation_disabled` when false).
+    /// Anybody who reaches the server may make an account (BOINC: `account_creation_disabled` when false). For clients
+    /// that are not of the fleet; who can make one account can make two, so that a quorum proves nothing against them.
     pub account_creation: bool,
     /// Jobs that one host may have in progress per CPU of its own; bounds what a broken host can hold back.
     pub max_in_progress_per_cpu: u32,
@@ -43,7 +44,7 @@ impl Default for ProjectSettings {
             // costs a server with very many idle hosts is bounded by `waiting::POLLS_PER_SECOND`.
             poll: Duration::from_mins(5),
             report_immediately: true,
-            account_creation: true,
+            account_creation: false,
             max_in_progress_per_cpu: 1_000,
             send: SendRules::default(),
             deletion_policy: DeletionPolicy::LeastRecentlyUsed,
@@ -94,7 +95,7 @@ pub const SETTINGS: [(&str, &str); 9] = [
     ("request-delay", "how long a client waits between two scheduler RPCs"),
     ("poll", "how soon a client that asked in vain comes again; 0s: as it likes"),
     ("report-immediately", "jobs are reported one by one: true or false"),
-    ("account-creation", "anybody may make an account: true or false"),
+    ("account-creation", "anybody may make an account, for clients outside the fleet: true or false"),
     ("jobs-per-cpu", "jobs in progress that a host may have per CPU"),
     ("send", "WS1, WS2, or WS2 with ws2=published, counted, scaled"),
     ("deletion-policy", "files that clients delete first: lru, priority, expire"),
@@ -230,7 +231,7 @@ mod tests {
             ("request-delay", "1m 30s"),
             ("poll", "10s"),
             ("report-immediately", "false"),
-            ("account-creation", "false"),
+            ("account-creation", "true"),
             ("jobs-per-cpu", "4"),
             ("send", "WS2,ws2=published"),
             ("deletion-policy", "expire"),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fallow_domain::{AccountKey, Bytes, Duration, Flops, Instant, MasterUrl, Usage};
+use fallow_domain::{AccountKey, AgentId, Bytes, Duration, Flops, Instant, MasterUrl, Usage};
 use serde::{Deserialize, Serialize};
 
 use super::settings::ProjectSettings;
@@ -15,7 +15,7 @@ pub struct ProjectInfo {
     pub name: String,
     /// Its master URL.
     pub url: MasterUrl,
-    /// The account that the fleet's agents compute for.
+    /// The project's own account, for clients that its operator attaches by hand. Each agent has another of its own.
     pub account_key: AccountKey,
     /// What was decided about it.
     pub settings: ProjectSettings,
@@ -32,6 +32,8 @@ pub struct Refusal {
     pub at: Instant,
     /// The host's number in the project.
     pub host: u64,
+    /// The agent on it; none for a client outside the fleet.
+    pub agent: Option<AgentId>,
     /// Its name.
     pub host_name: String,
     /// Why, in the words that its owner is told.
@@ -196,8 +198,12 @@ pub struct JobView {
     pub outcome: Option<Outcome>,
     /// What the comparison said.
     pub validation: Option<Validation>,
-    /// The host that has or had it, 0 for none.
+    /// What an unsent job waits for, such as `a host that has not failed it`; empty for any host.
+    pub waits_for: &'static str,
+    /// The host that has or had it, by its number in the project; 0 for none.
     pub host_id: u64,
+    /// The agent on that host; none for a client outside the fleet.
+    pub agent: Option<AgentId>,
     /// That host's own name.
     pub host_name: String,
     /// When it was sent last.

@@ -13,6 +13,7 @@ use fallow_store::Entry;
 use tracing::{debug, error, info, warn};
 
 use super::comparator;
+use super::credit;
 use super::error::ProjectError;
 use super::hosted::Project;
 use super::index;
@@ -97,7 +98,7 @@ pub(crate) fn run(shared: &Shared) -> Result<(), ProjectError> {
 
 fn run_project(project: &Project, now: Instant) -> Result<(), ProjectError> {
     loop {
-        let done = project.expire(now)? + project.compare_all()? + project.clean_up()?;
+        let done = project.expire(now)? + project.compare_all(now)? + project.clean_up()?;
         if done == 0 {
             return Ok(());
         }
@@ -136,20 +137,20 @@ impl Project {
     }
 
     /// Compares what is to be compared. Gives the number of workunits that this changed.
-    fn compare_all(&self) -> Result<usize, ProjectError> {
+    fn compare_all(&self, now: Instant) -> Result<usize, ProjectError> {
         let prefix = self.keys.to_compare();
         let (mut changed, mut page) = (0, self.read().scan(&prefix, None, STEPS)?);
         while changed == 0
             && let Some((last, _)) = page.last().cloned()
         {
-            changed += self.compare_page(&prefix, page)?;
+            changed += self.compare_page(&prefix, page, now)?;
             // Those that failed stay where they are: the ones behind them have their turn all the same.
             page = self.read().scan(&prefix, Some(&last), STEPS)?;
         }
         Ok(changed)
     }
 
-    fn compare_page(&self, prefix: &[u8], page: Vec<Entry>) -> Result<usize, ProjectError> {
+    fn compare_page(&self, prefix: &[u8], page: Vec<Entry>, now: Instant) -> Result<usize, ProjectError> {
         let mut changed = 0;
         for (key, _) in page {
             let workunit = index::read(&self.read(), &self.keys, tail(&key, prefix))?;
@@ -169,7 +170,7 @@ impl Project {
                     continue;
                 }
             };
-            changed += usize::from(self.apply_verdict(&workunit, &verdict)?);
+            changed += usize::from(self.apply_verdict(&workunit, &verdict, now)?);
         }
         Ok(changed)
     }
@@ -211,13 +212,21 @@ impl Project {
                 return Err(ProjectError::File { action: "find the canonical output", path, source });
             }
             WorkunitState::Validated { canonical } => verdict::against(canonical, &readable, &mut agree),
-            _ => verdict::choose(&readable, workunit.rules.quorum as usize, &mut agree),
+            _ => {
+                let quorum = workunit.rules.quorum as usize;
+                verdict::choose(&readable, quorum, |job| workunit.account_of(job), &mut agree)
+            }
         };
         verdict.unreadable = unreadable;
         failure.map_or(Ok(verdict), Err)
     }
 
-    fn apply_verdict(&self, compared: &Workunit, verdict: &Verdict) -> Result<bool, ProjectError> {
+    fn apply_verdict(
+        &self,
+        compared: &Workunit,
+        verdict: &Verdict,
+        at: Instant,
+    ) -> Result<bool, ProjectError> {
         self.transact(|txn| {
             let now = index::read(txn, &self.keys, &compared.name)?;
             let Some(before) = now else { return Ok(false) };
@@ -227,6 +236,7 @@ impl Project {
             }
             let mut after = before.clone();
             after.judge(verdict);
+            credit::settle(txn, &self.keys, &mut after, at)?;
             self.log_verdict(&before, &after);
             index::write(txn, &self.keys, Some(&before), &after)?;
             Ok(true)

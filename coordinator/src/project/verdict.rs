@@ -1,5 +1,7 @@
 //! From who agrees with whom to which job is canonical. Pure.
 
+use std::collections::BTreeSet;
+
 /// What comparing jobs' outputs said. Indexes are those of the workunit's jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
@@ -15,15 +17,22 @@ pub(crate) struct Verdict {
     pub(crate) unreadable: Vec<u32>,
 }
 
-/// Chooses the first job that `quorum` jobs, itself included, agree with.
+/// Chooses the first job that jobs of `quorum` accounts, its own included, agree with. Several jobs of one account count
+/// once: they are one opinion.
 ///
 /// Agreement need not be transitive (a tolerant comparator's is not), which is why jobs are counted per candidate and
 /// not put into classes. `agree` is asked at most once per pair and candidate.
-pub(crate) fn choose(readable: &[u32], quorum: usize, mut agree: impl FnMut(u32, u32) -> bool) -> Verdict {
+pub(crate) fn choose(
+    readable: &[u32],
+    quorum: usize,
+    account_of: impl Fn(u32) -> u64,
+    mut agree: impl FnMut(u32, u32) -> bool,
+) -> Verdict {
     for &candidate in readable {
         let (valid, invalid): (Vec<u32>, Vec<u32>) =
             readable.iter().partition(|&&other| other == candidate || agree(candidate, other));
-        if valid.len() >= quorum.max(1) {
+        let accounts: BTreeSet<u64> = valid.iter().map(|index| account_of(*index)).collect();
+        if accounts.len() >= quorum.max(1) {
             return Verdict { canonical: Some(candidate), valid, invalid, ..Verdict::default() };
         }
     }
@@ -45,22 +54,30 @@ mod tests {
     #[test]
     fn a_quorum_that_agrees_chooses_its_first_job() {
         // 0 computed something else; 1 and 2 agree.
-        let verdict = choose(&[0, 1, 2], 2, |a, b| a != 0 && b != 0);
+        let verdict = choose(&[0, 1, 2], 2, u64::from, |a, b| a != 0 && b != 0);
         assert_eq!(verdict.canonical, Some(1));
         assert_eq!((verdict.valid, verdict.invalid), (vec![1, 2], vec![0]));
     }
 
     #[test]
-    fn without_a_quorum_nothing_is_chosen() {
-        let verdict = choose(&[0, 1], 2, |_, _| false);
+    fn r6_8_jobs_of_one_account_are_one_opinion() {
+        let verdict = choose(&[0, 1], 2, |_| 7, |_, _| true);
         assert_eq!((verdict.canonical, verdict.inconclusive), (None, vec![0, 1]));
-        assert_eq!(choose(&[], 1, |_, _| true).canonical, None);
+        let verdict = choose(&[0, 1, 2], 2, |job| u64::from(job / 2), |_, _| true);
+        assert_eq!((verdict.canonical, verdict.valid), (Some(0), vec![0, 1, 2]));
+    }
+
+    #[test]
+    fn without_a_quorum_nothing_is_chosen() {
+        let verdict = choose(&[0, 1], 2, u64::from, |_, _| false);
+        assert_eq!((verdict.canonical, verdict.inconclusive), (None, vec![0, 1]));
+        assert_eq!(choose(&[], 1, u64::from, |_, _| true).canonical, None);
     }
 
     #[test]
     fn tolerant_agreement_is_counted_from_the_candidate() {
         // 0 ~ 1 ~ 2 but not 0 ~ 2: with a quorum of three, 1 is in the middle.
-        let verdict = choose(&[0, 1, 2], 3, |a, b| a.abs_diff(b) < 2);
+        let verdict = choose(&[0, 1, 2], 3, u64::from, |a, b| a.abs_diff(b) < 2);
         assert_eq!(verdict.canonical, Some(1));
     }
 

@@ -3,15 +3,21 @@
 //! **Model.** A workunit holds its jobs, the redundant copies of one computation. It wants `target` jobs that are or may
 //! become useful: waiting, in progress, or successful and not found wrong. Every event (sent, reported, deadline
 //! passed, compared) is followed by one step of [`Workunit::settle`], which makes copies up to the target, within
-//! the maximum, or gives the workunit up. When `quorum` successful jobs on different hosts agree, one of them becomes
+//! the maximum, or gives the workunit up. When `quorum` successful jobs of different accounts agree, one of them becomes
 //! canonical. When they do not, the target rises by one.
+//!
+//! **Whose opinion.** What counts is the account: one caller can pose as many hosts, but an account is given to one agent,
+//! or to one person. An account that has a copy, or has computed one, gets no second: it would prove nothing. One
+//! whose copies all failed may get another, if nobody else can take it ([`Standing`]).
 //!
 //! Pure: time comes in, nothing goes out; whoever stores a workunit derives the indexes from it (see `index`).
 //!
 //! **Terminates**: a job in progress has a deadline, copies are bounded, and every comparison decides the workunit,
 //! asks for one more copy or gives up.
 //!
-//! **Omitted**: priorities, homogeneous redundancy, adaptive replication, credit.
+//! **Omitted**: priorities, homogeneous redundancy, adaptive replication.
+
+use std::collections::BTreeSet;
 
 use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid};
 use serde::{Deserialize, Serialize};
@@ -21,11 +27,13 @@ use super::verdict::Verdict;
 
 /// The most copies that a workunit may ever have; bounds the record's size.
 pub const TOTAL_MAX: u32 = 100;
+/// What is told of a failed job's last words, in bytes.
+const WORDS_MAX: usize = 200;
 
 /// How often a workunit is computed and how often it may go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
-    /// Successful jobs on different hosts that must agree (BOINC: `min_quorum`).
+    /// Successful jobs of different accounts that must agree (BOINC: `min_quorum`).
     pub quorum: u32,
     /// Copies made at first, at least `quorum` (BOINC: `target_nresults`).
     pub initial_jobs: u32,
@@ -116,6 +124,16 @@ pub(crate) struct Job {
     pub(crate) validation: Option<Validation>,
     /// The host that has or had it, 0 for none.
     pub(crate) host: u64,
+    /// The account that this host computed for then, 0 for none. Records of earlier versions lack it: see
+    /// [`index::read`](super::index::read).
+    #[serde(default)]
+    pub(crate) account: u64,
+    /// Credit that its host claims (see `credit`).
+    #[serde(default)]
+    pub(crate) claimed: f64,
+    /// Credit that was granted for it; none as long as it is not valid.
+    #[serde(default)]
+    pub(crate) granted: Option<f64>,
     pub(crate) sent_at: Option<Instant>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) received_at: Option<Instant>,
@@ -209,8 +227,28 @@ impl Validation {
 pub(crate) struct Report {
     pub(crate) outcome: Outcome,
     pub(crate) cpu_time: Duration,
+    /// Credit claimed for it.
+    pub(crate) claimed: f64,
     pub(crate) exit_status: i32,
     pub(crate) stderr: String,
+}
+
+/// Who computes: a host, and the account that it computes for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taker {
+    pub(crate) host: u64,
+    pub(crate) account: u64,
+}
+
+/// What an account's earlier copies of a workunit say about giving it another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It never had one.
+    New,
+    /// It has one, or has computed one.
+    HasOne,
+    /// Its copies failed or were lost.
+    Failed,
 }
 
 impl Workunit {
@@ -221,26 +259,58 @@ impl Workunit {
         self
     }
 
-    /// The first copy that `host` could be given: none if it has or had one (copies go to different hosts).
-    pub(crate) fn job_for(&self, host: u64) -> Option<u32> {
-        if self.state != WorkunitState::Active || self.jobs.iter().any(|job| job.host == host) {
-            return None;
-        }
-        self.jobs.iter().find(|job| job.state == JobState::Unsent).map(|job| job.index)
+    /// The first copy that waits for somebody to compute it.
+    pub(crate) fn unsent(&self) -> Option<u32> {
+        let is_active = self.state == WorkunitState::Active;
+        self.jobs.iter().find(|job| is_active && job.state == JobState::Unsent).map(|job| job.index)
     }
 
-    /// Gives a copy to `host`, or the same copy again to the host that has lost it. Its deadline counts from `now`.
-    /// Says whether that was possible.
-    pub(crate) fn send(&mut self, index: u32, host: u64, now: Instant, version: u32, platform: &str) -> bool {
-        let fresh = self.job_for(host) == Some(index);
+    /// How a taker stands to this workunit. `is_held` says whether it still has a job, by its name: the report of a late
+    /// one may come yet.
+    pub(crate) fn standing(&self, taker: Taker, is_held: impl Fn(&str) -> bool) -> Standing {
+        let mut standing = Standing::New;
+        for job in self.jobs.iter().filter(|job| job.is_of(taker)) {
+            let counts = match (job.state, job.outcome) {
+                (JobState::InProgress, _) | (_, Some(Outcome::Success)) => true,
+                (_, Some(Outcome::Late)) => is_held(&self.job_name(job.index)),
+                _ => false,
+            };
+            if counts {
+                return Standing::HasOne;
+            }
+            standing = Standing::Failed;
+        }
+        standing
+    }
+
+    /// Accounts that have or had a copy.
+    pub(crate) fn accounts(&self) -> BTreeSet<u64> {
+        self.jobs.iter().filter(|job| job.host != 0).map(|job| job.account).collect()
+    }
+
+    /// When something last happened to it: since then what is unsent waits.
+    pub(crate) fn quiet_since(&self) -> Instant {
+        let times = self.jobs.iter().flat_map(|job| {
+            let late = job.deadline.filter(|_| job.outcome == Some(Outcome::Late));
+            [job.sent_at, job.received_at, late]
+        });
+        times.flatten().max().unwrap_or(self.created_at)
+    }
+
+    /// Gives an unsent copy to a taker, or the same copy again to the host that has lost it. Its deadline counts from
+    /// `now`. Says whether that was possible.
+    pub(crate) fn send(&mut self, index: u32, to: Taker, now: Instant, version: u32, platform: &str) -> bool {
+        let may_have = self.unsent().is_some() && self.standing(to, |_| false) != Standing::HasOne;
         let deadline = now + self.delay_bound;
         let Some(job) = self.jobs.get_mut(index as usize) else { return false };
-        let lost = job.state == JobState::InProgress && job.host == host;
+        let fresh = may_have && job.state == JobState::Unsent;
+        let lost = job.state == JobState::InProgress && job.host == to.host;
         if !(fresh || lost) {
             return false;
         }
         job.state = JobState::InProgress;
-        job.host = host;
+        job.host = to.host;
+        job.account = to.account;
         job.sent_at = Some(now);
         job.deadline = Some(deadline);
         job.times_sent = job.times_sent.saturating_add(1);
@@ -261,6 +331,7 @@ impl Workunit {
         job.outcome = Some(report.outcome);
         job.received_at = Some(now);
         job.cpu_time = report.cpu_time;
+        job.claimed = report.claimed;
         job.exit_status = report.exit_status;
         job.stderr = report.stderr;
         // Its files may have come after those of the others were deleted.
@@ -299,7 +370,7 @@ impl Workunit {
             }
             WorkunitState::Active => {
                 let all: Vec<u32> = self.jobs.iter().filter(good).map(|job| job.index).collect();
-                if all.len() >= self.rules.quorum as usize { all } else { Vec::new() }
+                if self.accounts_of(&all) >= self.rules.quorum as usize { all } else { Vec::new() }
             }
         }
     }
@@ -326,7 +397,7 @@ impl Workunit {
                     self.set_validation(*index, Validation::Inconclusive);
                 }
                 // One more opinion than there are now, but never fewer than were wanted.
-                let opinions = u32::try_from(verdict.inconclusive.len()).unwrap_or(TOTAL_MAX);
+                let opinions = u32::try_from(self.accounts_of(&verdict.inconclusive)).unwrap_or(TOTAL_MAX);
                 if opinions >= self.rules.quorum {
                     self.target = self.target.max(opinions.saturating_add(1));
                 }
@@ -335,10 +406,21 @@ impl Workunit {
         self.settle();
     }
 
-    /// Jobs that agree with the canonical one, itself included; they are on different hosts.
+    /// Accounts whose jobs agree with the canonical one, its own included.
     pub(crate) fn agreeing(&self) -> u32 {
-        let valid = |job: &&Job| job.validation == Some(Validation::Valid);
-        u32::try_from(self.jobs.iter().filter(valid).count()).unwrap_or(u32::MAX)
+        let valid = self.jobs.iter().filter(|job| job.validation == Some(Validation::Valid));
+        let valid: Vec<u32> = valid.map(|job| job.index).collect();
+        u32::try_from(self.accounts_of(&valid)).unwrap_or(u32::MAX)
+    }
+
+    /// How many accounts computed these jobs.
+    fn accounts_of(&self, jobs: &[u32]) -> usize {
+        jobs.iter().map(|index| self.account_of(*index)).collect::<BTreeSet<u64>>().len()
+    }
+
+    /// The account that computed a job.
+    pub(crate) fn account_of(&self, index: u32) -> u64 {
+        self.jobs.get(index as usize).map_or(0, |job| job.account)
     }
 
     /// The name of the job with this index.
@@ -367,7 +449,9 @@ impl Workunit {
         let is_error = |job: &&Job| matches!(job.outcome, Some(Outcome::Error | Outcome::Aborted));
         let errors = self.jobs.iter().filter(is_error).count();
         if errors > self.rules.max_error_jobs as usize {
-            return Some(format!("{errors} jobs in error, {} allowed", self.rules.max_error_jobs));
+            let last = self.jobs.iter().filter(is_error).max_by_key(|job| job.received_at);
+            let last = last.map(Job::last_words).unwrap_or_default();
+            return Some(format!("{errors} jobs in error, {} allowed{last}", self.rules.max_error_jobs));
         }
         let open = self.jobs.iter().any(|job| job.state != JobState::Over);
         let undecided = self.useful() < self.target as usize && self.to_compare().is_empty();
@@ -377,15 +461,13 @@ impl Workunit {
         None
     }
 
-    /// Jobs that count towards the target.
+    /// Jobs that count towards the target: those that are open, and of each account one of those that succeeded.
     fn useful(&self) -> usize {
-        let counts = |job: &&Job| match job.state {
-            JobState::Unsent | JobState::InProgress => true,
-            JobState::Over => {
-                job.outcome == Some(Outcome::Success) && job.validation != Some(Validation::Invalid)
-            }
-        };
-        self.jobs.iter().filter(counts).count()
+        let open = self.jobs.iter().filter(|job| job.state != JobState::Over).count();
+        let good = self.jobs.iter().filter(|job| {
+            job.outcome == Some(Outcome::Success) && job.validation != Some(Validation::Invalid)
+        });
+        open + self.accounts_of(&good.map(|job| job.index).collect::<Vec<_>>())
     }
 
     fn drop_unsent(&mut self) {
@@ -418,6 +500,9 @@ impl Job {
             outcome: None,
             validation: None,
             host: 0,
+            account: 0,
+            claimed: 0.0,
+            granted: None,
             sent_at: None,
             deadline: None,
             received_at: None,
@@ -428,6 +513,18 @@ impl Job {
             platform: String::new(),
             stderr: String::new(),
         }
+    }
+
+    fn is_of(&self, taker: Taker) -> bool {
+        self.host != 0 && (self.host == taker.host || self.account == taker.account)
+    }
+
+    /// How it failed, for the reason of its workunit's end.
+    fn last_words(&self) -> String {
+        let said = self.stderr.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        let said = &said[..said.floor_char_boundary(WORDS_MAX)];
+        let colon = if said.is_empty() { "" } else { ": " };
+        format!("; the last ended with exit status {}{colon}{said}", self.exit_status)
     }
 }
 

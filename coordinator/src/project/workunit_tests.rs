@@ -38,12 +38,21 @@ fn rules(quorum: u32, initial_jobs: u32, max_error_jobs: u32, max_total_jobs: u3
 }
 
 pub(crate) fn report(outcome: Outcome) -> Report {
-    Report { outcome, cpu_time: Duration::from_secs(9), exit_status: 0, stderr: String::new() }
+    Report { outcome, cpu_time: Duration::from_secs(9), claimed: 1.0, exit_status: 0, stderr: String::new() }
 }
 
+/// A host with an account of its own.
+fn taker(host: u64) -> Taker {
+    Taker { host, account: host }
+}
+
+/// Sends a copy if the host may have one; whatever was late is still there.
 fn send(workunit: &mut Workunit, host: u64) -> Option<u32> {
-    let index = workunit.job_for(host)?;
-    assert!(workunit.send(index, host, t(0), 100, "p"));
+    if workunit.standing(taker(host), |_| true) == Standing::HasOne {
+        return None;
+    }
+    let index = workunit.unsent()?;
+    assert!(workunit.send(index, taker(host), t(0), 100, "p"));
     Some(index)
 }
 
@@ -64,7 +73,10 @@ fn compare(workunit: &mut Workunit, value: impl Fn(u64) -> u64) -> bool {
     let agree = |a, b| value(host(a)) == value(host(b));
     let verdict = match workunit.state {
         WorkunitState::Validated { canonical } => verdict::against(canonical, &candidates, agree),
-        _ => verdict::choose(&candidates, workunit.rules.quorum as usize, agree),
+        _ => {
+            let quorum = workunit.rules.quorum as usize;
+            verdict::choose(&candidates, quorum, |index| workunit.account_of(index), agree)
+        }
     };
     workunit.judge(&verdict);
     true
@@ -78,13 +90,44 @@ fn unsent(workunit: &Workunit) -> usize {
 fn r6_8_a_quorum_on_different_hosts_validates() {
     let mut w = workunit(rules(2, 2, 3, 6));
     succeed(&mut w, 1);
-    assert_eq!(w.job_for(1), None, "one host, one copy");
+    assert_eq!(send(&mut w, 1), None, "one host, one copy");
     assert!(w.to_compare().is_empty(), "one success is no quorum");
     succeed(&mut w, 2);
     assert!(compare(&mut w, |_| 7));
     assert_eq!(w.state, WorkunitState::Validated { canonical: 0 });
     assert_eq!(w.agreeing(), 2);
     assert!(w.to_compare().is_empty());
+}
+
+#[test]
+fn r6_10_an_account_that_poses_as_two_hosts_gets_one_copy_and_is_one_opinion() {
+    let mut w = workunit(rules(2, 3, 3, 6));
+    succeed(&mut w, 1);
+    let posing = Taker { host: 2, account: 1 };
+    assert_eq!(w.standing(posing, |_| false), Standing::HasOne);
+    assert!(!w.send(1, posing, t(0), 100, "p"));
+    // Even if both copies come to be computed by it, as after a report that was late, they are one opinion.
+    let index = send(&mut w, 3).unwrap();
+    w.jobs[index as usize].account = 1;
+    w.report(index, 3, report(Outcome::Success), t(1));
+    assert!(w.to_compare().is_empty());
+    succeed(&mut w, 4);
+    compare(&mut w, |_| 7);
+    assert_eq!(w.agreeing(), 2);
+}
+
+#[test]
+fn r6_8_a_copy_that_failed_does_not_count_and_one_that_may_still_come_does() {
+    let mut w = workunit(rules(1, 1, 3, 6));
+    let index = send(&mut w, 1).unwrap();
+    w.report(index, 1, report(Outcome::Error), t(1));
+    assert_eq!(w.standing(taker(1), |_| false), Standing::Failed);
+    assert_eq!((w.standing(taker(2), |_| false), w.quiet_since()), (Standing::New, t(1)));
+    let late = send(&mut w, 1).unwrap();
+    w.give_up(late);
+    assert_eq!(w.standing(taker(1), |name| name == "w_1"), Standing::HasOne);
+    assert_eq!(w.standing(taker(1), |_| false), Standing::Failed);
+    assert_eq!(w.quiet_since(), t(0) + Duration::from_hours(1));
 }
 
 #[test]
@@ -121,7 +164,8 @@ fn r6_8_too_many_errors_fail_the_workunit_and_say_why() {
         let index = send(&mut w, host).unwrap();
         w.report(index, host, report(Outcome::Aborted), t(1));
     }
-    assert_eq!(w.state, WorkunitState::Failed { reason: "2 jobs in error, 1 allowed".to_owned() });
+    let reason = "2 jobs in error, 1 allowed; the last ended with exit status 0".to_owned();
+    assert_eq!(w.state, WorkunitState::Failed { reason });
     assert_eq!(unsent(&w), 0);
     assert_eq!(w.jobs.last().unwrap().outcome, Some(Outcome::NotNeeded));
 }
@@ -178,8 +222,8 @@ fn r6_8_a_second_report_or_anothers_changes_nothing() {
 fn r6_8_a_lost_job_goes_to_the_same_host_again_with_a_new_deadline() {
     let mut w = workunit(rules(1, 1, 3, 6));
     let index = send(&mut w, 1).unwrap();
-    assert!(!w.send(index, 2, t(5), 100, "p"), "another host cannot have this copy");
-    assert!(w.send(index, 1, t(5), 100, "p"));
+    assert!(!w.send(index, taker(2), t(5), 100, "p"), "another host cannot have this copy");
+    assert!(w.send(index, taker(1), t(5), 100, "p"));
     assert_eq!(w.jobs[0].times_sent, 2);
     assert_eq!(w.jobs[0].deadline, Some(t(5) + Duration::from_hours(1)));
 }
@@ -231,11 +275,13 @@ fn any_rules() -> impl Strategy<Value = Rules> {
 
 fn check(w: &Workunit, value: impl Fn(u64) -> u64) {
     assert!(w.jobs.len() <= w.rules.max_total_jobs as usize, "never more copies than allowed");
-    let mut hosts: Vec<u64> = w.jobs.iter().map(|job| job.host).filter(|host| *host != 0).collect();
+    let counts = |job: &&Job| matches!(job.outcome, None | Some(Outcome::Success | Outcome::Late));
+    let mut hosts: Vec<u64> =
+        w.jobs.iter().filter(counts).map(|job| job.host).filter(|host| *host != 0).collect();
     let all = hosts.len();
     hosts.sort_unstable();
     hosts.dedup();
-    assert_eq!(hosts.len(), all, "each copy on a host of its own");
+    assert_eq!(hosts.len(), all, "each copy that may count on a host of its own");
     let mut settled = w.clone();
     settled.settle();
     assert_eq!(&settled, w, "settling twice changes nothing");

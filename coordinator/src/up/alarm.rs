@@ -132,7 +132,9 @@ fn untaken(project: &ProjectSummary, since: Duration) -> String {
     let (name, jobs, since) = (&project.name, project.jobs_unsent, since.as_secs());
     let why = match &project.last_refusal {
         Some(refusal) => {
-            format!("host {} asked last and got none: {}", refusal.host_name, refusal.reason)
+            let is_named = !refusal.agent_name.is_empty();
+            let who = if is_named { &refusal.agent_name } else { &refusal.host_name };
+            format!("host {who} asked last and got none: {}", refusal.reason)
         }
         None => {
             "none has asked for any; see `fallow hosts` and `fallow preferences` for what they do".to_owned()

@@ -8,8 +8,9 @@ use fallow_boinc::scheduler::{
 use fallow_boinc::signature::md5_hex;
 use fallow_boinc::transfer::{DataServerReply, UploadHeader, UploadRequest};
 use fallow_coordinator::project::ProjectInfo;
-use fallow_domain::{Bytes, Duration};
+use fallow_domain::{AccountKey, AgentId, Bytes, Duration};
 
+use crate::fixture::Fixture;
 use crate::http::post;
 
 pub(crate) const FIRST_RPC: &[u8] =
@@ -29,10 +30,22 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A host of this name, attached with the fleet's account. Its request is a captured one in all else.
-    pub(crate) fn new(info: &ProjectInfo, name: &str) -> Self {
+    /// A host of this name with an agent of the fleet, which has an account of its own. Its request is a captured one in
+    /// all else.
+    pub(crate) fn new(fixture: &Fixture, info: &ProjectInfo, name: &str) -> Self {
+        let key = fixture.server.agent_key(&info.name, &AgentId(name.to_owned())).unwrap();
+        Self::with_key(info, name, key)
+    }
+
+    /// A host outside the fleet, attached with the project's own account.
+    pub(crate) fn stock(info: &ProjectInfo, name: &str) -> Self {
+        Self::with_key(info, name, info.account_key.clone())
+    }
+
+    /// A host of this name with this account key.
+    pub(crate) fn with_key(info: &ProjectInfo, name: &str, key: AccountKey) -> Self {
         let mut request = SchedulerRequest::parse(body_of(FIRST_RPC)).unwrap();
-        request.authenticator = info.account_key.clone();
+        request.authenticator = key;
         request.host_info.domain_name = name.to_owned();
         request.host_info.host_cpid = md5_hex(name.as_bytes());
         request.work_req_seconds = 0.0;

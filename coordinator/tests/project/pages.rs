@@ -38,13 +38,14 @@ fn r6_8_the_configuration_says_which_platforms_there_are() {
     assert_eq!(config.master_url, info.url.as_str());
     assert_eq!(config.platforms.len(), 1);
     assert_eq!(config.platforms[0].platform_name, PLATFORM);
-    assert!(!config.account_creation_disabled);
+    assert!(config.account_creation_disabled && config.client_account_creation_disabled);
 }
 
 #[test]
 fn r6_8_an_account_is_made_once_and_found_with_its_password_only() {
     let fixture = Fixture::start();
     let info = fixture.project("p");
+    fixture.set("p", "account-creation", "true");
     let url = |query: String| format!("{}{query}", info.url);
     let (email, hash) = ("Alice@example.org", passwd_hash("secret", "Alice@example.org"));
     let AccountOut::Authenticator(key) = account(&url(create_query(email, &hash, "Alice", None))) else {
@@ -84,13 +85,14 @@ fn r6_8_the_fleets_account_cannot_be_looked_up() {
 }
 
 #[test]
-fn a_project_that_makes_no_accounts_says_so() {
+fn r6_10_strangers_get_no_account_unless_the_operator_says_so() {
     let fixture = Fixture::start();
-    let settings = ProjectSettings { account_creation: false, ..ProjectSettings::default() };
-    let info = fixture.server.create_project("closed", settings).unwrap();
+    let info = fixture.server.create_project("closed", ProjectSettings::default()).unwrap();
     let query = create_query("a@example.org", &passwd_hash("x", "a@example.org"), "A", None);
     let answer = account(&format!("{}{query}", info.url));
     assert!(matches!(answer, AccountOut::Error { num: error_num::CREATION_DISABLED, .. }));
+    fixture.set("closed", "account-creation", "true");
+    assert!(matches!(account(&format!("{}{query}", info.url)), AccountOut::Authenticator(_)));
 }
 
 #[test]
@@ -150,14 +152,19 @@ fn r6_8_a_file_of_an_application_that_was_changed_is_not_given_out() {
 
 #[test]
 fn r6_8_private_keys_are_for_the_server_only() {
-    let fixture = Fixture::start();
+    let mut fixture = Fixture::start();
     fixture.project("p");
     let keys = fixture.dir.path().join("projects/p/keys");
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&keys), 0o700);
     for name in ["code_sign_private", "upload_private"] {
         assert_eq!(mode(&keys.join(name)), 0o600, "{name}");
+        fs::set_permissions(keys.join(name), fs::Permissions::from_mode(0o644)).unwrap();
     }
+    // Whoever opened them to others: they are closed at the next start.
+    fs::set_permissions(&keys, fs::Permissions::from_mode(0o755)).unwrap();
+    fixture.restart();
+    assert_eq!((mode(&keys), mode(&keys.join("code_sign_private"))), (0o700, 0o600));
 }
 
 #[test]

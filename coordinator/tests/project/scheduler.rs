@@ -15,7 +15,10 @@ use crate::fixture::{Fixture, workunit};
 use crate::http::post;
 
 /// A project with an application and so many workunits of 100 s each on a host of 10^9 FLOPS.
-fn with_workunits(count: usize, quorum: u32) -> (Fixture, fallow_coordinator::project::ProjectInfo) {
+pub(crate) fn with_workunits(
+    count: usize,
+    quorum: u32,
+) -> (Fixture, fallow_coordinator::project::ProjectInfo) {
     let fixture = Fixture::start();
     let info = fixture.project("p");
     fixture.script("p", "app");
@@ -23,18 +26,18 @@ fn with_workunits(count: usize, quorum: u32) -> (Fixture, fallow_coordinator::pr
     (fixture, info)
 }
 
-fn only_workunit(fixture: &Fixture) -> WorkunitView {
+pub(crate) fn only_workunit(fixture: &Fixture) -> WorkunitView {
     fixture.server.run_upkeep().unwrap();
     let mut page = fixture.server.list_workunits("p", None, 0).unwrap();
     assert_eq!(page.items.len(), 1);
     page.items.remove(0)
 }
 
-fn messages(reply: &SchedulerReply) -> String {
+pub(crate) fn messages(reply: &SchedulerReply) -> String {
     reply.messages.iter().map(|message| message.text.as_str()).collect::<Vec<_>>().join("\n")
 }
 
-fn raw(url: &str, body: &[u8]) -> SchedulerReply {
+pub(crate) fn raw(url: &str, body: &[u8]) -> SchedulerReply {
     let answer = post(&format!("{url}cgi"), body);
     assert_eq!(answer.status, 200, "{}", answer.text());
     SchedulerReply::parse(&answer.body).unwrap()
@@ -72,8 +75,8 @@ fn r6_8_every_captured_request_is_accepted_where_the_real_one_was() {
 
 #[test]
 fn r6_8_a_wrong_account_key_is_refused_for_an_hour() {
-    let (_fixture, info) = with_workunits(1, 1);
-    let mut client = Client::new(&info, "a");
+    let (fixture, info) = with_workunits(1, 1);
+    let mut client = Client::new(&fixture, &info, "a");
     client.request.authenticator = AccountKey::new("00000000000000000000000000000000");
     let reply = client.fetch(100.0);
     assert_eq!((reply.request_delay, reply.hostid), (Duration::from_hours(1), None));
@@ -83,8 +86,8 @@ fn r6_8_a_wrong_account_key_is_refused_for_an_hour() {
 
 #[test]
 fn r6_8_an_unknown_platform_is_refused_for_a_day_and_a_known_one_is_told_the_reason() {
-    let (_fixture, info) = with_workunits(1, 1);
-    let mut client = Client::new(&info, "a");
+    let (fixture, info) = with_workunits(1, 1);
+    let mut client = Client::new(&fixture, &info, "a");
     client.request.platform_name = "vax-dec-vms".into();
     let reply = client.fetch(100.0);
     assert_eq!(reply.request_delay, Duration::from_hours(24));
@@ -97,8 +100,8 @@ fn r6_8_an_unknown_platform_is_refused_for_a_day_and_a_known_one_is_told_the_rea
 
 #[test]
 fn r6_8_bytes_that_are_no_request_get_a_message_and_never_an_error_of_ours() {
-    let (_fixture, info) = with_workunits(1, 1);
-    let whole = Client::new(&info, "a").request.write();
+    let (fixture, info) = with_workunits(1, 1);
+    let whole = Client::new(&fixture, &info, "a").request.write();
     for cut in [0, 1, 17, whole.len() / 2, whole.len() - 3] {
         let reply = raw(info.url.as_str(), &whole.as_bytes()[..cut]);
         assert!(reply.request_delay >= Duration::from_mins(1), "{cut}");
@@ -112,17 +115,17 @@ fn r6_8_bytes_that_are_no_request_get_a_message_and_never_an_error_of_ours() {
 #[test]
 fn r6_8_a_host_is_registered_once_and_found_again() {
     let (_fixture, info) = with_workunits(0, 1);
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::stock(&info, "a");
     assert_eq!(client.rpc().hostid, Some(1));
     assert_eq!(client.rpc().hostid, None, "told once");
     assert_eq!(client.rpc().hostid, None);
     // Attached again: the same machine, without its number.
-    let mut again = Client::new(&info, "a");
+    let mut again = Client::stock(&info, "a");
     assert_eq!(again.rpc().hostid, Some(1));
     assert_eq!(again.rpc().hostid, None);
     // Another machine, and one that shows a number that is not its own.
-    assert_eq!(Client::new(&info, "b").rpc().hostid, Some(2));
-    let mut liar = Client::new(&info, "c");
+    assert_eq!(Client::stock(&info, "b").rpc().hostid, Some(2));
+    let mut liar = Client::stock(&info, "c");
     liar.request.hostid = 999;
     assert_eq!(liar.rpc().hostid, Some(3));
 }
@@ -130,12 +133,12 @@ fn r6_8_a_host_is_registered_once_and_found_again() {
 #[test]
 fn r6_8_a_copied_host_gets_a_number_of_its_own_and_the_original_keeps_its_jobs() {
     let (fixture, info) = with_workunits(2, 1);
-    let mut original = Client::new(&info, "a");
+    let mut original = Client::stock(&info, "a");
     original.rpc();
     let copied = original.request.clone();
     original.rpc();
     assert_eq!(original.fetch(100.0).results.len(), 1);
-    let mut copy = Client::new(&info, "a");
+    let mut copy = Client::stock(&info, "a");
     copy.request = copied;
     assert_eq!(copy.rpc().hostid, Some(2));
     assert_eq!(original.rpc().hostid, None);
@@ -146,8 +149,8 @@ fn r6_8_a_copied_host_gets_a_number_of_its_own_and_the_original_keeps_its_jobs()
 
 #[test]
 fn r6_8_a_request_that_http_repeats_is_not_taken_for_a_copied_host() {
-    let (_fixture, info) = with_workunits(1, 1);
-    let mut client = Client::new(&info, "a");
+    let (fixture, info) = with_workunits(1, 1);
+    let mut client = Client::new(&fixture, &info, "a");
     client.rpc();
     client.rpc();
     client.request.cpu_req_secs = 10.0;
@@ -160,7 +163,7 @@ fn r6_8_a_request_that_http_repeats_is_not_taken_for_a_copied_host() {
 #[test]
 fn r6_8_what_is_sent_can_be_verified_and_uploaded() {
     let (fixture, info) = with_workunits(1, 1);
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::new(&fixture, &info, "a");
     let reply = client.fetch(1.0);
     let code_sign = PublicKey::parse(reply.code_sign_key.as_ref().unwrap()).unwrap();
     let version = &reply.app_versions[0];
@@ -186,8 +189,8 @@ fn r6_8_what_is_sent_can_be_verified_and_uploaded() {
 
 #[test]
 fn r3_12_seconds_and_instances_are_filled_and_no_more() {
-    let (_fixture, info) = with_workunits(20, 1);
-    let mut client = Client::new(&info, "a");
+    let (fixture, info) = with_workunits(20, 1);
+    let mut client = Client::new(&fixture, &info, "a");
     assert_eq!(client.fetch(250.0).results.len(), 3, "100 s each");
     client.request.cpu_req_instances = 2.0;
     assert_eq!(client.fetch(1.0).results.len(), 2, "an instance each");
@@ -201,14 +204,15 @@ fn r3_12_seconds_and_instances_are_filled_and_no_more() {
 
 #[test]
 fn r6_8_a_host_gets_one_job_of_a_workunit_and_the_next_host_another() {
-    let (_fixture, info) = with_workunits(2, 2);
-    let (mut a, mut b) = (Client::new(&info, "a"), Client::new(&info, "b"));
+    let (fixture, info) = with_workunits(2, 2);
+    let (mut a, mut b) = (Client::new(&fixture, &info, "a"), Client::new(&fixture, &info, "b"));
     let of = |reply: &SchedulerReply| -> Vec<String> {
         reply.results.iter().map(|job| job.wu_name.clone()).collect()
     };
     let (first, second) = (a.fetch(1e6), b.fetch(1e6));
     assert_eq!(of(&first), of(&second));
     assert_eq!(first.results.len(), 2);
+    // Nothing waits for anybody.
     assert!(messages(&a.fetch(1e6)).contains("Project has no tasks available"));
 }
 
@@ -219,7 +223,7 @@ fn r6_8_a_host_far_ahead_of_the_others_still_finds_work() {
     fixture.script("p", "app");
     let plain = NewWorkunit { inputs: vec![], disk_bound: Bytes(1), ..workunit("app", "", 1e9, 2) };
     fixture.server.submit("p", vec![plain; 600]).unwrap();
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::new(&fixture, &info, "a");
     let mut got = 0;
     for _ in 0..12 {
         got += client.fetch(1e6).results.len();
@@ -230,7 +234,7 @@ fn r6_8_a_host_far_ahead_of_the_others_still_finds_work() {
 #[test]
 fn r6_8_agreeing_jobs_validate_and_their_output_is_kept() {
     let (fixture, info) = with_workunits(1, 2);
-    let (mut a, mut b) = (Client::new(&info, "a"), Client::new(&info, "b"));
+    let (mut a, mut b) = (Client::new(&fixture, &info, "a"), Client::new(&fixture, &info, "b"));
     a.fetch(1.0);
     b.fetch(1.0);
     a.complete_all("42\n");
@@ -268,7 +272,7 @@ fn walk(dir: &Path) -> Vec<String> {
 #[test]
 fn r6_8_a_host_that_disagrees_is_found_out_by_a_third() {
     let (fixture, info) = with_workunits(1, 2);
-    let mut hosts: Vec<_> = ["a", "b", "c"].iter().map(|name| Client::new(&info, name)).collect();
+    let mut hosts: Vec<_> = ["a", "b", "c"].iter().map(|name| Client::new(&fixture, &info, name)).collect();
     for (host, output) in hosts.iter_mut().zip(["right", "wrong", "right"]) {
         host.fetch(1.0);
         host.complete_all(output);
@@ -283,7 +287,7 @@ fn r6_8_a_host_that_disagrees_is_found_out_by_a_third() {
 #[test]
 fn r6_8_repeated_and_unknown_reports_are_acknowledged_and_change_nothing() {
     let (fixture, info) = with_workunits(1, 1);
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::new(&fixture, &info, "a");
     client.fetch(1.0);
     client.complete_all("x");
     let counts = fixture.server.counts("p").unwrap();
@@ -297,7 +301,7 @@ fn r6_8_repeated_and_unknown_reports_are_acknowledged_and_change_nothing() {
 #[test]
 fn r6_8_a_success_without_its_output_file_is_an_error() {
     let (fixture, info) = with_workunits(1, 1);
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::new(&fixture, &info, "a");
     client.fetch(1.0);
     client.report("app_00000001_0", ResultState::Uploaded, 0);
     client.rpc();
@@ -314,7 +318,7 @@ fn r6_8_failed_and_aborted_jobs_are_told_apart_and_replaced() {
         ("b", ResultState::Aborted, 203, Outcome::Aborted),
         ("c", ResultState::Downloading, -119, Outcome::Error),
     ] {
-        let mut client = Client::new(&info, name);
+        let mut client = Client::new(&fixture, &info, name);
         let job = client.fetch(1.0).results[0].name.clone();
         client.report(&job, state, exit);
         client.rpc();
@@ -327,7 +331,7 @@ fn r6_8_failed_and_aborted_jobs_are_told_apart_and_replaced() {
 #[test]
 fn r6_8_a_job_that_the_host_has_lost_is_sent_to_it_again_until_that_makes_no_sense() {
     let (fixture, info) = with_workunits(1, 1);
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::new(&fixture, &info, "a");
     let first = client.fetch(1.0).results[0].clone();
     for _ in 0..4 {
         client.held.clear();
@@ -347,7 +351,7 @@ fn r6_8_a_job_that_the_host_has_lost_is_sent_to_it_again_until_that_makes_no_sen
 #[test]
 fn r6_8_jobs_that_a_host_should_not_have_are_aborted() {
     let (fixture, info) = with_workunits(1, 1);
-    let (mut a, mut b) = (Client::new(&info, "a"), Client::new(&info, "b"));
+    let (mut a, mut b) = (Client::new(&fixture, &info, "a"), Client::new(&fixture, &info, "b"));
     let reply = a.fetch(1.0);
     let name = reply.results[0].name.clone();
     b.held.insert(name.clone(), reply.clone());
@@ -360,7 +364,7 @@ fn r6_8_jobs_that_a_host_should_not_have_are_aborted() {
 #[test]
 fn r6_8_a_passed_deadline_brings_another_copy_and_the_late_report_still_counts() {
     let (fixture, info) = with_workunits(1, 1);
-    let (mut slow, mut fast) = (Client::new(&info, "slow"), Client::new(&info, "fast"));
+    let (mut slow, mut fast) = (Client::new(&fixture, &info, "slow"), Client::new(&fixture, &info, "fast"));
     slow.fetch(1.0);
     fixture.advance(Duration::from_hours(23));
     assert_eq!(only_workunit(&fixture).jobs[0].state, JobState::InProgress);
@@ -384,7 +388,7 @@ fn r6_8_a_client_that_ignores_the_delay_gets_no_work() {
     let info = fixture.server.create_project("p", ProjectSettings::default()).unwrap();
     fixture.script("p", "app");
     fixture.server.submit("p", vec![workunit("app", "x", 1e11, 1); 2]).unwrap();
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::new(&fixture, &info, "a");
     assert_eq!(client.fetch(1.0).request_delay, Duration::from_secs(7));
     let reply = client.fetch(1.0);
     assert!(messages(&reply).contains("too recent"), "{}", messages(&reply));
@@ -400,7 +404,7 @@ fn r6_8_a_host_that_is_too_small_is_told_what_it_lacks() {
     let big = NewWorkunit { memory_bound: Bytes(1 << 40), ..workunit("app", "x", 1e11, 1) };
     let wide = NewWorkunit { disk_bound: Bytes(1 << 50), ..workunit("app", "x", 1e11, 1) };
     fixture.server.submit("p", vec![big, wide]).unwrap();
-    let text = messages(&Client::new(&info, "a").fetch(1.0));
+    let text = messages(&Client::new(&fixture, &info, "a").fetch(1.0));
     assert!(text.contains("MB RAM but only") && text.contains("MB of disk space but only"), "{text}");
 }
 
@@ -413,7 +417,7 @@ fn r6_8_operators_are_told_why_the_last_host_got_nothing_until_a_job_is_sent() {
     assert_eq!(refusal(), None);
     let wide = NewWorkunit { disk_bound: Bytes(1 << 50), ..workunit("app", "x", 1e11, 1) };
     fixture.server.submit("p", vec![wide]).unwrap();
-    let mut client = Client::new(&info, "lab1");
+    let mut client = Client::new(&fixture, &info, "lab1");
     client.fetch(1.0);
     let told = refusal().unwrap();
     assert!(told.host_name == "lab1" && told.reason.contains("MB of disk space but only"), "{told:?}");
@@ -425,8 +429,8 @@ fn r6_8_operators_are_told_why_the_last_host_got_nothing_until_a_job_is_sent() {
 
 #[test]
 fn r6_8_another_code_signing_key_means_no_work() {
-    let (_fixture, info) = with_workunits(1, 1);
-    let mut client = Client::new(&info, "a");
+    let (fixture, info) = with_workunits(1, 1);
+    let mut client = Client::new(&fixture, &info, "a");
     client.request.code_sign_key = Some("1024\nff\n.".into());
     let reply = client.fetch(1.0);
     assert!(reply.results.is_empty() && messages(&reply).contains("code-signing key"), "{reply:?}");
@@ -444,7 +448,7 @@ fn r5_6_a_job_that_would_be_late_on_this_host_is_not_sent_to_it() {
         ..workunit("app", "x", 3.6e12, 1)
     };
     fixture.server.submit("p", vec![tight; 2]).unwrap();
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::new(&fixture, &info, "a");
     client.request.host_info.p_ncpus = 1;
     let now = Instant::from_micros(
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as i64,
@@ -466,7 +470,7 @@ fn r5_6_a_job_that_would_be_late_on_this_host_is_not_sent_to_it() {
 #[test]
 fn what_was_acknowledged_is_there_after_a_restart() {
     let (mut fixture, info) = with_workunits(1, 1);
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::new(&fixture, &info, "a");
     client.fetch(1.0);
     client.complete_all("x");
     fixture.restart();
@@ -503,14 +507,14 @@ fn what_submitters_get_wrong_is_said_and_nothing_is_stored() {
 
 #[test]
 fn clients_that_announce_much_and_send_nothing_keep_nobody_out() {
-    let (_fixture, info) = with_workunits(1, 1);
+    let (fixture, info) = with_workunits(1, 1);
     let url = format!("{}cgi", info.url);
     let _silent: Vec<_> = (0..16)
         .map(|_| crate::http::open("POST", &url, &format!("Content-Length: {}\r\n", 60 << 20)))
         .collect();
     std::thread::sleep(std::time::Duration::from_millis(200));
     let began = std::time::Instant::now();
-    assert_eq!(Client::new(&info, "a").fetch(1.0).results.len(), 1);
+    assert_eq!(Client::new(&fixture, &info, "a").fetch(1.0).results.len(), 1);
     assert!(began.elapsed() < std::time::Duration::from_secs(30));
 }
 
@@ -521,7 +525,7 @@ fn r6_8_a_clock_that_is_set_back_keeps_no_host_from_work() {
     let info = fixture.server.create_project("p", settings).unwrap();
     fixture.script("p", "app");
     fixture.server.submit("p", vec![workunit("app", "x", 1e11, 1); 2]).unwrap();
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::new(&fixture, &info, "a");
     fixture.advance(Duration::from_hours(5));
     assert_eq!(client.fetch(1.0).results.len(), 1);
     fixture.advance(Duration::from_hours(-5));
@@ -531,7 +535,7 @@ fn r6_8_a_clock_that_is_set_back_keeps_no_host_from_work() {
 #[test]
 fn r6_8_one_workunit_whose_files_cannot_be_deleted_holds_up_no_other() {
     let (fixture, info) = with_workunits(2, 1);
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::new(&fixture, &info, "a");
     assert_eq!(client.fetch(1e6).results.len(), 2);
     for job in ["app_00000001_0", "app_00000002_0"] {
         assert_eq!(client.upload(job, b"x").status.code(), 0);
@@ -551,8 +555,8 @@ fn r6_8_one_workunit_whose_files_cannot_be_deleted_holds_up_no_other() {
 
 #[test]
 fn of_very_many_reports_in_one_request_the_rest_is_left_for_the_next() {
-    let (_fixture, info) = with_workunits(1, 1);
-    let mut client = Client::new(&info, "a");
+    let (fixture, info) = with_workunits(1, 1);
+    let mut client = Client::new(&fixture, &info, "a");
     for number in 0..10_500 {
         client.report(&format!("unknown_{number}"), ResultState::Uploaded, 0);
     }
@@ -566,7 +570,7 @@ fn of_very_many_reports_in_one_request_the_rest_is_left_for_the_next() {
 #[test]
 fn r6_8_operators_read_how_a_job_failed_and_its_last_words() {
     let (fixture, info) = with_workunits(1, 1);
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::new(&fixture, &info, "a");
     let job = client.fetch(1.0).results[0].name.clone();
     client.report(&job, ResultState::ComputeError, 65);
     let said = &mut client.request.results[0].stderr_out;

@@ -13,8 +13,8 @@ fn half_a_gpu() -> Usage {
 }
 
 /// A host with an NVIDIA GPU as fast as nine CPUs, of which this is wanted.
-fn gpu_client(info: &ProjectInfo, name: &str, seconds: f64, instances: f64) -> Client {
-    let mut client = Client::new(info, name);
+fn gpu_client(fixture: &Fixture, info: &ProjectInfo, name: &str, seconds: f64, instances: f64) -> Client {
+    let mut client = Client::new(fixture, info, name);
     client.request.host_info.p_fpops = 1e9;
     client.request.coprocs = vec![HostCoprocessors {
         kind: "NVIDIA".to_owned(),
@@ -52,8 +52,8 @@ fn messages(reply: &SchedulerReply) -> String {
 
 #[test]
 fn r3_12_jobs_are_sent_for_the_types_asked_for_and_each_is_filled() {
-    let (_fixture, info) = with_both(10);
-    let mut client = gpu_client(&info, "a", 0.0, 2.0);
+    let (fixture, info) = with_both(10);
+    let mut client = gpu_client(&fixture, &info, "a", 0.0, 2.0);
     let reply = client.rpc();
     // Two idle instances, half of one each.
     assert_eq!(apps(&reply), ["gpu"; 4]);
@@ -76,15 +76,15 @@ fn r3_12_jobs_are_sent_for_the_types_asked_for_and_each_is_filled() {
 
 #[test]
 fn r3_12_the_scalar_of_an_old_client_is_filled_from_whatever_types_its_host_has() {
-    let (_fixture, info) = with_both(2);
-    let mut with_gpu = gpu_client(&info, "a", 0.0, 0.0);
+    let (fixture, info) = with_both(2);
+    let mut with_gpu = gpu_client(&fixture, &info, "a", 0.0, 0.0);
     with_gpu.request.work_req_seconds = 1e6;
     let reply = with_gpu.rpc();
     let mut all = apps(&reply);
     all.sort_unstable();
     assert_eq!(all, ["cpu", "cpu", "gpu", "gpu"]);
-    let (_fixture, info) = with_both(2);
-    let mut without = Client::new(&info, "a");
+    let (fixture, info) = with_both(2);
+    let mut without = Client::new(&fixture, &info, "a");
     without.request.coprocs.clear();
     without.request.work_req_seconds = 1e6;
     assert_eq!(apps(&without.rpc()), ["cpu", "cpu"]);
@@ -95,7 +95,7 @@ fn r3_12_a_project_says_which_types_it_has_no_programs_for() {
     let fixture = Fixture::start();
     let info = fixture.project("p");
     fixture.script("p", "cpu");
-    let mut client = gpu_client(&info, "a", 100.0, 1.0);
+    let mut client = gpu_client(&fixture, &info, "a", 100.0, 1.0);
     let reply = client.rpc();
     assert_eq!(reply.no_rsc_apps, ["NVIDIA", "ATI", "intel_gpu", "apple_gpu"]);
     assert!(messages(&reply).contains("No application of this project uses NVIDIA"), "{}", messages(&reply));
@@ -110,7 +110,7 @@ fn r3_12_a_job_that_uses_more_of_a_gpu_than_the_host_has_is_not_sent_to_it() {
     let info = fixture.project("p");
     fixture.gpu_script("p", "gpu", Usage::ONE_CPU.with_coprocessor(ResourceType::Nvidia, 2.0));
     fixture.server.submit("p", vec![workunit("gpu", "x", 1e11, 1)]).unwrap();
-    let mut client = gpu_client(&info, "a", 100.0, 1.0);
+    let mut client = gpu_client(&fixture, &info, "a", 100.0, 1.0);
     assert!(client.rpc().results.is_empty());
     client.request.coprocs[0].count = 2;
     assert_eq!(client.rpc().results.len(), 1);
@@ -127,7 +127,7 @@ fn r5_6_the_send_policy_is_a_setting_that_holds_at_once() {
     let tight = NewWorkunit { delay_bound: Duration::from_secs(150), ..workunit("cpu", "x", 1e11, 1) };
     fixture.server.submit("p", vec![tight; 40]).unwrap();
     let sent = |name: &str, held: bool| {
-        let mut client = Client::new(&info, name);
+        let mut client = Client::new(&fixture, &info, name);
         client.request.host_info.p_fpops = 1e9;
         client.request.host_info.p_ncpus = 1;
         client.request.global_preferences = None;
@@ -165,7 +165,7 @@ fn r3_7_a_host_that_asked_in_vain_comes_again_within_the_poll_until_it_has_work(
     let fixture = Fixture::start();
     let info = fixture.project("p");
     fixture.script("p", "cpu");
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::new(&fixture, &info, "a");
     assert_eq!(client.rpc().next_rpc_delay, None, "it did not ask");
     let about = |reply: SchedulerReply, poll: f64| {
         let delay = reply.next_rpc_delay.unwrap().as_secs_f64();
@@ -192,7 +192,7 @@ fn r1_4_new_jobs_are_counted_when_they_are_submitted_and_when_they_are_to_be_don
     assert!(fixture.server.take_new_jobs().is_empty());
     fixture.server.submit("p", vec![workunit("cpu", "x", 1e11, 2); 3]).unwrap();
     assert_eq!(fixture.server.take_new_jobs(), [(info.url.clone(), 6)]);
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::new(&fixture, &info, "a");
     assert_eq!(client.fetch(1.0).results.len(), 1);
     assert!(fixture.server.take_new_jobs().is_empty());
     fixture.advance(Duration::from_hours(25));
@@ -212,7 +212,7 @@ fn r4_10_a_pass_with_more_space_is_made_only_if_the_one_before_sends_nothing() {
         ..workunit("cpu", "x", 1e11, 1)
     };
     fixture.server.submit("p", [50, 15, 25, 5].map(of).to_vec()).unwrap();
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::new(&fixture, &info, "a");
     client.request.disk_usage.free = Some(FreeSpace {
         now: Bytes(10_000_000),
         with_offenders: Bytes(20_000_000),
@@ -248,7 +248,7 @@ fn r4_11_jobs_go_where_their_inputs_are_and_a_file_is_deleted_where_it_is_asked_
     let inputs = |reply: &SchedulerReply| -> Vec<String> {
         reply.workunits.iter().map(|workunit| workunit.files[0].file_name.clone()).collect()
     };
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::new(&fixture, &info, "a");
     // It has the one from elsewhere; the other comes first in the queue.
     let list = |name: &str, status| StickyFile {
         name: name.to_owned(),
@@ -289,7 +289,7 @@ fn r4_11_jobs_go_where_their_inputs_are_and_a_file_is_deleted_where_it_is_asked_
 fn r4_6_a_project_tells_its_clients_which_files_to_delete_first() {
     let fixture = Fixture::start();
     let info = fixture.project("p");
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::new(&fixture, &info, "a");
     let mut flags = || {
         let reply = client.rpc();
         (reply.deletion_policy_priority, reply.deletion_policy_expire)
@@ -303,8 +303,8 @@ fn r4_6_a_project_tells_its_clients_which_files_to_delete_first() {
 
 #[test]
 fn r5_6_the_gpu_jobs_of_a_host_are_counted_on_its_gpu() {
-    let (_fixture, info) = with_both(1);
-    let mut client = gpu_client(&info, "a", 1e6, 0.0);
+    let (fixture, info) = with_both(1);
+    let mut client = gpu_client(&fixture, &info, "a", 1e6, 0.0);
     // Its only GPU is busy past the deadline of a day; the CPU is free.
     client.request.in_progress_results = Some(vec![InProgressResult {
         name: "other".to_owned(),

@@ -18,7 +18,7 @@ fn one_job() -> (Fixture, ProjectInfo, Client) {
     let info = fixture.project("p");
     fixture.script("p", "app");
     fixture.server.submit("p", vec![workunit("app", "x", 1e11, 1)]).unwrap();
-    let mut client = Client::new(&info, "a");
+    let mut client = Client::new(&fixture, &info, "a");
     assert_eq!(client.fetch(1.0).results.len(), 1);
     (fixture, info, client)
 }
@@ -109,7 +109,7 @@ fn r6_8_without_the_projects_permission_nothing_is_taken() {
     assert_eq!(size(&client, &good.name), 0);
     // Another project's permission is none here.
     let other = fixture.project("q");
-    let mut elsewhere = Client::new(&other, "a");
+    let mut elsewhere = Client::new(&fixture, &other, "a");
     elsewhere.rpc();
     elsewhere.held = client.held;
     assert_eq!(elsewhere.upload(JOB, b"data").status, UploadStatus::Permanent);

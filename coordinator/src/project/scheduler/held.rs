@@ -97,7 +97,7 @@ fn lost(
                 return Ok(());
             }
             let host = done.host.id;
-            if after.send(index, host, now, version.version, &version.platform) {
+            if after.send(index, done.taker(), now, version.version, &version.platform) {
                 info!(project = %project.name, host, job = %after.job_name(index), "lost by its host, sent again");
                 index::write(txn, &project.keys, Some(workunit), &after)?;
                 done.jobs.push(SentJob { workunit: after, index, version: version.clone() });

@@ -14,14 +14,17 @@ mod send;
 mod wish;
 
 use fallow_boinc::scheduler::{Message, Priority, SchedulerReply, SchedulerRequest};
-use fallow_domain::{Duration, Instant};
+use fallow_domain::{AccountKey, Duration, Instant};
 use tracing::{debug, info, warn};
 
+use super::credit::{self, Credit};
 use super::error::ProjectError;
 use super::hosted::Project;
 use super::keys::md5_hex;
 use super::records::{Account, Host, Version};
-use super::workunit::Workunit;
+use super::workunit::{Taker, Workunit};
+use crate::printable;
+use crate::seldom::Seldom;
 
 /// Version 8.3: what clients take our replies to be like. Newer features depend on it.
 const SCHEDULER_VERSION: u32 = 803;
@@ -31,6 +34,10 @@ const UNREADABLE_DELAY: Duration = Duration::from_mins(10);
 const BAD_KEY_DELAY: Duration = Duration::from_hours(1);
 /// After a platform that nobody has heard of.
 const PLATFORM_DELAY: Duration = Duration::from_hours(24);
+
+/// Bytes of a text from outside that are logged.
+const TEXT_MAX: usize = 255;
+static UNREADABLE: Seldom = Seldom::new();
 
 /// A job that goes into the reply.
 pub(super) struct SentJob {
@@ -51,6 +58,15 @@ pub(super) struct Outcome {
     pub(super) messages: Vec<Message>,
     /// Something came to be compared.
     pub(super) to_compare: bool,
+    /// What the account and the host were granted.
+    pub(super) credit: (Credit, Credit),
+}
+
+impl Outcome {
+    /// Who computes.
+    pub(super) fn taker(&self) -> Taker {
+        Taker { host: self.host.id, account: self.host.account }
+    }
 }
 
 impl Project {
@@ -59,28 +75,51 @@ impl Project {
     /// # Errors
     /// Failures of the store, after which the client should try again; whatever is wrong with the request is said in
     /// the reply.
-    pub(crate) fn scheduler_rpc(&self, body: &[u8], now: Instant) -> Result<(String, bool), ProjectError> {
+    pub(crate) fn scheduler_rpc(
+        &self,
+        body: &[u8],
+        account: &Account,
+        now: Instant,
+    ) -> Result<(String, bool), ProjectError> {
         let request = match SchedulerRequest::parse(body) {
             Ok(request) => request,
             Err(problem) => {
-                warn!(project = %self.name, error = &problem as &dyn std::error::Error, "a scheduler request cannot be read");
+                if let Some(times) = UNREADABLE.times() {
+                    let error = printable::line(&problem.to_string(), TEXT_MAX);
+                    warn!(project = %self.name, account = account.id, error, times, "a scheduler request cannot be read");
+                }
                 return Ok((self.refusal(problem.to_string(), UNREADABLE_DELAY), false));
             }
         };
-        let key = self.keys.account(request.authenticator.reveal());
-        let account: Option<Account> = self.read().get("account", &key)?;
-        let Some(account) = account else {
-            let text = "Invalid or missing account key. To fix, remove and add this project.";
-            return Ok((self.refusal(text.to_owned(), BAD_KEY_DELAY), false));
-        };
+        // It was admitted by the key in its first bytes.
+        if request.authenticator != account.key {
+            return Ok((self.refuse_key(), false));
+        }
         if !reply::is_known_platform(&request, &self.catalog()) {
             let text = format!("This project does not support computers of type {}", request.platform_name);
             return Ok((self.refusal(text, PLATFORM_DELAY), false));
         }
-        let outcome = self.carry_out(&request, &account, now)?;
+        let outcome = self.carry_out(&request, account, now)?;
         self.log(&request, &outcome);
         let to_compare = outcome.to_compare;
-        Ok((reply::write(self, &request, &account, outcome, now)?, to_compare))
+        Ok((reply::write(self, &request, account, outcome, now)?, to_compare))
+    }
+
+    /// The account with this key.
+    pub(crate) fn account(&self, key: &AccountKey) -> Result<Option<Account>, ProjectError> {
+        self.read().get("account", &self.keys.account(key.reveal()))
+    }
+
+    /// The answer to a key that nobody has.
+    pub(crate) fn refuse_key(&self) -> String {
+        let text = "Invalid or missing account key. To fix, remove and add this project.";
+        self.refusal(text.to_owned(), BAD_KEY_DELAY)
+    }
+
+    /// The answer to a request that does not begin with a key: it may have been broken on its way.
+    pub(crate) fn refuse_without_key(&self) -> String {
+        let text = "The request does not begin with an account key";
+        self.refusal(text.to_owned(), UNREADABLE_DELAY)
     }
 
     /// All that a request changes, in one transaction; durable if something was acknowledged.
@@ -101,7 +140,9 @@ impl Project {
                 jobs: Vec::new(),
                 messages: Vec::new(),
                 to_compare: false,
+                credit: (Credit::default(), Credit::default()),
             };
+            outcome.credit = credit::of(txn, &self.keys, outcome.host.account, outcome.host.id)?;
             report::take(self, txn, request, &mut outcome, now)?;
             held::check(self, txn, request, &mut outcome, now)?;
             self.take_file_list(txn, request, outcome.host.id)?;
@@ -134,13 +175,15 @@ impl Project {
         if outcome.tell_host_id {
             info!(project = %self.name, host, name = %outcome.host.name, before = request.hostid, "host registered");
         }
-        for name in &outcome.acks {
+        // Names as the client gave them: nobody may have made them here.
+        let shown = |name: &String| printable::line(name, TEXT_MAX);
+        for name in outcome.acks.iter().map(shown) {
             info!(project = %self.name, host, job = %name, "reported");
         }
         for sent in &outcome.jobs {
             info!(project = %self.name, host, job = %sent.workunit.job_name(sent.index), "sent");
         }
-        for name in &outcome.aborts {
+        for name in outcome.aborts.iter().map(shown) {
             info!(project = %self.name, host, job = %name, "told to abort: this host should not have it");
         }
         debug!(

@@ -53,6 +53,7 @@ pub(super) fn write(
     now: Instant,
 ) -> Result<String, ProjectError> {
     let settings = project.settings();
+    let (of_account, of_host) = outcome.credit;
     let (request_file_list, deleted_files) = {
         let (holders, host) = (lock(&project.holders), &outcome.host.id);
         (holders.is_list_wanted(host), holders.to_delete(host).map(str::to_owned).collect())
@@ -67,15 +68,15 @@ pub(super) fn write(
         project_name: Some(project.long_name()),
         userid: Some(account.id),
         user_name: Some(account.name.clone()),
-        user_total_credit: Some(0.0),
-        user_expavg_credit: Some(0.0),
+        user_total_credit: Some(of_account.total),
+        user_expavg_credit: Some(of_account.recent_at(now)),
         user_create_time: Some(account.created_at),
         email_hash: Some(md5_hex(&account.email)),
         cross_project_id: Some(account.cross_project_id.clone()),
         external_cpid: Some(external_cpid(account)),
         hostid: outcome.tell_host_id.then_some(outcome.host.id),
-        host_total_credit: Some(0.0),
-        host_expavg_credit: Some(0.0),
+        host_total_credit: Some(of_host.total),
+        host_expavg_credit: Some(of_host.recent_at(now)),
         host_venue: Some(String::new()),
         host_create_time: Some(outcome.host.created_at),
         team_name: Some(String::new()),

@@ -5,11 +5,12 @@
 //! held meanwhile.
 
 use fallow_boinc::scheduler::{ReportedResult, ResultState, SchedulerRequest};
-use fallow_domain::Instant;
+use fallow_domain::{Duration, Instant};
 use tracing::info;
 
-use super::Outcome as Done;
+use super::{Outcome as Done, speed};
 use crate::printable;
+use crate::project::credit;
 use crate::project::error::ProjectError;
 use crate::project::hosted::Project;
 use crate::project::index;
@@ -41,10 +42,16 @@ pub(super) fn take(
         let Some((name, index)) = split_job_name(&result.name) else { continue };
         let Some(before) = index::read(txn, &project.keys, name)? else { continue };
         let mut after = before.clone();
-        let report = report_of(result);
+        let mut report = report_of(result);
+        if let Some(job) = before.jobs.get(index as usize) {
+            // No host has more CPU time than its CPUs had.
+            let most =
+                job.sent_at.map_or(Duration::ZERO, |sent| now.since(sent)) * i64::from(done.host.ncpus);
+            report.claimed = credit::claim(report.cpu_time.min(most), speed(request), before.flops_bound);
+        }
         if matches!(report.outcome, Outcome::Error | Outcome::Aborted) {
             info!(
-                project = %project.name, host = done.host.id, job = %result.name, exit = report.exit_status,
+                project = %project.name, host = done.host.id, job = %printable::line(&result.name, 255), exit = report.exit_status,
                 outcome = report.outcome.as_str(), "a job failed on its host"
             );
         }
@@ -71,7 +78,7 @@ fn report_of(result: &ReportedResult) -> Report {
         Outcome::Success => String::new(),
         _ => last_words(result),
     };
-    Report { outcome, cpu_time: result.final_cpu_time, exit_status: result.exit_status, stderr }
+    Report { outcome, cpu_time: result.final_cpu_time, claimed: 0.0, exit_status: result.exit_status, stderr }
 }
 
 /// What is kept of a failed job: what its client said of the failure, and the end of its standard error.

@@ -1,9 +1,10 @@
 //! Choosing jobs for a request (R3.12, R4.10, R5.5, R5.6).
 //!
-//! Candidates come from the queue of workunits with unsent jobs, the oldest first. Of each workunit a host gets one job
-//! ever. Two windows of the queue are looked at: its head, and, if that is not enough, a stretch that moves on with
-//! every request of the host, so that a host whose jobs at the head wait for *other* hosts still finds work behind
-//! them, at a bounded cost per request. Which of the candidates are sent is the policy's decision.
+//! Candidates come from the queue of workunits with unsent jobs, the oldest first. Of each workunit an account gets one
+//! job; another only if that one failed and nobody else can take it (`seekers`). Two windows of the queue are looked
+//! at: its head, and, if that is not enough, a stretch that moves on with every request of the host, so that a host whose
+//! jobs at the head wait for *other* hosts still finds work behind them, at a bounded cost per request. Which of the
+//! candidates are sent is the policy's decision.
 //!
 //! All of that is a pass, made with the disk space that is free. A host that deletes files for jobs tells what would be
 //! free then; only if a pass sends nothing for want of space the next is made, with more (R4.10).
@@ -25,7 +26,7 @@ use crate::project::keys::tail;
 use crate::project::records::{UnsentEntry, Version, min_interval};
 use crate::project::txn::{Txn, decode};
 use crate::project::types::Refusal;
-use crate::project::workunit::Workunit;
+use crate::project::workunit::{Standing, Taker, Workunit};
 
 /// Queue entries looked at in each of the two windows.
 const WINDOW: usize = 256;
@@ -45,6 +46,10 @@ struct Passed {
     memory: Option<(String, Bytes)>,
     disk: Option<(String, Bytes)>,
     time: usize,
+    /// Workunits of which the account has a copy or has computed one; they wait for others.
+    has_one: usize,
+    /// Workunits whose copies failed on the account; they wait for others.
+    failed: usize,
 }
 
 /// Sends jobs.
@@ -66,6 +71,7 @@ pub(super) fn send(
     }
     if wish.wanted.is_open() && !refused(project, request, done, now) {
         done.host.last_request = Some(now);
+        lock(&project.seekers).asked(done.host.account, now);
         send_what_suits(project, txn, request, &wish, done, now)?;
     }
     done.host.waiting = is_in_vain(project, request, &wish, done);
@@ -103,7 +109,7 @@ fn send_what_suits(
             return Ok(Vec::new());
         }
         done.host.search_from = from;
-        let search = Search { project, txn, request, wish, space, room, now };
+        let search = Search { project, txn, request, wish, space, room, now, taker: done.taker() };
         search.pass(done, &mut passed)
     });
     let assigned: Option<(Pass, Vec<Candidate>)> = assigned?;
@@ -115,7 +121,13 @@ fn send_what_suits(
         let said = done.messages.len();
         say_why(project, wish, &passed, room, done);
         let reasons: Vec<&str> = done.messages.iter().skip(said).map(|note| note.text.as_str()).collect();
-        Refusal { at: now, host: done.host.id, host_name: done.host.name.clone(), reason: reasons.join("; ") }
+        Refusal {
+            at: now,
+            host: done.host.id,
+            agent: done.host.agent.clone(),
+            host_name: done.host.name.clone(),
+            reason: reasons.join("; "),
+        }
     });
     *lock(&project.refusal) = refusal;
     Ok(())
@@ -163,6 +175,7 @@ struct Search<'a> {
     /// Jobs that the host may have more.
     room: usize,
     now: Instant,
+    taker: Taker,
 }
 
 /// What was found, and what more would be looked for.
@@ -246,7 +259,7 @@ impl Search<'_> {
         let head = self.txn.scan(&prefix, None, WINDOW)?;
         let head_end = head.last().map(|(key, _)| key.clone());
         let head_is_all = head.len() < WINDOW;
-        self.gather(done.host.id, head, &mut found, passed)?;
+        self.gather(head, &mut found, passed)?;
         let Some(head_end) = head_end.filter(|_| !head_is_all && !self.is_enough(&found)) else {
             return Ok(found.candidates);
         };
@@ -254,7 +267,7 @@ impl Search<'_> {
         let stretch = self.txn.scan(&prefix, Some(&from), WINDOW)?;
         let is_last = stretch.len() < WINDOW;
         let ends: Vec<u64> = stretch.iter().map(|(key, _)| sequence_of(tail(key, &prefix))).collect();
-        let looked_at = self.gather(done.host.id, stretch, &mut found, passed)?;
+        let looked_at = self.gather(stretch, &mut found, passed)?;
         done.host.search_from = match looked_at.checked_sub(1).and_then(|last| ends.get(last)) {
             Some(last) if !(is_last && looked_at == ends.len()) => *last,
             // The end: begin behind the head again.
@@ -266,7 +279,6 @@ impl Search<'_> {
     /// Adds what suits the host from a window. Gives the number of entries looked at.
     fn gather(
         &self,
-        host: u64,
         window: Vec<(Vec<u8>, Vec<u8>)>,
         found: &mut Found,
         passed: &mut Passed,
@@ -278,14 +290,17 @@ impl Search<'_> {
                 return Ok(position);
             }
             let entry: UnsentEntry = decode("queue entry", &key, &value)?;
-            if entry.hosts.contains(&host) {
-                continue;
-            }
             let version = self.wish.version(&catalog, &entry.application, &found.still);
             let Some(version) = version else { continue };
+            if entry.accounts.contains(&self.taker.account) {
+                passed.has_one += 1;
+                continue;
+            }
             let workunit = index::read(self.txn, &self.project.keys, &entry.workunit)?;
             let Some(workunit) = workunit else { continue };
-            let Some(index) = workunit.job_for(host) else { continue };
+            let Some(index) = workunit.unsent().filter(|_| self.may_have(&workunit, passed)) else {
+                continue;
+            };
             if workunit.memory_bound > self.wish.capacity.memory {
                 passed.memory.get_or_insert((workunit.application.clone(), workunit.memory_bound));
             } else if workunit.disk_bound.plus(found.disk) > self.space {
@@ -299,6 +314,27 @@ impl Search<'_> {
             }
         }
         Ok(all)
+    }
+
+    /// Whether the account may have a copy of the workunit.
+    fn may_have(&self, workunit: &Workunit, passed: &mut Passed) -> bool {
+        // A client that does not list what it holds may hold it.
+        let is_held = |name: &str| {
+            self.request.other_results.as_ref().is_none_or(|held| held.iter().any(|job| job.name == name))
+        };
+        match workunit.standing(self.taker, is_held) {
+            Standing::New => true,
+            Standing::HasOne => {
+                passed.has_one += 1;
+                false
+            }
+            Standing::Failed => {
+                let seekers = lock(&self.project.seekers);
+                let may = seekers.is_for_anybody(&workunit.accounts(), workunit.quiet_since(), self.now);
+                passed.failed += usize::from(!may);
+                may
+            }
+        }
     }
 
     /// Whether the candidates would fill the request even if the policy refused half of them.
@@ -371,7 +407,7 @@ fn give(
 ) -> Result<(), ProjectError> {
     let Candidate { workunit: before, index, version } = candidate;
     let mut after = before.clone();
-    if after.send(index, done.host.id, now, version.version, &version.platform) {
+    if after.send(index, done.taker(), now, version.version, &version.platform) {
         index::write(txn, &project.keys, Some(&before), &after)?;
         let kept = after.inputs.iter().filter(|input| input.sticky);
         let kept = kept.map(|input| (input.file_name.as_str(), Bytes(input.nbytes)));
@@ -379,6 +415,11 @@ fn give(
         done.jobs.push(SentJob { workunit: after, index, version });
     }
     Ok(())
+}
+
+/// So many jobs wait, and the pronoun for them.
+fn jobs_that_wait(count: usize) -> (String, &'static str) {
+    if count == 1 { ("1 job waits".to_owned(), "it") } else { (format!("{count} jobs wait"), "them") }
 }
 
 /// A client that asked and got nothing is told the reason.
@@ -402,6 +443,15 @@ fn say_why(project: &Project, wish: &Wish, passed: &Passed, room: usize, done: &
     }
     if passed.time > 0 {
         done.messages.push(note("Tasks won't finish in time on this computer"));
+    }
+    if passed.failed > 0 {
+        let (jobs, it) = jobs_that_wait(passed.failed);
+        done.messages.push(note(format!("{jobs} for a host that has not failed {it}")));
+    }
+    if passed.has_one > 0 {
+        let (jobs, it) = jobs_that_wait(passed.has_one);
+        done.messages
+            .push(note(format!("{jobs} for another host: this one has a copy of {it}, or has computed one")));
     }
     if done.messages.is_empty() {
         let catalog = project.catalog();

@@ -12,6 +12,7 @@
 //! that. A failure of ours is status 503, upon which clients try again later; what is wrong with a request is said
 //! in BOINC's own way, with status 200.
 
+mod admission;
 mod download;
 mod pages;
 mod scheduler;
@@ -27,18 +28,23 @@ use axum::routing::{get, post};
 use tokio::sync::Semaphore;
 use tracing::error;
 
+use self::admission::Admission;
 use super::error::ProjectError;
 use super::hosted::Project;
 use super::server::{ProjectServer, Shared};
 
 /// Memory for the bodies of scheduler RPCs, in KiB; more wait.
 const SCHEDULER_MEMORY_KIB: usize = 512 << 10;
+/// Memory for reading them; more wait. Nobody who is slow holds any of it.
+const READING_MEMORY_KIB: usize = 512 << 10;
 
 /// What handlers share.
 #[derive(Clone)]
 struct Web {
     server: ProjectServer,
     scheduler_memory: Arc<Semaphore>,
+    reading_memory: Arc<Semaphore>,
+    admission: Arc<Admission>,
 }
 
 /// The service.
@@ -53,7 +59,12 @@ pub(crate) fn router(server: ProjectServer) -> Router {
         .route("/{project}/file_upload_handler", post(upload::handle))
         // Each handler has a bound of its own.
         .layer(DefaultBodyLimit::disable())
-        .with_state(Web { server, scheduler_memory: Arc::new(Semaphore::new(SCHEDULER_MEMORY_KIB)) })
+        .with_state(Web {
+            server,
+            scheduler_memory: Arc::new(Semaphore::new(SCHEDULER_MEMORY_KIB)),
+            reading_memory: Arc::new(Semaphore::new(READING_MEMORY_KIB)),
+            admission: Arc::default(),
+        })
 }
 
 impl Web {
@@ -76,6 +87,8 @@ enum Failure {
     Timeout,
     /// The connection broke.
     Broken,
+    /// The account has as many requests on their way as it may.
+    Busy,
     /// Our fault; it is in the log.
     Ours,
 }
@@ -94,6 +107,9 @@ impl IntoResponse for Failure {
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "The request is too large.\n"),
             Self::Timeout => (StatusCode::REQUEST_TIMEOUT, "The request did not arrive in time.\n"),
             Self::Broken => (StatusCode::BAD_REQUEST, "The request did not arrive whole.\n"),
+            Self::Busy => {
+                (StatusCode::SERVICE_UNAVAILABLE, "Other requests of this account are on their way.\n")
+            }
             Self::Ours => {
                 (StatusCode::SERVICE_UNAVAILABLE, "The project cannot answer now. Try again later.\n")
             }

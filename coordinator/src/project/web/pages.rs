@@ -17,6 +17,8 @@ use crate::project::records::{Account, Counters};
 
 /// What clients ask of passwords. They never reach us: we see a hash only.
 const PASSWORD_MIN: u32 = 6;
+/// How long the answer to a wrong password takes.
+const WRONG_PASSWORD: std::time::Duration = std::time::Duration::from_secs(1);
 /// As long as clients' own buffers.
 const TEXT_MAX: usize = 254;
 
@@ -59,6 +61,10 @@ pub(super) async fn lookup_account(
 ) -> Result<Response, Failure> {
     let project = web.project(&project)?;
     let answer = blocking(move || lookup(&project, &parameters)).await??;
+    if matches!(answer, AccountOut::Error { num: error_num::BAD_PASSWD, .. }) {
+        // People choose passwords that can be guessed.
+        tokio::time::sleep(WRONG_PASSWORD).await;
+    }
     Ok(xml(answer.write()))
 }
 
@@ -112,6 +118,8 @@ fn create(
         name: name.to_owned(),
         created_at: now,
         cross_project_id: random_key()?,
+        agent: None,
+        host: 0,
     };
     project.transact_durably(|txn| {
         let keys = &project.keys;

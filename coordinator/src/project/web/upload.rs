@@ -6,7 +6,10 @@
 //! needs any more, is taken again with the same answer.
 //!
 //! **Who may.** Whoever shows the project's own signature of the file's name and largest size, for a job that this
-//! project knows.
+//! project knows. That is looked at first: whoever cannot show it neither writes nor keeps anybody waiting.
+//!
+//! **Sizes.** BOINC's clients ask how much is there without a signature, and its own server tells of any file. Here only
+//! that of a job in progress is told, to which its host comes back; of everything else there is nothing.
 //!
 //! **Answers**: 0 it is there, 1 try again, -1 never.
 
@@ -28,6 +31,7 @@ use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::{Failure, Web, blocking, xml};
+use crate::printable;
 use crate::project::error::ProjectError;
 use crate::project::hosted::{Project, lock};
 use crate::project::index;
@@ -35,6 +39,7 @@ use crate::project::keys::hex;
 use crate::project::layout::{remove_if_there, sync_directory_of};
 use crate::project::names::split_output_name;
 use crate::project::workunit::{JobState, Outcome};
+use crate::seldom::Seldom;
 
 /// A client that sends nothing for so long is gone. Clients give up after the same time.
 const IDLE_MAX: Duration = Duration::from_secs(300);
@@ -43,6 +48,11 @@ const IDLE_MAX: Duration = Duration::from_secs(300);
 const REFUSED_BYTES: u64 = 256 << 20;
 /// ... for this long.
 const REFUSED_TIME: Duration = Duration::from_secs(60);
+
+/// Bytes of a text from outside that are logged.
+const TEXT_MAX: usize = 255;
+static UNREADABLE: Seldom = Seldom::new();
+static REFUSED: Seldom = Seldom::new();
 
 /// What becomes of an upload's bytes.
 enum Use {
@@ -68,7 +78,10 @@ pub(super) async fn handle(
                 None => return Ok(answer(UploadStatus::Permanent, "no command")),
             },
             Err(problem) => {
-                warn!(project = %project.name, error = &problem as &dyn std::error::Error, "an upload cannot be read");
+                if let Some(times) = UNREADABLE.times() {
+                    let error = printable::line(&problem.to_string(), TEXT_MAX);
+                    warn!(project = %project.name, error, times, "an upload cannot be read");
+                }
                 return Ok(answer(UploadStatus::Permanent, &problem.to_string()));
             }
         }
@@ -84,11 +97,13 @@ pub(super) async fn handle(
 
 async fn file_size(project: Arc<Project>, name: String) -> Result<Response, Failure> {
     let size = blocking(move || {
+        let is_awaited = matches!(project.find_output(&name)?, Output::Awaited);
         let whole = std::fs::metadata(project.layout.upload(&name));
         let part = || std::fs::metadata(project.layout.partial(&name));
-        whole.or_else(|_| part()).map_or(0, |metadata| metadata.len())
+        let there = whole.or_else(|_| part()).map_or(0, |metadata| metadata.len());
+        Ok::<u64, ProjectError>(if is_awaited { there } else { 0 })
     })
-    .await?;
+    .await??;
     let reply = DataServerReply { status: UploadStatus::Ok, file_size: Some(Bytes(size)), message: None };
     Ok(xml(reply.write()))
 }
@@ -99,29 +114,54 @@ async fn upload(
     first: Chunk,
     stream: BodyDataStream,
 ) -> Result<Response, Failure> {
-    let name = header.name.clone();
-    let Some(claim) = Claim::take(project.clone(), &name) else {
-        return Ok(answer(UploadStatus::Transient, "another connection is uploading this file"));
-    };
     let (judge, asked) = (project.clone(), header.clone());
     match blocking(move || judge.use_of(&asked)).await?? {
         Use::Refuse(reason) => {
-            warn!(project = %project.name, file = %name, reason, "upload refused");
-            // Nobody without a permission keeps others from this file.
-            drop(claim);
+            if let Some(times) = REFUSED.times() {
+                let file = printable::line(&header.name, TEXT_MAX);
+                warn!(project = %project.name, file, reason, times, "upload refused");
+            }
             // A client that is still sending would see a broken connection instead of the refusal, and come again for
             // months.
             let _ = timeout(REFUSED_TIME, drain(REFUSED_BYTES, first, stream)).await;
             Ok(answer(UploadStatus::Permanent, reason))
         }
-        Use::Drop => {
-            drop(claim);
-            debug!(project = %project.name, file = %name, "upload taken again, or not needed");
-            drain(header.nbytes.0.saturating_sub(header.offset.0), first, stream).await?;
-            Ok(answer(UploadStatus::Ok, ""))
+        Use::Drop => take_again(&project, &header, first, stream).await,
+        Use::Keep => {
+            let Some(claim) = Claim::take(project.clone(), &header.name) else {
+                return Ok(answer(UploadStatus::Transient, "another connection is uploading this file"));
+            };
+            // Another connection may have finished it since we looked.
+            let path = project.layout.upload(&header.name);
+            if blocking(move || path.is_file()).await? {
+                drop(claim);
+                return take_again(&project, &header, first, stream).await;
+            }
+            keep(&project, &header, claim, first, stream).await
         }
-        Use::Keep => keep(&project, &header, claim, first, stream).await,
     }
+}
+
+/// Takes the bytes of a file that is there, or that nobody needs, and drops them.
+async fn take_again(
+    project: &Project,
+    header: &UploadHeader,
+    first: Chunk,
+    stream: BodyDataStream,
+) -> Result<Response, Failure> {
+    debug!(project = %project.name, file = %header.name, "upload taken again, or not needed");
+    drain(header.nbytes.0.saturating_sub(header.offset.0), first, stream).await?;
+    Ok(answer(UploadStatus::Ok, ""))
+}
+
+/// What a file's name stands for.
+enum Output {
+    /// An output of a job that is in progress, or late.
+    Awaited,
+    /// Of one that is over.
+    Over,
+    /// Of none: why not.
+    Unknown(&'static str),
 }
 
 impl Project {
@@ -132,19 +172,26 @@ impl Project {
         if header.nbytes > header.max_nbytes {
             return Ok(Use::Refuse("file size exceeds limit"));
         }
-        let Some((workunit, index, position)) = split_output_name(&header.name) else {
-            return Ok(Use::Refuse("not an output file"));
+        Ok(match self.find_output(&header.name)? {
+            Output::Unknown(why) => Use::Refuse(why),
+            Output::Awaited if !self.layout.upload(&header.name).is_file() => Use::Keep,
+            Output::Awaited | Output::Over => Use::Drop,
+        })
+    }
+
+    fn find_output(&self, name: &str) -> Result<Output, ProjectError> {
+        let Some((workunit, index, position)) = split_output_name(name) else {
+            return Ok(Output::Unknown("not an output file"));
         };
         let Some(workunit) = index::read(&self.read(), &self.keys, workunit)? else {
-            return Ok(Use::Refuse("no such job"));
+            return Ok(Output::Unknown("no such job"));
         };
         let Some(job) = workunit.jobs.get(index as usize).filter(|_| position < workunit.outputs.len())
         else {
-            return Ok(Use::Refuse("no such job"));
+            return Ok(Output::Unknown("no such job"));
         };
         let awaited = job.state == JobState::InProgress || job.outcome == Some(Outcome::Late);
-        let there = self.layout.upload(&header.name).is_file();
-        Ok(if awaited && !there { Use::Keep } else { Use::Drop })
+        Ok(if awaited { Output::Awaited } else { Output::Over })
     }
 }
 

@@ -1,0 +1,80 @@
+//! Who asked for work lately, and so may take a job that failed elsewhere.
+//!
+//! A copy of a failed job goes to another account first: the fault may be the host's. When all that asked for work within
+//! [`LATELY`] have had a copy, there is nobody else, and waiting for somebody would be for ever: then it goes to the same
+//! host again, until the workunit's limit of errors ends it. As some of those may be unable to run it (another platform,
+//! too little memory) or gone, it waits for [`PATIENCE`] at most.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fallow_domain::{Duration, Instant};
+
+use super::error::ProjectError;
+use super::keys::Keys;
+use super::records::Host;
+use super::txn::{Txn, decode};
+
+/// Machines of people are on at some time of each day.
+const LATELY: Duration = Duration::from_hours(24);
+/// How long a job that failed waits for another host. Idle hosts ask every few minutes.
+const PATIENCE: Duration = Duration::from_mins(30);
+
+/// Accounts and when they last asked for work.
+#[derive(Debug, Default)]
+pub(crate) struct Seekers {
+    asked: BTreeMap<u64, Instant>,
+    swept: Option<Instant>,
+}
+
+impl Seekers {
+    /// As it follows from the hosts in the store.
+    pub(crate) fn load(txn: &Txn<'_>, keys: &Keys) -> Result<Self, ProjectError> {
+        let mut seekers = Self::default();
+        for (key, value) in txn.scan(&keys.hosts(), None, usize::MAX)? {
+            let host: Host = decode("host", &key, &value)?;
+            if let Some(at) = host.last_request {
+                seekers.asked(host.account, at);
+            }
+        }
+        Ok(seekers)
+    }
+
+    /// An account asked for work.
+    pub(crate) fn asked(&mut self, account: u64, now: Instant) {
+        let last = self.asked.entry(account).or_insert(now);
+        *last = (*last).max(now);
+        if self.swept.is_none_or(|swept| now < swept || now.since(swept) > LATELY) {
+            self.swept = Some(now);
+            self.asked.retain(|_, last| now.since(*last) <= LATELY);
+        }
+    }
+
+    /// Whether a job that waits since then, of a workunit that failed on the account that asks, is for that account
+    /// again. `had` are all that had a copy.
+    pub(crate) fn is_for_anybody(&self, had: &BTreeSet<u64>, since: Instant, now: Instant) -> bool {
+        let is_lately = |last: &Instant| now.since(*last) <= LATELY;
+        let others = self.asked.values().filter(|last| is_lately(last)).count();
+        let tried = had.iter().filter(|account| self.asked.get(account).is_some_and(is_lately)).count();
+        tried >= others || now.since(since) >= PATIENCE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_8_a_failed_job_waits_for_others_as_long_as_there_are_any_and_not_for_ever() {
+        let mut seekers = Seekers::default();
+        let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        seekers.asked(1, t(0));
+        assert!(seekers.is_for_anybody(&[1].into(), t(0), t(0)), "there is nobody else");
+        seekers.asked(2, t(1));
+        assert!(!seekers.is_for_anybody(&[1].into(), t(0), t(1)));
+        assert!(seekers.is_for_anybody(&[1, 2].into(), t(1), t(1)), "all have tried");
+        assert!(seekers.is_for_anybody(&[1].into(), t(1), t(31)), "patience has an end");
+        // The other one is gone since yesterday.
+        seekers.asked(1, t(26 * 60));
+        assert!(seekers.is_for_anybody(&[1].into(), t(26 * 60), t(26 * 60)));
+    }
+}

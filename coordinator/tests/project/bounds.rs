@@ -1,0 +1,121 @@
+//! What strangers and accounts can hold of the server.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fallow_boinc::scheduler::{ClientVersion, ResultState, SchedulerReply};
+use fallow_boinc::transfer::{DataServerReply, UploadHeader, UploadRequest, UploadStatus};
+use fallow_coordinator::project::ProjectInfo;
+
+use crate::client::Client;
+use crate::http::{answer, open, post};
+use crate::scheduler::{messages, with_workunits};
+
+/// A request that announces 60 MB, of which the account key and so much come.
+fn begun(info: &ProjectInfo, key: &str, bytes: usize) -> TcpStream {
+    let length = format!("Content-Length: {}\r\n", 60 << 20);
+    let mut stream = open("POST", &format!("{}cgi", info.url), &length);
+    let head = format!("<scheduler_request>\n<authenticator>{key}</authenticator>\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&vec![b' '; bytes]).unwrap();
+    stream
+}
+
+#[test]
+fn r6_10_who_has_no_account_is_refused_before_the_request_is_read() {
+    let (_fixture, info) = with_workunits(1, 1);
+    let reply = answer(begun(&info, "00000000000000000000000000000000", 100_000));
+    assert_eq!(reply.status, 200);
+    let reply = SchedulerReply::parse(&reply.body).unwrap();
+    assert!(messages(&reply).contains("account key"), "{reply:?}");
+}
+
+#[test]
+fn r6_10_an_account_holds_so_many_requests_at_once_and_others_are_served_meanwhile() {
+    let (fixture, info) = with_workunits(2, 1);
+    let mut greedy = Client::new(&fixture, &info, "greedy");
+    let key = greedy.request.authenticator.reveal().to_owned();
+    let silent: Vec<_> = (0..4).map(|_| begun(&info, &key, 10)).collect();
+    // Until all four have their place.
+    let body = greedy.request.write();
+    let status = || post(&format!("{}cgi", info.url), body.as_bytes()).status;
+    assert!((0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        status() == 503
+    }));
+    assert_eq!(Client::new(&fixture, &info, "modest").fetch(1.0).results.len(), 1);
+    drop(silent);
+    assert!((0..500).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        status() == 200
+    }));
+    assert_eq!(greedy.fetch(1.0).results.len(), 1);
+}
+
+#[test]
+fn r6_10_a_request_whose_reading_takes_more_memory_than_there_is_is_not_read() {
+    let (fixture, info) = with_workunits(1, 1);
+    let client = Client::new(&fixture, &info, "a");
+    let results = "<result></result>".repeat(1_500_000);
+    let body =
+        client.request.write().replace("</scheduler_request>", &format!("{results}</scheduler_request>"));
+    assert_eq!(post(&format!("{}cgi", info.url), body.as_bytes()).status, 413);
+}
+
+#[test]
+fn r6_10_another_key_further_on_in_a_request_is_not_taken() {
+    let (fixture, info) = with_workunits(1, 1);
+    let (own, other) = (Client::new(&fixture, &info, "own"), Client::new(&fixture, &info, "other"));
+    let other = other.request.authenticator.reveal();
+    let smuggled = format!("<authenticator>{other}</authenticator>\n</scheduler_request>");
+    let body = own.request.write().replace("</scheduler_request>", &smuggled);
+    let reply = crate::scheduler::raw(info.url.as_str(), body.as_bytes());
+    // Whichever of the two counts, it is one account's request, and not the one's in the other's place.
+    assert!(reply.hostid.is_none() || reply.userid.is_some(), "{reply:?}");
+    assert!(messages(&reply).contains("account key") || reply.userid == Some(2), "{reply:?}");
+}
+
+#[test]
+fn r6_10_unsigned_uploads_of_a_files_name_do_not_hold_up_its_owner() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut owner = Client::new(&fixture, &info, "owner");
+    let job = owner.fetch(1.0).results[0].name.clone();
+    let header = owner.upload_header(&job, b"0123456789");
+    let unsigned = UploadRequest::Upload(UploadHeader { xml_signature: "00".into(), ..header }).write();
+    let (url, over) = (format!("{}file_upload_handler", info.url), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let _ = post(&url, &[unsigned.as_bytes(), b"0123456789"].concat());
+                }
+            });
+        }
+        let statuses: Vec<_> = (0..60).map(|_| owner.upload(&job, b"0123456789").status).collect();
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(statuses, [UploadStatus::Ok; 60]);
+    });
+}
+
+#[test]
+fn r6_10_sizes_are_told_of_jobs_in_progress_only() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut client = Client::new(&fixture, &info, "a");
+    let job = client.fetch(1.0).results[0].name.clone();
+    let size = |name: &str| {
+        let question =
+            UploadRequest::FileSize { client_version: ClientVersion::default(), name: name.to_owned() };
+        let answer = post(&format!("{}file_upload_handler", info.url), question.write().as_bytes());
+        DataServerReply::parse(&answer.body).unwrap().file_size.unwrap().0
+    };
+    assert_eq!(client.upload(&job, b"four").status, UploadStatus::Ok);
+    assert_eq!(size(&format!("{job}_0")), 4);
+    client.report(&job, ResultState::Uploaded, 0);
+    client.rpc();
+    fixture.server.run_upkeep().unwrap();
+    assert_eq!(fixture.server.counts("p").unwrap().workunits_validated, 1);
+    for name in [format!("{job}_0"), "app_00000009_0_0".to_owned(), "nothing".to_owned()] {
+        assert_eq!(size(&name), 0, "{name}");
+    }
+}

@@ -1,0 +1,70 @@
+//! Jobs that fail: who gets them next, who is told what, and how it ends.
+
+use fallow_boinc::scheduler::ResultState;
+use fallow_coordinator::project::JobState;
+use fallow_domain::Duration;
+
+use crate::client::Client;
+use crate::fixture::Fixture;
+use crate::scheduler::{messages, only_workunit, with_workunits};
+
+fn fail(client: &mut Client) {
+    let jobs: Vec<String> = client.held.keys().cloned().collect();
+    assert_eq!(jobs.len(), 1);
+    client.report(&jobs[0], ResultState::ComputeError, 65);
+    client.request.results[0].stderr_out.stderr_txt = "no such table".into();
+    client.rpc();
+}
+
+#[test]
+fn r6_8_the_only_host_gets_a_failed_job_again_until_the_workunit_ends_with_its_reason() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut client = Client::new(&fixture, &info, "only");
+    for attempt in 1..=4 {
+        assert_eq!(client.fetch(1.0).results.len(), 1, "attempt {attempt}");
+        fail(&mut client);
+    }
+    let view = only_workunit(&fixture);
+    let reason = "4 jobs in error, 3 allowed; the last ended with exit status 65: no such table";
+    assert_eq!((view.state, view.error.as_str()), ("failed", reason));
+    assert!(messages(&client.fetch(1.0)).contains("Project has no tasks available"));
+}
+
+#[test]
+fn r6_8_a_failed_job_goes_to_another_host_first_and_who_waits_for_that_is_told_so() {
+    let (fixture, info) = with_workunits(1, 1);
+    let (mut broken, mut sound) =
+        (Client::new(&fixture, &info, "broken"), Client::new(&fixture, &info, "sound"));
+    assert_eq!(broken.fetch(1.0).results.len(), 1);
+    assert_eq!(sound.fetch(1.0).results.len(), 0);
+    fail(&mut broken);
+    let reply = broken.fetch(1.0);
+    let reason = "1 job waits for a host that has not failed it";
+    assert!(reply.results.is_empty() && messages(&reply).contains(reason), "{}", messages(&reply));
+    assert!(!messages(&reply).contains("no tasks"), "{}", messages(&reply));
+    assert_eq!(fixture.server.project("p").unwrap().last_refusal.unwrap().reason, reason);
+    let waiting = |fixture: &Fixture| {
+        let view = only_workunit(fixture);
+        let job = view.jobs.into_iter().find(|job| job.state == JobState::Unsent).unwrap();
+        job.waits_for
+    };
+    assert_eq!(waiting(&fixture), "a host that has not failed it");
+    // The other one is gone. After half an hour nobody waits for it any more.
+    fixture.advance(Duration::from_mins(31));
+    assert_eq!(broken.fetch(1.0).results.len(), 1);
+    fail(&mut broken);
+    assert_eq!(sound.fetch(1.0).results.len(), 1);
+    sound.complete_all("x");
+    assert_eq!(only_workunit(&fixture).state, "validated");
+}
+
+#[test]
+fn r6_8_a_job_that_waits_for_a_second_opinion_says_so() {
+    let (fixture, info) = with_workunits(1, 2);
+    let mut client = Client::new(&fixture, &info, "only");
+    client.fetch(1.0);
+    client.complete_all("42");
+    let told = messages(&client.fetch(1.0));
+    assert!(told.contains("1 job waits for another host"), "{told}");
+    assert_eq!(only_workunit(&fixture).jobs[1].waits_for, "another host");
+}

@@ -1,0 +1,145 @@
+//! Who counts as whom: agents with accounts of their own, and others.
+
+use fallow_boinc::account::{AccountOut, create_query, passwd_hash};
+use fallow_boinc::scheduler::ResultState;
+use fallow_domain::{AccountKey, AgentId};
+
+use crate::client::Client;
+use crate::fixture::{Fixture, workunit};
+use crate::http::get;
+use crate::scheduler::{only_workunit, with_workunits};
+
+fn validated(fixture: &Fixture) -> u64 {
+    fixture.server.run_upkeep().unwrap();
+    fixture.server.counts("p").unwrap().workunits_validated
+}
+
+#[test]
+fn r6_10_an_agent_that_poses_as_many_hosts_forges_no_quorum() {
+    let (fixture, info) = with_workunits(1, 2);
+    let key = fixture.server.agent_key("p", &AgentId("evil".into())).unwrap();
+    for (name, hostid) in [("one", 0), ("two", 0), ("three", 77), ("four", 1)] {
+        let mut posing = Client::with_key(&info, name, key.clone());
+        posing.request.hostid = hostid;
+        posing.fetch(1.0);
+        posing.complete_all("forged");
+    }
+    assert_eq!(validated(&fixture), 0);
+    let view = only_workunit(&fixture);
+    assert_eq!(view.jobs.iter().filter(|job| job.host_id != 0).count(), 1, "{view:?}");
+    // Two that are two still validate.
+    for name in ["a", "b"] {
+        let mut honest = Client::new(&fixture, &info, name);
+        honest.fetch(1.0);
+        honest.complete_all("right");
+        fixture.server.run_upkeep().unwrap();
+    }
+    assert_eq!(fixture.server.list_results("p", None, 0).unwrap().items[0].outputs[0].content, b"right");
+}
+
+#[test]
+fn r6_10_hosts_of_one_account_outside_the_fleet_are_one_opinion_and_two_accounts_are_two() {
+    let (fixture, info) = with_workunits(1, 2);
+    fixture.set("p", "account-creation", "true");
+    let account = |email: &str| -> AccountKey {
+        let query = create_query(email, &passwd_hash("secret", email), "Somebody", None);
+        match AccountOut::parse(&get(&format!("{}{query}", info.url)).body).unwrap() {
+            AccountOut::Authenticator(key) => key,
+            other => panic!("{other:?}"),
+        }
+    };
+    let alice = account("alice@example.org");
+    for name in ["alice1", "alice2"] {
+        let mut client = Client::with_key(&info, name, alice.clone());
+        client.fetch(1.0);
+        client.complete_all("42");
+    }
+    assert_eq!(validated(&fixture), 0);
+    let mut bob = Client::with_key(&info, "bob", account("bob@example.org"));
+    bob.fetch(1.0);
+    bob.complete_all("42");
+    assert_eq!(validated(&fixture), 1);
+}
+
+#[test]
+fn r6_10_another_agents_host_number_is_of_no_use() {
+    let (fixture, info) = with_workunits(2, 1);
+    let mut victim = Client::new(&fixture, &info, "victim");
+    victim.rpc();
+    let job = victim.fetch(1.0).results[0].name.clone();
+    let mut thief = Client::new(&fixture, &info, "thief");
+    thief.request.hostid = victim.request.hostid;
+    thief.request.rpc_seqno = 1_000_000;
+    // It lists nothing: a host that has lost its jobs would be sent them again.
+    let got: Vec<String> = thief.fetch(1.0).results.iter().map(|job| job.name.clone()).collect();
+    assert!(!got.contains(&job), "{got:?}");
+    assert_ne!(thief.request.hostid, victim.request.hostid, "it is told its own number");
+    let header = victim.held[&job].clone();
+    thief.held.insert(job.clone(), header);
+    thief.report(&job, ResultState::ComputeError, 1);
+    thief.rpc();
+    assert_eq!(victim.rpc().hostid, None, "the victim is still who it was");
+    victim.complete_all("right");
+    fixture.server.run_upkeep().unwrap();
+    let results = fixture.server.list_results("p", None, 0).unwrap().items;
+    assert_eq!((results.len(), results[0].job.as_str()), (1, job.as_str()));
+}
+
+#[test]
+fn r6_10_under_one_account_a_host_number_with_another_identity_and_a_count_that_runs_ahead_is_not_believed() {
+    let (_fixture, info) = with_workunits(0, 1);
+    let mut first = Client::stock(&info, "a");
+    assert_eq!(first.rpc().hostid, Some(1));
+    let mut other = Client::stock(&info, "b");
+    other.request.hostid = 1;
+    other.request.rpc_seqno = 1_000_000;
+    assert_eq!(other.rpc().hostid, Some(2));
+    assert_eq!(first.rpc().hostid, None);
+    // A client that was given a new identity by another project goes on counting.
+    first.request.host_info.host_cpid = "0123456789abcdef0123456789abcdef".into();
+    assert_eq!(first.rpc().hostid, None);
+}
+
+#[test]
+fn r6_10_an_agents_key_is_the_same_after_a_restart_and_nobody_elses() {
+    let (mut fixture, info) = with_workunits(1, 1);
+    fixture.project("q");
+    let key = |fixture: &Fixture, project: &str, agent: &str| {
+        fixture.server.agent_key(project, &AgentId(agent.into())).unwrap()
+    };
+    let before = [key(&fixture, "p", "a"), key(&fixture, "p", "b"), key(&fixture, "q", "a")];
+    assert!(before.iter().all(|key| key.reveal().len() == 32 && *key != info.account_key));
+    assert!(before[0] != before[1] && before[0] != before[2]);
+    let mut client = Client::new(&fixture, &info, "a");
+    client.fetch(1.0);
+    fixture.restart();
+    assert_eq!(before, [key(&fixture, "p", "a"), key(&fixture, "p", "b"), key(&fixture, "q", "a")]);
+    assert_eq!(client.rpc().hostid, None);
+}
+
+#[test]
+fn r6_8_credit_is_granted_for_valid_work_and_told_to_its_host() {
+    let fixture = Fixture::start();
+    let info = fixture.project("p");
+    fixture.script("p", "app");
+    fixture.server.submit("p", vec![workunit("app", "x", 1e11, 2)]).unwrap();
+    let (mut a, mut b) = (Client::new(&fixture, &info, "a"), Client::new(&fixture, &info, "b"));
+    a.request.host_info.p_fpops = 2e9;
+    b.request.host_info.p_fpops = 3e9;
+    for client in [&mut a, &mut b] {
+        client.fetch(1.0);
+        fixture.advance(fallow_domain::Duration::from_mins(1));
+        assert_eq!(client.complete_all("42").user_total_credit, Some(0.0));
+    }
+    assert_eq!(validated(&fixture), 1);
+    // 12 s of CPU time on two GFLOPS, the lower of the two claims.
+    let granted = 12.0 / 86_400.0 * 2.0 * 200.0;
+    for client in [&mut a, &mut b] {
+        let reply = client.rpc();
+        for total in [reply.user_total_credit, reply.host_total_credit] {
+            assert!((total.unwrap() - granted).abs() < 1e-5, "{reply:?}");
+        }
+        let average = reply.host_expavg_credit.unwrap();
+        assert!(average > 0.0 && average < granted, "{average}");
+    }
+}
