@@ -1,13 +1,14 @@
 //! `fallow` as a process: what it says and how it ends when something is wrong.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
+mod support;
+
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Output;
 
 use fallow_coordinator::daemon::DaemonFile;
-use rustix::process::{Pid, Signal, kill_process};
+use support::{Running, fallow, run, text};
 
 #[test]
 fn a_coordinator_is_run_asked_and_stopped() {
@@ -71,9 +72,9 @@ fn values_that_mean_nothing_are_refused_with_status_3() {
             &["submit", "sieve", "--file", several],
             "several.toml: workunit 1 of the submission: project sieve has no",
         ),
-        (&["submit", "sieve", "--file", "/nowhere.toml"], "cannot read /nowhere.toml"),
+        (&["submit", "sieve", "--file", "/nowhere.toml"], "cannot read batch /nowhere.toml"),
         (&["submit", "sieve", "--app", "a", "--flops=-1"], "floating-point operations"),
-        (&["app", "add", "sieve", "a", "/nowhere", "--version", "1.0"], "cannot find /nowhere"),
+        (&["app", "add", "sieve", "a", "/nowhere", "--version", "1.0"], "cannot read /nowhere"),
         (&["app", "add", "sieve", "a", batch, "--version", "1.0"], "neither an executable nor a script"),
         (&["preferences", "set", "--scheduling-period", "1ms"], "scheduling period"),
     ] {
@@ -172,7 +173,8 @@ fn what_is_there_already_is_named_as_it_was_written() {
     );
     std::fs::write(&batch, of("one")).unwrap();
     assert_eq!(fallow(dir.path(), &submit).status.code(), Some(0));
-    assert!(text(&fallow(dir.path(), &submit)).contains("has a workunit \"one\" already"));
+    let other = [&submit[..], &["--key", "other"]].concat();
+    assert!(text(&fallow(dir.path(), &other)).contains("has a workunit \"one\" already"));
     assert_eq!(running.stop(), Some(0));
 }
 
@@ -518,56 +520,4 @@ fn stopped_with_a_project(dir: &Path) -> PathBuf {
     assert_eq!(made.status.code(), Some(0), "{}", text(&made));
     assert_eq!(running.stop(), Some(0));
     dir.join("coordinator")
-}
-
-struct Running(Child);
-
-impl Running {
-    /// A coordinator in DIR/coordinator.
-    fn start(dir: &Path) -> Self {
-        let coordinator = dir.join("coordinator");
-        let mut command = command();
-        command.args(["coordinator", "run", "--dir"]).arg(&coordinator);
-        let child = command.stderr(Stdio::null()).spawn().unwrap();
-        let end = Instant::now() + Duration::from_secs(30);
-        while !DaemonFile::read(&coordinator).is_ok_and(|file| file.pid == child.id()) {
-            assert!(Instant::now() < end, "the coordinator does not start");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Self(child)
-    }
-
-    /// Asks it to end.
-    fn stop(&mut self) -> Option<i32> {
-        kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
-        self.0.wait().unwrap().code()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fallow"));
-    command.env_remove("FALLOW_DIR").env_remove("FALLOW_LOG").env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
-    command.stdin(Stdio::null());
-    command
-}
-
-/// A tool's command about the coordinator in DIR.
-fn fallow(dir: &Path, arguments: &[&str]) -> Output {
-    command().args(arguments).env("FALLOW_DIR", dir).output().unwrap()
-}
-
-/// A coordinator that is expected not to start.
-fn run(dir: &Path, arguments: &[&str]) -> Output {
-    command().args(["coordinator", "run", "--dir"]).arg(dir).args(arguments).output().unwrap()
-}
-
-fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }

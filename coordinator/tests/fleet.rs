@@ -13,9 +13,10 @@ use fallow_coordinator::fleet::LinkSettings;
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
+use fallow_proto::operator::v1::add_app_version_part::Part;
 use fallow_proto::operator::v1::{
-    AddAppVersionRequest, CreateProjectRequest, CreateTokensRequest, ListHostsRequest, ListProjectsRequest,
-    NewWorkunit, SetSharesRequest, ShareOfProject, SubmitRequest,
+    AddAppVersionPart, AddAppVersionRequest, AppFile, CreateProjectRequest, CreateTokensRequest,
+    ListHostsRequest, ListProjectsRequest, NewWorkunit, SetSharesRequest, ShareOfProject, SubmitRequest,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -231,17 +232,23 @@ async fn r1_4_agents_with_the_project_are_told_at_once_of_new_jobs_and_no_more_o
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;
     create(&mut operator, "a").await;
-    let program = dir.path().join("program");
-    std::fs::write(&program, "x").unwrap();
+    let file = AppFile {
+        name: "program".into(),
+        size_bytes: 1,
+        sha256: "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881".into(),
+        executable: true,
+    };
     let version = AddAppVersionRequest {
         project: "a".into(),
         application: "app".into(),
         version: 100,
         platform: "x86_64-pc-linux-gnu".into(),
-        files: vec![program.to_str().unwrap().into()],
+        files: vec![file],
         ..Default::default()
     };
-    operator.add_app_version(version).await.unwrap();
+    let parts = [Part::Version(version), Part::Content(b"x".to_vec())];
+    let parts = parts.map(|part| AddAppVersionPart { part: Some(part) });
+    operator.add_app_version(tokio_stream::iter(parts)).await.unwrap();
     let url = coordinator.projects().projects()[0].url.to_string();
     let attached = wire::Entry {
         key: format!("project/{url}"),
@@ -258,7 +265,8 @@ async fn r1_4_agents_with_the_project_are_told_at_once_of_new_jobs_and_no_more_o
     }
     for (jobs, told) in [(1, 1), (2, 2), (50, 2)] {
         let workunit = NewWorkunit { application: "app".into(), flops_estimate: 1e9, ..Default::default() };
-        let request = SubmitRequest { project: "a".into(), workunits: vec![workunit; jobs] };
+        let request =
+            SubmitRequest { project: "a".into(), workunits: vec![workunit; jobs], ..Default::default() };
         operator.submit(request).await.unwrap();
         let mut contacts = Vec::new();
         for agent in &mut agents {

@@ -10,15 +10,21 @@
 //! ```
 //! Every key that is not known is an error, and all mistakes of a file are told at once.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use fallow_proto::operator::v1::{InputFile, NewWorkunit, OutputFile};
 use serde::Deserialize;
 
-use super::{Failure, units};
+use super::submission::{Content, Contents, Draft};
+use super::{Failure, bounded, units};
 
 /// Largest batch file that is read.
 const FILE_BYTES: u64 = 64 << 20;
+/// Mistakes that are told of; the rest is counted.
+const MISTAKES_TOLD: usize = 20;
+/// Characters of a mistake that are told.
+const TEXT_TOLD: usize = 300;
 
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
@@ -56,7 +62,7 @@ struct Workunit {
 struct Input {
     open_name: String,
     text: Option<String>,
-    path: Option<std::path::PathBuf>,
+    path: Option<PathBuf>,
     #[serde(default)]
     keep_as: String,
 }
@@ -69,29 +75,31 @@ struct Output {
 }
 
 /// Reads a batch file; a name that ends in `.json` is JSON, any other TOML.
-pub(super) fn read(path: &Path) -> Result<Vec<NewWorkunit>, Failure> {
-    let size = std::fs::metadata(path).map_err(|error| Failure::file("read", path, error))?.len();
-    if size > FILE_BYTES {
-        return Err(Failure::bad_input(format!(
-            "{} has {size} bytes: at most {FILE_BYTES}; submit parts",
-            path.display()
-        )));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::file("read", path, error))?;
+pub(super) fn read(path: &Path) -> Result<Vec<Draft>, Failure> {
+    let text = bounded::read_text("batch", path, FILE_BYTES)?;
     let is_json = path.extension().is_some_and(|end| end == "json");
     let parsed: Result<Batch, String> = if is_json {
-        serde_json::from_str(&text).map_err(|error| error.to_string())
+        serde_json::from_str(&text).map_err(|error| clipped(&error.to_string()))
     } else {
-        toml::from_str(&text).map_err(|error| error.to_string())
+        toml::from_str(&text).map_err(|error| toml_mistake(&text, &error))
     };
     let batch =
         parsed.map_err(|error| Failure::bad_input(format!("{} is not a batch: {error}", path.display())))?;
+    drop(text);
     let base = path.parent().unwrap_or(Path::new("."));
     let (mut workunits, mut mistakes) = (Vec::new(), Vec::new());
+    let (mut files, mut names) = (Contents::default(), BTreeMap::new());
     for (index, workunit) in batch.workunits.into_iter().enumerate() {
-        match convert(base, workunit) {
-            Ok(workunit) => workunits.push(workunit),
-            Err(what) => mistakes.push(format!("workunit {}: {what}", index + 1)),
+        let place = index + 1;
+        match convert(base, workunit, &mut files) {
+            Ok(workunit) => {
+                let name = workunit.name().to_owned();
+                if let Some(first) = names.insert(name, place).filter(|_| !workunit.name().is_empty()) {
+                    mistakes.push(twice(workunit.name(), first, place));
+                }
+                workunits.push(workunit);
+            }
+            Err(what) => mistakes.push(format!("workunit {place}: {}", clipped(&what))),
         }
     }
     if workunits.is_empty() && mistakes.is_empty() {
@@ -99,7 +107,38 @@ pub(super) fn read(path: &Path) -> Result<Vec<NewWorkunit>, Failure> {
     }
     match mistakes.is_empty() {
         true => Ok(workunits),
-        false => Err(Failure::bad_input(format!("{}: {}", path.display(), mistakes.join("; ")))),
+        false => Err(Failure::bad_input(format!("{}: {}", path.display(), all_told(&mistakes)))),
+    }
+}
+
+fn twice(name: &str, first: usize, second: usize) -> String {
+    format!(
+        "workunits {first} and {second} of the submission have the same name {name:?}: give each another, or none to have one made"
+    )
+}
+
+/// Mistakes in a line; of very many, the first ones.
+fn all_told(mistakes: &[String]) -> String {
+    let told = mistakes.iter().take(MISTAKES_TOLD).map(String::as_str).collect::<Vec<_>>().join("; ");
+    match mistakes.len().saturating_sub(MISTAKES_TOLD) {
+        0 => told,
+        more => format!("{told}; and {more} more"),
+    }
+}
+
+/// Where and what; the line itself only if it is short.
+fn toml_mistake(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    format!("line {line}, column {column}: {}", clipped(error.message()))
+}
+
+/// A text of which at most so much is repeated.
+fn clipped(text: &str) -> String {
+    match text.char_indices().nth(TEXT_TOLD) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -113,11 +152,15 @@ fn above_zero<T: Default + PartialEq + std::fmt::Display>(key: &str, value: Opti
     }
 }
 
-fn convert(base: &Path, workunit: Workunit) -> Result<NewWorkunit, String> {
+fn convert(base: &Path, workunit: Workunit, files: &mut Contents) -> Result<Draft, String> {
     let number = above_zero::<u32>;
     let size =
         |key: &str, text: &Option<String>| above_zero(key, text.as_deref().map(units::size).transpose()?);
-    let inputs = workunit.inputs.into_iter().map(|input| content(base, input)).collect::<Result<_, _>>()?;
+    let (mut inputs, mut contents) = (Vec::new(), Vec::new());
+    for Input { open_name, text, path, keep_as } in workunit.inputs {
+        contents.push(content(base, &open_name, text, path, files)?);
+        inputs.push(InputFile { open_name, content: Vec::new(), keep_as });
+    }
     let outputs = workunit.outputs.into_iter().map(|output| {
         Ok(OutputFile { max_bytes: size("max_size", &output.max_size)?, open_name: output.open_name })
     });
@@ -126,7 +169,7 @@ fn convert(base: &Path, workunit: Workunit) -> Result<NewWorkunit, String> {
             .map_err(|error| format!("deadline = {text:?}: {error}, or leave it out for the default"))
     });
     let deadline = deadline.transpose()?;
-    Ok(NewWorkunit {
+    let workunit = NewWorkunit {
         name: workunit.name,
         application: workunit.application,
         command_line: workunit.command_line,
@@ -142,27 +185,29 @@ fn convert(base: &Path, workunit: Workunit) -> Result<NewWorkunit, String> {
         max_error_jobs: number("max_error_jobs", workunit.max_error_jobs)?,
         max_total_jobs: number("max_total_jobs", workunit.max_total_jobs)?,
         comparator: workunit.comparator,
-    })
+    };
+    Draft::new(workunit, contents).map_err(|failure| failure.to_string())
 }
 
-fn content(base: &Path, input: Input) -> Result<InputFile, String> {
-    let Input { open_name, text, path, keep_as } = input;
-    let content = match (text, path) {
-        (Some(text), None) => text.into_bytes(),
-        (None, Some(path)) => {
-            let path = base.join(path);
-            std::fs::read(&path).map_err(|error| format!("cannot read input {}: {error}", path.display()))?
-        }
-        _ => return Err(format!("input {open_name:?} needs either text or path")),
-    };
-    Ok(InputFile { open_name, content, keep_as })
+fn content(
+    base: &Path,
+    open_name: &str,
+    text: Option<String>,
+    path: Option<PathBuf>,
+    files: &mut Contents,
+) -> Result<Content, String> {
+    match (text, path) {
+        (Some(text), None) => Ok(Content::held(text.as_bytes())),
+        (None, Some(path)) => files.of_file(&base.join(path)).map_err(|failure| failure.to_string()),
+        _ => Err(format!("input {open_name:?} needs either text or path")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn given(name: &str, text: &str) -> Result<Vec<NewWorkunit>, Failure> {
+    fn given(name: &str, text: &str) -> Result<Vec<Draft>, Failure> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
         std::fs::write(dir.path().join("data"), "abc").unwrap();
@@ -175,13 +220,38 @@ mod tests {
         let toml = "[[workunits]]\napplication = 'a'\nflops = 1e9\ndeadline = '2h'\ninputs = [{open_name = 'in', path = 'data'}]\noutputs = [{open_name = 'out', max_size = '1kB'}]\n";
         let json = r#"{"workunits": [{"application": "a", "flops": 1e9, "deadline": "2h",
             "inputs": [{"open_name": "in", "path": "data"}], "outputs": [{"open_name": "out", "max_size": "1kB"}]}]}"#;
-        let workunits = given("b.toml", toml).unwrap();
-        assert_eq!(workunits, given("b.json", json).unwrap());
+        let whole = |name, text| -> NewWorkunit {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join(name);
+            std::fs::write(dir.path().join("data"), "abc").unwrap();
+            std::fs::write(&path, text).unwrap();
+            read(&path).unwrap()[0].whole(false).unwrap()
+        };
+        let workunit = whole("b.toml", toml);
+        assert_eq!(workunit, whole("b.json", json));
         assert_eq!(
-            (workunits[0].inputs[0].content.as_slice(), workunits[0].outputs[0].max_bytes),
+            (workunit.inputs[0].content.as_slice(), workunit.outputs[0].max_bytes),
             (&b"abc"[..], 1_000)
         );
-        assert_eq!(workunits[0].delay_bound_micros, 7_200_000_000);
+        assert_eq!(workunit.delay_bound_micros, 7_200_000_000);
+    }
+
+    #[test]
+    fn of_a_bad_line_as_long_as_a_book_only_the_place_is_told() {
+        let line = "x".repeat(100_000);
+        for text in [
+            format!("[[workunits]]\n{line}\n"),
+            format!("[[workunits]]\napplication='a'\nflops='{line}'\n"),
+            format!("[[workunits]]\napplication='a'\nflops=1.0\n{line}=1\n"),
+        ] {
+            let failure = given("b.toml", &text).unwrap_err().to_string();
+            assert!(failure.len() < 1_000 && failure.contains("line "), "{failure}");
+        }
+        let json = format!("{{\"workunits\": [{{\"{line}\": 1}}]}}");
+        assert!(given("b.json", &json).unwrap_err().to_string().len() < 1_000);
+        let many = "[[workunits]]\napplication='a'\nflops=1.0\nquorum=0\n".repeat(1_000);
+        let failure = given("b.toml", &many).unwrap_err().to_string();
+        assert!(failure.ends_with("and 980 more") && failure.len() < 5_000, "{failure}");
     }
 
     #[test]

@@ -62,6 +62,8 @@ impl Interceptor for Credentials {
 
 /// Largest answer that is taken: a page of results.
 const ANSWER_BYTES: usize = 64 << 20;
+/// How long a call may take: long ones are made of many.
+const CALL: Duration = Duration::from_secs(60);
 
 impl Target {
     /// Connects.
@@ -69,18 +71,26 @@ impl Target {
     /// # Errors
     /// [`Failure`] with where it was looked for.
     pub async fn connect(&self) -> Result<Client, Failure> {
+        self.connect_for(CALL).await
+    }
+
+    /// Connects for calls that may take so long.
+    ///
+    /// # Errors
+    /// As [`Target::connect`].
+    pub async fn connect_for(&self, longest: Duration) -> Result<Client, Failure> {
         let Some(url) = &self.coordinator else {
             let (dir, daemon) = find(&self.dir)?;
             let own = dir.join("operator.token");
             let token = read_token(self.operator_token_file.as_deref().unwrap_or(&own))?;
-            return connect(&daemon.fleet, &token).await;
+            return connect_within(&daemon.fleet, &token, longest).await;
         };
         require_loopback(url)?;
         let token = match &self.operator_token_file {
             Some(file) => read_token(file)?,
             None => read_token(&self.token_in_dir()?)?,
         };
-        let mut client = connect(url, &token).await?;
+        let mut client = connect_within(url, &token, longest).await?;
         // Whoever types an address may have taken another service's: better said here than by a call that breaks.
         match client.get_document(GetDocumentRequest {}).await {
             Err(status) if Failure::is_no_coordinator(&status) => Err(self.no_coordinator(url)),
@@ -202,11 +212,14 @@ fn find(dir: &Path) -> Result<(PathBuf, DaemonFile), Failure> {
 /// # Errors
 /// [`Failure`] for an address that is none or not loopback, and when nobody answers.
 pub async fn connect(url: &str, token: &str) -> Result<Client, Failure> {
+    connect_within(url, token, CALL).await
+}
+
+async fn connect_within(url: &str, token: &str, longest: Duration) -> Result<Client, Failure> {
     let endpoint = Endpoint::from_shared(url.to_owned())
         .map_err(|error| Failure::caused(ExitCode::BadInput, format!("{url:?} is not an address"), error))?;
     require_loopback(url)?;
-    let endpoint =
-        endpoint.connect_timeout(Duration::from_secs(5)).timeout(Duration::from_secs(60)).tcp_nodelay(true);
+    let endpoint = endpoint.connect_timeout(Duration::from_secs(5)).timeout(longest).tcp_nodelay(true);
     let channel = endpoint.connect().await.map_err(|error| {
         let why = innermost(&error);
         let text = format!(

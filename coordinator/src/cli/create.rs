@@ -13,7 +13,7 @@ use serde_json::json;
 use super::connect::Target;
 use super::projects::project_json;
 use super::table::{self, Column::Text};
-use super::{Failure, Unacceptable, print, print_json, units};
+use super::{Failure, Unacceptable, print, print_json, units, upload};
 use crate::project::SETTINGS;
 
 pub(super) const PROJECT_EXAMPLE: &str = "\
@@ -60,8 +60,11 @@ Example:
   fallow app add sieve sieve ./target/release/sieve --version 1.0
   fallow app add sieve sieve ./sieve-gpu --version 1.0 --uses nvidia=0.5,cpu=0.1
 
-The first file is the main program. Files are copied and signed; a version never
-changes once it is made.";
+The first file is the main program. Files are sent to the coordinator and
+signed there; a version never changes once it is made.";
+
+/// How long sending an application may take.
+const UPLOAD: std::time::Duration = std::time::Duration::from_secs(600);
 
 #[derive(Subcommand, Debug)]
 pub(super) enum ProjectCommand {
@@ -137,7 +140,7 @@ pub(super) struct Add {
     project: String,
     /// The application's name.
     name: String,
-    /// Its files on the coordinator's machine; the first is the main program.
+    /// Its files; the first is the main program.
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Its version, such as 1.0 or 2.15.
@@ -253,6 +256,13 @@ const PROGRAMS: [&[u8]; 7] = [
 fn require_program(path: &Path) -> Result<(), Failure> {
     use std::io::Read as _;
     let mut head = Vec::new();
+    if path.is_dir() {
+        let text = format!(
+            "{} is a directory: name the application's files, the main program first",
+            path.display()
+        );
+        return Err(Failure::bad_input(text));
+    }
     let read = std::fs::File::open(path).and_then(|file| file.take(4).read_to_end(&mut head));
     read.map_err(|error| Failure::file("read", path, error))?;
     if PROGRAMS.iter().any(|program| head.starts_with(program)) {
@@ -267,34 +277,22 @@ fn require_program(path: &Path) -> Result<(), Failure> {
 
 pub(super) async fn app(command: AppCommand) -> Result<(), Failure> {
     let AppCommand::Add(add) = command;
-    let absolute = |path: &PathBuf| {
-        let path = std::fs::canonicalize(path).map_err(|error| Failure::file("find", path, error))?;
-        if path.is_dir() {
-            let text = format!(
-                "{} is a directory: name the application's files, the main program first",
-                path.display()
-            );
-            return Err(Failure::bad_input(text));
-        }
-        Ok(path.to_string_lossy().into_owned())
-    };
-    let files = add.files.iter().map(absolute).collect::<Result<Vec<_>, Failure>>()?;
-    if let Some(program) = files.first().filter(|_| !add.any_file) {
-        require_program(Path::new(program))?;
+    if let Some(program) = add.files.first().filter(|_| !add.any_file) {
+        require_program(program)?;
     }
-    let mut client = add.target.connect().await?;
-    let request = AddAppVersionRequest {
+    let mut client = add.target.connect_for(UPLOAD).await?;
+    let version = AddAppVersionRequest {
         project: add.project,
         application: add.name,
         friendly_name: add.friendly_name,
         version: add.version,
         platform: add.platform,
-        files,
         cpus: add.uses.cpus,
         coprocessor: add.uses.coprocessor.map_or("", |(kind, _)| kind.name()).to_owned(),
         coprocessor_count: add.uses.coprocessor.map_or(0.0, |(_, count)| count),
+        files: Vec::new(),
     };
-    let file_names = client.add_app_version(request).await?.into_inner().file_names;
+    let file_names = upload::add_app_version(&mut client, version, &add.files).await?;
     if add.json {
         return print_json(&json!({ "file_names": file_names }));
     }

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::connect::{Client, Target};
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, print, print_json};
+use super::{Failure, job, print, print_json};
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  fallow jobs mersenne\n  fallow jobs --state failed\n  fallow jobs --json | jq '.workunits | length'"
+    after_help = "Examples:\n  fallow jobs mersenne\n  fallow jobs --state failed\n  fallow jobs mersenne --job mersenne_00000007_0\n  fallow jobs --json | jq '.workunits | length'"
 )]
 pub(super) struct Arguments {
     /// Only this project's.
@@ -18,6 +18,9 @@ pub(super) struct Arguments {
     /// Only workunits in this state.
     #[arg(long, value_parser = ["active", "validated", "failed"])]
     state: Option<String>,
+    /// One job with all that is known of it: its host, what its exit status means, what it wrote to standard error.
+    #[arg(long, value_name = "NAME", requires = "project", conflicts_with = "state")]
+    job: Option<String>,
     #[command(flatten)]
     target: Target,
     /// One JSON object instead of a table.
@@ -27,6 +30,10 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut client = arguments.target.connect().await?;
+    if let Some(name) = &arguments.job {
+        let project = arguments.project.as_deref().unwrap_or_default();
+        return job::show(&mut client, project, name, arguments.json).await;
+    }
     let mut workunits = all(&mut client, arguments.project.as_deref().unwrap_or_default()).await?;
     if let Some(state) = &arguments.state {
         workunits.retain(|workunit| workunit.state == *state);
@@ -97,30 +104,28 @@ fn row(workunit: &Workunit, job: &Job) -> Vec<String> {
     ]
 }
 
+pub(super) fn job_json(job: &Job) -> Value {
+    json!({
+        "name": job.name,
+        "state": job.state,
+        "outcome": job.outcome,
+        "validation": job.validation,
+        "waits_for": job.waits_for,
+        "agent_id": job.agent_id,
+        "agent_name": job.agent_name,
+        "host_id": job.host_id,
+        "host_name": job.host_name,
+        "sent_at": table::instant(job.sent_at_micros),
+        "deadline": table::instant(job.deadline_micros),
+        "received_at": table::instant(job.received_at_micros),
+        "cpu_time_micros": job.cpu_time_micros,
+        "exit_status": job.exit_status,
+        "times_sent": job.times_sent,
+    })
+}
+
 fn workunit_json(workunit: &Workunit) -> Value {
-    let jobs: Vec<_> = workunit
-        .jobs
-        .iter()
-        .map(|job| {
-            json!({
-                "name": job.name,
-                "state": job.state,
-                "outcome": job.outcome,
-                "validation": job.validation,
-                "waits_for": job.waits_for,
-                "agent_id": job.agent_id,
-                "agent_name": job.agent_name,
-                "host_id": job.host_id,
-                "host_name": job.host_name,
-                "sent_at": table::instant(job.sent_at_micros),
-                "deadline": table::instant(job.deadline_micros),
-                "received_at": table::instant(job.received_at_micros),
-                "cpu_time_micros": job.cpu_time_micros,
-                "exit_status": job.exit_status,
-                "times_sent": job.times_sent,
-            })
-        })
-        .collect();
+    let jobs: Vec<_> = workunit.jobs.iter().map(job_json).collect();
     json!({
         "project": workunit.project,
         "name": workunit.name,

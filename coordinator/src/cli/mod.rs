@@ -5,12 +5,14 @@
 //! [`ExitCode`].
 
 mod batch;
+mod bounded;
 mod connect;
 mod coordinator;
 mod create;
 mod evaluate;
 mod failure;
 mod hosts;
+mod job;
 mod jobs;
 mod manual;
 mod preferences;
@@ -19,10 +21,12 @@ mod results;
 mod runs;
 mod shares;
 mod simulate;
+pub(crate) mod submission;
 mod submit;
 pub(crate) mod table;
 mod tokens;
 mod units;
+pub(crate) mod upload;
 
 use std::process::ExitCode as ProcessExit;
 

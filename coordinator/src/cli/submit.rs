@@ -4,11 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use fallow_domain::{Duration, ExitCode};
-use fallow_proto::operator::v1::{InputFile, NewWorkunit, OutputFile, SubmitRequest};
+use fallow_proto::operator::v1::{InputFile, NewWorkunit, OutputFile};
 use serde_json::json;
 
 use super::connect::Target;
-use super::{Failure, batch, print, print_json, units};
+use super::submission::{self, Contents, Draft, Sent, Submission};
+use super::{Failure, batch, print, print_json, table, units, warn};
+
+/// Digits of a fingerprint that are a batch's key: enough that no two batches share one.
+const KEY_DIGITS: usize = 32;
 
 const USAGE: &str = "\
 fallow submit <PROJECT> --file <FILE> [OPTIONS]
@@ -25,7 +29,12 @@ command_line, inputs ({ open_name, text | path, keep_as }), outputs
 ({ open_name, max_size }), flops_bound, memory, disk, deadline, quorum,
 initial_jobs, max_error_jobs, max_total_jobs, comparator. An input with keep_as
 stays on hosts under that name, and workunits that read it go there first.
-All of a batch is taken, or none.";
+A batch with a mistake is not taken at all.
+
+A long batch is taken in pieces. One that was cut off is completed by the same
+command, and one that was taken is not taken twice: its key, which is made from
+its contents unless --key gives one, tells. Options that are typed again without
+--key are a new workunit.";
 
 /// Adds workunits: one by options, or a batch of them from a file.
 #[derive(Args, Debug)]
@@ -60,6 +69,9 @@ pub(super) struct Arguments {
     /// Time for each job, from when it is sent.
     #[arg(long, requires = "app", default_value = "7days", value_parser = units::deadline, value_name = "TIME")]
     deadline: Duration,
+    /// Names this submission: what is repeated under its key is taken once.
+    #[arg(long)]
+    key: Option<String>,
     /// How outputs are compared.
     #[arg(long, requires = "app", default_value = "bytewise", value_name = "NAME")]
     comparator: String,
@@ -78,36 +90,65 @@ fn input(text: &str) -> Result<(String, PathBuf), String> {
 }
 
 pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let workunits = match &arguments.file {
+    let drafts = match &arguments.file {
         Some(file) => batch::read(file)?,
         None => vec![single(&arguments)?],
     };
     let mut client = arguments.target.connect().await?;
-    let request = SubmitRequest { project: arguments.project.clone(), workunits };
-    let names = client.submit(request).await.map_err(|status| {
-        let failure = Failure::from(status);
-        match &arguments.file {
-            Some(file) if failure.code() == ExitCode::BadInput => {
-                Failure::bad_input(format!("{}: {failure}", file.display()))
-            }
-            _ => failure,
+    // A batch that is submitted again is the same batch; options that are typed again are a new workunit.
+    let made = match &arguments.file {
+        Some(_) => submission::fingerprint(&arguments.project, &drafts).chars().take(KEY_DIGITS).collect(),
+        None => ulid::Ulid::new().to_string(),
+    };
+    let key = arguments.key.as_deref().unwrap_or(&made);
+    let again = match (&arguments.file, &arguments.key) {
+        (None, None) => format!("repeat the command with --key {key}"),
+        _ => "repeat the command".to_owned(),
+    };
+    let submission = Submission { project: &arguments.project, key, drafts: &drafts, again: &again };
+    let sent = submission.send(&mut client).await.map_err(|failure| match &arguments.file {
+        Some(file) if failure.code() == ExitCode::BadInput => {
+            Failure::bad_input(format!("{}: {failure}", file.display()))
         }
+        _ => failure,
     })?;
-    let names = names.into_inner().names;
-    if arguments.json {
-        return print_json(&json!({ "project": arguments.project, "workunits": names }));
+    if arguments.file.is_some() || arguments.key.is_some() {
+        warn(&told(key, &sent));
     }
-    print(&names.iter().map(|name| format!("{name}\n")).collect::<String>())
+    if arguments.json {
+        return print_json(&json!({
+            "project": arguments.project,
+            "key": key,
+            "taken_before": sent.known,
+            "workunits": sent.names,
+        }));
+    }
+    print(&sent.names.iter().map(|name| format!("{name}\n")).collect::<String>())
 }
 
-fn single(arguments: &Arguments) -> Result<NewWorkunit, Failure> {
-    let mut inputs = Vec::new();
+/// What became of it, for people.
+fn told(key: &str, sent: &Sent) -> String {
+    let (all, known) = (sent.names.len() as u64, sent.known);
+    let began = table::instant(sent.begun_at_micros);
+    match known {
+        0 => format!("submission {key}: {} taken", table::counted(all, "workunit")),
+        known if known == all => format!(
+            "submission {key} was taken before, on {began}: nothing is added; to have it computed once more, give another --key"
+        ),
+        known => format!(
+            "submission {key}, begun on {began}: {known} of {all} workunits were there, the rest is taken now"
+        ),
+    }
+}
+
+fn single(arguments: &Arguments) -> Result<Draft, Failure> {
+    let (mut inputs, mut contents, mut files) = (Vec::new(), Vec::new(), Contents::default());
     for (open_name, path) in &arguments.input {
-        let content = std::fs::read(path).map_err(|error| Failure::file("read input", path, error))?;
-        inputs.push(InputFile { open_name: open_name.clone(), content, keep_as: String::new() });
+        contents.push(files.of_file(path)?);
+        inputs.push(InputFile { open_name: open_name.clone(), ..InputFile::default() });
     }
     let outputs = arguments.output.iter().map(|name| OutputFile { open_name: name.clone(), max_bytes: 0 });
-    Ok(NewWorkunit {
+    let workunit = NewWorkunit {
         name: arguments.name.clone(),
         application: arguments.app.clone().unwrap_or_default(),
         command_line: arguments.command_line.clone(),
@@ -118,5 +159,6 @@ fn single(arguments: &Arguments) -> Result<NewWorkunit, Failure> {
         delay_bound_micros: arguments.deadline.as_micros(),
         comparator: arguments.comparator.clone(),
         ..NewWorkunit::default()
-    })
+    };
+    Draft::new(workunit, contents)
 }

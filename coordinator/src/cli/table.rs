@@ -44,6 +44,11 @@ pub(crate) fn render(columns: &[Column], rows: Vec<Vec<String>>) -> String {
     format!("{}\n", table.trim_fmt())
 }
 
+/// A number of things: `1 job`, `2 jobs`.
+pub(crate) fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// CPU time for people.
 pub(crate) fn micros(micros: i64) -> String {
     Duration::from_micros(micros).to_string()

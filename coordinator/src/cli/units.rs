@@ -87,6 +87,16 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).ok_or_else(expected)
 }
 
+/// A size as people type it: whole binary units where it is made of them, such as `1 GiB`.
+pub(crate) fn shown_size(bytes: u64) -> String {
+    let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let whole = units.into_iter().find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit));
+    whole.map_or_else(
+        || fallow_domain::Bytes(bytes).to_string(),
+        |(name, unit)| format!("{} {name}", bytes / unit),
+    )
+}
+
 /// BOINC's version number from `MAJOR.MINOR`: 1.0 and 1.00 are 100, 1.07 is 107, 1.7 is 170 as BOINC prints them.
 pub(crate) fn version(text: &str) -> Result<u32, String> {
     let expected = || "expected MAJOR.MINOR with two digits of MINOR at most, such as 1.0 or 2.15".to_owned();
@@ -139,6 +149,7 @@ mod tests {
         assert!(fraction("1.5").is_err() && fraction("-1%").is_err() && fraction("NaN").is_err());
         assert_eq!(size("64MiB"), Ok(64 << 20));
         assert!(size("99999999999GiB").is_err() && size("MiB").is_err() && size("1 parsec").is_err());
+        assert_eq!([1 << 30, 64 << 20, 5_000].map(shown_size), ["1 GiB", "64 MiB", "5000 B"]);
         assert_eq!(time("1m 30s"), Ok(Duration::from_secs(90)));
         assert!(time("soon").is_err());
     }

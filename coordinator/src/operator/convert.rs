@@ -4,11 +4,35 @@ use std::path::PathBuf;
 
 use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid, ResourceType, Usage};
 use fallow_proto::operator::v1 as wire;
+use tonic::Status;
 
 use crate::project::{
-    CanonicalResult, JobView, NewAppVersion, NewInput, NewWorkunit, OutputSpec, ProjectInfo, Refusal, Rules,
-    WorkunitView,
+    CanonicalResult, JobReport, JobView, NewAppVersion, NewInput, NewWorkunit, OutputSpec, Piece,
+    ProjectInfo, Refusal, Rules, Taken, WorkunitView,
 };
+
+/// A submission, or a piece of one, with its project.
+pub(super) fn piece(wire: wire::SubmitRequest) -> Result<(String, Piece), Status> {
+    let wire::SubmitRequest { project, workunits: given, key, digest, total, offset, check_only } = wire;
+    let mut workunits = Vec::with_capacity(given.len());
+    for (at, workunit) in given.into_iter().enumerate() {
+        workunits.push(new_workunit(workunit).map_err(|error| {
+            let place = offset.saturating_add(at as u64).saturating_add(1);
+            Status::invalid_argument(format!("workunit {place} of the submission: {error}"))
+        })?);
+    }
+    let total = if total == 0 { workunits.len() as u64 } else { total };
+    Ok((project, Piece { key, digest, total, offset, check_only, workunits }))
+}
+
+pub(super) fn taken(taken: Taken) -> wire::SubmitReply {
+    wire::SubmitReply {
+        names: taken.names,
+        taken: taken.taken,
+        begun_at_micros: taken.begun_at.map_or(0, Instant::as_micros),
+        known: taken.known,
+    }
+}
 
 /// A workunit to be added; zeros and empty texts stand for defaults.
 pub(super) fn new_workunit(wire: wire::NewWorkunit) -> Result<NewWorkunit, Invalid> {
@@ -63,7 +87,11 @@ pub(super) fn new_workunit(wire: wire::NewWorkunit) -> Result<NewWorkunit, Inval
     Ok(workunit)
 }
 
-pub(super) fn app_version(wire: wire::AddAppVersionRequest) -> Result<NewAppVersion, Invalid> {
+/// A version whose files have been received and lie at these places.
+pub(super) fn app_version(
+    wire: wire::AddAppVersionRequest,
+    files: Vec<PathBuf>,
+) -> Result<NewAppVersion, Invalid> {
     let cpus = if wire.cpus == 0.0 { 1.0 } else { wire.cpus };
     let coprocessor = match wire.coprocessor.as_str() {
         "" => None,
@@ -81,7 +109,7 @@ pub(super) fn app_version(wire: wire::AddAppVersionRequest) -> Result<NewAppVers
         friendly_name: wire.friendly_name,
         version: wire.version,
         platform: wire.platform,
-        files: wire.files.into_iter().map(PathBuf::from).collect(),
+        files,
         usage: Usage { cpus, coprocessor },
     })
 }
@@ -117,6 +145,21 @@ pub(super) fn workunit(project: &str, view: WorkunitView) -> wire::Workunit {
         quorum: view.quorum,
         canonical_job: view.canonical_job,
         jobs: view.jobs.into_iter().map(job).collect(),
+    }
+}
+
+pub(super) fn job_report(project: &str, report: JobReport) -> wire::JobReport {
+    wire::JobReport {
+        job: Some(job(report.job)),
+        project: project.to_owned(),
+        workunit: report.workunit,
+        workunit_state: report.workunit_state.to_owned(),
+        workunit_error: report.workunit_error,
+        application: report.application,
+        command_line: report.command_line,
+        version: report.version,
+        platform: report.platform,
+        stderr: report.stderr,
     }
 }
 

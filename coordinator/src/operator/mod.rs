@@ -7,6 +7,7 @@
 
 mod auth;
 mod convert;
+mod incoming;
 mod service;
 mod status;
 

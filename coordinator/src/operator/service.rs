@@ -8,12 +8,12 @@ use fallow_proto::operator::v1 as wire;
 use fallow_telemetry::opentelemetry::metrics::Histogram;
 use fallow_telemetry::{KeyValue, propagation};
 use tokio::sync::watch;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 use tracing::{Instrument as _, Span};
 use wire::operator_server::Operator as Service;
 
 use super::auth::AUTHOR;
-use super::{convert, status};
+use super::{convert, incoming, status};
 use crate::clock;
 use crate::document::{self, Author, Documents, to_wire};
 use crate::fleet::totals::to_micros;
@@ -356,16 +356,15 @@ impl Service for OperatorService {
 
     async fn add_app_version(
         &self,
-        request: Request<wire::AddAppVersionRequest>,
+        request: Request<Streaming<wire::AddAppVersionPart>>,
     ) -> Reply<wire::AddAppVersionReply> {
         let span = span_of(&request, "AddAppVersion");
-        let mut request = request.into_inner();
-        let project = std::mem::take(&mut request.project);
-        let version = convert::app_version(request);
+        let parts = request.into_inner();
         let work = async {
-            let version = version.map_err(|error| status::of_invalid(&error))?;
-            let file_names =
-                self.blocking(move |projects| projects.add_app_version(&project, &version)).await?;
+            let received = incoming::receive(&self.projects, parts).await?;
+            let file_names = self
+                .blocking(move |projects| projects.add_app_version(&received.project, &received.version))
+                .await?;
             Ok(wire::AddAppVersionReply { file_names })
         };
         self.call("AddAppVersion", span, work).await
@@ -373,19 +372,22 @@ impl Service for OperatorService {
 
     async fn submit(&self, request: Request<wire::SubmitRequest>) -> Reply<wire::SubmitReply> {
         let span = span_of(&request, "Submit");
-        let wire::SubmitRequest { project, workunits } = request.into_inner();
         let work = async {
-            let mut new = Vec::with_capacity(workunits.len());
-            for (index, workunit) in workunits.into_iter().enumerate() {
-                let workunit = convert::new_workunit(workunit);
-                new.push(workunit.map_err(|error| {
-                    Status::invalid_argument(format!("workunit {} of the submission: {error}", index + 1))
-                })?);
-            }
-            let names = self.blocking(move |projects| projects.submit(&project, new)).await?;
-            Ok(wire::SubmitReply { names })
+            let (project, piece) = convert::piece(request.into_inner())?;
+            let taken = self.blocking(move |projects| projects.submit_piece(&project, piece)).await?;
+            Ok(convert::taken(taken))
         };
         self.call("Submit", span, work).await
+    }
+
+    async fn get_job(&self, request: Request<wire::GetJobRequest>) -> Reply<wire::JobReport> {
+        let span = span_of(&request, "GetJob");
+        let wire::GetJobRequest { project, name } = request.into_inner();
+        let work = async {
+            self.blocking(move |projects| Ok(convert::job_report(&project, projects.job(&project, &name)?)))
+                .await
+        };
+        self.call("GetJob", span, work).await
     }
 
     async fn list_results(

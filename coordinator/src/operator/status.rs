@@ -65,7 +65,9 @@ pub(super) fn of_project(error: &ProjectError) -> Status {
         | ProjectError::UnknownJob { .. } => Status::not_found(error.to_string()),
         ProjectError::ProjectExists { .. }
         | ProjectError::VersionExists { .. }
-        | ProjectError::WorkunitExists { .. } => Status::already_exists(error.to_string()),
+        | ProjectError::WorkunitExists { .. }
+        | ProjectError::KeyTaken { .. } => Status::already_exists(error.to_string()),
+        ProjectError::PieceTooEarly { .. } => Status::failed_precondition(error.to_string()),
         ProjectError::Invalid(error) => of_invalid(error),
         ProjectError::WorkunitTwice { .. } => Status::invalid_argument(error.to_string()),
         ProjectError::File { source, .. } => match source.kind() {

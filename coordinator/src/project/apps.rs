@@ -18,7 +18,7 @@ use super::txn::decode;
 use super::types::NewAppVersion;
 
 /// The largest file of an application. They are read into memory to be signed.
-const FILE_MAX: u64 = 1 << 30;
+pub const APP_FILE_MAX: u64 = 1 << 30;
 /// What BOINC's clients call the machines they run on; there are others, for rarer machines.
 const PLATFORM_RULE: &str = "CPU-VENDOR-SYSTEM as BOINC clients name it, such as x86_64-pc-linux-gnu, \
     i686-pc-linux-gnu, aarch64-unknown-linux-gnu, arm-unknown-linux-gnueabihf, riscv64-unknown-linux-gnu, \
@@ -106,14 +106,14 @@ impl Project {
             name = format!("{name}__{}", plan_class(new.usage));
         }
         if !is_plain(&name, NAME_MAX) {
-            return Err(Invalid::new("name of an application's file", path.display(), PLAIN_RULE).into());
+            return Err(Invalid::new("name of an application's file", own_name, PLAIN_RULE).into());
         }
         let md5 = md5_hex(content);
         // A file of that name that another version has signed never changes: clients hold it.
         if taken.get(&name).is_some_and(|other| *other != md5) {
             let expected =
                 "a name that no other application of this version has for another content: rename it";
-            return Err(Invalid::new("name of an application's file", path.display(), expected).into());
+            return Err(Invalid::new("name of an application's file", own_name, expected).into());
         }
         write_whole(&self.layout.download(&name), content, 0o644)?;
         Ok(VersionFile {
@@ -182,7 +182,7 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, ProjectError> {
         return Err(Invalid::new("application file", path.display(), "a file, not a directory").into());
     }
     let size = metadata.len();
-    if size > FILE_MAX {
+    if size > APP_FILE_MAX {
         return Err(Invalid::new("application file", path.display(), "at most 1 GiB").into());
     }
     fs::read(path).map_err(ProjectError::file("read", path))

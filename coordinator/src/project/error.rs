@@ -50,15 +50,15 @@ pub enum ProjectError {
         /// The name.
         name: String,
         /// The place of one, counted from 1.
-        first: usize,
+        first: u64,
         /// The place of the other.
-        second: usize,
+        second: u64,
     },
     /// One of several workunits of a submission is not taken, and so none is.
     #[error("workunit {position} of the submission: {source}")]
     OfWorkunit {
         /// Its place, counted from 1.
-        position: usize,
+        position: u64,
         /// Why.
         source: Box<ProjectError>,
     },
@@ -79,6 +79,28 @@ pub enum ProjectError {
         project: String,
         /// The job as it was named.
         name: String,
+    },
+    /// A submission's key was used for another one.
+    #[error(
+        "the key {key:?} is another submission's, of {total} workunits: give this one a key of its own with --key"
+    )]
+    KeyTaken {
+        /// The key.
+        key: String,
+        /// Workunits of the other one.
+        total: u64,
+    },
+    /// A piece of a submission came before the one that it follows.
+    #[error(
+        "a piece of submission {key:?} begins behind workunit {offset}, and only {taken} are taken: repeat the submission"
+    )]
+    PieceTooEarly {
+        /// The key.
+        key: String,
+        /// Where the piece begins.
+        offset: u64,
+        /// Workunits that are stored.
+        taken: u64,
     },
     /// A value that means nothing in its place.
     #[error(transparent)]
@@ -127,7 +149,7 @@ fn version_for_people(version: u32) -> String {
 
 impl ProjectError {
     /// For `map_err` on one of `all` workunits of a submission, by its place from 0. A single one needs no number.
-    pub(crate) fn of_workunit(position: usize, all: usize) -> impl FnOnce(Self) -> Self {
+    pub(crate) fn of_workunit(position: u64, all: u64) -> impl FnOnce(Self) -> Self {
         move |source| match all {
             1 => source,
             _ => Self::OfWorkunit { position: position + 1, source: Box::new(source) },

@@ -81,6 +81,17 @@ impl Keys {
     pub(crate) fn workunits(&self) -> Vec<u8> {
         self.key("workunit/")
     }
+    /// A submission by its key, which is a plain name.
+    pub(crate) fn submission(&self, key: &str) -> Vec<u8> {
+        self.key(format_args!("submission/{key}"))
+    }
+    /// Names of a submission's workunits, from this place on.
+    pub(crate) fn submission_names(&self, key: &str, offset: u64) -> Vec<u8> {
+        self.key(format_args!("submission-names/{key}/{offset:016x}"))
+    }
+    pub(crate) fn all_submission_names(&self, key: &str) -> Vec<u8> {
+        self.key(format_args!("submission-names/{key}/"))
+    }
     /// Workunits with unsent jobs, the oldest first.
     pub(crate) fn unsent(&self, sequence: u64) -> Vec<u8> {
         self.key(format_args!("unsent/{sequence:016x}"))

@@ -1,4 +1,4 @@
-//! A project's directory: `keys/`, `download/`, `upload/`, and how files get into it whole.
+//! A project's directory: `keys/`, `download/`, `upload/`, `incoming/`, and how files get into it whole.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,12 +18,20 @@ impl Layout {
     /// The directory of project `name` under `dir`. Makes it and what belongs in it.
     pub(crate) fn open(dir: &Path, name: &str) -> Result<Self, ProjectError> {
         let layout = Self { root: dir.join(name) };
+        let incoming = layout.incoming();
+        match fs::remove_dir_all(&incoming) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(ProjectError::file("empty", &incoming)(error));
+            }
+            _ => {}
+        }
         for (path, mode) in [
             (layout.root.clone(), 0o755),
             (layout.keys(), 0o700),
-            (layout.root.join("download"), 0o755),
+            (layout.downloads(), 0o755),
             // What volunteers send is nobody's business but the operator's.
             (layout.root.join("upload"), 0o700),
+            (incoming, 0o700),
         ] {
             if !path.is_dir() {
                 let made = DirBuilder::new().recursive(true).mode(mode).create(&path);
@@ -43,9 +51,19 @@ impl Layout {
         self.root.join("keys")
     }
 
+    /// The directory of all files for download.
+    pub(crate) fn downloads(&self) -> PathBuf {
+        self.root.join("download")
+    }
+
+    /// Where files that are being received lie until they are whole. Emptied when the project is opened.
+    pub(crate) fn incoming(&self) -> PathBuf {
+        self.root.join("incoming")
+    }
+
     /// A file for clients to download. `name` has been checked to be a file name.
     pub(crate) fn download(&self, name: &str) -> PathBuf {
-        self.root.join("download").join(name)
+        self.downloads().join(name)
     }
 
     /// A file that a client has uploaded, in one of 256 directories, as there may be millions. `name` has been checked.
@@ -87,6 +105,23 @@ pub(crate) fn write_whole(path: &Path, content: &[u8], mode: u32) -> Result<(), 
         sync_directory_of(path)
     };
     write().map_err(ProjectError::file("write", path))
+}
+
+/// Writes a file of which no record speaks yet. It is on the medium only after [`sync_filesystem`]; a crash before leaves
+/// it whole, in part or not at all, and whoever writes it again replaces it.
+pub(crate) fn write_unsynced(path: &Path, content: &[u8], mode: u32) -> Result<(), ProjectError> {
+    let write = || -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)?;
+        file.write_all(content)
+    };
+    write().map_err(ProjectError::file("write", path))
+}
+
+/// Puts all that was written on the medium: thousands of small files with one wait, where each by itself would wait for
+/// the drive. Linux tells of failed writes here since 5.8.
+pub(crate) fn sync_filesystem(dir: &Path) -> Result<(), ProjectError> {
+    let sync = || -> io::Result<()> { Ok(rustix::fs::syncfs(File::open(dir)?)?) };
+    sync().map_err(ProjectError::file("sync", dir))
 }
 
 /// Makes sure that a renamed or removed file stays so after a power cut.

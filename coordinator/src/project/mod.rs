@@ -54,6 +54,7 @@ mod waiting;
 mod web;
 mod workunit;
 
+pub use apps::APP_FILE_MAX;
 pub use comparator::COMPARATORS;
 pub use error::ProjectError;
 pub use listing::PAGE_MAX;
@@ -62,6 +63,6 @@ pub use settings::{DeletionPolicy, ProjectSettings, SETTINGS, SendRules};
 pub use submit::SUBMIT_MAX;
 pub use types::{
     CanonicalResult, Counts, JobReport, JobView, NewAppVersion, NewInput, NewWorkunit, OutputContent,
-    OutputSpec, Page, ProjectInfo, Refusal, WorkunitView,
+    OutputSpec, Page, Piece, ProjectInfo, Refusal, Taken, WorkunitView,
 };
 pub use workunit::{JobState, Outcome, Rules, TOTAL_MAX, Validation};

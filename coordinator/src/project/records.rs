@@ -138,6 +138,18 @@ pub(crate) struct VersionFile {
     pub(crate) signature: String,
 }
 
+/// A submission with a key: how much of it is taken. The names of its workunits lie beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Submission {
+    /// Fingerprint of the whole, as its client made it.
+    pub(crate) digest: String,
+    /// Workunits of the whole.
+    pub(crate) total: u64,
+    /// Those that are stored: the first ones.
+    pub(crate) taken: u64,
+    pub(crate) begun_at: Instant,
+}
+
 /// An entry of the queue of unsent jobs: enough to pass over a workunit without reading it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UnsentEntry {

@@ -14,7 +14,8 @@ use super::hosted::{Project, lock};
 use super::keys::PROJECTS;
 use super::settings::ProjectSettings;
 use super::types::{
-    CanonicalResult, Counts, JobReport, NewAppVersion, NewWorkunit, Page, ProjectInfo, WorkunitView,
+    CanonicalResult, Counts, JobReport, NewAppVersion, NewWorkunit, Page, Piece, ProjectInfo, Taken,
+    WorkunitView,
 };
 use super::upkeep::{self, Bell};
 
@@ -200,7 +201,25 @@ impl ProjectServer {
     /// # Errors
     /// [`ProjectError::WorkunitExists`], [`ProjectError::UnknownApplication`], or a value that means nothing.
     pub fn submit(&self, project: &str, workunits: Vec<NewWorkunit>) -> Result<Vec<String>, ProjectError> {
-        self.shared.project(project)?.submit(workunits, self.shared.now())
+        Ok(self.submit_piece(project, Piece::whole(workunits))?.names)
+    }
+
+    /// Adds the workunits of a piece that are not there yet, all or none. Pieces of a submission come in order; one that
+    /// was taken before, whole or in part, is not taken again.
+    ///
+    /// # Errors
+    /// As [`ProjectServer::submit`]; [`ProjectError::KeyTaken`], [`ProjectError::PieceTooEarly`].
+    pub fn submit_piece(&self, project: &str, piece: Piece) -> Result<Taken, ProjectError> {
+        self.shared.project(project)?.submit_piece(piece, self.shared.now())
+    }
+
+    /// A directory for files that are being received for a project. Nothing but this coordinator reads it, and what is
+    /// left there is removed at the next start.
+    ///
+    /// # Errors
+    /// [`ProjectError::UnknownProject`].
+    pub fn incoming(&self, project: &str) -> Result<PathBuf, ProjectError> {
+        Ok(self.shared.project(project)?.layout.incoming())
     }
 
     /// Workunits and their jobs in order of name, from behind `after`; at most `limit`, or

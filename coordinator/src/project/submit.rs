@@ -1,4 +1,9 @@
-//! Adding workunits: checked all together, stored all together.
+//! Adding workunits: in pieces, each of them checked all together and stored all together.
+//!
+//! **Model.** A piece's input files are written first and put on the medium with one wait; then one durable batch stores
+//! its workunits, their names, and how much of the submission is taken. Names are given in that batch too: a crash before
+//! it leaves files that no record speaks of, and the next submission gives the same names and writes them anew. A
+//! submission that is repeated under its key finds what was taken, and only the rest is added.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +15,21 @@ use super::error::ProjectError;
 use super::hosted::{Project, lock};
 use super::index;
 use super::keys::md5_hex;
-use super::layout::write_whole;
+use super::layout::{sync_filesystem, write_unsynced, write_whole};
 use super::names::{PLAIN_RULE, is_plain};
-use super::records::Counters;
-use super::types::{NewInput, NewWorkunit};
+use super::records::{Counters, Submission};
+use super::txn::{Txn, decode};
+use super::types::{NewInput, NewWorkunit, Piece, Taken};
 use super::workunit::{InputRef, Workunit, WorkunitState};
 
 /// The longest that a job may take: clients count in seconds, and deadlines beyond mean nothing.
 const DELAY_MAX: Duration = Duration::from_hours(10 * 365 * 24);
-/// The most workunits in one submission: it is one batch in the store.
+/// The most workunits in one piece: it is one batch in the store.
 pub const SUBMIT_MAX: usize = 100_000;
+/// The most workunits of a whole submission.
+const TOTAL_MAX: u64 = 10_000_000;
+/// The longest key of a submission, and fingerprint of one.
+const KEY_MAX: usize = 128;
 /// Names must leave room for the numbers of job and output behind them.
 const NAME_MAX: usize = 200;
 /// The most input files, and output files, of a workunit.
@@ -27,61 +37,168 @@ const FILES_MAX: usize = 100;
 /// BOINC clients hold command lines of this length.
 const COMMAND_LINE_MAX: usize = 1_024;
 
+/// A piece's workunits that are not stored yet, and where they stand in the whole.
+struct Rest {
+    workunits: Vec<NewWorkunit>,
+    /// Place of the first, from 0.
+    from: u64,
+    /// Workunits of the whole.
+    total: u64,
+}
+
+impl Rest {
+    /// For `map_err` on the workunit at this place of the rest.
+    fn of_workunit(&self, at: usize) -> impl FnOnce(ProjectError) -> ProjectError + use<> {
+        ProjectError::of_workunit(self.from + at as u64, self.total)
+    }
+}
+
 impl Project {
-    /// Adds workunits, all or none, and gives their names in the same order.
-    pub(crate) fn submit(&self, new: Vec<NewWorkunit>, now: Instant) -> Result<Vec<String>, ProjectError> {
-        if new.len() > SUBMIT_MAX {
-            return Err(Invalid::new("number of workunits", new.len(), "at most 100,000 at a time").into());
-        }
-        for (position, workunit) in new.iter().enumerate() {
-            self.check(workunit).map_err(ProjectError::of_workunit(position, new.len()))?;
-        }
+    /// Adds what is not there yet of a piece, all or none, and gives the names of all of it in the same order.
+    pub(crate) fn submit_piece(&self, piece: Piece, now: Instant) -> Result<Taken, ProjectError> {
+        check_piece(&piece)?;
         let _alone = lock(&self.adding);
-        let named = self.claim_names(&new)?;
-        // Input files before the records that speak of them; after a crash they lie there unused.
-        let mut workunits = Vec::with_capacity(new.len());
-        let all = new.len();
-        for (position, (workunit, (name, sequence))) in new.into_iter().zip(named).enumerate() {
-            let prepared = self.prepare(workunit, name, sequence, now);
-            workunits.push(prepared.map_err(ProjectError::of_workunit(position, all))?);
+        let record = self.submission(&piece)?;
+        let taken = record.as_ref().map_or(0, |record| record.taken);
+        let begun_at = record.as_ref().map(|record| record.begun_at);
+        let Piece { key, digest, total, offset, check_only, mut workunits } = piece;
+        if offset > taken && !check_only {
+            return Err(ProjectError::PieceTooEarly { key, offset, taken });
         }
+        let here = usize::try_from(taken.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let rest = workunits.split_off(here.min(workunits.len()));
+        let mut names = self.names_of(&key, offset, workunits.len())?;
+        let rest = Rest { from: offset + workunits.len() as u64, workunits: rest, total };
+        for (at, workunit) in rest.workunits.iter().enumerate() {
+            self.check(workunit).map_err(rest.of_workunit(at))?;
+        }
+        let named = self.name_all(&rest)?;
+        let known = workunits.len() as u64;
+        if check_only || rest.workunits.is_empty() {
+            return Ok(Taken { names, taken, begun_at, known });
+        }
+        let last_sequence = named.last().map(|(_, sequence)| *sequence);
+        let new = self.prepare_all(rest, named, now)?;
+        let taken = taken + new.len() as u64;
+        let begun_at = begun_at.unwrap_or(now);
+        let new_names: Vec<String> = new.iter().map(|workunit| workunit.name.clone()).collect();
         self.transact_durably(|txn| {
-            for workunit in &workunits {
+            for workunit in &new {
                 index::write(txn, &self.keys, None, workunit)?;
+            }
+            let mut counters: Counters = txn.get("counters", &self.keys.counters())?.unwrap_or_default();
+            counters.last_sequence = counters.last_sequence.max(last_sequence.unwrap_or_default());
+            txn.put("counters", self.keys.counters(), &counters)?;
+            if !key.is_empty() {
+                let from = taken - new_names.len() as u64;
+                txn.put("names of a submission", self.keys.submission_names(&key, from), &new_names)?;
+                let record = Submission { digest, total, taken, begun_at };
+                txn.put("submission", self.keys.submission(&key), &record)?;
             }
             Ok(())
         })?;
-        Ok(workunits.into_iter().map(|workunit| workunit.name).collect())
+        names.extend(new_names);
+        Ok(Taken { names, taken, begun_at: Some(begun_at), known })
     }
 
-    /// Gives each workunit a sequence number that is never given again, and a name if it has none.
-    fn claim_names(&self, new: &[NewWorkunit]) -> Result<Vec<(String, u64)>, ProjectError> {
-        self.transact(|txn| {
-            let mut counters: Counters = txn.get("counters", &self.keys.counters())?.unwrap_or_default();
-            let mut taken = BTreeMap::new();
-            let mut out = Vec::with_capacity(new.len());
-            for (position, workunit) in new.iter().enumerate() {
-                counters.last_sequence += 1;
-                let mut name = workunit.name.clone();
-                while name.is_empty() {
-                    let made = format!("{}_{:08}", workunit.application, counters.last_sequence);
-                    if txn.contains(&self.keys.workunit(&made))? || taken.contains_key(&made) {
-                        counters.last_sequence += 1;
-                    } else {
-                        name = made;
-                    }
-                }
-                if let Some(first) = taken.insert(name.clone(), position) {
-                    return Err(ProjectError::WorkunitTwice { name, first: first + 1, second: position + 1 });
-                }
-                if txn.contains(&self.keys.workunit(&name))? {
-                    return Err(ProjectError::of_workunit(position, new.len())(self.exists(&name)));
-                }
-                out.push((name, counters.last_sequence));
+    /// What is stored of the submission that a piece belongs to.
+    fn submission(&self, piece: &Piece) -> Result<Option<Submission>, ProjectError> {
+        if piece.key.is_empty() {
+            return Ok(None);
+        }
+        let known: Option<Submission> = self.read().get("submission", &self.keys.submission(&piece.key))?;
+        match known {
+            Some(known) if (&known.digest, known.total) != (&piece.digest, piece.total) => {
+                Err(ProjectError::KeyTaken { key: piece.key.clone(), total: known.total })
             }
-            txn.put("counters", self.keys.counters(), &counters)?;
-            Ok(out)
-        })
+            known => Ok(known),
+        }
+    }
+
+    /// The names of workunits of a submission that are stored, from a place on.
+    fn names_of(&self, key: &str, offset: u64, count: usize) -> Result<Vec<String>, ProjectError> {
+        let mut out = Vec::with_capacity(count);
+        if count == 0 {
+            return Ok(out);
+        }
+        let (mut at, mut after) = (0, None);
+        // Pieces may have been cut at other places when they were taken.
+        loop {
+            let page = self.read().scan(&self.keys.all_submission_names(key), after.as_deref(), 16)?;
+            let Some((last, _)) = page.last() else { return Ok(out) };
+            after = Some(last.clone());
+            for (key, value) in page {
+                let names: Vec<String> = decode("names of a submission", &key, &value)?;
+                let skipped = usize::try_from(offset.saturating_sub(at)).unwrap_or(usize::MAX);
+                at += names.len() as u64;
+                out.extend(names.into_iter().skip(skipped).take(count - out.len()));
+                if out.len() == count {
+                    return Ok(out);
+                }
+            }
+        }
+    }
+
+    /// For each workunit a name, if it has none, and a sequence number that no stored one has.
+    fn name_all(&self, rest: &Rest) -> Result<Vec<(String, u64)>, ProjectError> {
+        let txn = self.read();
+        let counters: Counters = txn.get("counters", &self.keys.counters())?.unwrap_or_default();
+        let mut sequence = counters.last_sequence;
+        let mut taken: BTreeMap<String, u64> = BTreeMap::new();
+        let mut out = Vec::with_capacity(rest.workunits.len());
+        for (at, workunit) in rest.workunits.iter().enumerate() {
+            sequence += 1;
+            let name = match workunit.name.as_str() {
+                "" => self.made_name(&txn, &workunit.application, &mut sequence, &taken)?,
+                name => name.to_owned(),
+            };
+            let place = rest.from + at as u64 + 1;
+            if let Some(first) = taken.insert(name.clone(), place) {
+                return Err(ProjectError::WorkunitTwice { name, first, second: place });
+            }
+            if txn.contains(&self.keys.workunit(&name))? {
+                return Err(rest.of_workunit(at)(self.exists(&name)));
+            }
+            out.push((name, sequence));
+        }
+        Ok(out)
+    }
+
+    /// A name that no workunit has: the next of its application's.
+    fn made_name(
+        &self,
+        txn: &Txn<'_>,
+        application: &str,
+        sequence: &mut u64,
+        taken: &BTreeMap<String, u64>,
+    ) -> Result<String, ProjectError> {
+        loop {
+            let made = format!("{application}_{sequence:08}");
+            if !txn.contains(&self.keys.workunit(&made))? && !taken.contains_key(&made) {
+                return Ok(made);
+            }
+            *sequence += 1;
+        }
+    }
+
+    /// Writes all input files and waits for the medium once.
+    fn prepare_all(
+        &self,
+        mut rest: Rest,
+        named: Vec<(String, u64)>,
+        now: Instant,
+    ) -> Result<Vec<Workunit>, ProjectError> {
+        let new = std::mem::take(&mut rest.workunits);
+        let has_files = new.iter().any(|workunit| !workunit.inputs.is_empty());
+        let mut workunits = Vec::with_capacity(new.len());
+        for (at, (workunit, (name, sequence))) in new.into_iter().zip(named).enumerate() {
+            let prepared = self.prepare(workunit, name, sequence, now);
+            workunits.push(prepared.map_err(rest.of_workunit(at))?);
+        }
+        if has_files {
+            sync_filesystem(&self.layout.downloads())?;
+        }
+        Ok(workunits)
     }
 
     fn prepare(
@@ -95,13 +212,16 @@ impl Project {
         for (position, input) in new.inputs.into_iter().enumerate() {
             let sticky = !input.keep_as.is_empty();
             let file_name = match sticky {
-                true => format!("kept_{}", input.keep_as),
+                true => kept_name(&input),
                 false => format!("{name}_in{position}"),
             };
-            if sticky {
-                self.check_kept(&file_name, &input)?;
+            let path = self.layout.download(&file_name);
+            if !sticky {
+                write_unsynced(&path, &input.content, 0o644)?;
+            } else if !self.is_kept_already(&file_name, &input)? {
+                // Others may name it from now on: there whole, or not at all.
+                write_whole(&path, &input.content, 0o644)?;
             }
-            write_whole(&self.layout.download(&file_name), &input.content, 0o644)?;
             inputs.push(InputRef {
                 open_name: input.open_name,
                 file_name,
@@ -133,18 +253,17 @@ impl Project {
         Ok(workunit.start())
     }
 
-    /// A file that is kept never changes: clients hold it.
-    fn check_kept(&self, file_name: &str, input: &NewInput) -> Result<(), ProjectError> {
+    /// Whether the file is there. One that is kept never changes: clients hold it.
+    fn is_kept_already(&self, file_name: &str, input: &NewInput) -> Result<bool, ProjectError> {
         let path = self.layout.download(file_name);
         match std::fs::read(&path) {
-            Ok(there) if there != input.content => {
+            Ok(there) if there == input.content => Ok(true),
+            Ok(_) => {
                 let expected = "a name that no other content has: a file that hosts keep never changes";
                 Err(Invalid::new("name under which an input is kept", &input.keep_as, expected).into())
             }
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(ProjectError::file("read", &path)(error))
-            }
-            _ => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(ProjectError::file("read", &path)(error)),
         }
     }
 
@@ -157,12 +276,45 @@ impl Project {
         }
         new.rules.check()?;
         comparator::find(&new.comparator)?;
-        Ok(check_values(new)?)
+        check_values(new)?;
+        let mut kept = new.inputs.iter().filter(|input| !input.keep_as.is_empty());
+        kept.try_for_each(|input| self.is_kept_already(&kept_name(input), input).map(drop))
     }
 
     fn exists(&self, name: &str) -> ProjectError {
         ProjectError::WorkunitExists { project: self.name.clone(), name: name.to_owned() }
     }
+}
+
+/// Where an input that hosts keep lies, whichever workunits read it.
+fn kept_name(input: &NewInput) -> String {
+    format!("kept_{}", input.keep_as)
+}
+
+fn check_piece(piece: &Piece) -> Result<(), Invalid> {
+    if piece.workunits.len() > SUBMIT_MAX {
+        let expected = "at most 100,000 at a time";
+        return Err(Invalid::new("number of workunits", piece.workunits.len(), expected));
+    }
+    if piece.total > TOTAL_MAX {
+        let expected = "at most 10,000,000 in one submission";
+        return Err(Invalid::new("number of workunits", piece.total, expected));
+    }
+    let end = piece.offset.saturating_add(piece.workunits.len() as u64);
+    let is_whole = piece.offset == 0 && end == piece.total;
+    if end > piece.total || (piece.key.is_empty() && !is_whole && !piece.check_only) {
+        let expected = "a piece within its submission, which has a key";
+        return Err(Invalid::new("end of a piece", end, expected));
+    }
+    if !piece.key.is_empty() && !is_plain(&piece.key, KEY_MAX) {
+        let expected = "up to 128 ASCII letters, digits, `-`, `_` and `.`, without `..`";
+        return Err(Invalid::new("key of a submission", &piece.key, expected));
+    }
+    if piece.digest.len() > KEY_MAX {
+        let expected = "up to 128 characters";
+        return Err(Invalid::new("fingerprint of a submission", piece.digest.len(), expected));
+    }
+    Ok(())
 }
 
 fn check_values(new: &NewWorkunit) -> Result<(), Invalid> {

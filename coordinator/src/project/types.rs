@@ -138,6 +138,43 @@ impl NewWorkunit {
     }
 }
 
+/// A submission, or a piece of a long one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Piece {
+    /// Names the submission: what is repeated under its key is taken once. Empty: none, and this is all of it.
+    pub key: String,
+    /// Fingerprint of the whole submission, made by whoever sends it. Another one under the same key is refused.
+    pub digest: String,
+    /// Workunits of the whole.
+    pub total: u64,
+    /// How many of them come before those here.
+    pub offset: u64,
+    /// Nothing is taken: the answer says only whether it would be.
+    pub check_only: bool,
+    /// The work.
+    pub workunits: Vec<NewWorkunit>,
+}
+
+impl Piece {
+    /// A submission that has no key.
+    pub fn whole(workunits: Vec<NewWorkunit>) -> Self {
+        Self { total: workunits.len() as u64, workunits, ..Self::default() }
+    }
+}
+
+/// What became of a piece.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Names of its workunits, whether taken now or before. None of those that were only checked.
+    pub names: Vec<String>,
+    /// Workunits of the whole submission that are stored now.
+    pub taken: u64,
+    /// When the first of it was; none if nothing is.
+    pub begun_at: Option<Instant>,
+    /// Workunits of this piece that were stored before.
+    pub known: u64,
+}
+
 /// A file that a job reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewInput {

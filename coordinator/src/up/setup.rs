@@ -9,7 +9,7 @@ use std::time::Duration;
 use fallow_domain::{Duration as Span, ExitCode, Fraction, Preferences};
 use fallow_proto::operator::v1::{
     AddAppVersionRequest, CreateProjectRequest, CreateTokensRequest, GetDocumentRequest, ListProjectsRequest,
-    SetPreferencesRequest, Setting, SubmitRequest,
+    SetPreferencesRequest, Setting,
 };
 use tokio::time::{Instant, sleep};
 use tonic::Code;
@@ -18,6 +18,8 @@ use super::daemon::{Daemon, Daemons, describe};
 use super::plan::{ProjectPlan, Wanted};
 use super::progress::Reporter;
 use super::site::Site;
+use crate::cli::submission::{Draft, Submission};
+use crate::cli::upload::{self, Refused};
 use crate::cli::{Client, Failure, PLATFORM, connect};
 use crate::daemon::DaemonFile;
 use crate::document::preferences_to_wire;
@@ -116,13 +118,16 @@ pub(super) async fn projects(
             client.create_project(request).await?;
         }
         application(site, client, &plan).await?;
-        if made.is_none_or(|project| project.workunits == 0) {
-            let (name, count) = (plan.name, plan.workunits.len());
-            client.submit(SubmitRequest { project: name.to_owned(), workunits: plan.workunits }).await?;
+        let (name, count) = (plan.name, plan.workunits.len());
+        if made.is_none_or(|project| project.workunits < count as u64) {
+            // Under one key: a start that was cut off here is completed by the next.
+            let drafts: Vec<Draft> = plan.workunits.into_iter().map(Draft::from).collect();
+            let again = "start it again";
+            Submission { project: name, key: "up", drafts: &drafts, again }.send(client).await?;
             reporter
                 .say("project", &format!("project {name}: {count} workunits, each computed on two hosts"));
         } else {
-            reporter.say("project", &format!("project {} goes on where it was", plan.name));
+            reporter.say("project", &format!("project {name} goes on where it was"));
         }
     }
     Ok(())
@@ -135,12 +140,12 @@ async fn application(site: &Site, client: &mut Client, plan: &ProjectPlan) -> Re
         friendly_name: plan.friendly_name.to_owned(),
         version: 100,
         platform: PLATFORM.to_owned(),
-        files: vec![site.binary(plan.name).to_string_lossy().into_owned()],
         ..AddAppVersionRequest::default()
     };
-    match client.add_app_version(request).await {
-        Err(status) if status.code() != Code::AlreadyExists => Err(status.into()),
-        _ => Ok(()),
+    match upload::add_app_version(client, request, &[site.binary(plan.name)]).await {
+        Err(Refused::Status(status)) if status.code() == Code::AlreadyExists => Ok(()),
+        Err(refused) => Err(refused.into()),
+        Ok(_) => Ok(()),
     }
 }
 

@@ -1,0 +1,345 @@
+//! Sending workunits to a coordinator: in pieces, under a key, so that what was cut off is completed and nothing is
+//! taken twice.
+//!
+//! **Model.** The whole is fingerprinted first, which also finds every input that cannot be read. A long submission is
+//! then checked by the coordinator as a whole, so that a mistake in it stops it before any of it is taken. Then its pieces
+//! are taken one after the other. Whatever dies in between, the same submission under the same key adds what is
+//! missing: the coordinator knows how many it has. Memory holds what the user typed and one piece; inputs that are
+//! files are read when their piece is sent.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal as _, Write as _};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fallow_domain::ExitCode;
+use fallow_proto::operator::v1::{InputFile, NewWorkunit, SubmitReply, SubmitRequest};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use prost::Message as _;
+use ring::digest::{Context, SHA256, digest};
+
+use super::{Client, Failure, bounded};
+use crate::secret::hex;
+
+/// The most bytes that the inputs of a workunit have together: they are one message, with room for the rest of it.
+pub(crate) const INPUTS_MAX: u64 = 48 << 20;
+/// A piece has at most this many workunits: they are one batch in the coordinator's store.
+const PIECE_WORKUNITS: usize = 2_500;
+/// And about this many bytes, unless one workunit alone has more.
+const PIECE_BYTES: u64 = 8 << 20;
+/// How often a plain line tells of progress.
+const LINES: Duration = Duration::from_secs(1);
+
+/// A workunit to be sent: its inputs' contents apart.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Draft {
+    /// With the inputs' names, without their contents.
+    workunit: NewWorkunit,
+    contents: Vec<Content>,
+}
+
+/// What is in an input.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Content {
+    source: Source,
+    size: u64,
+    sha256: [u8; 32],
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Source {
+    Held(Arc<[u8]>),
+    /// Read again when it is sent.
+    File(PathBuf),
+}
+
+/// Contents of files that were looked at: many workunits may read the same one.
+#[derive(Default)]
+pub(crate) struct Contents(BTreeMap<PathBuf, Content>);
+
+impl Content {
+    pub(crate) fn held(bytes: &[u8]) -> Self {
+        Self { source: Source::Held(bytes.into()), size: bytes.len() as u64, sha256: sha256(bytes) }
+    }
+
+    fn read(&self) -> Result<Vec<u8>, Failure> {
+        let path = match &self.source {
+            Source::Held(bytes) => return Ok(bytes.to_vec()),
+            Source::File(path) => path,
+        };
+        let bytes = bounded::read("input", path, INPUTS_MAX)?;
+        match sha256(&bytes) == self.sha256 {
+            true => Ok(bytes),
+            false => {
+                Err(Failure::bad_input(format!("input {} changed while it was submitted", path.display())))
+            }
+        }
+    }
+}
+
+impl Contents {
+    /// The content of a file. What is no regular file can be read once only, and is held.
+    pub(crate) fn of_file(&mut self, path: &Path) -> Result<Content, Failure> {
+        if let Some(known) = self.0.get(path) {
+            return Ok(known.clone());
+        }
+        let bytes = bounded::read("input", path, INPUTS_MAX)?;
+        let mut content = Content::held(&bytes);
+        if std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
+            content.source = Source::File(path.to_owned());
+        }
+        self.0.insert(path.to_owned(), content.clone());
+        Ok(content)
+    }
+}
+
+impl Draft {
+    /// A workunit and what is in its inputs, in their order.
+    pub(crate) fn new(workunit: NewWorkunit, contents: Vec<Content>) -> Result<Self, Failure> {
+        let size: u64 = contents.iter().map(|content| content.size).sum();
+        if size > INPUTS_MAX {
+            let text = format!("its inputs have {size} bytes together: at most {INPUTS_MAX}");
+            return Err(Failure::bad_input(text));
+        }
+        Ok(Self { workunit, contents })
+    }
+
+    /// Its name; empty if one is to be made.
+    pub(crate) fn name(&self) -> &str {
+        &self.workunit.name
+    }
+
+    /// As it is sent. A check needs to know only what hosts keep: that must not be another file's name.
+    pub(super) fn whole(&self, check_only: bool) -> Result<NewWorkunit, Failure> {
+        let mut workunit = self.workunit.clone();
+        for (input, content) in workunit.inputs.iter_mut().zip(&self.contents) {
+            if !check_only || !input.keep_as.is_empty() {
+                input.content = content.read()?;
+            }
+        }
+        Ok(workunit)
+    }
+
+    fn size(&self) -> u64 {
+        let contents: u64 = self.contents.iter().map(|content| content.size).sum();
+        contents + self.workunit.encoded_len() as u64
+    }
+}
+
+impl From<NewWorkunit> for Draft {
+    fn from(mut workunit: NewWorkunit) -> Self {
+        let take = |input: &mut InputFile| Content::held(&std::mem::take(&mut input.content));
+        let contents = workunit.inputs.iter_mut().map(take).collect();
+        Self { workunit, contents }
+    }
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    digest(&SHA256, bytes).as_ref().try_into().unwrap_or_default()
+}
+
+/// Fingerprint of a submission: the same workunits for the same project have the same.
+pub(crate) fn fingerprint(project: &str, drafts: &[Draft]) -> String {
+    let mut hash = Context::new(&SHA256);
+    let mut add = |bytes: &[u8]| {
+        hash.update(&(bytes.len() as u64).to_be_bytes());
+        hash.update(bytes);
+    };
+    add(project.as_bytes());
+    for draft in drafts {
+        add(&draft.workunit.encode_to_vec());
+        draft.contents.iter().for_each(|content| add(&content.sha256));
+    }
+    hex(hash.finish().as_ref())
+}
+
+/// Workunits on their way to a project.
+pub(crate) struct Submission<'a> {
+    pub(crate) project: &'a str,
+    pub(crate) key: &'a str,
+    pub(crate) drafts: &'a [Draft],
+    /// What to do after it was cut off.
+    pub(crate) again: &'a str,
+}
+
+/// What became of a submission.
+pub(crate) struct Sent {
+    /// Of all its workunits, in their order.
+    pub(crate) names: Vec<String>,
+    /// How many were there before.
+    pub(crate) known: u64,
+    /// When the first was taken.
+    pub(crate) begun_at_micros: i64,
+}
+
+impl Submission<'_> {
+    /// Sends it, with a bar or lines on standard error if it is long.
+    pub(crate) async fn send(&self, client: &mut Client) -> Result<Sent, Failure> {
+        let digest = fingerprint(self.project, self.drafts);
+        let pieces = cut(self.drafts);
+        let progress = Progress::new(pieces.len() > 1, self.drafts.len());
+        if pieces.len() > 1 {
+            for piece in &pieces {
+                self.piece(client, &digest, piece, true).await?;
+                progress.checked(piece.end);
+            }
+        }
+        let mut sent = Sent { names: Vec::with_capacity(self.drafts.len()), known: 0, begun_at_micros: 0 };
+        for piece in &pieces {
+            let reply = self.piece(client, &digest, piece, false).await;
+            let reply = reply.map_err(|failure| self.cut_off(failure, sent.names.len()))?;
+            sent.known += reply.known;
+            sent.names.extend(reply.names);
+            sent.begun_at_micros = reply.begun_at_micros;
+            progress.taken(sent.names.len());
+        }
+        Ok(sent)
+    }
+
+    async fn piece(
+        &self,
+        client: &mut Client,
+        digest: &str,
+        piece: &Range<usize>,
+        check_only: bool,
+    ) -> Result<SubmitReply, Failure> {
+        let drafts = self.drafts.get(piece.clone()).unwrap_or_default();
+        let workunits = drafts.iter().map(|draft| draft.whole(check_only)).collect::<Result<_, _>>()?;
+        let request = SubmitRequest {
+            project: self.project.to_owned(),
+            workunits,
+            key: self.key.to_owned(),
+            digest: digest.to_owned(),
+            total: self.drafts.len() as u64,
+            offset: piece.start as u64,
+            check_only,
+        };
+        Ok(client.submit(request).await?.into_inner())
+    }
+
+    /// Says what is taken, and what to do about the rest.
+    fn cut_off(&self, failure: Failure, taken: usize) -> Failure {
+        let (total, key, again) = (self.drafts.len(), self.key, self.again);
+        let what = match (failure.code(), taken) {
+            (ExitCode::Unreachable, 0) => "whether any of it was taken is not known".to_owned(),
+            (_, 0) => return failure,
+            (_, taken) => format!("{taken} of {total} workunits are taken"),
+        };
+        let text = format!(
+            "{failure}; {what}: {again}, and what is missing is added, nothing twice (submission {key})"
+        );
+        Failure::new(failure.code(), text)
+    }
+}
+
+/// Where a submission is cut into pieces; none is empty.
+fn cut(drafts: &[Draft]) -> Vec<Range<usize>> {
+    let (mut pieces, mut start, mut bytes) = (Vec::new(), 0, 0);
+    for (at, draft) in drafts.iter().enumerate() {
+        let size = draft.size();
+        if at > start && (at - start >= PIECE_WORKUNITS || bytes + size > PIECE_BYTES) {
+            pieces.push(start..at);
+            (start, bytes) = (at, 0);
+        }
+        bytes += size;
+    }
+    pieces.push(start..drafts.len());
+    pieces
+}
+
+/// A bar on a terminal, a plain line now and then elsewhere; both on standard error, and for long submissions only.
+struct Progress {
+    bar: Option<ProgressBar>,
+    lines: Option<std::cell::Cell<Instant>>,
+    total: usize,
+}
+
+impl Progress {
+    fn new(is_long: bool, total: usize) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        let bar = (is_long && is_terminal).then(|| {
+            let target = ProgressDrawTarget::stderr_with_hz(10);
+            let bar = ProgressBar::with_draw_target(Some(total as u64), target);
+            // No colours: NO_COLOR has nothing to take away.
+            if let Ok(style) =
+                ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} workunits, {eta} left")
+            {
+                bar.set_style(style);
+            }
+            bar
+        });
+        let lines = (is_long && !is_terminal).then(|| std::cell::Cell::new(Instant::now()));
+        Self { bar, lines, total }
+    }
+
+    fn checked(&self, count: usize) {
+        self.tell("checked", count);
+        if let Some(bar) = self.bar.as_ref().filter(|_| count == self.total) {
+            bar.reset();
+        }
+    }
+
+    fn taken(&self, count: usize) {
+        self.tell("taken", count);
+    }
+
+    fn tell(&self, what: &'static str, count: usize) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(what);
+            bar.set_position(count as u64);
+        }
+        if let Some(last) = self.lines.as_ref().filter(|last| last.get().elapsed() >= LINES) {
+            last.set(Instant::now());
+            // Nobody is told when nobody reads it.
+            let _ = writeln!(std::io::stderr(), "fallow: {count} of {} workunits {what}", self.total);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draft(input: &[u8]) -> Draft {
+        let input = InputFile { open_name: "in".into(), content: input.to_vec(), ..Default::default() };
+        NewWorkunit { application: "a".into(), inputs: vec![input], ..Default::default() }.into()
+    }
+
+    #[test]
+    fn a_long_submission_is_cut_by_number_and_by_size_and_nothing_is_left_out() {
+        assert_eq!(cut(&vec![draft(b"x"); 6_000]), [0..2_500, 2_500..5_000, 5_000..6_000]);
+        let large = draft(&vec![0; PIECE_BYTES as usize / 2]);
+        assert_eq!(cut(&vec![large; 3]), [0..1, 1..2, 2..3]);
+        let larger = draft(&vec![0; PIECE_BYTES as usize * 2]);
+        assert_eq!(cut(&[draft(b""), larger, draft(b"")]), [0..1, 1..2, 2..3]);
+    }
+
+    #[test]
+    fn the_same_work_for_the_same_project_has_the_same_fingerprint_and_any_other_another() {
+        let of = |project, input: &[u8]| fingerprint(project, &[draft(input)]);
+        assert_eq!(of("p", b"x"), of("p", b"x"));
+        assert_ne!(of("p", b"x"), of("p", b"y"));
+        assert_ne!(of("p", b"x"), of("q", b"x"));
+        assert_ne!(fingerprint("p", &[draft(b"x"), draft(b"x")]), of("p", b"x"));
+    }
+
+    #[test]
+    fn an_input_that_changed_since_it_was_looked_at_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "one").unwrap();
+        let content = Contents::default().of_file(file.path()).unwrap();
+        assert_eq!(content.read().unwrap(), b"one");
+        std::fs::write(file.path(), "two").unwrap();
+        assert!(content.read().unwrap_err().to_string().contains("changed while it was submitted"));
+    }
+}

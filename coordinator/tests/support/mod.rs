@@ -1,0 +1,74 @@
+//! `fallow` as a process, for tests.
+#![allow(dead_code, unreachable_pub, reason = "each test has a part of it")]
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use fallow_coordinator::daemon::DaemonFile;
+use rustix::process::{Pid, Signal, kill_process};
+
+pub struct Running(Child);
+
+impl Running {
+    /// A coordinator in DIR/coordinator.
+    pub fn start(dir: &Path) -> Self {
+        let mut command = command();
+        command.args(["coordinator", "run", "--dir"]).arg(dir.join("coordinator"));
+        Self::of(command, dir)
+    }
+
+    /// The coordinator in DIR/coordinator that this command runs.
+    pub fn of(mut command: Command, dir: &Path) -> Self {
+        let coordinator = dir.join("coordinator");
+        let child = command.stderr(Stdio::null()).spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(30);
+        while !DaemonFile::read(&coordinator).is_ok_and(|file| file.pid == child.id()) {
+            assert!(Instant::now() < end, "the coordinator does not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Self(child)
+    }
+
+    /// Asks it to end.
+    pub fn stop(&mut self) -> Option<i32> {
+        kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Running {
+    /// Ends it in the middle of whatever it does.
+    pub fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fallow"));
+    command.env_remove("FALLOW_DIR").env_remove("FALLOW_LOG").env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A tool's command about the coordinator in DIR.
+pub fn fallow(dir: &Path, arguments: &[&str]) -> Output {
+    command().args(arguments).env("FALLOW_DIR", dir).output().unwrap()
+}
+
+/// A coordinator that is expected not to start.
+pub fn run(dir: &Path, arguments: &[&str]) -> Output {
+    command().args(["coordinator", "run", "--dir"]).arg(dir).args(arguments).output().unwrap()
+}
+
+pub fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
