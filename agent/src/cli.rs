@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
-use fallow_policy::composition::Composition;
+use fallow_domain::ExitCode;
+use fallow_policy::composition::{Composition, UnknownPolicy};
 
 use crate::dir::{DataDir, default_dir};
 
@@ -61,6 +62,7 @@ gives it. One that you detached is taken up again by its URL alone.";
 
 const DETACH: &str = r"Examples:
   fallow-agent detach http://127.0.0.1:4001/primes/
+  fallow-agent detach primes
 
 A project that the fleet's coordinator manages stays detached until you attach
 it.";
@@ -83,7 +85,8 @@ agent, and beside what the fleet's preferences exclude. A task on such a device
 leaves it, and goes on elsewhere or later.";
 
 const UPDATE: &str = r"Examples:
-  fallow-agent update http://127.0.0.1:4001/primes/";
+  fallow-agent update http://127.0.0.1:4001/primes/
+  fallow-agent update primes";
 
 const STOP: &str = r"Examples:
   fallow-agent stop --dir lab/agent-1";
@@ -118,7 +121,7 @@ pub enum Command {
     Attach(Attach),
     /// Stop computing for a project: aborts its jobs and deletes its files
     #[command(after_help = DETACH)]
-    Detach(ProjectArg),
+    Detach(AttachedArg),
     /// Stop all computing until `resume`, whatever the coordinator says
     #[command(after_help = SUSPEND)]
     Suspend(DirArg),
@@ -130,7 +133,7 @@ pub enum Command {
     Exclude(Exclude),
     /// Contact a project as soon as it allows
     #[command(after_help = UPDATE)]
-    Update(ProjectArg),
+    Update(AttachedArg),
     /// End the agent cleanly, and wait until it has
     #[command(after_help = STOP)]
     Stop(DirArg),
@@ -158,16 +161,18 @@ pub enum Command {
 /// Where the agent's data is.
 #[derive(Debug, Args)]
 pub struct DirArg {
-    /// The agent's data directory [default: /var/lib/fallow-agent for root, else
+    /// The agent's data directory [default: FALLOW_AGENT_DIR, else /var/lib/fallow-agent for root, else
     /// $XDG_STATE_HOME/fallow-agent or ~/.local/state/fallow-agent]
-    #[arg(long, value_name = "DIR", env = "FALLOW_AGENT_DIR")]
+    #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
 impl DirArg {
     /// The directory meant.
     pub fn dir(&self) -> DataDir {
-        DataDir::at(&self.dir.clone().unwrap_or_else(default_dir))
+        // Not by clap's own means: in its usage lines an option that the environment gives looks as if it were needed.
+        let given = std::env::var_os("FALLOW_AGENT_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        DataDir::at(&self.dir.clone().or(given).unwrap_or_else(default_dir))
     }
 }
 
@@ -261,10 +266,52 @@ pub struct ProjectArg {
     pub url: String,
 }
 
+/// A project that an agent is attached to.
+#[derive(Debug, Args)]
+pub struct AttachedArg {
+    /// Where the data is.
+    #[command(flatten)]
+    pub dir: DirArg,
+    /// The project's URL, or its name as `status` shows it
+    #[arg(value_name = "URL or NAME")]
+    pub project: String,
+}
+
+impl Cli {
+    /// The command line of this process; ends it where there is nothing to be done.
+    #[must_use]
+    pub fn read() -> Self {
+        let parsed = negative_numbers(Self::command()).try_get_matches();
+        parsed.and_then(|matches| Self::from_arg_matches(&matches)).unwrap_or_else(|error| {
+            // Nobody listens: the exit code still tells.
+            let _ = error.print();
+            std::process::exit(status_of(&error));
+        })
+    }
+}
+
+/// Clap's own status, but that of bad input for a value that can be read and means nothing.
+fn status_of(error: &clap::Error) -> i32 {
+    let source = std::error::Error::source(error);
+    match source.is_some_and(|source| source.is::<UnknownPolicy>()) {
+        true => ExitCode::BadInput.number().into(),
+        false => error.exit_code(),
+    }
+}
+
+/// A number with a minus is a value everywhere, and the value's own check says what would do: to clap it looks like an
+/// option that there is not.
+fn negative_numbers(command: clap::Command) -> clap::Command {
+    let takes = |arg: clap::Arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(takes).mut_subcommands(negative_numbers)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -283,7 +330,7 @@ mod tests {
         assert_eq!(policy(&[]).unwrap(), "CS2_WF2_WS2_JC2");
         assert_eq!(policy(&["--policy", "CS1_WF1"]).unwrap(), "CS1_WF1_WS2_JC2");
         let error = policy(&["--policy", "CS9"]).unwrap_err();
-        assert!(error.exit_code() == 2 && error.to_string().contains("CS1 or CS2"), "{error}");
+        assert!(status_of(&error) == 3 && error.to_string().contains("CS1 or CS2"), "{error}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use fallow_domain::{Bytes, Device, MasterUrl, Share};
 use fallow_store::StoreError;
 use fallow_telemetry::Service;
 
-use crate::cli::{Attach, Cli, Command, DirArg, Exclude, ProjectArg, Run, Status};
+use crate::cli::{Attach, AttachedArg, Cli, Command, DirArg, Exclude, Run, Status};
 use crate::control::client::ask;
 use crate::control::protocol::Request;
 use crate::dir::DataDir;
@@ -33,8 +33,8 @@ pub fn execute(cli: Cli) -> Result<(), AgentError> {
         Command::Run(arguments) => run(&arguments),
         Command::Status(arguments) => status(&arguments),
         Command::Attach(arguments) => attach(&arguments),
-        Command::Detach(ProjectArg { dir, url }) => tell(&dir, &Request::Detach { url }),
-        Command::Update(ProjectArg { dir, url }) => tell(&dir, &Request::Update { url }),
+        Command::Detach(AttachedArg { dir, project: url }) => tell(&dir, &Request::Detach { url }),
+        Command::Update(AttachedArg { dir, project: url }) => tell(&dir, &Request::Update { url }),
         Command::Suspend(dir) => tell(&dir, &Request::Suspend {}),
         Command::Resume(dir) => tell(&dir, &Request::Resume {}),
         Command::Exclude(arguments) => exclude(&arguments),
@@ -162,7 +162,7 @@ fn attach(arguments: &Attach) -> Result<(), AgentError> {
         MasterUrl::parse(&arguments.project.url).map_err(|error| AgentError::bad_input(error.to_string()))?;
     // JSON has no word for NaN and infinities: they would reach the agent as "none given".
     if let Some(share) = arguments.share {
-        Share::new(share).map_err(|error| AgentError::bad_input(error.to_string()))?;
+        Share::given(share).map_err(|error| AgentError::bad_input(error.to_string()))?;
     }
     let no_wait = arguments.no_wait;
     let given = match (&arguments.account_key_file, std::env::var("FALLOW_ACCOUNT_KEY")) {

@@ -2,11 +2,10 @@
 
 use std::io::Write;
 
-use clap::Parser;
 use fallow_agent::{cli::Cli, commands};
 
 fn main() -> std::process::ExitCode {
-    match commands::execute(Cli::parse()) {
+    match commands::execute(Cli::read()) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             let mut text = format!("fallow-agent: {error}\n");

@@ -6,6 +6,7 @@ mod support;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::time::{Duration, Instant};
 
 use fallow_coordinator::daemon::DaemonFile;
 use support::{Running, fallow, run, text};
@@ -47,8 +48,11 @@ fn values_that_mean_nothing_are_refused_with_status_3() {
     let several = several.to_str().unwrap();
     let (directory, program) = (dir.path().to_str().unwrap(), env!("CARGO_BIN_EXE_fallow"));
     for (arguments, said) in [
-        (&["shares", "set", "sieve=-1"][..], "a number from 0 to 1,000,000,000"),
-        (&["shares", "set", "sieve=NaN"], "a number from 0 to 1,000,000,000"),
+        (&["shares", "set", "sieve=-1"][..], "a number from 0.001 to 1,000,000,000"),
+        (&["shares", "set", "sieve=1e-300"], "a number from 0.001 to 1,000,000,000"),
+        (&["preferences", "set", "--cpu-fraction", "1e-300"], "from 0.001 to 1"),
+        (&["preferences", "set", "--disk-fraction", "-1"], "a part from 0 to 1"),
+        (&["shares", "set", "sieve=NaN"], "a number from 0.001 to 1,000,000,000"),
         (&["app", "add", "sieve", "a", directory, "--version", "1.0"], "is a directory"),
         (&["app", "add", "sieve", "a", program, "--version", "0.0"], "such as 1.0"),
         (
@@ -359,6 +363,7 @@ fn addresses_beyond_loopback_are_refused_with_the_reason() {
         let output = run(&dir.path().join("coordinator"), &arguments);
         assert_eq!(output.status.code(), Some(3), "{arguments:?}: {}", text(&output));
         assert!(text(&output).contains("use 127.0.0.1"), "{}", text(&output));
+        assert!(!dir.path().join("coordinator").exists(), "nothing is left behind");
     }
 }
 
@@ -462,6 +467,24 @@ fn keys_and_names_that_are_garbage_give_status_7_with_what_to_do() {
     assert!(text(&output).contains("belongs to another private key"), "{}", text(&output));
     std::fs::write(keys.join("upload_public"), own).unwrap();
     assert_eq!(Running::start(dir.path()).stop(), Some(0));
+}
+
+#[test]
+fn a_usage_line_does_not_ask_for_what_the_environment_gives_and_a_minus_is_no_option() {
+    let dir = tempfile::tempdir().unwrap();
+    let usage = fallow(dir.path(), &["jobs", "--nonsense"]);
+    assert_eq!(usage.status.code(), Some(2));
+    assert!(!text(&usage).contains("--dir <DIR>"), "{}", text(&usage));
+    for arguments in [
+        &["preferences", "set", "--buffer-min", "-1"][..],
+        &["submit", "p", "--app", "a", "--flops", "1", "--deadline", "-1"],
+        &["evaluate", "--out", "x", "--seed", "-1"],
+        &["coordinator", "run", "--heartbeat", "-1"],
+    ] {
+        let output = fallow(dir.path(), arguments);
+        assert!(!text(&output).contains("unexpected argument"), "{arguments:?}: {}", text(&output));
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output));
+    }
 }
 
 #[test]

@@ -18,7 +18,8 @@ const PATIENCE: Duration = ANSWER.saturating_add(Duration::from_secs(15));
 /// [`AgentError::Unreachable`] when none runs there, else what the agent says.
 pub fn ask(dir: &DataDir, request: &Request) -> Result<(String, Option<Box<Status>>), AgentError> {
     let socket = dir.control_socket();
-    let stream = UnixStream::connect(&socket).map_err(|error| match error.kind() {
+    let connected = super::short_path(&socket).and_then(|(short, _dir)| UnixStream::connect(short));
+    let stream = connected.map_err(|error| match error.kind() {
         std::io::ErrorKind::PermissionDenied => AgentError::refused(format!(
             "{} is not yours: control the agent as the user that it runs as, or as root",
             socket.display()

@@ -33,7 +33,8 @@ pub fn bind(path: &Path) -> Result<UnixListener, AgentError> {
     for old in [path, &new] {
         crate::files::remove(old).map_err(fail)?;
     }
-    let listener = UnixListener::bind(&new).map_err(fail)?;
+    let (short, _dir) = super::short_path(&new).map_err(fail)?;
+    let listener = UnixListener::bind(short).map_err(fail)?;
     std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600)).map_err(fail)?;
     std::fs::rename(&new, path).map_err(fail)?;
     Ok(listener)

@@ -213,7 +213,7 @@ fn wish(url: &str, account_key: Option<AccountKey>, share: Option<f64>) -> Resul
     Ok(Wish {
         url: MasterUrl::parse(url).map_err(bad)?,
         account_key: account_key.map(|key| crate::account::checked(key.reveal())).transpose()?,
-        share: share.map(Share::new).transpose().map_err(bad)?,
+        share: share.map(Share::given).transpose().map_err(bad)?,
     })
 }
 

@@ -1,6 +1,6 @@
 //! What people at this host ask for.
 
-use fallow_client::Event;
+use fallow_client::{Event, ProjectView};
 use fallow_domain::{Device, MasterUrl};
 
 use super::{Asked, Engine};
@@ -112,15 +112,33 @@ impl Engine {
         turned.map(|()| Response::done(text))
     }
 
-    fn attached(&self, url: &str) -> Result<MasterUrl, AgentError> {
-        let url = MasterUrl::parse(url).map_err(|invalid| AgentError::bad_input(invalid.to_string()))?;
+    /// The project that the owner means by its URL, or by its name if no other has it.
+    fn attached(&self, said: &str) -> Result<MasterUrl, AgentError> {
         let views = self.client.project_views();
-        if views.iter().any(|view| view.url == url) {
+        let url = MasterUrl::parse(said).ok();
+        if let Some(url) = url.filter(|url| views.iter().any(|view| view.url == *url)) {
             return Ok(url);
         }
-        let known: Vec<String> = views.iter().map(|view| view.url.to_string()).collect();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        Err(AgentError::bad_input(format!("this agent is not attached to {url}; it is attached to: {known}")))
+        let mut named = views.iter().filter(|view| !view.name.is_empty() && view.name == said.trim());
+        let shown = |view: &ProjectView| match view.name.as_str() {
+            "" => view.url.to_string(),
+            name => format!("{name} ({})", view.url),
+        };
+        match (named.next(), named.next()) {
+            (Some(view), None) => Ok(view.url.clone()),
+            (Some(_), Some(_)) => Err(AgentError::bad_input(format!(
+                "several projects are called {said:?}: name the URL of one of {}",
+                views.iter().map(shown).collect::<Vec<_>>().join(", ")
+            ))),
+            (None, _) => {
+                let known: Vec<String> = views.iter().map(shown).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                let said: String = said.chars().take(255).collect();
+                Err(AgentError::bad_input(format!(
+                    "this agent is not attached to {said:?}; it is attached to: {known}"
+                )))
+            }
+        }
     }
 
     fn status(&self) -> Status {

@@ -22,14 +22,8 @@ use crate::operator::{AUTHOR, TokenError, TokenFile};
 /// Which coordinator a command speaks to.
 #[derive(Args, Clone, Debug)]
 pub struct Target {
-    /// Directory of the coordinator, or of `fallow up`.
-    #[arg(
-        long,
-        env = "FALLOW_DIR",
-        hide_env_values = true,
-        default_value = "./fallow-data",
-        value_name = "DIR"
-    )]
+    /// Directory of the coordinator, or of `fallow up` [default: FALLOW_DIR, else ./fallow-data].
+    #[arg(long, default_value_os_t = root(), hide_default_value = true, value_name = "DIR")]
     pub dir: PathBuf,
     /// Address of the coordinator, such as http://127.0.0.1:20001, instead of looking it up in the directory.
     #[arg(long, value_name = "URL", value_parser = address)]
@@ -37,6 +31,13 @@ pub struct Target {
     /// File with the operator's token, instead of operator.token in the directory.
     #[arg(long, value_name = "FILE")]
     pub operator_token_file: Option<PathBuf>,
+}
+
+/// Where a coordinator is looked for when nothing is said. Not by clap's own means: in its usage lines an option that the
+/// environment gives looks as if it were needed.
+pub(crate) fn root() -> PathBuf {
+    let root = std::env::var_os("FALLOW_DIR").filter(|root| !root.is_empty());
+    root.map_or_else(|| PathBuf::from("./fallow-data"), PathBuf::from)
 }
 
 /// The operator service, with every call authorised.
@@ -188,6 +189,12 @@ fn find(dir: &Path) -> Result<(PathBuf, DaemonFile), Failure> {
                 )));
             }
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                if is_agents(place) {
+                    return Err(Failure::bad_input(format!(
+                        "{} is an agent's directory: name the coordinator's with --dir; `fallow-agent status --dir {0}` tells of the agent",
+                        place.display()
+                    )));
+                }
                 let text = format!(
                     "{} is damaged: a restart of the coordinator in {} writes it anew",
                     DaemonFile::path(place).display(),
@@ -205,6 +212,13 @@ fn find(dir: &Path) -> Result<(PathBuf, DaemonFile), Failure> {
         DaemonFile::path(&places[1]).display(),
     );
     Err(Failure::new(ExitCode::Unreachable, text))
+}
+
+/// Whether a directory is an agent's: its `daemon.json` says where its control socket is.
+fn is_agents(dir: &Path) -> bool {
+    let bytes = std::fs::read(DaemonFile::path(dir)).unwrap_or_default();
+    let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    value.get("control_socket").is_some()
 }
 
 /// Connects to a coordinator at a loopback address.
@@ -279,6 +293,18 @@ mod tests {
         {
             assert!(address(bad).unwrap_err().contains("such as http://127.0.0.1:20001"), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_agents_directory_is_called_one_and_not_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = DaemonFile::path(dir.path());
+        std::fs::write(&path, r#"{"pid":1,"start_time":2,"control_socket":"/x/control.sock"}"#).unwrap();
+        let failure = find(dir.path()).unwrap_err();
+        assert_eq!(failure.code(), ExitCode::BadInput);
+        assert!(failure.to_string().contains("is an agent's directory"), "{failure}");
+        std::fs::write(&path, "{").unwrap();
+        assert!(find(dir.path()).unwrap_err().to_string().contains("is damaged"));
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(super) struct Run {
 }
 
 fn heartbeat(text: &str) -> Result<Duration, Box<dyn std::error::Error + Send + Sync>> {
-    let time = humantime::parse_duration(text)?;
+    let time = humantime::parse_duration(text).map_err(|_| "expected a time such as 500ms or 10s")?;
     let (low, high) = (Duration::from_millis(100), Duration::from_secs(3_600));
     match (low..=high).contains(&time) {
         true => Ok(time),
@@ -70,6 +70,10 @@ pub(super) fn run(command: Command) -> Result<(), Failure> {
     let Command::Run(run) = command;
     let dir = run.dir.unwrap_or_else(|| default_dir(std::env::var_os("FALLOW_DIR")));
     let dir = std::path::absolute(&dir).map_err(|error| Failure::file("find", &dir, error))?;
+    let link = LinkSettings { heartbeat: run.heartbeat };
+    let options = Options { dir: dir.clone(), listen: run.listen, http: run.http, link };
+    // Before anything is made: a refused start leaves nothing behind.
+    options.check()?;
     let service = Service {
         name: "fallow-coordinator",
         version: env!("CARGO_PKG_VERSION"),
@@ -79,8 +83,6 @@ pub(super) fn run(command: Command) -> Result<(), Failure> {
         .map_err(|error| Failure::caused(ExitCode::BadInput, "telemetry cannot be set up", error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::internal("the runtime does not start", error))?;
-    let link = LinkSettings { heartbeat: run.heartbeat };
-    let options = Options { dir, listen: run.listen, http: run.http, link };
     let served = runtime.block_on(serve(options));
     runtime.shutdown_timeout(Duration::from_secs(1));
     telemetry.shutdown();

@@ -27,12 +27,16 @@ Examples:
 Experiments: cpu (R5.20), slack (R5.21), buffer (R5.22), fetch (R5.23), send
 (R5.24), estimates (R5.25).
 
+The paper is D. Kondo, D. P. Anderson, J. McLeod VII: Performance Evaluation of
+Scheduling Policies for Volunteer Computing (2007).
+
 DIR gets table.txt, table.csv, and of every figure of the paper an SVG with its
 values as CSV beside it; with --only the tables are table-NAME-NAME.txt and .csv
 instead, so that those of a whole evaluation stay. In figures, open diamonds are
 the paper's values; dashes are no values of the paper's, but what its words make
-of ours. A row agrees, differs, or is shown as it comes where nothing can be
-judged. Notes tell of runs of 100 days and are left out of others.
+of ours. A row agrees or differs, by the tolerance beside it, or is not judged
+where the paper gives no value. Notes tell of runs of 100 days and are left out
+of others.
 
 All of it is 4,190 runs and about eight minutes of CPU time, so four on two free
 CPUs; with --repeat 1 a tenth. Each experiment is written
@@ -128,7 +132,7 @@ fn tell(experiment: Experiment, report: &Report, arguments: &Arguments) -> Strin
         Column::Text("published"),
         Column::Text("measured"),
         Column::Text("verdict"),
-        Column::Text("to agree"),
+        Column::Text("tolerance"),
     ];
     let mut notes: Vec<&str> = Vec::new();
     let rows = report.rows.iter().map(|row| {

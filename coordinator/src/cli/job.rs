@@ -5,7 +5,7 @@ use fallow_proto::operator::v1::{GetJobRequest, Job, JobReport};
 use serde_json::{Value, json};
 
 use super::connect::Client;
-use super::jobs::job_json;
+use super::jobs::{self, job_json};
 use super::{Failure, print, print_json, table};
 use crate::printable;
 
@@ -44,10 +44,10 @@ fn to_text(report: &JobReport, job: &Job) -> String {
     let mut rows: Vec<(&str, String)> = vec![
         ("job", job.name.clone()),
         ("workunit", format!("{} ({stands})", report.workunit)),
-        ("state", said([&job.state, &job.outcome, &job.validation])),
+        ("state", said([&jobs::state(job), &job.outcome, &job.validation])),
     ];
     if job.host_id != 0 {
-        rows.push(("host", format!("{} ({})", job.host_name, job.host_id)));
+        rows.push(("host", jobs::host(job)));
     }
     if report.version != 0 {
         let (major, minor) = (report.version / 100, report.version % 100);
@@ -126,7 +126,7 @@ fn meaning(exit_status: i32) -> String {
     match exit_status {
         _ if !of_client.is_empty() => of_client.to_owned(),
         ..=-65_536 => format!("a Windows status, 0x{windows:08X}"),
-        ..=-1 => "an error of the BOINC client or library".to_owned(),
+        -65_535..=-1 => "an error of the BOINC client or library".to_owned(),
         1..=31 => format!("the application's own exit status, or signal {exit_status} ended it"),
         129..=159 => format!(
             "the application's own exit status, or signal {} ended it ({})",

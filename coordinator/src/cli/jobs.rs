@@ -78,27 +78,33 @@ pub(crate) async fn all(client: &mut Client, project: &str) -> Result<Vec<Workun
     }
 }
 
-fn row(workunit: &Workunit, job: &Job) -> Vec<String> {
-    // Agents by the names that `fallow hosts` lists; numbers of hosts are each project's own.
-    let host = match (job.host_id, job.agent_name.as_str()) {
+/// The host of a job: an agent by the name that `fallow hosts` lists; numbers of hosts are each project's own.
+pub(super) fn host(job: &Job) -> String {
+    match (job.host_id, job.agent_name.as_str()) {
         (0, _) => String::new(),
         (number, "") => format!("{} (outside the fleet, {number})", job.host_name),
         (_, name) => name.to_owned(),
-    };
-    let state = if job.waits_for.is_empty() {
-        job.state.clone()
-    } else {
-        format!("{}, waits for {}", job.state, job.waits_for)
-    };
+    }
+}
+
+/// Where a job stands, and what it waits for.
+pub(super) fn state(job: &Job) -> String {
+    match job.waits_for.as_str() {
+        "" => job.state.clone(),
+        waits_for => format!("{}, waits for {waits_for}", job.state),
+    }
+}
+
+fn row(workunit: &Workunit, job: &Job) -> Vec<String> {
     vec![
         workunit.project.clone(),
         workunit.name.clone(),
         workunit.state.clone(),
         job.name.clone(),
-        state,
+        state(job),
         job.outcome.clone(),
         job.validation.clone(),
-        host,
+        host(job),
         table::micros(job.cpu_time_micros),
         job.times_sent.to_string(),
     ]

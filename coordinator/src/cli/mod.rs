@@ -30,11 +30,12 @@ pub(crate) mod upload;
 
 use std::process::ExitCode as ProcessExit;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use fallow_domain::ExitCode;
 
 use crate::up;
 
+pub(crate) use connect::root;
 pub use connect::{Client, Target, connect};
 pub(crate) use create::PLATFORM;
 pub use failure::Failure;
@@ -114,7 +115,7 @@ enum Command {
     Submit(submit::Arguments),
     /// Simulates hosts and projects over months, with the policies that agents run.
     Simulate(simulate::Arguments),
-    /// Repeats the published evaluation of the policies: tables and figures of published against measured.
+    /// Repeats the evaluation of the policies by Kondo, Anderson and McLeod: tables and figures of published against measured.
     Evaluate(evaluate::Arguments),
     /// Writes completions for a shell to standard output.
     Completions(manual::Completions),
@@ -126,7 +127,8 @@ enum Command {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ProcessExit {
-    let arguments = match Arguments::try_parse() {
+    let parsed = negative_numbers(Arguments::command()).try_get_matches();
+    let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version come this way too. A reader that has gone away is no failure, and a complaint that
@@ -143,6 +145,16 @@ pub fn main() -> ProcessExit {
         Ok(code) => code,
         Err(failure) => fail(&failure),
     }
+}
+
+/// A number with a minus is a value everywhere, and the value's own check says what would do: to clap it looks like an
+/// option that there is not.
+fn negative_numbers(command: clap::Command) -> clap::Command {
+    let takes = |arg: clap::Arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(takes).mut_subcommands(negative_numbers)
 }
 
 /// Tells of a failure and gives its status.

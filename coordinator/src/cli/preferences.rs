@@ -148,7 +148,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     if let Some(changes) = changes {
         let mut preferences = preferences_from_wire(&document.preferences.unwrap_or_default())?;
         changes.apply(&mut preferences);
-        preferences.check()?;
+        preferences.check_set()?;
         let request = SetPreferencesRequest { preferences: Some(preferences_to_wire(&preferences)) };
         document = client.set_preferences(request).await?.into_inner().document.unwrap_or_default();
     }
@@ -163,17 +163,17 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
 
 fn rows(preferences: &Preferences) -> [(&'static str, String); 13] {
     [
-        ("cpu-fraction", preferences.cpu_fraction.to_string()),
-        ("cpu-time-fraction", preferences.cpu_time_fraction.to_string()),
+        ("cpu-fraction", table::number(preferences.cpu_fraction.get())),
+        ("cpu-time-fraction", table::number(preferences.cpu_time_fraction.get())),
         ("buffer-min", preferences.buffer_min.to_string()),
         ("buffer-additional", preferences.buffer_additional.to_string()),
         ("scheduling-period", preferences.scheduling_period.to_string()),
         ("checkpoint-period", preferences.checkpoint_period.to_string()),
         ("leave-in-memory", preferences.leave_in_memory.to_string()),
         ("suspended", preferences.suspended.to_string()),
-        ("memory-fraction", preferences.memory_fraction.to_string()),
-        ("disk-fraction", preferences.disk_fraction.to_string()),
-        ("disk-free-min", preferences.disk_free_min.to_string()),
+        ("memory-fraction", table::number(preferences.memory_fraction.get())),
+        ("disk-fraction", table::number(preferences.disk_fraction.get())),
+        ("disk-free-min", units::shown_size(preferences.disk_free_min.0)),
         ("connection-interval", preferences.connection_interval.to_string()),
         ("excluded-devices", Device::list(&preferences.excluded_devices)),
     ]

@@ -30,10 +30,10 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let columns = [
         Text("project"),
         Number("share"),
-        Number("of all"),
+        Number("of all shares"),
         Number("CPU time"),
         Number("contested"),
-        Number("of all"),
+        Number("of contested"),
         Number("debt"),
         Number("workunits"),
         Number("validated"),
@@ -47,7 +47,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let row = |project: &ProjectSummary| {
         vec![
             project.name.clone(),
-            project.share.to_string(),
+            table::number(project.share),
             percent(project.share, shares),
             table::micros(project.cpu_time_micros),
             table::micros(project.cpu_contested_micros),

@@ -71,13 +71,17 @@ pub(crate) async fn all(client: &mut Client, project: &str) -> Result<Vec<Canoni
 fn save(dir: &std::path::Path, results: &[CanonicalResult]) -> Result<(), Failure> {
     for result in results {
         let dir = dir.join(file_name(&result.workunit)?);
-        std::fs::create_dir_all(&dir).map_err(|error| Failure::file("make", &dir, error))?;
+        std::fs::create_dir_all(&dir).map_err(|error| unwritable(&dir, &error))?;
         for output in &result.outputs {
             let path = dir.join(file_name(&output.open_name)?);
-            std::fs::write(&path, &output.content).map_err(|error| Failure::file("write", &path, error))?;
+            std::fs::write(&path, &output.content).map_err(|error| unwritable(&path, &error))?;
         }
     }
     Ok(())
+}
+
+fn unwritable(path: &std::path::Path, error: &std::io::Error) -> Failure {
+    Failure::unwritable(&format!("--save: cannot write {}", path.display()), error)
 }
 
 /// A name that stays within its directory.

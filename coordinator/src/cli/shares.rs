@@ -17,8 +17,9 @@ Examples:
   fallow shares show --json
   fallow shares set mersenne=25 totient=75
 
-A share is a weight: a number from 0 to 1,000,000,000, against the sum of all of
-them. Agents follow within a second; those that are away when they come back.
+A share is a weight: 0, or a number from 0.001 to 1,000,000,000, against the sum
+of all of them. Agents follow within a second; those that are away when they
+come back.
 A share of 0 computes only when nobody else can.";
 
 /// Without a subcommand they are shown.
@@ -93,9 +94,10 @@ fn all_are_zero(document: &Document) -> bool {
 /// Numbers that mean nothing are refused here, before anybody is asked.
 fn parse(shares: &[(String, f64)]) -> Result<Vec<ShareOfProject>, Failure> {
     let one = |(project, number): &(String, f64)| {
-        let share = Share::new(*number).map_err(|_| {
+        let share = Share::given(*number).map_err(|_| {
             Failure::bad_input(format!(
-                "{number} is no share for {project}: expected a number from 0 to 1,000,000,000, such as {project}=75"
+                "{} is no share for {project}: expected 0, or a number from 0.001 to 1,000,000,000, such as {project}=75",
+                table::number(*number)
             ))
         })?;
         Ok(ShareOfProject { project: project.clone(), share: share.get() })
@@ -106,10 +108,10 @@ fn parse(shares: &[(String, f64)]) -> Result<Vec<ShareOfProject>, Failure> {
 fn to_table(document: &Document) -> String {
     let all: f64 = document.projects.iter().map(|project| project.share).sum();
     let row = |project: &fallow_proto::fleet::v1::ProjectAssignment| {
-        vec![project.name.clone(), project.share.to_string(), percent(project.share, all)]
+        vec![project.name.clone(), table::number(project.share), percent(project.share, all)]
     };
     let rows = document.projects.iter().map(row).collect();
-    let columns = [Text("project"), Number("share"), Number("of all")];
+    let columns = [Text("project"), Number("share"), Number("of all shares")];
     format!("{}document version {}\n", table::render(&columns, rows), document.version)
 }
 
@@ -128,10 +130,11 @@ mod tests {
 
     #[test]
     fn shares_that_mean_nothing_are_refused_with_what_would_do() {
-        for bad in ["-1", "NaN", "inf", "1e300"] {
+        for bad in ["-1", "NaN", "inf", "1e300", "1e-300"] {
             let failure = parse(&[pair(&format!("mersenne={bad}")).unwrap()]).unwrap_err();
             assert_eq!(failure.code().number(), 3);
             assert!(failure.to_string().contains("such as mersenne=75"), "{failure}");
+            assert!(failure.to_string().len() < 200, "{failure}");
         }
         for unreadable in ["mersenne=", "mersenne=75%", "mersenne", "=1"] {
             assert!(pair(unreadable).unwrap_err().contains("such as mersenne=75"), "{unreadable}");

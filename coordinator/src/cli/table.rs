@@ -44,6 +44,18 @@ pub(crate) fn render(columns: &[Column], rows: Vec<Vec<String>>) -> String {
     format!("{}\n", table.trim_fmt())
 }
 
+/// A number that people gave, in few characters whatever it is.
+pub(crate) fn number(value: f64) -> String {
+    let is_plain = value == 0.0 || (1e-6..1e15).contains(&value.abs());
+    match is_plain {
+        true => {
+            let text = format!("{value:.6}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        false => format!("{value:e}"),
+    }
+}
+
 /// A number of things: `1 job`, `2 jobs`.
 pub(crate) fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
@@ -91,6 +103,12 @@ mod tests {
         let shown = render(&[Column::Text("name"), Column::Text("link")], rows);
         assert_eq!(shown.lines().count(), 2, "{shown}");
         assert!(shown.contains("lab1��[31mforged") && !shown.contains('\x1b'), "{shown}");
+    }
+
+    #[test]
+    fn a_number_takes_few_characters_whatever_it_is() {
+        let shown = [0.0, 75.0, 0.1 + 0.2, 1e9, 0.001, 1e-300, 1e300, -1.5].map(number);
+        assert_eq!(shown, ["0", "75", "0.3", "1000000000", "0.001", "1e-300", "1e300", "-1.5"]);
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
         Ok(time) => Ok(Duration::from(time)),
-        Err(error) => Err(format!("{error}; expected a time such as 90s or 2h")),
+        Err(_) => Err("expected a time such as 90s or 2h".to_owned()),
     }
 }
 

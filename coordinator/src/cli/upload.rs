@@ -104,7 +104,7 @@ fn parts(
     let mut files = paths.into_iter().zip(sizes);
     let mut open: Option<(PathBuf, std::io::Take<File>)> = None;
     let mut first = Some(version);
-    let mut next = move || -> Option<AddAppVersionPart> {
+    let next = move || -> Option<AddAppVersionPart> {
         if let Some(version) = first.take() {
             return Some(AddAppVersionPart { part: Some(Part::Version(version)) });
         }
@@ -125,7 +125,7 @@ fn parts(
             }
         }
     };
-    tokio_stream::iter(std::iter::from_fn(move || next()))
+    tokio_stream::iter(std::iter::from_fn(next))
 }
 
 fn failed<T>(unread: &Mutex<Option<Failure>>, path: &Path, error: std::io::Error) -> Option<T> {

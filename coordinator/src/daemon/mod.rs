@@ -50,6 +50,16 @@ pub struct Options {
     pub link: LinkSettings,
 }
 
+impl Options {
+    /// Refuses addresses that a coordinator cannot serve at. Nothing is touched.
+    ///
+    /// # Errors
+    /// [`StartError`] with the address and why.
+    pub fn check(&self) -> Result<(), StartError> {
+        address::check(self)
+    }
+}
+
 /// A running coordinator.
 pub struct Coordinator {
     dir: PathBuf,
@@ -72,7 +82,7 @@ impl Coordinator {
     /// # Errors
     /// [`StartError`]; nothing runs then.
     pub async fn start(options: Options) -> Result<Self, StartError> {
-        address::check(&options)?;
+        options.check()?;
         let Options { dir, listen, http, link } = options;
         let opened = tokio::task::spawn_blocking({
             let dir = dir.clone();

@@ -159,7 +159,7 @@ impl Documents {
                 let project = document.projects.iter_mut().find(|project| project.name == *name);
                 let project =
                     project.ok_or_else(|| DocumentError::UnknownProject { name: name.clone(), known })?;
-                project.share = Share::new(*share)?;
+                project.share = Share::given(*share)?;
                 said.push(format!("{name}={share}"));
             }
             Ok(format!("shares {}", said.join(" ")))
@@ -177,7 +177,7 @@ impl Documents {
         now: Instant,
         preferences: Preferences,
     ) -> Result<FleetDocument, DocumentError> {
-        preferences.check()?;
+        preferences.check_set()?;
         self.change(author, now, |document| {
             document.preferences = preferences;
             Ok("preferences".to_owned())
@@ -348,7 +348,7 @@ mod tests {
         for (bad, said) in [
             (vec![("a", -1.0)], "resource share \"-1\" is not valid"),
             (vec![("a", f64::NAN)], "resource share"),
-            (vec![("a", 1e12)], "from 0 to 1,000,000,000"),
+            (vec![("a", 1e12)], "from 0.001 to 1,000,000,000"),
             (vec![("a", 1.0), ("b", 1.0)], "no project \"b\" in the fleet (there is: a)"),
             (vec![("a", 1.0), ("a", 2.0)], "named twice"),
             (vec![], "nothing to change"),

@@ -134,7 +134,7 @@ impl OperatorService {
         author: Author,
         request: wire::CreateProjectRequest,
     ) -> Result<wire::ProjectSummary, Status> {
-        let share = Share::new(request.share).map_err(|error| status::of_invalid(&error))?;
+        let share = Share::given(request.share).map_err(|error| status::of_invalid(&error))?;
         let mut settings = ProjectSettings::default();
         if request.request_delay_micros != 0 {
             settings.request_delay = Duration::from_micros(request.request_delay_micros);
@@ -384,8 +384,13 @@ impl Service for OperatorService {
         let span = span_of(&request, "GetJob");
         let wire::GetJobRequest { project, name } = request.into_inner();
         let work = async {
-            self.blocking(move |projects| Ok(convert::job_report(&project, projects.job(&project, &name)?)))
-                .await
+            let report = self
+                .blocking(move |projects| Ok(convert::job_report(&project, projects.job(&project, &name)?)));
+            let mut report = report.await?;
+            if let Some(job) = report.job.as_mut().filter(|job| !job.agent_id.is_empty()) {
+                job.agent_name = self.fleet.name_of(&job.agent_id);
+            }
+            Ok(report)
         };
         self.call("GetJob", span, work).await
     }

@@ -3,7 +3,7 @@
 use super::keys::split_job_name;
 
 /// What a name that becomes part of a URL may be, for error messages.
-pub(crate) const PLAIN_RULE: &str = "ASCII letters, digits, `-`, `_` and `.`, without `..`";
+pub(crate) const PLAIN_RULE: &str = "1 to 200 ASCII letters, digits, `-`, `_` and `.`, without `..`";
 
 /// True for names that need no escapes, neither in URLs nor in XML nor on any file system.
 pub(crate) fn is_plain(name: &str, max: usize) -> bool {

@@ -349,7 +349,9 @@ fn check_values(new: &NewWorkunit) -> Result<(), Invalid> {
         return Err(Invalid::new("open name", bad, OPEN_NAME_RULE));
     }
     match names.iter().enumerate().find(|(position, name)| names[..*position].contains(name)) {
-        Some((_, twice)) => Err(Invalid::new("open name", twice, "each name once in a workunit")),
+        Some((_, twice)) => {
+            Err(Invalid::new("open name", twice, "a name that no other file of the workunit has"))
+        }
         None => Ok(()),
     }
 }

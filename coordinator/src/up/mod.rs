@@ -69,14 +69,8 @@ pub struct UpArguments {
     /// Ends when all work is done, instead of waiting for Ctrl-C.
     #[arg(long)]
     pub until_done: bool,
-    /// Where everything is kept.
-    #[arg(
-        long,
-        env = "FALLOW_DIR",
-        hide_env_values = true,
-        default_value = "./fallow-data",
-        value_name = "DIR"
-    )]
+    /// Where everything is kept [default: FALLOW_DIR, else ./fallow-data].
+    #[arg(long, default_value_os_t = crate::cli::root(), hide_default_value = true, value_name = "DIR")]
     pub dir: PathBuf,
     /// One JSON object per line, instead of text.
     #[arg(long)]

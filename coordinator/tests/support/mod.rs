@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fallow_coordinator::daemon::DaemonFile;
 use rustix::process::{Pid, Signal, kill_process};
 
-pub struct Running(Child);
+pub struct Running(pub Child);
 
 impl Running {
     /// A coordinator in DIR/coordinator.

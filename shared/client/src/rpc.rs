@@ -277,7 +277,8 @@ impl Client {
             }
         });
         if !asked.is_none() {
-            let text = self.said(|| format!("asked for work, got {jobs} jobs"));
+            let text = self
+                .said(|| format!("asked for work, got {jobs} {}", if jobs == 1 { "job" } else { "jobs" }));
             self.notice(NoticeLevel::Info, Some(id), text);
         }
         self.fetch_due = true;

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Bytes, Device, Duration, Fraction, Invalid, ResourceType};
 
+/// The least part of CPUs, memory or disk that is set: one CPU of a thousand.
+const FRACTION_MIN: f64 = 0.001;
+
 /// Effective preferences. Each field names the BOINC element it becomes on the wire.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Preferences {
@@ -99,6 +102,26 @@ impl Preferences {
         within("checkpoint period", self.checkpoint_period, second, month, "from 1 s to 31 days")
     }
 
+    /// Checks ranges of preferences that somebody sets. Narrower than [`Preferences::check`] at the lower end, which takes
+    /// what was set before these bounds were: a part that is not nothing and next to nothing is a slip.
+    ///
+    /// # Errors
+    /// [`Invalid`] for the first field out of range.
+    pub fn check_set(&self) -> Result<(), Invalid> {
+        self.check()?;
+        for (what, fraction) in [
+            ("fraction of CPUs", self.cpu_fraction),
+            ("fraction of the memory", self.memory_fraction),
+            ("fraction of the disk", self.disk_fraction),
+        ] {
+            if fraction.get() < FRACTION_MIN {
+                let expected = "from 0.001 to 1: with less no job could run; use suspended for none";
+                return Err(Invalid::new(what, format_args!("{:e}", fraction.get()), expected));
+            }
+        }
+        Ok(())
+    }
+
     /// These preferences under an owner's limits: the tighter of the two in each respect (R6.4).
     #[must_use]
     pub fn tightened(&self, owner: &OwnerLimits) -> Self {
@@ -140,6 +163,21 @@ pub struct OwnerLimits {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn parts_that_are_next_to_nothing_are_not_set_and_what_was_set_before_is_still_read() {
+        let tiny = Fraction::clamped(1e-300);
+        for bad in [
+            Preferences { cpu_fraction: tiny, ..Preferences::default() },
+            Preferences { memory_fraction: tiny, ..Preferences::default() },
+            Preferences { disk_fraction: Fraction::ZERO, ..Preferences::default() },
+        ] {
+            assert!(bad.check().is_ok());
+            let error = bad.check_set().unwrap_err().to_string();
+            assert!(error.contains("from 0.001 to 1") && error.len() < 200, "{error}");
+        }
+        assert!(Preferences::default().check_set().is_ok());
+    }
 
     #[test]
     fn r2_6_usable_cpus_follow_the_fraction_and_are_never_none() {

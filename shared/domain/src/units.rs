@@ -126,6 +126,21 @@ impl Share {
     pub const DEFAULT: Self = Self(100.0);
     /// No share: the project computes only when nobody else can.
     pub const ZERO: Self = Self(0.0);
+
+    /// A share that somebody gives a project: 0, or large enough to mean something against others. Shares that were
+    /// stored or come from servers may be anything that [`Share::new`] takes.
+    ///
+    /// # Errors
+    /// [`Invalid`] with what was expected.
+    pub fn given(value: f64) -> Result<Self, Invalid> {
+        if value == 0.0 || (1e-3..=1e9).contains(&value) {
+            return Ok(Self(value + 0.0));
+        }
+        let expected = "0, or a number from 0.001 to 1,000,000,000";
+        let is_short = (1e-3..1e15).contains(&value.abs());
+        let shown = if is_short { value.to_string() } else { format!("{value:e}") };
+        Err(Invalid::new("resource share", shown, expected))
+    }
 }
 
 impl Default for Share {
@@ -145,6 +160,11 @@ mod tests {
             assert!(error.to_string().contains("expected a number from 0 to"), "{error}");
         }
         assert_eq!(Share::new(0.0).unwrap(), Share::ZERO);
+        for bad in [1e-300, -0.5, 9e-4, 1.1e9, f64::NAN] {
+            let error = Share::given(bad).unwrap_err().to_string();
+            assert!(error.contains("from 0.001 to 1,000,000,000") && error.len() < 120, "{error}");
+        }
+        assert_eq!((Share::given(0.0).unwrap(), Share::given(0.001).unwrap().get()), (Share::ZERO, 0.001));
     }
 
     #[test]

@@ -459,6 +459,7 @@ fn say_why(project: &Project, wish: &Wish, passed: &Passed, room: usize, done: &
         let has_versions: PerType<bool> = catalog.types(platforms);
         let lacking = wish.wanted.unsupported(&has_versions);
         done.messages.push(note(match () {
+            () if catalog.platforms().next().is_none() => "This project has no application yet".to_owned(),
             () if !platforms.iter().any(|platform| catalog.knows_platform(platform)) => {
                 "No application of this project runs on this platform".to_owned()
             }

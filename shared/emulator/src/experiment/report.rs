@@ -29,7 +29,7 @@ impl fmt::Display for Verdict {
         f.write_str(match self {
             Self::Agrees => "agrees",
             Self::Differs => "differs",
-            Self::AsItComes => "as it comes",
+            Self::AsItComes => "not judged",
         })
     }
 }
