@@ -35,7 +35,7 @@ pub fn scheduler_urls(page: &[u8]) -> Vec<String> {
 
 fn scheduler_url(raw: &[u8]) -> Option<String> {
     let url = unescape(raw.trim_ascii()).into_owned();
-    let plain = url.chars().all(|c| !c.is_whitespace() && !c.is_control());
+    let plain = url.chars().all(|c| !c.is_whitespace() && !c.is_control() && !matches!(c, '<' | '>' | '"'));
     let web = url.starts_with("http://") || url.starts_with("https://");
     (web && plain && url.len() <= URL_MAX).then_some(url)
 }
@@ -69,6 +69,12 @@ fn html(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_that_holds_markup_is_none() {
+        let page = br#"<link rel="boinc_scheduler" href="http://127</scheduler>.0/cgi">"#;
+        assert_eq!(scheduler_urls(page), Vec::<String>::new());
+    }
 
     #[test]
     fn both_forms_are_found_and_other_spellings_are_not() {

@@ -42,7 +42,10 @@ impl MasterUrl {
             url.push_str(part);
             url.push('/');
         }
-        if url.len() > 255 { Err(bad()) } else { Ok(Self(url)) }
+        let url = Self(url);
+        // The directory of nothing but dots is that of all projects, or one above it.
+        let is_above = url.stem().bytes().all(|byte| byte == b'.');
+        if url.0.len() > 255 || is_above { Err(bad()) } else { Ok(url) }
     }
 
     /// The URL as text, ending in a slash.
@@ -94,6 +97,13 @@ mod tests {
     #[test]
     fn urls_that_a_client_refuses_are_refused() {
         for bad in ["http://localhost:8123/", "ftp://example.org/", "", "http://", "http://a b.c/"] {
+            assert!(MasterUrl::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn r6_10_no_url_has_a_directory_above_its_own() {
+        for bad in ["http://./", "http://../", "..", "http://.?/", "http://..//_/"] {
             assert!(MasterUrl::parse(bad).is_err(), "{bad}");
         }
     }

@@ -60,6 +60,9 @@ impl AccountOut {
         let (mut num, mut message) = (0, String::new());
         let tag = reader.root("error_num").map_err(|_| neither(body))?;
         reader.set(&tag, &mut num)?;
+        if num == 0 {
+            return Err(neither(body));
+        }
         if let Some(tag) = reader.find_root("error_msg") {
             reader.set(&tag, &mut message)?;
         }
@@ -125,6 +128,14 @@ fn neither(body: &[u8]) -> FormatError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bare_error_without_a_number_is_no_answer() {
+        for none in ["<error_num>0</error_num>", "<error_num>x</error_num><error_msg>wrong</error_msg>"] {
+            assert!(AccountOut::parse(none.as_bytes()).is_err(), "{none}");
+        }
+        assert!(AccountOut::parse(b"<error_num>-206</error_num>").is_ok());
+    }
 
     #[test]
     fn answers_read_back_as_they_were_written() {
