@@ -1,0 +1,62 @@
+//! Kinds of which an agent never gets an answer.
+
+use crate::http::Answer;
+use crate::kinds::Kind;
+
+/// Where an agent is sent on.
+pub(crate) const REDIRECTS: &[Kind] = &[
+    Kind {
+        name: "redirects-in-a-circle",
+        reply: |visit| Answer::moved(302, &format!("{}cgi?{}", visit.url, visit.number)),
+        ..Kind::ORDINARY
+    },
+    Kind {
+        name: "page-redirects-in-a-circle",
+        page: |visit| Answer::moved(302, &visit.url),
+        ..Kind::ORDINARY
+    },
+    Kind {
+        name: "redirects-to-a-file",
+        reply: |_| Answer::moved(301, "file:///etc/passwd"),
+        file: |_| Answer::moved(302, "file:///etc/passwd"),
+        ..Kind::ORDINARY
+    },
+];
+
+/// The statuses that HTTP has, some that it has not, and what is no HTTP.
+const STATUSES: [u16; 20] =
+    [199, 204, 300, 304, 400, 401, 402, 403, 404, 405, 407, 408, 410, 418, 429, 500, 501, 503, 599, 999];
+
+fn some_failure(number: usize) -> Answer {
+    match number % (STATUSES.len() + 4) {
+        0 => Answer::Raw(Vec::new()),
+        1 => Answer::Raw(b"\0\0\0 this is no HTTP\r\n\r\n".to_vec()),
+        2 => Answer::Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\n".to_vec()),
+        3 => Answer::Raw([b"HTTP/1.1 200 OK\r\n", vec![b'x'; 1 << 20].as_slice()].concat()),
+        other => Answer::Status(STATUSES[other - 4], String::new()),
+    }
+}
+
+/// Ten projects of which nothing ever comes. Some have a page, some have none.
+pub(crate) const FAILING: &[Kind] = &[
+    failing("fails-0"),
+    failing("fails-1"),
+    failing("fails-2"),
+    failing("fails-3"),
+    failing("fails-4"),
+    failing("fails-5"),
+    failing("fails-6"),
+    Kind { page: |visit| some_failure(visit.number), ..failing("fails-7") },
+    Kind { page: |visit| some_failure(visit.number), ..failing("fails-8") },
+    Kind { page: |visit| some_failure(visit.number), ..failing("fails-9") },
+];
+
+const fn failing(name: &'static str) -> Kind {
+    Kind {
+        name,
+        reply: |visit| some_failure(visit.number),
+        file: |visit| some_failure(visit.number),
+        upload: |visit| some_failure(visit.number),
+        ..Kind::ORDINARY
+    }
+}

@@ -1,0 +1,126 @@
+//! An agent attached to a good project and to hostile ones (R6.2, R6.10): whatever a project's server sends or withholds,
+//! the agent stays small and answers its owner, and the good project loses nothing.
+//!
+//! Each test has the real agent, a good project and several hostile ones, each with the same share. The good project
+//! must get 95 % of the CPU time that is due to it, which is all of it, for the others have no jobs that could run.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
+
+mod agent;
+mod contact;
+mod content;
+mod good;
+mod http;
+mod kinds;
+mod measure;
+mod replies;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use agent::Agent;
+use fallow_e2e::wait_for;
+use good::{Good, Uploads};
+use kinds::{Hostile, Kind};
+
+/// What the agent may hold in memory, in bytes. It needs a twentieth of it for the good project alone.
+const MEMORY_MAX: u64 = 400 << 20;
+/// What its directory may hold, in bytes.
+const DISK_MAX: u64 = 300 << 20;
+/// How long the good project is watched.
+const STRETCH: Duration = Duration::from_secs(12);
+
+/// Tests that measure CPU time cannot run side by side.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An agent that computes for the good project and is attached to all hostile ones, each of which was asked.
+struct Attack {
+    agent: Agent,
+    good: Good,
+    hostile: Hostile,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Attack {
+    fn begin(kinds: &'static [Kind]) -> Self {
+        let turn = alone();
+        let (good, hostile, agent) = (Good::start(), Hostile::start(kinds), Agent::start());
+        assert!(agent.attach_unasked(&good.url()));
+        wait_for("the good project's jobs to run", Duration::from_secs(60), || {
+            let (running, cpus) = agent.running(&good.url());
+            (running >= cpus).then_some(())
+        });
+        for kind in kinds {
+            let _ = agent.attach_unasked(&hostile.url(kind.name));
+        }
+        let attack = Self { agent, good, hostile, _turn: turn };
+        for kind in kinds {
+            wait_for(kind.name, Duration::from_secs(60), || attack.has_met(kind).then_some(()));
+        }
+        attack
+    }
+
+    /// Whether the agent came to where the kind is hostile.
+    fn has_met(&self, kind: &Kind) -> bool {
+        let is_page = !self.hostile.asked(kind.name, "").is_empty()
+            && kind.page as usize != Kind::ORDINARY.page as usize;
+        is_page || !self.hostile.asked(kind.name, "cgi").is_empty()
+    }
+
+    /// Watches the good project, and checks what holds under any attack.
+    fn is_withstood(&mut self) {
+        let (agent, good) = (&self.agent, self.good.url());
+        let mut disk = 0;
+        let share = measure::watch(agent, &good, STRETCH, || disk = disk.max(agent.disk()));
+        let memory = agent.peak_memory();
+        println!("{share:?}, {} MB of memory, {} MB of disk", memory >> 20, disk >> 20);
+        assert!(memory < MEMORY_MAX, "the agent held {} MB", memory >> 20);
+        assert!(disk < DISK_MAX, "the agent's directory had {} MB", disk >> 20);
+        assert!(share.of_cpu_time >= 0.95 && share.of_cpus >= 0.9, "the good project got {share:?}");
+        assert!(self.agent.is_running());
+        self.agent.tell(&["stop"]);
+    }
+}
+
+#[test]
+fn r6_2_servers_that_send_an_agent_in_circles_or_to_files_cost_nothing() {
+    let mut attack = Attack::begin(contact::REDIRECTS);
+    attack.is_withstood();
+    let circle = attack.hostile.asked("redirects-in-a-circle", "cgi").len();
+    assert!(circle < 200, "{circle} requests in a circle");
+}
+
+#[test]
+fn r6_2_ten_projects_that_always_fail_cost_the_others_nothing() {
+    Attack::begin(contact::FAILING).is_withstood();
+}
+
+#[test]
+fn r6_2_replies_that_are_broken_cost_the_others_nothing() {
+    Attack::begin(replies::BROKEN).is_withstood();
+}
+
+#[test]
+fn r6_2_replies_that_cannot_be_meant_harm_nobody_and_cost_nothing() {
+    let mut attack = Attack::begin(content::CONTENT);
+    attack.is_withstood();
+    let escaped = attack.agent.find("escaped");
+    assert!(escaped.is_empty(), "files out of place: {escaped:?}");
+    let wild = attack.hostile.asked("request-delays", "cgi").len();
+    assert!(wild < 100, "{wild} requests, against every delay");
+}
+
+#[test]
+fn r6_2_an_upload_server_that_never_answers_holds_up_nobody_elses_uploads() {
+    let _turn = alone();
+    let (hung, good, agent) = (Good::start_as("hung/", Uploads::Hung), Good::start(), Agent::start());
+    assert!(agent.attach_unasked(&hung.url()));
+    wait_for("uploads that hang", Duration::from_secs(90), || (hung.uploads() >= 2).then_some(()));
+    assert!(agent.attach_unasked(&good.url()));
+    wait_for("the good project's outputs to arrive", Duration::from_secs(90), || {
+        (good.uploads() >= 4).then_some(())
+    });
+    assert!(agent.peak_memory() < MEMORY_MAX);
+}

@@ -1,0 +1,72 @@
+//! What the good project gets of the machine while the others misbehave.
+
+use std::time::{Duration, Instant};
+
+use crate::agent::Agent;
+
+/// Clock ticks in a second, on every Linux there is.
+const TICKS: f64 = 100.0;
+
+/// A moment at which the agent just brought its accounts up to date.
+struct Moment {
+    at: Instant,
+    good: f64,
+    idle: f64,
+    own: f64,
+}
+
+/// What was seen over a stretch of time.
+#[derive(Debug)]
+pub(crate) struct Share {
+    /// Of the CPU time that was there for it, what the good project got. There for it is what it got, what the machine
+    /// idled, and what the agent spent on itself; what other programs took was not.
+    pub(crate) of_cpu_time: f64,
+    /// Of the CPUs that it could have had, on how many it had a task, on average.
+    pub(crate) of_cpus: f64,
+}
+
+/// Watches for about so long; `look` is called every now and then.
+pub(crate) fn watch(agent: &Agent, good: &str, stretch: Duration, mut look: impl FnMut()) -> Share {
+    let first = moment(agent, good);
+    let (mut busy, mut all) = (0, 0);
+    while first.at.elapsed() < stretch {
+        let (running, cpus) = agent.running(good);
+        (busy, all) = (busy + running.min(cpus), all + cpus);
+        look();
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let last = moment(agent, good);
+    let got = last.good - first.good;
+    let there = got + (last.idle - first.idle) + (last.own - first.own);
+    Share { of_cpu_time: got / there.max(0.01), of_cpus: busy as f64 / f64::from(all.max(1) as u32) }
+}
+
+/// Waits until the agent has just looked at the tasks' CPU time, which it does once a second: two such moments are
+/// comparable.
+fn moment(agent: &Agent, good: &str) -> Moment {
+    let before = agent.cpu_time_of(good);
+    let end = Instant::now() + Duration::from_secs(5);
+    loop {
+        let now = agent.cpu_time_of(good);
+        if now > before || Instant::now() > end {
+            let own = agent.own_ticks() as f64 / TICKS;
+            return Moment { at: Instant::now(), good: now, idle: idle_time(), own };
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Seconds for which this process's CPUs had nothing to do since the machine was started.
+fn idle_time() -> f64 {
+    let own = rustix::thread::sched_getaffinity(None).unwrap();
+    let stat = std::fs::read_to_string("/proc/stat").unwrap();
+    let of = |line: &str| {
+        // The line of all CPUs together has a blank where the others have their number.
+        let mut words = line.strip_prefix("cpu")?.split(' ');
+        let cpu: usize = words.next()?.parse().ok()?;
+        let times: Vec<f64> = words.filter_map(|word| word.parse().ok()).collect();
+        // Idle, and idle while the disk was waited for.
+        own.is_set(cpu).then(|| times[3] + times[4])
+    };
+    stat.lines().filter_map(of).sum::<f64>() / TICKS
+}
