@@ -52,7 +52,7 @@ fn close(path: &Path) -> Result<(), StartError> {
         if mode & OTHERS == 0 {
             return Ok(());
         }
-        tracing::warn!(path = %path.display(), mode = format!("{:o}", mode & 0o7777), "closed to other users");
+        tracing::debug!(path = %path.display(), mode = format!("{:o}", mode & 0o7777), "closed to other users");
         fs::set_permissions(path, Permissions::from_mode(mode & !OTHERS & 0o7777))
     };
     closed().map_err(|source| StartError::Open { path: path.to_path_buf(), source })
