@@ -146,6 +146,16 @@ pub enum Command {
     /// Write the manual page to standard output
     #[command(after_help = MAN)]
     Man,
+    /// Measure the CPUs and write the figures as JSON (started by the agent itself)
+    #[command(hide = true)]
+    Benchmark {
+        /// How long each of the two programs runs, in milliseconds
+        #[arg(long, default_value_t = 10_000)]
+        phase_ms: u64,
+        /// End when standard input does
+        #[arg(long)]
+        while_stdin_is_open: bool,
+    },
     /// Watch over the tasks of an agent (started by the agent itself)
     #[command(hide = true)]
     Guard {
@@ -208,6 +218,12 @@ pub struct Run {
     /// How long tasks have to leave at a clean end, in milliseconds
     #[arg(long, hide = true, default_value_t = 15_000)]
     pub stop_grace_ms: u64,
+    /// How long after the start the CPUs are measured, in milliseconds
+    #[arg(long, hide = true, default_value_t = 60_000)]
+    pub benchmark_after_ms: u64,
+    /// How long each of the two programs runs that measure the CPUs, in milliseconds
+    #[arg(long, hide = true, default_value_t = 10_000)]
+    pub benchmark_phase_ms: u64,
 }
 
 /// Arguments of `status`.

@@ -15,7 +15,7 @@ use crate::control::protocol::Request;
 use crate::dir::DataDir;
 use crate::engine::{self, Enrolment, Settings};
 use crate::error::AgentError;
-use crate::{account, clock, guard, manual};
+use crate::{account, clock, guard, host, manual};
 
 /// Longest file that holds a key, a token or a password.
 const SECRET_MAX: u64 = 4096;
@@ -45,11 +45,29 @@ pub fn execute(cli: Cli) -> Result<(), AgentError> {
             say(String::from_utf8_lossy(&text).trim_end())
         }
         Command::Man => say(manual::page().trim_end()),
+        Command::Benchmark { phase_ms, while_stdin_is_open } => {
+            benchmark(Duration::from_millis(phase_ms), while_stdin_is_open)
+        }
         Command::Guard { mark, grace_ms } => {
             guard::watch(std::io::stdin().lock(), &mark, Duration::from_millis(grace_ms));
             Ok(())
         }
     }
+}
+
+/// Measures the CPUs. Nothing may compute for an agent that is gone: its end is that of standard input.
+fn benchmark(phase: Duration, while_stdin_is_open: bool) -> Result<(), AgentError> {
+    if while_stdin_is_open {
+        std::thread::spawn(|| {
+            let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+            std::process::exit(0);
+        });
+    }
+    let why = || std::io::Error::other("hardly any CPU time was left for it");
+    let speed = host::measure(phase).ok_or_else(|| AgentError::system("cannot measure the CPUs", why()))?;
+    let text = serde_json::to_string(&speed)
+        .map_err(|error| AgentError::system("cannot write the figures", std::io::Error::other(error)))?;
+    say(&text)
 }
 
 fn run(arguments: &Run) -> Result<(), AgentError> {
@@ -65,6 +83,8 @@ fn run(arguments: &Run) -> Result<(), AgentError> {
         policy: arguments.policy,
         guard_grace: Duration::from_millis(arguments.guard_grace_ms),
         stop_grace: Duration::from_millis(arguments.stop_grace_ms),
+        benchmark_after: Duration::from_millis(arguments.benchmark_after_ms),
+        benchmark_phase: Duration::from_millis(arguments.benchmark_phase_ms),
     };
     let data = settings.dir.clone();
     let opened = engine::open(settings).map_err(|error| with_space_needed(error, &data))?;

@@ -3,6 +3,7 @@
 //! - a process in a session of its own, at idle priority, without inherited descriptors;
 //! - the priority of a session's automatic group, without which that of a process counts for nothing;
 //! - `wait4`, which tells the CPU time of a process and of all that it waited for;
+//! - the version of the C library;
 //! - memory shared with an application, seen as the atomic bytes that `fallow_boinc` works on;
 //! - giving freed memory back to the system.
 #![allow(unsafe_code)]
@@ -170,6 +171,18 @@ pub fn thread_cpu_time() -> Option<std::time::Duration> {
         .then(|| u64::try_from(time.tv_sec).ok())
         .flatten()
         .map(|secs| std::time::Duration::new(secs, nanos))
+}
+
+/// The version of the C library that this process runs with, such as `2.36`; none where that is not the GNU one.
+pub fn libc_version() -> Option<String> {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: it gives a constant string of the library.
+        let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+        version.to_str().ok().map(str::to_owned)
+    }
+    #[cfg(not(target_env = "gnu"))]
+    None
 }
 
 /// Memory shared with one application: `boinc_mmap_file` of its slot.

@@ -6,6 +6,7 @@
 //! Actions never wait here: processes and transfers go on elsewhere and come back as inputs.
 
 mod attach;
+mod benchmark;
 mod full_disk;
 mod metrics;
 mod requests;

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval_at, sleep, timeout};
 
+use super::benchmark::{Benchmark, Turn};
 use super::metrics::Metrics;
 use super::{Asked, Engine, Input, QUEUE, ToEngine};
 use crate::control::protocol::Request;
@@ -48,6 +49,10 @@ pub struct Settings {
     pub guard_grace: StdDuration,
     /// How long they have at a clean end.
     pub stop_grace: StdDuration,
+    /// How long after the start the CPUs are measured, if they have to be.
+    pub benchmark_after: StdDuration,
+    /// How long each of the two programs runs that measure them.
+    pub benchmark_phase: StdDuration,
 }
 
 /// What is needed to join a fleet.
@@ -191,7 +196,10 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     let mut life = Life { engine: &mut engine, incoming, signals, grace: settings.stop_grace };
     let result = async {
         life.engine.turn(Event::Started(Box::new(startup)), None).await?;
-        life.compute(&dir, &facts).await
+        let (phase, after) = (settings.benchmark_phase, settings.benchmark_after);
+        let now = clock::now().as_secs_f64();
+        let benchmark = Benchmark::new(settings.guard.clone(), phase, after, &facts.speed, now);
+        life.compute(&dir, facts, benchmark).await
     }
     .await;
     // Also after an error: nothing may be left behind.
@@ -278,16 +286,18 @@ fn restore(
 }
 
 async fn measured(dir: &DataDir, records: &Records, birth: &Birth) -> Result<HostFacts, AgentError> {
-    let known = records.speed(clock::now().as_secs_f64(), host::SPEED_AGE_MAX);
-    let speed = match known {
+    let speed = match records.speed() {
         Some(speed) => speed,
         None => {
             let fail = || std::io::Error::other("the system tells no CPU times");
-            let speed: HostSpeed = blocking(host::measure)
+            let speed: HostSpeed = blocking(host::glance)
                 .await?
                 .ok_or_else(|| AgentError::system("cannot measure the speed of this host", fail()))?;
-            tracing::info!(fpops = speed.fpops.get(), iops = speed.iops.get(), "measured the speed of a CPU");
-            records.keep_speed(&speed)?;
+            tracing::debug!(
+                fpops = speed.fpops.get(),
+                iops = speed.iops.get(),
+                "looked at the speed of a CPU"
+            );
             speed
         }
     };
@@ -417,7 +427,13 @@ struct Life<'a> {
 
 impl Life<'_> {
     /// Turns the client until somebody wants the end.
-    async fn compute(&mut self, dir: &DataDir, facts: &HostFacts) -> Result<(), AgentError> {
+    async fn compute(
+        &mut self,
+        dir: &DataDir,
+        facts: HostFacts,
+        mut benchmark: Benchmark,
+    ) -> Result<(), AgentError> {
+        let HostFacts { host_cpid, mut speed, .. } = facts;
         let mut measure = interval_at(Instant::now() + MEASURE, MEASURE);
         loop {
             self.engine.keep_owner_wish().await?;
@@ -435,16 +451,33 @@ impl Life<'_> {
                     self.engine.give_up_attaching().await?;
                     self.engine.turn(Event::WakeUp, None).await?;
                 }
-                _ = measure.tick() => {
-                    let now = host::facts(dir.path(), &facts.host_cpid, facts.speed);
-                    self.engine.turn(Event::HostMeasured(Box::new(now)), None).await?;
-                }
+                _ = measure.tick() => self.measured(dir, &host_cpid, speed).await?,
+                turn = benchmark.turn() => match turn {
+                    // The owner wants his CPUs for himself.
+                    Turn::Due if self.engine.client.host_view().suspended_by.is_some() => benchmark.postpone(),
+                    Turn::Due => benchmark.start(),
+                    Turn::Measured(None) => {}
+                    Turn::Measured(Some(new)) => {
+                        tracing::info!(fpops = new.fpops.get(), iops = new.iops.get(), "measured the speed of the CPUs");
+                        if let Err(error) = self.engine.records.keep_speed(&new) {
+                            tracing::warn!(%error, "cannot store the speed of the CPUs: it is measured again after the next start");
+                        }
+                        speed = new;
+                        self.measured(dir, &host_cpid, speed).await?;
+                    }
+                },
             }
             if self.engine.stop_asked {
                 tracing::info!("asked over the control socket to end");
                 return Ok(());
             }
         }
+    }
+
+    /// Tells the client what the host is like now.
+    async fn measured(&mut self, dir: &DataDir, host_cpid: &str, speed: HostSpeed) -> Result<(), AgentError> {
+        let facts = host::facts(dir.path(), host_cpid, speed);
+        self.engine.turn(Event::HostMeasured(Box::new(facts)), None).await
     }
 
     /// Has all tasks leave, storing what becomes of them. A second signal kills them at once.

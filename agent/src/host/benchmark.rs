@@ -1,86 +1,115 @@
-//! How fast one CPU is: a second of arithmetic of the kind that Whetstone and Dhrystone count.
+//! How fast a CPU of this host is, by the two programs from which BOINC takes its figures: servers estimate run times by
+//! them, and refuse jobs that would be late.
 //!
-//! Model: the same few loops are run until enough CPU time is used, and their operations are counted. The time is
-//! that of the thread and not of the clock, so that a busy machine gives the same figures as an idle one; the thread
-//! runs at idle priority, so that measuring disturbs nobody. The figures are BOINC's `p_fpops` and `p_iops`, from
-//! which servers estimate run times; clients correct the estimates by experience.
+//! Model: as in BOINC (`client/cs_benchmark.cpp`), one thread a CPU runs Whetstone, all at once, as CPUs share what they
+//! have when all of them compute; then Dhrystone. The time is the CPU time of the thread, so that a busy machine gives
+//! the same figures as an idle one; what comes of too little of it is ignored. The figure is the mean of the CPUs'. It is
+//! measured in a process of its own at idle priority, see [`crate::engine`]; until then a look of a tenth of a second
+//! must do.
 //!
 //! Left out: memory bandwidth, for which BOINC itself has long sent the constant below.
 
 use std::hint::black_box;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use fallow_domain::{HostSpeed, Speed};
 
-use crate::sys::{self, Urgency};
+use super::{dhrystone, whetstone};
+use crate::sys;
 
-/// CPU time for each of the two kinds.
-const CPU: Duration = Duration::from_millis(500);
-/// On a machine that is so busy that we hardly run, less must do.
-const WALL: Duration = Duration::from_secs(4);
+/// How long each of the two programs runs, as BOINC has it.
+pub const PHASE: Duration = Duration::from_secs(10);
+/// The part of a phase that a thread must have computed for its result to count (BOINC: 2 of 10 s).
+const COMPUTED_MIN: u32 = 5;
+/// CPU time of each program when the host is only looked at.
+const GLANCE: Duration = Duration::from_millis(50);
 /// What BOINC sends.
 const MEMBW: f64 = 1e9;
 
-/// Measures one CPU. Takes about a second; none where the system does not tell CPU times.
-pub fn measure() -> Option<HostSpeed> {
-    let measured = std::thread::Builder::new().name("benchmark".into()).spawn(|| {
-        sys::lower(Urgency::Idle);
-        (rate(floating_point), rate(integer))
-    });
-    let (fpops, iops) = measured.ok().and_then(|thread| thread.join().ok()).unwrap_or((None, None));
-    let speed = |rate: Option<f64>| rate.and_then(|rate| Speed::new(rate).ok());
-    let (fpops, iops) = (speed(fpops)?, speed(iops)?);
-    Some(HostSpeed { fpops, iops, membw: MEMBW, measured_at: crate::clock::now().as_secs_f64() })
+/// Operations per second of one CPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Rates {
+    fpops: f64,
+    iops: f64,
 }
 
-/// Operations per second of CPU time.
-fn rate(run: fn(&mut [f64; 4], u64) -> u64) -> Option<f64> {
-    let (start, began) = (sys::thread_cpu_time()?, Instant::now());
-    let (mut state, mut operations, mut round) = ([1.0, -1.0, -1.0, -1.0], 0_u64, 0);
+impl Rates {
+    fn speed(self, measured_at: f64) -> Option<HostSpeed> {
+        let speed = |rate| Speed::new(rate).ok();
+        Some(HostSpeed { fpops: speed(self.fpops)?, iops: speed(self.iops)?, membw: MEMBW, measured_at })
+    }
+}
+
+/// Measures all CPUs, with `phase` for each of the two programs. None when no CPU could be computed on for long enough.
+pub fn measure(phase: Duration) -> Option<HostSpeed> {
+    let cpus = super::ncpus();
+    let together = Arc::new(Barrier::new(cpus as usize));
+    let threads: Vec<_> = (0..cpus)
+        .map(|_| {
+            let together = Arc::clone(&together);
+            std::thread::spawn(move || one_of_many(&together, phase))
+        })
+        .collect();
+    let rates: Vec<Rates> = threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect();
+    mean(&rates)?.speed(crate::clock::now().as_secs_f64())
+}
+
+fn one_of_many(together: &Barrier, phase: Duration) -> Option<Rates> {
+    // None of them may leave the others waiting.
+    together.wait();
+    let end = Instant::now() + phase;
+    let fpops = rate(floating_point(), |used| Instant::now() < end || used.is_zero());
+    together.wait();
+    let end = Instant::now() + phase;
+    let iops = rate(integer(), |used| Instant::now() < end || used.is_zero());
+    Some(Rates { fpops: enough(fpops, phase)?, iops: enough(iops, phase)? })
+}
+
+/// A rate, if enough CPU time went into it.
+fn enough(rate: Option<(f64, Duration)>, phase: Duration) -> Option<f64> {
+    rate.filter(|(_, used)| *used >= phase / COMPUTED_MIN).map(|(rate, _)| rate)
+}
+
+/// Looks at one CPU for a tenth of a second, so that there is something to begin with. `measured_at` is 0: it has yet to
+/// be measured. None where the system tells no CPU times.
+pub fn glance() -> Option<HostSpeed> {
+    let (fpops, _) = rate(floating_point(), |used| used < GLANCE)?;
+    let (iops, _) = rate(integer(), |used| used < GLANCE)?;
+    Rates { fpops, iops }.speed(0.0)
+}
+
+/// Operations per second of CPU time of this thread, and how much of it was used, as long as `goes_on` says of that.
+fn rate(mut pass: impl FnMut() -> f64, mut goes_on: impl FnMut(Duration) -> bool) -> Option<(f64, Duration)> {
+    let start = sys::thread_cpu_time()?;
+    let mut operations = 0.0;
     loop {
-        round += 1;
-        operations += run(&mut state, round);
+        operations += pass();
         let used = sys::thread_cpu_time()?.checked_sub(start)?;
-        if used >= CPU || (began.elapsed() >= WALL && !used.is_zero()) {
-            black_box(state);
-            return Some(operations as f64 / used.as_secs_f64());
+        if !goes_on(used) {
+            return Some((operations / used.as_secs_f64(), used));
         }
     }
 }
 
-/// Whetstone's array elements, and some of its functions. Returns the number of operations.
-fn floating_point(e: &mut [f64; 4], _round: u64) -> u64 {
-    const LOOPS: u64 = 4_000;
-    // Whetstone's constants: they keep the values from running off.
-    let (t, t2) = (black_box(0.499_975), black_box(2.0));
-    for _ in 0..LOOPS {
-        e[0] = (e[0] + e[1] + e[2] - e[3]) * t;
-        e[1] = (e[0] + e[1] - e[2] + e[3]) * t;
-        e[2] = (e[0] - e[1] + e[2] + e[3]) * t;
-        e[3] = (-e[0] + e[1] + e[2] + e[3]) / t2;
+fn floating_point() -> impl FnMut() -> f64 {
+    || {
+        black_box(whetstone::pass());
+        whetstone::OPERATIONS
     }
-    let mut x = black_box(0.75_f64);
-    for _ in 0..LOOPS / 20 {
-        x = (x.ln() / 0.500_25).exp().sqrt();
-    }
-    e[0] += x * 1e-9;
-    // Sixteen a loop; a function counts as Whetstone weighs it, about eight plain operations.
-    LOOPS * 16 + LOOPS / 20 * (3 * 8 + 1)
 }
 
-/// Arithmetic, comparisons and memory of small integers, as Dhrystone's mix has them.
-fn integer(_: &mut [f64; 4], round: u64) -> u64 {
-    const LOOPS: u64 = 4_000;
-    let mut table = [0_u32; 64];
-    let mut word = black_box(round as u32 | 1);
-    for at in 0..LOOPS {
-        word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let cell = &mut table[(word >> 26) as usize];
-        *cell = if *cell > word { *cell - word } else { word ^ (at as u32) };
+fn integer() -> impl FnMut() -> f64 {
+    let mut globals = dhrystone::Globals::new();
+    move || {
+        black_box(dhrystone::run(&mut globals));
+        f64::from(dhrystone::RUNS) / dhrystone::VAX * 1e6
     }
-    black_box(table);
-    // Multiply, add, shift, load, compare, subtract or exclude, store, count.
-    LOOPS * 8
+}
+
+fn mean(rates: &[Rates]) -> Option<Rates> {
+    let of = |rate: fn(&Rates) -> f64| rates.iter().map(rate).sum::<f64>() / rates.len() as f64;
+    (!rates.is_empty()).then(|| Rates { fpops: of(|rates| rates.fpops), iops: of(|rates| rates.iops) })
 }
 
 #[cfg(test)]
@@ -88,8 +117,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_that_runs_this_does_more_than_a_million_operations_a_second() {
-        let speed = measure().unwrap();
-        assert!(speed.fpops.get() > 1e6 && speed.iops.get() > 1e6, "{speed:?}");
+    fn a_glance_is_worth_something_and_counts_as_not_measured() {
+        let speed = glance().unwrap();
+        assert!(speed.fpops.get() > 1e7 && speed.iops.get() > 1e7, "{speed:?}");
+        assert_eq!(speed.measured_at, 0.0);
+    }
+
+    #[test]
+    fn a_thread_that_hardly_computed_gives_no_figure() {
+        let computed = |used, rate: f64| enough(Some((rate, Duration::from_millis(used))), PHASE);
+        assert_eq!(computed(1_999, 7.0), None);
+        assert_eq!(computed(2_000, 7.0), Some(7.0));
+    }
+
+    #[test]
+    fn the_figure_is_the_mean_of_the_cpus_that_computed() {
+        let (slow, fast) = (Rates { fpops: 1.0, iops: 10.0 }, Rates { fpops: 3.0, iops: 30.0 });
+        assert_eq!(mean(&[slow, fast]), Some(Rates { fpops: 2.0, iops: 20.0 }));
+        assert_eq!(mean(&[]), None);
     }
 }

@@ -1,14 +1,18 @@
 //! Facts about this machine.
 
 mod benchmark;
+mod cpu;
+mod dhrystone;
+mod whetstone;
 
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
 
+use cpu::{Cpu, value_of};
 use fallow_domain::{Bytes, HostFacts, HostSpeed};
 
-pub use benchmark::measure;
+pub use benchmark::{PHASE, glance, measure};
 
 /// How old a measured speed may be before it is measured again, in seconds.
 pub const SPEED_AGE_MAX: f64 = 30.0 * 86_400.0;
@@ -19,8 +23,9 @@ pub const PLATFORMS: &[&str] =
 
 /// Looks at the machine. `dir` is the data directory, whose volume counts.
 pub fn facts(dir: &Path, host_cpid: &str, speed: HostSpeed) -> HostFacts {
-    let cpu = Colons::read("/proc/cpuinfo");
-    let memory = Colons::read("/proc/meminfo");
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let (cpuinfo, meminfo) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
+    let cpu = Cpu::read(&cpuinfo, cfg!(any(target_arch = "aarch64", target_arch = "arm")));
     let uname = rustix::system::uname();
     let (disk_total, disk_free) = disk(dir);
     let (os_name, os_version) = os(&uname.release().to_string_lossy());
@@ -29,14 +34,14 @@ pub fn facts(dir: &Path, host_cpid: &str, speed: HostSpeed) -> HostFacts {
         domain_name: uname.nodename().to_string_lossy().into_owned(),
         ip_addr: ip_addr(),
         host_cpid: host_cpid.to_owned(),
-        ncpus: std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),
-        cpu_vendor: cpu.get(&["vendor_id", "CPU implementer"]),
-        cpu_model: cpu.get(&["model name", "CPU part"]),
-        cpu_features: cpu.get(&["flags", "Features"]),
+        ncpus: ncpus(),
+        cpu_vendor: cpu.vendor,
+        cpu_model: cpu.model,
+        cpu_features: cpu.features,
         speed,
-        memory: kibibytes(&memory.get(&["MemTotal"])),
-        cache: kibibytes(&cpu.get(&["cache size"])),
-        swap: kibibytes(&memory.get(&["SwapTotal"])),
+        memory: kibibytes(&meminfo, "MemTotal"),
+        cache: kibibytes(&cpuinfo, "cache size"),
+        swap: kibibytes(&meminfo, "SwapTotal"),
         disk_total,
         disk_free,
         os_name,
@@ -44,6 +49,11 @@ pub fn facts(dir: &Path, host_cpid: &str, speed: HostSpeed) -> HostFacts {
         platforms: PLATFORMS.iter().map(|&name| name.to_owned()).collect(),
         coprocessors: Vec::new(),
     }
+}
+
+/// The CPUs that this process may use.
+fn ncpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
 /// Size of, and what an ordinary user may still write to, the volume that holds `dir`.
@@ -57,7 +67,9 @@ fn disk(dir: &Path) -> (Bytes, Bytes) {
     }
 }
 
-/// As BOINC writes it: `Linux Debian`, and the distribution's long name with the kernel's version.
+/// As BOINC writes it: `Linux Debian`, and the distribution's long name with the versions of the kernel and of the C
+/// library, as in `Debian GNU/Linux 12 (bookworm) [6.1.0-37-amd64|libc 2.36]`. Servers read all three out of it, and send
+/// nothing that needs a newer library than they find there.
 fn os(kernel: &str) -> (String, String) {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let value = |key: &str| {
@@ -67,7 +79,14 @@ fn os(kernel: &str) -> (String, String) {
     let distribution = value("NAME").unwrap_or_default();
     let distribution = distribution.split(' ').next().unwrap_or_default();
     let name = format!("Linux {distribution}").trim_end().to_owned();
-    (name, format!("{} [{kernel}]", value("PRETTY_NAME").unwrap_or_else(|| "unknown".to_owned())))
+    let libc = crate::sys::libc_version().map(|version| format!("libc {version}"));
+    // Without a distribution the kernel is the system.
+    let (system, kernel) = match value("PRETTY_NAME") {
+        Some(distribution) => (distribution, Some(kernel.to_owned())),
+        None => (kernel.to_owned(), None),
+    };
+    let more: Vec<String> = kernel.into_iter().chain(libc).collect();
+    (name, if more.is_empty() { system } else { format!("{system} [{}]", more.join("|")) })
 }
 
 /// The address that this host would use towards the outside. Connecting a datagram socket sends nothing.
@@ -79,34 +98,11 @@ fn ip_addr() -> String {
     socket.map_or_else(|_| "127.0.0.1".to_owned(), |address| address.ip().to_string())
 }
 
-/// A file of `key : value` lines.
-struct Colons(String);
-
-impl Colons {
-    fn read(path: &str) -> Self {
-        Self(fs::read_to_string(path).unwrap_or_default())
-    }
-
-    /// The value of the first of `keys` that there is; empty if there is none.
-    fn get(&self, keys: &[&str]) -> String {
-        let of = |key: &str| {
-            self.0.lines().find_map(|line| {
-                let (name, value) = line.split_once(':')?;
-                (name.trim() == key).then(|| value.trim().to_owned())
-            })
-        };
-        keys.iter().find_map(|key| of(key)).unwrap_or_default()
-    }
-}
-
-fn kibibytes(text: &str) -> Bytes {
-    Bytes(
-        text.split(' ')
-            .next()
-            .and_then(|number| number.parse::<u64>().ok())
-            .unwrap_or(0)
-            .saturating_mul(1024),
-    )
+/// A line of so many kB, in bytes; nothing if there is none.
+fn kibibytes(text: &str, key: &str) -> Bytes {
+    let value = value_of(text, key).unwrap_or_default();
+    let number = value.split(' ').next().and_then(|number| number.parse::<u64>().ok());
+    Bytes(number.unwrap_or(0).saturating_mul(1024))
 }
 
 #[cfg(test)]
@@ -129,9 +125,9 @@ mod tests {
 
     #[test]
     fn lines_with_colons_are_found_by_their_key() {
-        let colons = Colons("model name\t: A : B\nMemTotal:  16 kB\n".into());
-        assert_eq!(colons.get(&["none", "model name"]), "A : B");
-        assert_eq!(kibibytes(&colons.get(&["MemTotal"])), Bytes(16 * 1024));
-        assert_eq!(kibibytes(&colons.get(&["absent"])), Bytes(0));
+        let text = "model name\t: A : B\nMemTotal:  16 kB\n";
+        assert_eq!(value_of(text, "model name").as_deref(), Some("A : B"));
+        assert_eq!(kibibytes(text, "MemTotal"), Bytes(16 * 1024));
+        assert_eq!(kibibytes(text, "absent"), Bytes(0));
     }
 }

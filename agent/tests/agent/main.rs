@@ -6,6 +6,7 @@ mod daemon;
 mod disk;
 mod guard;
 mod guest;
+mod host;
 mod hostile;
 mod link;
 mod supervision;

@@ -1,0 +1,144 @@
+//! When the host's speed is measured: a while after the start, and again when the figure is a month old (as BOINC does).
+//!
+//! Model: the agent begins with what it knows or with a glance, so nothing waits for a measurement. That is a process of
+//! its own, in a session of its own at idle priority, which ends with the agent. Nothing is measured while the owner
+//! wants no computing. A measurement that got too little CPU time is tried again later.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use fallow_domain::HostSpeed;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use crate::host::SPEED_AGE_MAX;
+use crate::sys::{self, Urgency};
+
+/// After how long it is tried again.
+const RETRY: Duration = Duration::from_secs(600);
+
+/// What is to be done.
+pub(super) enum Turn {
+    /// It is time to measure: [`Benchmark::start`] or [`Benchmark::postpone`].
+    Due,
+    /// This came of it, if anything.
+    Measured(Option<HostSpeed>),
+}
+
+/// The measurement, under way or to come.
+pub(super) struct Benchmark {
+    program: PathBuf,
+    phase: Duration,
+    due: Instant,
+    running: JoinSet<std::io::Result<HostSpeed>>,
+}
+
+impl Benchmark {
+    /// `program` is `fallow-agent` itself. Begins `after` this, or when the figure that is known is old.
+    pub(super) fn new(
+        program: PathBuf,
+        phase: Duration,
+        after: Duration,
+        known: &HostSpeed,
+        now: f64,
+    ) -> Self {
+        Self { program, phase, due: Instant::now() + after.max(left(known, now)), running: JoinSet::new() }
+    }
+
+    /// Waits for what is to be done. May be dropped and called again.
+    pub(super) async fn turn(&mut self) -> Turn {
+        if self.running.is_empty() {
+            sleep_until(self.due).await;
+            return Turn::Due;
+        }
+        let measured = match self.running.join_next().await {
+            Some(Ok(Ok(speed))) => Ok(speed),
+            Some(Ok(Err(error))) => Err(error.to_string()),
+            Some(Err(error)) => Err(error.to_string()),
+            None => Err("nothing ran".to_owned()),
+        };
+        match measured {
+            Ok(speed) => {
+                self.due = Instant::now() + Duration::from_secs_f64(SPEED_AGE_MAX);
+                Turn::Measured(Some(speed))
+            }
+            Err(why) => {
+                tracing::warn!(why, "the speed of the CPUs could not be measured; trying again later");
+                self.postpone();
+                Turn::Measured(None)
+            }
+        }
+    }
+
+    /// Not now.
+    pub(super) fn postpone(&mut self) {
+        self.due = Instant::now() + RETRY;
+    }
+
+    /// Begins.
+    pub(super) fn start(&mut self) {
+        let mut command = Command::new(&self.program);
+        command
+            .arg("benchmark")
+            .arg("--phase-ms")
+            .arg(self.phase.as_millis().to_string())
+            .arg("--while-stdin-is-open")
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        sys::isolate(&mut command, Urgency::Idle, None);
+        self.running.spawn(run(command));
+    }
+}
+
+/// How long a figure is good for.
+fn left(known: &HostSpeed, now: f64) -> Duration {
+    let age = now - known.measured_at;
+    // One from the future was measured under a wrong clock.
+    if (0.0..SPEED_AGE_MAX).contains(&age) {
+        Duration::try_from_secs_f64(SPEED_AGE_MAX - age).unwrap_or_default()
+    } else {
+        Duration::ZERO
+    }
+}
+
+async fn run(command: Command) -> std::io::Result<HostSpeed> {
+    let mut command = tokio::process::Command::from(command);
+    let mut child = command.kill_on_drop(true).spawn()?;
+    // Held open until it has ended: by its end it knows that the agent is gone.
+    let _line = child.stdin.take();
+    yields(child.id()).await;
+    let output = child.wait_with_output().await?;
+    serde_json::from_slice(&output.stdout)
+        .map_err(|_| std::io::Error::other("the CPUs were too busy with something else"))
+}
+
+/// Sees to it that its session yields, also where a task of an ordinary user has just been started: the kernel lets one
+/// in a tenth of a second have its way.
+async fn yields(pid: Option<u32>) {
+    for _ in 0..100 {
+        if pid.is_none_or(|pid| sys::lower_group(pid, Urgency::Idle)) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fallow_domain::Speed;
+
+    #[test]
+    fn a_figure_is_good_for_a_month_and_one_from_the_future_for_nothing() {
+        let one = Speed::new(1.0).unwrap();
+        let known = HostSpeed { fpops: one, iops: one, membw: 1e9, measured_at: 1e9 };
+        assert_eq!(left(&known, 1e9).as_secs_f64(), SPEED_AGE_MAX);
+        assert_eq!(left(&known, 1e9 + SPEED_AGE_MAX - 5.0), Duration::from_secs(5));
+        assert_eq!(left(&known, 1e9 + SPEED_AGE_MAX), Duration::ZERO);
+        assert_eq!(left(&known, 1e9 - 1.0), Duration::ZERO);
+    }
+}
