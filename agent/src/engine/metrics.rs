@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use fallow_client::{Client, Phase, Totals};
+use fallow_client::{Client, Phase, ProjectView, Totals};
 use fallow_domain::{Fraction, ProjectId};
 use fallow_telemetry::names::{
-    CPU_TIME, DEBT, DOCUMENT_VERSION, IDLENESS, MONOTONY, Metric, OUTCOME, PROJECT, RPCS, SHARE_VIOLATION,
-    TASK_STATE, TASKS, WASTE,
+    CPU_TIME, DEBT, DOCUMENT_VERSION, IDLENESS, MONOTONY, Metric, OUTCOME, PROJECT, PROJECT_NAME, RPCS,
+    SHARE_VIOLATION, TASK_STATE, TASKS, WASTE,
 };
 use fallow_telemetry::opentelemetry::metrics::AsyncInstrument;
 use fallow_telemetry::{KeyValue, meter};
@@ -54,7 +54,7 @@ impl Metrics {
         let mut observed = Observed::default();
         observed.host(client);
         for view in client.project_views() {
-            observed.project(view.name, view.debt, &view.totals);
+            observed.project(&of(&view), view.debt, &view.totals);
         }
         observed.tasks(client);
         *self.observed.lock().unwrap_or_else(PoisonError::into_inner) = observed;
@@ -79,8 +79,8 @@ impl Observed {
     }
 
     /// Totals are those since the store was made (R6.3), by outcome; CPU time of jobs that are not over has none yet.
-    fn project(&mut self, name: String, debt: f64, totals: &Totals) {
-        let labels = |outcome| vec![KeyValue::new(PROJECT, name.clone()), KeyValue::new(OUTCOME, outcome)];
+    fn project(&mut self, project: &[KeyValue], debt: f64, totals: &Totals) {
+        let labels = |outcome| [project, &[KeyValue::new(OUTCOME, outcome)]].concat();
         for (outcome, cpu) in
             [("success", totals.cpu_success), ("error", totals.cpu_error), ("late", totals.cpu_late)]
         {
@@ -90,31 +90,32 @@ impl Observed {
         for (outcome, n) in [("success", good), ("failure", totals.rpc_failures)] {
             self.put(RPCS, n as f64, labels(outcome));
         }
-        self.put(DEBT, debt, vec![KeyValue::new(PROJECT, name)]);
+        self.put(DEBT, debt, project.to_vec());
     }
 
     fn tasks(&mut self, client: &Client) {
-        let mut names = BTreeMap::new();
+        let mut projects = BTreeMap::new();
         let mut counts: BTreeMap<(ProjectId, Phase), u32> = BTreeMap::new();
         for view in client.project_views() {
-            names.insert(view.id, view.name);
+            projects.insert(view.id, of(&view));
         }
         for task in client.task_views() {
             *counts.entry((task.project, task.phase)).or_default() += 1;
         }
         for ((project, at), n) in counts {
-            let name = names.get(&project).cloned().unwrap_or_default();
-            self.put(
-                TASKS,
-                n.into(),
-                vec![KeyValue::new(PROJECT, name), KeyValue::new(TASK_STATE, phase(at))],
-            );
+            let project = projects.get(&project).cloned().unwrap_or_default();
+            self.put(TASKS, n.into(), [project, vec![KeyValue::new(TASK_STATE, phase(at))]].concat());
         }
     }
 
     fn put(&mut self, metric: Metric, value: f64, labels: Vec<KeyValue>) {
         self.0.entry(metric.name).or_default().push((value, labels));
     }
+}
+
+/// Which project a figure is about.
+fn of(view: &ProjectView) -> Vec<KeyValue> {
+    vec![KeyValue::new(PROJECT, view.url.to_string()), KeyValue::new(PROJECT_NAME, view.name.clone())]
 }
 
 /// What an instrument calls at each export.
@@ -149,7 +150,7 @@ mod tests {
             ..Totals::default()
         };
         let mut observed = Observed::default();
-        observed.project("p".into(), -1.5, &totals);
+        observed.project(&[KeyValue::new(PROJECT, "http://p.example/")], -1.5, &totals);
         let values = |metric: Metric| observed.0[metric.name].iter().map(|point| point.0).collect::<Vec<_>>();
         assert_eq!(values(CPU_TIME), [4.0, 3.0, 2.0]);
         assert_eq!(values(RPCS), [5.0, 2.0]);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fallow_domain::MasterUrl;
 use fallow_telemetry::opentelemetry::metrics::ObservableGauge;
 use fallow_telemetry::{KeyValue, names};
 
@@ -14,6 +15,11 @@ use crate::project::ProjectServer;
 pub(super) struct Registered {
     _instruments: Vec<ObservableGauge<f64>>,
     _projects: Arc<ProjectServer>,
+}
+
+/// Which project a figure is about.
+fn of(url: &MasterUrl, name: &str) -> [KeyValue; 2] {
+    [KeyValue::new(names::PROJECT, url.to_string()), KeyValue::new(names::PROJECT_NAME, name.to_owned())]
 }
 
 pub(super) fn register(
@@ -40,7 +46,7 @@ pub(super) fn register(
         let (Some(fleet), Some(documents)) = (agents.upgrade(), assigned.upgrade()) else { return };
         for project in documents.document().projects {
             let debt = to_micros(fleet.amounts(project.url.as_str()).debt) as f64 / 1e6;
-            to.observe(debt, &[KeyValue::new(names::PROJECT, project.name)]);
+            to.observe(debt, &of(&project.url, &project.name));
         }
     });
     // Dropped with the coordinator's own handle, see `Registered`.
@@ -55,8 +61,8 @@ pub(super) fn register(
                 ("in progress", counts.jobs_in_progress),
                 ("over", counts.jobs_over),
             ] {
-                let project = KeyValue::new(names::PROJECT, info.name.clone());
-                to.observe(jobs as f64, &[project, KeyValue::new(names::JOB_STATE, state)]);
+                let [url, name] = of(&info.url, &info.name);
+                to.observe(jobs as f64, &[url, name, KeyValue::new(names::JOB_STATE, state)]);
             }
         }
     });

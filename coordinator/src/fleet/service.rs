@@ -37,7 +37,12 @@ impl Service for FleetService {
     type LinkStream = Pin<Box<dyn Stream<Item = Result<FromCoordinator, Status>> + Send>>;
 
     async fn enroll(&self, request: Request<EnrollRequest>) -> Result<Response<EnrollReply>, Status> {
-        let span = tracing::info_span!("fleet.enroll", "otel.kind" = "server", "rpc.method" = "Enroll");
+        let span = tracing::info_span!(
+            "fallow.fleet.v1.Fleet/Enroll",
+            "otel.kind" = "server",
+            "rpc.system.name" = "grpc",
+            "rpc.method" = "fallow.fleet.v1.Fleet/Enroll"
+        );
         propagation::extract_metadata(&span, request.metadata());
         let EnrollRequest { token, hostname, agent_version } = request.into_inner();
         let fleet = self.0.clone();

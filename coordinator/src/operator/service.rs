@@ -33,6 +33,9 @@ pub struct OperatorService {
     calls: Histogram<f64>,
 }
 
+/// Upper ends of the buckets of durations, in seconds.
+const SECONDS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
+
 type Reply<T> = Result<Response<T>, Status>;
 
 impl OperatorService {
@@ -48,6 +51,8 @@ impl OperatorService {
         // OpenTelemetry's own convention; `fallow.rpcs` counts scheduler RPCs.
         let meter = fallow_telemetry::meter("fallow_coordinator");
         let calls = meter.f64_histogram("rpc.server.call.duration").with_unit("s");
+        // The convention's: those of the SDK are made for milliseconds.
+        let calls = calls.with_boundaries(SECONDS.to_vec());
         let calls = calls.with_description("Duration of operators' calls").build();
         Self { store, fleet, documents, projects, stop, calls }
     }
@@ -62,9 +67,14 @@ impl OperatorService {
         let code = result.as_ref().err().map_or(tonic::Code::Ok, Status::code);
         let attributes = [
             KeyValue::new("rpc.system.name", "grpc"),
-            KeyValue::new("rpc.method", method),
-            KeyValue::new("rpc.response.status_code", format!("{code:?}")),
+            KeyValue::new("rpc.method", full_name(method)),
+            KeyValue::new("rpc.response.status_code", code_name(code)),
         ];
+        span.record("rpc.response.status_code", code_name(code));
+        // A caller's mistake is no failure of this server's, and success needs no word.
+        if is_own_failure(code) {
+            span.record("otel.status_code", "error");
+        }
         self.calls.record(began.elapsed().as_secs_f64(), &attributes);
         if let Err(status) = &result {
             let _entered = span.enter();
@@ -225,9 +235,49 @@ fn page(
     Ok(wire::ListJobsReply { workunits, more: page.more })
 }
 
+/// A method with its service, as OpenTelemetry names spans of calls.
+fn full_name(method: &str) -> String {
+    format!("fallow.operator.v1.Operator/{method}")
+}
+
+/// A code as gRPC's text and OpenTelemetry have it: `INVALID_ARGUMENT`.
+fn code_name(code: tonic::Code) -> String {
+    let mut name = String::new();
+    for (at, letter) in format!("{code:?}").chars().enumerate() {
+        if at > 0 && letter.is_ascii_uppercase() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_uppercase());
+    }
+    name
+}
+
+/// The codes that mean a failure of the server to OpenTelemetry.
+fn is_own_failure(code: tonic::Code) -> bool {
+    use tonic::Code;
+    matches!(
+        code,
+        Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::Unimplemented
+            | Code::Internal
+            | Code::Unavailable
+            | Code::DataLoss
+    )
+}
+
 /// The span of a call, in the caller's trace.
 fn span_of<T>(request: &Request<T>, method: &'static str) -> Span {
-    let span = tracing::info_span!("operator", "otel.kind" = "server", "rpc.method" = method);
+    let name = full_name(method);
+    let span = tracing::info_span!(
+        "operator",
+        "otel.name" = name,
+        "otel.kind" = "server",
+        "otel.status_code" = tracing::field::Empty,
+        "rpc.system.name" = "grpc",
+        "rpc.method" = name,
+        "rpc.response.status_code" = tracing::field::Empty,
+    );
     propagation::extract_metadata(&span, request.metadata());
     span
 }
@@ -422,5 +472,18 @@ impl Service for OperatorService {
             Ok(wire::ShutdownReply {})
         };
         self.call("Shutdown", span, work).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_methods_are_named_as_opentelemetry_does() {
+        assert_eq!(code_name(tonic::Code::Ok), "OK");
+        assert_eq!(code_name(tonic::Code::InvalidArgument), "INVALID_ARGUMENT");
+        assert_eq!(full_name("SetShares"), "fallow.operator.v1.Operator/SetShares");
+        assert!(is_own_failure(tonic::Code::Internal) && !is_own_failure(tonic::Code::NotFound));
     }
 }

@@ -3,10 +3,13 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use opentelemetry::InstrumentationScope;
+use opentelemetry::logs::LogRecord;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_appender_tracing::layer::OpenTelemetryTracingBridge;
 use opentelemetry_otlp::{LogExporter, MetricExporter, SpanExporter};
-use opentelemetry_sdk::logs::SdkLoggerProvider;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::logs::{LogProcessor, SdkLogRecord, SdkLoggerProvider};
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tokio::runtime::Runtime;
@@ -68,6 +71,7 @@ impl Exporters {
             .build();
         let logger = SdkLoggerProvider::builder()
             .with_resource(resource)
+            .with_log_processor(Timestamps)
             .with_batch_exporter(Reported { inner: logs, reachability })
             .build();
         opentelemetry::global::set_meter_provider(meter.clone());
@@ -81,7 +85,7 @@ impl Exporters {
     {
         let spans = tracing_opentelemetry::layer().with_tracer(self.tracer.tracer("fallow"));
         let events = OpenTelemetryTracingBridge::new(&self.logger);
-        spans.with_filter(exported()).and_then(events.with_filter(exported())).boxed()
+        spans.with_filter(own()).and_then(events.with_filter(exported())).boxed()
     }
 
     /// Sends what is queued, for a bounded time.
@@ -102,6 +106,29 @@ impl Exporters {
         // Not dropped: dropping a runtime inside another panics.
         runtime.shutdown_background();
     }
+}
+
+/// Says of each log record when it was made: the bridge says only when it saw it, and many readers go by the other.
+#[derive(Debug)]
+struct Timestamps;
+
+impl LogProcessor for Timestamps {
+    fn emit(&self, record: &mut SdkLogRecord, _: &InstrumentationScope) {
+        if let Some(seen) = record.observed_timestamp() {
+            record.set_timestamp(seen);
+        }
+    }
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+    fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+}
+
+/// Spans that are exported: those of Fallow's own crates, whose names are few and hold nothing of what is asked for.
+fn own() -> Targets {
+    Targets::new().with_target("fallow", LevelFilter::INFO)
 }
 
 /// What is exported: all but what the export itself would cause, which would go round for ever.

@@ -78,8 +78,10 @@ pub const ALL: [Metric; 12] = [
     MONOTONY,
 ];
 
-/// Attribute: the project's name.
+/// Attribute: the project's master URL, which is the same in both daemons and at every time.
 pub const PROJECT: &str = "fallow.project";
+/// Attribute: the project's name, for people, beside its master URL where it is known.
+pub const PROJECT_NAME: &str = "fallow.project.name";
 /// Attribute: running, preempted, ...
 pub const TASK_STATE: &str = "fallow.task.state";
 /// Attribute: the state of a job.
