@@ -201,9 +201,7 @@ fn proc_8(globals: &mut Globals, int_1: i32, int_2: i32) {
     array_1[at] = int_2;
     array_1[at + 1] = array_1[at];
     array_1[at + 30] = local;
-    for index in at..=at + 1 {
-        array_2[at][index] = local;
-    }
+    array_2[at][at..=at + 1].fill(local);
     array_2[at][at - 1] = array_2[at][at - 1].wrapping_add(1);
     array_2[at + 20][at] = array_1[at];
     globals.number = 5;
