@@ -256,5 +256,5 @@ fn r6_7_a_real_collector_gets_metrics_logs_and_a_trace_over_both_daemons() {
     for said in ["host.name", "os.type", "fallow.operator.v1.Operator/SetShares", "fallow.project.name"] {
         assert!(got.contains(said), "{said} came");
     }
-    assert!(!got.contains("Timestamp: 1970-01-01"), "each record says when it was made");
+    assert!(!got.lines().any(|line| line == "Timestamp: 0"), "each record says when it was made");
 }
