@@ -12,9 +12,11 @@ use crate::FormatError;
 /// Bits of a new key: the most that BOINC's clients hold.
 pub const GENERATED_BITS: usize = 1024;
 
-/// Fewest bits of a key that is accepted. BOINC says no least; fewer could not hold a signature's 32 characters with
-/// their padding.
-const BITS_MIN: usize = 512;
+/// Fewest bits of a key that is accepted: what BOINC's tools make, and the most that its clients hold. Shorter ones are
+/// broken within hours (512 bits were in 1999), and no project has one.
+const BITS_MIN: usize = GENERATED_BITS;
+/// Bits of an exponent. All projects have 65537; a huge one only costs time.
+const EXPONENT_BITS_MAX: usize = 32;
 
 /// A key that cannot be made, stored, read or used.
 #[derive(Debug, thiserror::Error)]
@@ -92,14 +94,14 @@ impl PublicKey {
     /// Reads a key from its text form.
     ///
     /// # Errors
-    /// [`FormatError`] when it is none, or no key of 512 to 1024 bits.
+    /// [`FormatError`] when it is none, or no key of 1024 bits with an odd exponent from 3 to 2^32.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let error = |expected: &str| FormatError::new("public key", text.as_bytes(), 0, "", expected);
         let (bits, digits) =
             text.trim().split_once('\n').ok_or_else(|| error("a line with the number of bits"))?;
         let bits: usize = bits.trim().parse().map_err(|_| error("a line with the number of bits"))?;
-        if !(BITS_MIN..=GENERATED_BITS).contains(&bits) || !bits.is_multiple_of(8) {
-            return Err(error("from 512 to 1024 bits, a multiple of 8"));
+        if !(BITS_MIN..=GENERATED_BITS).contains(&bits) {
+            return Err(error("1024 bits, as BOINC's keys have"));
         }
         let size = bits / 8;
         let numbers =
@@ -112,9 +114,13 @@ impl PublicKey {
         if modulus.bits() != bits || !odd {
             return Err(error("an odd modulus of as many bits as the first line says"));
         }
-        RsaPublicKey::new(modulus, BigUint::from_bytes_be(&numbers[size..]))
-            .map(Self)
-            .map_err(|_| error("an exponent that RSA can use"))
+        let exponent = BigUint::from_bytes_be(&numbers[size..]);
+        // With an exponent of 1 everything is its own signature.
+        let is_sound = (2..=EXPONENT_BITS_MAX).contains(&exponent.bits()) && numbers[2 * size - 1] & 1 == 1;
+        if !is_sound {
+            return Err(error("an odd exponent from 3 to 2^32, such as 65537"));
+        }
+        RsaPublicKey::new(modulus, exponent).map(Self).map_err(|_| error("an exponent that RSA can use"))
     }
 
     /// The key's text form, as a `code_sign_key` holds it, without a line end at its end.

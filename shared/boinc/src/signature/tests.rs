@@ -96,16 +96,30 @@ fn keys_that_are_none_are_refused_with_the_reason() {
     let even = REAL_KEY.replacen("3de7c7", "3de7c6", 1);
     let short = REAL_KEY.replacen("9e31", "0031", 1);
     let no_exponent = REAL_KEY.replacen("10001\n.", "00000\n.", 1);
+    let itself = REAL_KEY.replacen("10001\n.", "00001\n.", 1);
+    let even_exponent = REAL_KEY.replacen("10001\n.", "10002\n.", 1);
+    let huge = REAL_KEY.replacen(
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        &"f".repeat(64),
+        1,
+    );
+    // As a program for 512 bits would have written it.
+    let half: Vec<&str> = REAL_KEY.lines().collect();
+    let weak = format!("512\n{}\n{}\n{}\n{}\n.", half[1], half[2], half[7], half[8]);
     let cut = &REAL_KEY[..200];
     for (text, expected) in [
         ("", "a line with the number of bits"),
         ("what\n00\n.", "a line with the number of bits"),
-        ("8\n0303\n.", "from 512 to 1024 bits"),
-        ("999999999999\n00\n.", "from 512 to 1024 bits"),
+        ("8\n0303\n.", "1024 bits"),
+        ("999999999999\n00\n.", "1024 bits"),
+        (weak.as_str(), "1024 bits"),
         (cut, "modulus and exponent in hexadecimal"),
         (even.as_str(), "an odd modulus"),
         (short.as_str(), "an odd modulus of as many bits"),
-        (no_exponent.as_str(), "an exponent"),
+        (no_exponent.as_str(), "an odd exponent"),
+        (itself.as_str(), "an odd exponent"),
+        (even_exponent.as_str(), "an odd exponent"),
+        (huge.as_str(), "an odd exponent"),
     ] {
         let error = PublicKey::parse(text).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
