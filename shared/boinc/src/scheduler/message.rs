@@ -40,6 +40,26 @@ impl Priority {
     }
 }
 
+/// A text without the marks of those parts that are to be translated, `_("...")`, which servers leave in their messages.
+fn untranslated(text: &str) -> String {
+    let (mut plain, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, after)) = rest.split_once("_(\"") {
+        plain.push_str(before);
+        match after.split_once("\")") {
+            Some((inside, behind)) => {
+                plain.push_str(inside);
+                rest = behind;
+            }
+            None => {
+                plain.push_str(after);
+                rest = "";
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain
+}
+
 impl Message {
     pub(super) fn read(reader: &mut Reader<'_>, tag: &Tag<'_>) -> Result<Self, FormatError> {
         let priority = match tag.attribute("priority") {
@@ -49,7 +69,7 @@ impl Message {
         };
         // Taken raw, so that elements in a message are shown and not obeyed.
         let text = unescape(reader.raw(tag)?.trim_ascii());
-        let mut text = text.trim().to_owned();
+        let mut text = untranslated(text.trim());
         if text.len() > MESSAGE_MAX {
             text.truncate(text.floor_char_boundary(MESSAGE_MAX));
         }
@@ -126,5 +146,26 @@ impl RssFeed {
             w.text("url", &self.url);
             w.value("poll_interval", &self.poll_interval);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_for_translation_are_taken_off_a_message() {
+        for (given, plain) in [
+            ("_(\"No tasks sent\")", "No tasks sent"),
+            (
+                "Server error: _(\"can't attach shared memory\") and _(\"more\")!",
+                "Server error: can't attach shared memory and more!",
+            ),
+            ("plain (\"quoted\") text", "plain (\"quoted\") text"),
+            ("_(\"cut", "cut"),
+            ("", ""),
+        ] {
+            assert_eq!(untranslated(given), plain, "{given}");
+        }
     }
 }
