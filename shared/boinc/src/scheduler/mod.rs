@@ -21,6 +21,7 @@ mod reply;
 mod report;
 mod request;
 mod stats;
+mod web_preferences;
 mod work;
 
 pub use app::{App, AppVersion, Coprocessor, FileRef};
@@ -34,6 +35,7 @@ pub use reply::SchedulerReply;
 pub use report::{ReportedFile, ReportedResult, ResultState, StderrOut};
 pub use request::{ClientVersion, SchedulerRequest};
 pub use stats::{DiskUsage, FreeSpace, NetStats, TimeStats};
+pub use web_preferences::WebPreferences;
 pub use work::{ResultJob, Workunit};
 
 use crate::FormatError;
