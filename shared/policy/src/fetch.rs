@@ -42,6 +42,16 @@ pub struct WorkRequest {
 }
 
 impl WorkRequest {
+    /// The same, but nothing of some types.
+    #[must_use]
+    pub fn without(mut self, types: &PerType<bool>) -> Self {
+        for (kind, _) in types.iter().filter(|(_, left_out)| **left_out) {
+            self.seconds[kind] = 0.0;
+            self.instances[kind] = 0.0;
+        }
+        self
+    }
+
     /// A request for CPU seconds.
     pub fn cpu(seconds: Duration, idle: f64) -> Self {
         let seconds = seconds.max(Duration::ZERO).as_secs_f64();
