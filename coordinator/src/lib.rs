@@ -12,9 +12,11 @@ pub mod daemon;
 pub mod document;
 pub mod fleet;
 pub mod operator;
-mod printable;
 pub mod project;
 mod records;
 pub mod secret;
 mod seldom;
 pub mod up;
+
+// What comes from hosts, jobs and peers is shown in many places here.
+use fallow_domain::printable;

@@ -14,6 +14,7 @@ mod exit_code;
 mod host;
 mod ids;
 mod preferences;
+pub mod printable;
 mod resource;
 mod time;
 mod units;

@@ -5,13 +5,19 @@
 //! character becomes `�`, so that one sees that there was something.
 
 /// A text on one line, of at most so many bytes.
-pub(crate) fn line(text: &str, max: usize) -> String {
+pub fn line(text: &str, max: usize) -> String {
     let clean = |c: char| if is_fit(c) { c } else { char::REPLACEMENT_CHARACTER };
     cut(text.chars().map(clean).collect(), max)
 }
 
+/// A text of several lines as one line, of at most so many bytes.
+pub fn joined(text: &str, max: usize) -> String {
+    let lines = text.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty());
+    line(&lines.collect::<Vec<_>>().join(" "), max)
+}
+
 /// A text of several lines, of at most so many bytes: line ends and tabs stay.
-pub(crate) fn lines(text: &str, max: usize) -> String {
+pub fn lines(text: &str, max: usize) -> String {
     let clean = |c: char| if is_fit(c) || matches!(c, '\n' | '\t') { c } else { char::REPLACEMENT_CHARACTER };
     cut(text.replace("\r\n", "\n").chars().map(clean).collect(), max)
 }
@@ -37,5 +43,6 @@ mod tests {
         assert_eq!(line("Žluťoučký 計算機", 255), "Žluťoučký 計算機");
         assert_eq!(lines("one\r\n\ttwo\x07", 255), "one\n\ttwo�");
         assert_eq!(line("éé", 3), "é");
+        assert_eq!(joined("one\r\n  two\x1b\n", 255), "one two�");
     }
 }
