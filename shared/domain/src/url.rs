@@ -8,6 +8,8 @@ use crate::Invalid;
 
 /// A canonical master URL: scheme, host in lower case, no doubled slashes, a slash at the end, and (as BOINC
 /// clients insist) a dot in it, which is why `http://localhost/` is refused and `http://127.0.0.1/` is not.
+///
+/// One that says two things is refused: a path that leaves itself (`..`), a user before the host, a query.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MasterUrl(String);
@@ -18,9 +20,32 @@ impl MasterUrl {
     /// Brings a URL into canonical form.
     ///
     /// # Errors
-    /// [`Invalid`] when it has another scheme, no dot after the scheme, white space or control characters,
-    /// or more than 255 characters.
+    /// [`Invalid`] when it has another scheme, no dot after the scheme, white space or control characters, parts that
+    /// lead elsewhere than they say (`..`, `user@`, `?`), or more than 255 characters.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let url = Self::canonical(text)?;
+        if url.is_plain() { Ok(url) } else { Err(Invalid::new("project URL", text, EXPECTED)) }
+    }
+
+    /// Whether it means what a person reads in it, and its directory can be no other than its own.
+    fn is_plain(&self) -> bool {
+        let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let leads_away = |part: &str| {
+            let part = part.to_ascii_lowercase().replace("%2e", ".");
+            part == "." || part == ".."
+        };
+        let (name, port) = match host.rsplit_once(':') {
+            Some((name, port)) if !port.contains(']') => (name, Some(port)),
+            _ => (host, None),
+        };
+        name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[' || !c.is_ascii())
+            && port.is_none_or(|port| port.parse::<u16>().is_ok())
+            && !rest.contains(['\\', '?', '#', '@', '>', '\'', '`'])
+            && !path.split('/').any(leads_away)
+    }
+
+    fn canonical(text: &str) -> Result<Self, Invalid> {
         let bad = || Invalid::new("project URL", text, EXPECTED);
         let trimmed = text.trim();
         let lower = trimmed.to_ascii_lowercase();
@@ -42,10 +67,7 @@ impl MasterUrl {
             url.push_str(part);
             url.push('/');
         }
-        let url = Self(url);
-        // The directory of nothing but dots is that of all projects, or one above it.
-        let is_above = url.stem().bytes().all(|byte| byte == b'.');
-        if url.0.len() > 255 || is_above { Err(bad()) } else { Ok(url) }
+        if url.len() > 255 { Err(bad()) } else { Ok(Self(url)) }
     }
 
     /// The URL as text, ending in a slash.
@@ -53,12 +75,14 @@ impl MasterUrl {
         &self.0
     }
 
-    /// The name of the project's directory and the stem of its files: what follows the scheme, with every
-    /// character outside `[A-Za-z0-9.-_]` turned into `_`, and trailing `_` dropped.
+    /// BOINC's name for the project's directory and the stem of its files: what follows the scheme, with every
+    /// character outside `[A-Za-z0-9.-_]` turned into `_`, and trailing `_` dropped. Two projects can have the same.
     pub fn stem(&self) -> String {
         let rest = self.0.split_once("://").map_or(self.0.as_str(), |(_, rest)| rest);
         let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '_' };
-        rest.chars().map(safe).collect::<String>().trim_end_matches('_').to_owned()
+        let stem = rest.chars().map(safe).collect::<String>().trim_end_matches('_').to_owned();
+        // An older version stored URLs that would name the directory above.
+        if stem.trim_matches('.').is_empty() { format!("_{stem}") } else { stem }
     }
 }
 
@@ -70,7 +94,8 @@ impl fmt::Display for MasterUrl {
 impl TryFrom<String> for MasterUrl {
     type Error = Invalid;
     fn try_from(text: String) -> Result<Self, Invalid> {
-        Self::parse(&text)
+        // What an older version stored must not keep a store from being opened.
+        Self::canonical(&text)
     }
 }
 impl From<MasterUrl> for String {
@@ -106,6 +131,37 @@ mod tests {
         for bad in ["http://./", "http://../", "..", "http://.?/", "http://..//_/"] {
             assert!(MasterUrl::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_url_that_means_something_else_than_it_says_is_refused() {
+        for bad in [
+            "http://h.org/../x/",
+            "http://h.org/a/%2E%2e/x/",
+            "http://h.org/./x/",
+            "http://../",
+            "http://._/",
+            "http://.._/",
+            "http://good.org@evil.org/",
+            "http://h.org:99999/",
+            "http://h.org:/",
+            "http://h.org/a?b=c.d/",
+            "http://h.org/a#b/",
+            "http://h.org\\a/",
+        ] {
+            assert!(MasterUrl::parse(bad).is_err(), "{bad}");
+        }
+        for good in
+            ["http://[::1]:80/a.b/", "https://h.org:8443/~ada/my%20project/", "http://h.org/a..b/...x/"]
+        {
+            assert!(MasterUrl::parse(good).is_ok(), "{good}");
+        }
+    }
+
+    #[test]
+    fn what_is_stored_is_read_again_and_names_no_directory_above() {
+        let url: MasterUrl = "http://../".to_owned().try_into().unwrap();
+        assert_eq!(url.stem(), "_..");
     }
 
     #[test]
