@@ -6,14 +6,17 @@
 //! control.sock   local control
 //! identity.json  who the agent is in its fleet (0600)
 //! store/         the client's records
-//! projects/STEM/ a project's files (BOINC's layout); parts of downloads in .partial/
+//! projects/STEM/ a project's files (BOINC's layout; a second project of the same STEM has STEM.2/); parts of downloads in
+//!                .partial/
 //! slots/N/       a running or preempted task's directory (BOINC's layout), its record beside it in N.json
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use fallow_domain::{MasterUrl, SlotId};
@@ -24,9 +27,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::AgentError;
 
-/// The data directory, by its absolute path.
+/// The data directory, by its absolute path, and the names of projects' directories in it where they are not BOINC's.
 #[derive(Clone, Debug)]
-pub struct DataDir(PathBuf);
+pub struct DataDir(PathBuf, Arc<RwLock<BTreeMap<MasterUrl, String>>>);
 
 /// Held by the process that works in a data directory. The kernel lets go of it however the process ends.
 #[derive(Debug)]
@@ -54,7 +57,7 @@ impl DaemonFile {
 impl DataDir {
     /// The directory at `path`, which need not exist.
     pub fn at(path: &Path) -> Self {
-        Self(std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()))
+        Self(std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()), Arc::default())
     }
 
     /// Makes the directory if need be and takes its lock.
@@ -181,7 +184,21 @@ impl DataDir {
     }
     /// A project's files.
     pub fn project(&self, url: &MasterUrl) -> PathBuf {
-        self.projects().join(url.stem())
+        self.projects().join(self.project_name(url))
+    }
+    /// The name of a project's directory: BOINC's, unless the client gave it another one.
+    pub fn project_name(&self, url: &MasterUrl) -> String {
+        let names = self.1.read().unwrap_or_else(PoisonError::into_inner);
+        names.get(url).cloned().unwrap_or_else(|| url.stem())
+    }
+    /// Takes note of the directory that the client gave a project.
+    pub fn name_project(&self, url: &MasterUrl, directory: &str) {
+        let mut names = self.1.write().unwrap_or_else(PoisonError::into_inner);
+        if directory == url.stem() {
+            names.remove(url);
+        } else {
+            names.insert(url.clone(), directory.to_owned());
+        }
     }
     /// Parts of a project's files that are not complete yet.
     pub fn partial(&self, url: &MasterUrl) -> PathBuf {

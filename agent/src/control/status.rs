@@ -5,11 +5,15 @@ use std::fmt::Write;
 
 use comfy_table::{Table, presets};
 use fallow_client::{Client, Phase};
-use fallow_domain::{Duration, Instant, ProjectId, ResourceType};
+use fallow_domain::{Duration, Instant, ProjectId, ResourceType, printable};
 use serde::{Deserialize, Serialize};
 
 use crate::fleet::link::LinkStatus;
 
+/// Longest name in a table, in bytes.
+const NAME_MAX: usize = 255;
+/// Longest text of others, in bytes.
+const TEXT_MAX: usize = 2_000;
 /// Most jobs that a status tells of. With names and URLs of the greatest length each takes 1,000 bytes, and all together
 /// less than an answer may (`protocol::LINE_MAX`).
 const TASKS_MAX: usize = 10_000;
@@ -319,8 +323,13 @@ impl Status {
         for notice in self.notices.iter().rev().take(5).rev().filter(|notice| notice.level != "info") {
             let ago = now.since(Instant::from_secs_f64(notice.time));
             let about = notice.project_url.as_deref().map(|url| format!(", {}", self.project_name(url)));
-            let _ =
-                writeln!(out, "{} ({ago} ago{}): {}", notice.level, about.unwrap_or_default(), notice.text);
+            let _ = writeln!(
+                out,
+                "{} ({ago} ago{}): {}",
+                notice.level,
+                about.unwrap_or_default(),
+                printable::line(&notice.text, TEXT_MAX)
+            );
         }
         out
     }
@@ -328,7 +337,7 @@ impl Status {
     /// What people call a project.
     fn project_name(&self, url: &str) -> String {
         let named = self.projects.iter().find(|project| project.url == url && !project.name.is_empty());
-        named.map_or_else(|| url.to_owned(), |project| project.name.clone())
+        named.map_or_else(|| url.to_owned(), |project| shown(&project.name))
     }
 
     fn project_table(&self, out: &mut String, now: Instant) {
@@ -353,7 +362,11 @@ impl Status {
         for project in &self.projects {
             if let Some((at, said)) = &project.no_work {
                 let (name, ago) = (self.project_name(&project.url), now.since(Instant::from_secs_f64(*at)));
-                let _ = writeln!(out, "{name} sent no work {ago} ago and said: {said}");
+                let _ = writeln!(
+                    out,
+                    "{name} sent no work {ago} ago and said: {}",
+                    printable::line(said, TEXT_MAX)
+                );
             }
         }
     }
@@ -362,7 +375,7 @@ impl Status {
         let mut table = table(&["JOB", "PROJECT", "STATE", "DONE", "CPU TIME", "CHECKPOINT", "DUE IN"]);
         for task in self.tasks.iter().take(ROWS_MAX) {
             table.add_row([
-                task.name.clone(),
+                shown(&task.name),
                 self.project_name(&task.project_url),
                 task.phase.clone(),
                 format!("{:.1} %", task.fraction_done * 100.0),
@@ -384,6 +397,11 @@ impl Status {
                 writeln!(out, "... and {more} jobs more ({}); status --json lists them", phases.join(", "));
         }
     }
+}
+
+/// A name, as it is shown in a table.
+fn shown(name: &str) -> String {
+    printable::line(name, NAME_MAX)
 }
 
 fn table(header: &[&str]) -> Table {

@@ -12,7 +12,7 @@ use std::time::Duration as StdDuration;
 
 use fallow_boinc::scheduler::SchedulerReply;
 use fallow_client::{Event, TransferError, TransferErrorKind};
-use fallow_domain::{AccountKey, MasterUrl, ProjectId, Share};
+use fallow_domain::{AccountKey, MasterUrl, ProjectId, Share, printable};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -23,12 +23,15 @@ use crate::error::AgentError;
 /// How long a project may take to answer. Another project's RPC may have to end first.
 const PATIENCE: StdDuration = StdDuration::from_secs(60);
 
+/// Messages of a project that are told to whoever attaches it.
+const SAID_MAX: usize = 5;
+
 /// Somebody waits for what a project says.
 #[derive(Debug)]
 pub(super) struct Attaching {
     url: MasterUrl,
     /// What it was attached with before.
-    before: Option<(AccountKey, Share)>,
+    before: Option<(AccountKey, Option<Share>)>,
     give_up: Instant,
     reply: oneshot::Sender<Response>,
 }
@@ -92,7 +95,7 @@ impl Engine {
                 ),
             };
             let (account_key, share) = (assigned.account_key, assigned.share);
-            self.turn(Event::Attach { url, account_key, share }, None).await?;
+            self.turn(Event::Attach { url, account_key, share: Some(share) }, None).await?;
             return Ok(Answer::Now(Response::done(text)));
         }
         let Some(account_key) = account_key.or_else(|| known.account_key.clone()) else {
@@ -100,13 +103,17 @@ impl Engine {
                 "no account is named for {url}: give --account-key-file FILE, or FALLOW_ACCOUNT_KEY, or --email and --password-file"
             )))));
         };
-        let share = share.or(known.share).unwrap_or(Share::DEFAULT);
         let is_known = known.accepted && known.account_key.as_ref() == Some(&account_key);
-        let before = known.account_key.zip(known.share);
+        // Taken back, the share is what it was.
+        let share_before = share.and(known.chosen_share.or(known.share));
+        let before = known.account_key.map(|key| (key, share_before));
         self.turn(Event::Attach { url: url.clone(), account_key, share }, None).await?;
         if is_known || no_wait {
             let text = match is_known {
-                true => format!("{url} is attached with this account already; its share is {}", share.get()),
+                true => {
+                    let share = self.client.standing(&url).share.unwrap_or(Share::DEFAULT);
+                    format!("{url} is attached with this account already; its share is {}", share.get())
+                }
                 false => format!(
                     "attached to {url}, which was not asked yet: see `fallow-agent status` for what it says"
                 ),
@@ -203,9 +210,14 @@ impl Engine {
     }
 }
 
+/// A message of a project, fit to be shown within a sentence.
+fn one_line(message: &str) -> String {
+    printable::joined(message.trim().trim_end_matches('.'), 1_000)
+}
+
 enum Answer {
     Now(Response),
-    Later { project: ProjectId, url: MasterUrl, before: Option<(AccountKey, Share)> },
+    Later { project: ProjectId, url: MasterUrl, before: Option<(AccountKey, Option<Share>)> },
 }
 
 fn wish(url: &str, account_key: Option<AccountKey>, share: Option<f64>) -> Result<Wish, AgentError> {
@@ -233,8 +245,8 @@ fn of_scheduler(url: &MasterUrl, outcome: &Result<Box<SchedulerReply>, TransferE
         Ok(reply) => reply,
         Err(error) => return Err(failed(url, error)),
     };
-    let said: Vec<&str> =
-        reply.messages.iter().map(|message| message.text.trim().trim_end_matches('.')).collect();
+    let said: Vec<String> =
+        reply.messages.iter().take(SAID_MAX).map(|message| one_line(&message.text)).collect();
     let said = if said.is_empty() {
         "it does not say why".to_owned()
     } else {
@@ -244,7 +256,8 @@ fn of_scheduler(url: &MasterUrl, outcome: &Result<Box<SchedulerReply>, TransferE
         return Err(AgentError::unreachable(format!("{url} is down: nothing is attached; {said}")));
     }
     // A host that is taken in gets its number, and every known account's user a name. A refusal has neither.
-    let user = reply.user_name.as_deref().filter(|name| !name.is_empty());
+    let user =
+        reply.user_name.as_deref().map(|name| printable::line(name, 255)).filter(|name| !name.is_empty());
     if reply.hostid.is_none() && reply.userid.is_none() && user.is_none() {
         return Err(AgentError::refused(format!(
             "{url} does not accept this account or this host: nothing is attached; {said}. Check the account key on your \

@@ -40,7 +40,7 @@ pub(super) type Departing = (MasterUrl, Option<oneshot::Sender<Response>>);
 impl Engine {
     /// Stores a step's changes, however long it takes to get the space; unless the agent is to end.
     pub(super) async fn store(&mut self, step: &Step) -> Result<(), AgentError> {
-        let new: Vec<_> = self.new_projects(step).collect();
+        let new: Vec<(ProjectId, String)> = self.new_projects(step).collect();
         let stems: Vec<String> = new.iter().map(|(_, stem)| stem.clone()).collect();
         loop {
             match tokio::task::block_in_place(|| self.records.apply(&step.changes, &stems, step.durable)) {
@@ -75,7 +75,9 @@ impl Engine {
     fn new_projects(&self, step: &Step) -> impl Iterator<Item = (ProjectId, String)> {
         step.touched.iter().filter_map(|entity| match entity {
             Entity::Project(id) if !self.known.contains(id) => {
-                Some((*id, self.client.project_view(*id)?.url.stem()))
+                let view = self.client.project_view(*id)?;
+                self.dir.name_project(&view.url, &view.directory);
+                Some((*id, view.directory))
             }
             _ => None,
         })

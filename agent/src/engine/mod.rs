@@ -18,7 +18,7 @@ use std::time::Duration as StdDuration;
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::message::ProcessControl;
 use fallow_client::{Action, Client, Effect, Entity, Event, FileKey, NoticeLevel};
-use fallow_domain::{Instant, JobId, MasterUrl, ProjectId};
+use fallow_domain::{Instant, JobId, MasterUrl, ProjectId, printable};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
 
@@ -41,7 +41,9 @@ pub use run::{Enrolment, Opened, Settings, open, run};
 const QUEUE: usize = 256;
 /// Notices that are kept for `status`.
 const NOTICES: usize = 50;
-/// Characters that are kept of what a project says.
+/// Longest notice, in bytes.
+const NOTICE_MAX: usize = 2_000;
+/// Bytes that are kept of what a project says.
 const REFUSAL_MAX: usize = 500;
 
 /// Something for the engine.
@@ -162,7 +164,8 @@ impl Engine {
                 continue;
             }
             if !is_notice {
-                tracing::debug!(rule = reason.rule, why = %reason.why, "{}", self.describe(&effect));
+                let (why, what) = (printable::line(&reason.why, NOTICE_MAX), self.describe(&effect));
+                tracing::debug!(rule = reason.rule, why, "{}", printable::line(&what, NOTICE_MAX));
             }
             self.dispatch(effect);
         }
@@ -192,8 +195,8 @@ impl Engine {
         if !reply.results.is_empty() {
             self.refusals.remove(project);
         } else if !reply.messages.is_empty() {
-            let said: Vec<&str> = reply.messages.iter().map(|message| message.text.trim()).collect();
-            let said = said.join("; ").chars().take(REFUSAL_MAX).collect();
+            let said = reply.messages.iter().take(REFUSAL_MAX).map(|message| message.text.trim());
+            let said = printable::joined(&said.collect::<Vec<_>>().join("; "), REFUSAL_MAX);
             self.refusals.insert(*project, (clock::now().as_secs_f64(), said));
         }
     }
@@ -289,7 +292,7 @@ impl Engine {
             Effect::CleanSlot { slot } => self.supervisor.clean(slot),
             Effect::DeleteFile { file, url } => self.delete_file(&file, &url),
             Effect::DeleteProject { project, url } => self.delete_project(project, &url),
-            Effect::Notice { level, project, text } => self.notice(level, project, text),
+            Effect::Notice { level, project, text } => self.notice(level, project, &text),
         }
     }
 
@@ -309,21 +312,23 @@ impl Engine {
 
     fn delete_project(&mut self, project: ProjectId, url: &MasterUrl) {
         self.transfers.cancel_project(project);
-        let path = self.dir.project(url);
+        let (path, stem) = (self.dir.project(url), self.dir.project_name(url));
         if let Err(error) = tokio::task::block_in_place(|| crate::files::remove(&path)) {
             tracing::warn!(path = %path.display(), %error, "cannot delete a project's directory");
             return;
         }
         self.refusals.remove(&project);
         tokio::task::block_in_place(crate::sys::give_back_memory);
-        if let Err(error) = tokio::task::block_in_place(|| self.records.forget_stem(&url.stem())) {
+        if let Err(error) = tokio::task::block_in_place(|| self.records.forget_stem(&stem)) {
             // It is looked for again at the next start, and not found.
             tracing::debug!(%error, "cannot store that a project's directory is deleted");
         }
     }
 
-    fn notice(&mut self, level: NoticeLevel, project: Option<ProjectId>, text: String) {
+    fn notice(&mut self, level: NoticeLevel, project: Option<ProjectId>, text: &str) {
         let url = project.and_then(|id| self.client.project_view(id)).map(|view| view.url.to_string());
+        // What a project or a job says must not forge other lines of the log, nor order a terminal about.
+        let text = printable::joined(text, NOTICE_MAX);
         let about = url.as_deref().unwrap_or_default();
         let level = match level {
             NoticeLevel::Info => {

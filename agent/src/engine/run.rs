@@ -127,10 +127,13 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
 
     let (inputs, incoming) = mpsc::channel(QUEUE);
     let (to_requests, requests) = mpsc::channel(QUEUE);
+    for view in client.project_views() {
+        dir.name_project(&view.url, &view.directory);
+    }
     // Leftovers first: no process of an earlier life may meet one of this.
     let slots = blocking({
         let (dir, records) = (dir.clone(), records.clone());
-        let stems = client.project_views().iter().map(|view| view.url.stem()).collect();
+        let stems = client.project_views().into_iter().map(|view| view.directory).collect();
         move || {
             let slots = leftovers::take_over(&dir);
             delete_forsaken(&dir, &records, &stems).map(|()| slots)

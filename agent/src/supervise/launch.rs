@@ -17,7 +17,7 @@ use crate::sys::{self, Urgency};
 pub(super) fn launch(context: &Context, setup: &TaskSetup, slot: &Path) -> Result<u32, StartFailure> {
     // Relative to the slot, as BOINC does it: what the kernel passes on to scripts is this path too. The child changes
     // its directory before it becomes the program.
-    let program = softlink::target(&setup.url.stem(), &setup.program);
+    let program = softlink::target(&context.dir.project_name(&setup.url), &setup.program);
     let stderr = slot.join(files::STDERR);
     // An earlier run may have put a link or a pipe in its place; opening a pipe would wait for a reader.
     let careful = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
@@ -61,7 +61,7 @@ fn environment(command: &mut Command, context: &Context, setup: &TaskSetup) {
         .env_clear()
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
         .env("LANG", "C.UTF-8")
-        .env("LD_LIBRARY_PATH", format!("../../projects/{}:.:../..", setup.url.stem()))
+        .env("LD_LIBRARY_PATH", format!("../../projects/{}:.:../..", context.dir.project_name(&setup.url)))
         .env(proc::MARK, context.mark(setup.slot));
     if let Some(zone) = std::env::var_os("TZ") {
         command.env("TZ", zone);

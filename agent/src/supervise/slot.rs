@@ -104,10 +104,12 @@ fn place(dir: &DataDir, setup: &TaskSetup, slot: &Path, file: &SlotFile) -> Resu
         fs::create_dir_all(parent).map_err(fail)?;
     }
     match (file.copy, file.output) {
-        (false, _) => {
-            write(&at, softlink::write(&softlink::target(&setup.url.stem(), &file.name)).as_bytes(), 0o644)
-                .map_err(fail)
-        }
+        (false, _) => write(
+            &at,
+            softlink::write(&softlink::target(&dir.project_name(&setup.url), &file.name)).as_bytes(),
+            0o644,
+        )
+        .map_err(fail),
         // An output that is moved back at the end does not exist before.
         (true, true) => Ok(()),
         (true, false) => {

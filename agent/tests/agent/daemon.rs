@@ -41,7 +41,13 @@ pub(crate) struct Daemon(Child);
 
 impl Daemon {
     pub(crate) fn start(dir: &Path) -> Self {
-        let child = command(dir, &["run"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut run = command(dir, &["run"]);
+        run.stdout(Stdio::null()).stderr(Stdio::null());
+        Self::of(run, dir)
+    }
+    /// What a command started in `dir`.
+    pub(crate) fn of(mut run: Command, dir: &Path) -> Self {
+        let child = run.spawn().unwrap();
         wait_for("the control socket", 30, || UnixStream::connect(dir.join("control.sock")).ok());
         Self(child)
     }

@@ -121,3 +121,53 @@ fn r6_10_ten_thousand_jobs_fit_into_a_status_and_a_detached_project_leaves_nothi
         records.client().unwrap().iter().map(|(key, _)| String::from_utf8_lossy(key).into_owned()).collect();
     assert!(left.iter().all(|key| !key.contains('/')), "{left:?}");
 }
+
+#[test]
+fn r6_10_what_a_project_says_forges_no_line_of_the_log_and_orders_no_terminal_about() {
+    let forged = "2026-01-01T00:00:00.000000Z  INFO forged: all is well";
+    let (server, calls) = project(format!(
+        "<project_name>p&#27;[2Jq&#xA;{forged}</project_name>\n\
+         <message priority=\"notice\">see&#xA;{forged}&#27;[31m&#13;over \u{202e}txet</message>\n\
+         <result><name>j\u{202e}ob</name><wu_name>none</wu_name></result>\n"
+    ));
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let dir = &dir.path().join("agent");
+    let file = std::fs::File::create(&log).unwrap();
+    let mut run = command(dir, &["run"]);
+    run.stdout(std::process::Stdio::null()).stderr(file).env("FALLOW_LOG", "debug");
+    let _daemon = Daemon::of(run, dir);
+    attach(dir, &server.url(""));
+    wait_for("the scheduler's call", 30, || (calls.load(Ordering::SeqCst) > 0).then_some(()));
+    let text = wait_for("the message", 30, || {
+        Some(std::fs::read_to_string(&log).unwrap()).filter(|text| text.contains("job j"))
+    });
+    assert!(text.contains("the project says: see"), "{text}");
+    let printed = text + &outcome(dir, &["status"]).1;
+    assert!(printed.contains("all is well"), "{printed}");
+    assert!(!printed.lines().any(|line| line.starts_with(forged)), "{printed}");
+    assert!(!printed.contains(['\u{1b}', '\r', '\u{202e}']), "{printed}");
+}
+
+#[test]
+fn r6_10_detaching_a_project_leaves_alone_the_files_of_one_whose_name_would_be_the_same() {
+    let (server, _) = project(String::new());
+    let dir = tempfile::tempdir().unwrap();
+    let dir = &dir.path().join("agent");
+    let _daemon = Daemon::start(dir);
+    let first = server.url("");
+    // A path where the other has a port.
+    let second = first.replacen("127.0.0.1:", "127.0.0.1/", 1);
+    attach(dir, &first);
+    attach(dir, &second);
+    let stem = fallow_domain::MasterUrl::parse(&first).unwrap().stem();
+    let own = dir.join("projects").join(&stem).join("app");
+    let other = dir.join("projects").join(format!("{stem}.2")).join("app");
+    crate::support::put(&own, b"the first one's");
+    crate::support::put(&other, b"the second one's");
+    assert_eq!(outcome(dir, &["detach", &second]).0, 0);
+    wait_for("the second one's deletion", 10, || (!other.exists()).then_some(()));
+    assert!(own.exists());
+    assert_eq!(outcome(dir, &["detach", &first]).0, 0);
+    wait_for("the first one's deletion", 10, || (!own.exists()).then_some(()));
+}

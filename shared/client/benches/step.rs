@@ -74,7 +74,7 @@ impl Host {
         for project in 0..2 {
             let url = MasterUrl::parse(&format!("http://127.0.0.1/{project}/")).expect("a URL");
             let account_key = AccountKey::new("0123456789abcdef0123456789abcdef");
-            host.turn(Event::Attach { url, account_key, share: Share::DEFAULT });
+            host.turn(Event::Attach { url, account_key, share: Some(Share::DEFAULT) });
         }
         for project in 0..2 {
             let outcome = Ok(vec![format!("http://127.0.0.1/{project}/cgi")]);

@@ -33,8 +33,8 @@ pub enum Event {
         url: MasterUrl,
         /// The account to compute for.
         account_key: AccountKey,
-        /// Its weight.
-        share: Share,
+        /// Its weight. Without one it keeps what it had, and takes at first what its user set on its web site.
+        share: Option<Share>,
     },
     /// Somebody at this host wants rid of a project: its jobs are aborted, its files deleted.
     Detach {

@@ -15,6 +15,7 @@ impl Client {
     /// Works out what is not stored: who uses which file, who waits, who holds a slot, what the policies look
     /// at.
     pub(crate) fn rebuild(&mut self) {
+        self.rebuild_projects();
         let versions: Vec<_> = self.state.versions.keys().cloned().collect();
         for key in versions {
             for file in self.version_files(&key) {

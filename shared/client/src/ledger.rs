@@ -15,6 +15,7 @@ use fallow_policy::long_term_debt::LongTermDebts;
 use fallow_policy::metrics::{Fate, Metrics, ProjectStretch, Stretch};
 use fallow_policy::net_rate::NetRates;
 use fallow_policy::network_period::NetworkPeriods;
+use fallow_policy::network_rate::NetworkRate;
 use fallow_policy::recent_credit::RecentCredit;
 use fallow_policy::type_backoff::TypeBackoffs;
 use serde::{Deserialize, Serialize};
@@ -65,6 +66,17 @@ pub(crate) struct Ledger {
     pub up_active: Duration,
     #[serde(skip)]
     pub session_active: Duration,
+    /// How long this life of the agent has been up, stored for the next one to know.
+    #[serde(default)]
+    pub session: Duration,
+    /// How long the one before was.
+    #[serde(skip)]
+    pub previous_uptime: Duration,
+    /// How fast files come and go (BOINC: `net_stats`).
+    #[serde(default)]
+    pub download_rate: NetworkRate,
+    #[serde(default)]
+    pub upload_rate: NetworkRate,
     /// Used since the last look, for the metrics.
     #[serde(skip)]
     pub fresh: BTreeMap<ProjectId, PerType<Duration>>,
@@ -118,6 +130,7 @@ impl Ledger {
     /// The agent is up again; the time it was down is nobody's.
     pub(crate) fn come_up(&mut self, now: Instant) {
         self.first_start.get_or_insert(now);
+        self.previous_uptime = std::mem::take(&mut self.session);
         self.observed_at = Some(now);
         self.fresh.clear();
     }
@@ -248,6 +261,7 @@ impl Client {
             self.ledger.active.observe(length, allowed);
         }
         self.ledger.up += length;
+        self.ledger.session += length;
         if allowed {
             self.ledger.up_active += length;
             self.ledger.session_active += length;

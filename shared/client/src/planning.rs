@@ -107,7 +107,9 @@ impl Client {
                 share: project.share,
                 used: used.get(&project.id).copied().unwrap_or_default(),
                 may_supply: PerType::from_fn(|kind| {
-                    !project.detach_when_done && !self.ledger.type_backoffs.holds(project.id, kind, instant)
+                    !project.detach_when_done
+                        && !project.web.without[kind]
+                        && !self.ledger.type_backoffs.holds(project.id, kind, instant)
                 }),
             })
             .collect();
@@ -164,7 +166,9 @@ impl Client {
                     id: project.id,
                     share: project.share,
                     may_supply: PerType::from_fn(|kind| {
-                        !project.detach_when_done && (lacks_all || !project.lacks[kind])
+                        !project.detach_when_done
+                            && (lacks_all || !project.lacks[kind])
+                            && !project.web.without[kind]
                     }),
                 }
             })
@@ -226,7 +230,7 @@ impl Client {
                     tight: of.is_some_and(|of| of.misses != PerType::default()),
                     may_supply: !project.detach_when_done,
                     may_ask: self.may_contact(project),
-                    backed_off: self.ledger.type_backoffs.held(id, now),
+                    backed_off: self.held_back(project),
                     untried: PerType::from_fn(|kind| !self.ledger.long_term.supplies(id, kind)),
                     shortfall: of.map(|of| of.shortfall).unwrap_or_default(),
                 }
@@ -261,6 +265,12 @@ impl Client {
             lasts.chain(waits).fold(outlook.valid_until, Instant::min).max(now + CHECK_SOONEST)
         };
         self.net.plan = Plan::Shortfall(fetch::plan(&rules, &needs, &candidates));
+    }
+
+    /// The types that a project is not asked for now: it said that it has nothing, or its user wants none.
+    fn held_back(&self, project: &Project) -> PerType<bool> {
+        let held = self.ledger.type_backoffs.held(project.id, self.now);
+        PerType::from_fn(|kind| held[kind] || project.web.without[kind])
     }
 
     /// The priority of each project for work fetch by recent credit.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fallow_boinc::scheduler::WebPreferences;
 use fallow_domain::{
     AccountKey, Device, DocumentVersion, FleetDocument, MasterUrl, PerType, ProjectAssignment, ProjectId,
     Share,
@@ -30,7 +31,7 @@ impl Client {
 
     /// Attaches, or gives an attached project its new key and share. One that the document lists is taken as the
     /// document has it; the owner's word is then that he does not decline it any more.
-    pub(crate) fn attach(&mut self, url: MasterUrl, account_key: AccountKey, share: Share) {
+    pub(crate) fn attach(&mut self, url: MasterUrl, account_key: AccountKey, share: Option<Share>) {
         self.settle_long_term();
         if self.state.meta.declined.remove(&url) {
             self.mark_durable(Record::Meta);
@@ -44,13 +45,62 @@ impl Client {
         if let Some(id) = stuck {
             self.contact_anew(id);
         }
-        let name = url.stem();
-        let wanted = ProjectAssignment { name, url, account_key, share };
+        let known = self.project_of(&url).and_then(|id| self.state.projects.get(&id));
+        let chosen = share.or(known.and_then(|project| project.chosen_share));
+        let now = chosen.or(known.map(|project| project.share)).unwrap_or(Share::DEFAULT);
+        let wanted = ProjectAssignment { name: url.stem(), url, account_key, share: now };
         self.put_project(&wanted, false);
-        if let Some(project) = self.project_of(&wanted.url).and_then(|id| self.state.projects.get_mut(&id)) {
+        let Some(id) = self.project_of(&wanted.url) else { return };
+        if let Some(project) = self.state.projects.get_mut(&id) {
             // The coordinator had dropped it: now it is the owner's.
             project.from_document = false;
+            project.chosen_share = chosen;
+            self.mark_durable(Record::Project(id));
         }
+        self.settle_share(id);
+    }
+
+    /// The weight of a project that the owner attached: what he gave it, else what its user set on its web site.
+    pub(crate) fn settle_share(&mut self, id: ProjectId) {
+        let Some(project) = self.state.projects.get_mut(&id).filter(|project| !project.from_document) else {
+            return;
+        };
+        let share = project.chosen_share.or(project.web.share).unwrap_or(Share::DEFAULT);
+        if project.share == share {
+            return;
+        }
+        project.share = share;
+        self.mark_durable(Record::Project(id));
+        self.notice(NoticeLevel::Info, Some(id), format!("its share is {} now", share.get()));
+        self.shares_changed();
+    }
+
+    /// Works out what is not stored of projects, and settles what older versions stored otherwise.
+    pub(crate) fn rebuild_projects(&mut self) {
+        let (mut taken, mut moved) = (BTreeSet::new(), Vec::new());
+        for project in self.state.projects.values_mut() {
+            let who = &project.identity;
+            project.web = WebPreferences::parse(&who.project_preferences, &who.venue);
+            let unchosen = project.chosen_share.is_none() && !project.from_document;
+            if unchosen && project.share != Share::DEFAULT && project.web.share != Some(project.share) {
+                // Only the owner can have given it.
+                project.chosen_share = Some(project.share);
+            }
+            if taken.contains(&project.directory()) {
+                // The first one keeps what lies there; the other's files are fetched again.
+                project.directory = Some(other_directory(&project.url, &taken));
+                moved.push(project.id);
+            }
+            taken.insert(project.directory());
+        }
+        moved.into_iter().for_each(|id| self.mark_durable(Record::Project(id)));
+    }
+
+    /// A directory for a new project, where BOINC's name for it is another's: ports and paths, `http` and `https` can
+    /// give the same name.
+    fn free_directory(&self, url: &MasterUrl) -> Option<String> {
+        let taken: BTreeSet<String> = self.state.projects.values().map(Project::directory).collect();
+        taken.contains(&url.stem()).then(|| other_directory(url, &taken))
     }
 
     /// What the document in force says of a project.
@@ -111,6 +161,8 @@ impl Client {
             name: wanted.name.clone(),
             account_key: wanted.account_key.clone(),
             share: wanted.share,
+            chosen_share: None,
+            directory: self.free_directory(&wanted.url),
             from_document,
             detach_when_done: false,
             scheduler_urls: Vec::new(),
@@ -125,6 +177,7 @@ impl Client {
             identity: Identity::default(),
             apps: BTreeMap::new(),
             lacks: PerType::default(),
+            web: WebPreferences::default(),
         };
         self.state.projects.insert(id, project);
         self.ledger.totals.entry(id).or_default();
@@ -342,4 +395,11 @@ impl Client {
         self.fetch_due |= changed;
         self.touch(Entity::Host);
     }
+}
+
+/// A name for a project's directory that no other has.
+fn other_directory(url: &MasterUrl, taken: &BTreeSet<String>) -> String {
+    let stem = url.stem();
+    let names = (2..).map(|number: u32| format!("{stem}.{number}"));
+    names.into_iter().find(|name| !taken.contains(name)).unwrap_or(stem)
 }

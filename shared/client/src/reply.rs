@@ -1,18 +1,23 @@
 //! What a scheduler's reply means, taken whole and in BOINC's order: who we are there, messages, key, applications, files,
 //! versions, workunits, jobs, acknowledgements, aborts.
 //!
-//! Passed over: preferences that a project sends (the coordinator's document and the owner decide here), feeds, links
+//! Passed over: global preferences that a project sends (the coordinator's document and the owner decide here), feeds, links
 //! for graphical tools, trickles, and a change of the master URL other than a notice.
 
 use fallow_boinc::runtime::exit;
-use fallow_boinc::scheduler::{Priority, SchedulerReply, type_of};
+use fallow_boinc::scheduler::{Priority, SchedulerReply, WebPreferences, type_of};
 use fallow_boinc::signature::PublicKey;
-use fallow_domain::{PerType, ProjectId};
+use fallow_domain::{PerType, ProjectId, printable};
 use fallow_policy::backoff::Wait;
 
 use crate::machine::Client;
 use crate::record::Record;
 use crate::{FileKey, NoticeLevel};
+
+/// Longest name of a user, a team, a project (BOINC's buffers). Longer ones count as not sent, as there.
+const NAME_MAX: usize = 255;
+/// Longest preferences of a user for a project, for they are stored whenever something about the project changes.
+const PREFERENCES_MAX: usize = 64 << 10;
 
 impl Client {
     /// Acts on a reply. Returns how many new jobs it brought, by the type that they count for.
@@ -43,6 +48,7 @@ impl Client {
     fn apply_identity(&mut self, id: ProjectId, reply: &SchedulerReply) {
         let now = self.now;
         let Some(project) = self.state.projects.get_mut(&id) else { return };
+        let short = |text: &&String| text.len() <= NAME_MAX;
         fn set<T: Clone>(place: &mut T, value: Option<&T>) {
             if let Some(value) = value {
                 *place = value.clone();
@@ -50,26 +56,29 @@ impl Client {
         }
         // The coordinator's name for a project stays; a project attached by hand takes its own.
         if !project.from_document {
-            set(&mut project.name, reply.project_name.as_ref().filter(|name| !name.is_empty()));
+            let name = reply.project_name.as_ref().map(|name| printable::line(name, NAME_MAX));
+            set(&mut project.name, name.as_ref().filter(|name| !name.is_empty()));
         }
         let who = &mut project.identity;
         set(&mut who.user_id, reply.userid.as_ref());
         set(&mut who.team_id, reply.teamid.as_ref());
-        set(&mut who.user_name, reply.user_name.as_ref());
-        set(&mut who.team_name, reply.team_name.as_ref());
-        set(&mut who.cross_project_id, reply.cross_project_id.as_ref());
+        set(&mut who.user_name, reply.user_name.as_ref().filter(short));
+        set(&mut who.team_name, reply.team_name.as_ref().filter(short));
+        set(&mut who.cross_project_id, reply.cross_project_id.as_ref().filter(short));
         set(&mut who.user_total_credit, reply.user_total_credit.as_ref());
         set(&mut who.user_expavg_credit, reply.user_expavg_credit.as_ref());
         set(&mut who.host_total_credit, reply.host_total_credit.as_ref());
         set(&mut who.host_expavg_credit, reply.host_expavg_credit.as_ref());
-        set(&mut who.venue, reply.host_venue.as_ref());
-        set(&mut who.project_preferences, reply.project_preferences.as_ref());
+        set(&mut who.venue, reply.host_venue.as_ref().filter(short));
+        let preferences = reply.project_preferences.as_ref();
+        set(&mut who.project_preferences, preferences.filter(|block| block.len() <= PREFERENCES_MAX));
         if let Some(hostid) = reply.hostid.filter(|hostid| *hostid != 0) {
             project.hostid = hostid;
             project.rpc_seqno = 0;
         }
         project.dont_use_dcf = reply.dont_use_dcf;
         self.estimates_changed(id);
+        self.read_web_preferences(id);
         let Some(project) = self.state.projects.get_mut(&id) else { return };
         project.send_full_workload |= reply.send_full_workload;
         project.lacks = PerType::default();
@@ -90,13 +99,33 @@ impl Client {
         }
     }
 
-    /// The first code-signing key is taken on trust; a later one only with a signature by the one held.
+    /// What the user has set for the project on its web site, as it holds at this host's venue.
+    pub(crate) fn read_web_preferences(&mut self, id: ProjectId) {
+        let Some(project) = self.state.projects.get_mut(&id) else { return };
+        let who = &project.identity;
+        let web = WebPreferences::parse(&who.project_preferences, &who.venue);
+        if web.without != project.web.without {
+            self.fetch_due = true;
+        }
+        project.web = web;
+        self.settle_share(id);
+    }
+
+    /// The first code-signing key is taken on trust; a later one only with a signature by the one held. A key held that
+    /// proves nothing, as an older version took it, is as none.
     fn apply_key(&mut self, id: ProjectId, reply: &SchedulerReply) {
         let Some(offered) = &reply.code_sign_key else { return };
         let Some(project) = self.state.projects.get_mut(&id) else { return };
         let signature = reply.code_sign_key_signature.as_deref().unwrap_or_default();
+        if let Err(error) = PublicKey::parse(offered) {
+            let text = format!(
+                "the project sent a code-signing key that proves nothing, and it is not taken: {error}"
+            );
+            return self.notice(NoticeLevel::Error, Some(id), text);
+        }
         let accepted = match &project.code_sign_key {
             None => true,
+            Some(held) if PublicKey::parse(held).is_err() => true,
             Some(held) => held.trim() == offered.trim() || replaces(held, offered, signature),
         };
         if accepted {

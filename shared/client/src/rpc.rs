@@ -148,7 +148,10 @@ impl Client {
             let overdue = project.contact_by.is_some_and(|wait| !wait.holds(now))
                 && project.rpc.min_rpc_time(now, false).is_none();
             let requested = self.net.requested.contains(&id) || overdue;
-            let (request, fill) = (self.net.plan.request(id), self.net.plan.fill(id));
+            // Whoever asks for contact, the project's user wants no work of these types.
+            let left_out = &project.web.without;
+            let (request, fill) =
+                (self.net.plan.request(id).without(left_out), self.net.plan.fill(id).without(left_out));
             Some(Candidate {
                 project: id,
                 schedulers: project.scheduler_urls.len(),

@@ -2,7 +2,7 @@
 
 use fallow_boinc::runtime::init_data::{AppFiles, AppInitData, MAPPED_CHANNEL, Raw};
 use fallow_boinc::scheduler::{GlobalPreferences, HostInfo, type_name};
-use fallow_domain::{Bytes, JobId, ProjectId, SlotId};
+use fallow_domain::{Bytes, JobId, ProjectId, SlotId, printable};
 
 use crate::machine::Client;
 use crate::{FileKey, SlotFile, TaskSetup};
@@ -56,7 +56,7 @@ impl Client {
             hostid: number(project.hostid),
             app_name: version.app_name.clone(),
             plan_class: text(&version.plan_class),
-            project_preferences: text(&who.project_preferences).map(Raw),
+            project_preferences: text(&project.web.specific).map(Raw),
             team_name: text(&who.team_name),
             user_name: text(&who.user_name),
             authenticator: project.account_key.clone(),
@@ -90,7 +90,7 @@ impl Client {
         };
         Ok(TaskSetup {
             job: id,
-            name: job.result.name.clone(),
+            name: printable::line(&job.result.name, 255),
             slot,
             start: job.run.starts,
             fresh,

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fallow_boinc::scheduler::{App, AppVersion, FileInfo, ResultJob, Workunit};
+use fallow_boinc::scheduler::{App, AppVersion, FileInfo, ResultJob, WebPreferences, Workunit};
 use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Flops, HostFacts, Instant, JobId, MasterUrl,
     OwnerLimits, PerType, ProjectId, Share, SlotId, Speed, Usage,
@@ -46,6 +46,13 @@ pub(crate) struct Project {
     pub name: String,
     pub account_key: AccountKey,
     pub share: Share,
+    /// The share that the owner gave it. Without one, what the user set on the project's web site holds; the
+    /// coordinator's document goes before both.
+    #[serde(default)]
+    pub chosen_share: Option<Share>,
+    /// Its directory, where it is not BOINC's name for it: another project had that one already.
+    #[serde(default)]
+    pub directory: Option<String>,
     pub from_document: bool,
     /// No more work is fetched; detached when the last job is reported.
     pub detach_when_done: bool,
@@ -64,6 +71,16 @@ pub(crate) struct Project {
     /// Resource types for which it said last that it has no programs (BOINC: `no_rsc_apps`).
     #[serde(default)]
     pub lacks: PerType<bool>,
+    /// What the user set for it on its web site, worked out from `identity`.
+    #[serde(skip)]
+    pub web: WebPreferences,
+}
+
+impl Project {
+    /// The name of its directory, which no other project shares.
+    pub(crate) fn directory(&self) -> String {
+        self.directory.clone().unwrap_or_else(|| self.url.stem())
+    }
 }
 
 /// What a project told us about our account there; echoed or passed on to applications.
@@ -149,6 +166,9 @@ pub(crate) struct Transfer {
     /// Handed to the shell. Not kept over a restart.
     #[serde(skip)]
     pub active: bool,
+    /// When that was.
+    #[serde(skip)]
+    pub began: Instant,
 }
 
 /// A job given to this host.

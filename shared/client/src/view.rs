@@ -52,6 +52,8 @@ pub struct ProjectView {
     pub url: MasterUrl,
     /// Its name, as it or the coordinator gave it.
     pub name: String,
+    /// The name of its directory, which no other project shares.
+    pub directory: String,
     /// Its weight.
     pub share: Share,
     /// Short-term debt in CPU seconds (R2.1).
@@ -73,6 +75,8 @@ pub struct Standing {
     pub account_key: Option<AccountKey>,
     /// Its weight.
     pub share: Option<Share>,
+    /// The weight that the owner gave it, if he did.
+    pub chosen_share: Option<Share>,
     /// It has taken this host in, so the account is known there.
     pub accepted: bool,
     /// What the coordinator's document says of it: then it is the coordinator's, attached or declined by the owner.
@@ -172,6 +176,7 @@ impl Client {
             id,
             url: project.url.clone(),
             name: project.name.clone(),
+            directory: project.directory(),
             share: project.share,
             debt: self.ledger.debts.of(id)[ResourceType::Cpu].as_secs(),
             totals: self.ledger.totals.get(&id).copied().unwrap_or_default(),
@@ -206,6 +211,7 @@ impl Client {
             attached: project.map(|project| project.id),
             account_key: project.map(|project| project.account_key.clone()),
             share: project.map(|project| project.share),
+            chosen_share: project.and_then(|project| project.chosen_share),
             accepted: project.is_some_and(|project| project.hostid != 0),
             assigned: self.assigned(url).cloned(),
         }

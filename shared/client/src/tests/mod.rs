@@ -66,7 +66,7 @@ fn client(gpus: u32, projects: &[&str]) -> Client {
     client.handle(NOW, Event::Started(Box::new(startup)));
     for name in projects {
         let account_key = AccountKey::new("0123456789abcdef0123456789abcdef");
-        client.handle(NOW, Event::Attach { url: url(name), account_key, share: Share::DEFAULT });
+        client.handle(NOW, Event::Attach { url: url(name), account_key, share: Some(Share::DEFAULT) });
     }
     client
 }

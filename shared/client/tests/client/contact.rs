@@ -129,7 +129,7 @@ fn r1_3_what_held_a_wrong_account_key_back_does_not_hold_the_right_one_back() {
     world.event(Event::Attach {
         url: url("a"),
         account_key: AccountKey::new("f".repeat(32)),
-        share: Share::DEFAULT,
+        share: Some(Share::DEFAULT),
     });
     assert_eq!(world.client.project_views()[0].min_rpc_time, None);
     world.run_until("another contact", Duration::from_mins(2), |w| w.projects["a"].calls.len() == 2);

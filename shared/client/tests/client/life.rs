@@ -179,7 +179,11 @@ fn an_owner_can_detach_at_once() {
     let mut world = World::new(11);
     world.add_project("a", 2, Duration::from_secs(30));
     let url = MasterUrl::parse("http://127.0.0.1/a/").unwrap();
-    world.event(Event::Attach { url: url.clone(), account_key: AccountKey::new("k"), share: Share::DEFAULT });
+    world.event(Event::Attach {
+        url: url.clone(),
+        account_key: AccountKey::new("k"),
+        share: Some(Share::DEFAULT),
+    });
     world.run_until("a task runs", Duration::from_mins(30), |w| w.computing() > 0);
     world.event(Event::Detach { url });
     assert!(world.client.project_views().is_empty());

@@ -1,8 +1,10 @@
 //! Tests of the whole machine.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
+mod account;
 mod budget;
 mod contact;
+mod hand;
 mod life;
 mod requests;
 mod review;

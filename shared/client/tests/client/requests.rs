@@ -42,6 +42,46 @@ fn shape(xml: &str) -> Vec<String> {
     paths
 }
 
+/// Elements that hold no others, with what stands in them, each once.
+fn values(xml: &str) -> std::collections::BTreeMap<String, String> {
+    let mut stack: Vec<&str> = Vec::new();
+    let mut values = std::collections::BTreeMap::new();
+    for piece in xml.split('<').skip(1) {
+        let Some((tag, text)) = piece.split_once('>') else { continue };
+        if tag.starts_with('/') {
+            stack.pop();
+        } else if !tag.ends_with('/') {
+            stack.push(tag.trim());
+            values.insert(stack.join("/"), text.trim().to_owned());
+        }
+    }
+    values
+}
+
+/// Whether something is said, more than that nothing is known.
+fn says_something(value: &str) -> bool {
+    !value.is_empty() && value.parse::<f64>().map_or(true, |number| number != 0.0 && number != -1.0)
+}
+
+/// Elements of the stock client's request that say something while ours say nothing, each with its reason.
+const SAY_NOTHING: [&str; 10] = [
+    // Preferences that an agent has none of: it never stops for programs of others, nor for a full swap space.
+    "disk_max_used_gb",
+    "battery_charge_min_pct",
+    // What the captured host has and the modelled one lacks.
+    "host_info/p_features",
+    "host_info/p_calculated",
+    "host_info/timezone",
+    // The version that is spoken is 8.3.0.
+    "core_client_release",
+    // Nothing is idle at that moment, no job is held, and the modelled project gives no such id.
+    "cpu_req_instances",
+    "other_result/name",
+    "cross_project_id",
+    // The modelled host's has only zeros.
+    "host_info/host_cpid",
+];
+
 fn captured(http: &[u8]) -> String {
     let text = String::from_utf8_lossy(http).into_owned();
     text[text.find("<scheduler_request>").unwrap()..].to_owned()
@@ -86,4 +126,33 @@ fn r6_2_a_request_that_reports_a_job_has_the_shape_of_the_stock_clients() {
     let theirs = include_bytes!("../../../boinc/fixtures/captures/46_POST_anchor_cgi-cgi.request");
     let measured = ["/result/final_peak_working_set_size", "/result/final_peak_disk_usage"];
     check(reporting, theirs, &measured);
+}
+
+#[test]
+fn r6_2_what_the_stock_client_tells_of_itself_we_tell_too() {
+    let mut world = World::new(20);
+    world.add_project("a", 8, Duration::from_secs(600));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    let done = |w: &World| w.acknowledged("a") >= 1;
+    world.run_until("a job acknowledged", Duration::from_hours(3), done);
+    world.restart();
+    world.run_for(Duration::from_mins(5));
+    world.event(Event::ContactRequested { url: MasterUrl::parse("http://127.0.0.1/a/").unwrap() });
+    let before = world.requests.len();
+    world.run_until("another request", Duration::from_hours(3), |w| w.requests.len() > before);
+    let ours = values(world.requests.last().unwrap());
+    let theirs = include_bytes!("../../../boinc/fixtures/captures/46_POST_anchor_cgi-cgi.request");
+    let theirs = values(&captured(theirs));
+    let silent: Vec<&String> = theirs
+        .iter()
+        .filter(|(path, value)| says_something(value) && !path.contains("/result/") && !path.contains("wsl"))
+        .filter(|(path, _)| !ours.get(*path).is_some_and(|value| says_something(value)))
+        .map(|(path, _)| path)
+        .filter(|path| !SAY_NOTHING.iter().any(|end| path.ends_with(end)))
+        .collect();
+    assert_eq!(silent, Vec::<&String>::new());
+    for ours_only in ["previous_uptime", "bwdown", "avg_down", "session_gpu_active_duration"] {
+        let (path, value) = ours.iter().find(|(path, _)| path.ends_with(ours_only)).unwrap();
+        assert!(says_something(value), "{path}: {value}");
+    }
 }

@@ -18,7 +18,7 @@ pub(crate) fn url(name: &str) -> MasterUrl {
 
 pub(crate) fn attach(name: &str) -> Event {
     let account_key = AccountKey::new("0123456789abcdef0123456789abcdef");
-    Event::Attach { url: url(name), account_key, share: Share::DEFAULT }
+    Event::Attach { url: url(name), account_key, share: Some(Share::DEFAULT) }
 }
 
 #[track_caller]
@@ -107,7 +107,7 @@ fn r6_1_a_project_of_the_document_that_its_owner_detached_stays_so_until_he_atta
     world.event(Event::Attach {
         url: url("a"),
         account_key: AccountKey::new("f".repeat(32)),
-        share: Share::DEFAULT,
+        share: Some(Share::DEFAULT),
     });
     assert_eq!(names(&world), ["b", "a"]);
     let standing = world.client.standing(&url("a"));

@@ -14,6 +14,7 @@ use fallow_domain::{
     Bytes, Duration, HostFacts, HostSpeed, Instant, JobId, MasterUrl, ProjectId, SlotId, Speed,
 };
 
+pub(crate) use server::CODE_SIGN_KEY;
 use server::Project;
 use tasks::Task;
 

@@ -8,6 +8,18 @@ use fallow_domain::{Bytes, Duration, Flops, Instant, ProjectId, Speed};
 
 use super::World;
 
+/// The code-signing key of a real project.
+pub(crate) const CODE_SIGN_KEY: &str = "1024
+9e31905d6574e27184a385b459286c85fa1cf264293014ba64f861f985f69935
+9d7962c88d1b0db43a0f1ba2ae53db9e8de584a8d7731548f31b683f18abeb85
+a60acf8452f49a81f2b21c7e2eca6bb4fb661288d0204ec12154b6db66c7bbfa
+9aaa861293ad1e5fd8a1eb42edcdfe8c8322fcc12fab85f102b00d030a3de7c7
+0000000000000000000000000000000000000000000000000000000000000000
+0000000000000000000000000000000000000000000000000000000000000000
+0000000000000000000000000000000000000000000000000000000000000000
+0000000000000000000000000000000000000000000000000000000000010001
+.";
+
 /// A modelled project: a finite supply of equal jobs.
 #[derive(Default)]
 pub(crate) struct Project {
@@ -39,7 +51,7 @@ impl World {
         let mut reply = SchedulerReply {
             hostid: (request.hostid == 0).then_some(7),
             request_delay: Duration::from_secs(1),
-            code_sign_key: Some("1024\n00\n.".to_owned()),
+            code_sign_key: Some(CODE_SIGN_KEY.to_owned()),
             result_acks: request.results.iter().map(|result| result.name.clone()).collect(),
             ..SchedulerReply::default()
         };
