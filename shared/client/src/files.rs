@@ -207,7 +207,6 @@ impl Client {
     }
 
     fn begin_transfer(&mut self, key: &FileKey) {
-        let now = self.now;
         let Some(project) = self.state.projects.get(&key.project) else { return };
         if let Some(why) = self.never_fits(key) {
             return self.fail_file(key, error::TOO_BIG, &why);
@@ -259,7 +258,6 @@ impl Client {
         match effect {
             Some(effect) => {
                 transfer.active = true;
-                transfer.began = now;
                 self.place_transfer(key);
                 self.act(effect, Reason::new("BOINC transfers", why));
             }
@@ -342,13 +340,11 @@ impl Client {
         let Some(file) = self.state.files.get_mut(key) else { return };
         match outcome {
             Ok(nbytes) => {
-                let began = file.transfer.as_ref().map(|transfer| transfer.began);
                 file.status = FileStatus::Present;
                 file.transfer = None;
                 file.info.nbytes = Some(nbytes);
                 self.place_transfer(key);
                 self.net.transfers.remove(&(key.project, false));
-                self.ledger.download_rate.observe(self.now, began, nbytes);
                 self.mark(Record::File(key.clone()));
                 self.file_arrived(key);
             }
@@ -360,13 +356,10 @@ impl Client {
         let Some(file) = self.state.files.get_mut(key) else { return };
         match outcome {
             Ok(()) => {
-                let began = file.transfer.as_ref().map(|transfer| transfer.began);
-                let nbytes = file.found.as_ref().map(|found| found.0).unwrap_or_default();
                 file.status = FileStatus::Uploaded;
                 file.transfer = None;
                 self.place_transfer(key);
                 self.net.transfers.remove(&(key.project, true));
-                self.ledger.upload_rate.observe(self.now, began, nbytes);
                 self.mark_durable(Record::File(key.clone()));
                 self.output_settled(key);
             }
@@ -488,5 +481,5 @@ impl Client {
 }
 
 fn new_transfer(upload: bool, now: Instant) -> Transfer {
-    Transfer { upload, url_index: 0, backoff: TransferBackoff::new(now), active: false, began: now }
+    Transfer { upload, url_index: 0, backoff: TransferBackoff::new(now), active: false }
 }

@@ -15,7 +15,6 @@ use fallow_policy::long_term_debt::LongTermDebts;
 use fallow_policy::metrics::{Fate, Metrics, ProjectStretch, Stretch};
 use fallow_policy::net_rate::NetRates;
 use fallow_policy::network_period::NetworkPeriods;
-use fallow_policy::network_rate::NetworkRate;
 use fallow_policy::recent_credit::RecentCredit;
 use fallow_policy::type_backoff::TypeBackoffs;
 use serde::{Deserialize, Serialize};
@@ -72,11 +71,6 @@ pub(crate) struct Ledger {
     /// How long the one before was.
     #[serde(skip)]
     pub previous_uptime: Duration,
-    /// How fast files come and go (BOINC: `net_stats`).
-    #[serde(default)]
-    pub download_rate: NetworkRate,
-    #[serde(default)]
-    pub upload_rate: NetworkRate,
     /// Used since the last look, for the metrics.
     #[serde(skip)]
     pub fresh: BTreeMap<ProjectId, PerType<Duration>>,

@@ -5,11 +5,10 @@
 use std::collections::BTreeMap;
 
 use fallow_boinc::scheduler::{
-    AppVersionRef, DiskUsage, GlobalPreferences, HostCoprocessors, HostInfo, InProgressResult, NetStats,
-    OtherResult, ReportedFile, ReportedResult, ResultState, SchedulerRequest, StderrOut, TimeStats,
-    type_name,
+    AppVersionRef, DiskUsage, GlobalPreferences, HostCoprocessors, HostInfo, InProgressResult, OtherResult,
+    ReportedFile, ReportedResult, ResultState, SchedulerRequest, StderrOut, TimeStats, type_name,
 };
-use fallow_domain::{Bytes, Coprocessor, Duration, Instant, JobId, ProjectId, ResourceType};
+use fallow_domain::{Bytes, Coprocessor, Duration, JobId, ProjectId, ResourceType};
 use fallow_policy::fetch::WorkRequest;
 use fallow_policy::work_send::InProgress;
 
@@ -113,19 +112,6 @@ impl Client {
             session_active_duration: self.ledger.session_active,
             session_gpu_active_duration: self.ledger.session_active,
             ..TimeStats::default()
-        }
-    }
-
-    fn net_stats(&self) -> NetStats {
-        let (up, down) = (&self.ledger.upload_rate, &self.ledger.download_rate);
-        let when = |at: Option<Instant>| at.unwrap_or(Instant::EPOCH);
-        NetStats {
-            bwup: up.per_second,
-            avg_up: up.per_day,
-            avg_time_up: when(up.at),
-            bwdown: down.per_second,
-            avg_down: down.per_day,
-            avg_time_down: when(down.at),
         }
     }
 

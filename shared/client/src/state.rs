@@ -166,9 +166,6 @@ pub(crate) struct Transfer {
     /// Handed to the shell. Not kept over a restart.
     #[serde(skip)]
     pub active: bool,
-    /// When that was.
-    #[serde(skip)]
-    pub began: Instant,
 }
 
 /// A job given to this host.

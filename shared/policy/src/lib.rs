@@ -29,7 +29,6 @@ mod math;
 pub mod metrics;
 pub mod net_rate;
 pub mod network_period;
-pub mod network_rate;
 pub mod plan_host;
 pub mod recent_credit;
 pub mod report_due;

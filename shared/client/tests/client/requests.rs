@@ -6,8 +6,8 @@
 //! - `<is_wrapper>` stands where an application is a wrapper, as one of the captured project's is.
 //! - Peaks of memory and disk stand where they were measured; the captured jobs ended before the first look at them.
 
-use fallow_client::{Event, Phase};
-use fallow_domain::{Duration, MasterUrl};
+use fallow_client::{Event, Phase, Traffic};
+use fallow_domain::{Bytes, Duration, MasterUrl};
 
 use crate::life::{document, small_buffers};
 use crate::world::World;
@@ -137,6 +137,8 @@ fn r6_2_what_the_stock_client_tells_of_itself_we_tell_too() {
     world.run_until("a job acknowledged", Duration::from_hours(3), done);
     world.restart();
     world.run_for(Duration::from_mins(5));
+    let part = |upload| Traffic { upload, bytes: Bytes(400_000), took: Duration::from_secs(4) };
+    world.event(Event::TrafficMeasured(vec![part(false), part(true)]));
     world.event(Event::ContactRequested { url: MasterUrl::parse("http://127.0.0.1/a/").unwrap() });
     let before = world.requests.len();
     world.run_until("another request", Duration::from_hours(3), |w| w.requests.len() > before);
