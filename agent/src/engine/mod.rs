@@ -135,7 +135,7 @@ impl Engine {
                 }
             }
             Input::Moved { project, text } => {
-                self.notice(NoticeLevel::Warn, Some(project), text);
+                self.notice(NoticeLevel::Warn, Some(project), &text);
                 Ok(())
             }
             Input::Arrived(arrived) => self.arrived(arrived).await,
