@@ -80,11 +80,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
                 Duration::from_hours(24) * i64::from(arguments.days);
         }
         let cases = cases(&trials, arguments.seed, arguments.repeat as usize);
-        let finished = match runs.make(&cases, &format!("{} ({number} of {count})", experiment.name()))? {
-            Batch::Done(finished) => finished,
-            // What was finished before is written.
-            Batch::Interrupted(status) => return Ok(status),
-        };
+        let finished =
+            match runs.make(&cases, &format!("{} ({number} of {count})", experiment.name()), &|_, _| {})? {
+                Batch::Done(finished) => finished,
+                // What was finished before is written.
+                Batch::Interrupted(status) => return Ok(status),
+            };
         let mut report = experiment.report(&Measurements::new(&trials, &finished));
         if arguments.days != STANDARD_DAYS {
             report.rows.iter_mut().for_each(|row| row.note.clear());

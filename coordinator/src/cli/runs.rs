@@ -52,8 +52,14 @@ impl Runs {
         Ok(Self { runtime, interrupt, terminate })
     }
 
-    /// Makes all runs. What they are for is said beside the progress.
-    pub(super) fn make(&mut self, cases: &[Case], what: &str) -> Result<Batch, Failure> {
+    /// Makes all runs. What they are for is said beside the progress; `finished` is told of each as it is made, by its
+    /// place among the cases.
+    pub(super) fn make(
+        &mut self,
+        cases: &[Case],
+        what: &str,
+        finished: &(dyn Fn(usize, &Finished) + Sync),
+    ) -> Result<Batch, Failure> {
         let stop = AtomicBool::new(false);
         let done = AtomicUsize::new(0);
         let began = Instant::now();
@@ -63,14 +69,14 @@ impl Runs {
             done.fetch_max(count, Ordering::Relaxed);
             progress.made();
         };
-        let shell = Shell { clock: &clock, progress: &made, stop: &stop };
+        let shell = Shell { clock: &clock, progress: &made, finished, stop: &stop };
         let (ended, mut end) = oneshot::channel();
-        let finished = std::thread::scope(|scope| {
+        let made = std::thread::scope(|scope| {
             let work = scope.spawn(|| {
-                let finished = run_all(cases, shell);
+                let made = run_all(cases, shell);
                 // Received below, unless a signal came first.
                 let _ = ended.send(());
-                finished
+                made
             });
             let Self { runtime, interrupt, terminate } = self;
             runtime.block_on(async {
@@ -91,8 +97,8 @@ impl Runs {
             work.join()
         });
         progress.clear();
-        match finished {
-            Ok(Ok(finished)) => Ok(Batch::Done(finished)),
+        match made {
+            Ok(Ok(made)) => Ok(Batch::Done(made)),
             Ok(Err(Stopped)) => {
                 let done = done.load(Ordering::Relaxed);
                 super::warn(&format!("interrupted after {done} of {} runs", cases.len()));
@@ -103,7 +109,7 @@ impl Runs {
     }
 }
 
-/// Ends the process in the middle of a run. Nothing is being written then.
+/// Ends the process in the middle of a run. What is written is written in lines, each of them whole.
 fn leave() {
     super::warn("interrupted in the middle of a run");
     std::process::exit(INTERRUPTED.into());

@@ -3,6 +3,7 @@
 mod inputs;
 mod output;
 mod pictures;
+mod rows;
 
 use std::path::PathBuf;
 use std::process::ExitCode as ProcessExit;
@@ -16,6 +17,9 @@ use fallow_policy::composition::Composition;
 
 use super::runs::{self, Batch, Runs};
 use super::{Failure, Unacceptable, count, print};
+
+use output::Run;
+use rows::{Kind, Rows};
 
 pub(super) use output::mean;
 
@@ -60,8 +64,9 @@ those that differ from the default, the first:
   accounting=recent-credit  by recent estimated credit, as BOINC does today
 
 A seed decides everything: the same command gives the same output, but for
-wall_seconds. As many runs are made at once as there are CPUs, or
-RAYON_NUM_THREADS.";
+wall_seconds. With --json or --csv each run is written as soon as those before
+it are, and what Ctrl-C leaves is whole. As many runs are made at once as there
+are CPUs, or RAYON_NUM_THREADS.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -156,7 +161,24 @@ pub(super) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
     if let Some(first) = cases.first_mut() {
         first.timeline = arguments.timeline.is_some();
     }
-    let finished = match Runs::new()?.make(&cases, "simulating")? {
+    let kind = match (arguments.json, arguments.csv) {
+        (true, _) => Some(Kind::Json),
+        (_, true) => Some(Kind::Csv(output::varied(&variants))),
+        _ => None,
+    };
+    let rows = kind.map(Rows::begin).transpose()?;
+    let made = |nth: usize, finished: &Finished| {
+        if let Some(rows) = &rows {
+            let variant = &variants[nth / seeds.len() / compositions.len()];
+            let composition = compositions[nth / seeds.len() % compositions.len()];
+            rows.made(nth, &Run { variant, composition, seed: seeds[nth % seeds.len()], finished });
+        }
+    };
+    let batch = Runs::new()?.make(&cases, "simulating", &made)?;
+    if let Some(rows) = rows {
+        rows.end()?;
+    }
+    let finished = match batch {
         Batch::Done(finished) => finished,
         Batch::Interrupted(status) => return Ok(status),
     };
@@ -179,10 +201,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
         let first = arguments.vary.first().and_then(|option| option.split('=').next());
         pictures::plots(dir, &groups, first.map(str::trim))?;
     }
-    print(&match (arguments.json, arguments.csv) {
-        (true, _) => output::json(&groups),
-        (_, true) => output::csv(&groups),
-        _ => output::table(&groups),
-    })?;
+    if !arguments.json && !arguments.csv {
+        print(&output::table(&groups))?;
+    }
     Ok(ExitCode::Success.into())
 }

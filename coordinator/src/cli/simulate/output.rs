@@ -4,26 +4,34 @@ use std::collections::BTreeSet;
 
 use fallow_emulator::experiment::{Finished, Metric, Sample};
 use fallow_emulator::plot::record;
+use fallow_emulator::scenario::Variant;
+use fallow_policy::composition::Composition;
 use serde_json::{Map, Number, Value, json};
 
 use super::Group;
 use crate::cli::table::{self, Column};
 
-/// One object a line.
-pub(super) fn json(groups: &[Group]) -> String {
-    let objects =
-        groups.iter().flat_map(|group| group.runs.iter().map(|(seed, run)| object(group, *seed, run)));
-    objects.map(|object| format!("{object}\n")).collect()
+/// A run with what made it.
+pub(super) struct Run<'a> {
+    pub(super) variant: &'a Variant,
+    pub(super) composition: Composition,
+    pub(super) seed: u64,
+    pub(super) finished: &'a Finished,
 }
 
-fn object(group: &Group, seed: u64, run: &Finished) -> Value {
-    let outcome = &run.outcome;
+/// A run as one object on a line.
+pub(super) fn json_line(run: &Run<'_>) -> String {
+    format!("{}\n", object(run))
+}
+
+fn object(run: &Run<'_>) -> Value {
+    let outcome = &run.finished.outcome;
     let vary: Map<String, Value> =
-        group.variant.labels.iter().map(|(path, value)| (path.clone(), as_written(value))).collect();
+        run.variant.labels.iter().map(|(path, value)| (path.clone(), as_written(value))).collect();
     json!({
-        "scenario": group.scenario,
-        "policy": group.composition.to_string(),
-        "seed": seed,
+        "scenario": run.variant.scenario.name,
+        "policy": run.composition.to_string(),
+        "seed": run.seed,
         "vary": vary,
         "idleness": outcome.figures.idleness,
         "waste": outcome.figures.waste,
@@ -37,7 +45,7 @@ fn object(group: &Group, seed: u64, run: &Finished) -> Value {
         "jobs_failed": outcome.jobs_failed,
         "mean_queue": outcome.mean_queue,
         "simulated_seconds": outcome.simulated.as_secs_f64(),
-        "wall_seconds": run.wall.as_secs_f64(),
+        "wall_seconds": run.finished.wall.as_secs_f64(),
     })
 }
 
@@ -48,41 +56,45 @@ fn as_written(value: &str) -> Value {
     number.map_or_else(|| value.into(), Value::Number)
 }
 
-/// A line a run. What was varied has columns of its own.
-pub(super) fn csv(groups: &[Group]) -> String {
-    let paths: BTreeSet<&String> = groups.iter().flat_map(|group| group.variant.labels.keys()).collect();
-    let plain = [
-        "idleness",
-        "waste",
-        "share_violation",
-        "monotony",
-        "rpcs",
-        "rpcs_per_job",
-        "jobs_sent",
-        "jobs_finished",
-        "jobs_late",
-        "jobs_failed",
-        "mean_queue",
-        "simulated_seconds",
-        "wall_seconds",
-    ];
-    let heading = ["scenario", "policy", "seed"].into_iter().chain(paths.iter().map(|path| path.as_str()));
-    let mut csv = record(&heading.chain(plain).collect::<Vec<_>>());
-    for group in groups {
-        for (seed, run) in &group.runs {
-            let object = object(group, *seed, run);
-            let mut fields = vec![group.scenario.clone(), group.composition.to_string(), seed.to_string()];
-            fields.extend(
-                paths.iter().map(|path| group.variant.labels.get(*path).cloned().unwrap_or_default()),
-            );
-            fields.extend(plain.iter().map(|key| match &object[*key] {
-                Value::Null => String::new(),
-                value => value.to_string(),
-            }));
-            csv.push_str(&record(&fields.iter().map(String::as_str).collect::<Vec<_>>()));
-        }
-    }
-    csv
+/// The keys that were varied, in order: each has a column of its own.
+pub(super) fn varied(variants: &[Variant]) -> BTreeSet<String> {
+    variants.iter().flat_map(|variant| variant.labels.keys().cloned()).collect()
+}
+
+/// Columns that every run has, as they are called in its object.
+const COLUMNS: [&str; 13] = [
+    "idleness",
+    "waste",
+    "share_violation",
+    "monotony",
+    "rpcs",
+    "rpcs_per_job",
+    "jobs_sent",
+    "jobs_finished",
+    "jobs_late",
+    "jobs_failed",
+    "mean_queue",
+    "simulated_seconds",
+    "wall_seconds",
+];
+
+pub(super) fn csv_heading(varied: &BTreeSet<String>) -> String {
+    let heading = ["scenario", "policy", "seed"].into_iter().chain(varied.iter().map(String::as_str));
+    record(&heading.chain(COLUMNS).collect::<Vec<_>>())
+}
+
+/// A run as a line.
+pub(super) fn csv_line(varied: &BTreeSet<String>, run: &Run<'_>) -> String {
+    let object = object(run);
+    let labels = &run.variant.labels;
+    let mut fields =
+        vec![run.variant.scenario.name.clone(), run.composition.to_string(), run.seed.to_string()];
+    fields.extend(varied.iter().map(|path| labels.get(path).cloned().unwrap_or_default()));
+    fields.extend(COLUMNS.iter().map(|key| match &object[*key] {
+        Value::Null => String::new(),
+        value => value.to_string(),
+    }));
+    record(&fields.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// A row for what differs by its seed only.

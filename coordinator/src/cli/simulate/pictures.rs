@@ -72,23 +72,34 @@ fn figure(groups: &[Group], first: Option<&str>) -> Figure {
             }
         }
     }
+    let numbers = path.and_then(|_| amounts(&places));
     let curve = |number: usize, label: &String, metric: Metric| {
         let own = groups.iter().filter(|group| name(group) == *label);
-        let dots = own.filter_map(|group| {
-            let values: Vec<f64> =
-                group.runs.iter().filter_map(|(_, run)| metric.of(&run.outcome.figures)).collect();
-            let sample = Sample::of(&values)?;
-            let x = places.iter().position(|known| *known == place(group))? as f64;
-            Some(Dot { x, y: sample.mean, half_width: sample.half_width })
-        });
-        Curve { label: label.clone(), origin: Origin::Measured(number), dots: dots.collect() }
+        let mut dots: Vec<Dot> = own
+            .filter_map(|group| {
+                let values: Vec<f64> =
+                    group.runs.iter().filter_map(|(_, run)| metric.of(&run.outcome.figures)).collect();
+                let sample = Sample::of(&values)?;
+                let nth = places.iter().position(|known| *known == place(group))?;
+                let x =
+                    numbers.as_ref().and_then(|(_, values)| values.get(nth).copied()).unwrap_or(nth as f64);
+                Some(Dot { x, y: sample.mean, half_width: sample.half_width })
+            })
+            .collect();
+        dots.sort_by(|a, b| a.x.total_cmp(&b.x));
+        Curve { label: label.clone(), origin: Origin::Measured(number), dots }
+    };
+    let along = path.cloned().unwrap_or_else(|| "scenario".to_owned());
+    let axis = match &numbers {
+        Some((unit, _)) if unit.is_empty() => Axis { label: along, scale: Scale::Linear },
+        Some((unit, _)) => Axis { label: format!("{along} ({unit})"), scale: Scale::Linear },
+        None => {
+            Axis { label: along, scale: Scale::Names(places.iter().map(|place| rounded(place)).collect()) }
+        }
     };
     let panels = Metric::ALL.map(|metric| Panel {
         title: metric.name().to_owned(),
-        x: Axis {
-            label: path.cloned().unwrap_or_else(|| "scenario".to_owned()),
-            scale: Scale::Names(places.clone()),
-        },
+        x: axis.clone(),
         y: metric.name().to_owned(),
         curves: names.iter().enumerate().map(|(number, label)| curve(number, label, metric)).collect(),
     });
@@ -99,11 +110,98 @@ fn figure(groups: &[Group], first: Option<&str>) -> Figure {
     }
 }
 
+/// Units of time as scenarios have them, in seconds, the longest first; and from how many of them an axis counts in one.
+const TIMES: [(&[&str], f64); 4] = [
+    (&["days", "day", "d"], 86_400.0),
+    (&["h", "hours", "hour"], 3_600.0),
+    (&["min", "minutes", "minute", "m"], 60.0),
+    (&["s", "seconds", "second"], 1.0),
+];
+/// An axis is in the longest unit of which its end has so many.
+const UNITS_MIN: f64 = 3.0;
+
+/// The values as numbers in one unit, if they are at least two amounts of the same kind. Times are brought to one unit.
+fn amounts(places: &[String]) -> Option<(String, Vec<f64>)> {
+    let parts: Vec<(f64, &str)> = places.iter().map(|place| amount(place)).collect::<Option<_>>()?;
+    let (_, unit) = *parts.first().filter(|_| parts.len() > 1)?;
+    if parts.iter().all(|(_, other)| *other == unit) && time_unit(unit).is_none() {
+        return Some((unit.to_owned(), parts.into_iter().map(|(number, _)| number).collect()));
+    }
+    let seconds: Vec<f64> = parts
+        .iter()
+        .map(|(number, unit)| time_unit(unit).map(|seconds| number * seconds))
+        .collect::<Option<_>>()?;
+    let end = seconds.iter().copied().fold(0.0, f64::max);
+    let fits = TIMES.iter().find(|(_, each)| end >= UNITS_MIN * each);
+    let (names, each) = fits.unwrap_or(&TIMES[3]);
+    Some((names[0].to_owned(), seconds.into_iter().map(|seconds| seconds / each).collect()))
+}
+
+/// `6.5 h` as a number and its unit.
+fn amount(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    let is_of_unit = |c: char| c.is_alphabetic() || c == '%' || c == '/';
+    let end = text.char_indices().find(|(at, c)| {
+        // `1e9` is one number.
+        let is_exponent = matches!(c, 'e' | 'E')
+            && text[at + 1..].starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '+');
+        is_of_unit(*c) && !is_exponent
+    });
+    let (number, unit) = text.split_at(end.map_or(text.len(), |(at, _)| at));
+    let number: f64 = number.trim().parse().ok()?;
+    number.is_finite().then_some((number, unit.trim()))
+}
+
+fn time_unit(name: &str) -> Option<f64> {
+    TIMES.iter().find(|(names, _)| names.contains(&name)).map(|(_, seconds)| *seconds)
+}
+
+/// A value as a label: a number in it has four digits at most.
+fn rounded(place: &str) -> String {
+    let Some((number, unit)) = amount(place) else { return place.to_owned() };
+    let decimals = match number.abs() {
+        small if small < 10.0 => 3,
+        middle if middle < 100.0 => 2,
+        large if large < 1_000.0 => 1,
+        _ => 0,
+    };
+    let text = format!("{number:.decimals$}");
+    let text = if decimals > 0 { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text} {unit}").trim_end().to_owned()
+}
+
 fn type_of(kind: CoprocessorKind) -> ResourceType {
     match kind {
         CoprocessorKind::Nvidia => ResourceType::Nvidia,
         CoprocessorKind::Amd => ResourceType::Amd,
         CoprocessorKind::Intel => ResourceType::Intel,
         CoprocessorKind::Apple => ResourceType::Apple,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(places: &[&str]) -> Option<(String, Vec<f64>)> {
+        amounts(&places.iter().map(|place| (*place).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn r5_14_amounts_are_drawn_along_an_axis_in_one_unit_and_anything_else_by_its_name() {
+        assert_eq!(of(&["1 h", "90 min", "2 h"]), Some(("min".into(), vec![60.0, 90.0, 120.0])));
+        assert_eq!(of(&["1 h", "8 h"]), Some(("h".into(), vec![1.0, 8.0])));
+        assert_eq!(of(&["36 h", "9 days"]), Some(("days".into(), vec![1.5, 9.0])));
+        assert_eq!(of(&["0.1", "1e9", "-2"]), Some((String::new(), vec![0.1, 1e9, -2.0])));
+        assert_eq!(of(&["1 GB", "2 GB"]), Some(("GB".into(), vec![1.0, 2.0])));
+        for names in [&["1 GB", "2 MB"][..], &["1 h", "none"], &["CS1", "CS2"], &["1 h"], &["1", "2 h"]] {
+            assert_eq!(of(names), None, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn a_number_in_a_label_has_four_digits() {
+        let shown = ["6.85714285714 h", "0.25", "1200 s", "12.3456", "CS1", "100 %"].map(rounded);
+        assert_eq!(shown, ["6.857 h", "0.25", "1200 s", "12.35", "CS1", "100 %"]);
     }
 }

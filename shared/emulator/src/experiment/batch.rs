@@ -43,6 +43,8 @@ pub struct Shell<'a> {
     pub clock: &'a (dyn Fn() -> Duration + Sync),
     /// Told after each run how many are done.
     pub progress: &'a (dyn Fn(usize) + Sync),
+    /// Told of each run as it is made, by its place among the cases. From any thread.
+    pub finished: &'a (dyn Fn(usize, &Finished) + Sync),
     /// Set to end early.
     pub stop: &'a AtomicBool,
 }
@@ -58,7 +60,7 @@ pub struct Stopped;
 /// [`Stopped`] when the shell asked for it.
 pub fn run_all(cases: &[Case], shell: Shell<'_>) -> Result<Vec<Finished>, Stopped> {
     let done = AtomicUsize::new(0);
-    let one = |case: &Case| {
+    let one = |(nth, case): (usize, &Case)| {
         let goes_on = |_: Duration| !shell.stop.load(Ordering::Relaxed);
         if !goes_on(Duration::ZERO) {
             return Err(Stopped);
@@ -71,8 +73,10 @@ pub fn run_all(cases: &[Case], shell: Shell<'_>) -> Result<Vec<Finished>, Stoppe
             return Err(Stopped);
         }
         (shell.progress)(done.fetch_add(1, Ordering::Relaxed) + 1);
-        Ok(Finished { outcome, wall })
+        let finished = Finished { outcome, wall };
+        (shell.finished)(nth, &finished);
+        Ok(finished)
     };
     // One at a time from the queue: runs differ much in cost, and the dear ones often stand together.
-    cases.par_iter().with_max_len(1).map(one).collect()
+    cases.par_iter().enumerate().with_max_len(1).map(one).collect()
 }

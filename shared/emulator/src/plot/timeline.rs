@@ -79,6 +79,8 @@ struct Sheet {
     names: Vec<String>,
     lanes: BTreeMap<(ResourceType, u32), usize>,
     lane_height: i32,
+    /// Where time begins: right of the widest of the lanes' names.
+    left: i32,
 }
 
 impl Sheet {
@@ -86,11 +88,15 @@ impl Sheet {
         let each = lanes.instances.iter().flat_map(|(kind, count)| (0..*count).map(move |n| (*kind, n)));
         let keys: Vec<(ResourceType, u32)> = each.take(LANES_MAX).collect();
         let (rows, row) = rows(lanes.length);
+        let name = |(kind, n): &(ResourceType, u32)| format!("{} {n}", kind_name(*kind));
+        let names: Vec<String> = keys.iter().map(name).collect();
+        let widest = names.iter().map(|name| width_of(name, TEXT)).max().unwrap_or(0);
         Self {
             rows,
             row,
             length: lanes.length,
-            names: keys.iter().map(|(kind, n)| format!("{} {n}", kind_name(*kind))).collect(),
+            names,
+            left: LEFT.max(widest + 20),
             lane_height: if keys.len() <= 8 { 20 } else { 12 },
             lanes: keys.into_iter().zip(0..).collect(),
         }
@@ -111,7 +117,7 @@ impl Sheet {
     /// Where a time is within a row, which it may lie outside of.
     fn x(&self, row: i64, time: Duration) -> i32 {
         let part = (time - self.row * row).as_secs_f64() / self.row.as_secs_f64();
-        LEFT + (part.clamp(0.0, 1.0) * f64::from(WIDTH - LEFT - RIGHT)).round() as i32
+        self.left + (part.clamp(0.0, 1.0) * f64::from(WIDTH - self.left - RIGHT)).round() as i32
     }
 
     /// The pieces of a stretch of time: row, from, to.
@@ -147,11 +153,11 @@ fn draw_frame(canvas: &Canvas<'_>, sheet: &Sheet, row: i64) -> Drawn {
     let bottom = sheet.lane_top(row, sheet.names.len());
     for (lane, name) in sheet.names.iter().enumerate() {
         let y = sheet.lane_top(row, lane);
-        canvas.text(name, (LEFT - 8, y + sheet.lane_height / 2), TEXT, Anchor::Right, BLACK)?;
-        canvas.block((LEFT, y), (right, y + sheet.lane_height - 2), LIGHT, 0.4)?;
+        canvas.text(name, (sheet.left - 8, y + sheet.lane_height / 2), TEXT, Anchor::Right, BLACK)?;
+        canvas.block((sheet.left, y), (right, y + sheet.lane_height - 2), LIGHT, 0.4)?;
     }
-    canvas.text("host off", (LEFT - 8, top + STRIP / 2), 9, Anchor::Right, GREY)?;
-    canvas.line(&[(LEFT, bottom), (right, bottom)], BLACK, 1)?;
+    canvas.text("host off", (sheet.left - 8, top + STRIP / 2), 9, Anchor::Right, GREY)?;
+    canvas.line(&[(sheet.left, bottom), (right, bottom)], BLACK, 1)?;
     // Days where a row holds some, hours below.
     let (unit, name) = if sheet.row >= Duration::from_hours(48) { (86_400.0, "d") } else { (3_600.0, "h") };
     for (value, label) in ticks::linear(start.as_secs_f64() / unit, end.as_secs_f64() / unit, 26) {
@@ -169,7 +175,7 @@ fn draw_spans(canvas: &Canvas<'_>, sheet: &Sheet, timeline: &Timeline) -> Drawn 
     for span in in_order(timeline) {
         let Some(lane) = sheet.lanes.get(&(span.kind, span.instance)).copied() else { continue };
         for (row, from, to) in sheet.pieces(span.from, span.to) {
-            let done = painted.entry((row, lane)).or_insert(LEFT - 1);
+            let done = painted.entry((row, lane)).or_insert(sheet.left - 1);
             if to <= *done {
                 continue;
             }
@@ -225,7 +231,7 @@ fn draw_off(canvas: &Canvas<'_>, sheet: &Sheet, timeline: &Timeline) -> Drawn {
     /// Pixels of the strip that share a shade.
     const CELL: i32 = 3;
     let mut cells: BTreeMap<(i64, i32), f64> = BTreeMap::new();
-    let pixel = sheet.row.as_secs_f64() / f64::from(WIDTH - LEFT - RIGHT);
+    let pixel = sheet.row.as_secs_f64() / f64::from(WIDTH - sheet.left - RIGHT);
     for (from, to) in &timeline.off {
         for (row, left, right) in sheet.pieces(*from, *to) {
             if right - left >= 3 {
@@ -235,7 +241,7 @@ fn draw_off(canvas: &Canvas<'_>, sheet: &Sheet, timeline: &Timeline) -> Drawn {
             // Exact parts of the cells that it touches.
             let start = sheet.row * row;
             let at = |time: Duration| {
-                ((time - start).as_secs_f64() / pixel).clamp(0.0, f64::from(WIDTH - LEFT - RIGHT))
+                ((time - start).as_secs_f64() / pixel).clamp(0.0, f64::from(WIDTH - sheet.left - RIGHT))
             };
             let (from, to) = (at(*from), at(*to));
             let cell = f64::from(CELL);
@@ -246,7 +252,7 @@ fn draw_off(canvas: &Canvas<'_>, sheet: &Sheet, timeline: &Timeline) -> Drawn {
         }
     }
     for ((row, n), part) in cells {
-        let (top, left) = (sheet.row_top(row), LEFT + n * CELL);
+        let (top, left) = (sheet.row_top(row), sheet.left + n * CELL);
         // Quarters are enough to see.
         let shade = (part.min(1.0) * 4.0).round() / 4.0;
         if shade > 0.0 && left < WIDTH - RIGHT {
@@ -390,6 +396,15 @@ mod tests {
         let wedges = |svg: &str| svg.matches("<polygon").count();
         assert_eq!(wedges(&drawn(&missed)), wedges(&drawn(&met)) + 1);
         assert!(drawn(&missed).matches("<rect").count() > drawn(&met).matches("<rect").count());
+    }
+
+    #[test]
+    fn the_name_of_a_gpu_is_not_cut_at_the_edge() {
+        let gpu = Lanes { instances: vec![(ResourceType::Nvidia, 12)], ..lanes(4) };
+        let sheet = Sheet::new(&gpu);
+        let widest = sheet.names.iter().map(|name| width_of(name, TEXT)).max().unwrap();
+        assert!(sheet.left - 8 - widest >= 8, "{} {widest}", sheet.left);
+        assert_eq!(Sheet::new(&lanes(4)).left, LEFT);
     }
 
     #[test]

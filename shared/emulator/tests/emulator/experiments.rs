@@ -17,7 +17,7 @@ fn rows(experiment: Experiment, days: i64, seeds: usize, keep: impl Fn(&Trial) -
         Arc::make_mut(&mut trial.scenario).duration = DAY * days;
     }
     let (clock, progress, stop) = (|| Duration::ZERO, |_: usize| {}, AtomicBool::new(false));
-    let shell = Shell { clock: &clock, progress: &progress, stop: &stop };
+    let shell = Shell { clock: &clock, progress: &progress, finished: &|_, _| {}, stop: &stop };
     let finished = run_all(&cases(&trials, 1, seeds), shell).unwrap();
     experiment.report(&Measurements::new(&trials, &finished)).rows
 }
