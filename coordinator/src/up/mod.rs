@@ -12,8 +12,10 @@
 mod alarm;
 mod daemon;
 mod interrupt;
+mod pace;
 mod plan;
 mod progress;
+mod screen;
 mod setup;
 mod site;
 mod space;

@@ -5,9 +5,11 @@ use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use fallow_proto::operator::v1::ProjectSummary;
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
+use super::pace::{self, Pace};
+use super::screen;
 use super::summary::Summary;
 use super::watch::Scene;
 use crate::cli::table;
@@ -17,14 +19,22 @@ use crate::cli::{Failure, host_json, percent, print, project_json};
 const LINES: Duration = Duration::from_secs(5);
 
 const LEGEND: &str = "\
-CPU share: a project's part of the CPU time used while both projects had work on a host; only then can shares be kept.
-After a change of shares it is counted anew.
+Bars: jobs that are over, and of those that run the part that is done.
+Share: a project's part of the CPU time used while both projects had work on a host, as only then shares can be kept, \
+against what it should be. It is counted anew after a change of shares, and told once a minute of such time was used.
 Debt: CPU seconds that a project is owed (+) or has had too early (-), over all agents.";
+
+/// Contested CPU time of all projects together, in microseconds, below which nothing is said about shares: jobs take turns
+/// every few seconds, so that of less the one that came first would have most.
+pub(super) const JUDGED_FROM: f64 = 60e6;
+/// Columns from which there is room for the debts beside the bars.
+const WIDE: usize = 100;
 
 /// Where it is said.
 pub(super) struct Reporter {
     mode: Mode,
     began: Instant,
+    pace: RefCell<Pace>,
 }
 
 enum Mode {
@@ -41,7 +51,7 @@ impl Reporter {
             (false, true) => Mode::Bars { all: MultiProgress::new(), bars: RefCell::default() },
             (false, false) => Mode::Lines { last: Cell::new(None) },
         };
-        Self { mode, began: Instant::now() }
+        Self { mode, began: Instant::now(), pace: RefCell::default() }
     }
 
     /// Something happened.
@@ -51,13 +61,16 @@ impl Reporter {
             Mode::Json => {
                 print(&format!("{}\n", json!({ "event": event, "seconds": self.seconds(), "text": text })))
             }
-            Mode::Bars { all, .. } => all.suspend(|| print(&format!("{text}\n"))),
+            Mode::Bars { all, .. } => {
+                all.suspend(|| print(&format!("{}\n", screen::told(text, screen::width()))))
+            }
             Mode::Lines { .. } => print(&format!("{text}\n")),
         };
     }
 
     /// How the fleet stands now.
     pub(super) fn progress(&self, scene: &Scene) {
+        let left = self.pace.borrow_mut().left(scene, tokio::time::Instant::now());
         match &self.mode {
             Mode::Json => {
                 let projects: Vec<_> = scene.projects.iter().map(without_key).collect();
@@ -66,16 +79,17 @@ impl Reporter {
                     "event": "progress",
                     "seconds": self.seconds(),
                     "document_version": scene.document_version,
+                    "seconds_left": left.map(|left| left.as_secs()),
                     "projects": projects,
                     "hosts": hosts,
                 });
                 let _ = print(&format!("{line}\n"));
             }
-            Mode::Bars { all, bars } => draw(all, &mut bars.borrow_mut(), scene),
+            Mode::Bars { all, bars } => draw(all, &mut bars.borrow_mut(), scene, left),
             Mode::Lines { last } => {
                 if last.get().is_none_or(|last| last.elapsed() >= LINES) {
                     last.set(Some(Instant::now()));
-                    let _ = print(&format!("{}\n", self.line(scene)));
+                    let _ = print(&format!("{}\n", self.line(scene, left)));
                 }
             }
         }
@@ -124,17 +138,21 @@ impl Reporter {
         (self.began.elapsed().as_secs_f64() * 10.0).round() / 10.0
     }
 
-    fn line(&self, scene: &Scene) -> String {
+    fn line(&self, scene: &Scene, left: Option<Duration>) -> String {
         let mut parts = vec![format!("{:>5.0} s", self.seconds()), agents(scene)];
         parts.extend(scene.projects.iter().map(|project| {
+            let (done, all) = pace::jobs(project, scene);
             format!(
-                "{}: {}/{} validated, {}",
+                "{}: {}/{} validated, {} of jobs done, share {}, debt {}",
                 project.name,
                 project.workunits_validated,
                 project.workunits,
-                share(project, scene)
+                percent(done, all),
+                share(project, scene),
+                table::debt(project.debt_seconds)
             )
         }));
+        parts.extend(left.map(pace::about));
         parts.join(" | ")
     }
 }
@@ -153,19 +171,18 @@ fn agents(scene: &Scene) -> String {
     format!("{connected}/{} agents", scene.hosts.len())
 }
 
-/// Its part of the CPU time while both had work, against its target, and its debt.
+/// Its part of the CPU time while both had work, against its target.
 fn share(project: &ProjectSummary, scene: &Scene) -> String {
     let contested: f64 = scene.projects.iter().map(|project| scene.contested(project) as f64).sum();
     let shares: f64 = scene.projects.iter().map(|project| project.share).sum();
-    let part = match contested > 0.0 {
+    let part = match contested >= JUDGED_FROM {
         true => percent(scene.contested(project) as f64, contested),
-        false => "not known yet".to_owned(),
+        false => "?".to_owned(),
     };
-    let target = percent(project.share, shares);
-    format!("CPU share {part} (target {target}), debt {}", table::debt(project.debt_seconds))
+    format!("{part} of {}", percent(project.share, shares))
 }
 
-fn draw(all: &MultiProgress, bars: &mut Vec<ProgressBar>, scene: &Scene) {
+fn draw(all: &MultiProgress, bars: &mut Vec<ProgressBar>, scene: &Scene, left: Option<Duration>) {
     if bars.is_empty() {
         all.set_draw_target(ProgressDrawTarget::stderr());
     }
@@ -176,21 +193,59 @@ fn draw(all: &MultiProgress, bars: &mut Vec<ProgressBar>, scene: &Scene) {
         ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
     };
     for (bar, project) in bars.iter().zip(&scene.projects) {
-        bar.set_style(style("{prefix:12} [{bar:30}] {pos}/{len} validated  {msg}").progress_chars("=> "));
-        bar.set_length(project.workunits);
-        bar.set_position(project.workunits_validated);
+        bar.set_style(style("{prefix:9} [{bar:20}] {msg}").progress_chars("=> "));
+        let (done, jobs) = pace::jobs(project, scene);
+        // In thousandths of jobs: a bar knows whole numbers only.
+        bar.set_length((jobs * 1e3) as u64);
+        bar.set_position((done * 1e3) as u64);
         bar.set_prefix(project.name.clone());
-        bar.set_message(share(project, scene));
+        bar.set_message(beside(project, scene, screen::width() >= WIDE));
     }
     if let Some(last) = bars.last() {
         let running: usize = scene.hosts.iter().map(running).sum();
-        last.set_style(style("{prefix:12} {msg}  ({elapsed})"));
+        last.set_style(style("{prefix:9} {msg}"));
         last.set_prefix("fleet");
-        let version = scene.document_version;
-        last.set_message(format!("{} connected, {running} tasks run, document {version}", agents(scene)));
+        let mut parts = vec![format!("{} up", agents(scene)), format!("{running} tasks run")];
+        parts.push(format!("document {}", scene.document_version));
+        parts.extend(left.map(pace::about));
+        last.set_message(format!("{}  ({:#})", parts.join(", "), HumanDuration(last.elapsed())));
     }
+}
+
+/// What stands beside a project's bar.
+fn beside(project: &ProjectSummary, scene: &Scene, is_wide: bool) -> String {
+    let valid = format!("{}/{} valid", project.workunits_validated, project.workunits);
+    let text = format!("{valid}, share {}", share(project, scene));
+    if is_wide { format!("{text}, debt {}", table::debt(project.debt_seconds)) } else { text }
 }
 
 fn running(host: &fallow_proto::operator::v1::Host) -> usize {
     host.tasks.iter().filter(|task| task.phase() == fallow_proto::fleet::v1::TaskPhase::Running).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_beside_a_bar_fits_eighty_columns_and_shares_are_told_once_enough_was_used() {
+        let project = |share, used: i64| ProjectSummary {
+            name: "mersenne".into(),
+            share,
+            cpu_contested_micros: used,
+            workunits: 10_000,
+            workunits_validated: 9_999,
+            debt_seconds: -12_345.0,
+            ..ProjectSummary::default()
+        };
+        let scene =
+            |used| Scene { projects: vec![project(75.0, used), project(25.0, used)], ..Scene::default() };
+        let text = |used: i64, is_wide| beside(&scene(used).projects[0], &scene(used), is_wide);
+        // A name, a blank, the bar in brackets and a blank stand before it.
+        let before = 9 + 1 + 22 + 1;
+        assert!(before + text(40_000_000, false).len() <= 80, "{}", text(40_000_000, false));
+        assert!(before + text(40_000_000, true).len() <= WIDE, "{}", text(40_000_000, true));
+        assert!(text(700_000, false).ends_with("share ? of 75.0 %"), "{}", text(700_000, false));
+        assert!(text(40_000_000, false).ends_with("share 50.0 % of 75.0 %"), "{}", text(40_000_000, false));
+    }
 }

@@ -8,9 +8,14 @@ use fallow_proto::fleet::v1::Metrics;
 use fallow_proto::operator::v1::{CanonicalResult, Host, ProjectSummary};
 use serde_json::{Value, json};
 
-use super::progress::without_key;
+use super::progress::{JUDGED_FROM, without_key};
+use super::screen::wrapped;
 use super::watch::Scene;
 use crate::cli::{Client, Failure, figure, metrics_json, percent, results_of};
+use crate::printable;
+
+/// Columns of the summary: it is read on terminals, in logs and in mails.
+const WIDTH: usize = 80;
 
 /// All that is said at the end.
 pub(super) struct Summary {
@@ -118,6 +123,11 @@ impl Summary {
         self.projects.iter().map(|project| project.share).sum()
     }
 
+    /// Whether there was enough contested CPU time for a word on shares.
+    fn is_judged(&self) -> bool {
+        self.contested() >= JUDGED_FROM
+    }
+
     /// How far a project's part of the contested CPU time is from its share, in points.
     fn distance(&self, project: &ProjectSummary) -> Option<f64> {
         let (contested, shares) = (self.contested(), self.shares());
@@ -159,6 +169,7 @@ impl Summary {
                 value["cpu_contested_fraction"] = json!(part(self.contested_of(project) as f64, contested));
                 value["share_fraction"] = json!(part(project.share, shares));
                 value["points_from_share"] = json!(self.distance(project));
+                value["share_judged"] = json!(self.is_judged());
                 value
             })
             .collect();
@@ -193,7 +204,8 @@ impl Summary {
         if let Some(Found { exponents, tested, unreadable }) = &self.found {
             let list: Vec<_> = exponents.iter().map(u32::to_string).collect();
             writeln!(text, "Mersenne primes 2^p - 1 found, from the validated results, for p =")?;
-            writeln!(text, "  {}", if list.is_empty() { "none".to_owned() } else { list.join(", ") })?;
+            let list = if list.is_empty() { "none".to_owned() } else { list.join(", ") };
+            writeln!(text, "{}", wrapped(&format!("  {list}"), WIDTH))?;
             writeln!(text, "  ({} of {tested} prime exponents tested)", exponents.len())?;
             unread(text, *unreadable)?;
         }
@@ -220,8 +232,8 @@ impl Summary {
         )?;
         for project in &self.projects {
             let (all, both) = (project.cpu_time_micros, self.contested_of(project));
-            let distance =
-                self.distance(project).map_or_else(|| "-".to_owned(), |points| format!("{points:+.1}"));
+            let distance = self.distance(project).filter(|_| self.is_judged());
+            let distance = distance.map_or_else(|| "not judged".to_owned(), |points| format!("{points:+.1}"));
             writeln!(
                 text,
                 "  {:<12} {:>10} {:>8}   {:>10} {:>8} {:>8} {:>14}",
@@ -234,11 +246,17 @@ impl Summary {
                 distance
             )?;
         }
-        writeln!(
-            text,
-            "  Contested: used while every project with a share had runnable work on that host, which is when shares"
-        )?;
-        writeln!(text, "  can be kept. The agents count it; these are the sums.")?;
+        let rule = "  Contested: used while every project with a share had runnable work on that host, which is when \
+            shares can be kept. The agents count it; these are the sums.";
+        writeln!(text, "{}", wrapped(rule, WIDTH))?;
+        if !self.is_judged() {
+            let why = format!(
+                "  {} of contested CPU time in all is too little to judge shares by: from {} on they are.",
+                seconds(self.contested() as i64),
+                seconds(JUDGED_FROM as i64)
+            );
+            writeln!(text, "{}", wrapped(&why, WIDTH))?;
+        }
         match &self.since_change {
             Some((_, ago)) => writeln!(
                 text,
@@ -254,7 +272,7 @@ impl Summary {
         writeln!(text, "\nMetrics, from 0 (good) to 1")?;
         writeln!(
             text,
-            "  {:<28} {:>9} {:>9} {:>16} {:>9} {:>13}",
+            "  {:<17} {:>9} {:>9} {:>16} {:>9} {:>13}",
             "agent", "idleness", "waste", "share violation", "monotony", "RPCs per job"
         )?;
         let each = each
@@ -263,7 +281,8 @@ impl Summary {
         for (name, metrics) in each.chain([("mean", &mean)]) {
             writeln!(
                 text,
-                "  {name:<28} {:>9} {:>9} {:>16} {:>9} {:>13}",
+                "  {:<17} {:>9} {:>9} {:>16} {:>9} {:>13}",
+                printable::line(name, 17),
                 figure(metrics.idleness),
                 figure(metrics.waste),
                 figure(metrics.share_violation),
