@@ -9,6 +9,7 @@
 //! projects/STEM/ a project's files (BOINC's layout; a second project of the same STEM has STEM.2/); parts of downloads in
 //!                .partial/
 //! slots/N/       a running or preempted task's directory (BOINC's layout), its record beside it in N.json
+//! trash/         what jobs left in their slots, to be removed when there is time
 //! ```
 
 use std::collections::BTreeMap;
@@ -105,10 +106,21 @@ impl DataDir {
         fs::create_dir_all(self.store())
             .and_then(|()| fs::set_permissions(self.store(), closed))
             .map_err(fail)?;
-        for sub in ["projects", "slots"] {
-            fs::create_dir_all(self.0.join(sub)).map_err(fail)?;
-        }
+        self.make_usable().map_err(fail)?;
         Ok(DirLock(file))
+    }
+
+    /// Makes the directories that jobs are run in, and opens up those that a job has closed: it runs as the same user.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn make_usable(&self) -> io::Result<()> {
+        for sub in [self.projects(), self.slots(), self.trash()] {
+            fs::create_dir_all(&sub)?;
+            // Where it is a link that an administrator made, it is his to open.
+            let _ = crate::tree::open_up(rustix::fs::CWD, &sub);
+        }
+        Ok(())
     }
 
     /// Sees to it that the directory is no coordinator's, by its store or, where that does not say whose it is, by the
@@ -212,6 +224,10 @@ impl DataDir {
     pub fn slot(&self, slot: SlotId) -> PathBuf {
         self.slots().join(slot.to_string())
     }
+    /// What is to be removed when there is time.
+    pub fn trash(&self) -> PathBuf {
+        self.0.join("trash")
+    }
     /// The record beside a slot: not in it, where the application has its own business.
     pub fn slot_record(&self, slot: SlotId) -> PathBuf {
         self.slots().join(format!("{slot}.json"))
@@ -253,11 +269,18 @@ pub fn write_atomically(path: &Path, content: &[u8], mode: u32) -> io::Result<()
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".new");
     let new = path.with_file_name(name);
-    let _ = fs::remove_file(&new);
+    // Whatever it is: a job may have put a directory there.
+    crate::tree::remove(&new)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
     file.write_all(content)?;
     file.sync_data()?;
-    fs::rename(&new, path)
+    fs::rename(&new, path).or_else(|error| {
+        if !path.is_dir() {
+            return Err(error);
+        }
+        crate::tree::remove(path)?;
+        fs::rename(&new, path)
+    })
 }
 
 /// Where the data directory is when nobody says: `/var/lib/fallow-agent` for root, else below the user's state directory.

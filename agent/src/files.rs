@@ -1,12 +1,14 @@
 //! Files of untrusted origin: read without following links, without bound on their size but with bound on memory.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use fallow_domain::Bytes;
 use md5::{Digest, Md5};
+
+pub use crate::tree::{remove, size_below};
 
 /// Opens an ordinary file for reading. A symbolic link in its place is an error: an application could point it anywhere.
 pub fn open_plain(path: &Path) -> io::Result<File> {
@@ -17,7 +19,11 @@ pub fn open_plain(path: &Path) -> io::Result<File> {
 
 /// MD5 in lower-case hexadecimal, and the size.
 pub fn md5_of(path: &Path) -> io::Result<(String, Bytes)> {
-    let mut file = open_plain(path)?;
+    md5_of_open(&open_plain(path)?)
+}
+
+/// The same of an open file, from where it stands.
+pub fn md5_of_open(mut file: &File) -> io::Result<(String, Bytes)> {
     let (mut digest, mut buffer, mut size) = (Md5::new(), vec![0; 64 * 1024], 0);
     loop {
         let read = match file.read(&mut buffer) {
@@ -49,34 +55,6 @@ pub fn tail(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Bytes of all files below a directory, links not followed. What cannot be read counts as nothing.
-pub fn size_below(dir: &Path) -> Bytes {
-    let (mut total, mut dirs) = (Bytes(0), vec![dir.to_path_buf()]);
-    while let Some(dir) = dirs.pop() {
-        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-            match entry.metadata() {
-                Ok(data) if data.is_dir() => dirs.push(entry.path()),
-                Ok(data) => total = total.plus(Bytes(data.len())),
-                Err(_) => {}
-            }
-        }
-    }
-    total
-}
-
-/// Removes a file or a directory with all that is in it; what is not there is no error.
-pub fn remove(path: &Path) -> io::Result<()> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(data) if data.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         text.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
@@ -88,6 +66,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn the_md5_is_that_of_the_content() {

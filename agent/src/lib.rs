@@ -33,3 +33,4 @@ pub mod records;
 pub mod supervise;
 pub mod sys;
 pub mod transfer;
+pub mod tree;

@@ -4,21 +4,23 @@
 //! - the priority of a session's automatic group, without which that of a process counts for nothing;
 //! - `wait4`, which tells the CPU time of a process and of all that it waited for;
 //! - the version of the C library;
-//! - memory shared with an application, seen as the atomic bytes that `fallow_boinc` works on;
+//! - a process that works in an open directory and executes an open file;
+//! - leases, by which nobody changes a file while it is looked at;
+//! - System V memory shared with an old application, seen as the atomic bytes that `fallow_boinc` works on;
 //! - giving freed memory back to the system.
 #![allow(unsafe_code)]
 
+use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::AtomicU8;
 
 use fallow_boinc::runtime::channel::{Channels, FILE_LEN};
 use fallow_domain::Duration;
-use memmap2::MmapRaw;
 use rustix::process::Pid;
 
 /// How much of the machine a process may take.
@@ -185,36 +187,203 @@ pub fn libc_version() -> Option<String> {
     None
 }
 
-/// Memory shared with one application: `boinc_mmap_file` of its slot.
-#[derive(Debug)]
-pub struct SharedMemory {
-    map: MmapRaw,
-    file: File,
+/// Has a process that `command` starts work in `dir`, whatever lies under that directory's name by then.
+pub fn work_in(command: &mut Command, dir: BorrowedFd<'_>) {
+    let dir = dir.as_raw_fd();
+    // SAFETY: fchdir is a plain system call. The descriptor is the caller's, who holds it open across the spawn; were it
+    // closed, the call would fail, and with it the spawn.
+    unsafe {
+        command
+            .pre_exec(move || rustix::process::fchdir(BorrowedFd::borrow_raw(dir)).map_err(io::Error::from));
+    }
 }
 
-impl SharedMemory {
-    /// Makes the file anew, zeroed, and maps it.
-    pub fn create(path: &Path) -> io::Result<Self> {
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
-        // Written, not only made that long: on a full disk, touching a page that has no place there kills whoever does.
-        file.write_all(&[0; FILE_LEN])?;
-        let map = MmapRaw::map_raw(&file)?;
-        Ok(Self { map, file })
+/// Limits the size of each file that a process started by `command` can write. Beyond it, it is killed by SIGXFSZ.
+pub fn limit_file_size(command: &mut Command, bytes: u64) {
+    // SAFETY: setrlimit is a plain system call, and `limit` lives through it.
+    unsafe {
+        command.pre_exec(move || {
+            let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+            // An administrator's lower limit stays: raising it is refused.
+            libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit);
+            Ok(())
+        });
+    }
+}
+
+/// Has `command` execute what is open as `program`, whatever lies under its name by then. To be called last, when program,
+/// arguments and environment of the command are complete; it must have no other environment than it was given.
+///
+/// Where the system cannot do that (a script, whose interpreter wants a name), the command is executed as usual.
+pub fn execute_open(command: &mut Command, program: &File) -> io::Result<()> {
+    let text = |text: &OsStr| CString::new(text.as_bytes()).map_err(io::Error::from);
+    let arguments = std::iter::once(command.get_program()).chain(command.get_args());
+    let arguments: Vec<CString> = arguments.map(text).collect::<Result<_, _>>()?;
+    let variables = command.get_envs().filter_map(|(name, value)| {
+        let mut entry = name.to_os_string();
+        entry.push("=");
+        entry.push(value?);
+        Some(text(&entry))
+    });
+    let variables: Vec<CString> = variables.collect::<Result<_, _>>()?;
+    let image = Image {
+        program: program.as_raw_fd(),
+        arguments: Strings::new(arguments),
+        variables: Strings::new(variables),
+    };
+    // SAFETY: execveat is a plain system call. Its pointers lead to arrays that end in a null pointer, and these to
+    // strings; all of them are owned by the closure, and were made before the fork.
+    unsafe {
+        command.pre_exec(move || {
+            libc::syscall(
+                libc::SYS_execveat,
+                image.program,
+                c"".as_ptr(),
+                image.arguments.pointers(),
+                image.variables.pointers(),
+                libc::AT_EMPTY_PATH,
+            );
+            // Still here: the command's own way of executing follows, and says what is wrong if anything is.
+            Ok(())
+        });
+    }
+    Ok(())
+}
+
+struct Image {
+    program: RawFd,
+    arguments: Strings,
+    variables: Strings,
+}
+
+/// Strings as `exec` wants them.
+struct Strings {
+    _strings: Vec<CString>,
+    pointers: Vec<*const libc::c_char>,
+}
+
+impl Strings {
+    fn new(strings: Vec<CString>) -> Self {
+        let pointers = strings.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
+        Self { _strings: strings, pointers }
+    }
+    fn pointers(&self) -> *const *const libc::c_char {
+        self.pointers.as_ptr()
+    }
+}
+
+// SAFETY: the pointers lead into `_strings`, which is never changed and lives as long as they do.
+unsafe impl Send for Strings {}
+// SAFETY: likewise.
+unsafe impl Sync for Strings {}
+
+/// `F_SETSIG` of Linux, which the libc crate does not name.
+const F_SETSIG: libc::c_int = 10;
+
+/// Keeps others from opening a file for writing, as long as it lives (`F_SETLEASE`): who tries waits.
+#[derive(Debug)]
+pub struct Lease(File);
+
+impl Lease {
+    /// Takes a lease on a file that is open for reading.
+    ///
+    /// # Errors
+    /// `WouldBlock` while anybody has the file open for writing, or mapped so; others where the file system has no leases.
+    pub fn take(file: &File) -> io::Result<Self> {
+        // The same open file, for a lease is that file's and not the descriptor's.
+        let file = file.try_clone()?;
+        // SAFETY: fcntl with integers only. The signal that tells of somebody who waits must not be the usual one, SIGIO,
+        // which ends a process that does not expect it; SIGURG is ignored.
+        let taken = unsafe {
+            libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) == 0
+                && libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) == 0
+        };
+        if taken { Ok(Self(file)) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // SAFETY: fcntl with integers only.
+        unsafe {
+            libc::fcntl(self.0.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK);
+        }
+    }
+}
+
+/// A System V shared memory segment for one channel file, ours alone. Its length never changes. Removed when dropped.
+#[derive(Debug)]
+pub struct Segment {
+    key: i32,
+    id: i32,
+    at: *mut libc::c_void,
+}
+
+// SAFETY: the memory is reached as atomic bytes only.
+unsafe impl Send for Segment {}
+
+impl Segment {
+    /// Makes and maps a segment, zeroed by the system.
+    ///
+    /// # Errors
+    /// `AlreadyExists` where the key is taken; others where the system has no such memory, or no more of it.
+    pub fn create(key: i32) -> io::Result<Self> {
+        // SAFETY: shmget takes integers. The system chooses the place for shmat, so nothing that is there is covered.
+        unsafe {
+            let id = libc::shmget(key, FILE_LEN, libc::IPC_CREAT | libc::IPC_EXCL | 0o600);
+            if id < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let at = libc::shmat(id, std::ptr::null(), 0);
+            if at as isize == -1 {
+                let error = io::Error::last_os_error();
+                libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut());
+                return Err(error);
+            }
+            Ok(Self { key, id, at })
+        }
     }
 
-    /// The channels; none when the application has cut the file short, for touching the lost pages would kill
-    /// the agent. (An application could still do that in the very instant of an access: then the agent dies as by
-    /// any other signal, and starts again from its store.)
-    pub fn channels(&self) -> Option<Channels<'_>> {
-        if self.file.metadata().ok()?.len() < FILE_LEN as u64 {
-            return None;
+    /// The key by which an application finds it.
+    pub fn key(&self) -> i32 {
+        self.key
+    }
+
+    /// The channels in it.
+    pub fn channels(&self) -> Channels<'_> {
+        // SAFETY: the segment is FILE_LEN bytes long, mapped readable and writable as long as `self` lives, and only ever
+        // reached as atomics. AtomicU8 has the layout of u8.
+        let bytes = unsafe { std::slice::from_raw_parts(self.at.cast_const().cast::<AtomicU8>(), FILE_LEN) };
+        match Channels::new(bytes) {
+            Some(channels) => channels,
+            None => unreachable!("the slice is FILE_LEN bytes long"),
         }
-        // SAFETY: the mapping is valid, readable and writable for its whole length as long as `self` lives, and
-        // the bytes are only ever reached as atomics. AtomicU8 has the layout of u8.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(self.map.as_mut_ptr().cast_const().cast::<AtomicU8>(), self.map.len())
-        };
-        Channels::new(bytes)
+    }
+
+    /// Removes what an earlier life of the agent left under `key`, if it looks like one of its segments: of this user, as long
+    /// as a channel, and used by nobody any more. True if there was one.
+    pub fn remove_left(key: i32) -> bool {
+        // SAFETY: an all-zero shmid_ds is a valid one, and lives through the call.
+        unsafe {
+            let id = libc::shmget(key, 0, 0);
+            let mut data: libc::shmid_ds = std::mem::zeroed();
+            id >= 0
+                && libc::shmctl(id, libc::IPC_STAT, &raw mut data) == 0
+                && data.shm_segsz == FILE_LEN
+                && data.shm_perm.uid == rustix::process::geteuid().as_raw()
+                && data.shm_nattch == 0
+                && libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) == 0
+        }
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `create`, and not reached any more.
+        unsafe {
+            libc::shmdt(self.at);
+            libc::shmctl(self.id, libc::IPC_RMID, std::ptr::null_mut());
+        }
     }
 }
 

@@ -17,7 +17,8 @@ use std::time::Duration as StdDuration;
 
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::message::ProcessControl;
-use fallow_client::{Action, Client, Effect, Entity, Event, FileKey, NoticeLevel};
+use fallow_boinc::scheduler::SchedulerRequest;
+use fallow_client::{Action, Client, Effect, Entity, Event, FileKey, NoticeLevel, TRICKLE_MAX};
 use fallow_domain::{Instant, JobId, MasterUrl, ProjectId, printable};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
@@ -30,7 +31,7 @@ use crate::error::AgentError;
 use crate::fleet::link::Link;
 use crate::fleet::{Arrived, Ask, Entries, entries};
 use crate::records::Records;
-use crate::supervise::Supervisor;
+use crate::supervise::{Delivery, Supervisor};
 use crate::transfer::{Ticket, Transfers};
 use attach::Attachments;
 use full_disk::{Departing, Departure};
@@ -279,6 +280,7 @@ impl Engine {
             Effect::FetchMasterPage { project, url } => self.transfers.fetch_master_page(project, url),
             Effect::CallScheduler { project, url, mut request } => {
                 self.client.list_jobs(project, &mut request);
+                self.read_trickles(project, &mut request);
                 self.transfers.call_scheduler(project, url, &request);
             }
             Effect::Download(wanted) => self.transfers.download(wanted),
@@ -289,11 +291,28 @@ impl Engine {
             Effect::ResumeTask { job } => self.supervisor.tell(job, ProcessControl::Resume),
             Effect::QuitTask { job } => self.supervisor.tell(job, ProcessControl::Quit),
             Effect::AbortTask { job } => self.supervisor.tell(job, ProcessControl::Abort),
+            Effect::DeliverTrickle { job, slot, name, text } => {
+                self.supervisor.deliver(job, slot, Delivery::Trickle { name, text });
+            }
+            Effect::TellUpload { job, slot, open_name, status } => {
+                self.supervisor.deliver(job, slot, Delivery::UploadStatus { open_name, status });
+            }
             Effect::CleanSlot { slot } => self.supervisor.clean(slot),
             Effect::DeleteFile { file, url } => self.delete_file(&file, &url),
             Effect::DeleteProject { project, url } => self.delete_project(project, &url),
             Effect::Notice { level, project, text } => self.notice(level, project, &text),
         }
+    }
+
+    /// Puts the text of messages into a request. One whose file is gone is not told; its file says when it is there again.
+    fn read_trickles(&self, project: ProjectId, request: &mut SchedulerRequest) {
+        let Some(url) = self.client.project_view(project).map(|view| view.url) else { return };
+        request.trickles.retain_mut(|trickle| {
+            let secs = trickle.time.as_secs_f64() as i64;
+            let name = fallow_boinc::runtime::files::trickle_up(&trickle.result_name, secs);
+            let text = crate::files::head(&self.dir.project(&url).join(name), TRICKLE_MAX.0);
+            text.map(|text| trickle.text = String::from_utf8_lossy(&text).into_owned()).is_ok()
+        });
     }
 
     fn delete_file(&self, file: &FileKey, url: &MasterUrl) {
@@ -366,6 +385,10 @@ impl Engine {
             Effect::ResumeTask { job } => format!("resuming task {} in memory", task(job)),
             Effect::QuitTask { job } => format!("taking task {} out of memory", task(job)),
             Effect::AbortTask { job } => format!("aborting task {}", task(job)),
+            Effect::DeliverTrickle { job, .. } => format!("delivering a message to task {}", task(job)),
+            Effect::TellUpload { job, open_name, status, .. } => {
+                format!("telling task {} that the upload of {open_name} ended with {status}", task(job))
+            }
             Effect::CleanSlot { slot } => format!("emptying slot {slot}"),
             Effect::DeleteFile { file, .. } => format!("deleting {}", file.name),
             Effect::DeleteProject { url, .. } => format!("deleting the files of {url}"),

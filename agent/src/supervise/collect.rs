@@ -13,9 +13,10 @@ use fallow_domain::{Bytes, Duration, SlotId};
 use flate2::read::GzDecoder;
 use flate2::{Compression, GzBuilder};
 
+use super::place::Place;
 use super::record::{Output, SlotRecord};
 use crate::dir::{DataDir, PARTIAL};
-use crate::files::{head, md5_of, open_plain, remove, size_below, tail};
+use crate::files::{md5_of, open_plain, remove, size_below};
 
 /// How much of `stderr.txt` is reported (BOINC: the last 63 KiB).
 const STDERR_MAX: u64 = 63 * 1024;
@@ -27,24 +28,23 @@ const EXIT_FILE_MAX: u64 = 8 * 1024;
 pub(super) fn collect(
     dir: &DataDir,
     slot: SlotId,
+    place: Option<&Place>,
     record: &SlotRecord,
     exit: Ended,
     cpu_time: Duration,
     peak: Bytes,
 ) -> TaskEnd {
-    let slot = dir.slot(slot);
     // Before the outputs are moved out of it.
-    let disk_usage = size_below(&slot);
+    let disk_usage = size_below(&dir.slot(slot));
     let project = dir.project(&record.url);
-    let stderr = tail(&slot.join(files::STDERR), STDERR_MAX).unwrap_or_default();
-    let finish = finish(&slot);
-    let temporary_exit = head(&slot.join(files::TEMPORARY_EXIT), EXIT_FILE_MAX)
-        .ok()
+    let stderr = slot_of(place, |place| place.tail(files::STDERR, STDERR_MAX)).unwrap_or_default();
+    let finish = place.and_then(finish);
+    let temporary_exit = slot_of(place, |place| place.head(files::TEMPORARY_EXIT, EXIT_FILE_MAX))
         .and_then(|bytes| TemporaryExit::read(&bytes));
     // One that goes on later writes to its outputs again: they stay where and as they are (BOINC likewise).
     let is_over = !matches!(exit.outcome(finish.as_ref(), temporary_exit.as_ref()), Outcome::Restart { .. });
     let outputs =
-        record.outputs.iter().filter_map(|output| found(&slot, &project, output, is_over)).collect();
+        record.outputs.iter().filter_map(|output| found(place, &project, output, is_over)).collect();
     TaskEnd {
         exit,
         finish,
@@ -57,25 +57,34 @@ pub(super) fn collect(
     }
 }
 
-/// `boinc_finish_called`, if the application wrote it.
-pub(super) fn finish(slot: &Path) -> Option<Finish> {
-    head(&slot.join(files::FINISH), EXIT_FILE_MAX).ok().map(|bytes| Finish::read(&bytes))
+fn slot_of<T>(place: Option<&Place>, read: impl FnOnce(&Place) -> io::Result<T>) -> Option<T> {
+    read(place?).ok()
 }
 
-fn found(slot: &Path, project: &Path, output: &Output, is_over: bool) -> Option<OutputFound> {
+/// `boinc_finish_called`, if the application wrote it.
+pub(super) fn finish(place: &Place) -> Option<Finish> {
+    place.head(files::FINISH, EXIT_FILE_MAX).ok().map(|bytes| Finish::read(&bytes))
+}
+
+fn found(slot: Option<&Place>, project: &Path, output: &Output, is_over: bool) -> Option<OutputFound> {
     if !names::is_file_name(&output.name) || !names::is_open_name(&output.open_name) {
         return None;
     }
     let place = project.join(&output.name);
-    if output.copy && is_over {
-        let made = slot.join(&output.open_name);
-        // Slots and projects lie in one directory, so in one volume unless somebody mounted between them.
-        if fs::symlink_metadata(&made).is_ok_and(|data| data.is_file())
-            && fs::rename(&made, &place).is_err()
-            && let Err(error) = fs::copy(&made, &place)
-        {
-            tracing::error!(output = %output.name, %error, "cannot move an output to its project's directory");
-        }
+    if output.copy
+        && is_over
+        && let Some(slot) = slot.filter(|slot| slot.has(&output.open_name))
+        && let Err(error) = slot.move_out(&output.open_name, &place)
+    {
+        tracing::error!(output = %output.name, %error, "cannot move an output to its project's directory");
+    }
+    let size = open_plain(&place).and_then(|file| file.metadata()).map(|data| Bytes(data.len()));
+    if let (Ok(nbytes), Some(max)) = (&size, output.max_nbytes.filter(|&max| max > Bytes(0)))
+        && !output.gzip
+        && *nbytes > max
+    {
+        // Nobody will want it, and to read it all might take days: a file of holes is as long as it says it is.
+        return Some(OutputFound { name: output.name.clone(), nbytes: *nbytes, md5: String::new() });
     }
     if output.gzip
         && is_over

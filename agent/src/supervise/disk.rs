@@ -19,7 +19,7 @@ const PERIOD: Duration = Duration::from_secs(60);
 
 /// Where the files of a task are.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Files {
     /// Its slot, counted with all that is in it.
     pub(super) slot: PathBuf,
     /// Its outputs outside of the slot.
@@ -37,7 +37,7 @@ pub(super) struct DiskLook {
 
 impl DiskLook {
     /// Counts if it is time to. `places` are asked for only then; `news` says that one was never counted.
-    pub(super) fn look(&mut self, news: bool, places: impl FnOnce() -> Vec<Place>) {
+    pub(super) fn look(&mut self, news: bool, places: impl FnOnce() -> Vec<Files>) {
         let is_due = news || self.last.is_none_or(|last| last.elapsed() >= PERIOD);
         if !is_due || self.running.as_ref().is_some_and(|running| !running.is_finished()) {
             return;
@@ -45,7 +45,7 @@ impl DiskLook {
         let places = places();
         let count = move || {
             sys::lower(Urgency::Idle);
-            places.iter().for_each(Place::count);
+            places.iter().for_each(Files::count);
         };
         self.last = Some(Instant::now());
         // No thread, no figures: the next look tries again.
@@ -53,7 +53,7 @@ impl DiskLook {
     }
 }
 
-impl Place {
+impl Files {
     fn count(&self) {
         let outputs =
             self.outputs.iter().filter_map(|path| Some(std::fs::symlink_metadata(path).ok()?.len()));

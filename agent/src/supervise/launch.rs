@@ -1,52 +1,94 @@
 //! Starting a task's process.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use fallow_boinc::runtime::{files, softlink};
-use fallow_client::TaskSetup;
+use fallow_client::{StartFault, TaskSetup};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
 
 use super::Context;
+use super::place::Place;
 use super::slot::StartFailure;
+use super::verify::Program;
 use crate::proc;
 use crate::sys::{self, Urgency};
 
-/// Starts the program of `setup` in `slot`. Returns its process id.
-pub(super) fn launch(context: &Context, setup: &TaskSetup, slot: &Path) -> Result<u32, StartFailure> {
-    // Relative to the slot, as BOINC does it: what the kernel passes on to scripts is this path too. The child changes
-    // its directory before it becomes the program.
-    let program = softlink::target(&context.dir.project_name(&setup.url), &setup.program);
-    let stderr = slot.join(files::STDERR);
-    // An earlier run may have put a link or a pipe in its place; opening a pipe would wait for a reader.
-    let careful = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits().cast_signed();
-    if std::fs::symlink_metadata(&stderr).is_ok_and(|data| !data.is_file()) {
-        crate::files::remove(&stderr).map_err(|error| StartFailure::from_io("replace", &stderr, &error))?;
-    }
-    let stderr = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .custom_flags(careful)
-        .open(&stderr)
-        .map_err(|error| StartFailure::from_io("open", &stderr, &error))?;
-    let mut command = Command::new(&program);
-    command
-        .args(&setup.arguments)
-        .current_dir(slot)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(stderr);
+/// What a single file of a task may hold beyond twice what all of them together may (BOINC: `rsc_disk_bound`). The bound
+/// itself is judged by the client, by what it counts now and then; this keeps a file from filling the disk before.
+const FILE_EXTRA: u64 = 64 << 20;
+
+/// Starts the program of `setup` in its slot. Returns its process id.
+pub(super) fn launch(
+    context: &Context,
+    setup: &TaskSetup,
+    place: &Place,
+    program: &Program,
+) -> Result<u32, StartFailure> {
+    // Relative to the slot, as BOINC does it: what the kernel passes on to scripts is this path too. The child goes into
+    // the slot before it becomes the program.
+    let mut command = Command::new(softlink::target(&context.dir.project_name(&setup.url), &setup.program));
+    let stderr = place
+        .append(files::STDERR)
+        .map_err(|error| StartFailure::from_io("open", &place.path().join(files::STDERR), &error))?;
+    command.args(&setup.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     environment(&mut command, context, setup);
     let urgency = urgency(setup);
+    let at = context.dir.project(&setup.url).join(&setup.program);
     let child = context.guard.with_line(|line| {
         sys::isolate(&mut command, urgency, line);
+        sys::work_in(&mut command, place.fd());
+        if setup.init_data.rsc_disk_bound >= 1.0 {
+            let bound = (setup.init_data.rsc_disk_bound * 2.0) as u64;
+            sys::limit_file_size(&mut command, bound.saturating_add(FILE_EXTRA));
+        }
+        if names_what_it_executes() {
+            sys::execute_open(&mut command, &program.file)?;
+        }
         command.spawn()
     });
+    let child = child.map_err(|error| failure(&at, &error))?;
     // The handle is dropped on purpose: the task's own thread takes the process's remains, with its resource usage.
-    child.map(|child| child.id()).map_err(|error| {
-        StartFailure::from_io("start", &context.dir.project(&setup.url).join(&setup.program), &error)
-    })
+    let pid = child.id();
+    if !program.is_in_place() {
+        proc::kill_session(pid);
+        let _ = proc::to_pid(pid).map(sys::wait_with_usage);
+        let reason = format!("{} was replaced while it was started", at.display());
+        return Err(StartFailure::new(StartFault::Files(vec![setup.program.clone()]), reason));
+    }
+    Ok(pid)
+}
+
+/// Whether a program that is executed from a descriptor shows under its own name in `top` and the like: Linux from 6.14 on.
+/// Before, it would show under the descriptor's number.
+fn names_what_it_executes() -> bool {
+    let name = rustix::system::uname();
+    let mut numbers = name.release().to_str().unwrap_or_default().split(['.', '-']).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= (6, 14),
+        _ => false,
+    }
+}
+
+/// What it means that a program that is there could not be executed.
+fn failure(program: &Path, error: &io::Error) -> StartFailure {
+    let fault = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        // No program at all, or one whose interpreter is not there; arguments that are none.
+        Some(Errno::NOEXEC | Errno::NOENT | Errno::INVAL | Errno::TOOBIG | Errno::LIBBAD) => StartFault::Job,
+        Some(Errno::ACCESS) if !is_kept_from_executing(program) => StartFault::Job,
+        _ => StartFault::Host,
+    };
+    StartFailure::new(fault, format!("cannot start {}: {error}", program.display()))
+}
+
+/// Whether a program could be executed by its mode, and the system does not let us: a volume mounted `noexec`, for example.
+/// That is no job's fault.
+fn is_kept_from_executing(program: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    let may = std::fs::metadata(program).is_ok_and(|data| data.permissions().mode() & 0o100 != 0);
+    may && accessat(CWD, program, Access::EXEC_OK, AtFlags::empty()).is_err()
 }
 
 /// How much of the machine a task may take.

@@ -1,7 +1,6 @@
 //! What an earlier life of the agent left: processes, which are killed, and slots, which are looked through.
 
 use std::fs;
-use std::path::Path;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use fallow_boinc::runtime::channel::{CHANNEL_LEN, Channel, FILE_LEN};
@@ -12,10 +11,12 @@ use fallow_client::SlotFound;
 use fallow_domain::{Bytes, Duration, SlotId};
 
 use super::collect::{collect, finish};
+use super::messages;
+use super::place::Place;
 use super::record::{Leader, SlotRecord};
 use crate::dir::DataDir;
-use crate::files::head;
 use crate::proc::{self, Process};
+use crate::sys::Segment;
 
 /// Kills what is left of tasks of earlier lives, looks through the slots, and tells what is in them.
 ///
@@ -42,10 +43,19 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
     records
         .into_iter()
         .map(|(slot, record)| {
-            let last_status = last_status(&dir.slot(slot));
+            let place = Place::open(&dir.slot(slot)).ok();
+            let last_status = place.as_ref().and_then(last_status);
+            if let (Some(place), Some(record)) = (&place, &record) {
+                messages::take_left(dir, place, &record.url, &record.name);
+            }
+            if let Some(key) = record.as_ref().and_then(|record| record.shm_key) {
+                // Nobody is left who could use it.
+                Segment::remove_left(key);
+            }
             let job = record.as_ref().map(|record| record.job);
             let start = record.as_ref().and_then(|record| record.start);
-            let finished = record.filter(|_| finish(&dir.slot(slot)).is_some()).map(|record| {
+            let finish = place.as_ref().and_then(finish);
+            let finished = record.zip(finish).map(|(record, finish)| {
                 let leader = record.process.as_ref();
                 let kernel = leader.and_then(|leader| used.iter().find(|(pid, _)| *pid == leader.pid));
                 let own_word = || {
@@ -53,8 +63,8 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
                         .map(|status| (status.current_cpu_time - record.cpu_before).max(Duration::ZERO))
                 };
                 let cpu = kernel.map(|(_, cpu)| *cpu).or_else(own_word).unwrap_or(Duration::ZERO);
-                let status = finish(&dir.slot(slot)).map_or(0, |finish| finish.status);
-                Box::new(collect(dir, slot, &record, Ended::Code(status), cpu, Bytes(0)))
+                let exit = Ended::Code(finish.status);
+                Box::new(collect(dir, slot, place.as_ref(), &record, exit, cpu, Bytes(0)))
             });
             SlotFound { slot, job, start, last_status, finished }
         })
@@ -115,8 +125,8 @@ fn kill_all(dir: &DataDir, leaders: &[Leader]) {
 }
 
 /// The last status that an application wrote into its channel, read or not: a reader clears the flag and leaves the text.
-fn last_status(slot: &Path) -> Option<AppStatus> {
-    let bytes = head(&slot.join(files::CHANNEL), FILE_LEN as u64).ok()?;
+fn last_status(slot: &Place) -> Option<AppStatus> {
+    let bytes = slot.head(files::CHANNEL, FILE_LEN as u64).ok()?;
     let at = Channel::AppStatus as usize * CHANNEL_LEN;
     let text = bytes.get(at + 1..at + CHANNEL_LEN)?.split(|&byte| byte == 0).next()?;
     AppStatus::parse(&String::from_utf8_lossy(text))

@@ -6,17 +6,21 @@
 //!
 //! The orders come from the client, which gives a bounded number of them per task; hence the queue has no bound.
 //!
-//! Left out: SysV shared memory for applications built before API 6.0 (they run without a channel), trickle messages,
-//! early uploads, graphics.
+//! Left out: graphics.
 
 mod collect;
 mod disk;
 mod launch;
 pub mod leftovers;
 mod members;
+mod memory;
+mod messages;
+mod place;
 mod record;
 mod slot;
 mod task;
+mod trash;
+mod verify;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,15 +29,19 @@ use std::thread::JoinHandle;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use fallow_boinc::runtime::exit::Ended;
+use fallow_boinc::runtime::files;
 use fallow_boinc::runtime::message::ProcessControl;
-use fallow_client::{Event, TaskEnd, TaskSample, TaskSetup};
+use fallow_client::{Event, StartFault, TaskEnd, TaskSample, TaskSetup};
 use fallow_domain::{Bytes, JobId, SlotId};
 
 use crate::dir::DataDir;
 use crate::guard::Keeper;
 use disk::DiskLook;
 use members::Members;
+use place::Place;
 use task::Task;
+use trash::Trash;
+use verify::Known;
 
 /// Where events go.
 pub type Report = Arc<dyn Fn(Event) + Send + Sync>;
@@ -57,6 +65,20 @@ pub struct Context {
     pub sample: Report,
 }
 
+/// What all tasks share, with what the supervisor itself keeps.
+struct Shared {
+    context: Context,
+    trash: Trash,
+    known: Known,
+}
+
+impl std::ops::Deref for Shared {
+    type Target = Context;
+    fn deref(&self) -> &Context {
+        &self.context
+    }
+}
+
 impl Context {
     /// The mark of a task's processes. No mark is the beginning of another one.
     fn mark(&self, slot: SlotId) -> String {
@@ -75,10 +97,30 @@ pub struct Supervisor {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Something for an application, put into its slot.
+#[derive(Debug)]
+pub enum Delivery {
+    /// A message of its project.
+    Trickle {
+        /// The name of its file.
+        name: String,
+        /// The message.
+        text: String,
+    },
+    /// What became of an output that it wanted sent early.
+    UploadStatus {
+        /// The name by which it opens the output.
+        open_name: String,
+        /// 0 if the server has it, else BOINC's error number.
+        status: i32,
+    },
+}
+
 enum Order {
     Start(Box<TaskSetup>),
     Tell(JobId, ProcessControl),
     Clean(SlotId),
+    Deliver(JobId, SlotId, Delivery),
     /// Quit all tasks; kill after the grace.
     Stop(StdDuration),
     Up(JobId, task::Process),
@@ -95,7 +137,7 @@ impl Supervisor {
         let (orders, incoming) = channel();
         let own = orders.clone();
         let supervision = Supervision {
-            context: Arc::new(context),
+            shared: Arc::new(Shared { trash: Trash::new(&context.dir), known: Known::default(), context }),
             tasks: BTreeMap::new(),
             own,
             members: Members::default(),
@@ -116,6 +158,10 @@ impl Supervisor {
     /// Queues a message to a task's application. After a quit or an abort it has a minute to leave.
     pub fn tell(&self, job: JobId, message: ProcessControl) {
         let _ = self.orders.send(Order::Tell(job, message));
+    }
+    /// Puts something into a task's slot, and tells its application if it runs.
+    pub fn deliver(&self, job: JobId, slot: SlotId, what: Delivery) {
+        let _ = self.orders.send(Order::Deliver(job, slot, what));
     }
     /// Empties a slot.
     pub fn clean(&self, slot: SlotId) {
@@ -139,7 +185,7 @@ impl Supervisor {
 }
 
 struct Supervision {
-    context: Arc<Context>,
+    shared: Arc<Shared>,
     tasks: BTreeMap<JobId, Task>,
     own: Sender<Order>,
     members: Members,
@@ -176,10 +222,9 @@ impl Supervision {
                 }
             }
             Order::Clean(slot) => {
-                if let Err(error) = slot::clean(&self.context.dir, slot) {
-                    tracing::error!(%slot, %error, "cannot empty a slot");
-                }
+                self.clean(slot);
             }
+            Order::Deliver(job, slot, what) => self.deliver(job, slot, &what),
             Order::Stop(grace) => {
                 self.stopping = true;
                 let at = StdInstant::now() + grace;
@@ -190,15 +235,44 @@ impl Supervision {
                 if let Some(task) = self.tasks.get_mut(&job) {
                     let pid = process.pid;
                     task.is_up(process);
-                    (self.context.report)(Event::TaskStarted { job, pid });
+                    (self.shared.report)(Event::TaskStarted { job, pid });
                 }
             }
             Order::Failed(job, failure) => {
                 self.tasks.remove(&job);
-                let slot::StartFailure { reason, permanent } = failure;
-                (self.context.report)(Event::TaskStartFailed { job, reason, permanent });
+                let slot::StartFailure { reason, fault } = failure;
+                (self.shared.report)(Event::TaskStartFailed { job, reason, fault });
             }
             Order::Gone(job, end) => self.gone(job, end),
+        }
+    }
+
+    fn deliver(&mut self, job: JobId, slot: SlotId, what: &Delivery) {
+        let (name, text) = match what {
+            Delivery::Trickle { name, text } => (name.clone(), text.clone()),
+            Delivery::UploadStatus { open_name, status } => {
+                (format!("{}{open_name}", files::UPLOAD_STATUS), files::upload_status(*status))
+            }
+        };
+        let written = Place::open(&self.shared.dir.slot(slot))
+            .and_then(|place| place.write(&name, text.as_bytes(), 0o644));
+        match written {
+            Ok(()) => {
+                if let Some(task) = self.tasks.get_mut(&job) {
+                    task.note_delivery(what);
+                }
+            }
+            Err(error) => tracing::warn!(%slot, name, %error, "cannot put a message into a slot"),
+        }
+    }
+
+    /// Empties a slot, and forgets its task.
+    fn clean(&self, slot: SlotId) {
+        for path in [self.shared.dir.slot(slot), self.shared.dir.slot_record(slot)] {
+            if let Err(error) = self.shared.trash.set_aside(&path) {
+                // Whoever gets the number next finds it so too, and takes another.
+                tracing::error!(%slot, path = %path.display(), %error, "cannot empty a slot");
+            }
         }
     }
 
@@ -211,20 +285,25 @@ impl Supervision {
         let task = Task::new(&setup);
         let meter = task.meter();
         self.tasks.insert(job, task);
-        let (context, own) = (Arc::clone(&self.context), self.own.clone());
-        let life = move || task::live(&context, &setup, &meter, |order| drop(own.send(order)));
+        let (shared, own) = (Arc::clone(&self.shared), self.own.clone());
+        let life = move || task::live(&shared, &setup, &meter, |order| drop(own.send(order)));
         if let Err(error) = std::thread::Builder::new().name(format!("task-{job}")).spawn(life) {
             self.tasks.remove(&job);
             let reason = format!("no thread for the task: {error}");
-            (self.context.report)(Event::TaskStartFailed { job, reason, permanent: false });
+            (self.shared.report)(Event::TaskStartFailed { job, reason, fault: StartFault::Host });
         }
     }
 
     fn gone(&mut self, job: JobId, mut end: Box<TaskEnd>) {
         // What the application said last, for no other look comes after this: a checkpoint, perhaps.
-        if let Some((used, status)) = self.tasks.remove(&job).and_then(|task| task.last_words()) {
+        let task = self.tasks.remove(&job);
+        if let Some(found) = task.as_ref().and_then(|task| task.last_trickle(&self.shared)) {
+            let (name, nbytes) = found;
+            (self.shared.report)(Event::TrickleFound { job, name, nbytes });
+        }
+        if let Some((used, status)) = task.and_then(|task| task.last_words()) {
             let (cpu_time, working_set) = (used.cpu, used.memory);
-            (self.context.report)(Event::TasksSampled(vec![TaskSample {
+            (self.shared.report)(Event::TasksSampled(vec![TaskSample {
                 job,
                 cpu_time,
                 working_set,
@@ -237,11 +316,12 @@ impl Supervision {
             // It left because the agent asked it to: no premature exit of its own, but a stop from outside.
             end.exit = Ended::Signal { number: rustix::process::Signal::TERM.as_raw(), core_dumped: false };
         }
-        (self.context.report)(Event::TaskEnded { job, end });
+        (self.shared.report)(Event::TaskEnded { job, end });
     }
 
     fn look(&mut self) {
-        self.context.guard.check();
+        self.shared.guard.check();
+        self.shared.trash.look();
         if self.tasks.is_empty() {
             self.members = Members::default();
             return;
@@ -256,16 +336,16 @@ impl Supervision {
                 if overdue {
                     task.kill("it did not leave before the agent ends");
                 }
-                let (used, status) = task.look(&self.context, &used, now)?;
+                let (used, status) = task.look(&self.shared, job, &used, now)?;
                 let disk_usage = task.disk_usage();
                 Some(TaskSample { job, cpu_time: used.cpu, working_set: used.memory, disk_usage, status })
             })
             .collect();
-        let (tasks, context) = (&self.tasks, &self.context);
+        let (tasks, shared) = (&self.tasks, &self.shared);
         let news = tasks.values().any(Task::is_uncounted);
-        self.disk.look(news, || tasks.values().map(|task| task.place(context)).collect());
+        self.disk.look(news, || tasks.values().map(|task| task.files(shared)).collect());
         if !samples.is_empty() {
-            (self.context.sample)(Event::TasksSampled(samples));
+            (self.shared.sample)(Event::TasksSampled(samples));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use fallow_client::TaskSetup;
-use fallow_domain::{Duration, JobId, MasterUrl};
+use fallow_domain::{Bytes, Duration, JobId, MasterUrl};
 use serde::{Deserialize, Serialize};
 
 use crate::dir::write_atomically;
@@ -25,6 +25,9 @@ pub(super) struct SlotRecord {
     pub(super) outputs: Vec<Output>,
     /// CPU time of the job before this start.
     pub(super) cpu_before: Duration,
+    /// The System V memory that its application may use.
+    #[serde(default)]
+    pub(super) shm_key: Option<i32>,
     /// The task's first process, which is also its session; none before it was started.
     pub(super) process: Option<Leader>,
 }
@@ -53,6 +56,9 @@ pub(super) struct Output {
     /// It is compressed at the end (BOINC: `gzip_when_done`).
     #[serde(default)]
     pub(super) gzip: bool,
+    /// What its project takes (BOINC: `max_nbytes`).
+    #[serde(default)]
+    pub(super) max_nbytes: Option<Bytes>,
 }
 
 impl SlotRecord {
@@ -63,6 +69,7 @@ impl SlotRecord {
             open_name: file.open_name.clone(),
             copy: file.copy,
             gzip: file.gzip,
+            max_nbytes: file.max_nbytes,
         });
         Self {
             job: setup.job,
@@ -71,6 +78,7 @@ impl SlotRecord {
             url: setup.url.clone(),
             outputs: outputs.collect(),
             cpu_before: setup.init_data.wu_cpu_time,
+            shm_key: None,
             process: None,
         }
     }

@@ -1,132 +1,140 @@
 //! Filling a slot directory, as BOINC lays it out.
+//!
+//! Model: a fresh task gets a directory that was made for it this moment; whatever was there before is set aside first, so
+//! nothing that an earlier job left can be in its way. What goes wrong here is the host's trouble and never the job's: it
+//! waits and is tried again. The exceptions are said where they are: names that no slot can hold, and files of the
+//! project that are missing, which are to be fetched again.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 use fallow_boinc::names;
 use fallow_boinc::runtime::{files, softlink};
-use fallow_client::{SlotFile, TaskSetup};
+use fallow_client::{SlotFile, StartFault, TaskSetup};
 
-use crate::dir::DataDir;
-use crate::files::remove;
+use super::place::Place;
+use super::{Context, Shared};
+use crate::files::open_plain;
 
 /// Why a task could not be started.
 #[derive(Debug)]
 pub(super) struct StartFailure {
     /// What went wrong, where.
     pub(super) reason: String,
-    /// Trying again cannot help.
-    pub(super) permanent: bool,
+    /// Whose fault it is, and so what helps.
+    pub(super) fault: StartFault,
 }
 
 impl StartFailure {
-    fn permanent(reason: String) -> Self {
-        Self { reason, permanent: true }
+    pub(super) fn new(fault: StartFault, reason: String) -> Self {
+        Self { reason, fault }
     }
 
-    /// A failure of the system: lasting only when the thing itself is wrong, such as a program that is none.
+    /// A failure of the system, which says nothing about the job.
     pub(super) fn from_io(what: &str, path: &Path, error: &io::Error) -> Self {
-        let permanent = matches!(
-            error.kind(),
-            io::ErrorKind::NotFound
-                | io::ErrorKind::PermissionDenied
-                | io::ErrorKind::InvalidInput
-                | io::ErrorKind::IsADirectory
-        ) || error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error());
-        Self { reason: format!("cannot {what} {}: {error}", path.display()), permanent }
+        Self::new(StartFault::Host, format!("cannot {what} {}: {error}", path.display()))
     }
 }
 
-/// Makes a slot ready for a start: all files that the application expects, and `init_data.xml` as of now.
-pub(super) fn fill(dir: &DataDir, setup: &TaskSetup) -> Result<PathBuf, StartFailure> {
-    let slot = dir.slot(setup.slot);
-    let fail = |what: &'static str| {
-        let slot = slot.clone();
-        move |error: io::Error| StartFailure::from_io(what, &slot, &error)
-    };
+/// Makes a slot ready for a start: all files that the application expects. The channel and `init_data.xml` come later.
+pub(super) fn fill(context: &Shared, setup: &TaskSetup) -> Result<Place, StartFailure> {
     for file in &setup.files {
         check(file)?;
     }
     if !names::is_file_name(&setup.program) {
-        return Err(StartFailure::permanent(format!(
-            "the main program's name {:?} is no file name",
-            setup.program
-        )));
+        let reason = format!("the main program's name {:?} is no file name", setup.program);
+        return Err(StartFailure::new(StartFault::Job, reason));
     }
-    if setup.fresh {
-        remove(&slot).map_err(fail("empty"))?;
-    }
-    // 0771 as BOINC: applications of another user may pass through.
-    fs::DirBuilder::new().recursive(true).mode(0o771).create(&slot).map_err(fail("create"))?;
-    if setup.fresh || !slot.join(files::SETUP_COMPLETE).exists() {
+    let dir = &context.dir;
+    dir.make_usable().map_err(|error| StartFailure::from_io("use", dir.path(), &error))?;
+    let place = if setup.fresh { fresh(context, setup)? } else { kept(context, setup)? };
+    let fail = |error: io::Error| StartFailure::from_io("write into", place.path(), &error);
+    if setup.fresh || !place.has(files::SETUP_COMPLETE) {
         for file in &setup.files {
-            place(dir, setup, &slot, file)?;
+            put(context, setup, &place, file)?;
         }
-        write(&slot.join(files::SETUP_COMPLETE), b"", 0o644).map_err(fail("mark as complete"))?;
+        place.write(files::SETUP_COMPLETE, b"", 0o644).map_err(fail)?;
     }
     // What the last run said of its end is not true of this one.
     for old in [files::FINISH, files::TEMPORARY_EXIT] {
-        remove(&slot.join(old)).map_err(fail("clean"))?;
+        place.remove(old).map_err(fail)?;
     }
-    let mut init_data = setup.init_data.clone();
-    init_data.client_pid = std::process::id();
-    init_data.boinc_dir = dir.path().display().to_string();
-    init_data.project_dir = dir.project(&setup.url).display().to_string();
-    // The account key is in it.
-    write(&slot.join(files::INIT_DATA), init_data.write().as_bytes(), 0o600)
-        .map_err(fail("write init_data.xml into"))?;
-    Ok(slot)
+    Ok(place)
 }
 
-/// Empties a slot, and forgets its task.
-pub(super) fn clean(dir: &DataDir, slot: fallow_domain::SlotId) -> io::Result<()> {
-    remove(&dir.slot(slot))?;
-    remove(&dir.slot_record(slot))
+/// A slot with nothing in it.
+fn fresh(context: &Shared, setup: &TaskSetup) -> Result<Place, StartFailure> {
+    let path = context.dir.slot(setup.slot);
+    let spoilt = |error: io::Error| {
+        let reason = format!("what an earlier job left in {} cannot be moved away: {error}", path.display());
+        StartFailure::new(StartFault::Slot, reason)
+    };
+    context.trash.set_aside(&path).map_err(spoilt)?;
+    Place::create(&path).map_err(|error| StartFailure::from_io("create", &path, &error))
+}
+
+/// The slot that the task had, with what it had done.
+fn kept(context: &Context, setup: &TaskSetup) -> Result<Place, StartFailure> {
+    let path = context.dir.slot(setup.slot);
+    Place::open(&path).map_err(|error| match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        // It is gone, or something else by now: the job itself has seen to that.
+        Some(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
+            StartFailure::new(StartFault::Slot, format!("the slot {} is gone: {error}", path.display()))
+        }
+        _ => StartFailure::from_io("open", &path, &error),
+    })
+}
+
+/// Writes `init_data.xml` as of now. The account key is in it.
+pub(super) fn write_init_data(
+    context: &Context,
+    setup: &TaskSetup,
+    place: &Place,
+    shm_key: i32,
+) -> Result<(), StartFailure> {
+    let mut init_data = setup.init_data.clone();
+    init_data.shm_key = shm_key;
+    init_data.client_pid = std::process::id();
+    init_data.boinc_dir = context.dir.path().display().to_string();
+    init_data.project_dir = context.dir.project(&setup.url).display().to_string();
+    let fail = |error: io::Error| StartFailure::from_io("write init_data.xml into", place.path(), &error);
+    place.write(files::INIT_DATA, init_data.write().as_bytes(), 0o600).map_err(fail)
 }
 
 fn check(file: &SlotFile) -> Result<(), StartFailure> {
     if !names::is_file_name(&file.name) || !names::is_open_name(&file.open_name) {
-        return Err(StartFailure::permanent(format!(
-            "the file {:?} (opened as {:?}) may not be put into a slot",
-            file.name, file.open_name
-        )));
+        let (name, open_name) = (&file.name, &file.open_name);
+        let reason = format!("the file {name:?} (opened as {open_name:?}) may not be put into a slot");
+        return Err(StartFailure::new(StartFault::Job, reason));
     }
     Ok(())
 }
 
 /// Puts one file where the application will open it.
-fn place(dir: &DataDir, setup: &TaskSetup, slot: &Path, file: &SlotFile) -> Result<(), StartFailure> {
-    let at = slot.join(&file.open_name);
+fn put(context: &Context, setup: &TaskSetup, place: &Place, file: &SlotFile) -> Result<(), StartFailure> {
+    let at = place.path().join(&file.open_name);
     let fail = |error: io::Error| StartFailure::from_io("put a file to", &at, &error);
-    if let Some(parent) = at.parent() {
-        fs::create_dir_all(parent).map_err(fail)?;
-    }
     match (file.copy, file.output) {
-        (false, _) => write(
-            &at,
-            softlink::write(&softlink::target(&dir.project_name(&setup.url), &file.name)).as_bytes(),
-            0o644,
-        )
-        .map_err(fail),
-        // An output that is moved back at the end does not exist before.
-        (true, true) => Ok(()),
+        (false, _) => {
+            let link = softlink::write(&softlink::target(&context.dir.project_name(&setup.url), &file.name));
+            place.write(&file.open_name, link.as_bytes(), 0o644).map_err(fail)
+        }
+        // An output that is moved back at the end does not exist before; a directory for it does.
+        (true, true) => {
+            place.make(&file.open_name, 0o644).and_then(|_| place.remove(&file.open_name)).map_err(fail)
+        }
         (true, false) => {
-            let source = dir.project(&setup.url).join(&file.name);
-            let mode = fs::metadata(&source)
-                .map_err(|error| StartFailure::from_io("read", &source, &error))?
-                .permissions();
-            remove(&at).map_err(fail)?;
-            fs::copy(&source, &at).map_err(fail)?;
+            let source = context.dir.project(&setup.url).join(&file.name);
+            let missing = |error: io::Error| {
+                let reason = format!("cannot read {}: {error}", source.display());
+                StartFailure::new(StartFault::Files(vec![file.name.clone()]), reason)
+            };
+            let mut source = open_plain(&source).map_err(missing)?;
+            let mode =
+                std::os::unix::fs::PermissionsExt::mode(&source.metadata().map_err(fail)?.permissions());
             // The application may change its copy.
-            fs::set_permissions(&at, fs::Permissions::from_mode(mode.mode() | 0o600)).map_err(fail)
+            let mut copy = place.make(&file.open_name, mode & 0o777 | 0o600).map_err(fail)?;
+            io::copy(&mut source, &mut copy).map(drop).map_err(fail)
         }
     }
-}
-
-/// Writes a file anew. Whatever an application left under its name, a link perhaps, is taken away first.
-fn write(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    remove(path)?;
-    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?.write_all(content)
 }

@@ -6,21 +6,31 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use fallow_boinc::names;
-use fallow_boinc::runtime::channel::Channel;
+use fallow_boinc::runtime::channel::{Channel, Channels};
 use fallow_boinc::runtime::control::ControlQueue;
 use fallow_boinc::runtime::exit::{Ended, FINISH_GRACE, QUIT_GRACE};
 use fallow_boinc::runtime::files;
-use fallow_boinc::runtime::message::{AppStatus, Heartbeat, ProcessControl};
-use fallow_client::{SlotFile, TaskEnd, TaskSetup};
-use fallow_domain::{Bytes, Duration, Instant, MasterUrl, SlotId};
+use fallow_boinc::runtime::message::{AppStatus, Heartbeat, ProcessControl, TrickleUp};
+use fallow_client::{Event, SlotFile, TaskEnd, TaskSetup};
+use fallow_domain::{Bytes, Duration, Instant, JobId, MasterUrl, SlotId};
+use rand::TryRng;
 use rustix::process::{WaitId, WaitIdOptions};
 
-use super::disk::Place;
-use super::record::{Leader, SlotRecord};
+use super::disk::Files;
+use super::memory::SharedMemory;
+use super::place::Place;
+use super::record::{Leader, Output, SlotRecord};
 use super::slot::StartFailure;
-use super::{Context, Order, collect, launch, slot};
+use super::{Context, Delivery, Order, Shared, collect, launch, messages, slot, verify};
 use crate::proc::{self, Used};
-use crate::sys::{self, SharedMemory, Urgency};
+use crate::sys::{self, Segment, Urgency};
+
+/// How often processes that left a task's session are looked for and killed at its end, at most.
+const STRAY_ROUNDS: u32 = 20;
+/// The message that a project's message lies in the slot.
+const TRICKLE_DOWN: &str = "<have_trickle_down/>\n";
+/// The message that there is news of an output that was to be sent early.
+const UPLOAD_TOLD: &str = "<upload_file_status/>\n";
 
 /// The most that a task was ever seen to use. Shared by the supervisor, which looks, and the task's thread, which reports.
 #[derive(Debug, Default)]
@@ -59,7 +69,16 @@ impl Meter {
 pub(super) struct Process {
     /// Its id, which is that of its session.
     pub(super) pid: u32,
-    channel: SharedMemory,
+    /// None where the system gave no memory for it.
+    channel: Option<SharedMemory>,
+    /// Its slot.
+    place: Arc<Place>,
+}
+
+impl Process {
+    fn channels(&self) -> Option<Channels<'_>> {
+        self.channel.as_ref().map(SharedMemory::channels)
+    }
 }
 
 /// What the supervisor knows of a task.
@@ -72,7 +91,15 @@ pub(super) struct Task {
     url: MasterUrl,
     /// Outputs that it writes into its project's directory.
     outputs: Vec<String>,
+    /// All that it is to make.
+    made: Vec<Output>,
     process: Option<Process>,
+    /// Its first look is to come.
+    is_new: bool,
+    /// It is to be told of a message of its project.
+    trickled: bool,
+    /// It is to be told what became of an output.
+    upload_told: bool,
     queue: ControlQueue,
     /// What the application said last.
     said: Option<AppStatus>,
@@ -95,7 +122,11 @@ impl Task {
             meter: Arc::default(),
             url: setup.url.clone(),
             outputs: outputs.map(|file| file.name.clone()).collect(),
+            made: SlotRecord::of(setup).outputs,
             process: None,
+            is_new: true,
+            trickled: false,
+            upload_told: false,
             queue: ControlQueue::default(),
             said: None,
             leave_by: None,
@@ -120,9 +151,9 @@ impl Task {
     }
 
     /// Where its files are.
-    pub(super) fn place(&self, context: &Context) -> Place {
+    pub(super) fn files(&self, context: &Context) -> Files {
         let project = context.dir.project(&self.url);
-        Place {
+        Files {
             slot: context.dir.slot(self.slot),
             outputs: self.outputs.iter().map(|name| project.join(name)).collect(),
             meter: self.meter(),
@@ -162,42 +193,97 @@ impl Task {
     /// The once-a-second look: what it uses, what its application says; messages and a heartbeat go the other way.
     pub(super) fn look(
         &mut self,
-        context: &Context,
+        shared: &Arc<Shared>,
+        job: JobId,
         used: &BTreeMap<u32, Used>,
         now: Instant,
     ) -> Option<(Used, Option<AppStatus>)> {
         let pid = self.process.as_ref()?.pid;
         let used = self.meter.note(used.get(&pid).copied().unwrap_or_default());
         let mut status = None;
-        if let Some(channels) = self.process.as_ref().and_then(|process| process.channel.channels()) {
+        if let Some(channels) = self.process.as_ref().and_then(Process::channels) {
             self.queue.turn(channels, now);
-            let beat = Heartbeat { wss: used.memory, max_wss: context.memory, network_suspended: false };
+            let beat = Heartbeat { wss: used.memory, max_wss: shared.memory, network_suspended: false };
             // One that is not read yet is as good as a new one.
             let _ = channels.send(Channel::Heartbeat, &beat.text());
             status = channels.receive(Channel::AppStatus).and_then(|text| AppStatus::parse(&text));
-            for ignored in [Channel::TrickleUp, Channel::GraphicsReply] {
-                if channels.receive(ignored).is_some() {
-                    tracing::debug!(task = %self.name, channel = ?ignored, "a message of a kind that is not supported");
-                }
+            if channels.receive(Channel::GraphicsReply).is_some() {
+                tracing::debug!(task = %self.name, "the application offers graphics, which nobody looks at");
+            }
+            for (pending, text) in [(&mut self.trickled, TRICKLE_DOWN), (&mut self.upload_told, UPLOAD_TOLD)]
+            {
+                *pending = *pending && !channels.send(Channel::TrickleDown, text);
             }
         }
+        self.take_messages(shared, job);
         self.said = status.or(self.said);
-        self.kill_if_overdue(context, now);
+        self.kill_if_overdue(now);
         Some((used, status))
+    }
+
+    /// Something lies in the slot that the application is to be told of.
+    pub(super) fn note_delivery(&mut self, what: &Delivery) {
+        match what {
+            Delivery::Trickle { .. } => self.trickled = true,
+            Delivery::UploadStatus { .. } => self.upload_told = true,
+        }
+    }
+
+    /// Carries out what the application announced: messages to its project, outputs to be sent early.
+    fn take_messages(&mut self, shared: &Arc<Shared>, job: JobId) {
+        let Some(process) = &self.process else { return };
+        let text = process.channels().and_then(|channels| channels.receive(Channel::TrickleUp));
+        let said = text.map_or_else(TrickleUp::default, |text| TrickleUp::parse(&text));
+        let project = shared.dir.project(&self.url);
+        if said.new_trickle_up
+            && let Some((name, nbytes)) = messages::take_trickle(&process.place, &project, &self.name)
+        {
+            (shared.report)(Event::TrickleFound { job, name, nbytes });
+        }
+        // Also at its first look: what was asked for in an earlier run may not have been seen.
+        if !(said.new_upload_file || std::mem::take(&mut self.is_new)) {
+            return;
+        }
+        let wanted: Vec<Output> =
+            messages::upload_requests(&process.place, &self.made).into_iter().cloned().collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let shared = Arc::clone(shared);
+        // Working out their sums may take longer than a second. No thread, no early upload: they are sent at the end.
+        let look = move || {
+            for output in wanted.iter().filter_map(|output| messages::output_now(&project, output)) {
+                (shared.report)(Event::UploadWanted { job, output });
+            }
+        };
+        let _ = std::thread::Builder::new().name("upload".into()).spawn(look);
+    }
+
+    /// A message to its project that the application announced last. Its process is gone.
+    pub(super) fn last_trickle(&self, shared: &Shared) -> Option<(String, Bytes)> {
+        let process = self.process.as_ref()?;
+        let text = process.channels()?.receive(Channel::TrickleUp)?;
+        let project = shared.dir.project(&self.url);
+        TrickleUp::parse(&text)
+            .new_trickle_up
+            .then(|| messages::take_trickle(&process.place, &project, &self.name))
+            .flatten()
     }
 
     /// What the application said last, if anything: also at an earlier look, whose sample may not have been passed on. Its
     /// process is gone.
     pub(super) fn last_words(&self) -> Option<(Used, Option<AppStatus>)> {
-        let channels = self.process.as_ref()?.channel.channels();
+        let channels = self.process.as_ref()?.channels();
         let text = channels.and_then(|channels| channels.receive(Channel::AppStatus));
         let status = text.and_then(|text| AppStatus::parse(&text)).or(self.said)?;
         Some((Used { cpu: self.meter.cpu(), memory: Bytes(0) }, Some(status)))
     }
 
-    fn kill_if_overdue(&mut self, context: &Context, now: Instant) {
+    fn kill_if_overdue(&mut self, now: Instant) {
         let since = |start: Option<StdInstant>| start.map(|start| start.elapsed());
-        if self.finished_since.is_none() && context.dir.slot(self.slot).join(files::FINISH).exists() {
+        if self.finished_since.is_none()
+            && self.process.as_ref().is_some_and(|process| process.place.has(files::FINISH))
+        {
             self.finished_since = Some(StdInstant::now());
         }
         if self.leave_by.is_some_and(|by| by <= StdInstant::now()) {
@@ -210,65 +296,93 @@ impl Task {
     }
 
     fn turn(&mut self) {
-        if let Some(channels) = self.process.as_ref().and_then(|process| process.channel.channels()) {
+        if let Some(channels) = self.process.as_ref().and_then(Process::channels) {
             self.queue.turn(channels, crate::clock::now());
         }
     }
 }
 
 /// The life of a task's thread.
-pub(super) fn live(context: &Context, setup: &TaskSetup, meter: &Meter, say: impl Fn(Order)) {
+pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl Fn(Order)) {
     let mut record = SlotRecord::of(setup);
-    let leader = match start(context, setup, &mut record) {
-        Ok((leader, channel)) => {
-            say(Order::Up(setup.job, Process { pid: leader.pid, channel }));
+    let (leader, place) = match start(shared, setup, &mut record) {
+        Ok((leader, channel, place)) => {
+            say(Order::Up(setup.job, Process { pid: leader.pid, channel, place: Arc::clone(&place) }));
             lower_group(&leader, launch::urgency(setup));
-            leader
+            (leader, place)
         }
         Err(failure) => return say(Order::Failed(setup.job, failure)),
     };
     let (exit, cpu) = wait(&leader, meter);
     // What left the session, and is out of its task's books, ends with it all the same.
-    proc::kill_marked(&context.mark(setup.slot));
-    context.guard.remove(leader.pid);
-    let end = collect::collect(&context.dir, setup.slot, &record, exit, cpu, meter.peak());
+    // Several rounds, for one may fork between the look and the kill.
+    for _ in 0..STRAY_ROUNDS {
+        if proc::kill_marked(&shared.mark(setup.slot)) == 0 {
+            break;
+        }
+        std::thread::sleep(StdDuration::from_millis(20));
+    }
+    shared.guard.remove(leader.pid);
+    let end = collect::collect(&shared.dir, setup.slot, Some(&place), &record, exit, cpu, meter.peak());
     say_end(setup, &leader, &end);
     // From now on nobody runs under this id, so no later start of the agent may look for it.
     record.process = None;
-    if let Err(error) = record.write(&context.dir.slot_record(setup.slot)) {
+    if let Err(error) = record.write(&shared.dir.slot_record(setup.slot)) {
         tracing::warn!(slot = %setup.slot, %error, "cannot write a slot's record");
     }
     say(Order::Gone(setup.job, Box::new(end)));
 }
 
-fn start(
-    context: &Context,
-    setup: &TaskSetup,
-    record: &mut SlotRecord,
-) -> Result<(Leader, SharedMemory), StartFailure> {
-    let path = context.dir.slot_record(setup.slot);
+type Begun = (Leader, Option<SharedMemory>, Arc<Place>);
+
+fn start(shared: &Shared, setup: &TaskSetup, record: &mut SlotRecord) -> Result<Begun, StartFailure> {
+    let path = shared.dir.slot_record(setup.slot);
     let fail = |error: std::io::Error| StartFailure::from_io("write", &path, &error);
-    let slot = slot::fill(&context.dir, setup)?;
-    let memory = slot.join(files::CHANNEL);
-    crate::files::remove(&memory).map_err(fail)?;
-    // After the old channel is gone: the record says which start's it is.
+    let place = slot::fill(shared, setup)?;
+    place.remove(files::CHANNEL).map_err(fail)?;
+    // After the old channel is gone: the record says which start's it is. And before the new one is made: should the agent
+    // be killed, the record says what is to be removed.
+    record.shm_key = (!setup.mapped_channel).then(segment_key);
     record.write(&path).map_err(fail)?;
-    let channel = SharedMemory::create(&memory)
-        .map_err(|error| StartFailure::from_io("make the channel", &memory, &error))?;
-    if !setup.mapped_channel {
-        tracing::warn!(task = %setup.name, "the application wants SysV shared memory, which is not supported: it runs without a channel");
-    }
-    let pid = launch::launch(context, setup, &slot)?;
+    let channel = match record.shm_key {
+        None => Some(
+            SharedMemory::in_file(&place)
+                .map_err(|error| StartFailure::from_io("make the channel in", place.path(), &error))?,
+        ),
+        Some(key) => {
+            Segment::create(key).map(SharedMemory::Segment).map_err(|error| unshared(setup, &error)).ok()
+        }
+    };
+    // An application that finds nothing under the key goes on by itself.
+    let key = channel.as_ref().map_or(record.shm_key.unwrap_or_default(), SharedMemory::key);
+    slot::write_init_data(shared, setup, &place, key)?;
+    let program = verify::verify(shared, &shared.known, setup)?;
+    let pid = launch::launch(shared, setup, &place, &program)?;
     let start = proc::find(pid).map_or(0, |process| process.start);
     let leader = Leader { pid, start, boot: proc::boot() };
-    context.guard.add(leader.pid, leader.start);
+    shared.guard.add(leader.pid, leader.start);
     record.process = Some(leader.clone());
     if let Err(error) = record.write(&path) {
         // It runs, and the guard knows it: not worth an end.
         tracing::warn!(slot = %setup.slot, %error, "cannot write a slot's record");
     }
     say_start(setup, pid);
-    Ok((leader, channel))
+    Ok((leader, channel, Arc::new(place)))
+}
+
+/// A key that nobody is likely to have: positive, and not that of a channel in a file.
+fn segment_key() -> i32 {
+    let mut bytes = [0; 4];
+    // Without randomness the time does: a key that is taken is an error, and never another's memory.
+    if rand::rngs::SysRng.try_fill_bytes(&mut bytes).is_err() {
+        bytes = crate::clock::now().as_micros().to_le_bytes().first_chunk().copied().unwrap_or_default();
+    }
+    (i32::from_le_bytes(bytes) & i32::MAX).max(1)
+}
+
+fn unshared(setup: &TaskSetup, error: &std::io::Error) {
+    let task = &setup.name;
+    tracing::warn!(task, %error, "no System V memory for the channel of an old application: it runs without one");
 }
 
 /// Sees to it that the task's session yields also where many tasks of an ordinary user start at once, of which the kernel
@@ -311,6 +425,8 @@ fn say_start(setup: &TaskSetup, pid: u32) {
     let (task, project, slot) = (&setup.name, &setup.url, setup.slot);
     if setup.fresh {
         tracing::info!(%task, %project, %slot, pid, "started task {task}");
+    } else if !setup.init_data.wu_cpu_time.is_positive() {
+        tracing::info!(%task, %project, %slot, pid, "started task {task} again from the beginning: it has no checkpoint");
     } else {
         let at = setup.init_data.wu_cpu_time.as_secs_f64();
         tracing::info!(%task, %project, %slot, pid, "resumed task {task} from its checkpoint at {at:.1} CPU s");

@@ -12,7 +12,7 @@ use fallow_agent::supervise::{Context, Supervisor, leftovers, life_mark};
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::init_data::AppInitData;
 use fallow_boinc::runtime::message::ProcessControl;
-use fallow_client::{Event, SlotFile, TaskEnd, TaskSample, TaskSetup};
+use fallow_client::{Event, SlotFile, StartFault, TaskEnd, TaskSample, TaskSetup};
 use fallow_domain::{Bytes, Duration, JobId, SlotId};
 
 use crate::support::{agent, is_alive, project, put, wait_for};
@@ -51,6 +51,13 @@ pub(crate) struct Bench {
     pub(crate) data: DataDir,
     events: Receiver<Event>,
     pub(crate) supervisor: Supervisor,
+}
+
+impl Drop for Bench {
+    /// However deep what a job left in it is.
+    fn drop(&mut self) {
+        let _ = fallow_agent::tree::remove(self.data.path());
+    }
 }
 
 impl Bench {
@@ -94,6 +101,7 @@ impl Bench {
             copy,
             output,
             gzip: false,
+            max_nbytes: None,
         };
         Box::new(TaskSetup {
             job: JOB,
@@ -106,6 +114,7 @@ impl Bench {
             arguments: ["supervision::application_that_counts", "--exact", "--ignored", "--nocapture"]
                 .map(Into::into)
                 .into(),
+            application: vec![],
             files: vec![file("input_1", "in", false), file("output_1", "out", true)],
             init_data: Box::new(AppInitData {
                 checkpoint_period: Duration::from_secs(1),
@@ -310,11 +319,11 @@ fn an_application_sees_a_clean_environment_and_no_descriptors() {
 }
 
 #[test]
-fn a_program_that_is_not_executable_fails_for_good_and_a_missing_one_too() {
+fn a_program_that_is_not_executable_fails_for_good_and_a_missing_one_is_fetched_again() {
     let bench = Bench::new();
     let failure = || {
         bench.next("failure", |event| match event {
-            Event::TaskStartFailed { reason, permanent, .. } => Some((reason, permanent)),
+            Event::TaskStartFailed { reason, fault, .. } => Some((reason, fault)),
             _ => None,
         })
     };
@@ -322,14 +331,14 @@ fn a_program_that_is_not_executable_fails_for_good_and_a_missing_one_too() {
     let program = bench.data.project(&project()).join("app");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o644)).unwrap();
     bench.supervisor.start_task(setup.clone());
-    assert!(failure().1);
+    assert_eq!(failure().1, StartFault::Job);
     setup.program = "absent".into();
     bench.supervisor.start_task(setup.clone());
-    let (reason, permanent) = failure();
-    assert!(permanent && reason.contains("absent"), "{reason}");
+    let (reason, fault) = failure();
+    assert_eq!(fault, StartFault::Files(vec!["absent".into()]), "{reason}");
     setup.program = "../../../bin/sh".into();
     bench.supervisor.start_task(setup);
-    assert!(failure().1, "a program outside of the project is refused");
+    assert_eq!(failure().1, StartFault::Job, "a program outside of the project is refused");
 }
 
 #[test]

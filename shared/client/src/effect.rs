@@ -8,6 +8,7 @@ use std::fmt;
 use fallow_boinc::runtime::init_data::AppInitData;
 use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_domain::{Bytes, JobId, MasterUrl, ProjectId, SlotId};
+use serde::{Deserialize, Serialize};
 
 use crate::FileKey;
 
@@ -94,6 +95,28 @@ pub enum Effect {
         /// The job.
         job: JobId,
     },
+    /// Put a message of the project into a task's slot, and tell the application.
+    DeliverTrickle {
+        /// The job.
+        job: JobId,
+        /// Its slot.
+        slot: SlotId,
+        /// The name of the file to make there.
+        name: String,
+        /// The message.
+        text: String,
+    },
+    /// Tell an application what became of an output that it wanted sent early.
+    TellUpload {
+        /// The job.
+        job: JobId,
+        /// Its slot.
+        slot: SlotId,
+        /// The name by which it opens the output.
+        open_name: String,
+        /// 0 if the server has it, else BOINC's error number.
+        status: i32,
+    },
     /// Empty a slot directory.
     CleanSlot {
         /// The slot.
@@ -161,7 +184,7 @@ pub struct Download {
 }
 
 /// The signature that a file of an application version must have.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequiredSignature {
     /// The signature as text; empty when the project gave none, which is an error.
     pub signature: String,
@@ -207,6 +230,8 @@ pub struct TaskSetup {
     pub program: String,
     /// Its arguments.
     pub arguments: Vec<String>,
+    /// The files of its application, to be looked at before the start.
+    pub application: Vec<ApplicationFile>,
     /// The files it finds in its slot.
     pub files: Vec<SlotFile>,
     /// What `init_data.xml` says. The shell fills in what only it knows: `client_pid`, `boinc_dir`, `project_dir`.
@@ -230,4 +255,23 @@ pub struct SlotFile {
     pub output: bool,
     /// An output to be compressed with gzip, under the same name, when the task ends (BOINC: `gzip_when_done`).
     pub gzip: bool,
+    /// The most that an output may be, where its project says (BOINC: `max_nbytes`).
+    pub max_nbytes: Option<Bytes>,
+}
+
+/// What a file of an application must be to be executed or loaded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApplicationFile {
+    /// Its name in the project's directory.
+    pub name: String,
+    /// Its size, if it is known.
+    pub nbytes: Option<Bytes>,
+    /// MD5 of its content in lower-case hexadecimal, to be checked where the project signs nothing.
+    pub md5: Option<String>,
+    /// It must be signed, and one of the signatures must be right.
+    pub signed: bool,
+    /// The signature by which it was accepted when it came, and the one that its project gives now.
+    pub signatures: Vec<RequiredSignature>,
+    /// It must be executable.
+    pub executable: bool,
 }

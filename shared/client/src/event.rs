@@ -96,17 +96,33 @@ pub enum Event {
         /// Its process.
         pid: u32,
     },
-    /// A task's process could not be started. `permanent` when trying again cannot help.
+    /// A task's process could not be started.
     TaskStartFailed {
         /// The job.
         job: JobId,
         /// What went wrong.
         reason: String,
-        /// No use in trying again.
-        permanent: bool,
+        /// Whose fault it is, and so what helps.
+        fault: StartFault,
     },
     /// What the shell saw of the processes, about once a second while any exists.
     TasksSampled(Vec<TaskSample>),
+    /// A running application left a message to its project, which lies in the project's directory by now.
+    TrickleFound {
+        /// The job.
+        job: JobId,
+        /// The file's name.
+        name: String,
+        /// Its size.
+        nbytes: Bytes,
+    },
+    /// A running application wants an output sent before it is done.
+    UploadWanted {
+        /// The job.
+        job: JobId,
+        /// The output as it is now.
+        output: OutputFound,
+    },
     /// A task's process is gone.
     TaskEnded {
         /// The job.
@@ -127,6 +143,20 @@ pub struct Traffic {
     pub bytes: Bytes,
     /// How long it took, from the first of them on.
     pub took: Duration,
+}
+
+/// Why a task could not be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartFault {
+    /// The job, or its application: trying again cannot help.
+    Job,
+    /// This host: a full disk, too few descriptors, a file that cannot be read. It passes, and says nothing about the job.
+    Host,
+    /// The slot cannot be used: what an earlier job left cannot be moved away, or what the task left itself is gone. Another
+    /// slot can.
+    Slot,
+    /// These files of the project are gone, or are not what they were when they came: they are to be fetched again.
+    Files(Vec<String>),
 }
 
 /// What the shell found when it came up.

@@ -51,7 +51,14 @@ impl Client {
             }
             None => {
                 let signed = info.signature_required;
-                let file = File { info, signed, status: FileStatus::Absent, found: None, transfer: None };
+                let file = File {
+                    info,
+                    signed,
+                    status: FileStatus::Absent,
+                    proof: None,
+                    found: None,
+                    transfer: None,
+                };
                 self.state.files.insert(key.clone(), file);
             }
         }
@@ -337,9 +344,14 @@ impl Client {
     }
 
     pub(crate) fn download_ended(&mut self, key: &FileKey, outcome: Result<Bytes, TransferError>) {
+        let code_key =
+            self.state.projects.get(&key.project).and_then(|project| project.code_sign_key.clone());
         let Some(file) = self.state.files.get_mut(key) else { return };
         match outcome {
             Ok(nbytes) => {
+                let signature = file.info.file_signature.clone().filter(|_| file.signed);
+                file.proof =
+                    signature.zip(code_key).map(|(signature, key)| RequiredSignature { signature, key });
                 file.status = FileStatus::Present;
                 file.transfer = None;
                 file.info.nbytes = Some(nbytes);
@@ -361,6 +373,7 @@ impl Client {
                 self.place_transfer(key);
                 self.net.transfers.remove(&(key.project, true));
                 self.mark_durable(Record::File(key.clone()));
+                self.tell_upload(key);
                 self.output_settled(key);
             }
             Err(error) => self.transfer_failed(key, &error),
@@ -443,6 +456,7 @@ impl Client {
         self.mark(Record::File(key.clone()));
         self.notice(NoticeLevel::Error, Some(key.project), format!("{} is given up: {why}", key.name));
         if upload {
+            self.tell_upload(key);
             self.output_settled(key);
         } else {
             // What there is of it is of no use to anybody.

@@ -43,12 +43,14 @@ mod state;
 mod tasks;
 mod throttle;
 mod transfers;
+mod trickles;
 mod view;
 
 pub use effect::*;
 pub use event::*;
 pub use machine::{Client, ClientConfig};
 pub use record::RestoreError;
+pub use trickles::TRICKLE_MAX;
 pub use view::*;
 
 use fallow_domain::{Duration, Instant, JobId, ProjectId};

@@ -231,10 +231,10 @@ impl Client {
             Event::UploadEnded { file, outcome } => self.upload_ended(&file, outcome),
             Event::TrafficMeasured(traffic) => self.traffic_measured(&traffic),
             Event::TaskStarted { job, pid } => self.task_started(job, pid),
-            Event::TaskStartFailed { job, reason, permanent } => {
-                self.task_start_failed(job, reason, permanent);
-            }
+            Event::TaskStartFailed { job, reason, fault } => self.task_start_failed(job, reason, fault),
             Event::TasksSampled(samples) => self.tasks_sampled(samples),
+            Event::TrickleFound { job, name, nbytes } => self.trickle_found(job, &name, nbytes),
+            Event::UploadWanted { job, output } => self.upload_wanted(job, output),
             Event::TaskEnded { job, end } => self.task_ended(job, &end),
             Event::HostMeasured(facts) => self.host_measured(*facts),
         }

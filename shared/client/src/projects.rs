@@ -247,6 +247,7 @@ impl Client {
         self.queued_factor.remove(&id);
         self.net.sessions.abandon(id);
         self.net.requested.remove(&id);
+        self.state.trickles.retain(|key, _| key.project != id);
         self.net.pages.remove(&id);
         self.net.transfers.retain(|(project, _), _| *project != id);
         if let Some(project) = self.state.projects.remove(&id) {

@@ -2,7 +2,7 @@
 //! versions, workunits, jobs, acknowledgements, aborts.
 //!
 //! Passed over: global preferences that a project sends (the coordinator's document and the owner decide here), feeds, links
-//! for graphical tools, trickles, and a change of the master URL other than a notice.
+//! for graphical tools, and a change of the master URL other than a notice.
 
 use fallow_boinc::runtime::exit;
 use fallow_boinc::scheduler::{Priority, SchedulerReply, WebPreferences, type_of};
@@ -33,6 +33,7 @@ impl Client {
         for name in reply.result_aborts_if_not_started {
             self.abort_by_project(id, name, true);
         }
+        self.apply_trickles(id, reply.trickle_downs);
         self.drop_old_versions(id);
         self.mark_durable(Record::Project(id));
         arrived

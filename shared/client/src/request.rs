@@ -72,6 +72,7 @@ impl Client {
             disk_usage: self.disk_usage(id),
             coprocs: self.coprocs(wanted),
             results: reported.iter().filter_map(|job| self.report(&self.state.jobs[job])).collect(),
+            trickles: self.trickles_for(id).into_iter().map(|(_, trickle)| trickle).collect(),
             app_versions: versions.iter().map(|key| self.version_ref(key)).collect(),
             ..SchedulerRequest::default()
         };

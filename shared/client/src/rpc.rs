@@ -35,6 +35,8 @@ pub(crate) struct Network {
     pub closed_until: Option<Instant>,
     /// What the RPC in flight asks for.
     pub asked: WorkRequest,
+    /// Messages of jobs that it carries.
+    pub trickling: Vec<FileKey>,
     pub transfers: BTreeMap<(ProjectId, bool), ProjectTransferBackoff>,
     /// Which projects have jobs due for reporting; none when that has to be worked out again.
     pub reports_due: Option<ReportsDue>,
@@ -83,7 +85,8 @@ impl Client {
             self.net.reports_due = Some(self.due_reports());
         }
         let due = self.net.reports_due.as_ref().is_some_and(|due| !due.by_project.is_empty());
-        if !(due || overdue || self.net.plan.wants_work())
+        let news = self.state.projects.keys().any(|id| self.has_news_for(*id));
+        if !(due || overdue || news || self.net.plan.wants_work())
             && self.net.requested.is_empty()
             && self.net.sessions.is_idle()
         {
@@ -147,7 +150,9 @@ impl Client {
             // The project wants to hear of us; but that is no request by a person, so backoffs hold (R1.4).
             let overdue = project.contact_by.is_some_and(|wait| !wait.holds(now))
                 && project.rpc.min_rpc_time(now, false).is_none();
-            let requested = self.net.requested.contains(&id) || overdue;
+            // So does a job with a message for its project (BOINC).
+            let news = self.has_news_for(id) && project.rpc.min_rpc_time(now, false).is_none();
+            let requested = self.net.requested.contains(&id) || overdue || news;
             // Whoever asks for contact, the project's user wants no work of these types.
             let left_out = &project.web.without;
             let (request, fill) =
@@ -216,6 +221,7 @@ impl Client {
             project.rpc_seqno = if project.hostid == 0 { 0 } else { project.rpc_seqno + 1 };
         }
         self.net.asked = ask.work;
+        self.net.trickling = self.trickles_for(id).into_iter().map(|(key, _)| key).collect();
         let wanted = Duration::from_secs_f64(ask.work.scalar());
         let why = self.said(|| {
             let why = format!("{}; asking for {wanted}, reporting {} jobs", ask.reason, reported.len());
@@ -267,6 +273,7 @@ impl Client {
     fn rpc_succeeded(&mut self, id: ProjectId, reply: SchedulerReply) {
         let (now, delay, asked) = (self.now, reply.request_delay, self.net.asked);
         self.net.requested.remove(&id);
+        self.trickles_told(reply.message_ack);
         let arrived = self.apply_reply(id, reply);
         let jobs = arrived.iter().map(|(_, jobs)| *jobs as usize).sum();
         self.types_answered(id, &asked, &arrived);

@@ -215,6 +215,7 @@ impl Client {
             let (project, name) = (job.project, job.result.name.clone());
             let text = self.said(|| match resumed.is_positive() {
                 true => format!("resuming {name} from its checkpoint at {resumed} of CPU time"),
+                false if !fresh => format!("starting {name} again from the beginning: it has no checkpoint"),
                 false => format!("starting {name}"),
             });
             self.notice(crate::NoticeLevel::Info, Some(project), text);
@@ -227,6 +228,7 @@ impl Client {
     fn free_slot_number(&self) -> SlotId {
         let mut slot = SlotId(0);
         while self.state.slots.contains_key(&slot)
+            || self.state.spoilt.get(&slot).is_some_and(|until| *until > self.now)
             || self.state.leaving.values().any(|left| left.slot == slot)
         {
             slot.0 += 1;

@@ -5,7 +5,8 @@ use fallow_boinc::scheduler::{GlobalPreferences, HostInfo, type_name};
 use fallow_domain::{Bytes, JobId, ProjectId, SlotId, printable};
 
 use crate::machine::Client;
-use crate::{FileKey, SlotFile, TaskSetup};
+use crate::state::Project;
+use crate::{ApplicationFile, FileKey, RequiredSignature, SlotFile, TaskSetup};
 
 /// At most this many arguments reach an application, as with the original.
 const ARGUMENTS_MAX: usize = 100;
@@ -27,6 +28,7 @@ impl Client {
             copy: file.copy_file,
             output,
             gzip: output && self.gzips(job.project, &file.file_name),
+            max_nbytes: self.max_nbytes(job.project, &file.file_name).filter(|_| output),
         };
         let mut files: Vec<SlotFile> =
             version.files.iter().map(|file| slot_file(file, &version.file_prefix, false)).collect();
@@ -97,15 +99,46 @@ impl Client {
             url: project.url.clone(),
             program,
             arguments,
+            application: version
+                .files
+                .iter()
+                .filter_map(|file| self.application_file(project, &file.file_name))
+                .collect(),
             files,
             init_data: Box::new(init_data),
-            mapped_channel: true,
+            mapped_channel: maps_its_channel(version.api_version.as_deref()),
             special: version.is_wrapper || job.usage.cpus < 1.0,
         })
     }
 }
 
+/// Whether an application was built for the channel in a file: from API 6.0 on. One that does not say is older (BOINC
+/// likewise).
+fn maps_its_channel(api_version: Option<&str>) -> bool {
+    let major = api_version.and_then(|version| version.trim().split('.').next()?.parse::<u32>().ok());
+    major.is_some_and(|major| major >= 6)
+}
+
 impl Client {
+    fn application_file(&self, project: &Project, name: &str) -> Option<ApplicationFile> {
+        let file = self.state.files.get(&FileKey { project: project.id, name: name.to_owned() })?;
+        let now = file.info.file_signature.as_ref().zip(project.code_sign_key.as_ref());
+        let now =
+            now.map(|(signature, key)| RequiredSignature { signature: signature.clone(), key: key.clone() });
+        Some(ApplicationFile {
+            name: name.to_owned(),
+            nbytes: file.info.nbytes,
+            md5: file.info.md5_cksum.clone(),
+            signed: file.signed,
+            signatures: file.proof.iter().cloned().chain(now).collect(),
+            executable: file.info.executable,
+        })
+    }
+
+    fn max_nbytes(&self, project: ProjectId, name: &str) -> Option<Bytes> {
+        self.state.files.get(&FileKey { project, name: name.to_owned() })?.info.max_nbytes
+    }
+
     fn gzips(&self, project: ProjectId, name: &str) -> bool {
         let key = FileKey { project, name: name.to_owned() };
         self.state.files.get(&key).is_some_and(|file| file.info.gzip_when_done)

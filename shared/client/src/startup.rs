@@ -41,11 +41,21 @@ impl Client {
     }
 
     /// A slot that the store knows and the disk does not: with it went all that the task had done.
-    fn begin_anew(&mut self, id: JobId) {
+    pub(crate) fn begin_anew(&mut self, id: JobId) {
         self.free_slot(id);
         let Some(job) = self.state.jobs.get_mut(&id) else { return };
         let had_begun = job.run.ran;
-        job.run = Run { charged: job.run.charged, starts: job.run.starts, ..Run::default() };
+        job.run = Run {
+            charged: job.run.charged,
+            charged_coprocessor: job.run.charged_coprocessor,
+            starts: job.run.starts,
+            // A job that spoils its own slot again and again does not get on by that.
+            premature_exits: job.run.premature_exits,
+            quick_exits: job.run.quick_exits,
+            failed_starts: job.run.failed_starts,
+            not_before: job.run.not_before,
+            ..Run::default()
+        };
         let (project, name, over) = (job.project, job.result.name.clone(), job.outcome.is_some());
         if had_begun {
             let text = format!("the slot of {name} is gone: it begins anew");
@@ -62,8 +72,12 @@ impl Client {
     /// Believes the disk over the records: a file that is gone is fetched again (R4.12).
     fn check_files(&mut self, found: &[(FileKey, Bytes)]) {
         let on_disk: BTreeMap<_, _> = found.iter().map(|(key, nbytes)| (key, *nbytes)).collect();
-        // Its deletion was decided and stored, and then not carried out.
-        for key in on_disk.keys().filter(|key| !self.state.files.contains_key(**key)) {
+        // Messages of jobs, whose files are their only record; else a deletion was decided and stored, and then not carried
+        // out.
+        for (key, nbytes) in &on_disk {
+            if self.state.files.contains_key(*key) || self.put_trickle(key, *nbytes) {
+                continue;
+            }
             if let Some(project) = self.state.projects.get(&key.project) {
                 let effect = Effect::DeleteFile { file: (*key).clone(), url: project.url.clone() };
                 self.actions.push(Action { effect, reason: Reason::new("R4.12", "left over, and no job's") });

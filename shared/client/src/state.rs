@@ -17,9 +17,10 @@ use fallow_policy::rpc_timing::RpcState;
 use fallow_policy::transfer_backoff::TransferBackoff;
 use serde::{Deserialize, Serialize};
 
-use crate::FileKey;
 use crate::devices::Leaving;
 use crate::transfers::Transfers;
+use crate::trickles::Trickle;
+use crate::{FileKey, RequiredSignature};
 
 /// What concerns the host as a whole.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -130,6 +131,9 @@ pub(crate) struct File {
     /// Must carry a signature: it belongs to an application version.
     pub signed: bool,
     pub status: FileStatus,
+    /// The signature by which it was accepted when it came: its project may have another key since.
+    #[serde(default)]
+    pub proof: Option<RequiredSignature>,
     /// Of a finished output.
     pub found: Option<(Bytes, String)>,
     pub transfer: Option<Transfer>,
@@ -237,6 +241,12 @@ pub(crate) struct Run {
     pub disk_usage: Bytes,
     /// Ends without a finish file since the last checkpoint.
     pub premature_exits: u32,
+    /// Those of them that came soon after their start, one after the other.
+    #[serde(default)]
+    pub quick_exits: u32,
+    /// Starts in a row that the host has not brought about.
+    #[serde(default)]
+    pub failed_starts: u32,
     /// Not to be started before.
     pub not_before: Instant,
     /// When the present time slice began.
@@ -326,8 +336,12 @@ pub(crate) struct State {
     pub outputs: BTreeSet<(FileKey, JobId)>,
     /// How many jobs belong to a workunit.
     pub workunit_jobs: BTreeMap<FileKey, u32>,
+    /// Slots that the shell could not make empty, and when to try them again.
+    pub spoilt: BTreeMap<SlotId, Instant>,
     /// Slots of processes that have yet to end although their job is forgotten.
     pub leaving: BTreeMap<JobId, Leaving>,
     /// Files with a transfer that is not over.
     pub transfers: Transfers,
+    /// Messages of jobs to their projects. The files are the record.
+    pub trickles: BTreeMap<FileKey, Trickle>,
 }

@@ -5,13 +5,31 @@ use fallow_domain::{Bytes, Duration, Instant, JobId};
 
 use crate::machine::Client;
 use crate::record::Record;
-use crate::state::{FileStatus, Job, Outcome, Process};
-use crate::{Effect, FileKey, NoticeLevel, Reason, TaskEnd, TaskSample};
+use crate::state::{FileStatus, Job, Outcome, Process, Stage};
+use crate::{Effect, FileKey, NoticeLevel, Reason, StartFault, TaskEnd, TaskSample};
 
 /// How much of `stderr.txt` a report carries.
 const STDERR_MAX: usize = 63 * 1024;
 /// What a job's files may hold where its project does not say (BOINC's figure).
 const DISK_BOUND: Bytes = Bytes(1_000_000_000);
+/// The first wait after a start that the host could not bring about; it doubles.
+const START_WAIT: Duration = Duration::from_secs(60);
+/// The longest one.
+const START_WAIT_MAX: Duration = Duration::from_secs(3600);
+/// So often in a row another slot, or files that are fetched again, are tried without a wait.
+const START_TRIES: u32 = 3;
+/// How long a slot that could not be made empty is left alone.
+const SPOILT_FOR: Duration = Duration::from_secs(3600);
+/// The first wait after an exit without a finish file; it doubles. A program that does not use BOINC's library would else be
+/// started ten times a second.
+const EXIT_WAIT: Duration = Duration::from_secs(10);
+/// The longest one.
+const EXIT_WAIT_MAX: Duration = Duration::from_secs(600);
+/// An exit so soon after its start is no accident of a loaded host, whose applications leave after half a minute without a
+/// heartbeat and have computed by then.
+const QUICK: Duration = Duration::from_secs(20);
+/// So many quick exits in a row fail the job: it would do the same a hundred times.
+const QUICK_EXITS_MAX: u32 = 5;
 
 impl Client {
     /// The process is gone: the task stands where its last checkpoint was.
@@ -35,6 +53,7 @@ impl Client {
             return self.act(Effect::AbortTask { job: id }, Reason::new("tasks", "its job is gone"));
         };
         job.run.ran |= job.process.exists();
+        job.run.failed_starts = 0;
         match job.process {
             Process::Starting => {
                 self.set_process(id, Process::Executing(pid));
@@ -50,7 +69,7 @@ impl Client {
         self.mark(Record::Job(id));
     }
 
-    pub(crate) fn task_start_failed(&mut self, id: JobId, reason: String, permanent: bool) {
+    pub(crate) fn task_start_failed(&mut self, id: JobId, reason: String, fault: StartFault) {
         let Some(job) = self.state.jobs.get_mut(&id) else { return self.left(id) };
         if !job.process.exists() {
             return;
@@ -60,17 +79,59 @@ impl Client {
         if job.outcome.is_some() {
             return self.settle_failed(id);
         }
-        if permanent {
+        if fault == StartFault::Job {
             return self.job_failed(id, exit::START_FAILED, 3, reason);
         }
-        // A full disk or a lack of processes passes; the job is not to blame.
-        job.run.not_before = self.now + Duration::from_secs(60);
-        let text = format!("{} could not be started, trying again in a minute: {reason}", job.result.name);
-        let project = job.project;
-        self.notice(NoticeLevel::Warn, Some(project), text);
+        job.run.failed_starts = job.run.failed_starts.saturating_add(1);
+        let failures = job.run.failed_starts;
+        let wait = match &fault {
+            // Another slot, or the file that is fetched, is likely to help at once. Not for ever.
+            StartFault::Slot | StartFault::Files(_) if failures <= START_TRIES => Duration::ZERO,
+            _ => doubled(START_WAIT, failures - 1, START_WAIT_MAX),
+        };
+        let job_name = job.result.name.clone();
+        let (project, slot) = (job.project, job.slot);
+        job.run.not_before = if wait.is_positive() { self.now + wait } else { Instant::EPOCH };
+        let next = match &fault {
+            StartFault::Slot => "it takes another slot".to_owned(),
+            StartFault::Files(names) => format!("getting {} again", names.join(", ")),
+            _ => format!("this host's trouble, not the job's; trying again in {wait}"),
+        };
+        self.notice(
+            NoticeLevel::Warn,
+            Some(project),
+            format!("{job_name} could not be started: {reason}; {next}"),
+        );
+        match fault {
+            StartFault::Slot => {
+                if let Some(slot) = slot {
+                    self.state.spoilt.insert(slot, self.now + SPOILT_FOR);
+                }
+                self.begin_anew(id);
+            }
+            StartFault::Files(names) => self.fetch_again(id, &names),
+            StartFault::Job | StartFault::Host => {}
+        }
         self.requeue(id);
         self.mark(Record::Job(id));
         self.schedule_due = true;
+    }
+
+    /// Files that a job needs are gone or were changed since they came.
+    fn fetch_again(&mut self, id: JobId, names: &[String]) {
+        let Some(job) = self.state.jobs.get_mut(&id) else { return };
+        let project = job.project;
+        job.stage = Stage::Downloading;
+        for name in names {
+            let key = FileKey { project, name: name.clone() };
+            if let Some(file) = self.state.files.get_mut(&key)
+                && file.status == FileStatus::Present
+            {
+                file.status = FileStatus::Absent;
+                self.mark(Record::File(key));
+            }
+        }
+        self.settle_job_files(id);
     }
 
     pub(crate) fn tasks_sampled(&mut self, samples: Vec<TaskSample>) {
@@ -114,6 +175,7 @@ impl Client {
                 job.run.checkpoint_fraction = job.run.fraction_done;
                 job.run.checkpoint_at = Some(now);
                 job.run.premature_exits = 0;
+                job.run.quick_exits = 0;
                 checkpointed = true;
             }
         }
@@ -172,26 +234,50 @@ impl Client {
     }
 
     fn task_to_restart(&mut self, id: JobId, delay: Duration, reason: &RestartReason, expected: bool) {
+        // Before it falls back: how long this try has lasted.
+        let lasted = self.state.jobs.get(&id).map(|job| job.run.elapsed - job.run.checkpoint_elapsed);
         self.fall_back(id);
         let Some(job) = self.state.jobs.get_mut(&id) else { return };
         let counts = !expected && !matches!(reason, RestartReason::Stopped(_));
+        let asked = matches!(reason, RestartReason::Temporary(_));
+        let is_quick = !expected && !asked && lasted.is_none_or(|lasted| lasted < QUICK);
         job.run.premature_exits += u32::from(counts);
-        job.run.not_before = if delay.is_positive() { self.now + delay } else { Instant::EPOCH };
-        let (project, name, exits) = (job.project, job.result.name.clone(), job.run.premature_exits);
-        if exits > exit::PREMATURE_EXITS_MAX {
-            let message =
-                format!("exited {exits} times without a finish file and without a checkpoint in between");
+        job.run.quick_exits = if is_quick { job.run.quick_exits + 1 } else { 0 };
+        let (exits, quick) = (job.run.premature_exits, job.run.quick_exits);
+        // Where the original starts it again at once.
+        let wait = match reason {
+            RestartReason::Premature if counts => doubled(EXIT_WAIT, exits - 1, EXIT_WAIT_MAX),
+            // Once may be the host going down. A job that stops itself again and again is no better than one that exits.
+            RestartReason::Stopped(_) if quick > 1 => doubled(EXIT_WAIT, quick - 2, EXIT_WAIT_MAX),
+            _ => delay,
+        };
+        job.run.not_before = if wait.is_positive() { self.now + wait } else { Instant::EPOCH };
+        let (project, name, checkpoint) = (job.project, job.result.name.clone(), job.run.checkpoint_cpu);
+        let gives_up = match (exits > exit::PREMATURE_EXITS_MAX, counts && quick >= QUICK_EXITS_MAX) {
+            (true, _) => Some(format!("{exits} times, without a checkpoint in between")),
+            (_, true) => Some(format!("{quick} times in a row, each time within 20 s of its start")),
+            (false, false) => None,
+        };
+        if let Some(times) = gives_up {
+            let message = format!("too many exit(0)s: the application left without having finished {times}");
             return self.job_failed(id, exit::TOO_MANY_EXITS, 3, message);
         }
         if !expected {
             let why = match reason {
-                RestartReason::Premature => "exited without having finished".to_owned(),
-                RestartReason::Temporary(exit) => {
-                    format!("asked to be started again in {delay}: {}", exit.reason)
-                }
+                RestartReason::Premature => "exited with 0 and has not said that it is finished".to_owned(),
+                RestartReason::Temporary(exit) => format!("asked to be started again later: {}", exit.reason),
                 RestartReason::Stopped(signal) => format!("was stopped by signal {signal}"),
             };
-            self.notice(NoticeLevel::Warn, Some(project), format!("{name} {why}; it will be started again"));
+            let from = match checkpoint.is_positive() {
+                true => format!("from its checkpoint at {checkpoint} of CPU time"),
+                false => "from the beginning, for it has no checkpoint".to_owned(),
+            };
+            let when = if wait.is_positive() { format!(" in {wait}") } else { String::new() };
+            self.notice(
+                NoticeLevel::Warn,
+                Some(project),
+                format!("{name} {why}; it is started again{when} {from}"),
+            );
         }
         self.requeue(id);
     }
@@ -250,8 +336,29 @@ impl Client {
         for output in &end.outputs {
             let key = FileKey { project, name: output.name.clone() };
             if let Some(file) = self.state.files.get_mut(&key) {
-                file.found = Some((output.nbytes, output.md5.clone()));
-                file.status = FileStatus::Present;
+                let found = Some((output.nbytes, output.md5.clone()));
+                if file.status == FileStatus::Uploaded && file.found == found {
+                    // It was sent early, and is still the same.
+                    continue;
+                }
+                let is_changed = file.found.is_some() && file.found != found;
+                file.found = found;
+                // What is being sent early is not what it has become.
+                let is_stale = is_changed && file.transfer.take().is_some();
+                // One that its project would refuse is not sent (BOINC likewise), and may not even have been read.
+                let is_too_big =
+                    file.info.max_nbytes.is_some_and(|max| max > Bytes(0) && output.nbytes > max);
+                file.status = match is_too_big {
+                    true => {
+                        FileStatus::Failed(exit::OUTPUT_TOO_BIG, "larger than its project takes".to_owned())
+                    }
+                    false => FileStatus::Present,
+                };
+                if is_stale {
+                    self.place_transfer(&key);
+                    let reason = Reason::new("BOINC early uploads", "it was written to since");
+                    self.act(Effect::CancelTransfer { file: key.clone() }, reason);
+                }
                 self.mark(Record::File(key));
             }
         }
@@ -323,6 +430,11 @@ impl Client {
             self.job_failed(id, exit_status, 3, why);
         }
     }
+}
+
+/// `first`, doubled so many times, but no longer than `most`.
+fn doubled(first: Duration, times: u32, most: Duration) -> Duration {
+    (0..times.min(32)).fold(first, |wait, _| (wait + wait).min(most))
 }
 
 /// Memory is judged by a smoothed figure, so that one peak does not end a job.

@@ -5,12 +5,15 @@
 //! copies the text, then clears the flag. A channel thus holds one message and never more; a sender that finds
 //! it full keeps its message for later or drops it, as the kind of message demands.
 //!
-//! The memory belongs to two processes at once, so it is seen as atomic bytes: the flag is stored with release
-//! and loaded with acquire order, which makes the text complete for whoever sees the flag. The other process
-//! may break every rule; then a text is garbage, which the parsers of [`super::message`] take for absent.
+//! The memory belongs to two processes at once. An end that maps it sees it as atomic bytes: the flag is stored with
+//! release and loaded with acquire order, which makes the text complete for whoever sees the flag. An end that must
+//! survive whatever the other one does to the file reads and writes the file instead ([`ChannelMemory`]); both ways
+//! lead to the same pages. The other process may break every rule; then a text is garbage, which the parsers of
+//! [`super::message`] take for absent.
 //!
 //! Left out: the overwriting send, which BOINC keeps for channels that nobody uses any more.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Bytes of one channel, flag included.
@@ -39,19 +42,38 @@ pub enum Channel {
     TrickleDown = 7,
 }
 
+/// Shared memory that is reached by calls, such as a file that is read and written.
+pub trait ChannelMemory {
+    /// Fills `bytes` with what lies at `at`. False if that cannot be had.
+    fn read(&self, at: usize, bytes: &mut [u8]) -> bool;
+    /// Puts `bytes` to `at`, all of it seen by the other end before whatever a later call writes. False if that cannot be done.
+    fn write(&self, at: usize, bytes: &[u8]) -> bool;
+}
+
 /// The whole shared memory, as both ends see it.
-#[derive(Clone, Copy, Debug)]
-pub struct Channels<'a>(&'a [AtomicU8]);
+#[derive(Clone, Copy)]
+pub struct Channels<'a>(Memory<'a>);
+
+#[derive(Clone, Copy)]
+enum Memory<'a> {
+    Mapped(&'a [AtomicU8]),
+    Reached(&'a dyn ChannelMemory),
+}
 
 impl<'a> Channels<'a> {
     /// Sees `memory` as channels; none if it is shorter than [`FILE_LEN`].
     pub fn new(memory: &'a [AtomicU8]) -> Option<Self> {
-        memory.get(..FILE_LEN).map(Self)
+        memory.get(..FILE_LEN).map(|memory| Self(Memory::Mapped(memory)))
+    }
+
+    /// Sees what is reached by calls as channels.
+    pub fn over(memory: &'a dyn ChannelMemory) -> Self {
+        Self(Memory::Reached(memory))
     }
 
     /// Empties all channels, as a client does before it starts an application.
     pub fn clear(&self) {
-        self.0.iter().for_each(|byte| byte.store(0, Ordering::Release));
+        self.0.write(0, &[0; FILE_LEN]);
     }
 
     /// Puts a text into a channel, unless the last one is still unread.
@@ -63,14 +85,11 @@ impl<'a> Channels<'a> {
         if self.is_full(channel) {
             return false;
         }
-        let (flag, room) = self.slot(channel);
-        let bytes = text.bytes().take_while(|&byte| byte != 0).take(room.len() - 1);
         // The final zero comes with the text, so that a text shorter than the last one ends where it should.
-        for (cell, byte) in room.iter().zip(bytes.chain([0])) {
-            cell.store(byte, Ordering::Relaxed);
-        }
-        flag.store(1, Ordering::Release);
-        true
+        let text = text.bytes().take_while(|&byte| byte != 0).take(CHANNEL_LEN - 2);
+        let bytes: Vec<u8> = text.chain([0]).collect();
+        let at = channel as usize * CHANNEL_LEN;
+        self.0.write(at + 1, &bytes) && self.0.write(at, &[1])
     }
 
     /// Takes the text out of a channel and empties it; none if it is empty.
@@ -78,22 +97,49 @@ impl<'a> Channels<'a> {
         if !self.is_full(channel) {
             return None;
         }
-        let (flag, room) = self.slot(channel);
-        let bytes: Vec<u8> =
-            room.iter().map(|cell| cell.load(Ordering::Relaxed)).take_while(|&byte| byte != 0).collect();
-        // Release, so that the sender's next text cannot overtake this copy.
-        flag.store(0, Ordering::Release);
-        Some(String::from_utf8_lossy(&bytes).into_owned())
+        let at = channel as usize * CHANNEL_LEN;
+        let mut bytes = [0; CHANNEL_LEN - 1];
+        // Emptied after the copy, so that the sender's next text cannot overtake it.
+        if !self.0.read(at + 1, &mut bytes) || !self.0.write(at, &[0]) {
+            return None;
+        }
+        let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+        Some(String::from_utf8_lossy(text).into_owned())
     }
 
-    /// True while a text waits to be received. BOINC takes every flag but 0 for full.
+    /// True while a text waits to be received. BOINC takes every flag but 0 for full. Memory that cannot be read holds
+    /// nothing.
     pub fn is_full(&self, channel: Channel) -> bool {
-        self.slot(channel).0.load(Ordering::Acquire) != 0
+        let mut flag = [0];
+        self.0.read(channel as usize * CHANNEL_LEN, &mut flag) && flag != [0]
+    }
+}
+
+impl Memory<'_> {
+    fn read(self, at: usize, bytes: &mut [u8]) -> bool {
+        match self {
+            Self::Mapped(memory) => memory.get(at..at + bytes.len()).is_some_and(|cells| {
+                cells.iter().zip(bytes).for_each(|(cell, byte)| *byte = cell.load(Ordering::Acquire));
+                true
+            }),
+            Self::Reached(memory) => memory.read(at, bytes),
+        }
     }
 
-    fn slot(&self, channel: Channel) -> (&'a AtomicU8, &'a [AtomicU8]) {
-        let start = channel as usize * CHANNEL_LEN;
-        (&self.0[start], &self.0[start + 1..start + CHANNEL_LEN])
+    fn write(self, at: usize, bytes: &[u8]) -> bool {
+        match self {
+            Self::Mapped(memory) => memory.get(at..at + bytes.len()).is_some_and(|cells| {
+                cells.iter().zip(bytes).for_each(|(cell, byte)| cell.store(*byte, Ordering::Release));
+                true
+            }),
+            Self::Reached(memory) => memory.write(at, bytes),
+        }
+    }
+}
+
+impl fmt::Debug for Channels<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Channels")
     }
 }
 

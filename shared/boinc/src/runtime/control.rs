@@ -20,6 +20,8 @@ pub struct ControlQueue {
     waiting: VecDeque<ProcessControl>,
     /// When the message that is now in the channel was put there, until it is read.
     unread_since: Option<Instant>,
+    /// The first one that waits could not even be put there.
+    unsent: bool,
 }
 
 impl ControlQueue {
@@ -41,12 +43,15 @@ impl ControlQueue {
             self.unread_since.get_or_insert(now);
             return;
         }
-        self.unread_since = None;
-        if let Some(&message) = self.waiting.front()
-            && channels.send(Channel::ControlRequest, message.text())
-        {
+        // One that could not be put there goes on waiting: an application that has spoilt its channel reads nothing.
+        let since = self.unread_since.take().filter(|_| std::mem::take(&mut self.unsent));
+        let Some(&message) = self.waiting.front() else { return };
+        if channels.send(Channel::ControlRequest, message.text()) {
             self.waiting.pop_front();
             self.unread_since = Some(now);
+        } else {
+            self.unsent = true;
+            self.unread_since = since.or(Some(now));
         }
     }
 
@@ -94,6 +99,26 @@ mod tests {
             queue.push(message);
         }
         assert_eq!(queue.waiting, [Quit, Resume]);
+    }
+
+    #[test]
+    fn an_application_whose_channel_cannot_be_written_is_stuck_too() {
+        struct Spoilt;
+        impl super::super::channel::ChannelMemory for Spoilt {
+            fn read(&self, _: usize, _: &mut [u8]) -> bool {
+                false
+            }
+            fn write(&self, _: usize, _: &[u8]) -> bool {
+                false
+            }
+        }
+        let mut queue = ControlQueue::default();
+        queue.push(Suspend);
+        for second in 10..=190 {
+            queue.turn(Channels::over(&Spoilt), at(second));
+            assert!(!queue.is_stuck(at(second)), "{second}");
+        }
+        assert!(queue.is_stuck(at(191)));
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub const OUTPUT_MISSING: i32 = -161;
 /// An output was larger than the project allows.
 pub const OUTPUT_TOO_BIG: i32 = -131;
 
-/// How many premature and temporary exits without a checkpoint in between are put up with.
+/// How many premature and temporary exits without a checkpoint in between are put up with (BOINC's figure).
 pub const PREMATURE_EXITS_MAX: u32 = 100;
 /// How long after its finish file an application may still live before it is killed.
 pub const FINISH_GRACE: Duration = Duration::from_secs(300);
@@ -121,13 +121,14 @@ impl Ended {
         }
     }
 
-    /// Decides what the end means, given the two files of the slot.
+    /// Decides what the end means, given the two files of the slot. A wish to be started again later goes before the exit
+    /// code and the finish file, as with the original.
     pub fn outcome(self, finish: Option<&Finish>, temporary: Option<&TemporaryExit>) -> Outcome {
         match (self, finish, temporary) {
-            (Self::Code(0), Some(_), _) => Outcome::Finished,
-            (Self::Code(0), None, Some(exit)) => {
+            (Self::Code(_), _, Some(exit)) => {
                 Outcome::Restart { delay: exit.delay, reason: RestartReason::Temporary(exit.clone()) }
             }
+            (Self::Code(0), Some(_), None) => Outcome::Finished,
             (Self::Code(0), None, None) => {
                 Outcome::Restart { delay: Duration::ZERO, reason: RestartReason::Premature }
             }
@@ -135,6 +136,12 @@ impl Ended {
             (Self::Signal { number, .. }, ..) if is_stop(number) => {
                 Outcome::Restart { delay: Duration::ZERO, reason: RestartReason::Stopped(number) }
             }
+            // Only the limit on the size of files that the client sets leads to this one.
+            (Self::Signal { number: FILE_SIZE_SIGNAL, .. }, ..) => Outcome::Failed {
+                exit_status: DISK_LIMIT_EXCEEDED,
+                message: "one of its files outgrew by far what its project allows all of them together"
+                    .to_owned(),
+            },
             (Self::Signal { number, core_dumped }, ..) => Outcome::Failed {
                 // BOINC reports the raw wait status here.
                 exit_status: number | if core_dumped { 0x80 } else { 0 },
@@ -148,6 +155,9 @@ impl Ended {
 const fn is_stop(signal: i32) -> bool {
     matches!(signal, 1 | 2 | 3 | 9 | 15 | 19)
 }
+
+/// SIGXFSZ, as Linux numbers it.
+const FILE_SIZE_SIGNAL: i32 = 25;
 
 /// BOINC's words, which servers' tools know: decimal, hexadecimal, and as the signed byte that exit codes were
 /// when they were negative.
@@ -213,7 +223,8 @@ mod tests {
         let expected =
             Outcome::Restart { delay: Duration::from_secs(600), reason: RestartReason::Temporary(pause()) };
         assert_eq!(Ended::Code(0).outcome(None, Some(&pause())), expected);
-        assert_eq!(Ended::Code(0).outcome(Some(&Finish::SUCCESS), Some(&pause())), Outcome::Finished);
+        assert_eq!(Ended::Code(0).outcome(Some(&Finish::SUCCESS), Some(&pause())), expected);
+        assert_eq!(Ended::Code(1).outcome(None, Some(&pause())), expected);
     }
 
     #[test]
@@ -235,7 +246,7 @@ mod tests {
             let (finish, temporary) = (Finish::SUCCESS, pause());
             let outcome = Ended::from_wait_status(raw)
                 .outcome(finished.then_some(&finish), paused.then_some(&temporary));
-            prop_assert_eq!(outcome == Outcome::Finished, raw == 0 && finished);
+            prop_assert_eq!(outcome == Outcome::Finished, raw == 0 && finished && !paused);
         }
     }
 }

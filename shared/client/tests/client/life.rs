@@ -233,6 +233,60 @@ fn a_task_that_exits_without_finishing_is_started_again_and_in_the_end_given_up(
 }
 
 #[test]
+fn r6_2_a_task_that_exits_at_once_is_tried_with_growing_waits_a_few_times_only() {
+    let mut world = World::new(14);
+    world.add_project("a", 1, Duration::from_secs(300));
+    world.exits_at_once = true;
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("the failure is acknowledged", Duration::from_hours(2), |w| w.acknowledged("a") == 1);
+    assert_eq!(world.projects["a"].reports[0].exit_status, -226);
+    assert_eq!(world.start_times.len(), 5, "{:?}", world.start_times);
+    let waits: Vec<Duration> = world.start_times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(waits[0] >= Duration::from_secs(10), "{waits:?}");
+    assert!(waits.windows(2).all(|pair| pair[1] > pair[0]), "each wait is longer: {waits:?}");
+    let said = |text: &str| world.notices.iter().any(|notice| notice.contains(text));
+    assert!(said("from the beginning, for it has no checkpoint"), "{:?}", world.notices);
+    assert!(!said("resuming"), "{:?}", world.notices);
+}
+
+#[test]
+fn a_host_that_cannot_start_a_task_fails_no_job_and_waits_longer_each_time() {
+    let mut world = World::new(14);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.fail_starts = 4;
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("the job is done", Duration::from_hours(2), |w| w.acknowledged("a") == 1);
+    assert_eq!(world.projects["a"].reports[0].exit_status, 0);
+    let waits: Vec<Duration> = world.start_times[..5].windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(waits.windows(2).all(|pair| pair[1] > pair[0]), "{waits:?}");
+    assert!(world.notices.iter().any(|notice| notice.contains("this host's trouble, not the job's")));
+}
+
+#[test]
+fn r6_10_a_slot_that_cannot_be_emptied_is_left_for_another() {
+    let mut world = World::new(14);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.fault = Some(fallow_client::StartFault::Slot);
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("the job is done", Duration::from_hours(2), |w| w.acknowledged("a") == 1);
+    assert_eq!(world.projects["a"].reports[0].exit_status, 0);
+    let starts: Vec<&String> = world.log.iter().filter(|line| line.contains(" start ")).collect();
+    assert!(starts[0].contains(" in 0,") && starts[1].contains(" in 1,"), "{starts:?}");
+}
+
+#[test]
+fn r6_10_a_file_that_was_changed_since_it_came_is_fetched_again_and_no_job_fails() {
+    let mut world = World::new(14);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.fault = Some(fallow_client::StartFault::Files(vec!["a_app".to_owned()]));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("the job is done", Duration::from_hours(2), |w| w.acknowledged("a") == 1);
+    assert_eq!(world.projects["a"].reports[0].exit_status, 0);
+    let fetched = world.log.iter().filter(|line| line.contains("download a_app")).count();
+    assert_eq!(fetched, 2, "{:#?}", world.log);
+}
+
+#[test]
 fn nothing_is_done_before_it_is_stored() {
     // The shell stores a step's changes before it acts; so the record of a started task is in the very same step.
     let mut world = World::new(15);

@@ -9,4 +9,5 @@ mod life;
 mod requests;
 mod review;
 mod transfers;
+mod trickles;
 mod world;

@@ -2,7 +2,9 @@
 
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::scheduler::SchedulerRequest;
-use fallow_client::{Action, Effect, Event, FileKey, Step, TaskSetup, TransferError, TransferErrorKind};
+use fallow_client::{
+    Action, Effect, Event, FileKey, StartFault, Step, TaskSetup, TransferError, TransferErrorKind,
+};
 use fallow_domain::{Bytes, Duration, JobId, MasterUrl, ProjectId};
 
 use super::calendar::Due;
@@ -59,6 +61,8 @@ impl World<'_> {
             // Bytes that a transfer which was given up would still have sent are not taken back.
             Effect::CancelTransfer { .. }
             | Effect::CleanSlot { .. }
+            | Effect::DeliverTrickle { .. }
+            | Effect::TellUpload { .. }
             | Effect::DeleteFile { .. }
             | Effect::DeleteProject { .. }
             | Effect::Notice { .. } => {}
@@ -148,7 +152,7 @@ impl World<'_> {
             None => Event::TaskStartFailed {
                 job,
                 reason: "no project has sent such a job".to_owned(),
-                permanent: true,
+                fault: StartFault::Job,
             },
         });
     }

@@ -35,7 +35,7 @@ pub(crate) struct World {
     owners: BTreeMap<SlotId, JobId>,
     /// By which start of theirs.
     starts: BTreeMap<SlotId, u32>,
-    files: BTreeSet<FileKey>,
+    pub(crate) files: BTreeSet<FileKey>,
     queue: Vec<(Instant, Event)>,
     wake_at: Instant,
     urls: BTreeMap<ProjectId, String>,
@@ -56,6 +56,14 @@ pub(crate) struct World {
     /// Which downloads fail then, by the end of their names.
     pub(crate) fail_suffix: &'static str,
     pub(crate) never_finishes: bool,
+    /// Tasks exit with 0 within their first second.
+    pub(crate) exits_at_once: bool,
+    /// The next start fails like this.
+    pub(crate) fault: Option<fallow_client::StartFault>,
+    /// Projects acknowledge no messages of jobs.
+    pub(crate) acks_no_trickles: bool,
+    /// When tasks were to be started.
+    pub(crate) start_times: Vec<Instant>,
     /// What a project changes in its reply, given the number of replies before.
     pub(crate) alter: Option<fn(&mut SchedulerReply, usize)>,
     /// Schedulers take requests and never answer.
@@ -108,6 +116,10 @@ impl World {
             stuck: None,
             fail_suffix: "_in",
             never_finishes: false,
+            exits_at_once: false,
+            fault: None,
+            acks_no_trickles: false,
+            start_times: Vec::new(),
             alter: None,
             silent: false,
             schedulers: 1,

@@ -52,6 +52,7 @@ impl World {
             hostid: (request.hostid == 0).then_some(7),
             request_delay: Duration::from_secs(1),
             code_sign_key: Some(CODE_SIGN_KEY.to_owned()),
+            message_ack: !request.trickles.is_empty() && !self.acks_no_trickles,
             result_acks: request.results.iter().map(|result| result.name.clone()).collect(),
             ..SchedulerReply::default()
         };

@@ -44,6 +44,9 @@ impl World {
                     return;
                 }
                 self.client.list_jobs(project, &mut request);
+                for trickle in &mut request.trickles {
+                    trickle.text = "<variety>x</variety>".to_owned();
+                }
                 let outcome = self.serve(project, &request);
                 self.later(Event::SchedulerAnswered { project, outcome });
             }
@@ -107,6 +110,12 @@ impl World {
                 self.queue.retain(
                     |(_, event)| !matches!(event, Event::DownloadEnded { file: f, .. } if *f == file),
                 );
+            }
+            Effect::DeliverTrickle { job, name, text, .. } => {
+                self.log.push(format!("trickle for {job}: {name} {text}"));
+            }
+            Effect::TellUpload { job, open_name, status, .. } => {
+                self.log.push(format!("upload of {open_name} of {job}: {status}"));
             }
             Effect::Notice { text, .. } => self.notices.push(text),
         }

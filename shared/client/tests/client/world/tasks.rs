@@ -3,7 +3,7 @@
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::finish::Finish;
 use fallow_boinc::runtime::message::AppStatus;
-use fallow_client::{Event, FileKey, OutputFound, SlotFound, TaskEnd, TaskSample, TaskSetup};
+use fallow_client::{Event, FileKey, OutputFound, SlotFound, StartFault, TaskEnd, TaskSample, TaskSetup};
 use fallow_domain::{Bytes, Duration, Fraction, JobId, SlotId};
 
 use super::{TICK, World};
@@ -66,7 +66,7 @@ impl World {
                 if total - task.checkpoint >= Duration::from_secs(5) && !self.never_finishes {
                     task.checkpoint = total;
                 }
-                if total >= task.length {
+                if total >= task.length || self.exits_at_once {
                     ended.push(*job);
                 }
             }
@@ -90,7 +90,7 @@ impl World {
             self.event(Event::TasksSampled(samples));
         }
         for job in ended {
-            self.end_task(job, !self.never_finishes);
+            self.end_task(job, !(self.never_finishes || self.exits_at_once));
         }
     }
 
@@ -120,10 +120,21 @@ impl World {
 
     pub(super) fn start_task(&mut self, setup: TaskSetup) {
         self.assert_nobody_in(setup.slot);
+        self.start_times.push(self.now);
+        if let Some(fault) = self.fault.take() {
+            if let StartFault::Files(names) = &fault {
+                let project = self.project_id(&setup.url);
+                for name in names {
+                    self.files.remove(&FileKey { project, name: name.clone() });
+                }
+            }
+            let (job, reason) = (setup.job, "as the test wants it".to_owned());
+            return self.later(Event::TaskStartFailed { job, reason, fault });
+        }
         if self.fail_starts > 0 {
             self.fail_starts -= 1;
             let (job, reason) = (setup.job, "the disk is full".to_owned());
-            return self.later(Event::TaskStartFailed { job, reason, permanent: false });
+            return self.later(Event::TaskStartFailed { job, reason, fault: StartFault::Host });
         }
         if setup.fresh {
             self.disk.remove(&setup.slot);

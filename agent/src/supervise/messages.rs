@@ -1,0 +1,127 @@
+//! What passes between a running application and its project beside the channel: files of the slot.
+//!
+//! Model: an application writes `trickle_up.xml` and says so; the file is moved, whole, to its project's directory, where it
+//! survives the job and the agent. It names outputs to be sent early by empty files `boinc_ufr_NAME`. The other way,
+//! `trickle_down_TIME` and `boinc_ufs_NAME` are put into the slot, and the channel says that they are there.
+
+use std::path::Path;
+
+use fallow_boinc::names;
+use fallow_boinc::runtime::channel::{CHANNEL_LEN, Channel};
+use fallow_boinc::runtime::files;
+use fallow_boinc::runtime::message::TrickleUp;
+use fallow_client::{OutputFound, TRICKLE_MAX};
+use fallow_domain::Bytes;
+
+use super::place::Place;
+use super::record::Output;
+use crate::dir::DataDir;
+use crate::files::md5_of;
+
+/// Requests for early uploads that are looked at in one go.
+const REQUESTS_MAX: usize = 100;
+/// A message that carries the same second as others gets one of the next.
+const SAME_SECOND: i64 = 60;
+
+/// Moves `trickle_up.xml` to the project's directory. Gives its name there and its size; none where there is none to move, and
+/// what is there is taken away then (BOINC likewise).
+pub(super) fn take_trickle(place: &Place, project: &Path, result_name: &str) -> Option<(String, Bytes)> {
+    let size = place.read(files::TRICKLE_UP).and_then(|file| file.metadata()).map(|data| Bytes(data.len()));
+    let moved = match size {
+        Ok(size) if size <= TRICKLE_MAX => {
+            let now = crate::clock::now().as_secs_f64() as i64;
+            let free = (now..now + SAME_SECOND)
+                .map(|secs| files::trickle_up(result_name, secs))
+                .find(|name| names::is_file_name(name) && project.join(name).symlink_metadata().is_err());
+            free.and_then(|name| {
+                place.move_out(files::TRICKLE_UP, &project.join(&name)).ok()?;
+                Some((name, size))
+            })
+        }
+        _ => None,
+    };
+    if moved.is_none() {
+        tracing::warn!(
+            task = result_name,
+            ?size,
+            "a message to the project cannot be taken, or is longer than {TRICKLE_MAX}"
+        );
+        let _ = place.remove(files::TRICKLE_UP);
+    }
+    moved
+}
+
+/// The outputs that the application wants sent early. The requests are taken away.
+pub(super) fn upload_requests<'a>(place: &Place, outputs: &'a [Output]) -> Vec<&'a Output> {
+    let requests = place.names(files::UPLOAD_REQUEST, REQUESTS_MAX);
+    let asked = |request: &String| {
+        let _ = place.remove(request);
+        let name = request.strip_prefix(files::UPLOAD_REQUEST)?;
+        outputs.iter().find(|output| output.open_name == name && !output.copy)
+    };
+    requests.iter().filter_map(asked).collect()
+}
+
+/// What is there of an output now.
+pub(super) fn output_now(project: &Path, output: &Output) -> Option<OutputFound> {
+    let path = project.join(&output.name);
+    let size = Bytes(crate::files::open_plain(&path).ok()?.metadata().ok()?.len());
+    if !names::is_file_name(&output.name) || output.max_nbytes.is_some_and(|max| max > Bytes(0) && size > max)
+    {
+        return None;
+    }
+    let (md5, nbytes) = md5_of(&path).ok()?;
+    Some(OutputFound { name: output.name.clone(), nbytes, md5 })
+}
+
+/// Takes a message that an application had announced when the agent went down. It is found in the project's directory then.
+pub(super) fn take_left(dir: &DataDir, place: &Place, url: &fallow_domain::MasterUrl, result_name: &str) {
+    let at = Channel::TrickleUp as usize * CHANNEL_LEN;
+    let bytes = place.head(files::CHANNEL, (at + CHANNEL_LEN) as u64).unwrap_or_default();
+    let Some([flag, text @ ..]) = bytes.get(at..) else { return };
+    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+    if *flag != 0 && TrickleUp::parse(&String::from_utf8_lossy(text)).new_trickle_up {
+        take_trickle(place, &dir.project(url), result_name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn messages_of_one_second_are_all_kept_and_one_that_is_none_is_taken_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::create(&dir.path().join("slot")).unwrap();
+        for number in 0..3 {
+            fs::write(place.path().join(files::TRICKLE_UP), number.to_string()).unwrap();
+            assert!(take_trickle(&place, dir.path(), "job_1_0").is_some());
+        }
+        let kept = fs::read_dir(dir.path()).unwrap().flatten();
+        assert_eq!(
+            kept.filter(|entry| entry.file_name().to_string_lossy().starts_with("trickle_up_job_1_0_"))
+                .count(),
+            3
+        );
+        std::os::unix::fs::symlink("/etc/passwd", place.path().join(files::TRICKLE_UP)).unwrap();
+        assert_eq!(take_trickle(&place, dir.path(), "job_1_0"), None);
+        fs::File::create(place.path().join(files::TRICKLE_UP)).unwrap().set_len(TRICKLE_MAX.0 + 1).unwrap();
+        assert_eq!(take_trickle(&place, dir.path(), "job_1_0"), None);
+        assert!(!place.path().join(files::TRICKLE_UP).exists());
+    }
+
+    #[test]
+    fn only_outputs_of_the_job_are_sent_early() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::create(&dir.path().join("slot")).unwrap();
+        for name in ["boinc_ufr_out", "boinc_ufr_other", "boinc_ufr_..", "boinc_ufr_"] {
+            fs::write(place.path().join(name), "").unwrap();
+        }
+        let (name, open_name) = ("job_1_0_0".to_owned(), "out".to_owned());
+        let outputs = [Output { name, open_name, copy: false, gzip: false, max_nbytes: None }];
+        let asked = upload_requests(&place, &outputs);
+        assert_eq!(asked.iter().map(|output| output.open_name.as_str()).collect::<Vec<_>>(), ["out"]);
+        assert!(fs::read_dir(place.path()).unwrap().next().is_none(), "the requests are gone");
+    }
+}

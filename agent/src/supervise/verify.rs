@@ -1,0 +1,315 @@
+//! Whether a project's application files still are what its project signed: looked at right before each start.
+//!
+//! Model: jobs run as the same user as the agent, so one could put other bytes into another project's program. Each file is
+//! opened once, and nothing is believed of its name. While it is looked at, a lease keeps others from opening it for
+//! writing; a file that somebody has open for writing, or mapped so, cannot be leased, and is replaced by a copy that
+//! nobody else has. Its MD5 is worked out and compared with the signature, or with the MD5 that the project gave where it
+//! signs nothing. The program is executed from the very descriptor that was looked at, its lease still held.
+//!
+//! So that a large application is not read at every start, MD5 sums are remembered with the file's identity, size and
+//! times. An ordinary user cannot set the change time; what was written since shows in it, provided that nobody had the
+//! file open for writing when it was noted, which the lease makes sure of, and that the clock had moved on since the last
+//! change, which is waited for. Where a file system has no leases, or does not note writes to mapped pages (tmpfs),
+//! nothing is remembered.
+//!
+//! Left out: libraries and scripts are opened by the application later, by name, and could be changed between this look and
+//! then; and on kernels before 6.14, where a program executed from a descriptor would show under that descriptor's number,
+//! it is executed by name and its name looked at again afterwards. Only keeping jobs apart closes both.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fallow_boinc::names;
+use fallow_boinc::signature::PublicKey;
+use fallow_client::{ApplicationFile, StartFault, TaskSetup};
+use fallow_domain::Bytes;
+
+use super::Context;
+use super::slot::StartFailure;
+use crate::dir::PARTIAL;
+use crate::files::{md5_of_open, open_plain, remove};
+use crate::sys::Lease;
+
+/// How long a writer that is about to close the file, a download perhaps, is waited for.
+const WRITER: Duration = Duration::from_millis(500);
+/// A change this recent may share its time stamp with the next one.
+const SETTLED: Duration = Duration::from_millis(50);
+/// Files that are remembered at most.
+const KNOWN_MAX: usize = 10_000;
+/// The type of tmpfs (`TMPFS_MAGIC`).
+const TMPFS: u64 = 0x0102_1994;
+
+/// What a file was when it was last looked at: its device, inode, size, and times of modification and of change.
+type Identity = (u64, u64, u64, (i64, i64), (i64, i64));
+
+/// A file, and the lease on it where there can be one.
+type LookedAt = (File, Option<Lease>);
+
+/// MD5 sums of files that were looked at.
+#[derive(Debug, Default)]
+pub(super) struct Known(Mutex<BTreeMap<Identity, String>>);
+
+/// A program that is what it should be.
+#[derive(Debug)]
+pub(super) struct Program {
+    /// Its content.
+    pub(super) file: File,
+    /// Nobody writes to it before it is executed; then the kernel sees to that.
+    _lease: Option<Lease>,
+    path: PathBuf,
+}
+
+impl Program {
+    /// Whether its name still leads to it.
+    pub(super) fn is_in_place(&self) -> bool {
+        let place = |data: io::Result<fs::Metadata>| data.map(|data| (data.dev(), data.ino())).ok();
+        place(self.file.metadata()) == place(fs::symlink_metadata(&self.path))
+    }
+}
+
+/// Looks at all files of a task. Gives its program, or says which files are to be fetched again.
+pub(super) fn verify(context: &Context, known: &Known, setup: &TaskSetup) -> Result<Program, StartFailure> {
+    let project = context.dir.project(&setup.url);
+    let mut wrong: Vec<(String, String)> = Vec::new();
+    let mut program = None;
+    for expected in &setup.application {
+        let path = project.join(&expected.name);
+        match known.look(expected, &path).map_err(|error| StartFailure::from_io("look at", &path, &error))? {
+            Ok(looked_at) if expected.name == setup.program => program = Some(looked_at),
+            Ok(_) => {}
+            Err(why) => wrong.push((expected.name.clone(), why)),
+        }
+    }
+    let path = project.join(&setup.program);
+    if program.is_none() && wrong.is_empty() {
+        match open_plain(&path) {
+            Ok(file) => program = Some((file, None)),
+            Err(error) => wrong.push((setup.program.clone(), error.to_string())),
+        }
+    }
+    let inputs = setup.files.iter().filter(|file| !file.output && names::is_file_name(&file.name));
+    for input in inputs.filter(|file| !setup.application.iter().any(|known| known.name == file.name)) {
+        if !fs::symlink_metadata(project.join(&input.name)).is_ok_and(|data| data.is_file()) {
+            wrong.push((input.name.clone(), "it is gone from the disk".to_owned()));
+        }
+    }
+    match program {
+        Some((file, lease)) if wrong.is_empty() => Ok(Program { file, _lease: lease, path }),
+        _ => {
+            let what =
+                wrong.iter().map(|(name, why)| format!("{name}: {why}")).collect::<Vec<_>>().join("; ");
+            let names = wrong.into_iter().map(|(name, _)| name).collect();
+            Err(StartFailure::new(StartFault::Files(names), what))
+        }
+    }
+}
+
+impl Known {
+    /// Looks at one file. The inner error says what is wrong with it.
+    fn look(&self, expected: &ApplicationFile, path: &Path) -> io::Result<Result<LookedAt, String>> {
+        let mut file = match open_plain(path) {
+            Ok(file) => file,
+            Err(error) if is_ours(&error) => return Err(error),
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let leased = match lease(&file) {
+            Ok(lease) => Some(lease),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                tracing::warn!(path = %path.display(), "somebody has it open for writing: making a copy of our own");
+                file = own_copy(&file, path)?;
+                lease(&file).ok()
+            }
+            Err(_) => None,
+        };
+        let before = identity(&file)?;
+        let seen = leased.as_ref().and_then(|_| self.recall(&before));
+        let (md5, is_new) = match seen {
+            Some(md5) => (md5, false),
+            None => (md5_of_open(&file)?.0, true),
+        };
+        if identity(&file)? != before {
+            return Ok(Err("it changes while it is looked at".to_owned()));
+        }
+        if let Some(why) = problem(expected, &md5, Bytes(before.2)) {
+            return Ok(Err(why));
+        }
+        if is_new && leased.is_some() && settled(&before) && !is_tmpfs(&file) {
+            self.remember(before, md5);
+        }
+        let mode = file.metadata()?.permissions().mode() & 0o777;
+        if expected.executable && mode != 0o755 {
+            file.set_permissions(fs::Permissions::from_mode(0o755))?;
+        }
+        Ok(Ok((file, leased)))
+    }
+
+    fn recall(&self, identity: &Identity) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(identity).cloned()
+    }
+
+    fn remember(&self, identity: Identity, md5: String) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(identity, md5);
+    }
+}
+
+/// A lack of something that the agent has only so much of says nothing about a file.
+fn is_ours(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO | Errno::INTR))
+}
+
+/// Takes a lease, and waits for a writer that is about to be gone.
+fn lease(file: &File) -> io::Result<Lease> {
+    const ROUND: Duration = Duration::from_millis(10);
+    let mut left = WRITER;
+    loop {
+        match Lease::take(file) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !left.is_zero() => {
+                std::thread::sleep(ROUND);
+                left = left.saturating_sub(ROUND);
+            }
+            taken => return taken,
+        }
+    }
+}
+
+/// Puts a copy in the place of a file, so that whoever has the old one open has something else.
+fn own_copy(mut file: &File, path: &Path) -> io::Result<File> {
+    let parts = path.with_file_name(PARTIAL);
+    fs::create_dir_all(&parts)?;
+    let copy = parts.join(path.file_name().unwrap_or_default());
+    remove(&copy)?;
+    let mut target = File::options().write(true).create_new(true).open(&copy)?;
+    io::copy(&mut file, &mut target)?;
+    target.set_permissions(file.metadata()?.permissions())?;
+    drop(target);
+    let own = open_plain(&copy)?;
+    fs::rename(&copy, path)?;
+    Ok(own)
+}
+
+fn identity(file: &File) -> io::Result<Identity> {
+    let data = file.metadata()?;
+    let (modified, changed) = ((data.mtime(), data.mtime_nsec()), (data.ctime(), data.ctime_nsec()));
+    Ok((data.dev(), data.ino(), data.size(), modified, changed))
+}
+
+/// Whether a later change would show in the change time.
+fn settled(identity: &Identity) -> bool {
+    let (secs, nanos) = identity.4;
+    let changed = Duration::new(u64::try_from(secs).unwrap_or(0), u32::try_from(nanos).unwrap_or(0));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now > changed + SETTLED
+}
+
+fn is_tmpfs(file: &File) -> bool {
+    rustix::fs::fstatfs(file.as_fd())
+        .is_ok_and(|data| u64::try_from(data.f_type).is_ok_and(|kind| kind == TMPFS))
+}
+
+/// What is wrong with a file of this content, by the rule of downloads: a signature goes before an MD5.
+fn problem(expected: &ApplicationFile, md5: &str, size: Bytes) -> Option<String> {
+    if let Some(nbytes) = expected.nbytes.filter(|&nbytes| nbytes != size && nbytes.0 != 0) {
+        return Some(format!("it has {} bytes instead of {}", size.0, nbytes.0));
+    }
+    if expected.signed {
+        let proves = |required: &fallow_client::RequiredSignature| {
+            PublicKey::parse(&required.key).is_ok_and(|key| key.verify_file(md5, &required.signature))
+        };
+        let is_signed = expected.signatures.iter().any(proves);
+        return (!is_signed).then(|| "it is not what its project has signed".to_owned());
+    }
+    let is_other = expected.md5.as_ref().is_some_and(|expected| !expected.eq_ignore_ascii_case(md5));
+    is_other.then(|| format!("its MD5 is {md5}, not what its project said"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    fn expected(content: &[u8]) -> ApplicationFile {
+        ApplicationFile {
+            name: "app".into(),
+            nbytes: Some(Bytes(content.len() as u64)),
+            md5: Some(fallow_boinc::signature::md5_hex(content)),
+            signatures: Vec::new(),
+            signed: false,
+            executable: true,
+        }
+    }
+
+    fn make() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("app");
+        fs::write(&path, b"right").unwrap();
+        std::thread::sleep(SETTLED);
+        (dir, path)
+    }
+
+    #[test]
+    fn what_was_changed_since_is_seen_also_where_its_sum_was_remembered() {
+        let (_dir, path) = make();
+        let known = Known::default();
+        for _ in 0..2 {
+            known.look(&expected(b"right"), &path).unwrap().unwrap();
+        }
+        let file = File::options().write(true).open(&path).unwrap();
+        let modified = file.metadata().unwrap().modified().unwrap();
+        file.write_all_at(b"wrong", 0).unwrap();
+        file.set_modified(modified).unwrap();
+        drop(file);
+        let why = known.look(&expected(b"right"), &path).unwrap().unwrap_err();
+        assert!(why.contains("not what its project said"), "{why}");
+    }
+
+    #[test]
+    fn a_file_that_somebody_holds_open_for_writing_is_replaced_by_a_copy() {
+        let (_dir, path) = make();
+        let held = File::options().write(true).open(&path).unwrap();
+        let known = Known::default();
+        let (program, _lease) = known.look(&expected(b"right"), &path).unwrap().unwrap();
+        held.write_all_at(b"wrong", 0).unwrap();
+        let mut content = [0; 5];
+        program.read_exact_at(&mut content, 0).unwrap();
+        assert_eq!(&content, b"right");
+        known.look(&expected(b"right"), &path).unwrap().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"right");
+    }
+
+    #[test]
+    fn a_signature_is_needed_where_the_project_signs_and_a_right_md5_is_none() {
+        let (_dir, path) = make();
+        let signed = ApplicationFile { signed: true, ..expected(b"right") };
+        let why = Known::default().look(&signed, &path).unwrap().unwrap_err();
+        assert!(why.contains("signed"), "{why}");
+    }
+
+    #[test]
+    fn a_link_in_place_of_a_file_and_a_missing_one_are_wrong() {
+        let (dir, path) = make();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(Known::default().look(&expected(b"right"), &link).unwrap().is_err());
+        assert!(Known::default().look(&expected(b"right"), &dir.path().join("gone")).unwrap().is_err());
+    }
+
+    #[test]
+    fn a_program_that_lost_its_mode_gets_it_back() {
+        let (_dir, path) = make();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        Known::default().look(&expected(b"right"), &path).unwrap().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o755);
+    }
+}

@@ -1,0 +1,109 @@
+//! Messages between jobs and their projects, and outputs that are sent early.
+
+use fallow_boinc::scheduler::TrickleDown;
+use fallow_client::{Event, FileKey, OutputFound};
+use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId};
+
+use crate::life::{document, small_buffers};
+use crate::world::World;
+
+/// A host whose one job has run for a minute.
+fn computing() -> (World, JobId, ProjectId) {
+    let mut world = World::new(14);
+    world.add_project("a", 1, Duration::from_hours(2));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_for(Duration::from_secs(60));
+    let job = world.client.task_views()[0].clone();
+    (world, job.id, job.project)
+}
+
+fn message(world: &mut World, job: JobId, project: ProjectId, secs: i64) -> FileKey {
+    let key = FileKey { project, name: format!("trickle_up_a_0_0_{secs}.xml") };
+    world.files.insert(key.clone());
+    world.event(Event::TrickleFound { job, name: key.name.clone(), nbytes: Bytes(30) });
+    key
+}
+
+#[test]
+fn r6_2_a_jobs_message_is_told_soon_and_deleted_when_it_is_acknowledged() {
+    let (mut world, job, project) = computing();
+    let before = world.requests.len();
+    let key = message(&mut world, job, project, 1_000);
+    world.run_for(Duration::from_secs(30));
+    assert_eq!(world.requests.len(), before + 1, "one request, at once");
+    let request = world.requests.last().unwrap();
+    assert!(request.contains("<msg_from_host>") && request.contains("<variety>x</variety>"), "{request}");
+    assert!(
+        request.contains("<result_name>a_0_0</result_name>") && request.contains("<time>1000"),
+        "{request}"
+    );
+    assert!(!world.files.contains(&key), "it is deleted");
+    world.run_for(Duration::from_hours(1));
+    let told = world.requests.iter().filter(|request| request.contains("<msg_from_host>")).count();
+    assert_eq!(told, 1);
+}
+
+#[test]
+fn r6_2_a_message_that_is_not_acknowledged_goes_with_later_requests_also_after_a_restart() {
+    let (mut world, job, project) = computing();
+    world.acks_no_trickles = true;
+    let key = message(&mut world, job, project, 1_000);
+    world.run_for(Duration::from_secs(30));
+    let calls = world.requests.len();
+    world.run_for(Duration::from_secs(600));
+    assert_eq!(world.requests.len(), calls, "told once, it brings about no further request by itself");
+    world.acks_no_trickles = false;
+    world.restart();
+    world.run_for(Duration::from_secs(600));
+    assert!(world.requests[calls..].iter().any(|request| request.contains("<msg_from_host>")));
+    assert!(!world.files.contains(&key));
+}
+
+#[test]
+fn r6_10_a_job_that_sends_messages_without_end_is_held_to_a_number() {
+    let (mut world, job, project) = computing();
+    world.projects.get_mut("a").unwrap().down = true;
+    for secs in 0..200 {
+        message(&mut world, job, project, secs);
+    }
+    let kept = world.files.iter().filter(|key| key.name.starts_with("trickle_up_")).count();
+    assert_eq!(kept, 50);
+    assert!(world.notices.iter().any(|notice| notice.contains("is dropped")));
+}
+
+#[test]
+fn r6_2_a_projects_message_reaches_the_slot_of_its_job() {
+    let (mut world, job, project) = computing();
+    world.alter = Some(|reply, _| {
+        let message = |name: &str| TrickleDown {
+            result_name: name.to_owned(),
+            time: Instant::EPOCH + Duration::from_secs(77),
+            text: "<order>go</order>".to_owned(),
+        };
+        reply.trickle_downs = vec![message("a_0_0"), message("nobody")];
+    });
+    message(&mut world, job, project, 1_000);
+    world.run_for(Duration::from_secs(30));
+    let told = format!("trickle for {job}: trickle_down_77 <order>go</order>");
+    assert!(world.log.contains(&told), "{:#?}", world.log);
+    assert!(world.notices.iter().any(|notice| notice.contains("nobody is dropped")));
+}
+
+#[test]
+fn r6_2_an_output_is_sent_early_told_and_not_sent_again_unless_it_changes() {
+    let (mut world, job, project) = computing();
+    let key = FileKey { project, name: "a_0_out".to_owned() };
+    world.files.insert(key.clone());
+    let output = OutputFound { name: key.name, nbytes: Bytes(10), md5: "0".repeat(32) };
+    world.event(Event::UploadWanted { job, output: output.clone() });
+    world.run_for(Duration::from_secs(30));
+    let uploads = |world: &World| world.log.iter().filter(|line| line.contains("upload a_0_out")).count();
+    assert_eq!(uploads(&world), 1);
+    assert!(world.log.contains(&format!("upload of out of {job}: 0")), "{:#?}", world.log);
+    // Of another job, or none at all: nothing happens.
+    let other = OutputFound { name: "a_1_out".to_owned(), ..output };
+    world.event(Event::UploadWanted { job, output: other });
+    world.run_until("the job is done", Duration::from_hours(5), |w| w.acknowledged("a") == 1);
+    assert_eq!(uploads(&world), 1, "what it left at its end is the same");
+    assert_eq!(world.projects["a"].reports[0].exit_status, 0);
+}
