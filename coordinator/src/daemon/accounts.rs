@@ -31,7 +31,9 @@ pub(super) async fn tell_agents(documents: &Documents, projects: &ProjectServer)
     }
     let author = Author { name: "coordinator".to_owned(), ..Author::default() };
     let change = "each agent has an account of its own in every hosted project";
-    documents.renew(author, clock::now(), change).await.map_err(|error| match error {
+    // The old key of a project's own account was all agents'.
+    let keys: Vec<_> = projects.projects().into_iter().map(|info| (info.url, info.account_key)).collect();
+    documents.renew(author, clock::now(), change, &keys).await.map_err(|error| match error {
         DocumentError::Store(error) => StartError::Store(error),
         other => StartError::Document(other),
     })?;

@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fallow_domain::{
-    DocumentVersion, FleetDocument, Instant, Invalid, Preferences, ProjectAssignment, Share,
+    AccountKey, DocumentVersion, FleetDocument, Instant, Invalid, MasterUrl, Preferences, ProjectAssignment,
+    Share,
 };
 use fallow_proto::fleet::v1 as proto;
 use fallow_store::{Batch, Format, Outcome, Store, StoreError, no_migration};
@@ -206,8 +207,8 @@ impl Documents {
         .await
     }
 
-    /// Makes a new version of the same content, if there is any: agents ask for their document only when there is a
-    /// newer one.
+    /// Makes a new version with these keys of projects' own accounts, also if it is the same but for its number: agents
+    /// ask for their document only when there is a newer one. Keys of projects that are not in it mean nothing.
     ///
     /// # Errors
     /// [`DocumentError`].
@@ -216,12 +217,18 @@ impl Documents {
         author: Author,
         now: Instant,
         change: &str,
+        keys: &[(MasterUrl, AccountKey)],
     ) -> Result<FleetDocument, DocumentError> {
         if self.current().is_none() {
             return Ok(empty());
         }
         self.change(author, now, |document| {
             document.version = DocumentVersion(document.version.0 + 1);
+            for project in &mut document.projects {
+                if let Some((_, key)) = keys.iter().find(|(url, _)| *url == project.url) {
+                    project.account_key = key.clone();
+                }
+            }
             Ok(change.to_owned())
         })
         .await
@@ -287,7 +294,6 @@ fn empty() -> FleetDocument {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fallow_domain::{AccountKey, MasterUrl};
     use fallow_store::SledStore;
 
     fn assignment(name: &str) -> ProjectAssignment {
@@ -321,6 +327,20 @@ mod tests {
         let history = documents.history().unwrap();
         assert_eq!(history.len(), 2);
         assert_eq!((history[1].made_by.as_str(), history[1].change.as_str()), ("tester", "shares a=75"));
+    }
+
+    #[tokio::test]
+    async fn r6_10_a_renewed_document_names_a_projects_new_key_and_leaves_other_projects_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+        for name in ["a", "b"] {
+            documents.put_project(Author::default(), Instant::EPOCH, assignment(name)).await.unwrap();
+        }
+        let keys = [(assignment("a").url, AccountKey::new("new"))];
+        let renewed = documents.renew(Author::default(), Instant::EPOCH, "keys", &keys).await.unwrap();
+        assert_eq!(renewed.version.0, 3);
+        let held: Vec<_> = renewed.projects.iter().map(|project| project.account_key.reveal()).collect();
+        assert_eq!(held, ["new", "key"]);
     }
 
     #[tokio::test]

@@ -7,12 +7,14 @@
 use fallow_domain::{AccountKey, AgentId, Instant};
 use fallow_store::Store;
 use ring::hmac;
+use tracing::warn;
 
 use super::error::ProjectError;
-use super::hosted::{Project, lock};
+use super::hosted::{OWN_ACCOUNT, Project, lock, put_account};
 use super::keys::{Keys, hex};
 use super::random::random_key;
 use super::records::{Account, Counters, ProjectRecord};
+use super::settings::ProjectSettings;
 use super::txn::Txn;
 
 /// Bytes of a key: 32 hexadecimal digits, as BOINC's own.
@@ -23,19 +25,62 @@ pub(crate) fn new_seed() -> Result<String, ProjectError> {
     Ok([random_key()?, random_key()?].concat())
 }
 
-/// Gives the record of a project from before agents had accounts of their own a secret for their keys.
-pub(crate) fn with_seed(
+/// An account for clients that the operator attaches by hand, yet without a number.
+pub(crate) fn own(project: &str, now: Instant) -> Result<Account, ProjectError> {
+    Ok(Account {
+        id: 0,
+        key: AccountKey::new(random_key()?),
+        email: format!("fleet@{project}.invalid"),
+        passwd_hash: String::new(),
+        name: "fleet".to_owned(),
+        created_at: now,
+        cross_project_id: random_key()?,
+        agent: None,
+        host: 0,
+    })
+}
+
+/// Brings a project from before agents had accounts of their own up to date. It gets a secret for their keys, and a new
+/// account of its own, as every agent knows the key of the old one. Nobody may make accounts any more until the operator
+/// says so again: that was so without being asked for.
+pub(crate) fn brought_up(
     store: &dyn Store,
     keys: &Keys,
+    project: &str,
     record: ProjectRecord,
 ) -> Result<ProjectRecord, ProjectError> {
     if !record.agent_seed.is_empty() {
         return Ok(record);
     }
-    let record = ProjectRecord { agent_seed: new_seed()?, ..record };
     let mut txn = Txn::new(store);
+    let mut counters: Counters = txn.get("counters", &keys.counters())?.unwrap_or_default();
+    counters.last_account = counters.last_account.max(OWN_ACCOUNT) + 1;
+    let account = Account { id: counters.last_account, ..own(project, record.created_at)? };
+    let was_open = record.settings.account_creation;
+    let settings = ProjectSettings { account_creation: false, ..record.settings };
+    let record = ProjectRecord {
+        settings,
+        account_key: account.key.clone(),
+        agent_seed: new_seed()?,
+        shared_account: OWN_ACCOUNT,
+        ..record
+    };
+    txn.put("counters", keys.counters(), &counters)?;
+    put_account(&mut txn, keys, &account)?;
     txn.put("project", keys.settings(), &record)?;
     let _ = store.apply_durable(txn.into_batch())?;
+    warn!(
+        project,
+        "the project has a new account key, as all agents knew the old one: clients that were attached by hand get no \
+         more work until they are attached again with the key that `fallow project show {project}` shows"
+    );
+    if was_open {
+        warn!(
+            project,
+            "nobody can make accounts any more, because who can make one can make two and pass for a quorum: \
+             `fallow project set {project} account-creation=true` allows it again"
+        );
+    }
     Ok(record)
 }
 
@@ -58,7 +103,8 @@ impl Project {
             agent: Some(agent.clone()),
             host: 0,
         };
-        self.transact(|txn| {
+        // Durable before anybody hears of it: an agent that has its key asks for no other.
+        self.transact_durably(|txn| {
             if known(txn)? {
                 return Ok(());
             }
@@ -76,6 +122,11 @@ impl Project {
         let secret = hmac::Key::new(hmac::HMAC_SHA256, record.agent_seed.as_bytes());
         let tag = hmac::sign(&secret, agent.0.as_bytes());
         AccountKey::new(hex(tag.as_ref().get(..KEY_BYTES).unwrap_or_default()))
+    }
+
+    /// Whether all agents had this account together, in an earlier version: it is sent no more work.
+    pub(crate) fn was_shared(&self, account: u64) -> bool {
+        account != 0 && account == lock(&self.record).shared_account
     }
 
     /// Whether the fleet has yet to be sent a document with its agents' own keys.
@@ -96,13 +147,13 @@ impl Project {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use fallow_boinc::scheduler::{SchedulerReply, SchedulerRequest};
     use fallow_domain::Duration;
-    use fallow_store::SledStore;
+    use fallow_store::{Batch, Entry, KeyRange, Outcome, SledStore, StoreError, Watch};
 
     use super::*;
-    use crate::project::settings::ProjectSettings;
 
     const URL: &str = "http://127.0.0.1:1";
 
@@ -110,26 +161,106 @@ mod tests {
         Instant::EPOCH + Duration::from_hours(9)
     }
 
-    /// A project as an earlier version left it.
-    fn old(store: &std::sync::Arc<dyn Store>, dir: &Path) -> Project {
-        let settings = ProjectSettings::default();
+    /// A project as an earlier version left it, and the key that all its agents had.
+    fn old(store: &std::sync::Arc<dyn Store>, dir: &Path) -> (Project, AccountKey) {
+        let settings = ProjectSettings { account_creation: true, ..ProjectSettings::default() };
         let made = Project::create(store.clone(), dir, URL, "p", settings, now()).unwrap();
         let record = lock(&made.record).clone();
         let record = ProjectRecord { agent_seed: String::new(), agents_told: false, ..record };
         made.transact(|txn| txn.put("project", made.keys.settings(), &record)).unwrap();
         drop(made);
-        Project::open(store.clone(), dir, URL, "p").unwrap()
+        (Project::open(store.clone(), dir, URL, "p").unwrap(), record.account_key)
     }
 
     /// A request with this key, host number and identity; gives the number that the client is told.
     fn rpc(project: &Project, key: &AccountKey, hostid: u64, cpid: &str) -> Option<u64> {
+        ask(project, key, hostid, cpid, 0.0).hostid
+    }
+
+    /// The same, and asks for this many seconds of work; gives the reply.
+    fn ask(project: &Project, key: &AccountKey, hostid: u64, cpid: &str, seconds: f64) -> SchedulerReply {
         let mut request =
             SchedulerRequest { authenticator: key.clone(), hostid, ..SchedulerRequest::default() };
         request.platform_name = "x86_64-pc-linux-gnu".into();
         request.host_info.host_cpid = cpid.into();
+        request.cpu_req_secs = seconds;
+        request.work_req_seconds = seconds;
         let account = project.account(key).unwrap().unwrap();
         let (reply, _) = project.scheduler_rpc(request.write().as_bytes(), &account, now()).unwrap();
-        SchedulerReply::parse(reply.as_bytes()).unwrap().hostid
+        SchedulerReply::parse(reply.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn r6_10_the_key_that_all_agents_had_is_sent_no_work_and_the_project_has_a_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: std::sync::Arc<dyn Store> =
+            std::sync::Arc::new(SledStore::open(dir.path().join("store")).unwrap());
+        let (project, shared) = old(&store, dir.path());
+        let said = |key: &AccountKey| {
+            let reply = ask(&project, key, 0, "evil", 1.0);
+            reply.messages.iter().map(|message| message.text.clone()).collect::<Vec<_>>().join("; ")
+        };
+        assert!(said(&shared).contains("fallow project show p"), "{}", said(&shared));
+        let own = project.info().account_key;
+        assert_ne!(own, shared);
+        assert_eq!(project.account(&own).unwrap().unwrap().agent, None);
+        for key in [&own, &project.agent_key(&AgentId("A".into()), now()).unwrap()] {
+            assert_eq!(said(key), "This project has no application yet");
+        }
+        drop(project);
+        let project = Project::open(store, dir.path(), URL, "p").unwrap();
+        assert_eq!(project.info().account_key, own, "once is enough");
+    }
+
+    #[test]
+    fn r6_10_anybody_may_make_an_account_in_an_older_store_only_if_that_is_said_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: std::sync::Arc<dyn Store> =
+            std::sync::Arc::new(SledStore::open(dir.path().join("store")).unwrap());
+        let (project, _) = old(&store, dir.path());
+        assert!(!project.settings().account_creation);
+        project.change_settings(&[("account-creation".to_owned(), "true".to_owned())]).unwrap();
+        drop(project);
+        let project = Project::open(store, dir.path(), URL, "p").unwrap();
+        assert!(project.settings().account_creation, "what was decided since stays");
+    }
+
+    /// A store that counts how often all was put on the medium.
+    struct Counting(SledStore, AtomicU64);
+
+    impl Store for Counting {
+        fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+            self.0.get(key)
+        }
+        fn scan(&self, range: &KeyRange, limit: usize) -> Result<Vec<Entry>, StoreError> {
+            self.0.scan(range, limit)
+        }
+        fn apply(&self, batch: Batch) -> Result<Outcome, StoreError> {
+            self.0.apply(batch)
+        }
+        fn apply_durable(&self, batch: Batch) -> Result<Outcome, StoreError> {
+            self.1.fetch_add(1, Ordering::SeqCst);
+            self.0.apply_durable(batch)
+        }
+        fn watch(&self, prefix: &[u8]) -> Watch {
+            self.0.watch(prefix)
+        }
+        fn flush(&self) -> Result<(), StoreError> {
+            self.1.fetch_add(1, Ordering::SeqCst);
+            self.0.flush()
+        }
+    }
+
+    #[test]
+    fn r6_10_an_agents_account_is_on_the_medium_before_its_key_goes_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let inner = SledStore::open(dir.path().join("store")).unwrap();
+        let store = std::sync::Arc::new(Counting(inner, AtomicU64::new(0)));
+        let settings = ProjectSettings::default();
+        let project = Project::create(store.clone(), dir.path(), URL, "p", settings, now()).unwrap();
+        let before = store.1.load(Ordering::SeqCst);
+        project.agent_key(&AgentId("A".into()), now()).unwrap();
+        assert_eq!(store.1.load(Ordering::SeqCst), before + 1);
     }
 
     #[test]
@@ -137,9 +268,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store: std::sync::Arc<dyn Store> =
             std::sync::Arc::new(SledStore::open(dir.path().join("store")).unwrap());
-        let project = old(&store, dir.path());
+        let (project, shared) = old(&store, dir.path());
         assert!(project.has_agents_to_tell());
-        let shared = project.info().account_key;
         assert_eq!(rpc(&project, &shared, 0, "one"), Some(1));
         assert_eq!(rpc(&project, &shared, 0, "two"), Some(2));
         let key = |name: &str| project.agent_key(&AgentId(name.into()), now()).unwrap();

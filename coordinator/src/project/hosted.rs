@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use fallow_domain::{AccountKey, Instant, Invalid, MasterUrl};
+use fallow_domain::{Instant, Invalid, MasterUrl};
 use fallow_policy::disk::holders::FileHolders;
 use fallow_store::Store;
 
@@ -20,7 +20,6 @@ use super::intact;
 use super::keyring::Keyring;
 use super::keys::Keys;
 use super::layout::Layout;
-use super::random::random_key;
 use super::records::{Account, Counters, ProjectRecord};
 use super::seekers::Seekers;
 use super::settings::ProjectSettings;
@@ -28,8 +27,8 @@ use super::txn::Txn;
 use super::types::{Counts, ProjectInfo, Refusal};
 use super::waiting::Waiting;
 
-/// The project's own account: for clients that its operator attaches by hand. In stores of earlier versions all agents
-/// had it, and those that have not heard of their own yet go on with it.
+/// The account that a project is made with: its own, for clients that its operator attaches by hand. In stores of earlier
+/// versions all agents had it; there the project has another one of its own by now (`accounts::brought_up`).
 pub(crate) const OWN_ACCOUNT: u64 = 1;
 
 /// A project that this coordinator serves.
@@ -83,22 +82,13 @@ impl Project {
         }
         // Keys first: a crash in between leaves keys that the next attempt finds and uses.
         Keyring::open_or_create(&Layout::open(dir, name)?.keys())?;
-        let account = Account {
-            id: OWN_ACCOUNT,
-            key: AccountKey::new(random_key()?),
-            email: format!("fleet@{name}.invalid"),
-            passwd_hash: String::new(),
-            name: "fleet".to_owned(),
-            created_at: now,
-            cross_project_id: random_key()?,
-            agent: None,
-            host: 0,
-        };
+        let account = Account { id: OWN_ACCOUNT, ..accounts::own(name, now)? };
         let record = ProjectRecord {
             settings,
             account_key: account.key.clone(),
             created_at: now,
             agent_seed: accounts::new_seed()?,
+            shared_account: 0,
             // Who makes a project makes a document that names it.
             agents_told: true,
         };
@@ -124,9 +114,9 @@ impl Project {
             .ok_or_else(|| ProjectError::UnknownProject { name: name.to_owned() })?;
         let catalog = Catalog::load(&txn, &keys)?;
         let holders = holders::load(&txn, &keys)?;
-        let seekers = Seekers::load(&txn, &keys)?;
+        let record = accounts::brought_up(&*store, &keys, name, record)?;
+        let seekers = Seekers::load(&txn, &keys, record.shared_account)?;
         drop(txn);
-        let record = accounts::with_seed(&*store, &keys, record)?;
         let layout = Layout::open(dir, name)?;
         Ok(Self {
             name: name.to_owned(),

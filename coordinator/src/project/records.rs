@@ -17,6 +17,10 @@ pub(crate) struct ProjectRecord {
     /// project's own.
     #[serde(default)]
     pub(crate) agent_seed: String,
+    /// The account that all agents had together in a store of an earlier version, 0 for none. Whoever has an account of
+    /// his own beside it would count twice: it is sent no more work.
+    #[serde(default)]
+    pub(crate) shared_account: u64,
     /// The fleet was sent a document since there are accounts for agents.
     #[serde(default)]
     pub(crate) agents_told: bool,

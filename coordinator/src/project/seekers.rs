@@ -27,12 +27,12 @@ pub(crate) struct Seekers {
 }
 
 impl Seekers {
-    /// As it follows from the hosts in the store.
-    pub(crate) fn load(txn: &Txn<'_>, keys: &Keys) -> Result<Self, ProjectError> {
+    /// As it follows from the hosts in the store, but for those of an account that is sent no work.
+    pub(crate) fn load(txn: &Txn<'_>, keys: &Keys, but: u64) -> Result<Self, ProjectError> {
         let mut seekers = Self::default();
         for (key, value) in txn.scan(&keys.hosts(), None, usize::MAX)? {
             let host: Host = decode("host", &key, &value)?;
-            if let Some(at) = host.last_request {
+            if let Some(at) = host.last_request.filter(|_| host.account != but) {
                 seekers.asked(host.account, at);
             }
         }

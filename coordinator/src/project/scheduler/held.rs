@@ -90,7 +90,9 @@ fn lost(
     let catalog = project.catalog();
     let version = Capacity::of(request).version(&catalog, &workunit.application, |_| true);
     let times_sent = workunit.jobs.get(index as usize).map_or(0, |job| job.times_sent);
-    let wanted = workunit.state == WorkunitState::Active && times_sent < TIMES_SENT_MAX;
+    let wanted = workunit.state == WorkunitState::Active
+        && times_sent < TIMES_SENT_MAX
+        && !project.was_shared(done.host.account);
     match version {
         Some(version) if wanted => {
             if request.dont_send_work || done.jobs.len() >= RESENT_MAX {

@@ -142,6 +142,14 @@ fn refused(project: &Project, request: &SchedulerRequest, done: &mut Done, now: 
         ));
         return true;
     }
+    if project.was_shared(done.host.account) {
+        let name = &project.name;
+        done.messages.push(note(format!(
+            "No new work for the account key that all agents had together: each agent gets a key of its own from its \
+             coordinator; attach any other client again with the key that `fallow project show {name}` shows"
+        )));
+        return true;
+    }
     if request.platform_name == "anonymous" {
         done.messages.push(note("This project does not support anonymous platforms"));
         return true;
