@@ -15,6 +15,7 @@ mod error;
 mod file;
 mod http;
 mod metrics;
+mod place;
 mod private;
 mod serve;
 
@@ -33,9 +34,6 @@ use crate::project::ProjectServer;
 
 pub use error::StartError;
 pub use file::{DaemonFile, process_start};
-
-/// How often it is looked whether the directory is still there.
-const LOOK: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// How to run a coordinator.
 #[derive(Clone, Debug)]
@@ -110,9 +108,11 @@ impl Coordinator {
         fleet.set_accounts(Arc::new(accounts::Hosted(projects.clone())));
         accounts::tell_agents(&documents, &projects).await?;
         let registered = metrics::register(&fleet, &documents, &projects);
+        let store_identity = place::identity(&dir.join("store"))
+            .map_err(|source| StartError::Directory { dir: dir.clone(), source })?;
         let stop = watch::Sender::new(false);
         let mut coordinator = Self {
-            store_identity: identity(&dir.join("store")),
+            store_identity,
             dir,
             grpc: grpc_at,
             http: http_at,
@@ -190,7 +190,7 @@ impl Coordinator {
                 tracing::error!("a server ended by itself; the coordinator stops");
                 Ok(())
             }
-            () = replaced(&store, self.store_identity) => {
+            () = place::replaced(&store, self.store_identity) => {
                 let dir = self.dir.clone();
                 tracing::error!(dir = %dir.display(), "the coordinator's directory is gone; it stops");
                 Err(StartError::Gone { dir })
@@ -280,21 +280,4 @@ fn require_store(dir: &Path) -> Result<(), StartError> {
         return Err(StartError::StoreMissing { dir: dir.to_path_buf(), store, witness });
     }
     Ok(())
-}
-
-/// Returns when a directory is not the one that it was.
-async fn replaced(dir: &Path, was: Option<(u64, u64)>) {
-    let mut looks = tokio::time::interval(LOOK);
-    loop {
-        looks.tick().await;
-        if identity(dir) != was {
-            return;
-        }
-    }
-}
-
-/// What tells a directory from another one of the same name.
-fn identity(dir: &Path) -> Option<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt as _;
-    std::fs::metadata(dir).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
