@@ -114,6 +114,10 @@ impl Project {
             let host = hosts.get(&job.host).cloned().unwrap_or_default();
             jobs.push(job_view(workunit, job, host));
         }
+        let of_agents = hosts_of(workunit).all(|id| hosts.get(&id).is_some_and(|(_, agent)| agent.is_some()));
+        for job in jobs.iter_mut().filter(|job| job.state == JobState::Unsent) {
+            job.waits_for = waits_for(workunit, of_agents);
+        }
         Ok(WorkunitView {
             name: workunit.name.clone(),
             application: workunit.application.clone(),
@@ -146,20 +150,28 @@ fn page_size(limit: usize) -> usize {
 /// A host's own name, and the agent on it.
 type Named = (String, Option<AgentId>);
 
-/// What an unsent job of the workunit waits for.
-fn waits_for(workunit: &Workunit) -> &'static str {
+/// The hosts that have or had a job of the workunit.
+fn hosts_of(workunit: &Workunit) -> impl Iterator<Item = u64> {
+    workunit.jobs.iter().map(|job| job.host).filter(|host| *host != 0)
+}
+
+/// What an unsent job of the workunit waits for. An agent is its account's only host; where others had a copy, the account
+/// is what counts.
+fn waits_for(workunit: &Workunit, of_agents: bool) -> &'static str {
     let had: Vec<&Job> = workunit.jobs.iter().filter(|job| job.host != 0).collect();
     let has_failed = |job: &&Job| job.state == JobState::Over && job.outcome != Some(Outcome::Success);
-    match () {
-        () if had.iter().any(has_failed) => "a host that has not failed it",
-        () if had.is_empty() => "",
-        () => "another host",
+    match (had.iter().any(has_failed), of_agents) {
+        _ if had.is_empty() => "",
+        (true, true) => "a host that has not failed it",
+        (true, false) => "an account that has not failed it",
+        (false, true) => "another host",
+        (false, false) => "another account",
     }
 }
 
 fn job_view(workunit: &Workunit, job: &Job, (host_name, agent): Named) -> JobView {
     JobView {
-        waits_for: if job.state == JobState::Unsent { waits_for(workunit) } else { "" },
+        waits_for: "",
         agent,
         name: workunit.job_name(job.index),
         state: job.state,

@@ -5,7 +5,7 @@ use fallow_coordinator::project::JobState;
 use fallow_domain::Duration;
 
 use crate::client::Client;
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, workunit};
 use crate::scheduler::{messages, only_workunit, with_workunits};
 
 fn fail(client: &mut Client) {
@@ -49,13 +49,63 @@ fn r6_8_a_failed_job_goes_to_another_host_first_and_who_waits_for_that_is_told_s
         job.waits_for
     };
     assert_eq!(waiting(&fixture), "a host that has not failed it");
-    // The other one is gone. After half an hour nobody waits for it any more.
-    fixture.advance(Duration::from_mins(31));
+    // The other one is gone. After a day nobody waits for it any more.
+    fixture.advance(Duration::from_hours(25));
     assert_eq!(broken.fetch(1.0).results.len(), 1);
     fail(&mut broken);
     assert_eq!(sound.fetch(1.0).results.len(), 1);
     sound.complete_all("x");
     assert_eq!(only_workunit(&fixture).state, "validated");
+}
+
+#[test]
+fn r6_8_a_broken_host_that_is_always_idle_does_not_end_workunits_while_sound_hosts_are_busy() {
+    let (fixture, info) = with_workunits(1, 1);
+    let (mut broken, mut sound) =
+        (Client::new(&fixture, &info, "broken"), Client::new(&fixture, &info, "sound"));
+    assert_eq!(sound.fetch(1.0).results.len(), 1);
+    fixture.server.submit("p", vec![workunit("app", "y", 1e11, 1)]).unwrap();
+    assert_eq!(broken.fetch(1.0).results.len(), 1);
+    fail(&mut broken);
+    // The sound one computes for hours, and asks for nothing meanwhile.
+    for attempt in 1..=12 {
+        fixture.advance(Duration::from_mins(31));
+        assert_eq!(broken.fetch(1.0).results.len(), 0, "attempt {attempt}");
+    }
+    sound.complete_all("x");
+    assert_eq!(sound.fetch(1.0).results.len(), 1);
+    sound.complete_all("y");
+    fixture.server.run_upkeep().unwrap();
+    assert_eq!(fixture.server.counts("p").unwrap().workunits_validated, 2);
+}
+
+#[test]
+fn r6_8_a_failed_job_waits_half_an_hour_for_an_idle_host_that_cannot_take_it() {
+    let (fixture, info) = with_workunits(1, 1);
+    let (mut broken, mut small) =
+        (Client::new(&fixture, &info, "broken"), Client::new(&fixture, &info, "small"));
+    small.request.host_info.m_nbytes = 1_000.0;
+    assert_eq!(broken.fetch(1.0).results.len(), 1);
+    fail(&mut broken);
+    fixture.advance(Duration::from_mins(5));
+    let told = messages(&small.fetch(1.0));
+    assert!(told.contains("MB RAM"), "{told}");
+    assert_eq!(broken.fetch(1.0).results.len(), 0);
+    fixture.advance(Duration::from_mins(31));
+    assert_eq!(broken.fetch(1.0).results.len(), 1);
+}
+
+#[test]
+fn r6_8_hosts_of_one_account_outside_the_fleet_are_told_of_the_account() {
+    let (fixture, info) = with_workunits(1, 2);
+    let (mut first, mut second) = (Client::stock(&info, "first"), Client::stock(&info, "second"));
+    assert_eq!(first.fetch(1.0).results.len(), 1);
+    let told = messages(&second.fetch(1.0));
+    let reason = "1 job waits for another account: this one has a copy of it, or has computed one";
+    assert!(told.contains(reason), "{told}");
+    assert_eq!(only_workunit(&fixture).jobs[1].waits_for, "another account");
+    fail(&mut first);
+    assert_eq!(only_workunit(&fixture).jobs[1].waits_for, "an account that has not failed it");
 }
 
 #[test]

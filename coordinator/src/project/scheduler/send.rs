@@ -113,9 +113,14 @@ fn send_what_suits(
         search.pass(done, &mut passed)
     });
     let assigned: Option<(Pass, Vec<Candidate>)> = assigned?;
+    // Whoever has enough to do, or would be too late now, may well take more later.
+    let may_later = room == 0 || passed.time > 0;
     if let Some((pass, chosen)) = assigned {
         debug!(project = %project.name, host = done.host.id, jobs = chosen.len(), %pass, "jobs chosen");
         chosen.into_iter().try_for_each(|candidate| give(project, txn, done, candidate, now))?;
+    }
+    if done.jobs.is_empty() && !may_later {
+        lock(&project.seekers).left_without(done.host.account, now);
     }
     let refusal = done.jobs.is_empty().then(|| {
         let said = done.messages.len();
@@ -452,14 +457,20 @@ fn say_why(project: &Project, wish: &Wish, passed: &Passed, room: usize, done: &
     if passed.time > 0 {
         done.messages.push(note("Tasks won't finish in time on this computer"));
     }
+    // An agent is its account's only host; others may have many.
+    let (who, whose) = match done.host.agent {
+        Some(_) => ("a host", "host"),
+        None => ("an account", "account"),
+    };
     if passed.failed > 0 {
         let (jobs, it) = jobs_that_wait(passed.failed);
-        done.messages.push(note(format!("{jobs} for a host that has not failed {it}")));
+        done.messages.push(note(format!("{jobs} for {who} that has not failed {it}")));
     }
     if passed.has_one > 0 {
         let (jobs, it) = jobs_that_wait(passed.has_one);
-        done.messages
-            .push(note(format!("{jobs} for another host: this one has a copy of {it}, or has computed one")));
+        done.messages.push(note(format!(
+            "{jobs} for another {whose}: this one has a copy of {it}, or has computed one"
+        )));
     }
     if done.messages.is_empty() {
         let catalog = project.catalog();
