@@ -62,6 +62,13 @@ pub fn find(pid: u32) -> Option<Process> {
     parse(&String::from_utf8_lossy(&line[..len]))
 }
 
+/// True if an id is a process's own and not that of one of its further threads, which `/proc` shows as well.
+pub fn is_process(pid: u32) -> bool {
+    let Ok(status) = fs::read(format!("/proc/{pid}/status")) else { return false };
+    let group = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Tgid:"));
+    group.and_then(|id| std::str::from_utf8(id).ok()?.trim().parse().ok()) == Some(pid)
+}
+
 /// The last process id that was given, to a process or a thread; ids are given in rising order, and begin anew at the
 /// bottom once the highest is reached. None where the kernel does not say.
 pub fn last_id() -> Option<u32> {

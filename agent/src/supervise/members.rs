@@ -52,7 +52,9 @@ impl Members {
     /// Looks at the tasks whose first processes and urgencies these are. Returns what each of them uses.
     pub(super) fn look(&mut self, leaders: &BTreeMap<u32, Urgency>) -> BTreeMap<u32, Used> {
         let candidates = self.candidates(leaders);
-        let members = self.of(leaders, &candidates);
+        let mut members = self.of(leaders, &candidates);
+        // An id may be a thread's. The kernel tells of it what its whole process uses, which is counted already.
+        members.retain(|(_, process)| self.is_known(process) || proc::is_process(process.pid));
         self.lower_groups(leaders, &members);
         self.known = members
             .iter()
@@ -102,6 +104,10 @@ impl Members {
             at += 1;
         }
         members
+    }
+
+    fn is_known(&self, process: &Process) -> bool {
+        self.known.get(&process.pid).is_some_and(|member| member.start == process.start)
     }
 
     /// Whose a process is by what was known of it or by its session.
@@ -169,6 +175,51 @@ mod tests {
         // Its parent is gone, its session is its own.
         let all = [process(12, 1, 12, 2), process(13, 1, 13, 7), process(14, 1, 14, 2)];
         assert_eq!(pids(&members.of(&leaders(), &all)), [(10, 12)]);
+    }
+
+    /// The program of the test below: threads that compute as soon as they are asked for, until its input ends.
+    #[test]
+    #[ignore = "a program for another test"]
+    fn busy_threads() {
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).unwrap();
+        for _ in 0..line.trim().parse().unwrap_or(0) {
+            std::thread::spawn(|| {
+                loop {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+    }
+
+    #[test]
+    fn threads_that_came_between_two_looks_are_not_counted_beside_their_process() {
+        let name = format!("{}::busy_threads", module_path!().split_once("::").unwrap().1);
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", &name, "--ignored", "--nocapture"]);
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
+        sys::isolate(&mut command, Urgency::Idle, None);
+        let mut task = command.spawn().unwrap();
+        let leaders = BTreeMap::from([(task.id(), Urgency::Idle)]);
+        let mut members = Members::default();
+        members.look(&leaders);
+        members.look(&leaders);
+        std::io::Write::write_all(task.stdin.as_mut().unwrap(), b"4\n").unwrap();
+        let end = Instant::now() + Duration::from_secs(60);
+        let (mut told, mut counted) = (members.look(&leaders)[&task.id()], Used::default());
+        while counted.cpu.as_secs_f64() < 1.0 && Instant::now() < end {
+            told = members.look(&leaders)[&task.id()];
+            // The kernel's own count, taken later: never less than it was.
+            counted = proc::find(task.id()).map_or(counted, |process| proc::total([&process].into_iter()));
+            assert!(told.cpu <= counted.cpu, "{told:?} of {counted:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let known = members.known.len();
+        proc::kill_session(task.id());
+        task.wait().unwrap();
+        assert!(told.cpu.as_secs_f64() > 0.5, "{told:?} of {counted:?}");
+        assert_eq!(known, 1);
     }
 
     #[test]
