@@ -54,11 +54,16 @@ pub(super) async fn download(
         fs::remove_file(&place).map_err(failure("replace", &place))?;
     }
     let limit = nbytes.unwrap_or(wanted.limit.0);
-    let part = |to, nbytes, limit| Part { url: &wanted.from, to, nbytes, limit, keep_free: wanted.keep_free };
+    let excess = match nbytes.is_none() && wanted.limited_by_host {
+        true => TransferErrorKind::DiskFull,
+        false => TransferErrorKind::WrongSize,
+    };
+    let keep_free = wanted.keep_free;
+    let part = |to, nbytes, limit| Part { url: &wanted.from, to, nbytes, limit, excess, keep_free };
     if wanted.gzipped {
         let packed = dir.partial(&wanted.url).join(format!("{name}.gzt"));
         fetch(web, &part(&packed, None, packed_max(limit)), trail).await?;
-        blocking(expand(packed, partial.clone(), limit, wanted.keep_free)).await?;
+        blocking(expand(packed, partial.clone(), (limit, excess), keep_free)).await?;
     } else {
         fetch(web, &part(&partial, nbytes, limit), trail).await?;
     }
@@ -80,6 +85,8 @@ struct Part<'a> {
     /// Its size, if that is known.
     nbytes: Option<u64>,
     limit: u64,
+    /// What more than that is.
+    excess: TransferErrorKind,
     keep_free: Bytes,
 }
 
@@ -87,9 +94,12 @@ impl Part<'_> {
     fn too_long(&self, place: &str) -> TransferError {
         let why = match self.nbytes {
             Some(nbytes) => format!("the {nbytes} bytes that the project announced"),
-            None => format!("the {} bytes that it may have on this host", self.limit),
+            None if self.excess == TransferErrorKind::DiskFull => {
+                format!("the {} bytes that it may have on this host", self.limit)
+            }
+            None => format!("the {} bytes that it may have by what the project says", self.limit),
         };
-        TransferError::new(TransferErrorKind::WrongSize, format!("{place}: more than {why}"))
+        TransferError::new(self.excess, format!("{place}: more than {why}"))
     }
     /// Where to the file goes.
     fn dir(&self) -> PathBuf {

@@ -15,11 +15,11 @@ pub(super) const fn packed_max(plain: u64) -> u64 {
     plain.saturating_add(plain / 1_000).saturating_add(64 * 1024)
 }
 
-/// Expands `packed` into `plain` and deletes it.
+/// Expands `packed` into `plain` and deletes it. With the limit goes what more than that is.
 pub(super) fn expand(
     packed: PathBuf,
     plain: PathBuf,
-    limit: u64,
+    (limit, excess): (u64, TransferErrorKind),
     keep_free: Bytes,
 ) -> impl FnOnce() -> Result<(), TransferError> {
     move || {
@@ -38,7 +38,7 @@ pub(super) fn expand(
                     total += read as u64;
                     if total > limit {
                         let what = format!("{}: expands to more than {limit} bytes", packed.display());
-                        break Err(TransferError::new(TransferErrorKind::WrongSize, what));
+                        break Err(TransferError::new(excess, what));
                     }
                     let written = space.note(read as u64);
                     let written = written

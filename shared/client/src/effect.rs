@@ -173,6 +173,8 @@ pub struct Download {
     pub nbytes: Option<Bytes>,
     /// The most that it may become, if the project did not say its size.
     pub limit: Bytes,
+    /// That limit is this host's own: a file that exceeds it fails for want of space and not for its size.
+    pub limited_by_host: bool,
     /// So much must stay free on the volume.
     pub keep_free: Bytes,
     /// MD5 of its content in lower-case hexadecimal, to be checked when there is no signature.

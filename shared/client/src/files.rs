@@ -183,7 +183,7 @@ impl Client {
                 if true_rank > rank {
                     self.place_transfer_as(&key, Some(true_rank));
                 } else {
-                    self.begin_transfer(&key);
+                    self.begin_transfer(&key, true_rank);
                 }
             }
         }
@@ -213,12 +213,14 @@ impl Client {
         }
     }
 
-    fn begin_transfer(&mut self, key: &FileKey) {
+    fn begin_transfer(&mut self, key: &FileKey, rank: Rank) {
         let Some(project) = self.state.projects.get(&key.project) else { return };
         if let Some(why) = self.never_fits(key) {
             return self.fail_file(key, error::TOO_BIG, &why);
         }
-        let (limit, keep_free) = (self.room_for(key), self.preferences().disk_free_min);
+        let keep_free = self.preferences().disk_free_min;
+        let by_project = self.most_announced(key);
+        let limit = by_project.unwrap_or_else(|| self.room_for(key));
         let (url, code_key) = (project.url.clone(), project.code_sign_key.clone().unwrap_or_default());
         let Some(file) = self.state.files.get_mut(key) else { return };
         let Some(transfer) = file.transfer.as_mut() else { return };
@@ -255,6 +257,7 @@ impl Client {
                     gzipped: transfer.url_index < gzipped,
                     nbytes: file.info.nbytes,
                     limit,
+                    limited_by_host: by_project.is_none(),
                     keep_free,
                     md5: file.info.md5_cksum.clone(),
                     signature,
@@ -265,7 +268,7 @@ impl Client {
         match effect {
             Some(effect) => {
                 transfer.active = true;
-                self.place_transfer(key);
+                self.place_transfer_as(key, Some(rank));
                 self.act(effect, Reason::new("BOINC transfers", why));
             }
             None => {
@@ -294,13 +297,14 @@ impl Client {
         })
     }
 
-    /// What a file may become whose size is not known: what its project says at most; else the project's share of what
-    /// is left to projects on the disk.
+    /// What a file becomes at most by what its project says.
+    fn most_announced(&self, key: &FileKey) -> Option<Bytes> {
+        self.state.files.get(key)?.info.max_nbytes.filter(|most| *most > Bytes(0))
+    }
+
+    /// What a file may become of which its project says no size: the project's share of what is left to projects on the
+    /// disk. A share of 0 keeps new work away and not the files of the work that is here: then it is all that is left.
     fn room_for(&self, key: &FileKey) -> Bytes {
-        let file = self.state.files.get(key);
-        if let Some(most) = file.and_then(|file| file.info.max_nbytes).filter(|most| *most > Bytes(0)) {
-            return most;
-        }
         let (Some(host), Some(project)) = (&self.state.host, self.state.projects.get(&key.project)) else {
             return Bytes(0);
         };
@@ -308,7 +312,8 @@ impl Client {
         let by_fraction = host.disk_total.as_f64() * preferences.disk_fraction.get();
         let by_free = host.disk_free.as_f64() - preferences.disk_free_min.as_f64();
         let room = by_fraction.min(by_free).max(0.0);
-        Bytes::from_f64(room * self.share_fraction(project, |_| true))
+        let share = self.share_fraction(project, |_| true);
+        Bytes::from_f64(room * if share > 0.0 { share } else { 1.0 })
     }
 
     /// The files of a project that it could give again if they were gone.

@@ -69,8 +69,7 @@ pub(crate) struct Transfers {
 /// Those of one direction.
 #[derive(Debug, Default)]
 pub(crate) struct Direction {
-    /// Whether they failed before.
-    active: BTreeMap<FileKey, bool>,
+    active: BTreeMap<FileKey, Active>,
     projects: BTreeMap<ProjectId, Waiting>,
     /// Where each one that is not active is.
     index: BTreeMap<FileKey, (Rank, Queue)>,
@@ -80,6 +79,14 @@ pub(crate) struct Direction {
     last: Option<ProjectId>,
     /// Since when every place is taken and none became free.
     full_since: Option<Instant>,
+}
+
+/// One that is under way.
+#[derive(Clone, Copy, Debug)]
+struct Active {
+    has_failed: bool,
+    /// Kept for the case that it fails.
+    rank: Rank,
 }
 
 /// Those of one project that are not active.
@@ -187,7 +194,7 @@ impl Direction {
     ) -> Option<&'a (Rank, String)> {
         let (fresh, due) = (waiting.fresh.first(), waiting.due.first().filter(|_| !is_held));
         let active = self.active_of(project).count();
-        let retries = self.active_of(project).filter(|failed| **failed).count();
+        let retries = self.active_of(project).filter(|active| active.has_failed).count();
         if active > 0 && retries == 0 { due.or(fresh) } else { fresh.or(due) }
     }
 
@@ -205,9 +212,9 @@ impl Direction {
         }
     }
 
-    fn active_of(&self, project: ProjectId) -> impl Iterator<Item = &bool> {
+    fn active_of(&self, project: ProjectId) -> impl Iterator<Item = &Active> {
         let from = FileKey { project, name: String::new() };
-        self.active.range(from..).take_while(move |(key, _)| key.project == project).map(|(_, failed)| failed)
+        self.active.range(from..).take_while(move |(key, _)| key.project == project).map(|(_, active)| active)
     }
 
     fn has_room(&self, project: ProjectId, now: Instant) -> bool {
@@ -222,7 +229,7 @@ impl Direction {
     fn put(&mut self, key: &FileKey, transfer: &Transfer, rank: Rank, now: Instant) {
         let has_failed = transfer.backoff.failures() > 0;
         if transfer.active {
-            self.active.insert(key.clone(), has_failed);
+            self.active.insert(key.clone(), Active { has_failed, rank });
             if self.active.len() == ACTIVE_MAX {
                 self.full_since = Some(now);
             }
@@ -243,11 +250,12 @@ impl Direction {
 
     /// Its rank, if it had one.
     fn take_out(&mut self, key: &FileKey, now: Instant) -> Option<Rank> {
-        if self.active.remove(key).is_some() {
+        let active = self.active.remove(key);
+        if active.is_some() {
             self.full_since = (self.active.len() >= ACTIVE_MAX).then_some(now);
         }
         self.failed.remove(key);
-        let (rank, queue) = self.index.remove(key)?;
+        let Some((rank, queue)) = self.index.remove(key) else { return active.map(|active| active.rank) };
         if let Some(waiting) = self.projects.get_mut(&key.project) {
             waiting.take_out(&key.name, rank, queue);
             if waiting.is_empty() {
@@ -258,6 +266,9 @@ impl Direction {
     }
 
     fn hasten(&mut self, key: &FileKey, rank: Rank) {
+        if let Some(active) = self.active.get_mut(key) {
+            active.rank = active.rank.min(rank);
+        }
         let Some((known, queue)) = self.index.get_mut(key).filter(|(known, _)| rank < *known) else { return };
         if let Some(waiting) = self.projects.get_mut(&key.project) {
             waiting.take_out(&key.name, *known, *queue);

@@ -31,9 +31,9 @@ fn failed(at: Instant) -> Transfer {
 fn begin(transfers: &mut Transfers, now: Instant) -> Vec<String> {
     let mut begun = Vec::new();
     transfers.of(false).wake(now);
-    while let Some((key, _)) = transfers.of(false).next(now, |_| false) {
+    while let Some((key, rank)) = transfers.of(false).next(now, |_| false) {
         let before = if key.name.starts_with("failed") { failed(t0()) } else { fresh() };
-        transfers.place(&key, Some(&Transfer { active: true, ..before }), None, now);
+        transfers.place(&key, Some(&Transfer { active: true, ..before }), Some(rank), now);
         begun.push(key.name);
     }
     begun

@@ -135,6 +135,7 @@ impl Bench {
             gzipped: false,
             nbytes: Some(Bytes(content.len() as u64)),
             limit: Bytes(1 << 30),
+            limited_by_host: true,
             keep_free: Bytes(0),
             md5: Some(md5_hex(content)),
             signature: None,

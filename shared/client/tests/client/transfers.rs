@@ -70,6 +70,24 @@ fn r6_2_the_application_comes_first_and_then_the_inputs_in_the_order_of_their_jo
 }
 
 #[test]
+fn an_application_whose_first_mirror_is_dead_is_tried_elsewhere_before_any_input() {
+    let mut world = World::new(208);
+    world.add_project("a", 40, Duration::from_secs(60));
+    world.alter = Some(|reply, _| {
+        for file in reply.files.iter_mut().filter(|file| file.name.ends_with("_app")) {
+            file.download_urls.insert(0, format!("http://dead/{}", file.name));
+        }
+    });
+    world.dead_mirror = Some("//dead/");
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], large_buffers())));
+    world.run_until("all inputs", Duration::from_mins(2), |w| w.transfers.len() >= 42);
+    let tries = world.transfers.iter().enumerate().filter(|(_, (_, name, _))| name == "a_app");
+    let tries: Vec<usize> = tries.map(|(place, _)| place).collect();
+    // An input may have the project's other place meanwhile.
+    assert!(tries.len() == 2 && tries[0] == 0 && tries[1] <= 2, "{tries:?}");
+}
+
+#[test]
 fn a_projects_many_files_do_not_keep_anothers_waiting() {
     let mut world = World::new(204);
     world.add_project("a", 200, Duration::from_secs(30));
@@ -171,4 +189,15 @@ fn r6_2_servers_are_told_how_fast_transfers_are() {
     assert!(request.contains("<bwdown>1000000.000000</bwdown>"), "{request}");
     assert!(request.contains("<bwup>100000.000000</bwup>"), "{request}");
     assert!(request.contains("<avg_time_up>1800000000.000000</avg_time_up>"), "{request}");
+}
+
+#[test]
+fn a_file_of_unknown_size_may_have_the_room_itself_where_its_projects_share_is_zero() {
+    let mut world = World::new(209);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.add_project("b", 0, Duration::from_secs(30));
+    world.event(Event::DocumentOffered(document(1, &[("a", 0.0), ("b", 1.0)], small_buffers())));
+    world.run_until("both files are asked for", Duration::from_mins(5), |w| w.downloads.len() >= 2);
+    let unknown: Vec<_> = world.downloads.iter().filter(|download| download.nbytes.is_none()).collect();
+    assert!(!unknown.is_empty() && unknown.iter().all(|download| download.limit > Bytes(0)), "{unknown:?}");
 }
