@@ -18,8 +18,8 @@ struct Moment {
 /// What was seen over a stretch of time.
 #[derive(Debug)]
 pub(crate) struct Share {
-    /// Of the CPU time that was there for it, what the good project got. There for it is what it got, what the machine
-    /// idled, and what the agent spent on itself; what other programs took was not.
+    /// Of the CPUs' time, what was neither left idle nor spent by the agent on itself: the most that tasks, and other programs
+    /// before them, could have. Tasks have the lowest priority, so what they got alone would judge those other programs.
     pub(crate) of_cpu_time: f64,
     /// Of the CPUs that it could have had, on how many it had a task, on average.
     pub(crate) of_cpus: f64,
@@ -36,9 +36,11 @@ pub(crate) fn watch(agent: &Agent, good: &str, stretch: Duration, mut look: impl
         std::thread::sleep(Duration::from_millis(500));
     }
     let last = moment(agent, good);
-    let got = last.good - first.good;
-    let there = got + (last.idle - first.idle) + (last.own - first.own);
-    Share { of_cpu_time: got / there.max(0.01), of_cpus: busy as f64 / f64::from(all.max(1) as u32) }
+    assert!(last.good > first.good, "the good project got no CPU time at all");
+    let there =
+        (last.at - first.at).as_secs_f64() * rustix::thread::sched_getaffinity(None).unwrap().count() as f64;
+    let lost = (last.idle - first.idle) + (last.own - first.own);
+    Share { of_cpu_time: 1.0 - lost / there, of_cpus: busy as f64 / f64::from(all.max(1) as u32) }
 }
 
 /// Waits until the agent has just looked at the tasks' CPU time, which it does once a second: two such moments are
