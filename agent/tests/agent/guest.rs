@@ -119,15 +119,21 @@ fn a_session_that_a_task_makes_itself_is_no_owners_either() {
 #[ignore = "not a test: run as an ordinary user by the test below"]
 fn tasks_that_start_at_once() {
     let mut bench = Bench::new();
+    let mut setups = Vec::new();
     for number in 0..6_u64 {
         let mut setup = bench.script("sleep 1000");
         (setup.job, setup.slot) = (JobId(number), SlotId(u32::try_from(number).unwrap()));
         setup.special = number % 2 == 1;
+        setups.push(setup);
+    }
+    // All have the same program, and one that is being written is not executed: none starts before the last has written it.
+    for setup in setups {
         bench.supervisor.start_task(setup);
     }
     for _ in 0..6 {
         let pid = bench.next("start", |event| match event {
             Event::TaskStarted { job, pid } => Some((job, pid)),
+            Event::TaskStartFailed { reason, .. } => panic!("{reason}"),
             _ => None,
         });
         let wanted = if pid.0.0 % 2 == 1 { 10 } else { 19 };
