@@ -253,8 +253,4 @@ fn r6_7_a_real_collector_gets_metrics_logs_and_a_trace_over_both_daemons() {
     println!("in one trace over both daemons: {:?}", shared(&got));
     assert!(got.contains("following version"), "the agents' log came");
     assert!(got.contains("document made"), "the coordinator's log came");
-    for said in ["host.name", "os.type", "fallow.operator.v1.Operator/SetShares", "fallow.project.name"] {
-        assert!(got.contains(said), "{said} came");
-    }
-    assert!(!got.lines().any(|line| line == "Timestamp: 0"), "each record says when it was made");
 }
