@@ -86,7 +86,10 @@ leaves it, and goes on elsewhere or later.";
 
 const UPDATE: &str = r"Examples:
   fallow-agent update http://127.0.0.1:4001/primes/
-  fallow-agent update primes";
+  fallow-agent update primes
+
+It goes out at once: a delay that the project asked for, and waits after
+failures, do not hold. What is overridden is said.";
 
 const STOP: &str = r"Examples:
   fallow-agent stop --dir lab/agent-1";
@@ -131,7 +134,7 @@ pub enum Command {
     /// Leave devices such as GPUs alone, whatever the coordinator says
     #[command(after_help = EXCLUDE)]
     Exclude(Exclude),
-    /// Contact a project as soon as it allows
+    /// Contact a project now, whatever it has put that off for
     #[command(after_help = UPDATE)]
     Update(AttachedArg),
     /// End the agent cleanly, and wait until it has

@@ -48,7 +48,7 @@ pub enum Request {
         /// All that must not be used; none lifts the owner's limit.
         devices: BTreeSet<Device>,
     },
-    /// Contact a project soon.
+    /// Contact a project now: a delay that it asked for, and backoffs, do not hold against the owner's word (R1.4).
     Update {
         /// Its URL.
         url: String,

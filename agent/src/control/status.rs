@@ -111,6 +111,9 @@ pub struct ProjectStatus {
     pub jobs: [u64; 3],
     /// No scheduler RPC before this instant, and why.
     pub min_rpc: Option<(f64, String)>,
+    /// Why no more work is asked of it, whatever is lacking, if none is.
+    #[serde(default)]
+    pub enough: Option<String>,
     /// Attached by the coordinator.
     pub from_document: bool,
     /// Resource types for which no work is asked for yet, because it brought none (R3.7).
@@ -227,6 +230,7 @@ pub fn projects(client: &Client, refusals: &BTreeMap<ProjectId, (f64, String)>) 
         cpu_time: view.totals.cpu.as_secs_f64(),
         jobs: [view.totals.jobs_success, view.totals.jobs_error, view.totals.jobs_late],
         min_rpc: view.min_rpc_time.map(|(at, why)| (at.as_secs_f64(), why)),
+        enough: view.enough,
         from_document: view.from_document,
     };
     client.project_views().into_iter().map(of).collect()
@@ -268,6 +272,9 @@ impl ProjectStatus {
                 let failures = held.failures;
                 parts.push(format!("{resource} work in {wait} ({failures} request{times} brought none)"));
             }
+        }
+        if let Some(why) = &self.enough {
+            parts.push(format!("no more work ({why})"));
         }
         if parts.is_empty() { "any time".to_owned() } else { parts.join("; ") }
     }
@@ -436,6 +443,7 @@ mod tests {
             cpu_time: 0.0,
             jobs: [0; 3],
             min_rpc: min_rpc.map(|wait| (1e9 + wait, "a delay".into())),
+            enough: None,
             from_document: true,
             held_types,
             no_work: None,
@@ -450,5 +458,7 @@ mod tests {
         let both = text(Some(60.0), vec![held(600.0, 3)]);
         assert!(both.starts_with("in ") && both.contains("(a delay); CPU work in "), "{both}");
         assert!(both.ends_with("(3 requests in a row brought none)"), "{both}");
+        let stalls = ProjectStatus { enough: Some("its downloads stall".into()), ..project(None, vec![]) };
+        assert_eq!(stalls.next_contact(now), "no more work (its downloads stall)");
     }
 }

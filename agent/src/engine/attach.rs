@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration as StdDuration;
 
 use fallow_boinc::scheduler::SchedulerReply;
-use fallow_client::{Event, TransferError, TransferErrorKind};
+use fallow_client::{Asker, Event, TransferError, TransferErrorKind};
 use fallow_domain::{AccountKey, MasterUrl, ProjectId, Share, printable};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ use super::Engine;
 use crate::control::protocol::Response;
 use crate::error::AgentError;
 
-/// How long a project may take to answer. Another project's RPC may have to end first.
+/// How long a project may take to answer.
 const PATIENCE: StdDuration = StdDuration::from_secs(60);
 
 /// Messages of a project that are told to whoever attaches it.
@@ -120,7 +120,7 @@ impl Engine {
             };
             return Ok(Answer::Now(Response::done(text)));
         }
-        self.turn(Event::ContactRequested { url: url.clone() }, None).await?;
+        self.turn(Event::ContactRequested { url: url.clone(), by: Asker::Owner }, None).await?;
         Ok(match self.client.standing(&url).attached {
             Some(project) => Answer::Later { project, url, before },
             // Its page was asked for and its share taken back in one go: cannot be, and is no reason to hang.

@@ -18,7 +18,7 @@ use std::time::Duration as StdDuration;
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::message::ProcessControl;
 use fallow_boinc::scheduler::SchedulerRequest;
-use fallow_client::{Action, Client, Effect, Entity, Event, FileKey, NoticeLevel, TRICKLE_MAX};
+use fallow_client::{Action, Asker, Client, Effect, Entity, Event, FileKey, NoticeLevel, TRICKLE_MAX};
 use fallow_domain::{Instant, JobId, MasterUrl, ProjectId, printable};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
@@ -244,7 +244,7 @@ impl Engine {
 
     async fn arrived(&mut self, arrived: Arrived) -> Result<(), AgentError> {
         match arrived {
-            Arrived::Contact(url) => self.turn(Event::ContactRequested { url }, None).await,
+            Arrived::Contact(url) => self.turn(Event::ContactRequested { url, by: Asker::Fleet }, None).await,
             Arrived::Document { version, outcome, traceparent } => {
                 let span = tracing::info_span!("apply fleet document", version);
                 fallow_telemetry::propagation::set_parent(&span, &traceparent);
@@ -283,6 +283,7 @@ impl Engine {
                 self.read_trickles(project, &mut request);
                 self.transfers.call_scheduler(project, url, &request);
             }
+            Effect::GiveUpRpc { project } => self.transfers.cancel_rpc(project),
             Effect::Download(wanted) => self.transfers.download(wanted),
             Effect::Upload(wanted) => self.transfers.upload(wanted),
             Effect::CancelTransfer { file } => self.transfers.cancel(&file),
@@ -377,6 +378,11 @@ impl Engine {
         match effect {
             Effect::FetchMasterPage { url, .. } => format!("fetching the master page {url}"),
             Effect::CallScheduler { url, .. } => format!("calling the scheduler {url}"),
+            Effect::GiveUpRpc { project } => {
+                let view = self.client.project_view(*project);
+                let whose = view.map_or_else(|| format!("project {project}"), |view| view.url.to_string());
+                format!("giving up the call of the scheduler of {whose}")
+            }
             Effect::Download(wanted) => format!("downloading {}", wanted.file.name),
             Effect::Upload(wanted) => format!("uploading {}", wanted.file.name),
             Effect::CancelTransfer { file } => format!("giving up the transfer of {}", file.name),

@@ -1,7 +1,7 @@
 //! What people at this host ask for.
 
-use fallow_client::{Event, ProjectView};
-use fallow_domain::{Device, MasterUrl};
+use fallow_client::{Asker, Event, ProjectView};
+use fallow_domain::{Device, Instant, MasterUrl};
 
 use super::{Asked, Engine};
 use crate::control::protocol::{Request, Response};
@@ -87,8 +87,8 @@ impl Engine {
             },
             Request::Update { url } => match self.attached(&url) {
                 Ok(url) => {
-                    let text = format!("{url} is contacted as soon as the project allows");
-                    self.turn(Event::ContactRequested { url }, None).await?;
+                    let text = contact(&url, &self.client.contact_held_by(&url), crate::clock::now());
+                    self.turn(Event::ContactRequested { url, by: Asker::Owner }, None).await?;
                     Ok(Response::done(text))
                 }
                 Err(error) => Ok(Response::failed(&error)),
@@ -159,5 +159,17 @@ impl Engine {
             notices: self.notices.iter().cloned().collect(),
             store_trouble: self.store_trouble.clone(),
         }
+    }
+}
+
+/// Tells the owner that a project is contacted at his word, and what he overrides by it (R1.4).
+fn contact(url: &MasterUrl, held_by: &[(Instant, String)], now: Instant) -> String {
+    let waits: Vec<String> = held_by
+        .iter()
+        .map(|(until, why)| format!("{why}, and would be left alone for {} more", until.since(now)))
+        .collect();
+    match waits.is_empty() {
+        true => format!("{url} is contacted now"),
+        false => format!("{url} is contacted now, although {}", waits.join("; ")),
     }
 }

@@ -1,5 +1,7 @@
 //! What goes over the network to projects: master pages, scheduler RPCs, files in both directions.
 //!
+//! Many go on at once, to one project or to several: none waits for another (R1.10).
+//!
 //! Every call is one attempt and ends in one event. Retries, backoff, which URL comes next and how many go at once
 //! are the client's decisions. An end that is still on its way when its transfer is given up does not arrive: it could be
 //! taken for that of the next attempt.
@@ -89,14 +91,15 @@ impl Ticket {
 /// What a transfer is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
-    Project(ProjectId),
+    Page(ProjectId),
+    Rpc(ProjectId),
     File(FileKey),
 }
 
 impl What {
     fn project(&self) -> ProjectId {
         match self {
-            Self::Project(project) => *project,
+            Self::Page(project) | Self::Rpc(project) => *project,
             Self::File(file) => file.project,
         }
     }
@@ -122,7 +125,7 @@ impl Transfers {
     /// GETs a master page: ends in `MasterPageRead`.
     pub fn fetch_master_page(&self, project: ProjectId, url: MasterUrl) {
         let shared = Arc::clone(&self.shared);
-        self.spawn(What::Project(project), move |trail| async move {
+        self.spawn(What::Page(project), move |trail| async move {
             let page = shared.web.read_page(url.as_str(), &trail).await;
             let outcome = page.map(|page| master::scheduler_urls(&page));
             Event::MasterPageRead { project, outcome }
@@ -132,7 +135,7 @@ impl Transfers {
     /// POSTs a request to a scheduler: ends in `SchedulerAnswered`.
     pub fn call_scheduler(&self, project: ProjectId, url: String, request: &SchedulerRequest) {
         let (shared, request) = (Arc::clone(&self.shared), request.write());
-        self.spawn(What::Project(project), move |trail| async move {
+        self.spawn(What::Rpc(project), move |trail| async move {
             let outcome = call(&shared.web, &url, request, &trail).await;
             Event::SchedulerAnswered { project, outcome }
         });
@@ -164,7 +167,16 @@ impl Transfers {
 
     /// Gives up a file's transfer, without an event.
     pub fn cancel(&self, file: &FileKey) {
-        if let Some((_, running)) = self.running().transfers.remove(&What::File(file.clone())) {
+        self.give_up(&What::File(file.clone()));
+    }
+
+    /// Gives up what was asked of a project's scheduler, without an event.
+    pub fn cancel_rpc(&self, project: ProjectId) {
+        self.give_up(&What::Rpc(project));
+    }
+
+    fn give_up(&self, what: &What) {
+        if let Some((_, running)) = self.running().transfers.remove(what) {
             running.abort();
         }
     }
@@ -182,7 +194,8 @@ impl Transfers {
 
     /// True while a page or an answer of a project's scheduler is awaited.
     pub fn is_talking(&self, project: ProjectId) -> bool {
-        self.running().transfers.contains_key(&What::Project(project))
+        let running = self.running();
+        [What::Page(project), What::Rpc(project)].iter().any(|what| running.transfers.contains_key(what))
     }
 
     /// Gives up everything, at the end. What had ended before still arrives.

@@ -14,11 +14,11 @@ use fallow_domain::{
 use crate::daemon::{Daemon, command, outcome};
 use crate::transfers::{Server, http};
 
-const RIGHT: &str = "0123456789abcdef0123456789abcdef";
-const WRONG: &str = "ffffffffffffffffffffffffffffffff";
+pub(crate) const RIGHT: &str = "0123456789abcdef0123456789abcdef";
+pub(crate) const WRONG: &str = "ffffffffffffffffffffffffffffffff";
 
 /// A project that knows one account, and answers another key as BOINC's servers do.
-fn project() -> Server {
+pub(crate) fn project() -> Server {
     Server::start(|asked| {
         let host = asked.head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
         let body = match &asked.head {
@@ -48,7 +48,7 @@ fn project() -> Server {
 }
 
 /// Exit code and what was said.
-fn attach(dir: &Path, url: &str, key: &str, more: &[&str]) -> (i32, String) {
+pub(crate) fn attach(dir: &Path, url: &str, key: &str, more: &[&str]) -> (i32, String) {
     let mut command = command(dir, &["attach", url]);
     command.args(more).env_remove("FALLOW_ACCOUNT_KEY");
     if !key.is_empty() {
@@ -60,7 +60,7 @@ fn attach(dir: &Path, url: &str, key: &str, more: &[&str]) -> (i32, String) {
     (output.status.code().unwrap(), text)
 }
 
-fn status(dir: &Path) -> serde_json::Value {
+pub(crate) fn status(dir: &Path) -> serde_json::Value {
     let output = command(dir, &["status", "--json"]).output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
 }

@@ -14,3 +14,4 @@ mod messages;
 mod supervision;
 mod support;
 mod transfers;
+mod turns;

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use fallow_domain::{Instant, ProjectId};
 use fallow_policy::network_period::{Connection, NetworkNeeds};
+use fallow_policy::rpc_timing::Asker;
 
 use crate::machine::Client;
 use crate::record::Record;
@@ -45,7 +46,7 @@ impl Client {
             let project = self.state.projects.get(id);
             project.is_some_and(|project| project.rpc.master_page_due(now).is_some())
         };
-        let any = self.net.sessions.in_flight().is_some()
+        let any = self.net.sessions.any_in_flight()
             || !self.net.pages.is_empty()
             || self.state.transfers.any()
             || !self.state.reporting.is_empty()
@@ -57,7 +58,7 @@ impl Client {
             requested: self
                 .net
                 .requested
-                .iter()
+                .keys()
                 .any(|id| self.contactable_at(*id).is_some_and(|at| at <= now)),
         }
     }
@@ -67,7 +68,7 @@ impl Client {
     fn earliest_unreported_deadline(&self) -> Option<Instant> {
         let takes = |job: &&Job| {
             let project = self.state.projects.get(&job.project);
-            project.is_some_and(|project| project.rpc.min_rpc_time(self.now, false).is_none())
+            project.is_some_and(|project| project.rpc.min_rpc_time(self.now, Asker::Client).is_none())
         };
         let job = |id| self.state.jobs.get(id);
         let reporting = self.state.reporting.iter().filter_map(job).filter(takes);
@@ -76,11 +77,11 @@ impl Client {
     }
 
     /// When a project with which contact is wanted can be contacted: not while it has asked for a delay
-    /// (R1.4), nor while the page that names its schedulers cannot be read. Before then a period would be
+    /// and its owner has not (R1.4), nor while the page that names its schedulers cannot be read. Before then a period would be
     /// opened in vain.
     fn contactable_at(&self, id: ProjectId) -> Option<Instant> {
         let (now, project) = (self.now, self.state.projects.get(&id)?);
-        let asked = project.rpc.min_rpc_time(now, true).map_or(now, |wait| wait.at);
+        let asked = project.rpc.min_rpc_time(now, self.asker(id)).map_or(now, |wait| wait.at);
         let page = match project.scheduler_urls.is_empty() {
             true => project.rpc.master_page_due_at(now).unwrap_or(now),
             false => now,
@@ -91,11 +92,12 @@ impl Client {
     /// When the first project with which contact is wanted, or that does not take its reports now, can be
     /// contacted.
     pub(crate) fn next_contactable(&self) -> Instant {
-        let waits = self.net.requested.iter().filter_map(|id| self.contactable_at(*id));
+        let waits = self.net.requested.keys().filter_map(|id| self.contactable_at(*id));
         let reporting = self.state.reporting.iter().filter_map(|id| self.state.jobs.get(id));
         let projects: BTreeSet<ProjectId> = reporting.map(|job| job.project).collect();
         let projects = projects.iter().filter_map(|id| self.state.projects.get(id));
-        let takes = projects.filter_map(|project| Some(project.rpc.min_rpc_time(self.now, false)?.at));
+        let takes =
+            projects.filter_map(|project| Some(project.rpc.min_rpc_time(self.now, Asker::Client)?.at));
         waits.chain(takes).filter(|at| *at > self.now).min().unwrap_or(Instant::FAR_FUTURE)
     }
 

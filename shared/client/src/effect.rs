@@ -62,6 +62,11 @@ pub enum Effect {
         /// The request.
         request: Box<SchedulerRequest>,
     },
+    /// Give up an RPC to a scheduler that is under way; no answer.
+    GiveUpRpc {
+        /// The project.
+        project: ProjectId,
+    },
     /// One attempt to get a file, from where an earlier attempt stopped; verify it; put it into the project's
     /// directory; answer with `DownloadEnded`.
     Download(Box<Download>),

@@ -13,6 +13,8 @@ use fallow_domain::{
     AccountKey, Bytes, Device, Duration, FleetDocument, HostFacts, JobId, MasterUrl, ProjectId, Share, SlotId,
 };
 
+pub use fallow_policy::rpc_timing::Asker;
+
 use crate::FileKey;
 
 /// Something that happened, to be told to [`crate::Client::handle`] with the time at which it did.
@@ -58,6 +60,8 @@ pub enum Event {
     ContactRequested {
         /// The project.
         url: MasterUrl,
+        /// Who: the owner's word overrides more than the coordinator's.
+        by: Asker,
     },
     /// A master page was read, or could not be.
     MasterPageRead {

@@ -358,12 +358,12 @@ impl Client {
                 file.proof =
                     signature.zip(code_key).map(|(signature, key)| RequiredSignature { signature, key });
                 file.status = FileStatus::Present;
-                file.transfer = None;
+                let had_failed = file.transfer.take().is_some_and(|transfer| transfer.backoff.failures() > 0);
                 file.info.nbytes = Some(nbytes);
                 self.place_transfer(key);
                 self.net.transfers.remove(&(key.project, false));
                 self.mark(Record::File(key.clone()));
-                self.file_arrived(key);
+                self.file_arrived(key, had_failed);
             }
             Err(error) => self.transfer_failed(key, &error),
         }
@@ -385,11 +385,14 @@ impl Client {
         }
     }
 
-    /// A file came: jobs that waited for nothing else can run.
-    fn file_arrived(&mut self, key: &FileKey) {
+    /// A file came: jobs that waited for nothing else can run, and no others stall because of it.
+    fn file_arrived(&mut self, key: &FileKey, had_failed: bool) {
         let waiting = self.state.waiting.remove(key).unwrap_or_default();
-        for job in waiting {
-            self.settle_job_files(job);
+        for job in &waiting {
+            self.settle_job_files(*job);
+        }
+        if had_failed {
+            self.stall_changed(waiting);
         }
     }
 
@@ -428,8 +431,9 @@ impl Client {
         };
         self.place_transfer(key);
         self.mark(Record::File(key.clone()));
-        if let Some(number) = verdict {
-            self.fail_file(key, number, &failure.what);
+        match verdict {
+            Some(number) => self.fail_file(key, number, &failure.what),
+            None => self.stall_changed(self.state.waiting.get(key).cloned().unwrap_or_default()),
         }
     }
 

@@ -189,6 +189,8 @@ impl Client {
     fn snapshot(&self, id: JobId) -> Option<JobSnapshot> {
         let job = self.state.jobs.get(&id)?;
         let state = match job.stage {
+            // It keeps no instance busy; what it lacks is asked of others.
+            Stage::Downloading if self.is_stalled(job) => return None,
             Stage::Downloading => JobState::Incoming,
             Stage::Runnable if matches!(job.process, Process::Aborting(_)) => return None,
             // It is over, and only its process or its slot is still there.

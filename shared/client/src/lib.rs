@@ -38,6 +38,7 @@ mod request;
 mod rpc;
 mod schedule;
 mod setup;
+mod stalls;
 mod startup;
 mod state;
 mod tasks;

@@ -224,7 +224,7 @@ impl Client {
             Event::DocumentUnreadable { version, reason } => self.refuse_document(version, reason),
             Event::OwnerSuspended(suspended) => self.owner_suspends(suspended),
             Event::OwnerExcludedDevices(devices) => self.owner_excludes(devices),
-            Event::ContactRequested { url } => self.request_contact(&url),
+            Event::ContactRequested { url, by } => self.request_contact(&url, by),
             Event::MasterPageRead { project, outcome } => self.master_page_read(project, outcome),
             Event::SchedulerAnswered { project, outcome } => self.scheduler_answered(project, outcome),
             Event::DownloadEnded { file, outcome } => self.download_ended(&file, outcome),
@@ -247,6 +247,7 @@ impl Client {
         if connected {
             self.poll_transfers();
         }
+        self.poll_stalls();
         self.poll_limits();
         let overdue = self.now >= self.decide_by || self.decided_at > self.now;
         if self.schedule_due || overdue {
@@ -290,6 +291,7 @@ impl Client {
             } else {
                 self.next_transfer_wake_up()
             })
+            .min(self.next_stall())
             .min(self.next_task_wake_up())
             .min(self.next_decision())
             .min(self.next_throttle());

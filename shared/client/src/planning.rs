@@ -135,6 +135,7 @@ impl Client {
             self.fetch_check_by = self.now + CHECK_PERIOD;
             return;
         }
+        self.look_what_is_enough();
         match self.config.composition.fetch {
             FetchPolicy::Wf1 => self.plan_by_starvation(),
             FetchPolicy::Wf2 => self.plan_by_shortfall(),
@@ -187,10 +188,10 @@ impl Client {
 
     /// Whether a project may be asked for work now, as far as the contact itself goes.
     fn may_contact(&self, project: &Project) -> bool {
-        let requested = self.net.requested.contains(&project.id);
         !project.scheduler_urls.is_empty()
-            && project.rpc.min_rpc_time(self.now, requested).is_none()
-            && !self.uploads_pile_up(project.id)
+            && project.rpc.min_rpc_time(self.now, self.asker(project.id)).is_none()
+            && self.net.sessions.in_flight(project.id).is_none()
+            && self.enough_of(project.id).is_none()
     }
 
     /// WF2 (R5.4): one project at a time, by long-term debt and simulated shortfall.
@@ -228,7 +229,7 @@ impl Client {
                     standing: by_credit.as_ref().map_or(standing, |by| by.get(&id).copied().unwrap_or(0.0)),
                     over_served: by_credit.is_none() && fetch::over_served(standing, period, window),
                     tight: of.is_some_and(|of| of.misses != PerType::default()),
-                    may_supply: !project.detach_when_done,
+                    may_supply: !project.detach_when_done && self.enough_of(id).is_none(),
                     may_ask: self.may_contact(project),
                     backed_off: self.held_back(project),
                     untried: PerType::from_fn(|kind| !self.ledger.long_term.supplies(id, kind)),
@@ -257,10 +258,11 @@ impl Client {
             let active = host.active_fraction.get().max(0.01);
             let lasts =
                 later.map(|(kind, _)| now + (needs[kind].saturated - rules.buffer_min).mul_f64(active));
-            let waits = self.state.projects.values().filter_map(|project| {
-                let requested = self.net.requested.contains(&project.id);
-                Some(project.rpc.min_rpc_time(now, requested)?.at)
-            });
+            let waits = self
+                .state
+                .projects
+                .values()
+                .filter_map(|project| Some(project.rpc.min_rpc_time(now, self.asker(project.id))?.at));
             let waits = waits.chain(self.ledger.type_backoffs.next_end(now));
             lasts.chain(waits).fold(outlook.valid_until, Instant::min).max(now + CHECK_SOONEST)
         };

@@ -116,9 +116,8 @@ impl Client {
         }
         self.ledger.type_backoffs.clear_project(id);
         // An answer on its way is about the earlier contact.
-        if self.net.sessions.in_flight().is_some_and(|ask| ask.project == id) {
-            self.net.sessions.abandon(id);
-            self.net.reporting.clear();
+        if self.net.sessions.in_flight(id).is_some() {
+            self.give_up_rpc(id, "it is about another account");
         }
         self.mark_durable(Record::Project(id));
     }
@@ -178,6 +177,7 @@ impl Client {
             apps: BTreeMap::new(),
             lacks: PerType::default(),
             web: WebPreferences::default(),
+            job_time: None,
         };
         self.state.projects.insert(id, project);
         self.ledger.totals.entry(id).or_default();
@@ -246,8 +246,12 @@ impl Client {
         self.ledger.forget_project(id);
         self.queued_factor.remove(&id);
         self.net.sessions.abandon(id);
+        self.net.reporting.remove(&id);
         self.net.requested.remove(&id);
+        self.net.trickling.remove(&id);
         self.state.trickles.retain(|key, _| key.project != id);
+        self.net.downloads.remove(&id);
+        self.net.enough.remove(&id);
         self.net.pages.remove(&id);
         self.net.transfers.retain(|(project, _), _| *project != id);
         if let Some(project) = self.state.projects.remove(&id) {
@@ -269,7 +273,7 @@ impl Client {
         let leaving: Vec<_> =
             self.state.projects.values().filter(|project| project.detach_when_done).map(|p| p.id).collect();
         for id in leaving {
-            if !self.has_jobs(id) && self.net.sessions.in_flight().is_none_or(|ask| ask.project != id) {
+            if !self.has_jobs(id) && self.net.sessions.in_flight(id).is_none() {
                 self.detach(id, "no longer in the coordinator's document, and its last job is reported");
             }
         }

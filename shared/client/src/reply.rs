@@ -138,7 +138,7 @@ impl Client {
     }
 
     fn apply_acks(&mut self, id: ProjectId, names: &[String]) {
-        let reported = std::mem::take(&mut self.net.reporting);
+        let reported = self.net.reporting.remove(&id).unwrap_or_default();
         for name in names {
             let key = FileKey { project: id, name: name.clone() };
             let Some(&job) = self.state.job_names.get(&key) else { continue };

@@ -231,7 +231,9 @@ impl Client {
     fn other_results(&self, id: ProjectId) -> Vec<OtherResult> {
         let versions = self.state.versions.keys().filter(|key| key.project == id);
         let index: BTreeMap<&VersionKey, u32> = versions.zip(0..).collect();
-        let here = |job: &&Job| job.project == id && !self.net.reporting.contains(&job.id);
+        let reported = self.net.reporting.get(&id);
+        let here =
+            |job: &&Job| job.project == id && !reported.is_some_and(|reported| reported.contains(&job.id));
         let held = self.state.jobs.values().filter(here);
         held.map(|job| OtherResult {
             name: job.result.name.clone(),

@@ -1,6 +1,6 @@
 //! Contact with projects: master pages and scheduler RPCs, whom to ask and for what.
 //!
-//! `fallow_policy::rpc_session` decides; this module gathers what it decides by, makes the request, and takes in what
+//! `fallow_policy::rpc_session` decides, `fallow_policy::fetch_bounds` what is enough; this module gathers what it decides by, makes the request, and takes in what
 //! came of it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,14 +10,16 @@ use fallow_domain::{Duration, Instant, JobId, MasterUrl, ProjectId};
 use fallow_policy::composition::FetchPolicy;
 use fallow_policy::decay::{Ranked, RecentCpu, rank_projects};
 use fallow_policy::fetch::WorkRequest;
+use fallow_policy::fetch_bounds::Enough;
 use fallow_policy::report_due::{self, FinishedJob, WhyDue};
 use fallow_policy::rpc_session::{AfterFailure, Ask, Candidate, Sessions, WhyAsk};
-use fallow_policy::rpc_timing::MasterPage;
+use fallow_policy::rpc_timing::{Asker, MasterPage};
 use fallow_policy::transfer_backoff::ProjectTransferBackoff;
 
 use crate::machine::Client;
 use crate::plan::Plan;
 use crate::record::Record;
+use crate::stalls::UnderWay;
 use crate::state::Job;
 use crate::{Effect, Entity, FileKey, NoticeLevel, Reason, TransferError};
 
@@ -25,21 +27,23 @@ use crate::{Effect, Entity, FileKey, NoticeLevel, Reason, TransferError};
 #[derive(Debug, Default)]
 pub(crate) struct Network {
     pub sessions: Sessions,
-    /// Jobs that the RPC in flight reports.
-    pub reporting: BTreeSet<JobId>,
+    /// Jobs that the RPC in flight to each project reports.
+    pub reporting: BTreeMap<ProjectId, BTreeSet<JobId>>,
     pub pages: BTreeSet<ProjectId>,
-    /// Projects that somebody wants contact with (R1.4).
-    pub requested: BTreeSet<ProjectId>,
+    /// Projects that somebody wants contact with, and who (R1.4).
+    pub requested: BTreeMap<ProjectId, Asker>,
     pub plan: Plan,
     /// The network is not to be used before then (R1.13).
     pub closed_until: Option<Instant>,
-    /// What the RPC in flight asks for.
-    pub asked: WorkRequest,
-    /// Messages of jobs that it carries.
-    pub trickling: Vec<FileKey>,
+    /// Messages of jobs that the RPC in flight to each project carries.
+    pub trickling: BTreeMap<ProjectId, Vec<FileKey>>,
     pub transfers: BTreeMap<(ProjectId, bool), ProjectTransferBackoff>,
     /// Which projects have jobs due for reporting; none when that has to be worked out again.
     pub reports_due: Option<ReportsDue>,
+    /// Downloads under way, by project.
+    pub downloads: BTreeMap<ProjectId, UnderWay>,
+    /// Projects that are asked for no more work, by the last look.
+    pub enough: BTreeMap<ProjectId, Enough>,
 }
 
 /// Why finished jobs are due for reporting, by project, and when that may change although nothing happens.
@@ -50,10 +54,15 @@ pub(crate) struct ReportsDue {
 }
 
 impl Client {
-    pub(crate) fn request_contact(&mut self, url: &MasterUrl) {
+    pub(crate) fn request_contact(&mut self, url: &MasterUrl, by: Asker) {
         match self.project_of(url) {
             Some(id) => {
-                self.net.requested.insert(id);
+                let asker = self.net.requested.entry(id).or_default();
+                *asker = by.max(*asker);
+                if let Some(project) = self.state.projects.get_mut(&id).filter(|_| by == Asker::Owner) {
+                    project.rpc.on_owner_request();
+                    self.mark(Record::Project(id));
+                }
                 self.settle_long_term();
                 // Who asks for contact knows better than a backoff (R1.4).
                 self.ledger.type_backoffs.clear_project(id);
@@ -63,8 +72,13 @@ impl Client {
         }
     }
 
+    /// Who wants contact with a project; the client itself, if nobody does.
+    pub(crate) fn asker(&self, id: ProjectId) -> Asker {
+        self.net.requested.get(&id).copied().unwrap_or_default()
+    }
+
     /// Reads master pages that are due, checks the need for work, and makes the next RPC if there is one to
-    /// make.
+    /// make. Others may be in flight to other projects (R1.10).
     pub(crate) fn poll_network(&mut self) {
         let now = self.now;
         self.ledger.type_backoffs.observe(now);
@@ -77,7 +91,9 @@ impl Client {
             }
         }
         self.poll_master_pages();
-        if self.net.sessions.in_flight().is_some() {
+        // What was asked of a scheduler that does not answer is still lacking.
+        self.fetch_due |= self.net.sessions.observe(now);
+        if self.net.sessions.has_just_begun(now) {
             return;
         }
         self.refresh_work_fetch();
@@ -92,8 +108,15 @@ impl Client {
         {
             return;
         }
-        let candidates = self.candidates();
-        if let Some(ask) = self.net.sessions.poll(&candidates) {
+        let mut candidates = self.candidates();
+        if let Some(hung) = self.net.sessions.crowded_out(&candidates) {
+            self.give_up_rpc(hung, "it hangs, and another project waits for its turn");
+            self.count_failure(hung);
+            self.project_failed(hung);
+            self.refresh_work_fetch();
+            candidates = self.candidates();
+        }
+        if let Some(ask) = self.net.sessions.poll(&candidates, now) {
             self.ask(ask);
         }
     }
@@ -149,21 +172,21 @@ impl Client {
             let project = self.state.projects.get(&id)?;
             // The project wants to hear of us; but that is no request by a person, so backoffs hold (R1.4).
             let overdue = project.contact_by.is_some_and(|wait| !wait.holds(now))
-                && project.rpc.min_rpc_time(now, false).is_none();
+                && project.rpc.min_rpc_time(now, Asker::Client).is_none();
             // So does a job with a message for its project (BOINC).
-            let news = self.has_news_for(id) && project.rpc.min_rpc_time(now, false).is_none();
-            let requested = self.net.requested.contains(&id) || overdue || news;
-            // Whoever asks for contact, the project's user wants no work of these types.
+            let news = self.has_news_for(id) && project.rpc.min_rpc_time(now, Asker::Client).is_none();
+            let asker = self.asker(id);
+            let requested = asker != Asker::Client || overdue || news;
+            // Whoever asks for contact, the project's user wants no work of these types; nor does a first request.
             let left_out = &project.web.without;
-            let (request, fill) =
-                (self.net.plan.request(id).without(left_out), self.net.plan.fill(id).without(left_out));
+            let wanted = |plan: WorkRequest| self.bounded(id, plan.without(left_out)).without(left_out);
+            let (request, fill) = (wanted(self.net.plan.request(id)), wanted(self.net.plan.fill(id)));
             Some(Candidate {
                 project: id,
                 schedulers: project.scheduler_urls.len(),
-                may_ask: project.rpc.min_rpc_time(now, requested).is_none(),
+                may_ask: project.rpc.min_rpc_time(now, asker).is_none(),
                 // WF2 waits by resource type, and has seen to that.
-                may_fetch: (!by_starvation || project.rpc.min_work_time(now).is_none())
-                    && !self.uploads_pile_up(id),
+                may_fetch: !by_starvation || project.rpc.min_work_time(now).is_none(),
                 request: if request.is_none() && requested { fill } else { request },
                 fill,
                 due: self.net.reports_due.as_ref().and_then(|due| due.by_project.get(&id).copied()),
@@ -194,9 +217,12 @@ impl Client {
     fn due_reports(&self) -> ReportsDue {
         let interval = self.preferences().connection_interval;
         let mut due = ReportsDue { by_project: BTreeMap::new(), next: Instant::FAR_FUTURE };
+        let mut ready: BTreeMap<ProjectId, usize> = BTreeMap::new();
         for job in self.state.reporting.iter().filter_map(|id| self.state.jobs.get(id)) {
             let Some(report) = finished(job) else { continue };
-            let why = report_due::report_due(self.now, &report, interval);
+            let count = ready.entry(job.project).or_default();
+            *count += 1;
+            let why = report_due::report_due(self.now, &report, interval).or(report_due::many_due(*count));
             if let Some(why) = why.or_else(|| self.in_period().then_some(WhyDue::Connected)) {
                 let first = due.by_project.entry(job.project).or_insert(why);
                 *first = why.min(*first);
@@ -220,17 +246,22 @@ impl Client {
         if let Some(project) = self.state.projects.get_mut(&id) {
             project.rpc_seqno = if project.hostid == 0 { 0 } else { project.rpc_seqno + 1 };
         }
-        self.net.asked = ask.work;
-        self.net.trickling = self.trickles_for(id).into_iter().map(|(key, _)| key).collect();
+        let carried = self.trickles_for(id).into_iter().map(|(key, _)| key).collect();
+        self.net.trickling.insert(id, carried);
         let wanted = Duration::from_secs_f64(ask.work.scalar());
         let why = self.said(|| {
             let why = format!("{}; asking for {wanted}, reporting {} jobs", ask.reason, reported.len());
+            let unknown = self.state.projects.get(&id).is_some_and(|project| project.job_time.is_none());
+            let why = match unknown && !ask.work.is_none() {
+                true => format!("{why}; none of its jobs has been seen yet"),
+                false => why,
+            };
             match ask.reason {
                 WhyAsk::NeedsWork { .. } => format!("{why}; {}", self.net.plan.why(id)),
                 _ => why,
             }
         });
-        self.net.reporting = reported.into_iter().collect();
+        self.net.reporting.insert(id, reported.into_iter().collect());
         self.ledger.totals.entry(id).or_default().rpcs += 1;
         self.ledger.metrics.rpc_made(self.now);
         self.mark(Record::Project(id));
@@ -246,9 +277,7 @@ impl Client {
         id: ProjectId,
         outcome: Result<Box<SchedulerReply>, TransferError>,
     ) {
-        if self.net.sessions.in_flight().is_none_or(|ask| ask.project != id) {
-            return;
-        }
+        let Some(asked) = self.net.sessions.in_flight(id).map(|ask| ask.work) else { return };
         self.touch(Entity::Project(id));
         match outcome {
             Ok(reply) if reply.project_is_down => {
@@ -258,11 +287,10 @@ impl Client {
                 self.with_rpc(id, |rpc, _| rpc.on_request_delay(now, delay));
                 // It speaks for the project: its other schedulers are not asked against the delay (R1.3 a).
                 self.net.sessions.answered(id, 0);
-                self.ledger.totals.entry(id).or_default().rpc_failures += 1;
-                self.mark(Record::Ledger);
+                self.count_failure(id);
                 self.project_failed(id);
             }
-            Ok(reply) => self.rpc_succeeded(id, *reply),
+            Ok(reply) => self.rpc_succeeded(id, asked, *reply),
             Err(error) => {
                 self.notice(NoticeLevel::Warn, Some(id), format!("scheduler RPC failed: {error}"));
                 self.rpc_failed(id);
@@ -270,11 +298,13 @@ impl Client {
         }
     }
 
-    fn rpc_succeeded(&mut self, id: ProjectId, reply: SchedulerReply) {
-        let (now, delay, asked) = (self.now, reply.request_delay, self.net.asked);
+    fn rpc_succeeded(&mut self, id: ProjectId, asked: WorkRequest, reply: SchedulerReply) {
+        let (now, delay) = (self.now, reply.request_delay);
         self.net.requested.remove(&id);
-        self.trickles_told(reply.message_ack);
+        self.trickles_told(id, reply.message_ack);
+        let first = JobId(self.state.meta.next_job);
         let arrived = self.apply_reply(id, reply);
+        self.learn_job_time(id, first);
         let jobs = arrived.iter().map(|(_, jobs)| *jobs as usize).sum();
         self.types_answered(id, &asked, &arrived);
         self.net.sessions.answered(id, jobs);
@@ -296,8 +326,7 @@ impl Client {
 
     /// Tries the next scheduler; after the last one the project is left alone for a while (R1.3 b).
     fn rpc_failed(&mut self, id: ProjectId) {
-        self.ledger.totals.entry(id).or_default().rpc_failures += 1;
-        self.mark(Record::Ledger);
+        self.count_failure(id);
         match self.net.sessions.failed(id) {
             Some(AfterFailure::NextScheduler(ask)) => self.ask(ask),
             Some(AfterFailure::AllFailed) => self.project_failed(id),
@@ -305,9 +334,26 @@ impl Client {
         }
     }
 
+    fn count_failure(&mut self, id: ProjectId) {
+        self.ledger.totals.entry(id).or_default().rpc_failures += 1;
+        self.mark(Record::Ledger);
+    }
+
+    /// Gives up an RPC in flight: nobody wants to know its answer any more.
+    pub(crate) fn give_up_rpc(&mut self, id: ProjectId, why: &str) {
+        self.net.sessions.abandon(id);
+        self.net.reporting.remove(&id);
+        self.net.trickling.remove(&id);
+        self.act(Effect::GiveUpRpc { project: id }, Reason::new("R1.10", why));
+    }
+
+    /// The project is left alone for a while, and what it was asked for is asked of the next one at once (R1.5).
     fn project_failed(&mut self, id: ProjectId) {
         let now = self.now;
         self.net.requested.remove(&id);
+        self.net.reporting.remove(&id);
+        self.net.trickling.remove(&id);
+        self.fetch_due = true;
         if let Some(failure) = self.with_rpc(id, |rpc, rng| rpc.on_failure(now, rng)) {
             let text = format!(
                 "no scheduler answered, {} times in a row: next try in {}",
@@ -317,15 +363,6 @@ impl Client {
         }
     }
 
-    /// Whether a project's results cannot be sent and gather here: more of them would only fill the disk
-    /// (BOINC's rule, by jobs; here by files that have failed before).
-    pub(crate) fn uploads_pile_up(&self, project: ProjectId) -> bool {
-        let most = 2 * self.state.host.as_ref().map_or(1, |host| host.ncpus) as usize;
-        let from = FileKey { project, name: String::new() };
-        let failed = self.state.transfers.failed(true).range(from..);
-        failed.take_while(|key| key.project == project).nth(most).is_some()
-    }
-
     pub(crate) fn next_network_wake_up(&self) -> Instant {
         let now = self.now;
         if let Some(until) = self.next_connection() {
@@ -333,17 +370,18 @@ impl Client {
             let until = if until > now { until } else { Instant::FAR_FUTURE };
             return until.min(self.next_fetch_check()).min(self.next_contactable());
         }
-        if self.net.sessions.in_flight().is_some() {
-            // Nothing is decided before it is over; only master pages are read meanwhile.
+        let beside = self.net.sessions.next_change(now).unwrap_or(Instant::FAR_FUTURE);
+        if self.net.sessions.has_just_begun(now) {
+            // Nothing is decided before its answer; only master pages are read meanwhile.
             let pages = self.state.projects.values().filter(|project| !self.net.pages.contains(&project.id));
             let pages = pages.filter_map(|project| project.rpc.master_page_due_at(now));
-            return pages.filter(|at| *at > now).min().unwrap_or(Instant::FAR_FUTURE);
+            return pages.filter(|at| *at > now).fold(beside, Instant::min);
         }
-        let mut at = self.next_fetch_check();
+        let mut at = self.next_fetch_check().min(beside);
         for project in self.state.projects.values() {
             let waits = [
-                project.rpc.min_rpc_time(now, false).map(|wait| wait.at),
-                project.rpc.min_rpc_time(now, true).map(|wait| wait.at),
+                project.rpc.min_rpc_time(now, Asker::Client).map(|wait| wait.at),
+                project.rpc.min_rpc_time(now, Asker::Fleet).map(|wait| wait.at),
                 project.rpc.min_work_time(now).map(|wait| wait.at),
                 project.rpc.master_page_due_at(now).filter(|_| !self.net.pages.contains(&project.id)),
                 project.contact_by.map(|wait| now + wait.left(now)),

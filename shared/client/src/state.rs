@@ -72,6 +72,9 @@ pub(crate) struct Project {
     /// Resource types for which it said last that it has no programs (BOINC: `no_rsc_apps`).
     #[serde(default)]
     pub lacks: PerType<bool>,
+    /// The instance time of its jobs by their size, as they came last; none while it has sent none.
+    #[serde(default)]
+    pub job_time: Option<Duration>,
     /// What the user set for it on its web site, worked out from `identity`.
     #[serde(skip)]
     pub web: WebPreferences,

@@ -142,6 +142,18 @@ impl Transfers {
             .any(|direction| !(direction.active.is_empty() && direction.index.is_empty()))
     }
 
+    /// Downloads that are under way.
+    pub(crate) fn active_downloads(&self) -> impl Iterator<Item = &FileKey> {
+        self.down.active.keys()
+    }
+
+    /// A project's downloads that wait after a failure, and those under way.
+    pub(crate) fn downloads_in_trouble(&self, project: ProjectId) -> impl Iterator<Item = &FileKey> {
+        let from = FileKey { project, name: String::new() };
+        let failed = self.down.failed.range(from..).take_while(move |key| key.project == project);
+        failed.chain(self.down.active.keys().filter(move |key| key.project == project))
+    }
+
     /// Those that failed before and are not under way.
     pub(crate) fn failed(&self, upload: bool) -> &BTreeSet<FileKey> {
         &self.direction(upload).failed

@@ -97,8 +97,8 @@ impl Client {
     }
 
     /// The project has answered the request that carried these messages.
-    pub(crate) fn trickles_told(&mut self, acknowledged: bool) {
-        for key in std::mem::take(&mut self.net.trickling) {
+    pub(crate) fn trickles_told(&mut self, project: ProjectId, acknowledged: bool) {
+        for key in self.net.trickling.remove(&project).unwrap_or_default() {
             if acknowledged {
                 self.state.trickles.remove(&key);
                 self.delete_trickle(&key, "the project has it");

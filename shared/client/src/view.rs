@@ -62,6 +62,8 @@ pub struct ProjectView {
     pub totals: crate::Totals,
     /// No scheduler RPC before this instant, and why.
     pub min_rpc_time: Option<(Instant, String)>,
+    /// Why it is asked for no more work, whatever is lacking, if it is not.
+    pub enough: Option<String>,
     /// Attached by the coordinator's document.
     pub from_document: bool,
 }
@@ -181,8 +183,17 @@ impl Client {
             debt: self.ledger.debts.of(id)[ResourceType::Cpu].as_secs(),
             totals: self.ledger.totals.get(&id).copied().unwrap_or_default(),
             min_rpc_time: project.rpc.min_work_time(self.now).map(|wait| (wait.at, wait.cause.to_string())),
+            enough: self.enough_of(id).map(|why| why.to_string()),
             from_document: project.from_document,
         })
+    }
+
+    /// What keeps a project from being contacted now, and until when: what its owner overrides by asking for contact
+    /// (R1.4).
+    pub fn contact_held_by(&self, url: &MasterUrl) -> Vec<(Instant, String)> {
+        let project = self.project_of(url).and_then(|id| self.state.projects.get(&id));
+        let waits = project.map(|project| project.rpc.held_by(self.now)).unwrap_or_default();
+        waits.into_iter().map(|wait| (wait.at, wait.cause.to_string())).collect()
     }
 
     /// The resource types for which a project is not asked for work now, until when, and how many requests in a row

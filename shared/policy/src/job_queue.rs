@@ -229,6 +229,11 @@ impl JobQueue {
         self.lane(project, kind).is_some_and(|lane| lane.runnable > 0)
     }
 
+    /// How many jobs of a project there are.
+    pub fn count(&self, project: ProjectId) -> usize {
+        self.sum(project, |lane| lane.count, |a, b| a + b)
+    }
+
     /// Estimated CPU time left of all jobs of a project, CPUs of GPU jobs included.
     pub fn remaining(&self, project: ProjectId) -> Duration {
         self.sum(project, |lane| lane.cpu_time, |a, b| a + b)

@@ -23,6 +23,7 @@ pub mod due;
 pub mod estimate;
 pub mod fair_division;
 pub mod fetch;
+pub mod fetch_bounds;
 pub mod job_queue;
 pub mod long_term_debt;
 mod math;

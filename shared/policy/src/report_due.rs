@@ -1,7 +1,8 @@
 //! When a finished job is due for reporting (R1.8).
 //!
 //! Reports wait a while, so that several finished jobs share an RPC; never for more work to be needed, and never
-//! past a deadline. When an RPC to the project happens anyway, the caller reports whatever is finished.
+//! past a deadline, and not when so many have gathered that one more would make the RPC no cheaper. When an RPC to the
+//! project happens anyway, the caller reports whatever is finished.
 
 use std::fmt;
 
@@ -12,6 +13,10 @@ pub const REPORT_WITHIN: Duration = Duration::from_hours(1);
 
 /// A deadline this near makes a job due, or the connection interval if that is longer.
 pub const DEADLINE_NEAR: Duration = Duration::from_hours(24);
+
+/// So many finished jobs of a project are reported at once (BOINC's number): each keeps files, and a record at its
+/// server, and short jobs gather by the thousand in an hour.
+pub const REPORT_AT_LEAST: usize = 64;
 
 /// A job that is finished and uploaded, or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +36,8 @@ pub enum WhyDue {
     AtOnce,
     /// Its deadline is near.
     DeadlineNear,
+    /// Many of its project are ready.
+    Many,
     /// It has waited an hour.
     Waited,
     /// The host has a connection interval and is connected just now (R1.13).
@@ -54,11 +61,17 @@ pub fn report_due(now: Instant, job: &FinishedJob, connection_interval: Duration
     (due_at <= now || job.completed_at > now).then_some(why)
 }
 
+/// Why so many finished jobs of a project are due, whatever each of them is.
+pub fn many_due(ready: usize) -> Option<WhyDue> {
+    (ready >= REPORT_AT_LEAST).then_some(WhyDue::Many)
+}
+
 impl fmt::Display for WhyDue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::AtOnce => "it is to be reported at once",
             Self::DeadlineNear => "its deadline is near",
+            Self::Many => "many of its project are ready",
             Self::Waited => "it has waited an hour",
             Self::Connected => "the host is connected just now",
         })
@@ -71,6 +84,15 @@ mod tests {
 
     fn hours(h: i64) -> Duration {
         Duration::from_hours(h)
+    }
+
+    #[test]
+    fn r1_8_many_finished_jobs_are_due_together() {
+        for (ready, expected) in
+            [(0, None), (1, None), (63, None), (64, Some(WhyDue::Many)), (10_000, Some(WhyDue::Many))]
+        {
+            assert_eq!(many_due(ready), expected, "{ready}");
+        }
     }
 
     #[test]

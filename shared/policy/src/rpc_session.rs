@@ -1,24 +1,42 @@
 //! Sessions of scheduler RPCs: whom to ask next (R1.5, R1.7, R1.9, R1.10).
 //!
-//! Model: at most one session a host, at most one RPC in flight. A *get-work* session asks the projects that need
-//! work, the most owed first, each until it sends nothing. A *report* session asks one project with due jobs; an
-//! RPC that was requested is a report session too. In each, the scheduler URLs of a project are tried in order
-//! until one answers. Whatever is finished is reported in every RPC.
+//! Model: at most one RPC a project, a bounded number in all, and one *get-work* session a host, which decides one
+//! request for work at a time. It asks the projects that need work, the most owed first, each until it sends nothing.
+//! While an answer to a request for work is awaited, no other project is asked for work: it may bring all that is
+//! lacking. *Reports* and RPCs that were requested go beside it, to other projects. In each RPC the scheduler URLs of a
+//! project are tried in order until one answers, and whatever is finished is reported.
 //!
-//! The machine is told what happened (`answered`, `failed`, `abandon`) and asked what is next (`poll`); the
-//! candidates come in the order in which debts rank them. It holds no time: whether a project may be asked is in
-//! the candidate. Sessions are not stored: after a restart the next poll begins a new one.
+//! What one project withholds costs no other its turn (R1.10). An RPC whose answer has not come within [`HANGS_AFTER`]
+//! is *left behind*: it may still be answered, but the session goes on as if it had brought nothing. When all places
+//! are taken, the one that has hung longest is given up for the next project that wants one.
+//!
+//! The machine is told what happened (`observe`, `answered`, `failed`, `abandon`) and asked what is next (`crowded_out`,
+//! `poll`); the candidates come in the order in which debts rank them. Whether a project may be asked is in the
+//! candidate. Sessions are not stored: after a restart the next poll begins a new one.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use fallow_domain::ProjectId;
+use fallow_domain::{Duration, Instant, ProjectId};
 
 use crate::fetch::WorkRequest;
 use crate::report_due::WhyDue;
 
 /// A project that sends a little each time is asked at most this often in a session, so that a session ends.
 pub const ASKS_PER_SESSION_MAX: u32 = 10;
+
+/// At most this many RPCs are in flight at once. Enough that projects which hang seldom stand in anybody's way; few
+/// enough that the answers of all of them fit in memory.
+pub const IN_FLIGHT_MAX: usize = 8;
+
+/// An RPC in flight keeps others waiting this long. Servers answer sooner as a rule, and what is decided on the answer
+/// saves RPCs: the next report may carry the next request for work.
+pub const BESIDE_AFTER: Duration = Duration::from_secs(1);
+
+/// An answer that has not come by then holds nothing back any more. A busy server takes seconds; its jobs are worth
+/// waiting for, as the same work would otherwise be asked for twice. Half a minute of idle CPUs is what it may cost. While
+/// others hang already it is so much less: with one, half of it, with two, a third.
+pub const HANGS_AFTER: Duration = Duration::from_secs(30);
 
 /// A project as a session sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,68 +95,128 @@ pub enum AfterFailure {
     AllFailed,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Session {
-    GetWork { asked: BTreeMap<ProjectId, u32> },
-    Report,
-}
+/// A get-work session: how often each project was asked in it.
+type GetWork = BTreeMap<ProjectId, u32>;
 
 #[derive(Clone, Debug, PartialEq)]
 struct Flight {
     ask: Ask,
     schedulers: usize,
+    /// When its first scheduler was asked.
+    since: Instant,
+    /// The answer is not waited for any more.
+    left_behind: bool,
+}
+
+impl Flight {
+    /// Whether what it asks for is not to be asked of anybody else.
+    fn holds_work(&self) -> bool {
+        !self.left_behind && !self.ask.work.is_none()
+    }
 }
 
 /// The sessions of one host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sessions {
-    session: Option<Session>,
-    flight: Option<Flight>,
+    session: Option<GetWork>,
+    flights: BTreeMap<ProjectId, Flight>,
 }
 
 impl Sessions {
-    /// The RPC in flight, if any.
-    pub fn in_flight(&self) -> Option<&Ask> {
-        self.flight.as_ref().map(|flight| &flight.ask)
+    /// The RPC in flight to a project, if there is one.
+    pub fn in_flight(&self, project: ProjectId) -> Option<&Ask> {
+        self.flights.get(&project).map(|flight| &flight.ask)
     }
 
-    /// Whether nothing is under way: no RPC, and no session that may go on.
-    pub fn is_idle(&self) -> bool {
-        self.flight.is_none() && self.session.is_none()
+    /// Whether any RPC is in flight.
+    pub fn any_in_flight(&self) -> bool {
+        !self.flights.is_empty()
+    }
+
+    /// Whether there is no session that may go on.
+    pub const fn is_idle(&self) -> bool {
+        self.session.is_none()
+    }
+
+    /// Takes note of the time. Says whether an RPC that asks for work was left behind by it: then the need for work is to
+    /// be looked at again. To be called on every turn, so that a clock that jumped back lengthens no wait (R1.12).
+    pub fn observe(&mut self, now: Instant) -> bool {
+        let (mut news, patience) = (false, self.patience());
+        for (project, flight) in &mut self.flights {
+            flight.since = flight.since.min(now);
+            if !flight.left_behind && now.since(flight.since) >= patience {
+                flight.left_behind = true;
+                news |= !flight.ask.work.is_none();
+                if let Some(asked) = &mut self.session {
+                    asked.insert(*project, ASKS_PER_SESSION_MAX);
+                }
+            }
+        }
+        news
+    }
+
+    /// Whether an RPC has only just begun, so that nothing else is decided before its answer or [`BESIDE_AFTER`].
+    pub fn has_just_begun(&self, now: Instant) -> bool {
+        self.flights.values().any(|flight| now.since(flight.since) < BESIDE_AFTER)
+    }
+
+    /// When an RPC in flight stops holding something back, if one does.
+    pub fn next_change(&self, now: Instant) -> Option<Instant> {
+        let changes = self.flights.values().flat_map(|flight| {
+            let hangs = (!flight.left_behind).then(|| flight.since + self.patience());
+            [Some(flight.since + BESIDE_AFTER), hangs]
+        });
+        changes.flatten().filter(|at| *at > now).min()
+    }
+
+    /// The RPC that is to be given up so that another project has its turn: all places are taken, somebody wants one, and
+    /// this one has hung longest. The caller counts a failure, as if no scheduler had answered.
+    pub fn crowded_out(&mut self, candidates: &[Candidate]) -> Option<ProjectId> {
+        if self.flights.len() < IN_FLIGHT_MAX || self.next(candidates).is_none() {
+            return None;
+        }
+        let hung = self.flights.iter().filter(|(_, flight)| flight.left_behind);
+        let project = hung.min_by_key(|(_, flight)| flight.since).map(|(project, _)| *project)?;
+        self.abandon(project);
+        Some(project)
     }
 
     /// The next RPC to make (R1.9), if any. `candidates` has all attached projects, the most owed first.
-    pub fn poll(&mut self, candidates: &[Candidate]) -> Option<Ask> {
-        if self.flight.is_some() {
+    pub fn poll(&mut self, candidates: &[Candidate], now: Instant) -> Option<Ask> {
+        self.observe(now);
+        if self.flights.len() >= IN_FLIGHT_MAX || self.has_just_begun(now) {
             return None;
         }
-        let next = self.continued(candidates).or_else(|| {
-            self.session = None;
-            self.requested(candidates)
-        });
-        let next = next.or_else(|| self.get_work(candidates)).or_else(|| self.report(candidates));
-        let (candidate, work, reason) = next?;
+        let next = self.next(candidates);
+        if !self.holds_work() {
+            match next {
+                Some(Next { turn: Turn::Session, .. }) => {}
+                Some(Next { turn: Turn::NewSession, .. }) => self.session = Some(GetWork::new()),
+                _ => self.session = None,
+            }
+        }
+        let Next { candidate, work, reason, .. } = next?;
         let ask = Ask { project: candidate.project, scheduler: 0, work, reason };
-        self.flight = Some(Flight { ask, schedulers: candidate.schedulers });
+        let flight = Flight { ask, schedulers: candidate.schedulers, since: now, left_behind: false };
+        self.flights.insert(ask.project, flight);
         Some(ask)
     }
 
     /// A scheduler of the project answered and sent so many jobs. A project that sends nothing is not asked
     /// again in this session. Ignored unless an RPC to it is in flight.
     pub fn answered(&mut self, project: ProjectId, jobs: usize) {
-        let Some(flight) = self.flight.take_if(|flight| flight.ask.project == project) else { return };
-        match &mut self.session {
-            Some(Session::GetWork { asked }) => {
-                let times = asked.entry(flight.ask.project).or_default();
-                *times = if jobs == 0 { ASKS_PER_SESSION_MAX } else { *times + 1 };
-            }
-            _ => self.session = None,
+        let Some(flight) = self.flights.remove(&project) else { return };
+        if let Some(asked) = &mut self.session
+            && matches!(flight.ask.reason, WhyAsk::NeedsWork { .. })
+        {
+            let times = asked.entry(project).or_default();
+            *times = if jobs == 0 { ASKS_PER_SESSION_MAX } else { *times + 1 };
         }
     }
 
     /// The scheduler asked did not answer. None unless an RPC to that project is in flight.
     pub fn failed(&mut self, project: ProjectId) -> Option<AfterFailure> {
-        let flight = self.flight.as_mut().filter(|flight| flight.ask.project == project)?;
+        let flight = self.flights.get_mut(&project)?;
         if flight.ask.scheduler + 1 < flight.schedulers {
             flight.ask.scheduler += 1;
             return Some(AfterFailure::NextScheduler(flight.ask));
@@ -152,54 +230,85 @@ impl Sessions {
         self.answered(project, 0);
     }
 
-    fn continued<'c>(&self, candidates: &'c [Candidate]) -> Option<Next<'c>> {
-        match &self.session {
-            Some(Session::GetWork { asked }) => needs_work(candidates, asked),
-            _ => None,
-        }
+    /// How long an answer is waited for. Each server that does not answer has cost idle CPUs already.
+    fn patience(&self) -> Duration {
+        let hanging = self.flights.values().filter(|flight| flight.left_behind).count();
+        HANGS_AFTER / (1 + hanging as i64)
     }
 
-    fn requested<'c>(&mut self, candidates: &'c [Candidate]) -> Option<Next<'c>> {
-        let found = candidates.iter().enumerate().find(|(_, c)| c.requested && c.can_be_asked());
+    /// Whether an answer that may bring the work that is lacking is waited for.
+    fn holds_work(&self) -> bool {
+        self.flights.values().any(Flight::holds_work)
+    }
+
+    fn next<'c>(&self, candidates: &'c [Candidate]) -> Option<Next<'c>> {
+        let work = !self.holds_work();
+        let continued = || {
+            let asked = self.session.as_ref().filter(|_| work)?;
+            self.needs_work(candidates, asked, Turn::Session)
+        };
+        let begun =
+            || if work { self.needs_work(candidates, &GetWork::new(), Turn::NewSession) } else { None };
+        continued()
+            .or_else(|| self.requested(candidates, work))
+            .or_else(begun)
+            .or_else(|| self.report(candidates, work))
+    }
+
+    fn needs_work<'c>(&self, candidates: &'c [Candidate], asked: &GetWork, turn: Turn) -> Option<Next<'c>> {
+        let may = |c: &Candidate| {
+            self.can_be_asked(c)
+                && c.may_fetch
+                && !c.request.is_none()
+                && asked.get(&c.project).is_none_or(|times| *times < ASKS_PER_SESSION_MAX)
+        };
+        let (rank, candidate) = candidates.iter().enumerate().find(|(_, c)| may(c))?;
+        Some(Next { candidate, work: candidate.request, reason: WhyAsk::NeedsWork { rank: rank + 1 }, turn })
+    }
+
+    fn requested<'c>(&self, candidates: &'c [Candidate], work: bool) -> Option<Next<'c>> {
+        let found = candidates.iter().enumerate().find(|(_, c)| c.requested && self.can_be_asked(c));
         let (rank, candidate) = found?;
-        self.session = Some(Session::Report);
         // A requested RPC overrides a wait for work as it does the backoffs.
-        Some((candidate, if rank == 0 { candidate.fill } else { candidate.request }, WhyAsk::Requested))
+        let work = match (work, rank) {
+            (false, _) => WorkRequest::default(),
+            (true, 0) => candidate.fill,
+            (true, _) => candidate.request,
+        };
+        Some(Next { candidate, work, reason: WhyAsk::Requested, turn: Turn::Beside })
     }
 
-    fn get_work<'c>(&mut self, candidates: &'c [Candidate]) -> Option<Next<'c>> {
-        let next = needs_work(candidates, &BTreeMap::new())?;
-        self.session = Some(Session::GetWork { asked: BTreeMap::new() });
-        Some(next)
-    }
-
-    fn report<'c>(&mut self, candidates: &'c [Candidate]) -> Option<Next<'c>> {
-        let due = candidates.iter().enumerate().filter(|(_, c)| c.can_be_asked());
+    fn report<'c>(&self, candidates: &'c [Candidate], work: bool) -> Option<Next<'c>> {
+        let due = candidates.iter().enumerate().filter(|(_, c)| self.can_be_asked(c));
         let (why, rank, candidate) =
             due.filter_map(|(rank, c)| Some((c.due?, rank, c))).min_by_key(|(why, rank, _)| (*why, *rank))?;
-        self.session = Some(Session::Report);
-        let fill = if rank == 0 && candidate.may_fetch { candidate.fill } else { WorkRequest::default() };
-        Some((candidate, fill, WhyAsk::Due(why)))
+        let rides = work && rank == 0 && candidate.may_fetch;
+        let work = if rides { candidate.fill } else { WorkRequest::default() };
+        Some(Next { candidate, work, reason: WhyAsk::Due(why), turn: Turn::Beside })
+    }
+
+    fn can_be_asked(&self, candidate: &Candidate) -> bool {
+        candidate.may_ask && candidate.schedulers > 0 && !self.flights.contains_key(&candidate.project)
     }
 }
 
-type Next<'c> = (&'c Candidate, WorkRequest, WhyAsk);
-
-fn needs_work<'c>(candidates: &'c [Candidate], asked: &BTreeMap<ProjectId, u32>) -> Option<Next<'c>> {
-    let may = |c: &Candidate| {
-        c.can_be_asked()
-            && c.may_fetch
-            && !c.request.is_none()
-            && asked.get(&c.project).is_none_or(|times| *times < ASKS_PER_SESSION_MAX)
-    };
-    let (rank, candidate) = candidates.iter().enumerate().find(|(_, c)| may(c))?;
-    Some((candidate, candidate.request, WhyAsk::NeedsWork { rank: rank + 1 }))
+/// What an RPC is to the get-work session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// It goes on.
+    Session,
+    /// It begins with it.
+    NewSession,
+    /// Nothing.
+    Beside,
 }
 
-impl Candidate {
-    fn can_be_asked(&self) -> bool {
-        self.may_ask && self.schedulers > 0
-    }
+#[derive(Clone, Copy, Debug)]
+struct Next<'c> {
+    candidate: &'c Candidate,
+    work: WorkRequest,
+    reason: WhyAsk,
+    turn: Turn,
 }
 
 impl fmt::Display for WhyAsk {

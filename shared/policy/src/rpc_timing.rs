@@ -39,6 +39,18 @@ pub enum Cause {
     NoWork(u32),
 }
 
+/// Who wants an RPC, and which waits that overrides (R1.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asker {
+    /// The client itself: all waits hold.
+    #[default]
+    Client,
+    /// The coordinator or the project: backoffs do not hold, a delay that the project asked for does.
+    Fleet,
+    /// The host's owner, by hand: no wait holds. He knows what he does, and does it once.
+    Owner,
+}
+
 /// Something that may not happen before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotBefore {
@@ -213,20 +225,41 @@ impl RpcState {
         self.master_page.map(|page| page.wait.map_or(now, |wait| now + wait.left(now)))
     }
 
-    /// The minimum RPC time (R1.3) and its cause, if it is not past. With `on_request`, for an RPC that a user or
-    /// the coordinator asked for: only (a) holds then (R1.4).
-    pub fn min_rpc_time(&self, now: Instant, on_request: bool) -> Option<NotBefore> {
-        let delay = (self.request_delay, Cause::RequestDelay);
-        let schedulers = (self.schedulers.wait, Cause::SchedulerFailures(self.schedulers.failures));
-        let jobs = (self.jobs.wait, Cause::JobFailures(self.jobs.failures));
-        if on_request { latest(now, &[delay]) } else { latest(now, &[delay, schedulers, jobs]) }
+    /// The minimum RPC time (R1.3) and its cause, if it is not past, for an RPC that somebody wants (R1.4).
+    pub fn min_rpc_time(&self, now: Instant, asker: Asker) -> Option<NotBefore> {
+        let [delay, schedulers, jobs] = self.waits();
+        match asker {
+            Asker::Client => latest(now, &[delay, schedulers, jobs]),
+            Asker::Fleet => latest(now, &[delay]),
+            Asker::Owner => None,
+        }
+    }
+
+    /// All that pushes the minimum RPC time out now: what an owner who wants an RPC overrides.
+    pub fn held_by(&self, now: Instant) -> Vec<NotBefore> {
+        self.waits().into_iter().filter_map(|wait| latest(now, &[wait])).collect()
+    }
+
+    /// The owner wants contact: a page that is due, and could not be read before, is read at once.
+    pub fn on_owner_request(&mut self) {
+        if let Some(page) = &mut self.master_page {
+            page.wait = None;
+        }
+    }
+
+    fn waits(&self) -> [(Option<Wait>, Cause); 3] {
+        [
+            (self.request_delay, Cause::RequestDelay),
+            (self.schedulers.wait, Cause::SchedulerFailures(self.schedulers.failures)),
+            (self.jobs.wait, Cause::JobFailures(self.jobs.failures)),
+        ]
     }
 
     /// The earliest time to ask for work, and the cause, if it is not past: the minimum RPC time, or later after
     /// replies without work.
     pub fn min_work_time(&self, now: Instant) -> Option<NotBefore> {
         let work = latest(now, &[(self.work.wait, Cause::NoWork(self.work.failures))]);
-        let rpc = self.min_rpc_time(now, false);
+        let rpc = self.min_rpc_time(now, Asker::Client);
         [rpc, work].into_iter().flatten().max_by_key(|not_before| not_before.at)
     }
 }

@@ -60,7 +60,7 @@ impl Server {
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}/p/{path}", self.port)
     }
-    fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 }

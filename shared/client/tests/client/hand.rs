@@ -3,7 +3,7 @@
 use fallow_boinc::scheduler::{
     App, AppVersion, FileInfo, FileRef, ResultJob, SchedulerReply, SchedulerRequest, Workunit,
 };
-use fallow_client::{Change, Client, ClientConfig, Effect, Event, Startup, Step, TaskSetup};
+use fallow_client::{Asker, Change, Client, ClientConfig, Effect, Event, Startup, Step, TaskSetup};
 use fallow_domain::{AccountKey, Bytes, Duration, Instant, MasterUrl, ProjectId};
 
 use crate::world::{host, version};
@@ -91,7 +91,7 @@ impl Bench {
     pub(crate) fn answer(&mut self, reply: &SchedulerReply) -> SchedulerRequest {
         if self.request.is_none() {
             self.now = self.now + Duration::from_hours(1);
-            self.turn(Event::ContactRequested { url: url() });
+            self.turn(Event::ContactRequested { url: url(), by: Asker::Fleet });
         }
         let request = self.request.take().expect("a request");
         let reply = SchedulerReply::parse(reply.write().as_bytes()).unwrap();

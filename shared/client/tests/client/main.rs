@@ -10,4 +10,5 @@ mod requests;
 mod review;
 mod transfers;
 mod trickles;
+mod turns;
 mod world;

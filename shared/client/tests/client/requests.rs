@@ -6,7 +6,7 @@
 //! - `<is_wrapper>` stands where an application is a wrapper, as one of the captured project's is.
 //! - Peaks of memory and disk stand where they were measured; the captured jobs ended before the first look at them.
 
-use fallow_client::{Event, Phase, Traffic};
+use fallow_client::{Asker, Event, Phase, Traffic};
 use fallow_domain::{Bytes, Duration, MasterUrl};
 
 use crate::life::{document, small_buffers};
@@ -105,7 +105,10 @@ fn requests() -> Vec<String> {
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
     let reportable = |w: &World| w.client.task_views().iter().any(|task| task.phase == Phase::ReadyToReport);
     world.run_until("a job to be reported", Duration::from_hours(1), reportable);
-    world.event(Event::ContactRequested { url: MasterUrl::parse("http://127.0.0.1/a/").unwrap() });
+    world.event(Event::ContactRequested {
+        url: MasterUrl::parse("http://127.0.0.1/a/").unwrap(),
+        by: Asker::Fleet,
+    });
     world.run_until("both jobs acknowledged", Duration::from_hours(3), |w| w.acknowledged("a") == 2);
     world.requests
 }
@@ -139,7 +142,10 @@ fn r6_2_what_the_stock_client_tells_of_itself_we_tell_too() {
     world.run_for(Duration::from_mins(5));
     let part = |upload| Traffic { upload, bytes: Bytes(400_000), took: Duration::from_secs(4) };
     world.event(Event::TrafficMeasured(vec![part(false), part(true)]));
-    world.event(Event::ContactRequested { url: MasterUrl::parse("http://127.0.0.1/a/").unwrap() });
+    world.event(Event::ContactRequested {
+        url: MasterUrl::parse("http://127.0.0.1/a/").unwrap(),
+        by: Asker::Fleet,
+    });
     let before = world.requests.len();
     world.run_until("another request", Duration::from_hours(3), |w| w.requests.len() > before);
     let ours = values(world.requests.last().unwrap());

@@ -58,8 +58,9 @@ impl World<'_> {
             }
             Effect::QuitTask { job } => self.end_task(job, QUIT),
             Effect::AbortTask { job } => self.end_task(job, ABORTED),
-            // Bytes that a transfer which was given up would still have sent are not taken back.
+            // Bytes that a transfer which was given up would still have sent are not taken back; no server here hangs.
             Effect::CancelTransfer { .. }
+            | Effect::GiveUpRpc { .. }
             | Effect::CleanSlot { .. }
             | Effect::DeliverTrickle { .. }
             | Effect::TellUpload { .. }

@@ -1,7 +1,7 @@
 //! R1.3, R1.4, R1.6, R1.12.
 
 use fallow_domain::{Duration, Instant};
-use fallow_policy::rpc_timing::{BACKOFF, Cause, MasterPage, PageReason, REQUEST_DELAY_MAX, RpcState};
+use fallow_policy::rpc_timing::{Asker, BACKOFF, Cause, MasterPage, PageReason, REQUEST_DELAY_MAX, RpcState};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
@@ -13,13 +13,13 @@ fn rng() -> Pcg64 {
 }
 
 fn cause(state: &RpcState, now: Instant) -> Option<Cause> {
-    state.min_rpc_time(now, false).map(|not_before| not_before.cause)
+    state.min_rpc_time(now, Asker::Client).map(|not_before| not_before.cause)
 }
 
 #[test]
 fn r1_3_of_several_causes_the_latest_time_wins() {
     let (mut state, now) = (RpcState::default(), at_min(0));
-    assert_eq!(state.min_rpc_time(now, false), None);
+    assert_eq!(state.min_rpc_time(now, Asker::Client), None);
     state.on_failure(now, &mut rng());
     assert_eq!(cause(&state, now), Some(Cause::SchedulerFailures(1)));
     state.on_request_delay(now, Duration::from_mins(3));
@@ -28,19 +28,49 @@ fn r1_3_of_several_causes_the_latest_time_wins() {
         state.on_job_failure(now, &mut rng());
     }
     assert_eq!(cause(&state, now), Some(Cause::JobFailures(5)));
-    assert_eq!(state.min_rpc_time(at_min(17), false), None);
+    assert_eq!(state.min_rpc_time(at_min(17), Asker::Client), None);
 }
 
 #[test]
-fn r1_4_a_requested_rpc_overrides_backoffs_but_never_a_request_delay() {
-    let (mut state, now) = (RpcState::default(), at_min(0));
-    state.on_failure(now, &mut rng());
-    state.on_job_failure(now, &mut rng());
-    assert!(state.min_rpc_time(now, false).is_some());
-    assert_eq!(state.min_rpc_time(now, true), None);
-    state.on_request_delay(now, Duration::from_secs(7));
-    let held = state.min_rpc_time(now, true).unwrap();
-    assert_eq!((held.at, held.cause), (now + Duration::from_secs(7), Cause::RequestDelay));
+fn r1_4_the_owner_overrides_every_wait_and_the_coordinator_all_but_a_request_delay() {
+    let now = at_min(0);
+    let failing = |state: &mut RpcState| {
+        state.on_failure(now, &mut rng());
+    };
+    let crashing = |state: &mut RpcState| {
+        state.on_job_failure(now, &mut rng());
+    };
+    let delayed = |state: &mut RpcState| state.on_request_delay(now, Duration::from_hours(1));
+    let all = |state: &mut RpcState| {
+        failing(state);
+        crashing(state);
+        delayed(state);
+    };
+    type Hold<'a> = &'a dyn Fn(&mut RpcState);
+    let holds: [(Hold<'_>, [bool; 3], usize); 5] = [
+        // What holds; for the client itself, the coordinator, the owner; how many causes that is
+        (&|_| {}, [false, false, false], 0),
+        (&failing, [true, false, false], 1),
+        (&crashing, [true, false, false], 1),
+        (&delayed, [true, true, false], 1),
+        (&all, [true, true, false], 3),
+    ];
+    for (case, (hold, expected, causes)) in holds.into_iter().enumerate() {
+        let mut state = RpcState::default();
+        hold(&mut state);
+        let held =
+            [Asker::Client, Asker::Fleet, Asker::Owner].map(|asker| state.min_rpc_time(now, asker).is_some());
+        assert_eq!((held, state.held_by(now).len()), (expected, causes), "case {case}");
+    }
+}
+
+#[test]
+fn r1_4_the_owner_has_a_page_read_at_once_that_could_not_be_read() {
+    let (mut state, now) = (RpcState::attached(), at_min(0));
+    state.on_master_page(now, MasterPage::Unreadable, false, &mut rng());
+    assert_eq!(state.master_page_due(now), None);
+    state.on_owner_request();
+    assert!(state.master_page_due(now).is_some());
 }
 
 #[test]
@@ -100,7 +130,7 @@ fn r1_6_an_unreadable_page_counts_as_a_failure_and_one_without_schedulers_change
     state.on_failure(now, &mut rng);
     let before = state.clone();
     assert_eq!(state.on_master_page(now, MasterPage::NoSchedulers, true, &mut rng), None);
-    assert_eq!(state.min_rpc_time(now, false), before.min_rpc_time(now, false));
+    assert_eq!(state.min_rpc_time(now, Asker::Client), before.min_rpc_time(now, Asker::Client));
     assert_eq!(cause(&state, now), Some(Cause::SchedulerFailures(1)));
     let failure = state.on_master_page(now, MasterPage::Unreadable, true, &mut rng).unwrap();
     assert_eq!(failure.failures, 2);
@@ -111,7 +141,7 @@ fn a_reply_without_work_holds_back_requests_for_work_but_not_reports() {
     let (mut state, now, mut rng) = (RpcState::default(), at_min(0), rng());
     let wait = state.on_work_reply(now, 0, &mut rng).unwrap();
     assert!(wait >= Duration::from_secs(30) && wait <= Duration::from_secs(60));
-    assert_eq!(state.min_rpc_time(now, false), None);
+    assert_eq!(state.min_rpc_time(now, Asker::Client), None);
     assert_eq!(state.min_work_time(now).unwrap().cause, Cause::NoWork(1));
     assert_eq!(state.on_work_reply(now, 3, &mut rng), None);
     assert_eq!(state.min_work_time(now), None);
@@ -145,12 +175,12 @@ proptest! {
             }
             now = now + Duration::from_secs_f64(jump);
             let max = if delayed { REQUEST_DELAY_MAX } else { BACKOFF.max };
-            for not_before in [state.min_rpc_time(now, false), state.min_work_time(now)].into_iter().flatten() {
+            for not_before in [state.min_rpc_time(now, Asker::Client), state.min_work_time(now)].into_iter().flatten() {
                 prop_assert!(not_before.at - now <= max);
             }
             state.observe(now);
             let later = now + max;
-            prop_assert_eq!(state.min_rpc_time(later, false), None);
+            prop_assert_eq!(state.min_rpc_time(later, Asker::Client), None);
             prop_assert_eq!(state.min_work_time(later), None);
             prop_assert!(state.master_page_due_at(later).is_none_or(|at| at <= later));
         }

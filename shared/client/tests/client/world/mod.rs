@@ -55,6 +55,10 @@ pub(crate) struct World {
     pub(crate) stuck: Option<&'static str>,
     /// Which downloads fail then, by the end of their names.
     pub(crate) fail_suffix: &'static str,
+    /// And by their beginning.
+    pub(crate) fail_prefix: &'static str,
+    /// Downloads of files that begin so never end.
+    pub(crate) drip_prefix: Option<&'static str>,
     pub(crate) never_finishes: bool,
     /// Tasks exit with 0 within their first second.
     pub(crate) exits_at_once: bool,
@@ -115,6 +119,8 @@ impl World {
             downloads: Vec::new(),
             stuck: None,
             fail_suffix: "_in",
+            fail_prefix: "",
+            drip_prefix: None,
             never_finishes: false,
             exits_at_once: false,
             fault: None,

@@ -27,11 +27,21 @@ pub(crate) struct Project {
     pub(crate) sent: u64,
     pub(super) cpu: Duration,
     pub(crate) down: bool,
+    /// How long its scheduler takes to answer, beyond what all take.
+    pub(crate) answers_in: Duration,
+    /// It wants each result at once.
+    pub(crate) report_immediately: bool,
     pub(crate) calls: Vec<Instant>,
     pub(crate) reports: Vec<ReportedResult>,
 }
 
 impl World {
+    /// How much longer than others a project's scheduler takes to answer.
+    pub(super) fn answers_in(&self, id: ProjectId) -> Duration {
+        let name = self.urls[&id].trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        self.projects[name].answers_in
+    }
+
     pub(super) fn serve(
         &mut self,
         id: ProjectId,
@@ -63,6 +73,7 @@ impl World {
             add_job(&mut reply, &name, &url, project.sent, project.cpu, now);
             project.sent += 1;
         }
+        reply.results.iter_mut().for_each(|result| result.report_immediately = project.report_immediately);
         if let Some(alter) = self.alter {
             alter(&mut reply, project.calls.len() - 1);
         }

@@ -48,15 +48,22 @@ impl World {
                     trickle.text = "<variety>x</variety>".to_owned();
                 }
                 let outcome = self.serve(project, &request);
-                self.later(Event::SchedulerAnswered { project, outcome });
+                let at = self.now + LATENCY + self.answers_in(project);
+                self.queue.push((at, Event::SchedulerAnswered { project, outcome }));
+            }
+            Effect::GiveUpRpc { project } => {
+                let is_answer = |event: &Event| matches!(event, Event::SchedulerAnswered { project: other, .. } if *other == project);
+                self.queue.retain(|(_, event)| !is_answer(event));
             }
             Effect::Download(download) => {
                 self.transfers.push((self.now, download.file.name.clone(), download.from.clone()));
                 self.downloads.push((*download).clone());
-                if self.stuck.is_some_and(|part| download.from.contains(part)) {
+                let name = &download.file.name;
+                let drips = self.drip_prefix.is_some_and(|prefix| name.starts_with(prefix));
+                if drips || self.stuck.is_some_and(|part| download.from.contains(part)) {
                     return;
                 }
-                let fails = download.file.name.ends_with(self.fail_suffix);
+                let fails = name.ends_with(self.fail_suffix) && name.starts_with(self.fail_prefix);
                 let outcome = match &self.fail_download {
                     Some(error) if fails => Err(error.clone()),
                     _ if self.dead_mirror.is_some_and(|part| download.from.contains(part)) => {

@@ -1,0 +1,179 @@
+//! Downloads that stall, and what is enough of a project.
+//!
+//! A job whose files do not come keeps no instance busy, however much work it is said to be. Its downloads stall when
+//! one of its files has failed and not come since, or when downloads of its project are under way and none of them has
+//! ended within [`NO_END_WITHIN`]. Such jobs are held, and no work that plans reckon with; their project is asked for no
+//! more (BOINC's rule) until the files come.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fallow_domain::{Duration, Instant, JobId, ProjectId, ResourceType};
+use fallow_policy::backoff::Wait;
+use fallow_policy::fetch::WorkRequest;
+use fallow_policy::fetch_bounds::{self, Enough, Held};
+
+use crate::FileKey;
+use crate::machine::Client;
+use crate::state::{File, Job, Stage};
+
+/// Downloads of a project that are under way are expected to bring a file in this time: 100 MB over a line of a megabit a
+/// second. One that brings none costs idle CPUs for so long at most.
+const NO_END_WITHIN: Duration = Duration::from_mins(15);
+
+/// The downloads of a project that are under way.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    files: BTreeSet<FileKey>,
+    /// Since one of them ended, or the first began.
+    wait: Wait,
+    stalls: bool,
+}
+
+fn has_failed(file: &File) -> bool {
+    file.transfer.as_ref().is_some_and(|transfer| !transfer.upload && transfer.backoff.failures() > 0)
+}
+
+impl Client {
+    /// Whether a job's files do not come.
+    pub(crate) fn is_stalled(&self, job: &Job) -> bool {
+        job.stage == Stage::Downloading
+            && self.downloads_stall(job.project)
+            && (self.downloads_come_to_nothing(job.project)
+                || self.input_files(job).iter().any(|key| self.state.files.get(key).is_some_and(has_failed)))
+    }
+
+    fn downloads_come_to_nothing(&self, project: ProjectId) -> bool {
+        self.net.downloads.get(&project).is_some_and(|under_way| under_way.stalls)
+    }
+
+    /// Whether a download of a project stalls.
+    fn downloads_stall(&self, project: ProjectId) -> bool {
+        let mut failed = self.state.transfers.downloads_in_trouble(project);
+        self.downloads_come_to_nothing(project)
+            || failed.any(|key| self.state.files.get(key).is_some_and(has_failed))
+    }
+
+    /// Tells the policies of the jobs that wait for a file which has failed, or has come after it had.
+    pub(crate) fn stall_changed(&mut self, waiting: impl IntoIterator<Item = JobId>) {
+        let waits = |id: &JobId| {
+            self.state
+                .jobs
+                .get(id)
+                .is_some_and(|job| job.stage == Stage::Downloading && job.outcome.is_none())
+        };
+        let waiting: Vec<JobId> = waiting.into_iter().filter(waits).collect();
+        for job in waiting {
+            self.requeue(job);
+        }
+    }
+
+    /// Looks which downloads are under way, and which of them come to nothing.
+    pub(crate) fn poll_stalls(&mut self) {
+        let now = self.now;
+        let mut active = self.state.transfers.active_downloads().peekable();
+        if active.peek().is_none() && self.net.downloads.is_empty() {
+            return;
+        }
+        let mut by_project: BTreeMap<ProjectId, BTreeSet<FileKey>> = BTreeMap::new();
+        for key in active {
+            by_project.entry(key.project).or_default().insert(key.clone());
+        }
+        let mut changed: Vec<ProjectId> = Vec::new();
+        self.net.downloads.retain(|project, under_way| {
+            let goes_on = by_project.contains_key(project);
+            if !goes_on && under_way.stalls {
+                changed.push(*project);
+            }
+            goes_on
+        });
+        for (project, files) in by_project {
+            let begun =
+                || UnderWay { files: BTreeSet::new(), wait: Wait::new(now, NO_END_WITHIN), stalls: false };
+            let under_way = self.net.downloads.entry(project).or_insert_with(begun);
+            under_way.wait.observe(now);
+            if under_way.files != files {
+                under_way.files = files;
+                under_way.wait = Wait::new(now, NO_END_WITHIN);
+            }
+            let stalls = !under_way.wait.holds(now);
+            if std::mem::replace(&mut under_way.stalls, stalls) != stalls {
+                changed.push(project);
+            }
+        }
+        for project in changed {
+            let jobs = self.jobs_of(project);
+            self.stall_changed(jobs);
+            self.fetch_due = true;
+        }
+    }
+
+    /// When downloads under way are next found to come to nothing.
+    pub(crate) fn next_stall(&self) -> Instant {
+        let waits = self.net.downloads.values().filter(|under_way| !under_way.stalls);
+        waits.map(|under_way| under_way.wait.until()).min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// Looks of which projects enough is held.
+    pub(crate) fn look_what_is_enough(&mut self) {
+        let mut uploading: BTreeMap<ProjectId, usize> = BTreeMap::new();
+        for job in self.state.uploading.iter().filter_map(|id| self.state.jobs.get(id)) {
+            *uploading.entry(job.project).or_default() += 1;
+        }
+        let instances = self.state.host.as_ref().map_or(1, |host| {
+            host.coprocessors.iter().map(|coprocessor| coprocessor.count).fold(host.ncpus, u32::max)
+        });
+        let enough = |id: ProjectId| -> Option<Enough> {
+            fetch_bounds::enough(&Held {
+                jobs: self.queue.count(id),
+                uploading: uploading.get(&id).copied().unwrap_or_default(),
+                downloads_stall: self.downloads_stall(id),
+                instances,
+            })
+        };
+        let projects = self.state.projects.keys();
+        self.net.enough = projects.filter_map(|id| Some((*id, enough(*id)?))).collect();
+    }
+
+    /// Why a project is asked for no more work now, if it is not.
+    pub(crate) fn enough_of(&self, project: ProjectId) -> Option<Enough> {
+        self.net.enough.get(&project).copied()
+    }
+
+    /// What a project is asked for instead of what the plan says: nothing where enough is held, little where its jobs are
+    /// not known, and never more than there are places for jobs. A host that is connected now and then (R1.13) could not
+    /// come back for the rest a moment later, so its first request is not made smaller.
+    pub(crate) fn bounded(&self, id: ProjectId, request: WorkRequest) -> WorkRequest {
+        if request.is_none() || self.enough_of(id).is_some() {
+            return WorkRequest::default();
+        }
+        match self.state.projects.get(&id).and_then(|project| project.job_time) {
+            Some(job) => {
+                let job = self.correction(id).apply(job);
+                fetch_bounds::within_places(request, self.queue.count(id), job)
+            }
+            None if self.preferences().connection_interval.is_positive() => request,
+            None => fetch_bounds::first_request(&self.plan_host().instances),
+        }
+    }
+
+    /// Learns how long a project's jobs are, from those that came since `first`.
+    pub(crate) fn learn_job_time(&mut self, id: ProjectId, first: JobId) {
+        let new = self.state.jobs.range(first..).map(|(_, job)| job).filter(|job| job.project == id);
+        let times: Vec<f64> = new.map(|job| self.job_time(job).as_secs_f64()).collect();
+        if !times.is_empty()
+            && let Some(project) = self.state.projects.get_mut(&id)
+        {
+            let mean = times.iter().sum::<f64>() / times.len() as f64;
+            project.job_time = Some(Duration::from_secs_f64(mean));
+        }
+    }
+
+    /// The instance time of a whole job by its size, uncorrected.
+    fn job_time(&self, job: &Job) -> Duration {
+        let instances = match job.usage.main_type() {
+            ResourceType::Cpu => job.usage.cpus,
+            kind => job.usage.of(kind),
+        };
+        self.estimated_total(job.id).mul_f64(instances.max(0.01))
+    }
+}

@@ -1,0 +1,229 @@
+//! What one project withholds or sends costs no other its turn: schedulers that hang or fail, downloads that stall, jobs
+//! without number.
+
+use fallow_client::{Asker, Event, TransferError, TransferErrorKind};
+use fallow_domain::{Duration, Preferences};
+
+use crate::life::{document, small_buffers};
+use crate::review::{both_cpus, url};
+use crate::world::World;
+
+/// Longer than any test lasts.
+const NEVER: Duration = Duration::from_hours(1_000);
+
+/// So many seconds as a request asks for, and the instances.
+fn asked(request: &str) -> (f64, f64) {
+    let value = |name: &str| -> f64 {
+        let (_, rest) = request.split_once(&format!("<{name}>")).unwrap();
+        rest.split_once('<').unwrap().0.parse().unwrap()
+    };
+    (value("cpu_req_secs"), value("cpu_req_instances"))
+}
+
+/// Projects whose schedulers do not answer, which are owed more than the good one; and the good one.
+fn hanging(seed: u64, count: usize) -> World {
+    let mut world = World::new(seed);
+    let names: Vec<String> = (0..count).map(|n| format!("a{n}")).collect();
+    for name in &names {
+        world.add_project(name, 100, Duration::from_secs(30));
+        world.projects.get_mut(name).unwrap().answers_in = NEVER;
+    }
+    world.add_project("good", 10_000, Duration::from_secs(30));
+    let mut shares: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 100.0)).collect();
+    shares.push(("good", 1.0));
+    world.event(Event::DocumentOffered(document(1, &shares, both_cpus())));
+    world
+}
+
+#[test]
+fn r1_10_a_scheduler_that_does_not_answer_costs_no_other_project_its_turn() {
+    let mut world = hanging(201, 1);
+    world.run_until("both CPUs compute", Duration::from_mins(1), |w| w.computing() == 2);
+    world.run_until("results are reported", Duration::from_mins(90), |w| w.acknowledged("good") > 50);
+    assert_eq!(world.calls("a0").len(), 1, "it is not asked again while its answer may come");
+}
+
+#[test]
+fn r1_10_not_even_many_schedulers_that_do_not_answer_cost_another_project_its_turn() {
+    let mut world = hanging(202, 20);
+    world.run_until("both CPUs compute", Duration::from_mins(15), |w| w.computing() == 2);
+    let calls: usize = (0..20).map(|n| world.calls(&format!("a{n}")).len()).sum();
+    assert!(calls <= 60, "{calls} calls");
+    world.run_until("results are reported", Duration::from_mins(90), |w| w.acknowledged("good") > 50);
+}
+
+#[test]
+fn r1_10_what_is_asked_of_one_project_is_not_asked_of_another_before_its_answer() {
+    let mut world = World::new(203);
+    for name in ["a", "b"] {
+        world.add_project(name, 10_000, Duration::from_secs(30));
+        world.projects.get_mut(name).unwrap().answers_in = Duration::from_secs(10);
+    }
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0), ("b", 1.0)], both_cpus())));
+    world.run_for(Duration::from_hours(1));
+    let mut calls = [world.calls("a"), world.calls("b")].concat();
+    calls.sort();
+    assert!(calls.len() > 10);
+    let wanting = world.requests.iter().filter(|request| asked(request).0 > 0.0).count();
+    assert!(wanting > 10, "they ask for work");
+    let gaps: Vec<f64> = calls.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
+    assert!(gaps.iter().all(|gap| *gap >= 10.0), "{gaps:?}");
+}
+
+#[test]
+fn r1_10_a_finished_job_is_reported_beside_a_request_for_work_that_is_not_answered() {
+    let mut world = World::new(204);
+    world.add_project("good", 1, Duration::from_secs(100));
+    world.projects.get_mut("good").unwrap().report_immediately = true;
+    world.event(Event::DocumentOffered(document(1, &[("good", 1.0)], small_buffers())));
+    world.run_until("it computes", Duration::from_mins(1), |w| w.computing() == 1);
+    world.add_project("a", 100, Duration::from_secs(30));
+    world.projects.get_mut("a").unwrap().answers_in = NEVER;
+    world.run_for(Duration::from_secs(80));
+    let both = document(2, &[("good", 1.0), ("a", 1.0)], small_buffers());
+    world.event(Event::DocumentOffered(both));
+    world.run_until("the other is asked", Duration::from_secs(15), |w| w.calls("a").len() == 1);
+    let asked_at = world.calls("a")[0];
+    world.run_until("the report", Duration::from_secs(25), |w| w.acknowledged("good") == 1);
+    assert!(world.now - asked_at < Duration::from_secs(28), "before it is left behind");
+}
+
+#[test]
+fn r1_5_after_a_failure_the_next_project_is_tried_at_once() {
+    let mut world = World::new(205);
+    let names: Vec<String> = (0..10).map(|n| format!("a{n}")).collect();
+    for name in &names {
+        world.add_project(name, 100, Duration::from_secs(30));
+        world.projects.get_mut(name).unwrap().down = true;
+    }
+    world.add_project("good", 10_000, Duration::from_secs(30));
+    let mut shares: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 100.0)).collect();
+    shares.push(("good", 1.0));
+    world.event(Event::DocumentOffered(document(1, &shares, both_cpus())));
+    world.run_until("both CPUs compute", Duration::from_secs(30), |w| w.computing() == 2);
+    let calls: usize = names.iter().map(|name| world.calls(name).len()).sum();
+    assert!(calls <= 10, "{calls} calls: each failed once");
+}
+
+#[test]
+fn r2_16_jobs_whose_downloads_fail_are_no_work_that_keeps_the_host_busy() {
+    let mut world = World::new(206);
+    world.add_project("a", 10_000, Duration::from_secs(100));
+    world.add_project("good", 10_000, Duration::from_secs(30));
+    world.fail_prefix = "a_";
+    world.fail_download = Some(TransferError::new(TransferErrorKind::Transient, "no connection"));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1_000.0), ("good", 1.0)], both_cpus())));
+    world.run_until("both CPUs compute", Duration::from_mins(2), |w| w.computing() == 2);
+    world.run_for(Duration::from_hours(2));
+    assert_eq!(world.computing(), 2);
+    let (sent, calls) = (world.projects["a"].sent, world.calls("a").len());
+    assert!(sent < 10 && calls < 10, "asked for more, that would fail like the rest: {sent} jobs");
+    world.fail_download = None;
+    let over = |w: &World| w.acknowledged("a") >= sent;
+    world.run_until("its jobs are computed when they come", Duration::from_hours(20), over);
+    world.run_until("and it is asked again", Duration::from_hours(1), |w| w.projects["a"].sent > sent);
+}
+
+#[test]
+fn r2_16_jobs_whose_downloads_come_to_nothing_are_no_work_that_keeps_the_host_busy() {
+    let mut world = World::new(207);
+    world.add_project("a", 10_000, Duration::from_secs(100));
+    world.add_project("good", 10_000, Duration::from_secs(30));
+    world.drip_prefix = Some("a_");
+    world.event(Event::DocumentOffered(document(1, &[("a", 1_000.0), ("good", 1.0)], both_cpus())));
+    world.run_until("both CPUs compute", Duration::from_mins(20), |w| w.computing() == 2);
+    world.run_for(Duration::from_hours(1));
+    assert_eq!(world.computing(), 2);
+    assert!(world.projects["a"].sent < 10, "{} jobs", world.projects["a"].sent);
+}
+
+#[test]
+fn r3_2_the_first_request_asks_for_a_second_and_the_next_for_what_is_lacking() {
+    let mut world = World::new(208);
+    world.add_project("a", 10_000, Duration::from_hours(1));
+    let more = Preferences { buffer_min: Duration::from_hours(5), ..both_cpus() };
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], more)));
+    world.run_until("both CPUs compute", Duration::from_secs(10), |w| w.computing() == 2);
+    world.run_for(Duration::from_secs(10));
+    assert_eq!(asked(&world.requests[0]), (1.0, 0.0));
+    let (seconds, instances) = asked(&world.requests[1]);
+    assert!(seconds > 30_000.0 && instances == 1.0, "{seconds} s, {instances}");
+    let waited = world.calls("a")[1] - world.calls("a")[0];
+    assert!(waited < Duration::from_secs(3), "its request delay is a second: {waited}");
+}
+
+#[test]
+fn r3_2_a_project_without_jobs_is_asked_for_a_second_until_it_has_sent_some() {
+    let mut world = World::new(209);
+    world.add_project("a", 0, Duration::from_hours(1));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus())));
+    world.run_for(Duration::from_hours(3));
+    assert!(world.requests.len() > 3 && world.requests.iter().all(|request| asked(request).0 <= 1.0));
+    world.restart();
+    world.projects.get_mut("a").unwrap().supply = 10_000;
+    world.run_until("jobs arrive", Duration::from_hours(3), |w| w.computing() == 2);
+    world.restart();
+    let before = world.requests.len();
+    world.run_for(Duration::from_hours(3));
+    assert!(world.requests[before..].iter().any(|request| asked(request).0 > 1.0), "it is known by now");
+}
+
+#[test]
+fn r3_9_very_short_jobs_are_held_by_the_hundred_and_not_by_the_ten_thousand() {
+    let mut world = World::new(210);
+    world.add_project("a", 1_000_000, Duration::from_millis(100));
+    let more = Preferences { buffer_min: Duration::from_hours(2), ..both_cpus() };
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], more)));
+    let mut most = 0;
+    for _ in 0..150 {
+        world.run_for(Duration::from_secs(2));
+        most = most.max(world.client.task_views().len());
+    }
+    assert!((500..1_200).contains(&most), "{most} jobs held");
+    assert!(world.acknowledged("a") > 50);
+    let calls = world.calls("a").len();
+    assert!(calls < 40, "{calls} calls in five minutes");
+}
+
+#[test]
+fn r1_8_sixty_four_finished_jobs_are_reported_together() {
+    let mut world = World::new(211);
+    world.add_project("a", 200, Duration::from_secs(10));
+    let more = Preferences { buffer_min: Duration::from_hours(2), ..both_cpus() };
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], more)));
+    world.run_until("the first report", Duration::from_mins(6), |w| w.acknowledged("a") > 2);
+    assert!(world.acknowledged("a") >= 62, "{}", world.acknowledged("a"));
+}
+
+#[test]
+fn r1_4_who_owns_the_host_overrides_a_delay_that_a_project_asked_for() {
+    let contact = |by| Event::ContactRequested { url: url("a"), by };
+    for (by, expected) in [(Asker::Fleet, 1), (Asker::Owner, 2)] {
+        let mut world = World::new(212);
+        world.add_project("a", 0, Duration::from_secs(30));
+        world.alter = Some(|reply, _| reply.request_delay = Duration::from_hours(1));
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+        world.run_until("the delay", Duration::from_mins(1), |w| w.calls("a").len() == 1);
+        world.run_for(Duration::from_mins(1));
+        let held = world.client.contact_held_by(&url("a"));
+        assert!(held.len() == 1 && held[0].1.contains("asked for a delay"), "{held:?}");
+        world.event(contact(by));
+        world.run_for(Duration::from_secs(10));
+        assert_eq!(world.calls("a").len(), expected, "{by:?}");
+        // Its next delay holds like the first.
+        world.run_for(Duration::from_mins(50));
+        assert_eq!(world.calls("a").len(), expected, "{by:?}");
+    }
+}
+
+#[test]
+fn r1_4_who_owns_the_host_overrides_the_backoffs() {
+    let mut world = World::new(213);
+    world.add_project("a", 5, Duration::from_secs(30));
+    world.projects.get_mut("a").unwrap().down = true;
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_for(Duration::from_hours(9));
+    world.projects.get_mut("a").unwrap().down = false;
+    world.event(Event::ContactRequested { url: url("a"), by: Asker::Owner });
+    world.run_until("its jobs run", Duration::from_secs(10), |w| w.computing() == 1);
+}

@@ -1,0 +1,146 @@
+//! What a project is not asked for, whatever is lacking: the client's own bounds on work held of one project.
+//!
+//! Model: three bounds, each of BOINC's client. A project is asked for no work while so many of its jobs are here that
+//! more would only fill the disk, while its downloads stall, and while its results gather because they cannot be sent. A
+//! fourth keeps the number of jobs in proportion: a request names seconds, and with jobs of a tenth of a second an
+//! hour's work is 36,000 jobs; so no more seconds are asked for than there are places for jobs.
+//!
+//! Of a project whose jobs nobody here has seen, neither their length nor whether they run at all is known: its first
+//! request asks for a second of each type, and brings a job of each. Every further one follows the plan.
+
+use std::fmt;
+
+use fallow_domain::{Duration, PerType};
+
+use crate::fetch::WorkRequest;
+
+/// No project is given more places for jobs than this (BOINC: 1,000 runnable jobs).
+pub const JOBS_MAX: usize = 1_000;
+
+/// A project that holds so many jobs is not asked: places that become free are filled a quarter at a time, not each by
+/// an RPC of its own.
+pub const JOBS_ENOUGH: usize = 750;
+
+/// Results of a project on their way to its server, for each CPU or GPU, that are no reason to stop (BOINC's number).
+pub const UPLOADING_PER_INSTANCE: usize = 2;
+
+/// What the first request asks for of each type (BOINC's number): a server answers it with one job if it has one.
+pub const FIRST_REQUEST: Duration = Duration::from_secs(1);
+
+/// What a host holds of a project.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Jobs that are not over, whose downloads do not stall.
+    pub jobs: usize,
+    /// Jobs that are over and whose outputs are on their way.
+    pub uploading: usize,
+    /// A download of it stalls.
+    pub downloads_stall: bool,
+    /// Instances of the type of which the host has most.
+    pub instances: u32,
+}
+
+/// Why a project is asked for no more work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enough {
+    /// So many of its jobs are here.
+    Jobs(usize),
+    /// So many of its results are on their way.
+    Uploading(usize),
+    /// Its downloads stall.
+    DownloadsStall,
+}
+
+/// Why a project is not to be asked for work, if it is not.
+pub fn enough(held: &Held) -> Option<Enough> {
+    let uploading_max = UPLOADING_PER_INSTANCE * held.instances.max(1) as usize;
+    match held {
+        Held { downloads_stall: true, .. } => Some(Enough::DownloadsStall),
+        Held { uploading, .. } if *uploading > uploading_max => Some(Enough::Uploading(*uploading)),
+        Held { jobs, .. } if *jobs >= JOBS_ENOUGH => Some(Enough::Jobs(*jobs)),
+        _ => None,
+    }
+}
+
+/// A request, cut to the places that there are. `job` is the instance time of a job of the project, as its last jobs
+/// were estimated.
+#[must_use]
+pub fn within_places(request: WorkRequest, held: usize, job: Duration) -> WorkRequest {
+    let places = JOBS_MAX.saturating_sub(held) as f64;
+    let most = (places * job.as_secs_f64()).max(FIRST_REQUEST.as_secs_f64());
+    WorkRequest {
+        seconds: request.seconds.map(|_, seconds| seconds.min(most)),
+        instances: request.instances.map(|_, instances| instances.min(places)),
+    }
+}
+
+/// What a project is asked for of which no job has been seen: a second of each type that may be used here.
+pub fn first_request(usable: &PerType<u32>) -> WorkRequest {
+    let seconds = |count: &u32| if *count > 0 { FIRST_REQUEST.as_secs_f64() } else { 0.0 };
+    WorkRequest { seconds: usable.map(|_, count| seconds(count)), instances: PerType::default() }
+}
+
+impl fmt::Display for Enough {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Jobs(jobs) => write!(f, "{jobs} of its jobs are here"),
+            Self::Uploading(jobs) => write!(f, "the results of {jobs} jobs wait to be sent to it"),
+            Self::DownloadsStall => write!(f, "its downloads stall"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fallow_domain::ResourceType::{Cpu, Nvidia};
+
+    #[test]
+    fn r3_9_a_project_of_which_enough_is_held_is_asked_for_no_more() {
+        let table = [
+            // jobs, uploading, stalls, instances; why it is not asked
+            (0, 0, false, 4, None),
+            (749, 8, false, 4, None),
+            (750, 0, false, 4, Some(Enough::Jobs(750))),
+            (5_000, 0, false, 4, Some(Enough::Jobs(5_000))),
+            (0, 9, false, 4, Some(Enough::Uploading(9))),
+            (0, 9, false, 5, None),
+            (0, 2, false, 0, None),
+            (0, 3, false, 0, Some(Enough::Uploading(3))),
+            (0, 0, true, 4, Some(Enough::DownloadsStall)),
+            (1_000, 100, true, 4, Some(Enough::DownloadsStall)),
+        ];
+        for (jobs, uploading, downloads_stall, instances, expected) in table {
+            let held = Held { jobs, uploading, downloads_stall, instances };
+            assert_eq!(enough(&held), expected, "{held:?}");
+        }
+    }
+
+    #[test]
+    fn r3_9_a_request_asks_for_no_more_than_there_are_places_for_jobs() {
+        let table = [
+            // seconds wanted, jobs held, milliseconds of a job; seconds asked for
+            (17_280.0, 0, 100, 100.0),
+            (17_280.0, 700, 100, 30.0),
+            (17_280.0, 749, 1, 1.0),
+            (17_280.0, 0, 3_600_000, 17_280.0),
+            (17_280.0, 900, 3_600_000, 17_280.0),
+            (50.0, 0, 100, 50.0),
+            (0.0, 0, 100, 0.0),
+        ];
+        for (seconds, held, millis, expected) in table {
+            let wanted = WorkRequest::cpu(Duration::from_secs_f64(seconds), 2.0);
+            let cut = within_places(wanted, held, Duration::from_millis(millis));
+            assert!((cut.seconds[Cpu] - expected).abs() < 1e-9, "{seconds} {held} {millis}: {cut:?}");
+            assert_eq!(cut.instances[Cpu], 2.0);
+        }
+    }
+
+    #[test]
+    fn r3_2_the_first_request_asks_for_a_second_of_each_type_that_may_be_used() {
+        let usable = PerType::from_fn(|kind| u32::from(kind == Cpu || kind == Nvidia) * 4);
+        let request = first_request(&usable);
+        assert_eq!(request.types().collect::<Vec<_>>(), [Cpu, Nvidia]);
+        assert!(request.types().all(|kind| request.seconds[kind] == 1.0 && request.instances[kind] == 0.0));
+    }
+}
