@@ -5,22 +5,28 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fallow_coordinator::cli::{Client, connect};
 use fallow_coordinator::daemon::{Coordinator, Options};
-use fallow_coordinator::fleet::LinkSettings;
+use fallow_coordinator::document::{Author, Documents};
+use fallow_coordinator::fleet::{Accounts, Fleet, FleetService, LinkSettings, token};
+use fallow_domain::{AccountKey, AgentId, Instant, MasterUrl, ProjectAssignment, Share};
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
+use fallow_proto::fleet::v1::fleet_server::FleetServer;
 use fallow_proto::operator::v1::add_app_version_part::Part;
 use fallow_proto::operator::v1::{
     AddAppVersionPart, AddAppVersionRequest, AppFile, CreateProjectRequest, CreateTokensRequest,
     ListHostsRequest, ListProjectsRequest, NewWorkunit, SetSharesRequest, ShareOfProject, SubmitRequest,
 };
+use fallow_store::{SledStore, Store};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 use wire::entry::Value;
@@ -334,6 +340,101 @@ async fn r6_10_each_agent_is_sent_an_account_of_its_own_and_the_same_after_a_res
     }
 }
 
+/// Makes no account until it may.
+#[derive(Default)]
+struct Reluctant {
+    may: AtomicBool,
+    asked: AtomicU64,
+}
+
+impl Accounts for Reluctant {
+    fn key(&self, _: &AgentId, _: &ProjectAssignment) -> Result<Option<AccountKey>, String> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let may = self.may.load(Ordering::SeqCst);
+        may.then(|| Some(AccountKey::new("own"))).ok_or_else(|| "no space left".to_owned())
+    }
+}
+
+/// Keeps the warnings of the thread that it is set for.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut said = Fields(String::new());
+        event.record(&mut said);
+        self.0.lock().unwrap().push(said.0);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+struct Fields(String);
+
+impl tracing::field::Visit for Fields {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0.push_str(&format!("{field}={value:?} "));
+    }
+}
+
+#[tokio::test]
+async fn r6_3_an_agent_whose_account_cannot_be_made_keeps_its_link_and_is_sent_the_document_later() {
+    let warnings = Warnings::default();
+    let _listening = tracing::subscriber::set_default(warnings.clone());
+    let dir = tempfile::tempdir().unwrap();
+    let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path()).unwrap());
+    let documents = Arc::new(Documents::open(store.clone()).unwrap());
+    let link = LinkSettings { heartbeat: Duration::from_millis(200) };
+    let fleet = Fleet::open(store.clone(), documents.clone(), link).unwrap();
+    let accounts = Arc::new(Reluctant::default());
+    fleet.set_accounts(accounts.clone());
+    let assignment = ProjectAssignment {
+        name: "a".into(),
+        url: MasterUrl::parse(URL).unwrap(),
+        account_key: AccountKey::new("the project's own"),
+        share: Share::DEFAULT,
+    };
+    documents.put_project(Author::default(), Instant::EPOCH, assignment).await.unwrap();
+    let token = token::create(&*store, Instant::EPOCH, 1).unwrap().remove(0);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let service = FleetServer::new(FleetService::new(fleet.clone()));
+    let serving = tonic::transport::Server::builder()
+        .add_service(service)
+        .serve_with_incoming(TcpListenerStream::new(listener));
+    let serving = tokio::spawn(serving);
+
+    let mut client = FleetClient::connect(url.clone()).await.unwrap();
+    let identity = enroll(&mut client, &token).await.unwrap();
+    let mut agent = Agent::open_at(&url, hello(&identity, "e", 0)).await;
+    agent.snapshot(1, vec![project(10)]).await;
+    agent.acknowledged(1).await;
+    // It is tried again and again, and meanwhile state goes on flowing.
+    let mut sequence = 1;
+    while accounts.asked.load(Ordering::SeqCst) < 4 {
+        sequence += 1;
+        agent.delta(sequence, vec![project(sequence as i64)], &[]).await;
+        agent.acknowledged(sequence).await;
+    }
+    let said = |warnings: &Warnings| {
+        let all = warnings.0.lock().unwrap().clone();
+        all.into_iter().filter(|text| text.contains("no space left")).collect::<Vec<_>>()
+    };
+    assert_eq!(said(&warnings).len(), 1, "{:?}", said(&warnings));
+    accounts.may.store(true, Ordering::SeqCst);
+    assert_eq!(agent.account_key().await, "own");
+    assert_eq!(said(&warnings).len(), 1);
+    serving.abort();
+}
+
 #[tokio::test]
 async fn shares_that_mean_nothing_and_unknown_projects_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -474,7 +575,11 @@ struct Agent {
 
 impl Agent {
     async fn open(coordinator: &Coordinator, hello: wire::Hello) -> Self {
-        let mut client = FleetClient::connect(coordinator.fleet_url()).await.unwrap();
+        Self::open_at(&coordinator.fleet_url(), hello).await
+    }
+
+    async fn open_at(url: &str, hello: wire::Hello) -> Self {
+        let mut client = FleetClient::connect(url.to_owned()).await.unwrap();
         let (to, outgoing) = mpsc::channel(16);
         let from = client.link(ReceiverStream::new(outgoing)).await.unwrap().into_inner();
         let mut agent = Self { to, from };

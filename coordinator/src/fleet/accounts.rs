@@ -3,13 +3,15 @@
 //! The document that is stored and shown to operators names a project's own account. On its way to an agent, the key of
 //! every project that this coordinator hosts is replaced. Keys are found once per agent and kept, so that a new document for
 //! thousands of agents costs a copy each.
+//!
+//! An account that cannot be made now (a full disk) withholds the document from its agent until it can: without its own
+//! key the agent would be a stranger to the project. It goes on with the document that it has.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fallow_domain::{AccountKey, AgentId, ProjectAssignment};
 use fallow_proto::fleet::v1 as wire;
-use tonic::Status;
 
 use super::{Agent, Fleet, lock};
 use crate::document::Published;
@@ -32,20 +34,23 @@ impl Fleet {
         }
     }
 
-    /// A document as an agent gets it.
+    /// A document as an agent gets it; in words, why there is none now.
     pub(super) async fn addressed(
         &self,
         agent: &Agent,
         document: &Published,
-    ) -> Result<wire::Document, Status> {
+    ) -> Result<wire::Document, String> {
         let mut own = document.wire.clone();
         let Some(accounts) = self.accounts.get().cloned() else { return Ok(own) };
         let mut keys = lock(&agent.keys).clone();
         let projects = document.audited.document.projects.iter();
         let lacking: Vec<_> = projects.filter(|project| !keys.contains_key(&project.name)).cloned().collect();
         if !lacking.is_empty() {
-            let found = find(accounts, agent.id.clone(), lacking).await?;
+            let (found, failed) = find(accounts, agent.id.clone(), lacking).await?;
             lock(&agent.keys).extend(found.clone());
+            if let Some(why) = failed {
+                return Err(why);
+            }
             keys.extend(found);
         }
         for project in &mut own.projects {
@@ -57,19 +62,23 @@ impl Fleet {
     }
 }
 
+/// The keys of an agent's own accounts in these projects, and why the first of those that are lacking is.
 async fn find(
     accounts: Arc<dyn Accounts>,
     agent: AgentId,
     projects: Vec<ProjectAssignment>,
-) -> Result<BTreeMap<String, AccountKey>, Status> {
+) -> Result<(BTreeMap<String, AccountKey>, Option<String>), String> {
     let work = move || {
-        let key = |project: ProjectAssignment| Ok((accounts.key(&agent, &project)?, project.name));
-        projects.into_iter().map(key).collect::<Result<Vec<_>, String>>()
+        let (mut found, mut failed) = (BTreeMap::new(), None);
+        for project in projects {
+            match accounts.key(&agent, &project) {
+                Ok(key) => found.extend(key.map(|key| (project.name, key))),
+                Err(why) => {
+                    failed.get_or_insert(format!("project {}: {why}", project.name));
+                }
+            }
+        }
+        (found, failed)
     };
-    let found = tokio::task::spawn_blocking(work).await.map_err(|died| Status::internal(died.to_string()))?;
-    let found = found.map_err(|why| {
-        tracing::error!(error = why, "an agent's account cannot be made");
-        Status::unavailable(format!("the agent's account cannot be made now: {why}"))
-    })?;
-    Ok(found.into_iter().filter_map(|(key, name)| Some((name, key?))).collect())
+    tokio::task::spawn_blocking(work).await.map_err(|died| died.to_string())
 }

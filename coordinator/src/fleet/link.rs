@@ -30,6 +30,7 @@ use crate::printable;
 use crate::seldom::Seldom;
 
 static REFUSED: Seldom = Seldom::new();
+static WITHHELD: Seldom = Seldom::new();
 
 type Outgoing = mpsc::Sender<Result<wire::FromCoordinator, Status>>;
 
@@ -125,8 +126,10 @@ struct Connection<'a> {
     agent: &'a Agent,
     outgoing: &'a Outgoing,
     epoch: String,
-    /// The document that the agent follows, as it said in its Hello.
-    follows: u64,
+    /// The document that the agent follows, as it said in its Hello; none once it was compared with the newest.
+    follows: Option<u64>,
+    /// The newest document cannot be sent now; it is tried again with every heartbeat.
+    is_withheld: bool,
     /// Up to where messages were taken in; what is stored may lag behind by the pipeline.
     received: Position,
     pipeline: VecDeque<InFlight>,
@@ -180,13 +183,14 @@ impl<'a> Connection<'a> {
             contacts: BTreeSet::new(),
             waiting_since: None,
         };
-        let (epoch, follows, received) = (hello.epoch, hello.document_version, held);
+        let (epoch, follows, received) = (hello.epoch, Some(hello.document_version), held);
         Self {
             fleet,
             agent,
             outgoing,
             epoch,
             follows,
+            is_withheld: false,
             received,
             pipeline: VecDeque::new(),
             lane: Lane::default(),
@@ -206,10 +210,7 @@ impl<'a> Connection<'a> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.reset();
         // Whatever it follows: its accounts must be there.
-        if let Err(status) = self.take_document().await {
-            return status;
-        }
-        self.outbox.document.take_if(|document| document.wire.version == self.follows);
+        self.take_document().await;
         loop {
             if *stopping.borrow_and_update() {
                 return Status::unavailable("the coordinator is stopping: connect again later");
@@ -231,14 +232,22 @@ impl<'a> Connection<'a> {
                     Err(_) => return Status::cancelled("the agent is gone"),
                 },
                 changed = self.documents.changed() => match changed {
-                    Ok(()) => self.take_document().await,
+                    Ok(()) => {
+                        self.take_document().await;
+                        Ok(())
+                    }
                     Err(_) => Err(Status::unavailable("the coordinator is stopping")),
                 },
                 () = self.agent.contact_wanted.notified() => {
                     self.outbox.contacts.append(&mut lock(&self.agent.contacts));
                     Ok(())
                 }
-                _ = ticks.tick() => self.tick(),
+                _ = ticks.tick() => {
+                    if self.is_withheld {
+                        self.take_document().await;
+                    }
+                    self.tick()
+                }
                 _ = newest.changed() => return taken_over(),
                 _ = stopping.changed() => Ok(()),
             };
@@ -249,14 +258,39 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Makes the newest document the next to be sent.
-    async fn take_document(&mut self) -> Result<(), Status> {
-        let newest = self.documents.borrow_and_update().clone();
-        if let Some(newest) = newest {
-            let wire = self.fleet.addressed(self.agent, &newest).await?;
-            self.outbox.document = Some(Addressed { wire, traceparent: newest.traceparent.clone() });
+    /// Makes the newest document the next to be sent. One that cannot be addressed to the agent now is withheld, and the
+    /// link goes on without.
+    async fn take_document(&mut self) {
+        let Some(newest) = self.documents.borrow_and_update().clone() else { return };
+        let was_withheld = self.is_withheld;
+        match self.fleet.addressed(self.agent, &newest).await {
+            Ok(wire) => {
+                self.is_withheld = false;
+                if was_withheld {
+                    tracing::info!(
+                        version = wire.version,
+                        "the agent has its accounts now and gets its document"
+                    );
+                }
+                if self.follows.take() != Some(wire.version) {
+                    self.outbox.document = Some(Addressed { wire, traceparent: newest.traceparent.clone() });
+                }
+            }
+            Err(why) => {
+                self.is_withheld = true;
+                // With a full disk all agents are in the same plight.
+                if !was_withheld && let Some(times) = WITHHELD.times() {
+                    tracing::warn!(
+                        agent = self.agent.id.0,
+                        version = newest.wire.version,
+                        error = why,
+                        times,
+                        "an agent's account cannot be made: the agent is not sent the document until it can; it is \
+                         tried again every few seconds"
+                    );
+                }
+            }
         }
-        Ok(())
     }
 
     /// Takes in a message: what it changes goes to the store.
