@@ -81,6 +81,23 @@ pub(crate) struct Host {
     /// It asked for work of some type and got none of it: it has backed off, and does not come again by itself soon.
     #[serde(default)]
     pub(crate) waiting: bool,
+    /// The MD5 of its last RPC, for agents' hosts: one of the same number is a repeated one, or a copy's.
+    #[serde(default)]
+    pub(crate) rpc_md5: String,
+    /// When an RPC last came that does not count on from the one before: two copies of an agent's directory are in use, or
+    /// an older copy of it. None for hosts outside the fleet: there a copy gets a record of its own.
+    #[serde(default)]
+    pub(crate) copied_at: Option<Instant>,
+}
+
+/// How long a host is taken for copied after the last sign of it.
+const COPIED_FOR: Duration = Duration::from_hours(24);
+
+impl Host {
+    /// Whether two copies of it may be in use: what one does not have the other may be computing.
+    pub(crate) fn is_copied(&self, now: Instant) -> bool {
+        self.copied_at.is_some_and(|at| now.since(at) < COPIED_FOR)
+    }
 }
 
 /// An application.

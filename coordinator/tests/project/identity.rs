@@ -2,6 +2,7 @@
 
 use fallow_boinc::account::{AccountOut, create_query, passwd_hash};
 use fallow_boinc::scheduler::ResultState;
+use fallow_coordinator::project::NewWorkunit;
 use fallow_domain::{AccountKey, AgentId};
 
 use crate::client::Client;
@@ -98,6 +99,75 @@ fn r6_10_under_one_account_a_host_number_with_another_identity_and_a_count_that_
     // A client that was given a new identity by another project goes on counting.
     first.request.host_info.host_cpid = "0123456789abcdef0123456789abcdef".into();
     assert_eq!(first.rpc().hostid, None);
+}
+
+#[test]
+fn r6_10_an_agent_inherits_nothing_from_a_client_that_was_attached_by_hand() {
+    let (fixture, info) = with_workunits(2, 1);
+    let mut by_hand = Client::stock(&info, "lab1");
+    by_hand.rpc();
+    let job = by_hand.fetch(1.0).results[0].name.clone();
+    let mut agent = Client::new(&fixture, &info, "agent");
+    agent.request.hostid = by_hand.request.hostid;
+    agent.request.host_info.host_cpid = by_hand.request.host_info.host_cpid.clone();
+    let got: Vec<String> = agent.fetch(1.0).results.iter().map(|job| job.name.clone()).collect();
+    assert!(!got.contains(&job), "{got:?}");
+    assert_eq!(by_hand.rpc().hostid, None, "the client is still who it was");
+    assert_eq!(by_hand.complete_all("right").result_acks, [job]);
+}
+
+/// What the second of two copies of an agent's directory is: the same in all that a project sees.
+fn copy_of(client: &Client) -> Client {
+    Client { url: client.url.clone(), request: client.request.clone(), held: client.held.clone() }
+}
+
+#[test]
+fn r6_8_copies_of_an_agents_directory_that_both_run_take_no_jobs_from_each_other() {
+    let (fixture, info) = with_workunits(4, 1);
+    let mut one = Client::new(&fixture, &info, "agent");
+    one.rpc();
+    one.rpc();
+    let mut other = copy_of(&one);
+    other.request.host_info.domain_name = "lab2".to_owned();
+    // Both count on from the same number: equal ones, then a lower one.
+    let of_one = one.fetch(1.0).results[0].name.clone();
+    let first = other.fetch(1.0);
+    let of_other = first.results[0].name.clone();
+    assert_ne!(of_one, of_other);
+    assert!(first.messages.iter().any(|note| note.text.contains("copied")), "{:?}", first.messages);
+    for client in [&mut one, &mut other] {
+        for _ in 0..8 {
+            let reply = client.rpc();
+            assert!(reply.results.is_empty() && reply.result_aborts.is_empty(), "{reply:?}");
+        }
+    }
+    for client in [&mut one, &mut other] {
+        client.complete_all("42");
+    }
+    fixture.server.run_upkeep().unwrap();
+    let done = fixture.server.list_results("p", None, 0).unwrap().items;
+    let done: Vec<_> = done.iter().map(|item| item.job.as_str()).collect();
+    assert_eq!(done.len(), 2, "{done:?}");
+    assert!(done.contains(&of_one.as_str()) && done.contains(&of_other.as_str()), "{done:?}");
+}
+
+#[test]
+fn r6_8_a_job_that_a_restored_agent_has_lost_is_sent_again_when_no_copy_has_shown_for_a_day() {
+    let (fixture, info) = with_workunits(0, 1);
+    let day = fallow_domain::Duration::from_hours(24);
+    let long = NewWorkunit { delay_bound: day * 30, ..workunit("app", "x", 1e11, 1) };
+    fixture.server.submit("p", vec![long]).unwrap();
+    let mut agent = Client::new(&fixture, &info, "agent");
+    agent.rpc();
+    agent.rpc();
+    let mut restored = copy_of(&agent);
+    let lost = agent.fetch(1.0).results[0].name.clone();
+    assert!(restored.rpc().results.is_empty());
+    assert!(restored.rpc().results.is_empty());
+    fixture.advance(fallow_domain::Duration::from_hours(23));
+    assert!(restored.rpc().results.is_empty());
+    fixture.advance(fallow_domain::Duration::from_hours(2));
+    assert_eq!(restored.rpc().results[0].name, lost);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! A client lists every job that it holds. A job that should be there and is not was lost (a reply that never
 //! arrived, a restored disk): it is sent again, to the same host, because no other can take this copy. A job that is
-//! there and should not be is aborted.
+//! there and should not be is aborted. Of an agent whose directory runs twice (`host`) nothing is lost that one copy of it
+//! does not list: the other has it.
 
 use std::collections::BTreeSet;
 
@@ -38,6 +39,9 @@ pub(super) fn check(
     let present: BTreeSet<&str> = others.iter().map(|other| other.name.as_str()).collect();
     for name in present.iter().take(JUDGED_MAX) {
         judge_present(project, txn, name, done)?;
+    }
+    if done.host.is_copied(now) {
+        return Ok(());
     }
     let prefix = project.keys.held_by(done.host.id);
     for (key, _) in txn.scan(&prefix, None, usize::MAX)? {

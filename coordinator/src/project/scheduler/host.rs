@@ -3,6 +3,11 @@
 //! **Agents.** An account that was made for an agent of the fleet has one host, whatever number, identity or name the
 //! request claims: nobody else has its key. So no number can be stolen, and no agent can be two hosts.
 //!
+//! A count that does not rise shows that the agent's directory was copied and runs twice, or that an older copy was put
+//! back: an agent gives no two RPCs one number, and one that its HTTP library repeats is the same to the byte. Both copies
+//! stay this one host, so that nothing that either computes is lost. But for a day no job is taken for lost: the copy that
+//! did not ask may have it. What is lost indeed is sent again after that, or goes to another host after its deadline.
+//!
 //! **Others** have as many hosts as they like under one account. A host shows its number and a count of its RPCs. A number
 //! that is unknown, belongs to another account or comes with a count below the last one (a copy of the data directory
 //! is in use twice) is not believed. Nor is one that comes with another identity than the host's own and with a count
@@ -16,14 +21,16 @@
 //! workunit go to one account.
 //!
 //! **Older stores**: agents had the project's own account together. An agent that comes with its own key for the first
-//! time takes its record along, if it shows the identity that was registered with the number.
+//! time takes its record along, if it shows the identity that was registered with the number. A project that never had
+//! such an account leaves nothing to inherit: there the hosts of its own account are other people's.
 
 use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_domain::{AgentId, Instant};
+use tracing::warn;
 
 use crate::printable;
 use crate::project::error::ProjectError;
-use crate::project::hosted::OWN_ACCOUNT;
+use crate::project::hosted::Project;
 use crate::project::keys::Keys;
 use crate::project::records::{Account, Counters, Host};
 use crate::project::txn::Txn;
@@ -33,34 +40,36 @@ const NAME_MAX: usize = 255;
 /// RPCs that a client may have begun without our hearing of them.
 const AHEAD_MAX: u64 = 100;
 
-/// Finds or makes the host's record. Says also whether the client has to be told its number.
+/// Finds or makes the host's record. Says also whether the client has to be told its number. `md5` is the request's.
 pub(super) fn identify(
+    project: &Project,
     txn: &mut Txn<'_>,
-    keys: &Keys,
     request: &SchedulerRequest,
+    md5: &str,
     account: &Account,
     now: Instant,
 ) -> Result<(Host, bool), ProjectError> {
     match &account.agent {
-        Some(agent) => of_agent(txn, keys, request, account, agent, now),
-        None => of_others(txn, keys, request, account, now),
+        Some(agent) => of_agent(project, txn, request, md5, (account, agent), now),
+        None => of_others(txn, &project.keys, request, account, now),
     }
 }
 
 /// The one host of an agent.
 fn of_agent(
+    project: &Project,
     txn: &mut Txn<'_>,
-    keys: &Keys,
     request: &SchedulerRequest,
-    account: &Account,
-    agent: &AgentId,
+    md5: &str,
+    (account, agent): (&Account, &AgentId),
     now: Instant,
 ) -> Result<(Host, bool), ProjectError> {
+    let keys = &project.keys;
     // As it is now: another request of the same agent may just have made the host.
     let key = keys.account(account.key.reveal());
     let mut account: Account = txn.get("account", &key)?.unwrap_or_else(|| account.clone());
     let known = match account.host {
-        0 => inherited(txn, keys, request)?,
+        0 => inherited(project, txn, request)?,
         id => txn.get("host", &keys.host(id))?,
     };
     let mut host = match known {
@@ -75,24 +84,46 @@ fn of_agent(
     }
     host.cpid.clone_from(&request.host_info.host_cpid);
     let is_told = host.id == request.hostid;
+    // Clients may send 0 twice: without a number of their own, and when they have just got it.
+    let counts_on = request.rpc_seqno > host.rpc_seqno || host.rpc_seqno == 0;
+    let is_repeated = request.rpc_seqno == host.rpc_seqno && host.rpc_md5 == md5;
+    if is_told && !counts_on && !is_repeated {
+        if !host.is_copied(now) {
+            warn_of_copies(project, agent, &host, request);
+        }
+        host.copied_at = Some(now);
+    }
+    md5.clone_into(&mut host.rpc_md5);
     Ok((seen(host, request, now), !is_told))
+}
+
+fn warn_of_copies(project: &Project, agent: &AgentId, host: &Host, request: &SchedulerRequest) {
+    warn!(
+        project = %project.name, agent = agent.0, host = host.id, name = %host.name, seqno = request.rpc_seqno,
+        before = host.rpc_seqno,
+        "the agent counts its requests from below where it was: its directory was copied and runs twice, or an older \
+         copy of it was put back. Its jobs are not taken for lost for a day. If two run, stop one and enrol it anew \
+         in an empty directory, with a token from `fallow tokens create`"
+    );
 }
 
 /// The record of a host that computed for the project's own account until it got its agent's.
 fn inherited(
+    project: &Project,
     txn: &mut Txn<'_>,
-    keys: &Keys,
     request: &SchedulerRequest,
 ) -> Result<Option<Host>, ProjectError> {
+    let keys = &project.keys;
     let cpid = &request.host_info.host_cpid;
     if request.hostid == 0 || cpid.is_empty() {
         return Ok(None);
     }
     let host: Option<Host> = txn.get("host", &keys.host(request.hostid))?;
-    let is_its_own = |host: &Host| host.account == OWN_ACCOUNT && host.agent.is_none() && host.cpid == *cpid;
+    let is_its_own =
+        |host: &Host| project.was_shared(host.account) && host.agent.is_none() && host.cpid == *cpid;
     let host = host.filter(is_its_own);
-    if host.is_some() {
-        txn.delete(keys.host_cpid(OWN_ACCOUNT, cpid));
+    if let Some(host) = &host {
+        txn.delete(keys.host_cpid(host.account, cpid));
     }
     Ok(host)
 }
@@ -153,6 +184,8 @@ fn fresh(txn: &mut Txn<'_>, keys: &Keys, account: u64, now: Instant) -> Result<H
         ncpus: 1,
         search_from: 0,
         waiting: false,
+        rpc_md5: String::new(),
+        copied_at: None,
     })
 }
 

@@ -35,6 +35,10 @@ const BAD_KEY_DELAY: Duration = Duration::from_hours(1);
 /// After a platform that nobody has heard of.
 const PLATFORM_DELAY: Duration = Duration::from_hours(24);
 
+/// What an agent is told whose RPCs do not count on.
+const COPIED: &str = "This agent's directory was copied and runs twice, or an older copy of it was put back: if two run, \
+    stop one and enrol it anew in an empty directory";
+
 /// Bytes of a text from outside that are logged.
 const TEXT_MAX: usize = 255;
 static UNREADABLE: Seldom = Seldom::new();
@@ -99,7 +103,7 @@ impl Project {
             let text = format!("This project does not support computers of type {}", request.platform_name);
             return Ok((self.refusal(text, PLATFORM_DELAY), false));
         }
-        let outcome = self.carry_out(&request, account, now)?;
+        let outcome = self.carry_out(&request, &md5_hex(body), account, now)?;
         self.log(&request, &outcome);
         let to_compare = outcome.to_compare;
         Ok((reply::write(self, &request, account, outcome, now)?, to_compare))
@@ -126,11 +130,12 @@ impl Project {
     fn carry_out(
         &self,
         request: &SchedulerRequest,
+        md5: &str,
         account: &Account,
         now: Instant,
     ) -> Result<Outcome, ProjectError> {
         let outcome = self.transact(|txn| {
-            let (host, tell_host_id) = host::identify(txn, &self.keys, request, account, now)?;
+            let (host, tell_host_id) = host::identify(self, txn, request, md5, account, now)?;
             let mut outcome = Outcome {
                 host,
                 tell_host_id,
@@ -147,6 +152,9 @@ impl Project {
             held::check(self, txn, request, &mut outcome, now)?;
             self.take_file_list(txn, request, outcome.host.id)?;
             send::send(self, txn, request, &mut outcome, now)?;
+            if outcome.host.copied_at == Some(now) {
+                outcome.messages.push(note(COPIED));
+            }
             txn.put("host", self.keys.host(outcome.host.id), &outcome.host)?;
             Ok(outcome)
         })?;
