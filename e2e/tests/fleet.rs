@@ -211,22 +211,52 @@ fn r6_3_a_minute_without_the_coordinator_costs_no_cpu_second_and_counts_none_twi
     restarted.wait().unwrap();
 }
 
-/// Trace ids of the spans that a service sent, as the collector printed them.
-fn traces_of(got: &str, service: &str) -> BTreeSet<String> {
-    let mut current = String::new();
-    let mut traces = BTreeSet::new();
+/// What the collector printed, in parts: the service that sent it, and the text of what it sent at once.
+fn sent(got: &str) -> Vec<(String, String)> {
+    let mut parts: Vec<(String, String)> = Vec::new();
     for line in got.lines() {
+        // `ResourceSpans #0` and so on begin what one service sent.
+        if line.starts_with("Resource") && line.contains(" #") {
+            parts.push(Default::default());
+        }
+        let Some((service, text)) = parts.last_mut() else { continue };
         if let Some((_, name)) = line.split_once("service.name: Str(") {
-            current = name.trim_end_matches(')').to_owned();
+            name.trim_end_matches(')').clone_into(service);
         }
-        if let Some((_, id)) = line.split_once("Trace ID") {
-            let id = id.trim_matches(|c: char| !c.is_ascii_hexdigit());
-            if current == service && id.len() == 32 {
-                traces.insert(id.to_owned());
-            }
-        }
+        text.push_str(line);
+        text.push('\n');
     }
-    traces
+    parts
+}
+
+/// All that follows this word on lines of a service's parts.
+fn said_of(parts: &[(String, String)], service: &str, word: &str) -> BTreeSet<String> {
+    let texts = parts.iter().filter(|(by, _)| by == service).flat_map(|(_, text)| text.lines());
+    texts.filter_map(|line| Some(line.split_once(word)?.1.trim().to_owned())).collect()
+}
+
+/// Of the span of the operator's change: its trace.
+fn trace_of_change(parts: &[(String, String)]) -> Option<String> {
+    let text = parts.iter().filter(|(by, _)| by == "fallow-coordinator").map(|(_, text)| text);
+    let (before, _) = text
+        .filter_map(|text| {
+            text.split("Span #")
+                .find_map(|span| span.split_once("Name           : fallow.operator.v1.Operator/SetShares"))
+        })
+        .next()?;
+    let id = before.split_once("Trace ID")?.1.lines().next()?;
+    Some(id.trim_matches(|c: char| !c.is_ascii_hexdigit()).to_owned())
+}
+
+/// The upper ends of a histogram's buckets, as the coordinator sent them.
+fn bounds_of_calls(parts: &[(String, String)]) -> Option<Vec<f64>> {
+    let (_, metric) = parts.iter().find_map(|(by, text)| {
+        let text = (by == "fallow-coordinator").then_some(text)?;
+        text.split_once("Name: rpc.server.call.duration\n")
+    })?;
+    let (point, _) = metric.split("HistogramDataPoints #").nth(1)?.split_once("Buckets #0")?;
+    let bounds = point.lines().filter_map(|line| line.strip_prefix("ExplicitBounds #")?.split_once(": "));
+    Some(bounds.map(|(_, bound)| bound.parse().unwrap()).collect())
 }
 
 #[test]
@@ -241,16 +271,46 @@ fn r6_7_a_real_collector_gets_metrics_logs_and_a_trace_over_both_daemons() {
         (cpu_by_project(&up).values().sum::<i64>() > 5_000_000).then_some(())
     });
     up.json(&["shares", "set", "mersenne=50", "totient=50"]);
+    let daemons = ["fallow-coordinator", "fallow-agent"];
+    let projects = BTreeSet::from(["mersenne", "totient"].map(|name| format!("Str({name})")));
+    let named = |parts: &[(String, String)]| {
+        daemons.iter().all(|service| said_of(parts, service, "fallow.project.name: ") == projects)
+    };
     let metrics =
         ["fallow.tasks", "fallow.cpu.time", "fallow.debt", "fallow.rpcs", "fallow.agents.connected"];
-    let shared = |got: &str| -> Vec<String> {
-        let agents = traces_of(got, "fallow-agent");
-        traces_of(got, "fallow-coordinator").intersection(&agents).cloned().collect()
-    };
-    let got = rotel.everything_until("metrics, logs, and a trace over both", MINUTE, |got| {
-        metrics.iter().all(|name| got.contains(name)) && got.contains("Log") && !shared(got).is_empty()
+    // Each signal of each daemon comes in batches of its own, spans up to five seconds after they ended: all of it is
+    // waited for. That some trace is there says nothing of the change's.
+    let got = rotel.everything_until("all signals of both daemons", MINUTE, |got| {
+        let parts = sent(got);
+        let trace = trace_of_change(&parts);
+        let follows = |id: &String| said_of(&parts, daemons[1], "Trace ID").iter().any(|of| of.contains(id));
+        metrics.iter().all(|name| got.contains(name))
+            && trace.as_ref().is_some_and(follows)
+            && named(&parts)
+            && bounds_of_calls(&parts).is_some()
+            && daemons.iter().all(|service| !said_of(&parts, service, "ObservedTimestamp: ").is_empty())
     });
-    println!("in one trace over both daemons: {:?}", shared(&got));
+    let parts = sent(&got);
+    println!("the trace of the change over both daemons: {}", trace_of_change(&parts).unwrap());
     assert!(got.contains("following version"), "the agents' log came");
     assert!(got.contains("document made"), "the coordinator's log came");
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    for service in daemons {
+        for (name, value) in [("host.name", host.trim()), ("os.type", "linux")] {
+            let said = said_of(&parts, service, &format!("-> {name}: "));
+            assert_eq!(said, BTreeSet::from([format!("Str({value})")]), "{service}: {name}");
+        }
+        assert!(!said_of(&parts, service, "Body: ").is_empty(), "{service} sent logs");
+        assert!(!said_of(&parts, service, "ObservedTimestamp: ").contains("0"), "{service}");
+    }
+    // The collector's end may have cut the last part short.
+    let whole = &parts[..parts.len() - 1];
+    for (service, text) in whole.iter().filter(|(_, text)| text.contains("LogRecord #")) {
+        let when = text.lines().filter_map(|line| line.strip_prefix("Timestamp: "));
+        let when: Vec<i64> = when.map(|nanos| nanos.parse().unwrap()).collect();
+        assert_eq!(when.len(), text.matches("LogRecord #").count(), "{service}: {text}");
+        assert!(when.iter().all(|nanos| *nanos > 0), "{service} does not say when: {text}");
+    }
+    let bounds = bounds_of_calls(&parts).unwrap();
+    assert!(bounds.first() < Some(&0.01) && bounds.last() < Some(&60.0), "made for seconds: {bounds:?}");
 }

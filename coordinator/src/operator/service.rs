@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fallow_domain::{Duration, Share};
 use fallow_proto::operator::v1 as wire;
 use fallow_telemetry::opentelemetry::metrics::Histogram;
-use fallow_telemetry::{KeyValue, propagation};
+use fallow_telemetry::{KeyValue, names, propagation};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{Instrument as _, Span};
@@ -33,9 +33,6 @@ pub struct OperatorService {
     calls: Histogram<f64>,
 }
 
-/// Upper ends of the buckets of durations, in seconds.
-const SECONDS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
-
 type Reply<T> = Result<Response<T>, Status>;
 
 impl OperatorService {
@@ -48,12 +45,8 @@ impl OperatorService {
         projects: ProjectServer,
         stop: watch::Sender<bool>,
     ) -> Self {
-        // OpenTelemetry's own convention; `fallow.rpcs` counts scheduler RPCs.
-        let meter = fallow_telemetry::meter("fallow_coordinator");
-        let calls = meter.f64_histogram("rpc.server.call.duration").with_unit("s");
-        // The convention's: those of the SDK are made for milliseconds.
-        let calls = calls.with_boundaries(SECONDS.to_vec());
-        let calls = calls.with_description("Duration of operators' calls").build();
+        // `fallow.rpcs` counts scheduler RPCs.
+        let calls = names::CALL_DURATION.seconds_histogram(&fallow_telemetry::meter("fallow_coordinator"));
         Self { store, fleet, documents, projects, stop, calls }
     }
 

@@ -2,7 +2,9 @@
 //!
 //! Named `fallow.<noun>.<noun>` where OpenTelemetry has no convention; units in UCUM.
 
-use opentelemetry::metrics::{AsyncInstrument, Counter, Gauge, Meter, ObservableCounter, ObservableGauge};
+use opentelemetry::metrics::{
+    AsyncInstrument, Counter, Gauge, Histogram, Meter, ObservableCounter, ObservableGauge,
+};
 
 /// A metric: name, unit, meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +64,16 @@ pub const MONOTONY: Metric = Metric {
     description: "How rarely the host switches between projects",
 };
 
-/// All metrics, for documentation and dashboards.
+/// Time that a call of the operator's API took. Histogram. The name, unit and attributes are OpenTelemetry's own
+/// convention (`rpc.method`, `rpc.response.status_code`, `rpc.system.name`), so it is not among [`ALL`].
+pub const CALL_DURATION: Metric =
+    Metric { name: "rpc.server.call.duration", unit: "s", description: "Duration of operators' calls" };
+
+/// Upper ends of the buckets of durations, in seconds, as the convention has them: those of the SDK are made for
+/// milliseconds.
+const SECONDS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
+
+/// All metrics of Fallow's own, for documentation and dashboards.
 pub const ALL: [Metric; 12] = [
     TASKS,
     JOBS,
@@ -135,6 +146,14 @@ impl Metric {
             .build()
     }
 
+    /// A histogram of durations in seconds.
+    #[must_use]
+    pub fn seconds_histogram(&self, meter: &Meter) -> Histogram<f64> {
+        let histogram =
+            meter.f64_histogram(self.name).with_unit(self.unit).with_description(self.description);
+        histogram.with_boundaries(SECONDS.to_vec()).build()
+    }
+
     /// A counter of whole numbers.
     #[must_use]
     pub fn u64_counter(&self, meter: &Meter) -> Counter<u64> {
@@ -150,6 +169,15 @@ impl Metric {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use opentelemetry::metrics::MeterProvider;
+    use opentelemetry_sdk::error::OTelSdkResult;
+    use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData, ResourceMetrics};
+    use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
+    use opentelemetry_sdk::metrics::{SdkMeterProvider, Temporality};
+
     use super::*;
 
     #[test]
@@ -157,5 +185,54 @@ mod tests {
         let names: std::collections::BTreeSet<_> = ALL.iter().map(|metric| metric.name).collect();
         assert_eq!(names.len(), ALL.len());
         assert!(names.iter().all(|name| name.starts_with("fallow.")));
+    }
+
+    /// What an exporter is given of a histogram: unit, bounds, counts.
+    type Exported = (String, Vec<f64>, Vec<u64>);
+
+    /// Keeps the histograms that it is given.
+    #[derive(Clone, Default)]
+    struct Histograms(Arc<Mutex<Vec<Exported>>>);
+
+    impl PushMetricExporter for Histograms {
+        async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
+            for metric in metrics.scope_metrics().flat_map(|scope| scope.metrics()) {
+                if let AggregatedMetrics::F64(MetricData::Histogram(histogram)) = metric.data() {
+                    let of_point = histogram.data_points().map(|point| {
+                        (metric.unit().to_owned(), point.bounds().collect(), point.bucket_counts().collect())
+                    });
+                    self.0.lock().unwrap().extend(of_point);
+                }
+            }
+            Ok(())
+        }
+        fn force_flush(&self) -> OTelSdkResult {
+            Ok(())
+        }
+        fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
+            Ok(())
+        }
+        fn temporality(&self) -> Temporality {
+            Temporality::Cumulative
+        }
+    }
+
+    #[test]
+    fn r6_7_calls_of_milliseconds_and_of_seconds_are_told_apart() {
+        let histograms = Histograms::default();
+        let provider = SdkMeterProvider::builder().with_periodic_exporter(histograms.clone()).build();
+        let calls = CALL_DURATION.seconds_histogram(&provider.meter("test"));
+        let durations = [0.002, 0.02, 0.2, 2.0, 20.0];
+        durations.iter().for_each(|seconds| calls.record(*seconds, &[]));
+        provider.force_flush().unwrap();
+        let exported = histograms.0.lock().unwrap().remove(0);
+        assert_eq!((exported.0.as_str(), exported.1), ("s", SECONDS.to_vec()));
+        assert_eq!(
+            exported.2.iter().filter(|count| **count == 1).count(),
+            durations.len(),
+            "{:?}",
+            exported.2
+        );
+        provider.shutdown().unwrap();
     }
 }
