@@ -58,13 +58,14 @@ struct Shared {
     version: ClientVersion,
     events: Sender<Input>,
     running: Mutex<Running>,
-    /// Which hosts send which projects' requests on to which others: said once, and so many at the most.
-    told: Mutex<BTreeSet<(ProjectId, String, String)>>,
+    /// Of each project, which hosts send its requests on to which others: said once, and [`TOLD_MAX`] at the most.
+    told: Mutex<BTreeMap<ProjectId, BTreeSet<(String, String)>>>,
     moved: Counter<u64>,
 }
 
-/// So many moves to other hosts are said.
-const TOLD_MAX: usize = 100;
+/// So many moves to other hosts are said of a project. Each has a few hosts; more are no news, and what one has too many of
+/// keeps no other's from being said.
+const TOLD_MAX: usize = 10;
 
 #[derive(Default)]
 struct Running {
@@ -190,6 +191,8 @@ impl Transfers {
             }
             !same
         });
+        // Attached once more, it is looked at anew.
+        self.shared.told.lock().unwrap_or_else(PoisonError::into_inner).remove(&project);
     }
 
     /// True while a page or an answer of a project's scheduler is awaited.
@@ -251,10 +254,13 @@ impl Shared {
 
     /// What of a trail has not been said yet about bodies that went to other hosts.
     fn moves_to_tell(&self, project: ProjectId, found: &Found) -> Vec<String> {
+        if found.moves.is_empty() {
+            return Vec::new();
+        }
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = told.entry(project).or_default();
         let host = |url: &Url| url.origin().ascii_serialization();
-        let is_new =
-            |(from, to): &&(Url, Url)| told.len() < TOLD_MAX && told.insert((project, host(from), host(to)));
+        let is_new = |(from, to): &&(Url, Url)| told.len() < TOLD_MAX && told.insert((host(from), host(to)));
         let new = found.moves.iter().filter(is_new);
         new.map(|(from, to)| {
             let (from, to) = (web::short(from), web::short(to));

@@ -2,7 +2,7 @@
 
 use fallow_boinc::scheduler::{SchedulerReply, SchedulerRequest};
 use fallow_client::TransferErrorKind;
-use fallow_domain::{AccountKey, Bytes};
+use fallow_domain::{AccountKey, Bytes, ProjectId};
 
 use super::{Asked, Bench, Server, content, http};
 use crate::support::put;
@@ -75,6 +75,33 @@ async fn a_scheduler_that_moved_to_another_host_is_followed_and_that_is_said_onc
             bench.moved
         );
     }
+}
+
+#[tokio::test]
+async fn r6_10_a_project_that_moves_all_the_time_keeps_no_other_projects_move_from_being_said() {
+    let hops = std::sync::atomic::AtomicU16::new(0);
+    let mover = Server::start(move |_| {
+        // Somewhere else each time, where nobody listens.
+        let port = 1 + hops.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        sent_on(301, &format!("http://127.0.0.1:{port}/cgi"))
+    });
+    let new = Server::start(|_| reply());
+    let to = new.url("cgi");
+    let moved_once = Server::start(move |_| sent_on(301, &to));
+    let mut bench = Bench::new();
+    for _ in 0..120 {
+        assert!(bench.call(mover.url("cgi"), &request()).await.is_err());
+    }
+    assert!((1..=10).contains(&bench.moved.len()), "{} moves of one project were said", bench.moved.len());
+    bench.moved.clear();
+    bench.transfers.call_scheduler(ProjectId(2), moved_once.url("cgi"), &request());
+    bench.event().await;
+    assert!(matches!(bench.moved.as_slice(), [text] if text.contains(&new.url("cgi"))), "{:?}", bench.moved);
+    // The first one is attached anew, and looked at anew.
+    bench.moved.clear();
+    bench.transfers.cancel_project(ProjectId(1));
+    assert!(bench.call(moved_once.url("cgi"), &request()).await.is_ok());
+    assert_eq!(bench.moved.len(), 1);
 }
 
 #[tokio::test]
