@@ -285,6 +285,9 @@ async fn call(
     let ask = Ask { url, kind: Kind::Call, from: 0, may_encode: true, content: Some(&content), trail };
     let answer = web.ask(&ask).await?;
     let body = answer.succeeded()?.whole(web::REPLY_MAX).await?;
+    if body.is_empty() {
+        return Err(TransferError::new(TransferErrorKind::BadReply, format!("{url}: the answer is empty")));
+    }
     match parse(body).await {
         Ok(reply) => Ok(Box::new(reply)),
         Err(why) => Err(TransferError::new(TransferErrorKind::BadReply, format!("{url}: {why}"))),

@@ -167,7 +167,7 @@ impl Web {
             let Some(hop) = next.map_err(|why| permanent(format!("{place}: {why}")))? else {
                 let decoder = match ask.may_encode {
                     true => Decoder::of(response.headers()),
-                    false => Ok(Decoder::Plain),
+                    false => Ok(Decoder::plain()),
                 };
                 let decoder = decoder.map_err(|why| garbled(&place, &why))?;
                 let upload = method == Method::Post;
@@ -242,7 +242,7 @@ impl Answer<'_> {
 
     /// How many bytes are to come, where that is known and they come as they are.
     pub(super) fn length(&self) -> Option<u64> {
-        self.response.content_length().filter(|_| matches!(self.decoder, Decoder::Plain))
+        self.response.content_length().filter(|_| self.decoder.is_plain())
     }
 
     /// A status other than success is an error.
@@ -262,7 +262,7 @@ impl Answer<'_> {
                 continue;
             }
             match self.received().await? {
-                Some(chunk) if matches!(self.decoder, Decoder::Plain) => return Ok(Some(chunk)),
+                Some(chunk) if self.decoder.is_plain() => return Ok(Some(chunk)),
                 Some(chunk) => self.rest = chunk,
                 None if self.is_over => return Ok(None),
                 None => {

@@ -65,6 +65,38 @@ async fn r6_10_a_bomb_is_bounded_like_what_is_not_compressed() {
 }
 
 #[tokio::test]
+async fn r6_10_what_follows_a_compressed_answer_or_holds_nothing_is_refused_and_never_waited_for() {
+    let followed = [gzip(SchedulerReply::default().write().as_bytes()), b"more".to_vec()].concat();
+    // Ten megabytes of members without a byte in them.
+    let hollow = gzip(b"").repeat(500_000);
+    for (body, expected) in [(followed, "cannot be expanded"), (hollow, "only 0 were in them")] {
+        let server = Server::start(move |_| http("200 OK", GZIP, &body));
+        let mut bench = Bench::new();
+        let error = bench.call(server.url("cgi"), &SchedulerRequest::default()).await.unwrap_err();
+        assert!(error.kind == TransferErrorKind::Transient && error.what.contains(expected), "{error}");
+        let error = bench.download(Bench::wanted(server.url("file"), &content())).await.unwrap_err();
+        assert!(error.kind == TransferErrorKind::Transient && error.what.contains(expected), "{error}");
+        let came: u64 = bench.traffic.iter().map(|part| part.bytes.0).sum();
+        assert!(came < 4 << 20, "{came} bytes were taken");
+    }
+}
+
+#[tokio::test]
+async fn r6_2_an_empty_answer_that_is_said_to_be_compressed_is_an_empty_answer() {
+    for headers in [GZIP, "Content-Encoding: deflate\r\n", ""] {
+        let server = Server::start(move |_| http("200 OK", headers, b""));
+        let mut bench = Bench::new();
+        let error = bench.call(server.url("cgi"), &SchedulerRequest::default()).await.unwrap_err();
+        assert!(error.kind == TransferErrorKind::BadReply && error.what.contains("is empty"), "{error}");
+        bench.transfers.fetch_master_page(ProjectId(1), MasterUrl::parse(&server.url("")).unwrap());
+        let Event::MasterPageRead { outcome, .. } = bench.event().await else { panic!("no page") };
+        assert_eq!(outcome, Ok(vec![]), "{headers}");
+        assert_eq!(bench.download(Bench::wanted(server.url("file"), b"")).await, Ok(Bytes(0)), "{headers}");
+        assert_eq!(bench.place(), b"");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_is_not_what_its_headers_say_is_a_failure_that_may_pass() {
     let server = Server::start(|_| http("200 OK", GZIP, b"this is no gzip"));
     let mut bench = Bench::new();
