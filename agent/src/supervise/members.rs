@@ -199,16 +199,17 @@ mod tests {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", &name, "--ignored", "--nocapture"]);
         command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
-        sys::isolate(&mut command, Urgency::Idle, None);
+        // As urgent as the test itself: nothing else on the machine makes it take long.
+        sys::isolate(&mut command, Urgency::Inherited, None);
         let mut task = command.spawn().unwrap();
-        let leaders = BTreeMap::from([(task.id(), Urgency::Idle)]);
+        let leaders = BTreeMap::from([(task.id(), Urgency::Inherited)]);
         let mut members = Members::default();
         members.look(&leaders);
         members.look(&leaders);
         std::io::Write::write_all(task.stdin.as_mut().unwrap(), b"4\n").unwrap();
         let end = Instant::now() + Duration::from_secs(60);
         let (mut told, mut counted) = (members.look(&leaders)[&task.id()], Used::default());
-        while counted.cpu.as_secs_f64() < 1.0 && Instant::now() < end {
+        while counted.cpu.as_secs_f64() < 0.2 && Instant::now() < end {
             told = members.look(&leaders)[&task.id()];
             // The kernel's own count, taken later: never less than it was.
             counted = proc::find(task.id()).map_or(counted, |process| proc::total([&process].into_iter()));
@@ -218,7 +219,7 @@ mod tests {
         let known = members.known.len();
         proc::kill_session(task.id());
         task.wait().unwrap();
-        assert!(told.cpu.as_secs_f64() > 0.5, "{told:?} of {counted:?}");
+        assert!(told.cpu.as_secs_f64() > 0.1, "{told:?} of {counted:?}");
         assert_eq!(known, 1);
     }
 
