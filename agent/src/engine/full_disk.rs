@@ -125,7 +125,7 @@ impl Engine {
     /// Frees what a project has, if the owner wants that, so that it can be detached next.
     fn takes_departure(&mut self, request: &Request) -> Option<MasterUrl> {
         let Request::Detach { url } = request else { return None };
-        let departure = self.departure(&MasterUrl::parse(url).ok()?)?;
+        let departure = self.departure(&self.attached(url).ok()?)?;
         self.make_room(&departure);
         Some(departure.url)
     }

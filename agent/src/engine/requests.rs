@@ -113,7 +113,7 @@ impl Engine {
     }
 
     /// The project that the owner means by its URL, or by its name if no other has it.
-    fn attached(&self, said: &str) -> Result<MasterUrl, AgentError> {
+    pub(super) fn attached(&self, said: &str) -> Result<MasterUrl, AgentError> {
         let views = self.client.project_views();
         let url = MasterUrl::parse(said).ok();
         if let Some(url) = url.filter(|url| views.iter().any(|view| view.url == *url)) {

@@ -75,6 +75,10 @@ fn child_whose_volume_a_project_fills() {
     let key = volume.join("key");
     std::fs::write(&key, "0123456789abcdef0123456789abcdef").unwrap();
     let (first, second) = ("http://127.0.0.1:9/first/", "http://127.0.0.1:9/second/");
+    // One that answers, so that the agent knows what it is called.
+    let named = crate::spinning::project("Prime Number Search", "sleep 1000", "");
+    crate::spinning::attach(dir, &named);
+    let third = &named.url("");
     for url in [first, second] {
         let key = key.to_str().unwrap();
         let (code, text) = outcome(dir, &["attach", url, "--account-key-file", key, "--no-wait"]);
@@ -82,7 +86,7 @@ fn child_whose_volume_a_project_fills() {
     }
     let data = DataDir::at(dir);
     let partial = |url: &str| data.partial(&MasterUrl::parse(url).unwrap()).join("endless");
-    for url in [first, second] {
+    for url in [first, second, third] {
         put(&partial(url), &vec![1; 9 << 20]);
     }
     fill(volume);
@@ -96,11 +100,17 @@ fn child_whose_volume_a_project_fills() {
     assert!(code == 8, "{code}: {text}");
     let (code, text) = outcome(dir, &["detach", second]);
     assert!(code == 0 && text.contains("detached from"), "{code}: {text}");
+    fill(volume);
+    let (code, text) = outcome(dir, &["resume"]);
+    assert!(code == 8, "{code}: {text}");
+    // By what it is called, as at any other time.
+    let (code, text) = outcome(dir, &["detach", "Prime Number Search"]);
+    assert!(code == 0 && text.contains("detached from"), "{code}: {text}");
     daemon.kill();
     drop(daemon);
     let _daemon = Daemon::start(dir);
     let (code, text) = outcome(dir, &["status"]);
-    assert!(code == 0 && !text.contains("127.0.0.1:9"), "{code}: {text}");
+    assert!(code == 0 && !text.contains("http://127.0.0.1:"), "{code}: {text}");
 
     println!("\nall was as it should");
 }

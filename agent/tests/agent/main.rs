@@ -11,6 +11,7 @@ mod hostile;
 mod hostile_jobs;
 mod link;
 mod messages;
+mod spinning;
 mod supervision;
 mod support;
 mod transfers;
