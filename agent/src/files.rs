@@ -5,10 +5,24 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use fallow_domain::Bytes;
+use fallow_boinc::names;
+use fallow_domain::{Bytes, printable};
 use md5::{Digest, Md5};
 
 pub use crate::tree::{remove, size_below};
+
+/// Longest path in the log, in bytes: as long as the kernel takes one.
+const PATH_MAX: usize = 4096;
+
+/// A name that a project or an application gave, for the log. Marks that turn the order of letters around are allowed in it.
+pub fn shown(name: &str) -> String {
+    printable::line(name, names::NAME_MAX)
+}
+
+/// A path that may end in such a name, or in anything that a file can be called.
+pub fn shown_path(path: &Path) -> String {
+    printable::line(&path.to_string_lossy(), PATH_MAX)
+}
 
 /// Opens an ordinary file for reading. A symbolic link in its place is an error: an application could point it anywhere.
 pub fn open_plain(path: &Path) -> io::Result<File> {

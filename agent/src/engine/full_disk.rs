@@ -21,6 +21,7 @@ use tokio::sync::{oneshot, watch};
 use super::Engine;
 use crate::control::protocol::{Request, Response};
 use crate::error::AgentError;
+use crate::files::shown_path;
 
 /// How long to wait before another try.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -117,7 +118,7 @@ impl Engine {
         let whole = whole.map(|name| self.dir.project(url).join(name));
         for path in whole.chain([self.dir.partial(url)]) {
             if let Err(error) = tokio::task::block_in_place(|| crate::files::remove(&path)) {
-                tracing::warn!(path = %path.display(), %error, "cannot delete a file");
+                tracing::warn!(path = shown_path(&path), %error, "cannot delete a file");
             }
         }
     }

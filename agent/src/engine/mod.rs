@@ -28,6 +28,7 @@ use crate::control::protocol::{Request, Response};
 use crate::control::status::Notice;
 use crate::dir::DataDir;
 use crate::error::AgentError;
+use crate::files::{shown, shown_path};
 use crate::fleet::link::Link;
 use crate::fleet::{Arrived, Ask, Entries, entries};
 use crate::records::Records;
@@ -183,7 +184,7 @@ impl Engine {
         if let Some(task) = self.client.task_view(*job) {
             tracing::info!(
                 "{} has left; after the next start it goes on from its last checkpoint, at {} of CPU time",
-                task.name,
+                shown(&task.name),
                 task.checkpoint_cpu_time
             );
         }
@@ -325,7 +326,7 @@ impl Engine {
         let packed = partial.join(format!("{}.gzt", file.name));
         for path in [self.dir.project(url).join(&file.name), partial.join(&file.name), packed] {
             if let Err(error) = crate::files::remove(&path) {
-                tracing::warn!(path = %path.display(), %error, "cannot delete a file");
+                tracing::warn!(path = shown_path(&path), %error, "cannot delete a file");
             }
         }
     }

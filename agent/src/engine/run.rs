@@ -352,7 +352,10 @@ fn delete_forsaken(dir: &DataDir, records: &Records, stems: &BTreeSet<String>) -
             continue;
         }
         if !known.contains(&name) {
-            tracing::warn!(path = %path.display(), "left alone: no project of this agent has or had it");
+            tracing::warn!(
+                path = crate::files::shown_path(&path),
+                "left alone: no project of this agent has or had it"
+            );
             continue;
         }
         match crate::files::remove(&path) {

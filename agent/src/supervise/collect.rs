@@ -16,7 +16,7 @@ use flate2::{Compression, GzBuilder};
 use super::place::Place;
 use super::record::{Output, SlotRecord};
 use crate::dir::{DataDir, PARTIAL};
-use crate::files::{md5_of, open_plain, remove, size_below};
+use crate::files::{md5_of, open_plain, remove, shown, size_below};
 
 /// How much of `stderr.txt` is reported (BOINC: the last 63 KiB).
 const STDERR_MAX: u64 = 63 * 1024;
@@ -76,7 +76,7 @@ fn found(slot: Option<&Place>, project: &Path, output: &Output, is_over: bool) -
         && let Some(slot) = slot.filter(|slot| slot.has(&output.open_name))
         && let Err(error) = slot.move_out(&output.open_name, &place)
     {
-        tracing::error!(output = %output.name, %error, "cannot move an output to its project's directory");
+        tracing::error!(output = shown(&output.name), %error, "cannot move an output to its project's directory");
     }
     let size = open_plain(&place).and_then(|file| file.metadata()).map(|data| Bytes(data.len()));
     if let (Ok(nbytes), Some(max)) = (&size, output.max_nbytes.filter(|&max| max > Bytes(0)))
@@ -91,12 +91,12 @@ fn found(slot: Option<&Place>, project: &Path, output: &Output, is_over: bool) -
         && let Err(error) = compress(&place)
     {
         // Sent as it is: a server that asked for gzip can tell the two apart.
-        tracing::warn!(output = %output.name, %error, "cannot compress an output");
+        tracing::warn!(output = shown(&output.name), %error, "cannot compress an output");
     }
     match md5_of(&place) {
         Ok((md5, nbytes)) => Some(OutputFound { name: output.name.clone(), nbytes, md5 }),
         Err(error) => {
-            tracing::debug!(output = %output.name, %error, "an output is not there");
+            tracing::debug!(output = shown(&output.name), %error, "an output is not there");
             None
         }
     }

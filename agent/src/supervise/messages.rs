@@ -16,7 +16,7 @@ use fallow_domain::Bytes;
 use super::place::Place;
 use super::record::Output;
 use crate::dir::DataDir;
-use crate::files::md5_of;
+use crate::files::{md5_of, shown};
 
 /// Requests for early uploads that are looked at in one go.
 const REQUESTS_MAX: usize = 100;
@@ -42,7 +42,7 @@ pub(super) fn take_trickle(place: &Place, project: &Path, result_name: &str) -> 
     };
     if moved.is_none() {
         tracing::warn!(
-            task = result_name,
+            task = shown(result_name),
             ?size,
             "a message to the project cannot be taken, or is longer than {TRICKLE_MAX}"
         );

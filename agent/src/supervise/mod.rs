@@ -35,6 +35,7 @@ use fallow_client::{Event, StartFault, TaskEnd, TaskSample, TaskSetup};
 use fallow_domain::{Bytes, JobId, SlotId};
 
 use crate::dir::DataDir;
+use crate::files::shown;
 use crate::guard::Keeper;
 use disk::DiskLook;
 use members::Members;
@@ -262,7 +263,9 @@ impl Supervision {
                     task.note_delivery(what);
                 }
             }
-            Err(error) => tracing::warn!(%slot, name, %error, "cannot put a message into a slot"),
+            Err(error) => {
+                tracing::warn!(%slot, name = shown(&name), %error, "cannot put a message into a slot");
+            }
         }
     }
 

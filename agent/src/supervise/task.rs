@@ -22,6 +22,7 @@ use super::place::Place;
 use super::record::{Leader, Output, SlotRecord};
 use super::slot::StartFailure;
 use super::{Context, Delivery, Order, Shared, collect, launch, messages, slot, verify};
+use crate::files::shown;
 use crate::proc::{self, Used};
 use crate::sys::{self, Segment, Urgency};
 
@@ -168,7 +169,7 @@ impl Task {
 
     /// Queues a message, and sends it if the application has read the one before.
     pub(super) fn tell(&mut self, message: ProcessControl) {
-        tracing::debug!(task = %self.name, ?message, "telling a task");
+        tracing::debug!(task = shown(&self.name), ?message, "telling a task");
         self.queue.push(message);
         if matches!(message, ProcessControl::Quit | ProcessControl::Abort) {
             self.leave_by.get_or_insert(StdInstant::now() + StdDuration::from(QUIT_GRACE));
@@ -180,7 +181,7 @@ impl Task {
     pub(super) fn kill(&mut self, why: &str) {
         let Some(process) = &self.process else { return };
         if !std::mem::replace(&mut self.killed, true) {
-            tracing::warn!(task = %self.name, pid = process.pid, "killing a task: {why}");
+            tracing::warn!(task = shown(&self.name), pid = process.pid, "killing a task: {why}");
         }
         proc::kill_session(process.pid);
     }
@@ -208,7 +209,10 @@ impl Task {
             let _ = channels.send(Channel::Heartbeat, &beat.text());
             status = channels.receive(Channel::AppStatus).and_then(|text| AppStatus::parse(&text));
             if channels.receive(Channel::GraphicsReply).is_some() {
-                tracing::debug!(task = %self.name, "the application offers graphics, which nobody looks at");
+                tracing::debug!(
+                    task = shown(&self.name),
+                    "the application offers graphics, which nobody looks at"
+                );
             }
             for (pending, text) in [(&mut self.trickled, TRICKLE_DOWN), (&mut self.upload_told, UPLOAD_TOLD)]
             {
@@ -381,7 +385,7 @@ fn segment_key() -> i32 {
 }
 
 fn unshared(setup: &TaskSetup, error: &std::io::Error) {
-    let task = &setup.name;
+    let task = shown(&setup.name);
     tracing::warn!(task, %error, "no System V memory for the channel of an old application: it runs without one");
 }
 
@@ -422,7 +426,7 @@ fn wait(leader: &Leader, meter: &Meter) -> (Ended, Duration) {
 }
 
 fn say_start(setup: &TaskSetup, pid: u32) {
-    let (task, project, slot) = (&setup.name, &setup.url, setup.slot);
+    let (task, project, slot) = (shown(&setup.name), &setup.url, setup.slot);
     if setup.fresh {
         tracing::info!(%task, %project, %slot, pid, "started task {task}");
     } else if !setup.init_data.wu_cpu_time.is_positive() {
@@ -434,7 +438,7 @@ fn say_start(setup: &TaskSetup, pid: u32) {
 }
 
 fn say_end(setup: &TaskSetup, leader: &Leader, end: &TaskEnd) {
-    let (task, cpu) = (&setup.name, end.cpu_time.as_secs_f64());
+    let (task, cpu) = (shown(&setup.name), end.cpu_time.as_secs_f64());
     let how = match end.exit {
         Ended::Code(code) if end.finish.is_some() => format!("finished, exit code {code}"),
         Ended::Code(code) => format!("left with exit code {code}"),

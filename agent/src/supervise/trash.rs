@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::fs::CWD;
 
 use crate::dir::DataDir;
+use crate::files::shown_path;
 use crate::sys::{self, Urgency};
 use crate::tree;
 
@@ -141,7 +142,7 @@ fn empty(dir: &Path) {
             }
             found = true;
             if let Err(error) = tree::remove_until(&path, Some(Instant::now() + SLICE)) {
-                tracing::warn!(path = %path.display(), %error, "what a job left cannot be removed; it is tried again later");
+                tracing::warn!(path = shown_path(&path), %error, "what a job left cannot be removed; it is tried again later");
                 stuck.insert(path, ());
             }
         }

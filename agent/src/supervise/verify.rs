@@ -33,7 +33,7 @@ use fallow_domain::Bytes;
 use super::Context;
 use super::slot::StartFailure;
 use crate::dir::PARTIAL;
-use crate::files::{md5_of_open, open_plain, remove};
+use crate::files::{md5_of_open, open_plain, remove, shown_path};
 use crate::sys::Lease;
 
 /// How long a writer that is about to close the file, a download perhaps, is waited for.
@@ -121,7 +121,10 @@ impl Known {
         let leased = match lease(&file) {
             Ok(lease) => Some(lease),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                tracing::warn!(path = %path.display(), "somebody has it open for writing: making a copy of our own");
+                tracing::warn!(
+                    path = shown_path(path),
+                    "somebody has it open for writing: making a copy of our own"
+                );
                 file = own_copy(&file, path)?;
                 lease(&file).ok()
             }
