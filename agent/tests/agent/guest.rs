@@ -41,14 +41,14 @@ fn shell(script: &str) -> Command {
 }
 
 /// Clock ticks of CPU time that a process itself has used.
-fn ticks(pid: u32) -> u64 {
+pub(crate) fn ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
 /// Says whether the kernel gives every session a weight of its own, so that priorities count within a session only.
-fn say_autogroups() {
+pub(crate) fn say_autogroups() {
     match std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled") {
         Ok(text) if text.trim() == "1" => {}
         Ok(_) => {

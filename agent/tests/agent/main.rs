@@ -14,5 +14,6 @@ mod messages;
 mod spinning;
 mod supervision;
 mod support;
+mod terminal;
 mod transfers;
 mod turns;

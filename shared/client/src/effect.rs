@@ -245,7 +245,9 @@ pub struct TaskSetup {
     pub init_data: Box<AppInitData>,
     /// The application keeps its channel in `boinc_mmap_file` (API 6.0 and later).
     pub mapped_channel: bool,
-    /// Needs more than idle priority: it uses a coprocessor or less than one CPU.
+    /// Needs more than idle priority: it feeds a coprocessor, which would wait for it. The stock client gives that also to
+    /// wrappers and to whatever says that it needs less than a CPU; but those may compute without a pause, and each would
+    /// take a tenth of a CPU from the owner's programs.
     pub special: bool,
 }
 

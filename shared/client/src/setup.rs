@@ -107,7 +107,7 @@ impl Client {
             files,
             init_data: Box::new(init_data),
             mapped_channel: maps_its_channel(version.api_version.as_deref()),
-            special: version.is_wrapper || job.usage.cpus < 1.0,
+            special: job.usage.coprocessor.is_some(),
         })
     }
 }
