@@ -18,7 +18,7 @@ pub(crate) const TARGETS: &[Target] = &[
         comes_back(&request, |text| SchedulerRequest::parse(text).unwrap(), SchedulerRequest::write);
         let _ = request.host_info.to_facts(Vec::new());
         if let Some(preferences) = &request.global_preferences {
-            assert!(preferences.to_domain().usable_cpus(8) <= 8);
+            possible(preferences);
         }
     }),
     Target::new("scheduler_reply", "cgi-cgi.response", |bytes| {
@@ -34,7 +34,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target::new("preference_file", "", |bytes| {
         let mut preferences = GlobalPreferences::default();
         if overlay_preferences(&mut preferences, bytes).is_ok() {
-            assert!(preferences.to_domain().usable_cpus(8) <= 8);
+            possible(&preferences);
         }
     }),
     Target::new("signature", "", |bytes| {
@@ -110,6 +110,13 @@ pub(crate) const TARGETS: &[Target] = &[
         }
     }),
 ];
+
+/// What preferences mean here is never what nobody could have meant.
+fn possible(preferences: &GlobalPreferences) {
+    let ours = preferences.to_domain();
+    assert_eq!(ours.check_set(), Ok(()));
+    assert!(ours.usable_cpus(8) <= 8);
+}
 
 /// Reads elements in each of the ways there are, which the elements' first letters choose.
 fn walk(bytes: &[u8]) {

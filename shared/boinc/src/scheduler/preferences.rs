@@ -4,6 +4,15 @@ use fallow_domain::{Bytes, Duration, Fraction, Preferences};
 
 use crate::xml::elements;
 
+/// Seconds in a day.
+const DAY: f64 = 86_400.0;
+
+/// Seconds in the longest time that a preference may name.
+const MONTH: f64 = 31.0 * DAY;
+
+/// What is a part of CPUs, memory or disk.
+const PERCENT: (f64, f64) = (0.1, 100.0);
+
 /// Bytes in the gigabyte of `disk_min_free_gb`, as BOINC counts it.
 const GIGABYTE: f64 = 1024.0 * 1024.0 * 1024.0;
 
@@ -158,20 +167,63 @@ impl GlobalPreferences {
     }
 
     /// BOINC's in our terms. What we have no preference for (hours, batteries, transfer limits, other programs' load)
-    /// is left out, except that hours from 24 to 0 mean suspended. `max_ncpus_pct` of 0 means all CPUs.
+    /// is left out, except that hours from 24 to 0 mean suspended. Values out of range are brought into it, see
+    /// [`GlobalPreferences::to_domain_noting`].
     pub fn to_domain(&self) -> Preferences {
-        let percent = |value: f64| Fraction::clamped(value / 100.0);
+        self.to_domain_noting(&mut |_| ())
+    }
+
+    /// The same, saying in a sentence for each value out of range what is taken instead: the nearest that is possible, or
+    /// what the stock client takes where that is another (`max_ncpus_pct` of 0 is all CPUs, `cpu_scheduling_period_minutes`
+    /// of 0 the usual period, a `cpu_usage_limit` that is no percentage none). Whatever stands in the elements, the result
+    /// passes [`Preferences::check_set`].
+    pub fn to_domain_noting(&self, note: &mut dyn FnMut(String)) -> Preferences {
+        let mut within = |element: &str, value: f64, (low, high): (f64, f64), instead: f64| {
+            let taken = if value < low || value.is_nan() { instead } else { value.min(high) };
+            if taken != value {
+                note(format!(
+                    "{element} is {value:e}, and may be from {low:.3} to {high}: taken is {taken}."
+                ));
+            }
+            taken
+        };
+        let fraction = |percent: f64| Fraction::clamped((percent / 100.0).max(PERCENT.0 / 100.0));
+        let days = (0.0, MONTH / DAY);
+        let minutes = (1.0 / 60.0, MONTH / 60.0);
+        let cpus = if self.max_ncpus_pct == 0.0 { 100.0 } else { self.max_ncpus_pct };
+        let all_or_least = |value: f64, least: f64| if value > 0.0 { least } else { 100.0 };
+        let cpus = within("max_ncpus_pct", cpus, PERCENT, all_or_least(cpus, PERCENT.0));
+        let limit = self.cpu_usage_limit;
+        let limit = within("cpu_usage_limit", limit, (1.0, 100.0), all_or_least(limit, 1.0));
+        let period = self.cpu_scheduling_period_minutes;
+        let usual = if period >= 0.0001 { minutes.0 } else { 60.0 };
+        let memory = self.ram_max_used_idle_pct;
+        let memory = if memory == 0.0 { 100.0 } else { memory };
         Preferences {
-            cpu_fraction: if self.max_ncpus_pct > 0.0 { percent(self.max_ncpus_pct) } else { Fraction::ONE },
-            cpu_time_fraction: percent(self.cpu_usage_limit),
-            buffer_min: Duration::from_days_f64(self.work_buf_min_days),
-            buffer_additional: Duration::from_days_f64(self.work_buf_additional_days),
-            scheduling_period: Duration::from_secs_f64(self.cpu_scheduling_period_minutes * 60.0),
-            checkpoint_period: Duration::from_secs_f64(self.disk_interval),
+            cpu_fraction: fraction(cpus),
+            cpu_time_fraction: Fraction::clamped(limit / 100.0),
+            buffer_min: Duration::from_days_f64(within(
+                "work_buf_min_days",
+                self.work_buf_min_days,
+                days,
+                0.0,
+            )),
+            buffer_additional: Duration::from_days_f64(within(
+                "work_buf_additional_days",
+                self.work_buf_additional_days,
+                days,
+                0.0,
+            )),
+            scheduling_period: Duration::from_secs_f64(
+                within("cpu_scheduling_period_minutes", period, minutes, usual) * 60.0,
+            ),
+            checkpoint_period: Duration::from_secs_f64(
+                within("disk_interval", self.disk_interval, (0.0, MONTH), 0.0).max(1.0),
+            ),
             leave_in_memory: self.leave_apps_in_memory,
             suspended: self.start_hour >= 24.0 && self.end_hour <= 0.0,
-            memory_fraction: percent(self.ram_max_used_idle_pct),
-            disk_fraction: percent(self.disk_max_used_pct),
+            memory_fraction: fraction(within("ram_max_used_idle_pct", memory, PERCENT, PERCENT.0)),
+            disk_fraction: fraction(within("disk_max_used_pct", self.disk_max_used_pct, PERCENT, PERCENT.0)),
             disk_free_min: Bytes::from_f64(self.disk_min_free_gb * GIGABYTE),
             connection_interval: Duration::ZERO,
             ..Preferences::default()
@@ -202,6 +254,59 @@ mod tests {
         ] {
             assert_eq!(GlobalPreferences::from_domain(&ours).to_domain(), ours);
         }
+    }
+
+    #[test]
+    fn what_is_out_of_range_becomes_what_is_possible_and_that_is_said() {
+        let extremes = [
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            -1.0,
+            -0.0,
+            0.0,
+            1e-300,
+            1e-4,
+            0.5,
+            100.0,
+            101.0,
+            1e300,
+        ];
+        for value in extremes {
+            let theirs = GlobalPreferences {
+                max_ncpus_pct: value,
+                cpu_usage_limit: value,
+                work_buf_min_days: value,
+                work_buf_additional_days: value,
+                cpu_scheduling_period_minutes: value,
+                disk_interval: value,
+                ram_max_used_idle_pct: value,
+                disk_max_used_pct: value,
+                disk_min_free_gb: value,
+                ..GlobalPreferences::default()
+            };
+            assert_eq!(theirs.to_domain().check_set(), Ok(()), "{value:e}");
+        }
+        let theirs = GlobalPreferences {
+            work_buf_min_days: 1_000.0,
+            cpu_scheduling_period_minutes: 0.0,
+            cpu_usage_limit: 250.0,
+            disk_interval: -5.0,
+            max_ncpus_pct: -3.0,
+            ..GlobalPreferences::default()
+        };
+        let mut notes = Vec::new();
+        let ours = theirs.to_domain_noting(&mut |note| notes.push(note));
+        assert_eq!(ours.buffer_min, Duration::from_days_f64(31.0));
+        assert_eq!(ours.scheduling_period, Duration::from_mins(60));
+        assert_eq!((ours.cpu_time_fraction, ours.cpu_fraction), (Fraction::ONE, Fraction::ONE));
+        assert_eq!(notes.len(), 5, "{notes:#?}");
+        assert!(
+            notes
+                .iter()
+                .any(|note| note.contains("work_buf_min_days is 1e3") && note.ends_with("taken is 31."))
+        );
+        GlobalPreferences::default().to_domain_noting(&mut |note| panic!("{note}"));
     }
 
     #[test]

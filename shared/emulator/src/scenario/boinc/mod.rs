@@ -26,7 +26,7 @@ use std::num::NonZeroU32;
 use fallow_boinc::FormatError;
 use fallow_boinc::client_state::{ClientState, overlay_preferences};
 use fallow_boinc::scheduler::{GlobalPreferences, HostCoprocessors};
-use fallow_domain::{Bytes, Duration, Fraction, Preferences, Speed};
+use fallow_domain::{Bytes, Duration, Fraction, Speed};
 
 use super::{
     Availability, Bandwidth, ClientModel, CoprocessorKind, CoprocessorModel, FileError, Files, Finding,
@@ -139,26 +139,11 @@ fn preferences(files: &dyn Files, notes: &mut Vec<String>) -> Result<GlobalPrefe
 
 /// Preferences as BOINC's client would follow them: values out of range are brought into it.
 fn client(theirs: &GlobalPreferences, notes: &mut Vec<String>) -> ClientModel {
-    let ours = theirs.to_domain();
+    let ours = theirs.to_domain_noting(&mut |note| notes.push(format!("The preferences' {note}")));
     if ours.suspended {
         notes.push("The preferences allow no hours to compute in: they are passed over.".into());
     }
-    let month = Duration::from_hours(31 * 24);
-    let second = Duration::from_secs(1);
-    let some = |fraction: Fraction, least: f64| Fraction::clamped(fraction.get().max(least));
-    ClientModel::from(&Preferences {
-        buffer_min: ours.buffer_min.clamp(Duration::ZERO, month),
-        buffer_additional: ours.buffer_additional.clamp(Duration::ZERO, month),
-        // No period at all means the usual one, as in BOINC.
-        scheduling_period: match ours.scheduling_period {
-            period if period < second => Preferences::default().scheduling_period,
-            period => period.min(month),
-        },
-        checkpoint_period: ours.checkpoint_period.clamp(second, month),
-        cpu_fraction: some(ours.cpu_fraction, 0.001),
-        cpu_time_fraction: some(ours.cpu_time_fraction, 0.01),
-        ..ours
-    })
+    ClientModel::from(&ours)
 }
 
 fn host(state: &ClientState, notes: &mut Vec<String>) -> HostModel {
