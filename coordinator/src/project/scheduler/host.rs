@@ -218,3 +218,78 @@ fn seen(mut host: Host, request: &SchedulerRequest, now: Instant) -> Host {
     host.rpc_seqno = if request.hostid == host.id { request.rpc_seqno } else { 0 };
     host
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+    use std::sync::{Arc, Mutex};
+
+    use fallow_domain::Duration;
+    use fallow_store::{SledStore, Store};
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Level, Metadata, Subscriber};
+
+    use super::*;
+    use crate::project::settings::ProjectSettings;
+
+    /// Keeps the warnings of this thread.
+    #[derive(Clone, Default)]
+    struct Warnings(Arc<Mutex<Vec<String>>>);
+
+    struct Fields(String);
+
+    impl Visit for Fields {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            self.0.push_str(&format!("{field}={value:?} "));
+        }
+    }
+
+    impl Subscriber for Warnings {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() <= Level::WARN
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, event: &Event<'_>) {
+            let mut fields = Fields(String::new());
+            event.record(&mut fields);
+            self.0.lock().unwrap().push(fields.0);
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn r6_8_a_copied_agent_is_warned_of_by_name_once_and_again_after_a_quiet_day() {
+        let warnings = Warnings::default();
+        let _listening = tracing::subscriber::set_default(warnings.clone());
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path().join("store")).unwrap());
+        let now = Instant::EPOCH + Duration::from_hours(9);
+        let (url, settings) = ("http://127.0.0.1:1", ProjectSettings::default());
+        let project = Project::create(store, dir.path(), url, "p", settings, now).unwrap();
+        let key = project.agent_key(&AgentId("the agent".into()), now).unwrap();
+        let account = project.account(&key).unwrap().unwrap();
+        let mut request = SchedulerRequest { authenticator: key, hostid: 1, ..SchedulerRequest::default() };
+        request.platform_name = "x86_64-pc-linux-gnu".into();
+        let mut ask = |seqno: u64, cpus: u32, now: Instant| {
+            request.rpc_seqno = seqno;
+            request.host_info.p_ncpus = cpus;
+            project.scheduler_rpc(request.write().as_bytes(), &account, now).unwrap();
+            let said = warnings.0.lock().unwrap();
+            assert!(
+                said.iter().all(|text| text.contains("the agent") && text.contains("copied")),
+                "{said:?}"
+            );
+            said.len()
+        };
+        assert_eq!([ask(1, 1, now), ask(2, 1, now), ask(2, 1, now)], [0; 3], "the last one was repeated");
+        assert_eq!([ask(2, 4, now), ask(3, 1, now), ask(3, 4, now), ask(1, 4, now)], [1; 4]);
+        let later = now + Duration::from_hours(25);
+        assert_eq!([ask(2, 4, later), ask(1, 1, later), ask(2, 4, later)], [1, 2, 2]);
+    }
+}
