@@ -1,8 +1,8 @@
 //! When the host's speed is measured: a while after the start, and again when the figure is a month old (as BOINC does).
 //!
 //! Model: the agent begins with what it knows or with a glance, so nothing waits for a measurement. That is a process of
-//! its own, in a session of its own at idle priority, which ends with the agent. Nothing is measured while the owner
-//! wants no computing. A measurement that got too little CPU time is tried again later.
+//! its own, in a session of its own at idle priority, which ends with the agent. The client has
+//! the tasks wait meanwhile. Nothing is measured while the owner wants no computing. A measurement that got too little CPU time is tried again later.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

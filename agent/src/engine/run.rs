@@ -461,9 +461,13 @@ impl Life<'_> {
                 turn = benchmark.turn() => match turn {
                     // The owner wants his CPUs for himself.
                     Turn::Due if self.engine.client.host_view().suspended_by.is_some() => benchmark.postpone(),
-                    Turn::Due => benchmark.start(),
-                    Turn::Measured(None) => {}
+                    Turn::Due => {
+                        self.engine.turn(Event::BenchmarksRun(true), None).await?;
+                        benchmark.start();
+                    }
+                    Turn::Measured(None) => self.engine.turn(Event::BenchmarksRun(false), None).await?,
                     Turn::Measured(Some(new)) => {
+                        self.engine.turn(Event::BenchmarksRun(false), None).await?;
                         tracing::info!(fpops = new.fpops.get(), iops = new.iops.get(), "measured the speed of the CPUs");
                         if let Err(error) = self.engine.records.keep_speed(&new) {
                             tracing::warn!(%error, "cannot store the speed of the CPUs: it is measured again after the next start");

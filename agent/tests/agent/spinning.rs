@@ -122,6 +122,29 @@ pub(crate) fn running(dir: &Path) -> Vec<u32> {
 }
 
 #[test]
+fn r6_2_tasks_are_suspended_while_the_cpus_are_measured_and_resumed_after_it() {
+    let server = project("spinning", "sleep 1000", "");
+    let dir = tempfile::tempdir().unwrap();
+    let agent_dir = dir.path().join("agent");
+    let log = dir.path().join("log");
+    let mut run =
+        command(&agent_dir, &["run", "--benchmark-after-ms", "8000", "--benchmark-phase-ms", "1000"]);
+    run.env("FALLOW_LOG", "debug").stdout(std::process::Stdio::null());
+    run.stderr(std::fs::File::create(&log).unwrap());
+    let _daemon = Daemon::of(run, &agent_dir);
+    attach(&agent_dir, &server);
+    let said = wait_for("the measurement's end", 60, || {
+        let said = std::fs::read_to_string(&log).unwrap();
+        said.contains("the CPU benchmarks are over").then_some(said)
+    });
+    let at = |text: &str| said.find(text).unwrap_or_else(|| panic!("{text:?} is not said: {said}"));
+    for task in ["spin_1_0", "spin_2_0"] {
+        assert!(at(&format!("suspending task {task}")) < at(&format!("resuming task {task} in memory")));
+    }
+    assert_eq!(outcome(&agent_dir, &["stop"]).0, 0);
+}
+
+#[test]
 fn r6_10_names_that_turn_letters_around_do_not_reach_the_log_as_they_are() {
     let server = project("names", "exit 0", "\u{202e}gnp");
     let dir = tempfile::tempdir().unwrap();

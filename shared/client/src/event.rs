@@ -29,6 +29,8 @@ pub enum Event {
     HostAway,
     /// The host is there again, with every process as it was.
     HostBack,
+    /// The shell begins to measure how fast the CPUs are (true), or is done with it, whatever came of it.
+    BenchmarksRun(bool),
     /// Somebody at this host wants a project. An already attached one gets the new key and share.
     Attach {
         /// The project.

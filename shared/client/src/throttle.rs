@@ -5,16 +5,23 @@
 //! fan, and no busier than a heartbeat. What is decided about tasks is not touched by it: a paused task is a running
 //! one that holds its breath. Versions that ask not to be throttled (BOINC: `dont_throttle`) are left alone, and so are
 //! jobs on coprocessors, whose time is no CPU time.
+//!
+//! While the CPUs are measured every task holds its breath, as in the stock client, where the reason is called CPU benchmarks:
+//! the figures are those of the machine, not of what its tasks leave of it. A measurement without an end does not keep
+//! them waiting.
 
 use fallow_domain::{Duration, Instant, JobId};
 use fallow_policy::job_queue::Cpus;
 
 use crate::machine::Client;
 use crate::state::{Job, Process};
-use crate::{Effect, Reason};
+use crate::{Effect, NoticeLevel, Reason};
 
 /// How long tasks compute or pause at a time.
 const CYCLE: Duration = Duration::from_secs(1);
+
+/// The longest that tasks wait for the CPUs to be measured (BOINC: `MAX_CPU_BENCHMARKS_SECONDS`).
+const MEASURE_MAX: Duration = Duration::from_secs(60);
 
 /// Where in the cycle the host is. Not stored: a restart begins a new one.
 #[derive(Clone, Copy, Debug)]
@@ -22,17 +29,49 @@ pub(crate) struct Throttle {
     credit: f64,
     paused: bool,
     turned_at: Instant,
+    /// Since when the CPUs are measured.
+    measuring: Option<Instant>,
 }
 
 impl Default for Throttle {
     fn default() -> Self {
-        Self { credit: 0.0, paused: false, turned_at: Instant::EPOCH }
+        Self { credit: 0.0, paused: false, turned_at: Instant::EPOCH, measuring: None }
     }
 }
 
 impl Client {
+    /// The shell begins to measure the CPUs, or is done with it.
+    pub(crate) fn benchmarks_run(&mut self, begins: bool) {
+        match (begins, self.throttle.measuring) {
+            (true, None) => {
+                let running = self.executing().map(|job| job.id).filter(|job| !self.is_paused(*job));
+                for job in running.collect::<Vec<JobId>>() {
+                    self.act(Effect::SuspendTask { job }, Reason::new("R6.2", "CPU benchmarks in progress"));
+                }
+                self.throttle = Throttle { measuring: Some(self.now), ..Throttle::default() };
+                self.notice(NoticeLevel::Info, None, "computing is suspended: CPU benchmarks in progress");
+            }
+            (false, Some(_)) => {
+                self.throttle = Throttle { turned_at: self.now, ..Throttle::default() };
+                let running: Vec<JobId> = self.executing().map(|job| job.id).collect();
+                for job in running {
+                    self.act(Effect::ResumeTask { job }, Reason::new("R6.2", "the CPU benchmarks are over"));
+                }
+                self.notice(NoticeLevel::Info, None, "computing goes on: the CPU benchmarks are over");
+            }
+            _ => {}
+        }
+    }
+
     /// Turns the cycle on.
     pub(crate) fn poll_throttle(&mut self) {
+        if let Some(since) = self.throttle.measuring {
+            let waited = self.now - since;
+            if waited >= Duration::ZERO && waited < MEASURE_MAX {
+                return;
+            }
+            self.benchmarks_run(false);
+        }
         let limit = self.preferences().cpu_time_fraction.get();
         let waited = self.now - self.throttle.turned_at;
         if limit >= 1.0 {
@@ -65,12 +104,15 @@ impl Client {
 
     /// Whether a task that would now begin or resume to compute holds its breath first.
     pub(crate) fn is_paused(&self, id: JobId) -> bool {
-        self.throttle.paused && self.state.jobs.get(&id).is_some_and(|job| self.is_throttled(job))
+        self.throttle.measuring.is_some()
+            || self.throttle.paused && self.state.jobs.get(&id).is_some_and(|job| self.is_throttled(job))
     }
 
-    /// CPUs that tasks would use now if it were not for the limit.
+    /// CPUs that tasks would use now if it were not for the limit or a measurement.
     pub(crate) fn paused_cpus(&self) -> f64 {
-        if self.throttle.paused {
+        if self.throttle.measuring.is_some() {
+            self.executing().map(|job| Cpus::of(job.usage).as_f64()).sum()
+        } else if self.throttle.paused {
             self.throttled_jobs().map(|job| Cpus::of(job.usage).as_f64()).sum()
         } else {
             0.0
@@ -83,12 +125,19 @@ impl Client {
     }
 
     pub(crate) fn throttled_jobs(&self) -> impl Iterator<Item = &Job> {
-        let held = self.state.slots.values().filter_map(|id| self.state.jobs.get(id));
-        held.filter(|job| matches!(job.process, Process::Executing(_)) && self.is_throttled(job))
+        self.executing().filter(|job| self.is_throttled(job))
     }
 
-    /// When the cycle turns, while there is a limit and something to limit.
+    fn executing(&self) -> impl Iterator<Item = &Job> {
+        let held = self.state.slots.values().filter_map(|id| self.state.jobs.get(id));
+        held.filter(|job| matches!(job.process, Process::Executing(_)))
+    }
+
+    /// When the cycle turns, while there is a limit and something to limit; or when a measurement is waited for no longer.
     pub(crate) fn next_throttle(&self) -> Instant {
+        if let Some(since) = self.throttle.measuring {
+            return since + MEASURE_MAX;
+        }
         let limited = self.preferences().cpu_time_fraction.get() < 1.0;
         if limited && self.throttled_jobs().next().is_some() {
             self.throttle.turned_at + CYCLE

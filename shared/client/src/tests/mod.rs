@@ -1,5 +1,6 @@
 //! What can be seen from inside only: accounts, what is stored of them, and what the parts ask of each other.
 
+mod benchmarks;
 mod devices;
 
 use fallow_boinc::scheduler::{ClientVersion, ResultJob};
