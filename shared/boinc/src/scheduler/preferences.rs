@@ -182,7 +182,7 @@ impl GlobalPreferences {
             let taken = if value < low || value.is_nan() { instead } else { value.min(high) };
             if taken != value {
                 note(format!(
-                    "{element} is {value:e}, and may be from {low:.3} to {high}: taken is {taken}."
+                    "{element} is {value:?}, and may be from {low:.3} to {high}: taken is {taken}."
                 ));
             }
             taken
@@ -195,7 +195,10 @@ impl GlobalPreferences {
         let cpus = within("max_ncpus_pct", cpus, PERCENT, all_or_least(cpus, PERCENT.0));
         let limit = self.cpu_usage_limit;
         let limit = within("cpu_usage_limit", limit, (1.0, 100.0), all_or_least(limit, 1.0));
-        let period = self.cpu_scheduling_period_minutes;
+        let period = match self.cpu_scheduling_period_minutes {
+            0.0 => 60.0,
+            minutes => minutes,
+        };
         let usual = if period >= 0.0001 { minutes.0 } else { 60.0 };
         let memory = self.ram_max_used_idle_pct;
         let memory = if memory == 0.0 { 100.0 } else { memory };
@@ -289,7 +292,7 @@ mod tests {
         }
         let theirs = GlobalPreferences {
             work_buf_min_days: 1_000.0,
-            cpu_scheduling_period_minutes: 0.0,
+            cpu_scheduling_period_minutes: 1e-6,
             cpu_usage_limit: 250.0,
             disk_interval: -5.0,
             max_ncpus_pct: -3.0,
@@ -304,7 +307,7 @@ mod tests {
         assert!(
             notes
                 .iter()
-                .any(|note| note.contains("work_buf_min_days is 1e3") && note.ends_with("taken is 31."))
+                .any(|note| note.contains("work_buf_min_days is 1000.0") && note.ends_with("taken is 31."))
         );
         GlobalPreferences::default().to_domain_noting(&mut |note| panic!("{note}"));
     }
