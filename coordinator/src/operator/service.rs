@@ -406,7 +406,11 @@ impl Service for OperatorService {
         let work = async {
             let received = incoming::receive(&self.projects, parts).await?;
             let file_names = self
-                .blocking(move |projects| projects.add_app_version(&received.project, &received.version))
+                .blocking(move |projects| {
+                    // Its directory stays until this is over, also if the caller goes away meanwhile.
+                    let received = received;
+                    projects.add_app_version(&received.project, &received.version)
+                })
                 .await?;
             Ok(wire::AddAppVersionReply { file_names })
         };

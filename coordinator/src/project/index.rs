@@ -6,19 +6,24 @@
 use std::collections::BTreeMap;
 
 use super::error::ProjectError;
+use super::hosted::OWN_ACCOUNT;
 use super::keys::Keys;
 use super::records::{Counters, Host, UnsentEntry};
 use super::txn::{Txn, encode};
 use super::types::Counts;
 use super::workunit::{Job, JobState, Outcome, Workunit, WorkunitState};
 
-/// Reads a workunit. Jobs that were stored before they named an account get that of their host.
+/// Reads a workunit. Jobs that were stored before they named an account get that of their host; of those who had the
+/// account that all agents then had together nobody knows who computed, so they get none.
 pub(crate) fn read(txn: &Txn<'_>, keys: &Keys, name: &str) -> Result<Option<Workunit>, ProjectError> {
     let mut workunit: Option<Workunit> = txn.get("workunit", &keys.workunit(name))?;
     let jobs = workunit.iter_mut().flat_map(|workunit| &mut workunit.jobs);
     for job in jobs.filter(|job| job.host != 0 && job.account == 0) {
         let host: Option<Host> = txn.get("host", &keys.host(job.host))?;
         job.account = host.map_or(0, |host| host.account);
+        if job.account == OWN_ACCOUNT {
+            job.account = 0;
+        }
     }
     Ok(workunit)
 }

@@ -310,6 +310,11 @@ fn check_piece(piece: &Piece) -> Result<(), Invalid> {
         let expected = "up to 128 ASCII letters, digits, `-`, `_` and `.`, without `..`";
         return Err(Invalid::new("key of a submission", &piece.key, expected));
     }
+    if !piece.key.is_empty() && piece.digest.is_empty() {
+        // Without it another batch of the same length would be taken for this one.
+        let expected = "a fingerprint of the whole submission, as it has a key";
+        return Err(Invalid::new("fingerprint of a submission", &piece.digest, expected));
+    }
     if piece.digest.len() > KEY_MAX {
         let expected = "up to 128 characters";
         return Err(Invalid::new("fingerprint of a submission", piece.digest.len(), expected));

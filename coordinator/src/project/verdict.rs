@@ -31,12 +31,17 @@ pub(crate) fn choose(
     for &candidate in readable {
         let (valid, invalid): (Vec<u32>, Vec<u32>) =
             readable.iter().partition(|&&other| other == candidate || agree(candidate, other));
-        let accounts: BTreeSet<u64> = valid.iter().map(|index| account_of(*index)).collect();
-        if accounts.len() >= quorum.max(1) {
+        if opinions(valid.iter().map(|index| account_of(*index)), quorum) >= quorum.max(1) {
             return Verdict { canonical: Some(candidate), valid, invalid, ..Verdict::default() };
         }
     }
     Verdict { inconclusive: readable.to_vec(), ..Verdict::default() }
+}
+
+/// How many opinions the jobs of these accounts are: one an account. Where several must agree, account 0 is none: its key
+/// was known to many, so each of them may have an opinion of its own besides.
+pub(crate) fn opinions(accounts: impl Iterator<Item = u64>, quorum: usize) -> usize {
+    accounts.filter(|account| *account != 0 || quorum <= 1).collect::<BTreeSet<u64>>().len()
 }
 
 /// Compares jobs that came after the decision with the canonical one.
@@ -51,10 +56,15 @@ pub(crate) fn against(canonical: u32, others: &[u32], mut agree: impl FnMut(u32,
 mod tests {
     use super::*;
 
+    /// An account for each job.
+    fn own(job: u32) -> u64 {
+        u64::from(job) + 1
+    }
+
     #[test]
     fn a_quorum_that_agrees_chooses_its_first_job() {
         // 0 computed something else; 1 and 2 agree.
-        let verdict = choose(&[0, 1, 2], 2, u64::from, |a, b| a != 0 && b != 0);
+        let verdict = choose(&[0, 1, 2], 2, own, |a, b| a != 0 && b != 0);
         assert_eq!(verdict.canonical, Some(1));
         assert_eq!((verdict.valid, verdict.invalid), (vec![1, 2], vec![0]));
     }
@@ -63,21 +73,29 @@ mod tests {
     fn r6_8_jobs_of_one_account_are_one_opinion() {
         let verdict = choose(&[0, 1], 2, |_| 7, |_, _| true);
         assert_eq!((verdict.canonical, verdict.inconclusive), (None, vec![0, 1]));
-        let verdict = choose(&[0, 1, 2], 2, |job| u64::from(job / 2), |_, _| true);
+        let verdict = choose(&[0, 1, 2], 2, |job| own(job / 2), |_, _| true);
         assert_eq!((verdict.canonical, verdict.valid), (Some(0), vec![0, 1, 2]));
     }
 
     #[test]
+    fn r6_10_a_key_that_many_had_is_no_opinion_where_several_must_agree() {
+        let account = |job: u32| u64::from(job);
+        assert_eq!(choose(&[0, 1], 2, account, |_, _| true).canonical, None);
+        assert_eq!(choose(&[0, 1, 2], 2, account, |_, _| true).canonical, Some(0));
+        assert_eq!(choose(&[0], 1, account, |_, _| true).canonical, Some(0));
+    }
+
+    #[test]
     fn without_a_quorum_nothing_is_chosen() {
-        let verdict = choose(&[0, 1], 2, u64::from, |_, _| false);
+        let verdict = choose(&[0, 1], 2, own, |_, _| false);
         assert_eq!((verdict.canonical, verdict.inconclusive), (None, vec![0, 1]));
-        assert_eq!(choose(&[], 1, u64::from, |_, _| true).canonical, None);
+        assert_eq!(choose(&[], 1, own, |_, _| true).canonical, None);
     }
 
     #[test]
     fn tolerant_agreement_is_counted_from_the_candidate() {
         // 0 ~ 1 ~ 2 but not 0 ~ 2: with a quorum of three, 1 is in the middle.
-        let verdict = choose(&[0, 1, 2], 3, u64::from, |a, b| a.abs_diff(b) < 2);
+        let verdict = choose(&[0, 1, 2], 3, own, |a, b| a.abs_diff(b) < 2);
         assert_eq!(verdict.canonical, Some(1));
     }
 

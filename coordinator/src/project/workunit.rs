@@ -23,7 +23,7 @@ use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid};
 use serde::{Deserialize, Serialize};
 
 use super::types::OutputSpec;
-use super::verdict::Verdict;
+use super::verdict::{self, Verdict};
 
 /// The most copies that a workunit may ever have; bounds the record's size.
 pub const TOTAL_MAX: u32 = 100;
@@ -124,7 +124,7 @@ pub(crate) struct Job {
     pub(crate) validation: Option<Validation>,
     /// The host that has or had it, 0 for none.
     pub(crate) host: u64,
-    /// The account that this host computed for then, 0 for none. Records of earlier versions lack it: see
+    /// The account that this host computed for then; 0 for none, and for one whose key many had (`index::read`). Records of earlier versions lack it: see
     /// [`index::read`](super::index::read).
     #[serde(default)]
     pub(crate) account: u64,
@@ -370,7 +370,7 @@ impl Workunit {
             }
             WorkunitState::Active => {
                 let all: Vec<u32> = self.jobs.iter().filter(good).map(|job| job.index).collect();
-                if self.accounts_of(&all) >= self.rules.quorum as usize { all } else { Vec::new() }
+                if self.opinions(&all) >= self.rules.quorum as usize { all } else { Vec::new() }
             }
         }
     }
@@ -397,7 +397,7 @@ impl Workunit {
                     self.set_validation(*index, Validation::Inconclusive);
                 }
                 // One more opinion than there are now, but never fewer than were wanted.
-                let opinions = u32::try_from(self.accounts_of(&verdict.inconclusive)).unwrap_or(TOTAL_MAX);
+                let opinions = u32::try_from(self.opinions(&verdict.inconclusive)).unwrap_or(TOTAL_MAX);
                 if opinions >= self.rules.quorum {
                     self.target = self.target.max(opinions.saturating_add(1));
                 }
@@ -410,12 +410,13 @@ impl Workunit {
     pub(crate) fn agreeing(&self) -> u32 {
         let valid = self.jobs.iter().filter(|job| job.validation == Some(Validation::Valid));
         let valid: Vec<u32> = valid.map(|job| job.index).collect();
-        u32::try_from(self.accounts_of(&valid)).unwrap_or(u32::MAX)
+        let accounts: BTreeSet<u64> = valid.iter().map(|index| self.account_of(*index)).collect();
+        u32::try_from(accounts.len()).unwrap_or(u32::MAX)
     }
 
-    /// How many accounts computed these jobs.
-    fn accounts_of(&self, jobs: &[u32]) -> usize {
-        jobs.iter().map(|index| self.account_of(*index)).collect::<BTreeSet<u64>>().len()
+    /// How many opinions these jobs are.
+    fn opinions(&self, jobs: &[u32]) -> usize {
+        verdict::opinions(jobs.iter().map(|index| self.account_of(*index)), self.rules.quorum as usize)
     }
 
     /// The account that computed a job.
@@ -467,7 +468,7 @@ impl Workunit {
         let good = self.jobs.iter().filter(|job| {
             job.outcome == Some(Outcome::Success) && job.validation != Some(Validation::Invalid)
         });
-        open + self.accounts_of(&good.map(|job| job.index).collect::<Vec<_>>())
+        open + self.opinions(&good.map(|job| job.index).collect::<Vec<_>>())
     }
 
     fn drop_unsent(&mut self) {

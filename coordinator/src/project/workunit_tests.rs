@@ -117,6 +117,19 @@ fn r6_10_an_account_that_poses_as_two_hosts_gets_one_copy_and_is_one_opinion() {
 }
 
 #[test]
+fn r6_10_a_copy_computed_under_a_key_that_all_agents_had_makes_no_quorum_with_one_of_them() {
+    let mut w = workunit(rules(2, 2, 3, 6));
+    let index = send(&mut w, 1).unwrap();
+    w.jobs[index as usize].account = 0;
+    w.report(index, 1, report(Outcome::Success), t(1));
+    succeed(&mut w, 7);
+    assert!(w.to_compare().is_empty());
+    succeed(&mut w, 8);
+    assert!(compare(&mut w, |_| 7));
+    assert!(matches!(w.state, WorkunitState::Validated { .. }));
+}
+
+#[test]
 fn r6_8_a_copy_that_failed_does_not_count_and_one_that_may_still_come_does() {
     let mut w = workunit(rules(1, 1, 3, 6));
     let index = send(&mut w, 1).unwrap();

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fallow_boinc::scheduler::{ClientVersion, ResultState, SchedulerReply};
+use fallow_boinc::scheduler::{ClientVersion, InProgressResult, OtherResult, ResultState, SchedulerReply};
 use fallow_boinc::transfer::{DataServerReply, UploadHeader, UploadRequest, UploadStatus};
 use fallow_coordinator::project::ProjectInfo;
 
@@ -118,4 +118,49 @@ fn r6_10_sizes_are_told_of_jobs_in_progress_only() {
     for name in [format!("{job}_0"), "app_00000009_0_0".to_owned(), "nothing".to_owned()] {
         assert_eq!(size(&name), 0, "{name}");
     }
+}
+
+#[test]
+fn r6_10_a_request_that_lists_more_jobs_than_any_host_holds_gets_none_and_loses_none() {
+    let (fixture, info) = with_workunits(3, 1);
+    let mut client = Client::new(&fixture, &info, "a");
+    let held = client.fetch(1.0).results[0].name.clone();
+    let in_progress = InProgressResult { name: "x".into(), ..InProgressResult::default() };
+    client.request.in_progress_results = Some(vec![in_progress; 10_001]);
+    let reply = client.fetch(1.0);
+    assert!(reply.results.is_empty(), "{reply:?}");
+    assert!(messages(&reply).contains("more than 10000 jobs"), "{reply:?}");
+    // Nor is anything concluded from the other list: it might be as long, and miss what is there.
+    client.request.in_progress_results = None;
+    let others: Vec<OtherResult> =
+        (0..10_001).map(|n| OtherResult { name: format!("y_{n}"), ..OtherResult::default() }).collect();
+    let reply = client.rpc_listing(others);
+    assert!(reply.results.is_empty() && reply.result_aborts.is_empty(), "{held} is not lost: {reply:?}");
+    client.request.in_progress_results = Some(Vec::new());
+    assert_eq!(client.fetch(1.0).results.len(), 1);
+}
+
+#[test]
+fn r6_10_long_requests_that_stall_keep_no_others_out() {
+    let (fixture, info) = with_workunits(2, 1);
+    // As much as may be on its way of long requests, from four accounts, and none of them goes on.
+    let greedy: Vec<_> = (0..4)
+        .map(|n| {
+            let key = Client::new(&fixture, &info, &format!("greedy{n}")).request.authenticator;
+            begun(&info, key.reveal(), 59 << 20)
+        })
+        .collect();
+    assert_eq!(Client::new(&fixture, &info, "modest").fetch(1.0).results.len(), 1);
+    // A long one more is told to come again, and is taken when there is room.
+    let long = Client::new(&fixture, &info, "long");
+    let padding = " ".repeat(40 << 20);
+    let body =
+        long.request.write().replace("</scheduler_request>", &format!("{padding}</scheduler_request>"));
+    let status = || post(&format!("{}cgi", info.url), body.as_bytes()).status;
+    assert_eq!(status(), 503);
+    drop(greedy);
+    assert!((0..500).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        status() == 200
+    }));
 }

@@ -56,7 +56,12 @@ impl Client {
     /// One scheduler RPC, with what a client does before and after it.
     pub(crate) fn rpc(&mut self) -> SchedulerReply {
         let other = |name: &String| OtherResult { name: name.clone(), ..OtherResult::default() };
-        self.request.other_results = Some(self.held.keys().map(other).collect());
+        self.rpc_listing(self.held.keys().map(other).collect())
+    }
+
+    /// One scheduler RPC of a client that says it holds these jobs.
+    pub(crate) fn rpc_listing(&mut self, held: Vec<OtherResult>) -> SchedulerReply {
+        self.request.other_results = Some(held);
         let answer = post(&format!("{}cgi", self.url), self.request.write().as_bytes());
         assert_eq!(answer.status, 200, "{}", answer.text());
         let reply = SchedulerReply::parse(&answer.body).unwrap();

@@ -12,7 +12,7 @@ use fallow_domain::Instant;
 use tracing::info;
 
 use super::wish::Capacity;
-use super::{Outcome as Done, SentJob};
+use super::{Outcome as Done, SentJob, lists_too_many};
 use crate::project::error::ProjectError;
 use crate::project::hosted::Project;
 use crate::project::index;
@@ -22,8 +22,6 @@ use crate::project::workunit::{JobState, Outcome, Workunit, WorkunitState};
 
 /// A host that loses a job more often than this is given another chance elsewhere.
 const TIMES_SENT_MAX: u32 = 5;
-/// Jobs of one request that are looked up, to say whether the host should have them; bounds the time under the lock.
-const JUDGED_MAX: usize = 10_000;
 /// Lost jobs sent again in one reply; the rest follows with the next.
 const RESENT_MAX: usize = 100;
 
@@ -35,9 +33,11 @@ pub(super) fn check(
     done: &mut Done,
     now: Instant,
 ) -> Result<(), ProjectError> {
-    let Some(others) = &request.other_results else { return Ok(()) };
+    let Some(others) = request.other_results.as_ref().filter(|_| !lists_too_many(request)) else {
+        return Ok(());
+    };
     let present: BTreeSet<&str> = others.iter().map(|other| other.name.as_str()).collect();
-    for name in present.iter().take(JUDGED_MAX) {
+    for name in &present {
         judge_present(project, txn, name, done)?;
     }
     if done.host.is_copied(now) {

@@ -41,6 +41,9 @@ const COPIED: &str = "This agent's directory was copied and runs twice, or an ol
 
 /// Bytes of a text from outside that are logged.
 const TEXT_MAX: usize = 255;
+/// Jobs that a request may list as held, of all projects. Clients hold some thousands at most; the time that a longer list
+/// takes would be other hosts' time.
+const LISTED_MAX: usize = 10_000;
 static UNREADABLE: Seldom = Seldom::new();
 
 /// A job that goes into the reply.
@@ -64,6 +67,12 @@ pub(super) struct Outcome {
     pub(super) to_compare: bool,
     /// What the account and the host were granted.
     pub(super) credit: (Credit, Credit),
+}
+
+/// Whether a request lists more jobs than are looked at: nothing is concluded from it then.
+fn lists_too_many(request: &SchedulerRequest) -> bool {
+    request.other_results.as_ref().is_some_and(|held| held.len() > LISTED_MAX)
+        || request.in_progress_results.as_ref().is_some_and(|held| held.len() > LISTED_MAX)
 }
 
 impl Outcome {

@@ -9,6 +9,8 @@
 //! All of that is a pass, made with the disk space that is free. A host that deletes files for jobs tells what would be
 //! free then; only if a pass sends nothing for want of space the next is made, with more (R4.10).
 
+use std::collections::BTreeSet;
+
 use fallow_boinc::scheduler::{SchedulerRequest, type_name};
 use fallow_domain::{Bytes, Duration, Fraction, Instant, PerType, ResourceType, Usage};
 use fallow_policy::composition::SendPolicy;
@@ -18,7 +20,7 @@ use fallow_policy::work_send::{InProgress, Offer, SendHost, Wanted, ws1, ws2};
 use tracing::debug;
 
 use super::wish::{Wish, wanted};
-use super::{Outcome as Done, SentJob, note};
+use super::{LISTED_MAX, Outcome as Done, SentJob, lists_too_many, note};
 use crate::project::error::ProjectError;
 use crate::project::hosted::{Project, lock};
 use crate::project::index;
@@ -103,13 +105,25 @@ fn send_what_suits(
     let mut passed = Passed::default();
     let room = room(project, txn, done)?;
     let from = done.host.search_from;
+    let held: Option<BTreeSet<&str>> =
+        request.other_results.as_ref().map(|held| held.iter().map(|job| job.name.as_str()).collect());
     let assigned = wish.disk.assign(project.settings().delete_from_self, |pass, space| {
         let lacked_space = std::mem::take(&mut passed).disk.is_some();
         if room == 0 || (pass != Pass::Free && !lacked_space) {
             return Ok(Vec::new());
         }
         done.host.search_from = from;
-        let search = Search { project, txn, request, wish, space, room, now, taker: done.taker() };
+        let search = Search {
+            project,
+            txn,
+            request,
+            wish,
+            held: held.as_ref(),
+            space,
+            room,
+            now,
+            taker: done.taker(),
+        };
         search.pass(done, &mut passed)
     });
     let assigned: Option<(Pass, Vec<Candidate>)> = assigned?;
@@ -159,6 +173,11 @@ fn refused(project: &Project, request: &SchedulerRequest, done: &mut Done, now: 
         done.messages.push(note("This project does not support anonymous platforms"));
         return true;
     }
+    if lists_too_many(request) {
+        done.messages
+            .push(note(format!("Not sending work - more than {LISTED_MAX} jobs are listed as in progress")));
+        return true;
+    }
     // A request in the future is from before the clock was set back: nobody has to wait for that time to come.
     let since = done.host.last_request.filter(|last| *last <= now).map(|last| now.since(last));
     if let Some(since) = since.filter(|since| *since < min_interval(&project.settings())) {
@@ -183,6 +202,8 @@ struct Search<'a> {
     txn: &'a Txn<'a>,
     request: &'a SchedulerRequest,
     wish: &'a Wish,
+    /// Names of the jobs that the host says it holds, if it says so.
+    held: Option<&'a BTreeSet<&'a str>>,
     /// Disk space that the jobs may take.
     space: Bytes,
     /// Jobs that the host may have more.
@@ -332,9 +353,7 @@ impl Search<'_> {
     /// Whether the account may have a copy of the workunit.
     fn may_have(&self, workunit: &Workunit, passed: &mut Passed) -> bool {
         // A client that does not list what it holds may hold it.
-        let is_held = |name: &str| {
-            self.request.other_results.as_ref().is_none_or(|held| held.iter().any(|job| job.name == name))
-        };
+        let is_held = |name: &str| self.held.as_ref().is_none_or(|held| held.contains(name));
         match workunit.standing(self.taker, is_held) {
             Standing::New => true,
             Standing::HasOne => {

@@ -33,8 +33,10 @@ use super::error::ProjectError;
 use super::hosted::Project;
 use super::server::{ProjectServer, Shared};
 
-/// Memory for the bodies of scheduler RPCs, in KiB; more wait.
-const SCHEDULER_MEMORY_KIB: usize = 512 << 10;
+/// Memory for the beginnings of the bodies of scheduler RPCs, which is all of most of them, in KiB; more wait.
+const BEGINNINGS_MEMORY_KIB: usize = 256 << 10;
+/// Memory for the rest of long ones, in KiB; who needs more comes again. Long ones keep nobody else out.
+const LONG_MEMORY_KIB: usize = 256 << 10;
 /// Memory for reading them; more wait. Nobody who is slow holds any of it.
 const READING_MEMORY_KIB: usize = 512 << 10;
 
@@ -42,7 +44,8 @@ const READING_MEMORY_KIB: usize = 512 << 10;
 #[derive(Clone)]
 struct Web {
     server: ProjectServer,
-    scheduler_memory: Arc<Semaphore>,
+    beginnings: Arc<Semaphore>,
+    long: Arc<Semaphore>,
     reading_memory: Arc<Semaphore>,
     admission: Arc<Admission>,
 }
@@ -61,7 +64,8 @@ pub(crate) fn router(server: ProjectServer) -> Router {
         .layer(DefaultBodyLimit::disable())
         .with_state(Web {
             server,
-            scheduler_memory: Arc::new(Semaphore::new(SCHEDULER_MEMORY_KIB)),
+            beginnings: Arc::new(Semaphore::new(BEGINNINGS_MEMORY_KIB)),
+            long: Arc::new(Semaphore::new(LONG_MEMORY_KIB)),
             reading_memory: Arc::new(Semaphore::new(READING_MEMORY_KIB)),
             admission: Arc::default(),
         })

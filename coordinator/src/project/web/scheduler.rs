@@ -2,8 +2,9 @@
 //!
 //! **Who asks comes first.** The account key is read from the first bytes of the body, where every client puts it, and
 //! looked up before anything else is taken in. Whoever has none costs a look-up and some kilobytes. What an account holds
-//! is bounded ([`Admission`](super::admission::Admission)), what all of them hold together by two budgets: one for bytes
-//! that have come, one for what reading them takes.
+//! is bounded ([`Admission`](super::admission::Admission)), what all of them hold together by three budgets: for the beginnings of
+//! bodies, for the rest of long ones, and for what reading them takes. Whoever sends much, or sends it slowly, keeps out none but
+//! others who send much.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,10 @@ use crate::project::records::Account;
 const BODY_MAX: usize = 64 << 20;
 /// How long a request may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long nothing of it may come.
+const STALL_TIMEOUT: Duration = Duration::from_secs(15);
+/// What of a body counts as its beginning: a host with some hundred jobs says no more.
+const BEGINNING_KIB: usize = 256;
 /// Where the account key must be: clients begin with it.
 const HEAD_MAX: usize = 8 << 10;
 /// How long that may take.
@@ -64,7 +69,8 @@ pub(super) async fn rpc(
         arriving.drop_rest().await;
         return Err(Failure::Busy);
     };
-    let received = timeout(BODY_TIMEOUT, arriving.rest(place, web.scheduler_memory.clone())).await;
+    let memory = Memory { beginnings: web.beginnings.clone(), long: web.long.clone(), held: [None, None] };
+    let received = timeout(BODY_TIMEOUT, arriving.rest(place, memory)).await;
     let whole = received.map_err(|_| Failure::Timeout)??;
     let reading = web.reading_memory.clone().acquire_many_owned(whole.cost_kib()?).await;
     let reading = reading.map_err(|_| Failure::Ours)?;
@@ -92,16 +98,54 @@ struct Arriving {
     received: Vec<u8>,
 }
 
+fn add(held: &mut Option<OwnedSemaphorePermit>, more: OwnedSemaphorePermit) {
+    match held {
+        Some(held) => held.merge(more),
+        None => *held = Some(more),
+    }
+}
+
 /// A request that is there, with the places that it takes.
 struct Whole {
     body: Vec<u8>,
-    _memory: Option<OwnedSemaphorePermit>,
+    _memory: Memory,
     _place: Place,
+}
+
+/// Memory that a body takes.
+struct Memory {
+    beginnings: Arc<Semaphore>,
+    long: Arc<Semaphore>,
+    held: [Option<OwnedSemaphorePermit>; 2],
+}
+
+impl Memory {
+    /// Takes what a body of this length needs. Nobody who holds much waits for more: two of them might wait for each other.
+    async fn grow(&mut self, bytes: usize) -> Result<(), Failure> {
+        let [beginning, long] = &mut self.held;
+        let has =
+            |held: &Option<OwnedSemaphorePermit>| held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let wants = bytes.div_ceil(1_024);
+        let kib = |from: usize, to: usize| u32::try_from(to.saturating_sub(from)).unwrap_or(u32::MAX);
+        let more = kib(has(beginning), wants.min(BEGINNING_KIB));
+        if more > 0 {
+            add(
+                beginning,
+                self.beginnings.clone().acquire_many_owned(more).await.map_err(|_| Failure::Ours)?,
+            );
+        }
+        let more = kib(BEGINNING_KIB + has(long), wants);
+        if more > 0 {
+            add(long, self.long.clone().try_acquire_many_owned(more).map_err(|_| Failure::Busy)?);
+        }
+        Ok(())
+    }
 }
 
 impl Arriving {
     async fn next(&mut self) -> Result<Option<Chunk>, Failure> {
-        self.stream.next().await.transpose().map_err(|_| Failure::Broken)
+        let next = timeout(STALL_TIMEOUT, self.stream.next()).await.map_err(|_| Failure::Timeout)?;
+        next.transpose().map_err(|_| Failure::Broken)
     }
 
     /// The account key in the first bytes; none if there is none.
@@ -123,28 +167,18 @@ impl Arriving {
 
     /// All of it, with memory for what has come and not for what is announced: whoever announces much and sends little
     /// keeps nobody out.
-    async fn rest(mut self, mut place: Place, memory: Arc<Semaphore>) -> Result<Whole, Failure> {
-        let mut held = None::<OwnedSemaphorePermit>;
+    async fn rest(mut self, mut place: Place, mut memory: Memory) -> Result<Whole, Failure> {
         let mut fresh = self.received.len();
         loop {
             if !place.take(fresh, BODY_MAX) {
                 return Err(Failure::TooLarge);
             }
-            let has = held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-            let more = self.received.len().div_ceil(1_024).saturating_sub(has);
-            let more = u32::try_from(more).unwrap_or(u32::MAX);
-            if more > 0 {
-                let more = memory.clone().acquire_many_owned(more).await.map_err(|_| Failure::Ours)?;
-                match &mut held {
-                    Some(held) => held.merge(more),
-                    None => held = Some(more),
-                }
-            }
+            memory.grow(self.received.len()).await?;
             let Some(chunk) = self.next().await? else { break };
             fresh = chunk.len();
             self.received.extend_from_slice(&chunk);
         }
-        Ok(Whole { body: self.received, _memory: held, _place: place })
+        Ok(Whole { body: self.received, _memory: memory, _place: place })
     }
 
     /// Reads on for a moment, for the sake of the refusal.

@@ -15,8 +15,9 @@ use super::{InProgress, Refusal, SendHost};
 /// Jobs between two landmarks.
 const LANDMARK: usize = 64;
 
-/// More lanes than this are not told apart.
-pub(super) const LANES_MAX: u32 = 4_096;
+/// More lanes than this are not told apart: the time that a job takes here grows with them, and whoever asks says how many
+/// there are.
+pub(super) const LANES_MAX: u32 = 1_024;
 
 /// A job, as far as the simulation goes.
 #[derive(Clone, Copy)]
