@@ -1,7 +1,33 @@
-//! Kinds of which an agent never gets an answer.
+//! Kinds that keep an agent waiting, or never give it an answer.
 
 use crate::http::Answer;
 use crate::kinds::Kind;
+
+/// Slow, endless and no answers.
+pub(crate) const SLOW: &[Kind] = &[
+    Kind {
+        name: "reply-at-20-bytes-a-second",
+        reply: |visit| Answer::Drip(visit.reply(&" ".repeat(1 << 20)).into(), 20),
+        ..Kind::ORDINARY
+    },
+    Kind {
+        name: "reply-without-end",
+        reply: |visit| Answer::Endless(visit.reply("").into(), vec![b' '; 64 * 1024]),
+        ..Kind::ORDINARY
+    },
+    Kind { name: "scheduler-says-nothing", reply: |_| Answer::Silence, ..Kind::ORDINARY },
+    Kind {
+        name: "page-without-end",
+        page: |visit| Answer::Endless(visit.page().into(), vec![b'x'; 64 * 1024]),
+        ..Kind::ORDINARY
+    },
+    Kind {
+        name: "page-at-20-bytes-a-second",
+        page: |visit| Answer::Drip(format!("{}{}", " ".repeat(1 << 19), visit.page()).into(), 20),
+        ..Kind::ORDINARY
+    },
+    Kind { name: "page-says-nothing", page: |_| Answer::Silence, ..Kind::ORDINARY },
+];
 
 /// Where an agent is sent on.
 pub(crate) const REDIRECTS: &[Kind] = &[
@@ -19,6 +45,11 @@ pub(crate) const REDIRECTS: &[Kind] = &[
         name: "redirects-to-a-file",
         reply: |_| Answer::moved(301, "file:///etc/passwd"),
         file: |_| Answer::moved(302, "file:///etc/passwd"),
+        ..Kind::ORDINARY
+    },
+    Kind {
+        name: "redirects-to-another-host",
+        reply: |visit| Answer::moved(307, &visit.elsewhere),
         ..Kind::ORDINARY
     },
 ];

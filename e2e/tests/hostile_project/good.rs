@@ -51,7 +51,7 @@ impl Good {
     /// Starts it under another path, and perhaps not so good.
     pub(crate) fn start_as(path: &'static str, uploads: Uploads) -> Self {
         let offer = Arc::new(Offer::new(uploads));
-        let server = Server::start(move |request, address| offer.answer(request, address, path));
+        let server = Server::start(1, move |request, address| offer.answer(request, address, path));
         Self { server, path }
     }
 

@@ -1,7 +1,7 @@
 //! An HTTP server as far as projects need one: a thread for each connection, one request on each, any answer.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,6 +25,10 @@ pub(crate) enum Answer {
     Body(Vec<u8>),
     /// These bytes and no others, then the end of the connection.
     Raw(Vec<u8>),
+    /// An ordinary answer so slowly: so many bytes a second.
+    Drip(Vec<u8>, u32),
+    /// The first bytes, then the others again and again, for as long as they are taken.
+    Endless(Vec<u8>, Vec<u8>),
     /// Nothing, and the connection stays.
     Silence,
     /// A status without a body, and a line of the head if there is one to say.
@@ -48,9 +52,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts one on a free port of this machine.
-    pub(crate) fn start(answer: impl Fn(&Request, &str) -> Answer + Send + Sync + Clone + 'static) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    /// Starts one on a free port of 127.0.0.`host`.
+    pub(crate) fn start(
+        host: u8,
+        answer: impl Fn(&Request, &str) -> Answer + Send + Sync + Clone + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind((IpAddr::V4(Ipv4Addr::new(127, 0, 0, host)), 0)).unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let (seen, own) = (Arc::clone(&asked), address.clone());
@@ -120,6 +127,23 @@ fn write(stream: &mut TcpStream, answer: Answer) -> io::Result<()> {
             stream.write_all(&body)
         }
         Answer::Raw(bytes) => stream.write_all(&bytes),
+        Answer::Drip(body, per_second) => {
+            stream.write_all(head(body.len()).as_bytes())?;
+            for byte in body {
+                stream.write_all(&[byte])?;
+                std::thread::sleep(Duration::from_secs(1) / per_second);
+            }
+            Ok(())
+        }
+        Answer::Endless(first, then) => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")?;
+            stream.write_all(&first)?;
+            loop {
+                stream.write_all(&then)?;
+                // Fast enough to fill anything, and the machine still has time for others.
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
         Answer::Silence => {
             // Ends when the other side gives up.
             stream.set_read_timeout(None)?;

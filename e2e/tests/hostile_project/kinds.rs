@@ -39,6 +39,8 @@ pub(crate) struct Visit {
     pub(crate) url: String,
     /// How many requests came before, to all kinds of this server.
     pub(crate) number: usize,
+    /// Another server, on another address.
+    pub(crate) elsewhere: String,
 }
 
 impl Visit {
@@ -99,16 +101,19 @@ pub(crate) const FAR: &str = "4e9";
 /// The server.
 pub(crate) struct Hostile {
     server: Server,
+    elsewhere: Server,
 }
 
 impl Hostile {
     pub(crate) fn start(kinds: &'static [Kind]) -> Self {
+        let elsewhere = Server::start(2, |_, _| Answer::Status(404, String::new()));
         let number = Arc::new(AtomicUsize::new(0));
-        let server = Server::start(move |request, address| {
+        let other = elsewhere.url("");
+        let server = Server::start(1, move |request, address| {
             let number = number.fetch_add(1, Ordering::Relaxed);
-            answer(kinds, request, address, number)
+            answer(kinds, request, address, number, &other)
         });
-        Self { server }
+        Self { server, elsewhere }
     }
 
     pub(crate) fn url(&self, kind: &str) -> String {
@@ -119,15 +124,20 @@ impl Hostile {
     pub(crate) fn asked(&self, kind: &str, rest: &str) -> Vec<Request> {
         self.server.asked(&format!("{kind}/{rest}"))
     }
+
+    /// What came to the other address.
+    pub(crate) fn asked_elsewhere(&self) -> Vec<Request> {
+        self.elsewhere.asked("")
+    }
 }
 
-fn answer(kinds: &[Kind], request: &Request, address: &str, number: usize) -> Answer {
+fn answer(kinds: &[Kind], request: &Request, address: &str, number: usize, elsewhere: &str) -> Answer {
     let (name, rest) = request.path.split_once('/').unwrap_or((&request.path, ""));
     let Some(kind) = kinds.iter().find(|kind| kind.name == name) else {
         return Answer::Status(404, String::new());
     };
     let url = format!("http://{address}/{name}/");
-    let visit = Visit { url, number };
+    let visit = Visit { url, number, elsewhere: elsewhere.to_owned() };
     match (rest, request.method.as_str()) {
         ("", _) => (kind.page)(&visit),
         (rest, _) if rest.starts_with("cgi") => (kind.reply)(&visit),

@@ -8,6 +8,7 @@
 mod agent;
 mod contact;
 mod content;
+mod files;
 mod good;
 mod http;
 mod kinds;
@@ -47,14 +48,14 @@ impl Attack {
     fn begin(kinds: &'static [Kind]) -> Self {
         let turn = alone();
         let (good, hostile, agent) = (Good::start(), Hostile::start(kinds), Agent::start());
+        for kind in kinds {
+            let _ = agent.attach_unasked(&hostile.url(kind.name));
+        }
         assert!(agent.attach_unasked(&good.url()));
         wait_for("the good project's jobs to run", Duration::from_secs(60), || {
             let (running, cpus) = agent.running(&good.url());
             (running >= cpus).then_some(())
         });
-        for kind in kinds {
-            let _ = agent.attach_unasked(&hostile.url(kind.name));
-        }
         let attack = Self { agent, good, hostile, _turn: turn };
         for kind in kinds {
             wait_for(kind.name, Duration::from_secs(60), || attack.has_met(kind).then_some(()));
@@ -85,9 +86,17 @@ impl Attack {
 }
 
 #[test]
-fn r6_2_servers_that_send_an_agent_in_circles_or_to_files_cost_nothing() {
+fn r6_2_servers_that_are_slow_or_silent_or_never_end_cost_the_others_nothing() {
+    Attack::begin(contact::SLOW).is_withstood();
+}
+
+#[test]
+fn r6_2_servers_that_send_an_agent_elsewhere_learn_and_cost_nothing() {
     let mut attack = Attack::begin(contact::REDIRECTS);
     attack.is_withstood();
+    let elsewhere = attack.hostile.asked_elsewhere();
+    let tells = |body: &[u8]| String::from_utf8_lossy(body).contains("0123456789abcdef0123456789abcdef");
+    assert!(!elsewhere.iter().any(|request| tells(&request.body)), "another host got the account key");
     let circle = attack.hostile.asked("redirects-in-a-circle", "cgi").len();
     assert!(circle < 200, "{circle} requests in a circle");
 }
@@ -98,8 +107,18 @@ fn r6_2_ten_projects_that_always_fail_cost_the_others_nothing() {
 }
 
 #[test]
+fn r6_2_replies_that_are_huge_cost_the_others_nothing() {
+    Attack::begin(replies::HUGE).is_withstood();
+}
+
+#[test]
 fn r6_2_replies_that_are_broken_cost_the_others_nothing() {
     Attack::begin(replies::BROKEN).is_withstood();
+}
+
+#[test]
+fn r6_2_files_that_never_come_or_never_end_cost_the_others_nothing() {
+    Attack::begin(files::FILES).is_withstood();
 }
 
 #[test]
@@ -110,6 +129,31 @@ fn r6_2_replies_that_cannot_be_meant_harm_nobody_and_cost_nothing() {
     assert!(escaped.is_empty(), "files out of place: {escaped:?}");
     let wild = attack.hostile.asked("request-delays", "cgi").len();
     assert!(wild < 100, "{wild} requests, against every delay");
+}
+
+/// Both would be `projects/127.0.0.1_PORT_a_b`.
+#[test]
+fn r6_10_projects_whose_addresses_look_alike_do_not_share_files() {
+    let _turn = alone();
+    let (good, agent) = (Good::start_as("a/b/", Uploads::Taken), Agent::start());
+    assert!(agent.attach_unasked(&good.url()));
+    wait_for("the good project's jobs to run", Duration::from_secs(60), || {
+        let (running, cpus) = agent.running(&good.url());
+        (running >= cpus).then_some(())
+    });
+    // It may be refused; if it is not, it goes again and takes only its own with it.
+    let like = good.url().replace("a/b/", "a_b/");
+    if agent.attach_unasked(&like) {
+        agent.tell(&["detach", &like]);
+    }
+    let before = agent.cpu_time_of(&good.url());
+    wait_for("the good project's jobs to go on", Duration::from_secs(60), || {
+        let now = agent.status();
+        let project = now["projects"].as_array().unwrap().iter().find(|project| project["url"] == good.url());
+        let project = project.unwrap();
+        assert_eq!(project["jobs"][1], 0, "jobs of the good project failed\n{}", agent.log_end());
+        (project["jobs"][0].as_u64() >= Some(6) && project["cpu_time"].as_f64() > Some(before)).then_some(())
+    });
 }
 
 #[test]
