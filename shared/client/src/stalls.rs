@@ -2,7 +2,8 @@
 //!
 //! A job whose files do not come keeps no instance busy, however much work it is said to be. Its downloads stall when
 //! one of its files has failed and not come since, or when downloads of its project are under way and none of them has
-//! ended within [`NO_END_WITHIN`]. Such jobs are held, and no work that plans reckon with; their project is asked for no
+//! ended within [`NO_END_WITHIN`]; within [`NO_END_WHILE_IDLE`] where CPUs idle meanwhile and another project could have
+//! jobs for them. Such jobs are held, and no work that plans reckon with; their project is asked for no
 //! more (BOINC's rule) until the files come.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,8 +18,11 @@ use crate::machine::Client;
 use crate::state::{File, Job, Stage};
 
 /// Downloads of a project that are under way are expected to bring a file in this time: 100 MB over a line of a megabit a
-/// second. One that brings none costs idle CPUs for so long at most.
+/// second.
 const NO_END_WITHIN: Duration = Duration::from_mins(15);
+/// Idle CPUs wait so long for files, of however many projects, before others are asked for work. Where the files come
+/// after all, a buffer too much is held for a while.
+const NO_END_WHILE_IDLE: Duration = Duration::from_secs(30);
 
 /// The downloads of a project that are under way.
 #[derive(Debug)]
@@ -72,6 +76,7 @@ impl Client {
         let now = self.now;
         let mut active = self.state.transfers.active_downloads().peekable();
         if active.peek().is_none() && self.net.downloads.is_empty() {
+            self.net.idle = None;
             return;
         }
         let mut by_project: BTreeMap<ProjectId, BTreeSet<FileKey>> = BTreeMap::new();
@@ -86,17 +91,18 @@ impl Client {
             }
             goes_on
         });
+        let idle_too_long = self.cpus_wait_too_long();
         for (project, files) in by_project {
-            let begun =
-                || UnderWay { files: BTreeSet::new(), wait: Wait::new(now, NO_END_WITHIN), stalls: false };
-            let under_way = self.net.downloads.entry(project).or_insert_with(begun);
+            let begun = |files| UnderWay { files, wait: Wait::new(now, NO_END_WITHIN), stalls: false };
+            let under_way = self.net.downloads.entry(project).or_insert_with(|| begun(BTreeSet::new()));
             under_way.wait.observe(now);
+            let stalled = under_way.stalls;
             if under_way.files != files {
-                under_way.files = files;
-                under_way.wait = Wait::new(now, NO_END_WITHIN);
+                *under_way = begun(files);
             }
-            let stalls = !under_way.wait.holds(now);
-            if std::mem::replace(&mut under_way.stalls, stalls) != stalls {
+            // Others' jobs on those CPUs do not make the files come.
+            under_way.stalls |= idle_too_long || !under_way.wait.holds(now);
+            if under_way.stalls != stalled {
                 changed.push(project);
             }
         }
@@ -107,10 +113,24 @@ impl Client {
         }
     }
 
+    /// Whether CPUs have idled for too long while files were awaited, and another project could have jobs for them.
+    fn cpus_wait_too_long(&mut self) -> bool {
+        let now = self.now;
+        let idle = self.state.projects.len() > 1 && !self.preferences().suspended && self.idle_cpus() > 0;
+        let since = self.net.idle.take().filter(|_| idle);
+        self.net.idle = since.or_else(|| idle.then(|| Wait::new(now, NO_END_WHILE_IDLE)));
+        self.net.idle.as_mut().is_some_and(|wait| {
+            wait.observe(now);
+            !wait.holds(now)
+        })
+    }
+
     /// When downloads under way are next found to come to nothing.
     pub(crate) fn next_stall(&self) -> Instant {
         let waits = self.net.downloads.values().filter(|under_way| !under_way.stalls);
-        waits.map(|under_way| under_way.wait.until()).min().unwrap_or(Instant::FAR_FUTURE)
+        let ends =
+            waits.map(|under_way| under_way.wait.until()).chain(self.net.idle.map(|wait| wait.until()));
+        ends.filter(|at| *at > self.now).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
     /// Looks of which projects enough is held.

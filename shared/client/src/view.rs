@@ -140,13 +140,12 @@ impl Client {
         let all = self.ledger.all();
         let usable = self.usable_cpus();
         let meta = &self.state.meta;
-        let busy: f64 = self.computing().map(|job| job.usage.cpus).sum();
         let late = self.late_unreported();
         let wished = meta.document.as_ref().is_some_and(|document| document.preferences.suspended);
         HostView {
             cpus: self.state.host.as_ref().map_or(0, |host| host.ncpus),
             usable_cpus: usable,
-            idle_cpus: usable.saturating_sub(busy.ceil() as u32),
+            idle_cpus: self.idle_cpus(),
             suspended_by: match (meta.owner.suspended, wished) {
                 (true, _) => Some("owner"),
                 (false, true) => Some("coordinator"),
@@ -261,6 +260,12 @@ impl Client {
     /// Totals over all projects, detached ones too.
     pub fn totals(&self) -> Totals {
         self.ledger.all()
+    }
+
+    /// CPUs that may be used and on which no task runs.
+    pub(crate) fn idle_cpus(&self) -> u32 {
+        let busy: f64 = self.computing().map(|job| job.usage.cpus).sum();
+        self.usable_cpus().saturating_sub(busy.ceil() as u32)
     }
 
     fn computing(&self) -> impl Iterator<Item = &Job> {

@@ -131,10 +131,36 @@ fn r2_16_jobs_whose_downloads_come_to_nothing_are_no_work_that_keeps_the_host_bu
     world.add_project("good", 10_000, Duration::from_secs(30));
     world.drip_prefix = Some("a_");
     world.event(Event::DocumentOffered(document(1, &[("a", 1_000.0), ("good", 1.0)], both_cpus())));
-    world.run_until("both CPUs compute", Duration::from_mins(20), |w| w.computing() == 2);
+    world.run_until("both CPUs compute", Duration::from_secs(40), |w| w.computing() == 2);
     world.run_for(Duration::from_hours(1));
     assert_eq!(world.computing(), 2);
     assert!(world.projects["a"].sent < 10, "{} jobs", world.projects["a"].sent);
+}
+
+#[test]
+fn r2_16_not_even_several_projects_whose_downloads_come_to_nothing_keep_the_host_idle_for_long() {
+    let mut world = World::new(215);
+    let names: Vec<String> = (0..3).map(|n| format!("a_{n}")).collect();
+    names.iter().for_each(|name| world.add_project(name, 10_000, Duration::from_secs(100)));
+    world.add_project("good", 10_000, Duration::from_secs(30));
+    world.drip_prefix = Some("a_");
+    let mut shares: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 1_000.0)).collect();
+    shares.push(("good", 1.0));
+    world.event(Event::DocumentOffered(document(1, &shares, both_cpus())));
+    world.run_until("both CPUs compute", Duration::from_mins(1), |w| w.computing() == 2);
+}
+
+#[test]
+fn r2_16_downloads_are_given_more_time_where_no_other_project_could_have_jobs_meanwhile() {
+    let mut world = World::new(214);
+    world.add_project("a", 10_000, Duration::from_secs(100));
+    world.drip_prefix = Some("a_");
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus())));
+    world.run_until("its jobs", Duration::from_secs(10), |w| !w.client.task_views().is_empty());
+    let enough = |w: &World| w.client.project_views()[0].enough.clone();
+    world.run_for(Duration::from_mins(10));
+    assert_eq!(enough(&world), None);
+    world.run_until("the end of patience", Duration::from_mins(10), |w| enough(w).is_some());
 }
 
 #[test]
