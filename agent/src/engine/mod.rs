@@ -55,11 +55,11 @@ pub enum Input {
     Event(Box<Event>),
     /// The end of a transfer, for the client unless it was given up meanwhile.
     Transferred(Ticket, Box<Event>),
-    /// A project's server sends what is meant for it on to another host.
-    Moved {
+    /// Something that the owner is to hear of a project's server.
+    Remark {
         /// The project.
         project: ProjectId,
-        /// From where, and to where.
+        /// In words.
         text: String,
     },
     /// Something from the coordinator.
@@ -136,7 +136,7 @@ impl Engine {
                     None => Ok(()),
                 }
             }
-            Input::Moved { project, text } => {
+            Input::Remark { project, text } => {
                 self.notice(NoticeLevel::Warn, Some(project), &text);
                 Ok(())
             }

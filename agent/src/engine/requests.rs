@@ -109,6 +109,8 @@ impl Engine {
         self.departure = self.departure(&url);
         let turned = self.turn(Event::Detach { url }, None).await;
         self.departure = None;
+        // What the turn itself took is free only now.
+        tokio::task::block_in_place(crate::sys::give_back_memory);
         turned.map(|()| Response::done(text))
     }
 

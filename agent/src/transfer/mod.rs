@@ -230,8 +230,8 @@ impl Transfers {
         let task = async move {
             let event = Box::new(work.await);
             let found = trail.take();
-            for text in shared.moves_to_tell(project, &found) {
-                let _ = shared.events.send(Input::Moved { project, text }).await;
+            for text in shared.moves_to_tell(project, &found).into_iter().chain(found.remarks) {
+                let _ = shared.events.send(Input::Remark { project, text }).await;
             }
             ticket.traffic = found.traffic;
             let _ = shared.events.send(Input::Transferred(ticket, event)).await;
@@ -289,14 +289,22 @@ async fn call(
         return Err(TransferError::new(TransferErrorKind::BadReply, format!("{url}: the answer is empty")));
     }
     match parse(body).await {
-        Ok(reply) => Ok(Box::new(reply)),
+        Ok((reply, left_out)) => {
+            left_out.into_iter().for_each(|text| trail.remark(text));
+            Ok(Box::new(reply))
+        }
         Err(why) => Err(TransferError::new(TransferErrorKind::BadReply, format!("{url}: {why}"))),
     }
 }
 
-/// Reads a reply; a large one on a thread of its own, so that nobody else waits for it.
-async fn parse(body: Vec<u8>) -> Result<SchedulerReply, String> {
-    let read = |body: &[u8]| SchedulerReply::parse(body).map_err(|error| error.to_string());
+/// Reads a reply; a large one on a thread of its own, so that nobody else waits for it. With it comes what of it is left
+/// out, in words.
+async fn parse(body: Vec<u8>) -> Result<(SchedulerReply, Option<String>), String> {
+    let read = |body: &[u8]| {
+        let mut reply = SchedulerReply::parse(body).map_err(|error| error.to_string())?;
+        let left_out = fallow_client::cut(&mut reply);
+        Ok((reply, left_out))
+    };
     if body.len() <= SMALL_REPLY {
         return read(&body);
     }

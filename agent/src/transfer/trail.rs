@@ -16,6 +16,8 @@ pub(super) struct Trail(Mutex<Found>);
 pub(super) struct Found {
     /// Bodies that were sent on to another host: from where, and to where.
     pub(super) moves: Vec<(Url, Url)>,
+    /// What the owner is to hear of the answer.
+    pub(super) remarks: Vec<String>,
     /// How fast it went.
     pub(super) traffic: Vec<Traffic>,
 }
@@ -23,6 +25,10 @@ pub(super) struct Found {
 impl Trail {
     pub(super) fn moved(&self, from: &Url, to: &Url) {
         self.lock().moves.push((from.clone(), to.clone()));
+    }
+
+    pub(super) fn remark(&self, text: String) {
+        self.lock().remarks.push(text);
     }
 
     pub(super) fn measured(&self, upload: bool, bytes: u64, took: Duration) {

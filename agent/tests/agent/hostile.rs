@@ -8,8 +8,8 @@ use crate::daemon::{Daemon, command, outcome};
 use crate::support::wait_for;
 use crate::transfers::{Server, http};
 
-/// A project whose scheduler answers first with what `reply` gives, and then with nothing; and how often it was called.
-fn project(reply: String) -> (Server, Arc<AtomicUsize>) {
+/// A project whose scheduler answers with one of these after the other, and then with nothing; and how often it was called.
+fn project(replies: Vec<String>) -> (Server, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&calls);
     let server = Server::start(move |asked| {
@@ -19,7 +19,7 @@ fn project(reply: String) -> (Server, Arc<AtomicUsize>) {
                 format!("<html><!-- <scheduler>http://{host}/p/cgi</scheduler> --></html>")
             }
             head if head.starts_with("post /p/cgi ") => {
-                let work = if counter.fetch_add(1, Ordering::SeqCst) == 0 { reply.as_str() } else { "" };
+                let work = replies.get(counter.fetch_add(1, Ordering::SeqCst)).map_or("", String::as_str);
                 format!(
                     "<scheduler_reply>\n<hostid>7</hostid>\n<user_name>Ada</user_name>\n{work}</scheduler_reply>\n"
                 )
@@ -71,9 +71,10 @@ fn version(plan_class: &str) -> String {
 fn r6_10_a_reply_of_thirty_seven_thousand_versions_and_jobs_leaves_the_owner_answered_and_memory_bounded() {
     let classes: Vec<String> = (0..37_000).map(|number| format!("class{number}")).collect();
     let mut reply: String = classes.iter().map(|class| version(class)).collect();
-    // The last ones first: whoever looked through all versions for each of them would take the longest.
-    reply.extend((0..37_000).rev().map(|number| job(&format!("job{number}"), &classes[number])));
-    let (server, calls) = project(reply);
+    // The last ones of those that are kept first: whoever looked through all versions for each would take the longest.
+    let order = (0..1_000).rev().chain(1_000..37_000);
+    reply.extend(order.map(|number| job(&format!("job{number}"), &classes[number])));
+    let (server, calls) = project(vec![reply]);
     let dir = tempfile::tempdir().unwrap();
     let dir = &dir.path().join("agent");
     let _daemon = Daemon::start(dir);
@@ -94,17 +95,26 @@ fn r6_10_a_reply_of_thirty_seven_thousand_versions_and_jobs_leaves_the_owner_ans
 
 #[test]
 fn r6_10_ten_thousand_jobs_fit_into_a_status_and_a_detached_project_leaves_nothing_behind() {
-    let mut reply = version("");
-    reply.extend((0..20_000).map(|number| job(&format!("job{number}"), "")));
-    let (server, _) = project(reply);
+    // Of each reply two thousand are taken, and of all together ten thousand.
+    let jobs = |first: usize| (first..first + 3_000).map(|number| job(&format!("job{number}"), ""));
+    let reply = |number: usize| {
+        let name = format!("<project_name>reply {number}</project_name>\n");
+        name + &version("") + &jobs(3_000 * number).collect::<String>()
+    };
+    let (server, calls) = project((0..6).map(reply).collect());
     let dir = tempfile::tempdir().unwrap();
     let dir = &dir.path().join("agent");
     let mut daemon = Daemon::start(dir);
     attach(dir, &server.url(""));
-    let full = wait_for("the jobs", 120, || {
-        Some(status(dir)).filter(|status| !status["tasks"].as_array().unwrap().is_empty())
-    });
-    assert_eq!(full["tasks"].as_array().unwrap().len(), 10_000);
+    let held = |status: &serde_json::Value| status["tasks"].as_array().unwrap().len();
+    for (number, jobs) in [2_000, 4_000, 6_000, 8_000, 10_000].into_iter().enumerate() {
+        wait_for("the jobs", 120, || Some(status(dir)).filter(|status| held(status) >= jobs));
+        assert_eq!((held(&status(dir)), calls.load(Ordering::SeqCst)), (jobs, number + 1));
+        assert_eq!(outcome(dir, &["update", &server.url("")]).0, 0);
+    }
+    let has_all = |status: &serde_json::Value| status["projects"][0]["name"] == "reply 5";
+    let full = wait_for("the last reply", 120, || Some(status(dir)).filter(has_all));
+    assert_eq!(held(&full), 10_000);
     let (code, text) = outcome(dir, &["status"]);
     assert!(code == 0 && text.lines().count() < 400, "{} lines", text.lines().count());
     let pid = full["pid"].as_u64().unwrap();
@@ -114,7 +124,7 @@ fn r6_10_ten_thousand_jobs_fit_into_a_status_and_a_detached_project_leaves_nothi
     assert_eq!(outcome(dir, &["detach", &server.url("")]).0, 0);
     assert!(status(dir)["tasks"].as_array().unwrap().is_empty());
     let kept = memory(pid, "VmRSS");
-    assert!(kept < held * 3 / 4, "{kept} of {held} MiB");
+    assert!(kept < 200, "{kept} MiB, of {held} before");
     daemon.kill();
     let records = fallow_agent::records::Records::open(&fallow_agent::dir::DataDir::at(dir)).unwrap();
     let left: Vec<String> =
@@ -125,11 +135,11 @@ fn r6_10_ten_thousand_jobs_fit_into_a_status_and_a_detached_project_leaves_nothi
 #[test]
 fn r6_10_what_a_project_says_forges_no_line_of_the_log_and_orders_no_terminal_about() {
     let forged = "2026-01-01T00:00:00.000000Z  INFO forged: all is well";
-    let (server, calls) = project(format!(
+    let (server, calls) = project(vec![format!(
         "<project_name>p&#27;[2Jq&#xA;{forged}</project_name>\n\
          <message priority=\"notice\">see&#xA;{forged}&#27;[31m&#13;over \u{202e}txet</message>\n\
          <result><name>j\u{202e}ob</name><wu_name>none</wu_name></result>\n"
-    ));
+    )]);
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
     let dir = &dir.path().join("agent");
@@ -151,7 +161,7 @@ fn r6_10_what_a_project_says_forges_no_line_of_the_log_and_orders_no_terminal_ab
 
 #[test]
 fn r6_10_detaching_a_project_leaves_alone_the_files_of_one_whose_name_would_be_the_same() {
-    let (server, _) = project(String::new());
+    let (server, _) = project(Vec::new());
     let dir = tempfile::tempdir().unwrap();
     let dir = &dir.path().join("agent");
     let _daemon = Daemon::start(dir);

@@ -22,6 +22,7 @@
 mod arrival;
 mod budget;
 mod connection;
+mod cut;
 mod devices;
 mod effect;
 mod event;
@@ -47,6 +48,7 @@ mod transfers;
 mod trickles;
 mod view;
 
+pub use cut::cut;
 pub use effect::*;
 pub use event::*;
 pub use machine::{Client, ClientConfig};

@@ -183,7 +183,7 @@ impl Bench {
                     assert!(self.transfers.settle(&ticket));
                     return *event;
                 }
-                Input::Moved { text, .. } => self.moved.push(text),
+                Input::Remark { text, .. } => self.moved.push(text),
                 other => panic!("{other:?}"),
             }
         }
