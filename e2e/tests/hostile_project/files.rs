@@ -10,7 +10,8 @@ pub(crate) const FILES: &[Kind] = &[
     Kind {
         name: "download-without-end",
         reply: |visit| Answer::text(visit.jobs("")),
-        file: |_| Answer::Endless(Vec::new(), vec![0; 256 * 1024]),
+        // At the speed of a line. Faster, and the disk is busy with it: what it may fill is its project's share of that.
+        file: |_| Answer::Endless(Vec::new(), vec![0; 8 * 1024]),
         ..Kind::ORDINARY
     },
     Kind {
@@ -47,7 +48,7 @@ pub(crate) const FILES: &[Kind] = &[
         name: "gzip-bomb",
         reply: |visit| {
             let url = format!("<gzipped_url>{}download/program.gz</gzipped_url>", visit.url);
-            Answer::text(visit.jobs(&url))
+            Answer::text(visit.jobs(&format!("{url}<nbytes>10000000</nbytes>")))
         },
         file: |_| Answer::Body(bomb()),
         ..Kind::ORDINARY
@@ -67,7 +68,7 @@ pub(crate) const FILES: &[Kind] = &[
     },
 ];
 
-/// Some hundred kilobytes that become some hundred megabytes.
+/// A few megabytes that become some hundred, where ten were announced.
 fn bomb() -> Vec<u8> {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     let zeros = vec![0; 1 << 20];

@@ -14,8 +14,10 @@ use fallow_e2e::binary;
 
 use crate::http::{Answer, Request, Server};
 
-/// Some seconds of work.
-const INPUT: &str = "from=2 to=4400";
+/// Some seconds of work: the CPUs have it in hand for the time of a test.
+const LONG: &str = "from=2 to=4400";
+/// Some hundredths of a second, where it matters that jobs end.
+const SHORT: &str = "from=2 to=1000";
 const PROGRAM: &str = "mersenne_1.00";
 const PLATFORM: &str =
     if cfg!(target_arch = "aarch64") { "aarch64-unknown-linux-gnu" } else { "x86_64-pc-linux-gnu" };
@@ -29,7 +31,10 @@ pub(crate) struct Good {
 /// What the project does with outputs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Uploads {
+    /// They are many, for its jobs are short.
     Taken,
+    /// It is busy with long jobs, and takes them all the same.
+    Few,
     /// They are read, and never answered.
     Hung,
 }
@@ -45,7 +50,7 @@ struct Offer {
 
 impl Good {
     pub(crate) fn start() -> Self {
-        Self::start_as("good/", Uploads::Taken)
+        Self::start_as("good/", Uploads::Few)
     }
 
     /// Starts it under another path, and perhaps not so good.
@@ -88,12 +93,16 @@ impl Offer {
         match rest {
             "" => Answer::text(fallow_boinc::master::write("Good", "", &[format!("{url}cgi")])),
             "cgi" => Answer::text(self.reply(&request.body, &url)),
-            "download/in" => Answer::text(INPUT),
+            "download/in" => Answer::text(self.input()),
             "download/mersenne_1.00" => Answer::Body(self.program.clone()),
             "file_upload_handler" if self.uploads == Uploads::Hung => Answer::Silence,
             "file_upload_handler" => Answer::text(upload(&request.body)),
             _ => Answer::Status(404, String::new()),
         }
+    }
+
+    fn input(&self) -> &'static str {
+        if self.uploads == Uploads::Few { LONG } else { SHORT }
     }
 
     fn reply(&self, body: &[u8], url: &str) -> String {
@@ -142,8 +151,8 @@ impl Offer {
         reply.files.push(FileInfo {
             name: "in".into(),
             download_urls: vec![format!("{url}download/in")],
-            nbytes: Some(Bytes(INPUT.len() as u64)),
-            md5_cksum: Some(md5_hex(INPUT.as_bytes())),
+            nbytes: Some(Bytes(self.input().len() as u64)),
+            md5_cksum: Some(md5_hex(self.input().as_bytes())),
             ..FileInfo::default()
         });
     }
