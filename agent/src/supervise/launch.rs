@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use fallow_boinc::runtime::{files, softlink};
 use fallow_client::{StartFault, TaskSetup};
+use fallow_domain::Bytes;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
@@ -16,9 +17,9 @@ use super::verify::Program;
 use crate::proc;
 use crate::sys::{self, Urgency};
 
-/// What a single file of a task may hold beyond twice what all of them together may (BOINC: `rsc_disk_bound`). The bound
-/// itself is judged by the client, by what it counts now and then; this keeps a file from filling the disk before.
-const FILE_EXTRA: u64 = 64 << 20;
+/// What a single file of a task may hold at least. The kernel's limit holds for files in memory too, of which no project
+/// thinks when it sets `rsc_disk_bound`.
+const FILE_FLOOR: u64 = 4 << 30;
 
 /// Starts the program of `setup` in its slot. Returns its process id.
 pub(super) fn launch(
@@ -41,8 +42,7 @@ pub(super) fn launch(
         sys::isolate(&mut command, urgency, line);
         sys::work_in(&mut command, place.fd());
         if setup.init_data.rsc_disk_bound >= 1.0 {
-            let bound = (setup.init_data.rsc_disk_bound * 2.0) as u64;
-            sys::limit_file_size(&mut command, bound.saturating_add(FILE_EXTRA));
+            sys::limit_file_size(&mut command, file_max(setup.init_data.rsc_disk_bound, context.memory));
         }
         if names_what_it_executes() {
             sys::execute_open(&mut command, &program.file)?;
@@ -59,6 +59,12 @@ pub(super) fn launch(
         return Err(StartFailure::new(StartFault::Files(vec![setup.program.clone()]), reason));
     }
     Ok(pid)
+}
+
+/// What a single file of a task may hold: twice what all of them together may, and never less than a file in memory can. The
+/// bound itself is judged by the client, by what it counts now and then; this keeps a file from filling the disk before.
+fn file_max(rsc_disk_bound: f64, memory: Bytes) -> u64 {
+    ((rsc_disk_bound * 2.0) as u64).max(memory.0).max(FILE_FLOOR)
 }
 
 /// Whether a program that is executed from a descriptor shows under its own name in `top` and the like: Linux from 6.14 on.
