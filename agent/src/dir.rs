@@ -18,7 +18,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fallow_domain::{MasterUrl, SlotId};
 use fallow_store::Kind;
@@ -27,10 +27,12 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::AgentError;
+use crate::trash::Trash;
 
-/// The data directory, by its absolute path, and the names of projects' directories in it where they are not BOINC's.
+/// The data directory, by its absolute path, the names of projects' directories in it where they are not BOINC's, and the
+/// place for what is to be removed.
 #[derive(Clone, Debug)]
-pub struct DataDir(PathBuf, Arc<RwLock<BTreeMap<MasterUrl, String>>>);
+pub struct DataDir(PathBuf, Arc<RwLock<BTreeMap<MasterUrl, String>>>, Trash);
 
 /// Held by the process that works in a data directory. The kernel lets go of it however the process ends.
 #[derive(Debug)]
@@ -58,14 +60,16 @@ impl DaemonFile {
 impl DataDir {
     /// The directory at `path`, which need not exist.
     pub fn at(path: &Path) -> Self {
-        Self(std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()), Arc::default())
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        let trash = Trash::at(path.join("trash"));
+        Self(path, Arc::default(), trash)
     }
 
     /// Makes the directory if need be and takes its lock.
     ///
     /// # Errors
     /// [`AgentError::InUse`] when another process has it, [`AgentError::Directory`] when it cannot be made or written,
-    /// [`AgentError::BadInput`] when it is no directory, or not an agent's.
+    /// [`AgentError::BadInput`] when it is no directory, or not an agent's and not empty either.
     pub fn lock(&self) -> Result<DirLock, AgentError> {
         self.check_owner()?;
         if self.0.exists() && !self.0.is_dir() {
@@ -74,13 +78,9 @@ impl DataDir {
             return Err(AgentError::bad_input(what));
         }
         let fail = |source| AgentError::Directory { dir: self.0.clone(), source };
+        self.check_own()?;
         // Others may look at the results of no one's jobs: keys lie here.
         fs::DirBuilder::new().recursive(true).mode(0o750).create(&self.0).map_err(fail)?;
-        // One that was made beforehand may be open to others.
-        let mode = fs::metadata(&self.0).map_err(fail)?.permissions().mode();
-        if mode & 0o027 != 0 {
-            fs::set_permissions(&self.0, fs::Permissions::from_mode(mode & 0o7750)).map_err(fail)?;
-        }
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -100,6 +100,11 @@ impl DataDir {
         file.set_len(0).and_then(|()| file.rewind()).map_err(fail)?;
         writeln!(file, "{}", std::process::id()).map_err(fail)?;
         self.check_whole()?;
+        // One that was made beforehand may be open to others.
+        let mode = fs::metadata(&self.0).map_err(fail)?.permissions().mode();
+        if mode & 0o027 != 0 {
+            fs::set_permissions(&self.0, fs::Permissions::from_mode(mode & 0o7750)).map_err(fail)?;
+        }
         // Account keys lie in it. The directory itself may be one that somebody made with another mode, so what is secret
         // is closed by itself.
         let closed = fs::Permissions::from_mode(0o700);
@@ -115,10 +120,10 @@ impl DataDir {
     /// # Errors
     /// The system's.
     pub fn make_usable(&self) -> io::Result<()> {
-        for sub in [self.projects(), self.slots(), self.trash()] {
-            fs::create_dir_all(&sub)?;
+        for sub in [&self.projects(), &self.slots(), self.trash().path()] {
+            fs::create_dir_all(sub)?;
             // Where it is a link that an administrator made, it is his to open.
-            let _ = crate::tree::open_up(rustix::fs::CWD, &sub);
+            let _ = crate::tree::open_up(rustix::fs::CWD, sub);
         }
         Ok(())
     }
@@ -140,6 +145,26 @@ impl DataDir {
                 "{0} is a coordinator's directory ({witness} in it says so), not an agent's: nothing in it was changed; name \
                  another directory with --dir",
                 self.0.display()
+            ))),
+        }
+    }
+
+    /// Sees to it that the directory is an agent's or nobody's: one with an agent's store or identity in it, or with nothing
+    /// but what an agent makes. Any other may be shared by many, and is not to be closed to them. Touches nothing.
+    fn check_own(&self) -> Result<(), AgentError> {
+        if self.store().join("sled").exists() || self.identity().exists() {
+            return Ok(());
+        }
+        let foreign = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let foreign = foreign.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let is_own = |name: &String| OWN_NAMES.contains(&name.as_str()) || name.ends_with(".log");
+        match foreign.into_iter().find(|name| !is_own(name)) {
+            None => Ok(()),
+            Some(name) => Err(AgentError::bad_input(format!(
+                "{} is not an agent's directory, and not empty ({} is in it): nothing in it was changed; name a directory of \
+                 the agent's own with --dir, empty or not there yet",
+                self.0.display(),
+                crate::files::shown(&name)
             ))),
         }
     }
@@ -225,8 +250,8 @@ impl DataDir {
         self.slots().join(slot.to_string())
     }
     /// What is to be removed when there is time.
-    pub fn trash(&self) -> PathBuf {
-        self.0.join("trash")
+    pub const fn trash(&self) -> &Trash {
+        &self.2
     }
     /// The record beside a slot: not in it, where the application has its own business.
     pub fn slot_record(&self, slot: SlotId) -> PathBuf {
@@ -258,6 +283,23 @@ impl DataDir {
     }
 }
 
+/// What an agent makes in its directory before it has a store, what a volume of its own begins with, and what whoever starts
+/// it puts there for it (`fallow up`: `log`); beside that, what ends in `.log`.
+const OWN_NAMES: [&str; 12] = [
+    "lock",
+    "store",
+    "projects",
+    "slots",
+    "trash",
+    "daemon.json",
+    "daemon.json.new",
+    "control.sock",
+    "control.new",
+    "lost+found",
+    "log",
+    "token",
+];
+
 /// Name of the directory for parts, within a project's.
 pub const PARTIAL: &str = ".partial";
 
@@ -270,7 +312,7 @@ pub fn write_atomically(path: &Path, content: &[u8], mode: u32) -> io::Result<()
     name.push(".new");
     let new = path.with_file_name(name);
     // Whatever it is: a job may have put a directory there.
-    crate::tree::remove(&new)?;
+    take_away(&new)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
     file.write_all(content)?;
     file.sync_data()?;
@@ -278,9 +320,18 @@ pub fn write_atomically(path: &Path, content: &[u8], mode: u32) -> io::Result<()
         if !path.is_dir() {
             return Err(error);
         }
-        crate::tree::remove(path)?;
+        take_away(path)?;
         fs::rename(&new, path)
     })
+}
+
+/// Not for ever: somebody may go on creating files there.
+fn take_away(path: &Path) -> io::Result<()> {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    match crate::tree::remove_until(path, Some(Instant::now() + PATIENCE))? {
+        true => Ok(()),
+        false => Err(io::ErrorKind::DirectoryNotEmpty.into()),
+    }
 }
 
 /// Where the data directory is when nobody says: `/var/lib/fallow-agent` for root, else below the user's state directory.
@@ -357,6 +408,8 @@ mod tests {
     fn r6_10_a_directory_made_beforehand_is_closed_to_others() {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        // Whoever starts it may have begun its log there.
+        fs::write(dir.path().join("log"), "").unwrap();
         let _lock = DataDir::at(dir.path()).lock().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(dir.path()), mode(&dir.path().join("store"))), (0o750, 0o700));

@@ -2,14 +2,14 @@
 //! on computing after a `kill -9`.
 //!
 //! Model: the agent holds one end of a socket, the guard reads the other: `+PID`, `+PID START` and `-PID`, a line for
-//! each session of a task. The end of the socket is the end of the agent. Applications that notice by themselves
+//! each session of a task, also those that its processes made for themselves. The end of the socket is the end of the agent. Applications that notice by themselves
 //! that their client is gone (they look every 10 s) get [`GRACE`] to save their work and leave; what is left then is
 //! killed. A process is told from a later one of the same id by its start time, and a task's stray processes by
 //! the mark in their environment.
 //!
 //! Left out: guarding against a kill of agent and guard at once; then the agent's next start finds what is left.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::proc::{self, Process};
+use crate::proc::{self, Process, Sessions};
 use crate::sys::{self, Urgency};
 
 /// How long applications have to leave by themselves: BOINC's library looks for its client every 10 s.
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(250);
 ///
 /// `mark` is the beginning of the mark that processes of this life of the agent carry.
 pub fn watch(input: impl BufRead, mark: &str, grace: Duration) {
-    let mut watched = BTreeMap::new();
+    let mut watched = Sessions::new();
     for line in input.lines() {
         match line {
             Ok(line) => note(&mut watched, &line),
@@ -56,10 +56,7 @@ pub fn watch(input: impl BufRead, mark: &str, grace: Duration) {
     }
 }
 
-/// Sessions that are watched, with the start time of their first process, 0 if it could not be read any more.
-type Watched = BTreeMap<u32, u64>;
-
-fn note(watched: &mut Watched, line: &str) {
+fn note(watched: &mut Sessions, line: &str) {
     let mut words = line.split_whitespace();
     let Some(word) = words.next() else { return };
     if let Some(pid) = word.strip_prefix('+').and_then(|pid| pid.parse().ok()) {
@@ -71,19 +68,13 @@ fn note(watched: &mut Watched, line: &str) {
 }
 
 /// The living processes of the watched sessions, and those with the mark.
-fn remaining(watched: &Watched, mark: &str) -> Vec<Process> {
+fn remaining(watched: &Sessions, mark: &str) -> Vec<Process> {
     let all = proc::all();
-    let is_watched = |process: &Process| {
-        watched.get(&process.session).is_some_and(|&start| {
-            // While any process of a session lives, its id is not given to another; so if there is a first process,
-            // it is the watched one or the session is a later one.
-            all.iter().find(|first| first.pid == process.session).is_none_or(|first| first.start == start)
-        })
-    };
+    let of_tasks: BTreeSet<u32> = proc::of_sessions(&all, watched).map(|process| process.pid).collect();
     let me = std::process::id();
     all.iter()
         .filter(|process| !process.zombie && process.pid != me)
-        .filter(|process| is_watched(process) || proc::is_marked(process.pid, mark))
+        .filter(|process| of_tasks.contains(&process.pid) || proc::is_marked(process.pid, mark))
         .copied()
         .collect()
 }
@@ -99,7 +90,9 @@ pub struct Keeper {
 
 #[derive(Debug)]
 struct State {
-    watched: Watched,
+    watched: Sessions,
+    /// Those of them that tasks' processes made for themselves.
+    strays: Sessions,
     running: Option<(Child, UnixStream)>,
 }
 
@@ -113,7 +106,7 @@ impl Keeper {
             program,
             mark,
             grace,
-            state: Mutex::new(State { watched: Watched::new(), running: None }),
+            state: Mutex::new(State { watched: Sessions::new(), strays: Sessions::new(), running: None }),
         };
         keeper.restart(&mut keeper.lock())?;
         Ok(keeper)
@@ -129,8 +122,22 @@ impl Keeper {
     /// Tells the guard that nothing is left of a task.
     pub fn remove(&self, pid: u32) {
         let mut state = self.lock();
+        state.strays.remove(&pid);
         state.watched.remove(&pid);
         self.say(&mut state, &format!("-{pid}\n"));
+    }
+
+    /// Tells the guard of the sessions that tasks' processes made for themselves, where these are others than before.
+    pub fn keep_strays(&self, strays: &Sessions) {
+        let before = std::mem::take(&mut self.lock().strays);
+        for (&session, &start) in strays.iter().filter(|(session, _)| !before.contains_key(session)) {
+            self.add(session, start);
+        }
+        before
+            .keys()
+            .filter(|session| !strays.contains_key(session))
+            .for_each(|&session| self.remove(session));
+        self.lock().strays.clone_from(strays);
     }
 
     /// Starts the guard again if it is gone. To be called now and then.
@@ -218,18 +225,18 @@ mod tests {
 
     #[test]
     fn lines_add_and_remove_and_nonsense_is_passed_over() {
-        let mut watched = Watched::new();
+        let mut watched = Sessions::new();
         for line in ["+7 70", "+8 80", "", "hello", "+x", "-9", "-7", "+4294967296 1"] {
             note(&mut watched, line);
         }
-        assert_eq!(watched, Watched::from([(8, 80)]));
+        assert_eq!(watched, Sessions::from([(8, 80)]));
     }
 
     #[test]
     fn a_later_process_with_the_id_of_a_watched_one_is_not_meant() {
         let me = proc::find(std::process::id()).unwrap();
         let Some(first) = proc::find(me.session) else { return };
-        let other = Watched::from([(me.session, first.start + 1)]);
+        let other = Sessions::from([(me.session, first.start + 1)]);
         assert!(remaining(&other, "no such mark").is_empty());
     }
 }

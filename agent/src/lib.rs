@@ -33,4 +33,5 @@ pub mod records;
 pub mod supervise;
 pub mod sys;
 pub mod transfer;
+pub mod trash;
 pub mod tree;

@@ -4,6 +4,7 @@
 //! unless it goes out of its way. Processes also carry a mark in their environment ([`MARK`]), by which those that
 //! left the session, or that an earlier life of the agent left, are found.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 
@@ -40,6 +41,9 @@ pub struct Used {
     /// Main memory.
     pub memory: Bytes,
 }
+
+/// Sessions by their ids, with the start of the first process of each, and 0 where that was gone when the session was found.
+pub type Sessions = BTreeMap<u32, u64>;
 
 /// All processes that can be seen, in no order.
 pub fn all() -> Vec<Process> {
@@ -135,6 +139,32 @@ pub fn kill_session(session: u32) -> usize {
 /// Kills every process whose mark begins with `prefix`. Returns how many there were.
 pub fn kill_marked(prefix: &str) -> usize {
     kill(all().into_iter().filter(|process| !process.zombie && is_marked(process.pid, prefix)))
+}
+
+/// The living processes of these sessions, out of a list of [`all`].
+pub fn of_sessions<'a>(
+    processes: &'a [Process],
+    sessions: &'a Sessions,
+) -> impl Iterator<Item = &'a Process> {
+    processes.iter().filter(|process| !process.zombie).filter(|process| {
+        sessions.get(&process.session).is_some_and(|&start| {
+            // While any process of a session lives, its id is not given to another; so if there is a first process, it is
+            // the one that was known, or the session is a later one.
+            let first = processes.iter().find(|first| first.pid == process.session);
+            first.is_none_or(|first| first.start == start)
+        })
+    })
+}
+
+/// Adds the sessions that children of processes of these made for themselves.
+pub fn follow(sessions: &mut Sessions, processes: &[Process]) {
+    let parents: BTreeMap<u32, u64> =
+        of_sessions(processes, sessions).map(|parent| (parent.pid, parent.start)).collect();
+    // A child is younger than its parent, or the parent's id is another's by now.
+    let is_child =
+        |process: &&Process| parents.get(&process.parent).is_some_and(|&start| start <= process.start);
+    let own = processes.iter().filter(|process| process.session == process.pid).filter(is_child);
+    sessions.extend(own.map(|process| (process.pid, process.start)));
 }
 
 /// Kills these processes. Returns how many there were.

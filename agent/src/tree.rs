@@ -32,7 +32,8 @@ const DIRECTORY: Bytes = Bytes(4096);
 /// Entries between two looks at the clock.
 const STRIDE: u32 = 64;
 
-/// Removes a file or a directory with all that is in it, and follows no link; what is not there is no error.
+/// Removes a file or a directory with all that is in it, and follows no link; what is not there is no error. There is no
+/// end to it while somebody goes on creating files there: where that may be and others wait, see [`crate::trash`].
 ///
 /// # Errors
 /// The system's, for the first thing that could not be removed; everything else is gone then.
@@ -59,13 +60,13 @@ pub fn remove_until(path: &Path, end: Option<Instant>) -> io::Result<bool> {
     Ok(Removal::new(end).run(parent, &name)?)
 }
 
-/// Removes what is called `name` in the directory `parent`.
+/// Removes what is called `name` in the directory `parent`, but no longer than until `end`. False when something is left
+/// to be done.
 ///
 /// # Errors
 /// As for [`remove`].
-pub fn remove_at(parent: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
-    Removal::new(None).run(parent, name)?;
-    Ok(())
+pub fn remove_at_until(parent: BorrowedFd<'_>, name: &CStr, end: Instant) -> io::Result<bool> {
+    Ok(Removal::new(Some(end)).run(parent, name)?)
 }
 
 /// One call's work.

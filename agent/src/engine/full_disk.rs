@@ -10,7 +10,8 @@
 //!
 //! Left out: the coordinator, which hears nothing meanwhile.
 
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use fallow_boinc::runtime::message::ProcessControl;
 use fallow_client::{Entity, Event, Phase, Step};
@@ -25,6 +26,9 @@ use crate::files::shown_path;
 
 /// How long to wait before another try.
 const PAUSE: Duration = Duration::from_secs(5);
+
+/// How long the engine waits for a directory to be deleted.
+const SOON: Duration = Duration::from_secs(1);
 
 /// A project that the owner detaches.
 #[derive(Debug)]
@@ -117,9 +121,17 @@ impl Engine {
         let whole = files.iter().filter(|name| fallow_boinc::names::is_file_name(name));
         let whole = whole.map(|name| self.dir.project(url).join(name));
         for path in whole.chain([self.dir.partial(url)]) {
-            if let Err(error) = tokio::task::block_in_place(|| crate::files::remove(&path)) {
+            if let Err(error) = tokio::task::block_in_place(|| self.free(&path)) {
                 tracing::warn!(path = shown_path(&path), %error, "cannot delete a file");
             }
+        }
+    }
+
+    /// Deletes at once what can be deleted soon, for the space is wanted now; the rest goes when there is time.
+    fn free(&self, path: &Path) -> std::io::Result<()> {
+        match crate::tree::remove_until(path, Some(Instant::now() + SOON)) {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => self.dir.trash().take(path),
         }
     }
 

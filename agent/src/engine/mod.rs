@@ -325,7 +325,8 @@ impl Engine {
         let partial = self.dir.partial(url);
         let packed = partial.join(format!("{}.gzt", file.name));
         for path in [self.dir.project(url).join(&file.name), partial.join(&file.name), packed] {
-            if let Err(error) = crate::files::remove(&path) {
+            // Whatever lies there by now, and whoever goes on filling it.
+            if let Err(error) = tokio::task::block_in_place(|| self.dir.trash().take(&path)) {
                 tracing::warn!(path = shown_path(&path), %error, "cannot delete a file");
             }
         }
@@ -334,7 +335,7 @@ impl Engine {
     fn delete_project(&mut self, project: ProjectId, url: &MasterUrl) {
         self.transfers.cancel_project(project);
         let (path, stem) = (self.dir.project(url), self.dir.project_name(url));
-        if let Err(error) = tokio::task::block_in_place(|| crate::files::remove(&path)) {
+        if let Err(error) = tokio::task::block_in_place(|| self.dir.trash().take(&path)) {
             tracing::warn!(path = %path.display(), %error, "cannot delete a project's directory");
             return;
         }

@@ -321,12 +321,10 @@ fn supervisor(
     let mark = life_mark(&settings.dir, &life);
     let guard = Keeper::start(settings.guard.clone(), mark, settings.guard_grace)
         .map_err(fail("cannot start the guard process"))?;
-    let for_samples = inputs.clone();
-    let sample = move |event: Event| {
+    let for_offers = inputs.clone();
+    let offer = move |event: Event| {
         // The other half is for what must not be lost, and must not hold up heartbeats.
-        if for_samples.capacity() > QUEUE / 2 {
-            let _ = for_samples.try_send(event.into());
-        }
+        for_offers.capacity() > QUEUE / 2 && for_offers.try_send(event.into()).is_ok()
     };
     let report = move |event: Event| drop(inputs.blocking_send(event.into()));
     let context = Context {
@@ -335,7 +333,7 @@ fn supervisor(
         guard,
         memory: facts.memory,
         report: Arc::new(report),
-        sample: Arc::new(sample),
+        offer: Arc::new(offer),
     };
     Supervisor::start(context).map_err(fail("cannot start the supervisor"))
 }
@@ -358,7 +356,7 @@ fn delete_forsaken(dir: &DataDir, records: &Records, stems: &BTreeSet<String>) -
             );
             continue;
         }
-        match crate::files::remove(&path) {
+        match dir.trash().take(&path) {
             Ok(()) => {
                 tracing::info!(path = %path.display(), "deleted the files of a project that is detached");
             }

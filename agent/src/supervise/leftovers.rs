@@ -43,7 +43,7 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
     records
         .into_iter()
         .map(|(slot, record)| {
-            let place = Place::open(&dir.slot(slot)).ok();
+            let place = Place::open(&dir.slot(slot), dir.trash()).ok();
             let last_status = place.as_ref().and_then(last_status);
             if let (Some(place), Some(record)) = (&place, &record) {
                 messages::take_left(dir, place, &record.url, &record.name);

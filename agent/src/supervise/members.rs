@@ -7,15 +7,16 @@
 //!
 //! A process belongs to a task if it is in the session of the task's first process, or the child of one that belongs
 //! to it; it stays the task's whatever session it makes for itself later. Each such session is given its task's low
-//! priority too, for the kernel weighs sessions before it weighs processes.
+//! priority too, at each look, for the kernel weighs sessions before it weighs processes, and a process can take its
+//! session's priority back. These sessions end with the task, and the guard knows of them.
 //!
 //! Left out: a process whose parent had left before it was first seen, in a session of its own. It is known by its mark
-//! alone, and ends with its task.
+//! alone, and ends with its task; if it has taken its mark off too, nobody knows it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use crate::proc::{self, Process, Used};
+use crate::proc::{self, Process, Sessions, Used};
 use crate::sys::{self, Urgency};
 
 /// More new ids than these, and reading all of `/proc` is no dearer on a usual machine.
@@ -27,8 +28,8 @@ const NET: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Members {
     known: BTreeMap<u32, Member>,
-    /// Sessions whose group was given its task's priority.
-    lowered: BTreeSet<u32>,
+    /// Sessions that members made for themselves, by the first process of their task.
+    strays: BTreeMap<u32, Sessions>,
     given: Option<Given>,
     all_read_at: Option<Instant>,
 }
@@ -55,7 +56,8 @@ impl Members {
         let mut members = self.of(leaders, &candidates);
         // An id may be a thread's. The kernel tells of it what its whole process uses, which is counted already.
         members.retain(|(_, process)| self.is_known(process) || proc::is_process(process.pid));
-        self.lower_groups(leaders, &members);
+        lower_groups(leaders, &members);
+        self.strays = strays(&members);
         self.known = members
             .iter()
             .map(|(leader, process)| (process.pid, Member { leader: *leader, start: process.start }))
@@ -99,7 +101,9 @@ impl Members {
         let mut found: BTreeSet<u32> = members.iter().map(|member| member.1.pid).collect();
         let mut at = 0;
         while let Some(&(leader, parent)) = members.get(at) {
+            // A child is younger than its parent, or the parent's id is another's by now.
             let own = children.get(&parent.pid).into_iter().flatten();
+            let own = own.filter(|child| parent.start <= child.start);
             members.extend(own.filter(|child| found.insert(child.pid)).map(|child| (leader, **child)));
             at += 1;
         }
@@ -117,18 +121,41 @@ impl Members {
         Some(leader).filter(|leader| leaders.contains_key(leader))
     }
 
-    fn lower_groups(&mut self, leaders: &BTreeMap<u32, Urgency>, members: &[(u32, Process)]) {
-        let mut lowered = BTreeSet::new();
-        for (leader, process) in members {
-            let urgency = leaders.get(leader).copied().unwrap_or(Urgency::Idle);
-            if !lowered.contains(&process.session)
-                && (self.lowered.contains(&process.session) || sys::lower_group(process.pid, urgency))
-            {
-                lowered.insert(process.session);
-            }
-        }
-        self.lowered = lowered;
+    /// Sessions that processes of a task made for themselves.
+    pub(super) fn strays(&self, leader: u32) -> Sessions {
+        self.strays.get(&leader).cloned().unwrap_or_default()
     }
+
+    /// The same of all tasks.
+    pub(super) fn all_strays(&self) -> Sessions {
+        self.strays.values().flatten().map(|(&session, &start)| (session, start)).collect()
+    }
+}
+
+/// Sees to it that the sessions have their task's priority. What the kernel does not take now is tried at the next look.
+fn lower_groups(leaders: &BTreeMap<u32, Urgency>, members: &[(u32, Process)]) {
+    let mut seen = BTreeSet::new();
+    for (leader, process) in members {
+        if seen.insert(process.session) {
+            sys::lower_group(process.pid, leaders.get(leader).copied().unwrap_or(Urgency::Idle));
+        }
+    }
+}
+
+fn strays(members: &[(u32, Process)]) -> BTreeMap<u32, Sessions> {
+    let starts: BTreeMap<u32, u64> =
+        members.iter().map(|(_, process)| (process.pid, process.start)).collect();
+    let mut strays: BTreeMap<u32, Sessions> = BTreeMap::new();
+    for (leader, process) in members.iter().filter(|(leader, process)| process.session != *leader) {
+        let start = match starts.get(&process.session) {
+            Some(&start) => start,
+            None if proc::find(process.session).is_none() => 0,
+            // Its first process is no task's. That cannot be, and whatever it is, it is not to be killed.
+            None => continue,
+        };
+        strays.entry(*leader).or_default().insert(process.session, start);
+    }
+    strays
 }
 
 #[cfg(test)]
@@ -247,5 +274,39 @@ mod tests {
         assert!(before.is_some());
         members.look(&BTreeMap::new());
         assert!(members.known.is_empty());
+    }
+    #[test]
+    fn a_task_that_takes_its_groups_priority_back_has_it_for_one_look_at_most() {
+        if std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").is_err() {
+            return println!("skipped: this kernel has no automatic groups");
+        }
+        let mut command = std::process::Command::new("/bin/sh");
+        command
+            .args(["-c", "read go; until echo 0 > /proc/$$/autogroup; do sleep 0.1; done; echo; read end"]);
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        sys::isolate(&mut command, Urgency::Idle, None);
+        let mut task = command.spawn().unwrap();
+        let path = format!("/proc/{}/autogroup", task.id());
+        let leaders = BTreeMap::from([(task.id(), Urgency::Idle)]);
+        let group = || std::fs::read_to_string(&path).unwrap();
+        let mut members = Members::default();
+        // The kernel takes a change in a tenth of a second only.
+        let lowered = |members: &mut Members| {
+            let end = Instant::now() + Duration::from_secs(10);
+            while !group().ends_with(" nice 19\n") && Instant::now() < end {
+                members.look(&leaders);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            group().ends_with(" nice 19\n")
+        };
+        let first = lowered(&mut members);
+        members.look(&leaders);
+        std::io::Write::write_all(task.stdin.as_mut().unwrap(), b"go\n").unwrap();
+        std::io::Read::read_exact(task.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        let taken = group().ends_with(" nice 0\n");
+        let again = lowered(&mut members);
+        proc::kill_session(task.id());
+        task.wait().unwrap();
+        assert_eq!((first, taken, again), (true, true, true));
     }
 }

@@ -70,13 +70,14 @@ impl ChannelMemory for Reached {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trash::Trash;
     use fallow_application::mapping::Mapping;
     use fallow_boinc::runtime::channel::Channel;
 
     #[test]
     fn what_one_end_maps_the_other_reads_and_writes() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::create(&dir.path().join("slot")).unwrap();
+        let place = Place::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
         let client = SharedMemory::in_file(&place).unwrap();
         let application = Mapping::open(&place.path().join(files::CHANNEL)).unwrap();
         assert!(client.channels().send(Channel::Heartbeat, "<heartbeat/>"));
@@ -90,7 +91,7 @@ mod tests {
     #[test]
     fn a_file_that_is_cut_short_holds_nothing_and_takes_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::create(&dir.path().join("slot")).unwrap();
+        let place = Place::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
         let client = SharedMemory::in_file(&place).unwrap();
         File::options().write(true).open(place.path().join(files::CHANNEL)).unwrap().set_len(0).unwrap();
         assert!(!client.channels().send(Channel::Heartbeat, "<heartbeat/>"));

@@ -18,8 +18,6 @@ use super::record::Output;
 use crate::dir::DataDir;
 use crate::files::{md5_of, shown};
 
-/// Requests for early uploads that are looked at in one go.
-const REQUESTS_MAX: usize = 100;
 /// A message that carries the same second as others gets one of the next.
 const SAME_SECOND: i64 = 60;
 
@@ -51,15 +49,21 @@ pub(super) fn take_trickle(place: &Place, project: &Path, result_name: &str) -> 
     moved
 }
 
-/// The outputs that the application wants sent early. The requests are taken away.
+/// The outputs that the application wants sent early. The requests are taken away. Those for anything else stay: nobody
+/// reads through a slot for them, which may hold any number of files.
 pub(super) fn upload_requests<'a>(place: &Place, outputs: &'a [Output]) -> Vec<&'a Output> {
-    let requests = place.names(files::UPLOAD_REQUEST, REQUESTS_MAX);
-    let asked = |request: &String| {
-        let _ = place.remove(request);
-        let name = request.strip_prefix(files::UPLOAD_REQUEST)?;
-        outputs.iter().find(|output| output.open_name == name && !output.copy)
+    let asked = |output: &&Output| {
+        let request = format!("{}{}", files::UPLOAD_REQUEST, output.open_name);
+        let is_there = place.has(&request);
+        // Also what is there and is no file.
+        let _ = place.remove(&request);
+        is_there
     };
-    requests.iter().filter_map(asked).collect()
+    outputs
+        .iter()
+        .filter(|output| !output.copy && names::is_open_name(&output.open_name))
+        .filter(asked)
+        .collect()
 }
 
 /// What is there of an output now.
@@ -88,12 +92,13 @@ pub(super) fn take_left(dir: &DataDir, place: &Place, url: &fallow_domain::Maste
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trash::Trash;
     use std::fs;
 
     #[test]
     fn messages_of_one_second_are_all_kept_and_one_that_is_none_is_taken_away() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::create(&dir.path().join("slot")).unwrap();
+        let place = Place::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
         for number in 0..3 {
             fs::write(place.path().join(files::TRICKLE_UP), number.to_string()).unwrap();
             assert!(take_trickle(&place, dir.path(), "job_1_0").is_some());
@@ -114,7 +119,7 @@ mod tests {
     #[test]
     fn only_outputs_of_the_job_are_sent_early() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::create(&dir.path().join("slot")).unwrap();
+        let place = Place::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
         for name in ["boinc_ufr_out", "boinc_ufr_other", "boinc_ufr_..", "boinc_ufr_"] {
             fs::write(place.path().join(name), "").unwrap();
         }
@@ -122,6 +127,28 @@ mod tests {
         let outputs = [Output { name, open_name, copy: false, gzip: false, max_nbytes: None }];
         let asked = upload_requests(&place, &outputs);
         assert_eq!(asked.iter().map(|output| output.open_name.as_str()).collect::<Vec<_>>(), ["out"]);
-        assert!(fs::read_dir(place.path()).unwrap().next().is_none(), "the requests are gone");
+        assert!(!place.has("boinc_ufr_out"), "the request is gone");
+        assert!(upload_requests(&place, &outputs).is_empty());
+    }
+    #[test]
+    fn no_number_of_other_requests_hides_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
+        let output = |number: u32| Output {
+            name: format!("job_1_0_{number}"),
+            open_name: format!("out{number}"),
+            copy: false,
+            gzip: false,
+            max_nbytes: None,
+        };
+        let outputs: Vec<Output> = (0..20).map(output).collect();
+        for number in 0..3_000 {
+            fs::write(place.path().join(format!("boinc_ufr_other{number}")), "").unwrap();
+        }
+        for output in &outputs {
+            fs::write(place.path().join(format!("boinc_ufr_{}", output.open_name)), "").unwrap();
+        }
+        assert_eq!(upload_requests(&place, &outputs).len(), 20);
+        assert_eq!(upload_requests(&place, &outputs).len(), 0, "the requests are gone");
     }
 }

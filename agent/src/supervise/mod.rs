@@ -10,6 +10,7 @@
 
 mod collect;
 mod disk;
+mod early;
 mod launch;
 pub mod leftovers;
 mod members;
@@ -19,7 +20,7 @@ mod place;
 mod record;
 mod slot;
 mod task;
-mod trash;
+mod untold;
 mod verify;
 
 use std::collections::BTreeMap;
@@ -37,15 +38,19 @@ use fallow_domain::{Bytes, JobId, SlotId};
 use crate::dir::DataDir;
 use crate::files::shown;
 use crate::guard::Keeper;
+use crate::proc::Sessions;
 use disk::DiskLook;
 use members::Members;
 use place::Place;
 use task::Task;
-use trash::Trash;
+use untold::Untold;
 use verify::Known;
 
 /// Where events go.
 pub type Report = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// Where an event goes only if there is room for it at once. False when it was not passed on.
+pub type Offer = Arc<dyn Fn(Event) -> bool + Send + Sync>;
 
 /// How often tasks are looked at.
 const TICK: StdDuration = StdDuration::from_secs(1);
@@ -62,14 +67,14 @@ pub struct Context {
     pub memory: Bytes,
     /// Where events go.
     pub report: Report,
-    /// Where samples go, of which another comes in a second: it need not pass all of them on.
-    pub sample: Report,
+    /// Where goes what must not hold up heartbeats: samples, of which another comes in a second, and what is told later if
+    /// not now.
+    pub offer: Offer,
 }
 
 /// What all tasks share, with what the supervisor itself keeps.
 struct Shared {
     context: Context,
-    trash: Trash,
     known: Known,
 }
 
@@ -138,11 +143,12 @@ impl Supervisor {
         let (orders, incoming) = channel();
         let own = orders.clone();
         let supervision = Supervision {
-            shared: Arc::new(Shared { trash: Trash::new(&context.dir), known: Known::default(), context }),
+            shared: Arc::new(Shared { known: Known::default(), context }),
             tasks: BTreeMap::new(),
             own,
             members: Members::default(),
             disk: DiskLook::default(),
+            untold: Untold::default(),
             kill_all_at: None,
             stopping: false,
         };
@@ -191,6 +197,7 @@ struct Supervision {
     own: Sender<Order>,
     members: Members,
     disk: DiskLook,
+    untold: Untold,
     kill_all_at: Option<StdInstant>,
     stopping: bool,
 }
@@ -255,7 +262,7 @@ impl Supervision {
                 (format!("{}{open_name}", files::UPLOAD_STATUS), files::upload_status(*status))
             }
         };
-        let written = Place::open(&self.shared.dir.slot(slot))
+        let written = Place::open(&self.shared.dir.slot(slot), self.shared.dir.trash())
             .and_then(|place| place.write(&name, text.as_bytes(), 0o644));
         match written {
             Ok(()) => {
@@ -272,7 +279,7 @@ impl Supervision {
     /// Empties a slot, and forgets its task.
     fn clean(&self, slot: SlotId) {
         for path in [self.shared.dir.slot(slot), self.shared.dir.slot_record(slot)] {
-            if let Err(error) = self.shared.trash.set_aside(&path) {
+            if let Err(error) = self.shared.dir.trash().take(&path) {
                 // Whoever gets the number next finds it so too, and takes another.
                 tracing::error!(%slot, path = %path.display(), %error, "cannot empty a slot");
             }
@@ -300,9 +307,9 @@ impl Supervision {
     fn gone(&mut self, job: JobId, mut end: Box<TaskEnd>) {
         // What the application said last, for no other look comes after this: a checkpoint, perhaps.
         let task = self.tasks.remove(&job);
-        if let Some(found) = task.as_ref().and_then(|task| task.last_trickle(&self.shared)) {
-            let (name, nbytes) = found;
-            (self.shared.report)(Event::TrickleFound { job, name, nbytes });
+        if let Some((name, nbytes)) = task.as_ref().and_then(|task| task.last_trickle(&self.shared)) {
+            self.untold.push(job, name, nbytes);
+            self.untold.tell(&self.shared.offer);
         }
         if let Some((used, status)) = task.and_then(|task| task.last_words()) {
             let (cpu_time, working_set) = (used.cpu, used.memory);
@@ -324,14 +331,18 @@ impl Supervision {
 
     fn look(&mut self) {
         self.shared.guard.check();
-        self.shared.trash.look();
+        self.shared.dir.trash().look();
+        self.untold.tell(&self.shared.offer);
         if self.tasks.is_empty() {
             self.members = Members::default();
+            self.shared.guard.keep_strays(&Sessions::new());
             return;
         }
         let now = crate::clock::now();
         let overdue = self.kill_all_at.is_some_and(|at| at <= StdInstant::now());
         let used = self.members.look(&self.tasks.values().filter_map(Task::leader).collect());
+        self.tasks.values().for_each(|task| task.note_strays(&self.members));
+        self.shared.guard.keep_strays(&self.members.all_strays());
         let samples: Vec<TaskSample> = self
             .tasks
             .iter_mut()
@@ -339,7 +350,7 @@ impl Supervision {
                 if overdue {
                     task.kill("it did not leave before the agent ends");
                 }
-                let (used, status) = task.look(&self.shared, job, &used, now)?;
+                let (used, status) = task.look(&self.shared, job, &used, now, &mut self.untold)?;
                 let disk_usage = task.disk_usage();
                 Some(TaskSample { job, cpu_time: used.cpu, working_set: used.memory, disk_usage, status })
             })
@@ -348,7 +359,8 @@ impl Supervision {
         let news = tasks.values().any(Task::is_uncounted);
         self.disk.look(news, || tasks.values().map(|task| task.files(shared)).collect());
         if !samples.is_empty() {
-            (self.shared.sample)(Event::TasksSampled(samples));
+            let _ = (self.shared.offer)(Event::TasksSampled(samples));
         }
+        self.untold.tell(&self.shared.offer);
     }
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fchmod, mkdirat, openat, renameat, statat};
 use rustix::io::Errno;
 
+use crate::trash::Trash;
 use crate::tree;
 
 /// The mode of a slot: others may pass through, as BOINC has it for applications of another user.
@@ -23,20 +24,22 @@ const SLOT_MODE: u32 = 0o771;
 pub(super) struct Place {
     dir: OwnedFd,
     path: PathBuf,
+    /// Where goes what is in the way.
+    trash: Trash,
 }
 
 impl Place {
     /// Opens a slot that is there; a link in its place is none.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(super) fn open(path: &Path, trash: &Trash) -> io::Result<Self> {
         let name = CString::new(path.as_os_str().as_bytes())?;
         let dir = tree::open_directory(CWD, &name)?;
-        Ok(Self { dir, path: path.to_path_buf() })
+        Ok(Self { dir, path: path.to_path_buf(), trash: trash.clone() })
     }
 
     /// Makes a slot that is not there yet.
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
+    pub(super) fn create(path: &Path, trash: &Trash) -> io::Result<Self> {
         mkdirat(CWD, path, Mode::RWXU)?;
-        let place = Self::open(path)?;
+        let place = Self::open(path, trash)?;
         fchmod(&place.dir, Mode::from_raw_mode(SLOT_MODE))?;
         Ok(place)
     }
@@ -54,7 +57,7 @@ impl Place {
     /// Makes a file anew, with the directories on the way to it.
     pub(super) fn make(&self, name: &str, mode: u32) -> io::Result<File> {
         let (dir, last) = self.way(name, true)?;
-        tree::remove_at(dir.as_fd(), &last)?;
+        self.trash.take_at(dir.as_fd(), &last)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&dir, &last, flags, Mode::RUSR | Mode::WUSR)?;
         fchmod(&file, Mode::from_raw_mode(mode))?;
@@ -74,7 +77,7 @@ impl Place {
         match opened {
             Ok(file) if file.metadata()?.is_file() => Ok(file),
             _ => {
-                tree::remove_at(dir.as_fd(), &last)?;
+                self.trash.take_at(dir.as_fd(), &last)?;
                 let anew = flags | OFlags::CREATE | OFlags::EXCL;
                 Ok(openat(&dir, &last, anew, Mode::from_raw_mode(0o644))?.into())
             }
@@ -116,7 +119,7 @@ impl Place {
     /// Takes away whatever has this name.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
         match self.way(name, false) {
-            Ok((dir, last)) => tree::remove_at(dir.as_fd(), &last),
+            Ok((dir, last)) => self.trash.take_at(dir.as_fd(), &last),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         }
@@ -129,23 +132,15 @@ impl Place {
             Ok(()) => Ok(()),
             // Slots and projects lie in one directory, so in one volume unless somebody mounted between them.
             Err(Errno::XDEV) => {
-                tree::remove(to)?;
+                self.trash.take(to)?;
                 let mut target = File::options().write(true).create_new(true).open(to)?;
                 io::copy(&mut self.read(name)?, &mut target).map(drop)
             }
             Err(_) => {
-                tree::remove(to)?;
+                self.trash.take(to)?;
                 Ok(renameat(&dir, &last, CWD, to)?)
             }
         }
-    }
-
-    /// The names in it that begin with `prefix`, at most `max`.
-    pub(super) fn names(&self, prefix: &str, max: usize) -> Vec<String> {
-        let Ok(entries) = rustix::fs::Dir::read_from(&self.dir) else { return Vec::new() };
-        let name = |entry: rustix::fs::DirEntry| Some(entry.file_name().to_str().ok()?.to_owned());
-        let names = entries.flatten().filter_map(name).filter(|name| name.starts_with(prefix));
-        names.take(max).collect()
     }
 
     /// The directory that holds `name`, which may lie some directories below the slot, and its last part. With `make`,
@@ -155,7 +150,7 @@ impl Place {
         let mut parts = name.split('/').filter(|part| !part.is_empty());
         let mut last = parts.next().ok_or(io::ErrorKind::InvalidInput)?;
         for next in parts {
-            dir = step(&dir, &CString::new(last)?, make)?;
+            dir = self.step(&dir, &CString::new(last)?, make)?;
             last = next;
         }
         if matches!(last, "." | "..") {
@@ -163,19 +158,19 @@ impl Place {
         }
         Ok((dir, CString::new(last)?))
     }
-}
 
-fn step(dir: &OwnedFd, name: &CStr, make: bool) -> io::Result<OwnedFd> {
-    if name == c".." {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    match tree::open_directory(dir.as_fd(), name) {
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if make => {
-            tree::remove_at(dir.as_fd(), name)?;
-            mkdirat(dir, name, Mode::from_raw_mode(0o771))?;
-            Ok(tree::open_directory(dir.as_fd(), name)?)
+    fn step(&self, dir: &OwnedFd, name: &CStr, make: bool) -> io::Result<OwnedFd> {
+        if name == c".." {
+            return Err(io::ErrorKind::InvalidInput.into());
         }
-        opened => Ok(opened?),
+        match tree::open_directory(dir.as_fd(), name) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if make => {
+                self.trash.take_at(dir.as_fd(), name)?;
+                mkdirat(dir, name, Mode::from_raw_mode(0o771))?;
+                Ok(tree::open_directory(dir.as_fd(), name)?)
+            }
+            opened => Ok(opened?),
+        }
     }
 }
 
@@ -190,7 +185,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let outside = dir.path().join("outside");
         fs::create_dir(&outside).unwrap();
-        let place = Place::create(&dir.path().join("slot")).unwrap();
+        let place = Place::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
         symlink("../outside", place.path().join("sub")).unwrap();
         place.write("sub/in", b"x", 0o644).unwrap();
         assert!(fs::read_dir(&outside).unwrap().next().is_none(), "nothing is written through a link");
@@ -205,7 +200,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("outside")).unwrap();
         fs::write(dir.path().join("outside/secret"), "s").unwrap();
-        let place = Place::create(&dir.path().join("slot")).unwrap();
+        let place = Place::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
         symlink("../outside", place.path().join("sub")).unwrap();
         symlink("../outside/secret", place.path().join("file")).unwrap();
         for name in ["sub/secret", "file", "../outside/secret", "sub/../file"] {
@@ -218,11 +213,14 @@ mod tests {
     #[test]
     fn a_slot_that_was_moved_is_still_the_one_that_was_opened() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::create(&dir.path().join("slot")).unwrap();
+        let place = Place::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
         fs::rename(dir.path().join("slot"), dir.path().join("moved")).unwrap();
         symlink("outside", dir.path().join("slot")).unwrap();
         place.write("f", b"x", 0o644).unwrap();
         assert!(dir.path().join("moved/f").exists());
-        assert!(Place::open(&dir.path().join("slot")).is_err(), "a link is no slot");
+        assert!(
+            Place::open(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).is_err(),
+            "a link is no slot"
+        );
     }
 }

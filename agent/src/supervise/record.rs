@@ -4,10 +4,10 @@ use std::io;
 use std::path::Path;
 
 use fallow_client::TaskSetup;
-use fallow_domain::{Bytes, Duration, JobId, MasterUrl};
+use fallow_domain::{Bytes, Duration, JobId, MasterUrl, SlotId};
 use serde::{Deserialize, Serialize};
 
-use crate::dir::write_atomically;
+use crate::dir::{DataDir, write_atomically};
 
 /// A slot's record. It lies beside the slot, so that no application can write into it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,9 +83,15 @@ impl SlotRecord {
         }
     }
 
-    /// Writes it.
-    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
-        write_atomically(path, &serde_json::to_vec(self)?, 0o600)
+    /// Writes it beside its slot. A directory that a job put in its place is taken away.
+    pub(super) fn write(&self, dir: &DataDir, slot: SlotId) -> io::Result<()> {
+        let path = dir.slot_record(slot);
+        for squat in [&path, &path.with_extension("json.new")] {
+            if squat.symlink_metadata().is_ok_and(|data| data.is_dir()) {
+                dir.trash().take(squat)?;
+            }
+        }
+        write_atomically(&path, &serde_json::to_vec(self)?, 0o600)
     }
 
     /// Reads it; none if there is none that makes sense.

@@ -69,19 +69,21 @@ fn fresh(context: &Shared, setup: &TaskSetup) -> Result<Place, StartFailure> {
         let reason = format!("what an earlier job left in {} cannot be moved away: {error}", path.display());
         StartFailure::new(StartFault::Slot, reason)
     };
-    context.trash.set_aside(&path).map_err(spoilt)?;
-    Place::create(&path).map_err(|error| StartFailure::from_io("create", &path, &error))
+    context.dir.trash().take(&path).map_err(spoilt)?;
+    Place::create(&path, context.dir.trash()).map_err(|error| StartFailure::from_io("create", &path, &error))
 }
 
 /// The slot that the task had, with what it had done.
 fn kept(context: &Context, setup: &TaskSetup) -> Result<Place, StartFailure> {
     let path = context.dir.slot(setup.slot);
-    Place::open(&path).map_err(|error| match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-        // It is gone, or something else by now: the job itself has seen to that.
-        Some(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
-            StartFailure::new(StartFault::Slot, format!("the slot {} is gone: {error}", path.display()))
+    Place::open(&path, context.dir.trash()).map_err(|error| {
+        match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+            // It is gone, or something else by now: the job itself has seen to that.
+            Some(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
+                StartFailure::new(StartFault::Slot, format!("the slot {} is gone: {error}", path.display()))
+            }
+            _ => StartFailure::from_io("open", &path, &error),
         }
-        _ => StartFailure::from_io("open", &path, &error),
     })
 }
 

@@ -1,8 +1,8 @@
 //! One task: its thread, which starts it and waits for it, and what the supervisor knows of it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use fallow_boinc::names;
@@ -17,17 +17,22 @@ use rand::TryRng;
 use rustix::process::{WaitId, WaitIdOptions};
 
 use super::disk::Files;
+use super::early::EarlyLook;
+use super::members::Members;
 use super::memory::SharedMemory;
 use super::place::Place;
 use super::record::{Leader, Output, SlotRecord};
 use super::slot::StartFailure;
+use super::untold::Untold;
 use super::{Context, Delivery, Order, Shared, collect, launch, messages, slot, verify};
 use crate::files::shown;
-use crate::proc::{self, Used};
+use crate::proc::{self, Sessions, Used};
 use crate::sys::{self, Segment, Urgency};
 
 /// How often processes that left a task's session are looked for and killed at its end, at most.
 const STRAY_ROUNDS: u32 = 20;
+/// After this long, the engine is offered again what it had no room for.
+const NO_ROOM: StdDuration = StdDuration::from_secs(1);
 /// The message that a project's message lies in the slot.
 const TRICKLE_DOWN: &str = "<have_trickle_down/>\n";
 /// The message that there is news of an output that was to be sent early.
@@ -40,6 +45,8 @@ pub(super) struct Meter {
     peak_bytes: AtomicU64,
     /// 0 before the first count: a slot always holds something.
     disk_bytes: AtomicU64,
+    /// The sessions that its processes made for themselves.
+    strays: Mutex<Sessions>,
 }
 
 impl Meter {
@@ -59,6 +66,9 @@ impl Meter {
     }
     fn cpu(&self) -> Duration {
         Duration::from_micros(self.cpu_micros.load(Ordering::Relaxed))
+    }
+    fn strays(&self) -> MutexGuard<'_, Sessions> {
+        self.strays.lock().unwrap_or_else(PoisonError::into_inner)
     }
     fn peak(&self) -> Bytes {
         Bytes(self.peak_bytes.load(Ordering::Relaxed))
@@ -97,6 +107,10 @@ pub(super) struct Task {
     process: Option<Process>,
     /// Its first look is to come.
     is_new: bool,
+    /// The looks at outputs to be sent early.
+    early: EarlyLook,
+    /// It has announced a message to its project that was not taken yet.
+    announced: bool,
     /// It is to be told of a message of its project.
     trickled: bool,
     /// It is to be told what became of an output.
@@ -126,6 +140,8 @@ impl Task {
             made: SlotRecord::of(setup).outputs,
             process: None,
             is_new: true,
+            early: EarlyLook::default(),
+            announced: false,
             trickled: false,
             upload_told: false,
             queue: ControlQueue::default(),
@@ -184,6 +200,17 @@ impl Task {
             tracing::warn!(task = shown(&self.name), pid = process.pid, "killing a task: {why}");
         }
         proc::kill_session(process.pid);
+        let strays = self.meter.strays();
+        if !strays.is_empty() {
+            proc::kill(proc::of_sessions(&proc::all(), &strays).copied());
+        }
+    }
+
+    /// Notes the sessions that its processes made for themselves, so that they end with it.
+    pub(super) fn note_strays(&self, members: &Members) {
+        if let Some(process) = &self.process {
+            *self.meter.strays() = members.strays(process.pid);
+        }
     }
 
     /// Its first process, and how much of the machine all of them may take.
@@ -198,6 +225,7 @@ impl Task {
         job: JobId,
         used: &BTreeMap<u32, Used>,
         now: Instant,
+        untold: &mut Untold,
     ) -> Option<(Used, Option<AppStatus>)> {
         let pid = self.process.as_ref()?.pid;
         let used = self.meter.note(used.get(&pid).copied().unwrap_or_default());
@@ -219,7 +247,7 @@ impl Task {
                 *pending = *pending && !channels.send(Channel::TrickleDown, text);
             }
         }
-        self.take_messages(shared, job);
+        self.take_messages(shared, job, untold);
         self.said = status.or(self.said);
         self.kill_if_overdue(now);
         Some((used, status))
@@ -234,44 +262,41 @@ impl Task {
     }
 
     /// Carries out what the application announced: messages to its project, outputs to be sent early.
-    fn take_messages(&mut self, shared: &Arc<Shared>, job: JobId) {
+    fn take_messages(&mut self, shared: &Arc<Shared>, job: JobId, untold: &mut Untold) {
         let Some(process) = &self.process else { return };
         let text = process.channels().and_then(|channels| channels.receive(Channel::TrickleUp));
         let said = text.map_or_else(TrickleUp::default, |text| TrickleUp::parse(&text));
         let project = shared.dir.project(&self.url);
-        if said.new_trickle_up
-            && let Some((name, nbytes)) = messages::take_trickle(&process.place, &project, &self.name)
-        {
-            (shared.report)(Event::TrickleFound { job, name, nbytes });
+        self.announced |= said.new_trickle_up;
+        if self.announced && !untold.is_full() {
+            self.announced = false;
+            if let Some((name, nbytes)) = messages::take_trickle(&process.place, &project, &self.name) {
+                untold.push(job, name, nbytes);
+            }
         }
         // Also at its first look: what was asked for in an earlier run may not have been seen.
-        if !(said.new_upload_file || std::mem::take(&mut self.is_new)) {
-            return;
-        }
-        let wanted: Vec<Output> =
-            messages::upload_requests(&process.place, &self.made).into_iter().cloned().collect();
-        if wanted.is_empty() {
-            return;
-        }
-        let shared = Arc::clone(shared);
-        // Working out their sums may take longer than a second. No thread, no early upload: they are sent at the end.
-        let look = move || {
-            for output in wanted.iter().filter_map(|output| messages::output_now(&project, output)) {
-                (shared.report)(Event::UploadWanted { job, output });
+        let news = said.new_upload_file || std::mem::take(&mut self.is_new);
+        let (place, made, shared) = (Arc::clone(&process.place), &self.made, Arc::clone(shared));
+        self.early.look(news, || {
+            let made = made.clone();
+            move || {
+                for output in messages::upload_requests(&place, &made) {
+                    let Some(output) = messages::output_now(&project, output) else { continue };
+                    while !(shared.offer)(Event::UploadWanted { job, output: output.clone() }) {
+                        std::thread::sleep(NO_ROOM);
+                    }
+                }
             }
-        };
-        let _ = std::thread::Builder::new().name("upload".into()).spawn(look);
+        });
     }
 
     /// A message to its project that the application announced last. Its process is gone.
     pub(super) fn last_trickle(&self, shared: &Shared) -> Option<(String, Bytes)> {
         let process = self.process.as_ref()?;
-        let text = process.channels()?.receive(Channel::TrickleUp)?;
+        let text = process.channels().and_then(|channels| channels.receive(Channel::TrickleUp));
         let project = shared.dir.project(&self.url);
-        TrickleUp::parse(&text)
-            .new_trickle_up
-            .then(|| messages::take_trickle(&process.place, &project, &self.name))
-            .flatten()
+        let is_announced = self.announced || text.is_some_and(|text| TrickleUp::parse(&text).new_trickle_up);
+        is_announced.then(|| messages::take_trickle(&process.place, &project, &self.name)).flatten()
     }
 
     /// What the application said last, if anything: also at an earlier look, whose sample may not have been passed on. Its
@@ -318,23 +343,33 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
         Err(failure) => return say(Order::Failed(setup.job, failure)),
     };
     let (exit, cpu) = wait(&leader, meter);
-    // What left the session, and is out of its task's books, ends with it all the same.
-    // Several rounds, for one may fork between the look and the kill.
-    for _ in 0..STRAY_ROUNDS {
-        if proc::kill_marked(&shared.mark(setup.slot)) == 0 {
-            break;
-        }
-        std::thread::sleep(StdDuration::from_millis(20));
-    }
-    shared.guard.remove(leader.pid);
+    let strays = kill_strays(meter, &shared.mark(setup.slot));
+    strays.keys().chain([&leader.pid]).for_each(|&session| shared.guard.remove(session));
     let end = collect::collect(&shared.dir, setup.slot, Some(&place), &record, exit, cpu, meter.peak());
     say_end(setup, &leader, &end);
     // From now on nobody runs under this id, so no later start of the agent may look for it.
     record.process = None;
-    if let Err(error) = record.write(&shared.dir.slot_record(setup.slot)) {
+    if let Err(error) = record.write(&shared.dir, setup.slot) {
         tracing::warn!(slot = %setup.slot, %error, "cannot write a slot's record");
     }
     say(Order::Gone(setup.job, Box::new(end)));
+}
+
+/// Kills what left the session: it is known by the session that it made for itself, or by its mark, and ends with its task
+/// all the same. Returns those sessions.
+fn kill_strays(meter: &Meter, mark: &str) -> Sessions {
+    let mut strays = meter.strays().clone();
+    // Several rounds, for one may fork between the look and the kill.
+    for _ in 0..STRAY_ROUNDS {
+        let all = proc::all();
+        proc::follow(&mut strays, &all);
+        let known = proc::kill(proc::of_sessions(&all, &strays).copied());
+        if known + proc::kill_marked(mark) == 0 {
+            break;
+        }
+        std::thread::sleep(StdDuration::from_millis(20));
+    }
+    strays
 }
 
 type Begun = (Leader, Option<SharedMemory>, Arc<Place>);
@@ -347,7 +382,7 @@ fn start(shared: &Shared, setup: &TaskSetup, record: &mut SlotRecord) -> Result<
     // After the old channel is gone: the record says which start's it is. And before the new one is made: should the agent
     // be killed, the record says what is to be removed.
     record.shm_key = (!setup.mapped_channel).then(segment_key);
-    record.write(&path).map_err(fail)?;
+    record.write(&shared.dir, setup.slot).map_err(fail)?;
     let channel = match record.shm_key {
         None => Some(
             SharedMemory::in_file(&place)
@@ -366,7 +401,7 @@ fn start(shared: &Shared, setup: &TaskSetup, record: &mut SlotRecord) -> Result<
     let leader = Leader { pid, start, boot: proc::boot() };
     shared.guard.add(leader.pid, leader.start);
     record.process = Some(leader.clone());
-    if let Err(error) = record.write(&path) {
+    if let Err(error) = record.write(&shared.dir, setup.slot) {
         // It runs, and the guard knows it: not worth an end.
         tracing::warn!(slot = %setup.slot, %error, "cannot write a slot's record");
     }

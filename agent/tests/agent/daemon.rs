@@ -388,6 +388,22 @@ fn a_coordinators_directory_is_refused_by_every_command_and_stays_as_it_is() {
 }
 
 #[test]
+fn r6_10_a_directory_that_is_not_an_agents_is_refused_and_stays_as_it_is() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("shared");
+    put(&dir.join("letter"), b"dear all");
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o1777)).unwrap();
+    let said = parent.path().join("said");
+    let mut run = command(&dir, &["run"]);
+    run.stdout(Stdio::null()).stderr(std::fs::File::create(&said).unwrap());
+    let code = Daemon(run.spawn().unwrap()).code().unwrap();
+    let text = std::fs::read_to_string(said).unwrap();
+    let mode = std::fs::metadata(&dir).unwrap().permissions().mode() & 0o7777;
+    assert_eq!((mode, walk(&dir)), (0o1777, vec![dir.join("letter")]), "{code}: {text}");
+    assert!(code == 3 && text.contains("letter") && text.contains("--dir"), "{code}: {text}");
+}
+
+#[test]
 fn a_file_in_the_place_of_the_directory_is_refused_as_bad_input() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("agent");

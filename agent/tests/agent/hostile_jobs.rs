@@ -149,7 +149,7 @@ fn harms_nobody(bench: &mut Bench, hostile: Box<TaskSetup>) -> Box<TaskEnd> {
     assert_eq!(std::fs::read(secret.join("secret")).unwrap(), b"the owner's");
     assert_eq!(std::fs::read_dir(&secret).unwrap().count(), 1, "something was put outside of the slots");
     wait_for("the removal of what it left", 300, || {
-        std::fs::read_dir(bench.data.trash()).unwrap().next().is_none().then_some(())
+        std::fs::read_dir(bench.data.trash().path()).unwrap().next().is_none().then_some(())
     });
     let marks = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
 use fallow_agent::supervise::{Delivery, leftovers};
@@ -13,7 +15,7 @@ use crate::supervision::{Bench, JOB, SLOT};
 use crate::support::{project, put, wait_for};
 
 /// Puts a text into a channel of the slot, the flag last.
-fn say(channel: usize, text: &str) -> String {
+pub(crate) fn say(channel: usize, text: &str) -> String {
     let at = channel * 1024;
     let write = |at: usize, text: &str| {
         format!("printf '{text}' | dd of=boinc_mmap_file bs=1 seek={at} conv=notrunc 2> /dev/null; ")
@@ -91,6 +93,100 @@ fn r6_2_a_message_announced_to_a_killed_agent_is_taken_at_the_next_start() {
     let found =
         entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("trickle_up_job_1_0_"));
     assert_eq!(found.count(), 1);
+}
+
+#[test]
+fn r6_10_messages_of_jobs_wait_while_nothing_is_taken_in_and_hold_no_look_up() {
+    let room = Arc::new(AtomicBool::new(false));
+    let mut bench = Bench::with_room(&room);
+    let told = say(6, "<have_new_trickle_up/>\\n");
+    let text = format!(
+        "while :; do [ -f trickle_up.xml ] || {{ echo m > trickle_up.xml; {told} }}; sleep 0.1; done"
+    );
+    bench.supervisor.start_task(bench.script(&text));
+    let project = bench.data.project(&project());
+    let taken = || {
+        let entries = std::fs::read_dir(&project).unwrap().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter(|name| name.starts_with("trickle_up_")).count()
+    };
+    // Each is taken by another look.
+    wait_for("some messages", 60, || (taken() >= 4).then_some(()));
+    bench.supervisor.stop(StdDuration::ZERO);
+    assert!(matches!(bench.ended().exit, Ended::Signal { number: 9, .. }));
+    bench.supervisor.join();
+    assert!(taken() >= 4, "they are kept for the next start");
+}
+
+#[test]
+fn r6_10_messages_that_waited_are_told_when_something_is_taken_in_again() {
+    let room = Arc::new(AtomicBool::new(false));
+    let bench = Bench::with_room(&room);
+    let told = say(6, "<have_new_trickle_up/>\\n");
+    let text =
+        format!("echo m > trickle_up.xml; {told} while [ -f trickle_up.xml ]; do sleep 0.1; done; exit 3");
+    bench.supervisor.start_task(bench.script(&text));
+    // Its end is told at once, and its message when there is room.
+    assert_eq!(bench.ended().exit, Ended::Code(3));
+    room.store(true, Ordering::Relaxed);
+    let name = bench.next("the message", |event| match event {
+        Event::TrickleFound { name, nbytes: Bytes(2), .. } => Some(name),
+        _ => None,
+    });
+    assert!(bench.data.project(&project()).join(name).exists());
+}
+
+/// Threads of this process that look at outputs to be sent early.
+fn upload_looks() -> usize {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
+    names.filter(|name| name.trim() == "upload").count()
+}
+
+#[test]
+fn r6_10_outputs_asked_for_again_and_again_are_looked_at_by_one_thread_that_looks_once_more() {
+    let mut bench = Bench::new();
+    let output = bench.data.project(&project()).join("output_1");
+    put(&output, b"");
+    // So long that its sum is worked out for minutes.
+    std::fs::File::options().write(true).open(&output).unwrap().set_len(1 << 40).unwrap();
+    let told = say(6, "<have_new_upload_file/>\\n");
+    let text = format!(
+        "while [ ! -f quiet ]; do : > boinc_ufr_out; {told} echo >> rounds; sleep 0.3; done; : > silent; sleep 1000"
+    );
+    let mut setup = bench.script(&text);
+    setup.files = vec![SlotFile {
+        name: "output_1".into(),
+        open_name: "out".into(),
+        copy: false,
+        output: true,
+        gzip: false,
+        max_nbytes: None,
+    }];
+    bench.supervisor.start_task(setup);
+    let slot = bench.data.slot(SLOT);
+    wait_for("many requests", 120, || {
+        (std::fs::read(slot.join("rounds")).map_or(0, |rounds| rounds.len()) > 15).then_some(())
+    });
+    for _ in 0..3 {
+        bench.sample("a look", |_| true);
+    }
+    // Another test's may show up for an instant.
+    wait_for("one look at a time", 5, || (upload_looks() == 1).then_some(()));
+    put(&slot.join("quiet"), b"");
+    wait_for("silence", 30, || slot.join("silent").exists().then_some(()));
+    for _ in 0..3 {
+        bench.sample("a look", |_| true);
+    }
+    // The sum that goes on ends where the file ends now; what was asked for meanwhile is looked at after it.
+    put(&output, b"done\n");
+    let found = bench.next("the last look", |event| match event {
+        Event::UploadWanted { output, .. } if output.nbytes == Bytes(5) => Some(output),
+        _ => None,
+    });
+    assert_eq!(found.md5, fallow_boinc::signature::md5_hex(b"done\n"));
+    bench.supervisor.stop(StdDuration::ZERO);
+    bench.supervisor.join();
 }
 
 fn with_application(mut setup: Box<TaskSetup>, content: &[u8]) -> Box<TaskSetup> {

@@ -7,7 +7,7 @@ use fallow_boinc::signature::{PrivateKey, md5_hex};
 use fallow_domain::{Bytes, Duration, Flops};
 
 use crate::daemon::{Daemon, command, outcome};
-use crate::support::wait_for;
+use crate::support::{is_alive, wait_for};
 use crate::transfers::{Server, http};
 
 const KEY: &str = "0123456789abcdef0123456789abcdef";
@@ -164,4 +164,37 @@ fn r6_10_names_that_turn_letters_around_do_not_reach_the_log_as_they_are() {
     assert!(raw.is_empty(), "{raw:#?}");
     assert!(said.contains("spin_1\u{fffd}gnp"));
     assert_eq!(outcome(&agent_dir, &["stop"]).0, 0);
+}
+
+#[test]
+fn r6_10_a_process_without_session_and_mark_ends_after_a_kill_of_the_agent() {
+    let dir = tempfile::tempdir().unwrap();
+    let noted = dir.path().join("stray");
+    let script =
+        format!("env -i setsid sh -c 'echo $$ >> {}; while :; do :; done' & sleep 1000", noted.display());
+    let server = project("strays", &script, "");
+    let agent_dir = dir.path().join("agent");
+    let mut daemon = Daemon::start(&agent_dir);
+    attach(&agent_dir, &server);
+    let strays = wait_for("the strays", 60, || {
+        let text = std::fs::read_to_string(&noted).ok()?;
+        let strays: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        (strays.len() == 2).then_some(strays)
+    });
+    // What they compute is counted, so they were seen: the tasks themselves only wait.
+    let computed = |task: &serde_json::Value| task["cpu_time"].as_f64().is_some_and(|secs| secs > 0.5);
+    wait_for("a look at them", 120, || {
+        let output = command(&agent_dir, &["status", "--json"]).output().unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (status["tasks"].as_array()?.iter().filter(|task| computed(task)).count() == 2).then_some(())
+    });
+    daemon.kill();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let left = || strays.iter().copied().filter(|&pid| is_alive(pid)).collect::<Vec<u32>>();
+    while !left().is_empty() && std::time::Instant::now() < end {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let left = left();
+    fallow_agent::proc::kill(left.iter().filter_map(|&pid| fallow_agent::proc::find(pid)));
+    assert_eq!(left, [0_u32; 0], "of {strays:?}");
 }

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration as StdDuration;
 
@@ -62,11 +63,16 @@ impl Drop for Bench {
 
 impl Bench {
     pub(crate) fn new() -> Self {
-        Self::with(None)
+        Self::with(None, Arc::new(AtomicBool::new(true)))
+    }
+
+    /// Nothing is taken in but what must not be lost, unless there is `room`.
+    pub(crate) fn with_room(room: &Arc<AtomicBool>) -> Self {
+        Self::with(None, Arc::clone(room))
     }
 
     /// Samples go to `dropped` instead, if there is one.
-    fn with(dropped: Option<Sender<Event>>) -> Self {
+    fn with(dropped: Option<Sender<Event>>, room: Arc<AtomicBool>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let data = DataDir::at(dir.path());
         std::mem::forget(data.lock().unwrap());
@@ -81,7 +87,9 @@ impl Bench {
             guard,
             memory: Bytes::from_mebibytes(1024),
             report: Arc::new(move |event| drop(sender.lock().unwrap().send(event))),
-            sample: Arc::new(move |event| drop(for_samples.lock().unwrap().send(event))),
+            offer: Arc::new(move |event| {
+                room.load(Ordering::Relaxed) && for_samples.lock().unwrap().send(event).is_ok()
+            }),
         };
         let supervisor = Supervisor::start(context).unwrap();
         Self { _dir: dir, data, events, supervisor }
@@ -230,7 +238,7 @@ fn a_task_suspends_resumes_and_after_a_quit_goes_on_from_its_checkpoint() {
 #[test]
 fn the_last_checkpoint_of_a_task_arrives_although_its_samples_were_dropped() {
     let (dropped, samples) = channel();
-    let bench = Bench::with(Some(dropped));
+    let bench = Bench::with(Some(dropped), Arc::new(AtomicBool::new(true)));
     bench.stock(600);
     bench.supervisor.start_task(bench.setup(true, false));
     bench.started();
@@ -426,6 +434,47 @@ fn a_process_that_left_its_tasks_session_ends_with_the_task() {
     let text = std::fs::read_to_string(bench.data.slot(SLOT).join("stray")).unwrap();
     let stray = text.trim().parse().unwrap();
     wait_for("the stray's end", 5, || (!is_alive(stray)).then_some(()));
+}
+
+#[test]
+fn r6_10_a_process_without_session_and_mark_ends_with_its_task_with_all_that_it_started() {
+    for kill in [false, true] {
+        let bench = Bench::new();
+        // The second comes from the first, after it was seen, and is an orphan.
+        let stray = "env -i setsid sh -c 'echo $$ > first; while [ ! -f go ]; do sleep 0.1; done; \
+                     sh -c \"sleep 1000 & echo \\$! > second\"; sleep 1000'";
+        let setup = bench.script(&format!("{stray} & while [ ! -f end ]; do sleep 0.1; done; exit 3"));
+        bench.supervisor.start_task(setup);
+        let slot = bench.data.slot(SLOT);
+        let pid = |name: &str| -> u32 {
+            wait_for(name, 30, || std::fs::read_to_string(slot.join(name)).ok()?.trim().parse().ok())
+        };
+        let first = pid("first");
+        for _ in 0..3 {
+            bench.sample("a look", |_| true);
+        }
+        put(&slot.join("go"), b"");
+        let second = pid("second");
+        if kill {
+            bench.supervisor.stop(StdDuration::ZERO);
+        } else {
+            put(&slot.join("end"), b"");
+        }
+        bench.ended();
+        let left: Vec<u32> = [first, second].into_iter().filter(|&pid| is_alive(pid)).collect();
+        proc::kill(left.iter().filter_map(|&pid| proc::find(pid)));
+        assert_eq!(left, [0_u32; 0], "kill {kill}: first {first}, second {second}");
+    }
+}
+
+#[test]
+fn r6_2_a_file_far_beyond_a_small_limit_of_the_disk_can_be_written_and_one_beyond_all_bounds_cannot() {
+    let bench = Bench::new();
+    let write = |gib: u64| format!("dd if=/dev/zero of=big bs=1 count=1 seek={} 2> /dev/null", gib << 30);
+    let mut setup = bench.script(&format!("{} || exit 4; {} && exit 5; exit 3", write(3), write(3_000)));
+    setup.init_data.rsc_disk_bound = 1e6;
+    bench.supervisor.start_task(setup);
+    assert_eq!(bench.ended().exit, Ended::Code(3));
 }
 
 #[test]

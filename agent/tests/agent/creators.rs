@@ -1,0 +1,118 @@
+//! Directories under names that the agent takes away, in which somebody goes on creating files for as long as he lives.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fallow_agent::supervise::Delivery;
+use fallow_boinc::runtime::exit::Ended;
+use fallow_client::SlotFile;
+use rustix::fs::{Mode, OFlags, open, openat};
+
+use crate::daemon::{Daemon, command};
+use crate::messages::say;
+use crate::spinning;
+use crate::supervision::{Bench, JOB, SLOT};
+use crate::support::wait_for;
+
+/// Names that each of them uses, again and again: more than can be removed while it waits for its turn at the CPU.
+const NAMES: u64 = 4_000;
+
+/// Threads that create files in directories, wherever these are moved to, until this is dropped. In each directory there are
+/// three of them, so that who removes what they make is never done with it.
+struct Creators {
+    end: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Creators {
+    fn in_directories(dirs: &[&Path]) -> Self {
+        let end = Arc::new(AtomicBool::new(false));
+        let mut threads = Vec::new();
+        for dir in dirs {
+            let dir = Arc::new(open(*dir, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap());
+            for thread in 0..3 {
+                let (dir, end) = (Arc::clone(&dir), Arc::clone(&end));
+                threads.push(std::thread::spawn(move || {
+                    let mut numbers = (0..NAMES).cycle();
+                    while !end.load(Ordering::Relaxed) {
+                        let name = format!("{thread}.{}", numbers.next().unwrap());
+                        let _ = openat(dir.as_fd(), name, OFlags::CREATE | OFlags::WRONLY, Mode::RWXU);
+                    }
+                }));
+            }
+        }
+        Self { end, threads }
+    }
+}
+
+impl Drop for Creators {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[test]
+fn r6_10_a_job_that_goes_on_creating_files_under_the_agents_names_stops_no_look() {
+    let mut bench = Bench::new();
+    let slot = bench.data.slot(SLOT);
+    let names = ["trickle_up.xml", "boinc_ufr_out", "boinc_ufs_out"];
+    let told = say(6, "<have_new_trickle_up/>\\n<have_new_upload_file/>\\n");
+    let mut setup = bench.script(&format!(
+        "mkdir {}; : > made; while [ ! -f go ]; do sleep 0.1; done; {told} sleep 1000",
+        names.join(" ")
+    ));
+    setup.files = vec![SlotFile {
+        name: "output_1".into(),
+        open_name: "out".into(),
+        copy: false,
+        output: true,
+        gzip: false,
+        max_nbytes: None,
+    }];
+    bench.supervisor.start_task(setup);
+    wait_for("the directories", 30, || slot.join("made").exists().then_some(()));
+    let paths = names.map(|name| slot.join(name));
+    let creators = Creators::in_directories(&paths.each_ref().map(|path| path.as_path()));
+    wait_for("many files", 60, || paths[0].join(format!("0.{}", NAMES - 1)).exists().then_some(()));
+    std::fs::write(slot.join("go"), "").unwrap();
+    bench.supervisor.deliver(JOB, SLOT, Delivery::UploadStatus { open_name: "out".into(), status: 0 });
+    for path in &paths {
+        let gone = || (!path.is_dir()).then_some(());
+        wait_for(&format!("the end of {}", path.display()), 30, gone);
+    }
+    assert_eq!(std::fs::read(slot.join("boinc_ufs_out")).unwrap(), b"<status>0</status>\n");
+    bench.sample("a look after that", |_| true);
+    bench.supervisor.stop(Duration::ZERO);
+    assert!(matches!(bench.ended().exit, Ended::Signal { number: 9, .. }));
+    bench.supervisor.join();
+    drop(creators);
+}
+
+#[test]
+fn r6_10_a_project_in_whose_directory_files_go_on_appearing_is_detached_at_once() {
+    let server = spinning::project("litter", "sleep 1000", "");
+    let dir = tempfile::tempdir().unwrap();
+    let dir = &dir.path().join("agent");
+    let daemon = Daemon::start(dir);
+    spinning::attach(dir, &server);
+    let place = wait_for("the project's directory", 30, || {
+        std::fs::read_dir(dir.join("projects")).ok()?.flatten().next().map(|entry| entry.path())
+    });
+    std::fs::create_dir(place.join("litter")).unwrap();
+    let creators = Creators::in_directories(&[&place.join("litter")]);
+    wait_for("many files", 60, || place.join(format!("litter/0.{}", NAMES - 1)).exists().then_some(()));
+    let mut detach = command(dir, &["detach", &server.url("")]).spawn().unwrap();
+    let status = wait_for("the detachment", 40, || detach.try_wait().unwrap());
+    assert!(status.success(), "{status}");
+    wait_for("the end of the directory", 40, || (!place.exists()).then_some(()));
+    let mut ask = command(dir, &["status"]).stdout(std::process::Stdio::null()).spawn().unwrap();
+    assert!(wait_for("an answer after that", 30, || ask.try_wait().unwrap()).success());
+    drop((creators, daemon));
+}
