@@ -73,6 +73,15 @@ impl Catalog {
         platforms.iter().find_map(|platform| of_app.get(&(platform.clone(), kind)))
     }
 
+    /// For which resource types there is any version of an application, on whichever platform.
+    pub(crate) fn types_of(&self, application: &str) -> PerType<bool> {
+        let mut types = PerType::default();
+        for (_, kind) in self.newest.get(application).into_iter().flat_map(BTreeMap::keys) {
+            types[*kind] = true;
+        }
+        types
+    }
+
     /// For which resource types there is any version for these platforms (R3.12).
     pub(crate) fn types(&self, platforms: &[String]) -> PerType<bool> {
         let there = self.newest.values().flat_map(BTreeMap::keys);

@@ -1,12 +1,13 @@
 //! Jobs that fail: who gets them next, who is told what, and how it ends.
 
 use fallow_boinc::scheduler::ResultState;
-use fallow_coordinator::project::JobState;
-use fallow_domain::Duration;
+use fallow_coordinator::project::{JobState, NewWorkunit};
+use fallow_domain::{Bytes, Duration};
 
 use crate::client::Client;
 use crate::fixture::{Fixture, workunit};
 use crate::scheduler::{messages, only_workunit, with_workunits};
+use crate::types::{gpu_client, with_both};
 
 fn fail(client: &mut Client) {
     let jobs: Vec<String> = client.held.keys().cloned().collect();
@@ -92,6 +93,44 @@ fn r6_8_a_failed_job_waits_half_an_hour_for_an_idle_host_that_cannot_take_it() {
     assert!(told.contains("MB RAM"), "{told}");
     assert_eq!(broken.fetch(1.0).results.len(), 0);
     fixture.advance(Duration::from_mins(31));
+    assert_eq!(broken.fetch(1.0).results.len(), 1);
+}
+
+#[test]
+fn r6_8_a_failed_gpu_job_waits_half_an_hour_for_hosts_without_a_gpu_that_get_other_work() {
+    let (fixture, info) = with_both(1);
+    fixture.server.submit("p", vec![workunit("cpu", "x", 1e11, 1); 9]).unwrap();
+    let mut only = gpu_client(&fixture, &info, "only", 1.0, 0.0);
+    let mut without = Client::new(&fixture, &info, "without");
+    assert_eq!(without.fetch(1.0).results.len(), 1);
+    assert_eq!(only.rpc().results.len(), 1);
+    fail(&mut only);
+    for _ in 0..6 {
+        assert_eq!(only.rpc().results.len(), 0);
+        assert_eq!(without.fetch(1.0).results.len(), 1, "it gets work of its own");
+        fixture.advance(Duration::from_mins(5));
+    }
+    let reply = only.rpc();
+    assert_eq!(reply.results.len(), 1, "{}", messages(&reply));
+}
+
+#[test]
+fn r6_8_a_failed_job_waits_half_an_hour_for_a_host_with_too_little_memory_that_has_enough_to_do() {
+    let (fixture, info) = with_workunits(1, 1);
+    fixture.set("p", "jobs-per-cpu", "1");
+    let (mut broken, mut small) =
+        (Client::new(&fixture, &info, "broken"), Client::new(&fixture, &info, "small"));
+    small.request.host_info.m_nbytes = 1_000.0;
+    small.request.host_info.p_ncpus = 1;
+    assert_eq!(broken.fetch(1.0).results.len(), 1);
+    fail(&mut broken);
+    let light = NewWorkunit { memory_bound: Bytes(100), ..workunit("app", "y", 1e11, 1) };
+    fixture.server.submit("p", vec![light]).unwrap();
+    assert_eq!(small.fetch(1.0).results.len(), 1);
+    assert_eq!(broken.fetch(1.0).results.len(), 0);
+    fixture.advance(Duration::from_mins(31));
+    let told = messages(&small.fetch(1.0));
+    assert!(told.contains("limit on tasks in progress"), "{told}");
     assert_eq!(broken.fetch(1.0).results.len(), 1);
 }
 

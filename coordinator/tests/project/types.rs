@@ -13,7 +13,13 @@ fn half_a_gpu() -> Usage {
 }
 
 /// A host with an NVIDIA GPU as fast as nine CPUs, of which this is wanted.
-fn gpu_client(fixture: &Fixture, info: &ProjectInfo, name: &str, seconds: f64, instances: f64) -> Client {
+pub(crate) fn gpu_client(
+    fixture: &Fixture,
+    info: &ProjectInfo,
+    name: &str,
+    seconds: f64,
+    instances: f64,
+) -> Client {
     let mut client = Client::new(fixture, info, name);
     client.request.host_info.p_fpops = 1e9;
     client.request.coprocs = vec![HostCoprocessors {
@@ -28,7 +34,7 @@ fn gpu_client(fixture: &Fixture, info: &ProjectInfo, name: &str, seconds: f64, i
 }
 
 /// A project with two applications, `cpu` and `gpu`, and so many workunits of 10^11 FLOPs for each in turn.
-fn with_both(count: usize) -> (Fixture, ProjectInfo) {
+pub(crate) fn with_both(count: usize) -> (Fixture, ProjectInfo) {
     let fixture = Fixture::start();
     let info = fixture.project("p");
     fixture.script("p", "cpu");

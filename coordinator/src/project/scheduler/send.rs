@@ -19,7 +19,7 @@ use fallow_policy::disk::passes::Pass;
 use fallow_policy::work_send::{InProgress, Offer, SendHost, Wanted, ws1, ws2};
 use tracing::debug;
 
-use super::wish::{Wish, wanted};
+use super::wish::{Means, Wish, wanted};
 use super::{LISTED_MAX, Outcome as Done, SentJob, lists_too_many, note};
 use crate::project::error::ProjectError;
 use crate::project::hosted::{Project, lock};
@@ -66,6 +66,7 @@ pub(super) fn send(
         done.host.waiting &= !request.dont_send_work;
         return Ok(());
     };
+    let asks = wish.types();
     for sent in &done.jobs {
         // What was lost and is sent again counts.
         let usage = sent.version.usage;
@@ -73,7 +74,8 @@ pub(super) fn send(
     }
     if wish.wanted.is_open() && !refused(project, request, done, now) {
         done.host.last_request = Some(now);
-        lock(&project.seekers).asked(done.host.account, now);
+        let means = wish.means(done.host.id, &project.catalog(), project.settings().delete_from_self);
+        lock(&project.seekers).asked(done.host.account, &asks, Some(means), now);
         send_what_suits(project, txn, request, &wish, done, now)?;
     }
     done.host.waiting = is_in_vain(project, request, &wish, done);
@@ -361,12 +363,22 @@ impl Search<'_> {
                 false
             }
             Standing::Failed => {
-                let seekers = lock(&self.project.seekers);
-                let may = seekers.is_for_anybody(&workunit.accounts(), workunit.quiet_since(), self.now);
+                let may = self.is_for_anybody(workunit);
                 passed.failed += usize::from(!may);
                 may
             }
         }
+    }
+
+    /// Whether nobody is waited for who could run a workunit that failed on the account.
+    fn is_for_anybody(&self, workunit: &Workunit) -> bool {
+        let catalog = self.project.catalog();
+        let types = catalog.types_of(&workunit.application);
+        let can = |means: &Means, asks: &PerType<bool>| {
+            means.can(&catalog, workunit, |kind| asks[kind] && types[kind])
+        };
+        let seekers = lock(&self.project.seekers);
+        seekers.is_for_anybody(&workunit.accounts(), workunit.quiet_since(), self.now, can)
     }
 
     /// Whether the candidates would fill the request even if the policy refused half of them.

@@ -14,6 +14,7 @@ use crate::project::workunit::Workunit;
 const IDLE_MAX: f64 = 4_096.0;
 
 /// What the host is, and what a job needs of it.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Capacity {
     /// Instances that its client may use.
     pub(super) instances: PerType<u32>,
@@ -23,6 +24,16 @@ pub(super) struct Capacity {
     pub(super) platforms: Vec<String>,
     /// Memory for a job.
     pub(super) memory: Bytes,
+}
+
+/// What the hosts of an account that asks for work can take.
+#[derive(Debug, Default)]
+pub(crate) struct Means {
+    /// The host that asked last.
+    host: u64,
+    capacity: Capacity,
+    /// The most space that there was for jobs: what holds jobs now is free after them.
+    disk: Bytes,
 }
 
 /// A request for work.
@@ -43,6 +54,20 @@ impl Wish {
         })
     }
 
+    /// What the host that asks can take, whatever it holds now. `delete_from_self` is the project's setting.
+    pub(super) fn means(&self, host: u64, catalog: &Catalog, delete_from_self: bool) -> Means {
+        let mut capacity = self.capacity.clone();
+        // Of any number of platforms that a request names, those that matter.
+        capacity.platforms.retain(|platform| catalog.knows_platform(platform));
+        let most = self.disk.passes(delete_from_self).last();
+        Means { host, capacity, disk: most.map_or(Bytes(0), |(_, space)| space) }
+    }
+
+    /// The types that are asked for.
+    pub(super) fn types(&self) -> PerType<bool> {
+        PerType::from_fn(|kind| self.wanted.wants(kind))
+    }
+
     /// The version of an application to send: for a type that is still wanted and that the host has enough of. One for
     /// a coprocessor is preferred, as nothing else keeps that busy (R3.10).
     pub(super) fn version<'c>(
@@ -55,7 +80,46 @@ impl Wish {
     }
 }
 
+impl Means {
+    /// What is known after a host of the account asked: of another host, that both are there.
+    pub(crate) fn renewed(self, now: Self) -> Self {
+        let capacity = match self.host == now.host {
+            true => now.capacity,
+            false => self.capacity.or(now.capacity),
+        };
+        Self { host: now.host, capacity, disk: self.disk.max(now.disk) }
+    }
+
+    /// Whether a job of the workunit can be run, if nothing else is: of the types allowed, in memory, on the disk, and in
+    /// time.
+    pub(super) fn can(
+        &self,
+        catalog: &Catalog,
+        workunit: &Workunit,
+        allowed: impl Fn(ResourceType) -> bool,
+    ) -> bool {
+        workunit.memory_bound <= self.capacity.memory
+            && workunit.disk_bound <= self.disk
+            && self.capacity.version(catalog, &workunit.application, allowed).is_some_and(|version| {
+                self.capacity.estimate(workunit, version.usage) <= workunit.delay_bound
+            })
+    }
+}
+
 impl Capacity {
+    /// What one of two hosts has. What neither can do by itself may pass for possible.
+    fn or(mut self, other: Self) -> Self {
+        for kind in ResourceType::ALL {
+            self.instances[kind] = self.instances[kind].max(other.instances[kind]);
+            self.speeds[kind] = self.speeds[kind].max(other.speeds[kind]);
+        }
+        let new = other.platforms.into_iter().filter(|platform| !self.platforms.contains(platform));
+        let new: Vec<String> = new.collect();
+        self.platforms.extend(new);
+        self.memory = self.memory.max(other.memory);
+        self
+    }
+
     pub(super) fn of(request: &SchedulerRequest) -> Self {
         let cpus = request.host_info.p_ncpus.clamp(1, 4_096);
         let cpus =
