@@ -158,10 +158,11 @@ mod tests {
                 let now = Instant::EPOCH + Duration::from_secs(host as i64);
                 let index = after.jobs.iter().find(|job| job.host == host).map(|job| job.index);
                 let taker = Taker { host: host + 1, account: host + 1 };
+                let had = Taker { host, account: host };
                 match (what, index, after.unsent()) {
                     (0, _, Some(index)) => drop(after.send(index, taker, now, 100, "p")),
-                    (1, Some(index), _) => drop(after.report(index, host, report(Outcome::Success), now)),
-                    (2, Some(index), _) => drop(after.report(index, host, report(Outcome::Error), now)),
+                    (1, Some(index), _) => drop(after.report(index, had, report(Outcome::Success), now)),
+                    (2, Some(index), _) => drop(after.report(index, had, report(Outcome::Error), now)),
                     (3, Some(index), _) => drop(after.give_up(index)),
                     _ => {}
                 }

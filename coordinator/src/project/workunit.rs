@@ -319,14 +319,16 @@ impl Workunit {
         true
     }
 
-    /// Takes `host`'s report. A second report, or one for a job that is not its own, changes nothing; a late one
-    /// counts as if it had been in time. Says whether it changed anything.
-    pub(crate) fn report(&mut self, index: u32, host: u64, report: Report, now: Instant) -> bool {
+    /// Takes a report of the host that has the job, or of another one of its account: a client that was restored from an
+    /// older copy of its directory gets a new number, and has computed all the same. A second report, or one for a job
+    /// that is not its own, changes nothing; a late one counts as if it had been in time. Says whether it changed
+    /// anything.
+    pub(crate) fn report(&mut self, index: u32, from: Taker, report: Report, now: Instant) -> bool {
         let Some(job) = self.jobs.get_mut(index as usize) else { return false };
-        let awaited = job.state == JobState::InProgress || job.outcome == Some(Outcome::Late);
-        if job.host != host || !awaited {
+        if !(job.is_of(from) && job.is_awaited()) {
             return false;
         }
+        job.host = from.host;
         job.state = JobState::Over;
         job.outcome = Some(report.outcome);
         job.received_at = Some(now);
@@ -516,7 +518,13 @@ impl Job {
         }
     }
 
-    fn is_of(&self, taker: Taker) -> bool {
+    /// Whether a report of it is still of use: a late job may come yet.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.state == JobState::InProgress || self.outcome == Some(Outcome::Late)
+    }
+
+    /// Whether the host has or had it, or another host of its account.
+    pub(crate) fn is_of(&self, taker: Taker) -> bool {
         self.host != 0 && (self.host == taker.host || self.account == taker.account)
     }
 

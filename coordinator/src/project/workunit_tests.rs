@@ -59,7 +59,7 @@ fn send(workunit: &mut Workunit, host: u64) -> Option<u32> {
 /// Sends a copy to `host` and takes its success.
 fn succeed(workunit: &mut Workunit, host: u64) -> u32 {
     let index = send(workunit, host).unwrap();
-    assert!(workunit.report(index, host, report(Outcome::Success), t(1)));
+    assert!(workunit.report(index, taker(host), report(Outcome::Success), t(1)));
     index
 }
 
@@ -109,7 +109,7 @@ fn r6_10_an_account_that_poses_as_two_hosts_gets_one_copy_and_is_one_opinion() {
     // Even if both copies come to be computed by it, as after a report that was late, they are one opinion.
     let index = send(&mut w, 3).unwrap();
     w.jobs[index as usize].account = 1;
-    w.report(index, 3, report(Outcome::Success), t(1));
+    w.report(index, taker(3), report(Outcome::Success), t(1));
     assert!(w.to_compare().is_empty());
     succeed(&mut w, 4);
     compare(&mut w, |_| 7);
@@ -121,7 +121,7 @@ fn r6_10_a_copy_computed_under_a_key_that_all_agents_had_makes_no_quorum_with_on
     let mut w = workunit(rules(2, 2, 3, 6));
     let index = send(&mut w, 1).unwrap();
     w.jobs[index as usize].account = 0;
-    w.report(index, 1, report(Outcome::Success), t(1));
+    w.report(index, taker(1), report(Outcome::Success), t(1));
     succeed(&mut w, 7);
     assert!(w.to_compare().is_empty());
     succeed(&mut w, 8);
@@ -133,7 +133,7 @@ fn r6_10_a_copy_computed_under_a_key_that_all_agents_had_makes_no_quorum_with_on
 fn r6_8_a_copy_that_failed_does_not_count_and_one_that_may_still_come_does() {
     let mut w = workunit(rules(1, 1, 3, 6));
     let index = send(&mut w, 1).unwrap();
-    w.report(index, 1, report(Outcome::Error), t(1));
+    w.report(index, taker(1), report(Outcome::Error), t(1));
     assert_eq!(w.standing(taker(1), |_| false), Standing::Failed);
     assert_eq!((w.standing(taker(2), |_| false), w.quiet_since()), (Standing::New, t(1)));
     let late = send(&mut w, 1).unwrap();
@@ -161,7 +161,7 @@ fn r6_8_hosts_that_disagree_lead_to_one_more_copy_and_the_odd_one_is_invalid() {
 fn r6_8_an_error_and_a_passed_deadline_each_bring_another_copy() {
     let mut w = workunit(rules(1, 1, 1, 6));
     let index = send(&mut w, 1).unwrap();
-    assert!(w.report(index, 1, report(Outcome::Error), t(1)));
+    assert!(w.report(index, taker(1), report(Outcome::Error), t(1)));
     assert_eq!(unsent(&w), 1);
     let index = send(&mut w, 2).unwrap();
     assert!(w.give_up(index));
@@ -175,7 +175,7 @@ fn r6_8_too_many_errors_fail_the_workunit_and_say_why() {
     let mut w = workunit(rules(1, 2, 1, 6));
     for host in 1..=2 {
         let index = send(&mut w, host).unwrap();
-        w.report(index, host, report(Outcome::Aborted), t(1));
+        w.report(index, taker(host), report(Outcome::Aborted), t(1));
     }
     let reason = "2 jobs in error, 1 allowed; the last ended with exit status 0".to_owned();
     assert_eq!(w.state, WorkunitState::Failed { reason });
@@ -198,7 +198,7 @@ fn r6_8_a_late_report_counts_while_the_workunit_is_undecided() {
     let mut w = workunit(rules(2, 2, 3, 6));
     let index = send(&mut w, 1).unwrap();
     w.give_up(index);
-    assert!(w.report(index, 1, report(Outcome::Success), t(9_999)));
+    assert!(w.report(index, taker(1), report(Outcome::Success), t(9_999)));
     succeed(&mut w, 2);
     compare(&mut w, |_| 0);
     assert_eq!(w.agreeing(), 2);
@@ -211,8 +211,8 @@ fn r6_8_a_report_after_the_decision_is_compared_with_the_canonical_job() {
     let late = [send(&mut w, 5).unwrap(), send(&mut w, 6).unwrap()];
     let canonical = succeed(&mut w, 1);
     compare(&mut w, |_| 0);
-    w.report(late[0], 5, report(Outcome::Success), t(2));
-    w.report(late[1], 6, report(Outcome::Success), t(2));
+    w.report(late[0], taker(5), report(Outcome::Success), t(2));
+    w.report(late[1], taker(6), report(Outcome::Success), t(2));
     assert_eq!(w.to_compare(), [canonical, late[0], late[1]]);
     compare(&mut w, |host| u64::from(host == 6));
     assert_eq!(w.jobs[late[0] as usize].validation, Some(Validation::Valid));
@@ -224,10 +224,10 @@ fn r6_8_a_report_after_the_decision_is_compared_with_the_canonical_job() {
 fn r6_8_a_second_report_or_anothers_changes_nothing() {
     let mut w = workunit(rules(1, 1, 3, 6));
     let index = send(&mut w, 1).unwrap();
-    assert!(!w.report(index, 2, report(Outcome::Success), t(1)));
-    assert!(w.report(index, 1, report(Outcome::Success), t(1)));
+    assert!(!w.report(index, taker(2), report(Outcome::Success), t(1)));
+    assert!(w.report(index, taker(1), report(Outcome::Success), t(1)));
     let before = w.clone();
-    assert!(!w.report(index, 1, report(Outcome::Error), t(2)));
+    assert!(!w.report(index, taker(1), report(Outcome::Error), t(2)));
     assert_eq!(w, before);
 }
 
@@ -327,7 +327,7 @@ proptest! {
                 Step::Report(index, outcome) => {
                     let host = w.jobs.get(index as usize).map_or(0, |job| job.host);
                     if host != 0 {
-                        w.report(index, host, report(outcome), t(1));
+                        w.report(index, taker(host), report(outcome), t(1));
                     }
                 }
                 Step::GiveUp(index) => drop(w.give_up(index)),
@@ -340,7 +340,7 @@ proptest! {
             compare(&mut w, value);
             for index in 0..w.jobs.len() as u32 {
                 let host = w.jobs[index as usize].host;
-                w.report(index, host, report(Outcome::Success), t(1));
+                w.report(index, taker(host), report(Outcome::Success), t(1));
             }
             compare(&mut w, value);
             if w.state != WorkunitState::Active {

@@ -152,6 +152,37 @@ fn r6_8_copies_of_an_agents_directory_that_both_run_take_no_jobs_from_each_other
 }
 
 #[test]
+fn r6_8_a_stock_client_restored_from_an_older_copy_gets_a_new_number_and_its_work_still_counts() {
+    let (fixture, info) = with_workunits(3, 1);
+    let mut client = Client::stock(&info, "lab");
+    client.rpc();
+    let mut restored = copy_of(&client);
+    let done = client.fetch(1.0).results[0].name.clone();
+    let running = client.fetch(1.0).results[0].name.clone();
+    // Its jobs came before the copy was made, and its count from another project's disk.
+    restored.held = client.held.clone();
+    restored.request.code_sign_key = client.request.code_sign_key.clone();
+    assert_eq!(restored.upload(&done, b"42").status.code(), 0);
+    restored.report(&done, ResultState::Uploaded, 0);
+    let reply = restored.rpc();
+    assert_eq!((reply.hostid, reply.result_acks), (Some(2), vec![done]));
+    assert!(reply.result_aborts.is_empty(), "{:?}", reply.result_aborts);
+    assert_eq!(validated(&fixture), 1);
+    assert!(restored.held.contains_key(&running));
+    restored.complete_all("43");
+    assert_eq!(validated(&fixture), 2);
+    // Another account has no say in it.
+    let other = restored.fetch(1.0).results[0].name.clone();
+    let mut stranger = Client::new(&fixture, &info, "stranger");
+    stranger.held.insert(other.clone(), restored.held[&other].clone());
+    assert_eq!(stranger.rpc().result_aborts, [other.as_str()]);
+    stranger.report(&other, ResultState::ComputeError, 1);
+    stranger.rpc();
+    restored.complete_all("44");
+    assert_eq!(validated(&fixture), 3);
+}
+
+#[test]
 fn r6_8_a_job_that_a_restored_agent_has_lost_is_sent_again_when_no_copy_has_shown_for_a_day() {
     let (fixture, info) = with_workunits(0, 1);
     let day = fallow_domain::Duration::from_hours(24);

@@ -2,7 +2,8 @@
 //!
 //! A client lists every job that it holds. A job that should be there and is not was lost (a reply that never
 //! arrived, a restored disk): it is sent again, to the same host, because no other can take this copy. A job that is
-//! there and should not be is aborted. Of an agent whose directory runs twice (`host`) nothing is lost that one copy of it
+//! there and should not be is aborted; one that another host of the same account was sent may be there, because a client
+//! that was restored from an older copy of its directory gets a new number. Of an agent whose directory runs twice (`host`) nothing is lost that one copy of it
 //! does not list: the other has it.
 
 use std::collections::BTreeSet;
@@ -18,7 +19,7 @@ use crate::project::hosted::Project;
 use crate::project::index;
 use crate::project::keys::{job_of, split_job_name, tail};
 use crate::project::txn::Txn;
-use crate::project::workunit::{JobState, Outcome, Workunit, WorkunitState};
+use crate::project::workunit::{Workunit, WorkunitState};
 
 /// A host that loses a job more often than this is given another chance elsewhere.
 const TIMES_SENT_MAX: u32 = 5;
@@ -65,12 +66,12 @@ fn judge_present(project: &Project, txn: &Txn<'_>, job: &str, done: &mut Done) -
         done.aborts.push(job.to_owned());
         return Ok(());
     };
-    let Some(record) = workunit.jobs.get(index as usize).filter(|record| record.host == done.host.id) else {
+    let Some(record) = workunit.jobs.get(index as usize).filter(|record| record.is_of(done.taker())) else {
         done.aborts.push(job.to_owned());
         return Ok(());
     };
     // A late job may still be of use, and one that was reported is gone from the client soon.
-    let awaited = record.state == JobState::InProgress || record.outcome == Some(Outcome::Late);
+    let awaited = record.is_awaited();
     match &workunit.state {
         WorkunitState::Active if awaited => {}
         WorkunitState::Validated { .. } if awaited => done.aborts_if_not_started.push(job.to_owned()),

@@ -55,7 +55,7 @@ pub(super) fn take(
                 outcome = report.outcome.as_str(), "a job failed on its host"
             );
         }
-        if after.report(index, done.host.id, report, now) {
+        if after.report(index, done.taker(), report, now) {
             done.to_compare |= !after.to_compare().is_empty();
             index::write(txn, &project.keys, Some(&before), &after)?;
         }
