@@ -87,7 +87,12 @@ impl Engine {
             },
             Request::Update { url } => match self.attached(&url) {
                 Ok(url) => {
-                    let text = contact(&url, &self.client.contact_held_by(&url), crate::clock::now());
+                    let text = match self.client.awaits_answer(&url) {
+                        true => {
+                            format!("an answer of {url} is awaited; if none comes soon, it is asked anew")
+                        }
+                        false => contact(&url, &self.client.contact_held_by(&url), crate::clock::now()),
+                    };
                     self.turn(Event::ContactRequested { url, by: Asker::Owner }, None).await?;
                     Ok(Response::done(text))
                 }

@@ -248,6 +248,7 @@ impl Client {
         self.net.sessions.abandon(id);
         self.net.reporting.remove(&id);
         self.net.requested.remove(&id);
+        self.net.asked_meanwhile.remove(&id);
         self.net.trickling.remove(&id);
         self.state.trickles.retain(|key, _| key.project != id);
         self.net.downloads.remove(&id);

@@ -33,6 +33,8 @@ pub(crate) struct Network {
     pub pages: BTreeSet<ProjectId>,
     /// Projects that somebody wants contact with, and who (R1.4).
     pub requested: BTreeMap<ProjectId, Asker>,
+    /// Those of them with which contact was wanted after the RPC in flight had begun: its failure is none of theirs.
+    pub asked_meanwhile: BTreeSet<ProjectId>,
     pub plan: Plan,
     /// The network is not to be used before then (R1.13).
     pub closed_until: Option<Instant>,
@@ -60,6 +62,9 @@ impl Client {
     pub(crate) fn request_contact(&mut self, url: &MasterUrl, by: Asker) {
         match self.project_of(url) {
             Some(id) => {
+                if self.net.sessions.in_flight(id).is_some() {
+                    self.net.asked_meanwhile.insert(id);
+                }
                 let asker = self.net.requested.entry(id).or_default();
                 *asker = by.max(*asker);
                 if let Some(project) = self.state.projects.get_mut(&id).filter(|_| by == Asker::Owner) {
@@ -96,6 +101,7 @@ impl Client {
         self.poll_master_pages();
         // What was asked of a scheduler that does not answer is still lacking.
         self.fetch_due |= self.net.sessions.observe(now);
+        self.give_up_for_requests();
         if self.net.sessions.has_just_begun(now) {
             return;
         }
@@ -121,6 +127,19 @@ impl Client {
         }
         if let Some(ask) = self.net.sessions.poll(&candidates, now) {
             self.ask(ask);
+        }
+    }
+
+    /// Who asks for contact is not made to wait for an answer that is overdue already.
+    fn give_up_for_requests(&mut self) {
+        let sessions = &self.net.sessions;
+        let overdue = self.net.asked_meanwhile.iter().copied().filter(|id| sessions.is_left_behind(*id));
+        let overdue: Vec<ProjectId> = overdue.collect();
+        for id in overdue {
+            self.net.asked_meanwhile.remove(&id);
+            self.give_up_rpc(id, "it hangs, and somebody asks for contact");
+            self.count_failure(id);
+            self.fetch_due = true;
         }
     }
 
@@ -264,6 +283,7 @@ impl Client {
                 _ => why,
             }
         });
+        self.net.asked_meanwhile.remove(&id);
         self.net.reporting.insert(id, reported.into_iter().collect());
         self.ledger.totals.entry(id).or_default().rpcs += 1;
         self.ledger.metrics.rpc_made(self.now);
@@ -304,6 +324,7 @@ impl Client {
     fn rpc_succeeded(&mut self, id: ProjectId, asked: WorkRequest, reply: SchedulerReply) {
         let (now, delay) = (self.now, reply.request_delay);
         self.net.requested.remove(&id);
+        self.net.asked_meanwhile.remove(&id);
         self.trickles_told(id, reply.message_ack);
         let first = JobId(self.state.meta.next_job);
         let arrived = self.apply_reply(id, reply);
@@ -353,7 +374,9 @@ impl Client {
     /// The project is left alone for a while, and what it was asked for is asked of the next one at once (R1.5).
     fn project_failed(&mut self, id: ProjectId) {
         let now = self.now;
-        self.net.requested.remove(&id);
+        if !self.net.asked_meanwhile.remove(&id) {
+            self.net.requested.remove(&id);
+        }
         self.net.reporting.remove(&id);
         self.net.trickling.remove(&id);
         self.fetch_due = true;

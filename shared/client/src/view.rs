@@ -195,6 +195,11 @@ impl Client {
         waits.into_iter().map(|wait| (wait.at, wait.cause.to_string())).collect()
     }
 
+    /// Whether an answer of a project's scheduler is awaited: contact asked for now is made when it has failed or is overdue.
+    pub fn awaits_answer(&self, url: &MasterUrl) -> bool {
+        self.project_of(url).is_some_and(|id| self.net.sessions.in_flight(id).is_some())
+    }
+
     /// The resource types for which a project is not asked for work now, until when, and how many requests in a row
     /// brought none (R3.7).
     pub fn held_types(&self, id: ProjectId) -> Vec<(ResourceType, Instant, u32)> {

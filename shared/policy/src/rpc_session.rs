@@ -128,6 +128,11 @@ impl Sessions {
         self.flights.get(&project).map(|flight| &flight.ask)
     }
 
+    /// Whether the RPC in flight to a project was left behind: its answer is overdue.
+    pub fn is_left_behind(&self, project: ProjectId) -> bool {
+        self.flights.get(&project).is_some_and(|flight| flight.left_behind)
+    }
+
     /// Whether any RPC is in flight.
     pub fn any_in_flight(&self) -> bool {
         !self.flights.is_empty()
@@ -219,6 +224,10 @@ impl Sessions {
         let flight = self.flights.get_mut(&project)?;
         if flight.ask.scheduler + 1 < flight.schedulers {
             flight.ask.scheduler += 1;
+            if flight.left_behind {
+                // Others have been asked for it since.
+                flight.ask.work = WorkRequest::default();
+            }
             return Some(AfterFailure::NextScheduler(flight.ask));
         }
         self.answered(project, 0);

@@ -1,9 +1,10 @@
 //! What one project withholds or sends costs no other its turn: schedulers that hang or fail, downloads that stall, jobs
 //! without number.
 
-use fallow_client::{Asker, Event, TransferError, TransferErrorKind};
-use fallow_domain::{Duration, Preferences};
+use fallow_client::{Asker, Event, Traffic, TransferError, TransferErrorKind};
+use fallow_domain::{Bytes, Duration, Preferences};
 
+use crate::hand::{self, Bench};
 use crate::life::{document, small_buffers};
 use crate::review::{both_cpus, url};
 use crate::world::World;
@@ -161,6 +162,57 @@ fn r2_16_downloads_are_given_more_time_where_no_other_project_could_have_jobs_me
     world.run_for(Duration::from_mins(10));
     assert_eq!(enough(&world), None);
     world.run_until("the end of patience", Duration::from_mins(10), |w| enough(w).is_some());
+}
+
+#[test]
+fn r2_16_a_large_file_has_the_time_that_it_takes_here() {
+    let mut world = World::new(216);
+    world.add_project("a", 10_000, Duration::from_secs(100));
+    world.drip_prefix = Some("a_");
+    world.alter = Some(|reply, _| {
+        for file in reply.files.iter_mut().filter(|file| file.name == "a_app") {
+            file.nbytes = Some(Bytes(2_000_000_000));
+        }
+    });
+    let part = Traffic { upload: false, bytes: Bytes(4_000_000), took: Duration::from_secs(4) };
+    world.event(Event::TrafficMeasured(vec![part]));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus())));
+    let enough = |w: &World| w.client.project_views()[0].enough.clone();
+    world.run_for(Duration::from_mins(33));
+    assert_eq!(enough(&world), None, "two gigabytes at a megabyte a second take 33 minutes");
+    world.run_until("the end of patience", Duration::from_hours(2), |w| enough(w).is_some());
+}
+
+#[test]
+fn r1_4_a_request_for_contact_is_not_lost_while_an_answer_is_awaited() {
+    // Asked when the answer is overdue already, and when it is not yet.
+    for waited in [Duration::from_mins(1), Duration::from_secs(5)] {
+        let mut world = World::new(215);
+        world.add_project("a", 5, Duration::from_secs(30));
+        world.projects.get_mut("a").unwrap().answers_in = NEVER;
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+        world.run_for(waited);
+        assert_eq!(world.calls("a").len(), 1);
+        world.projects.get_mut("a").unwrap().answers_in = Duration::ZERO;
+        world.event(Event::ContactRequested { url: url("a"), by: Asker::Owner });
+        world.run_until("it is asked anew", Duration::from_secs(40), |w| w.calls("a").len() == 2);
+    }
+}
+
+#[test]
+fn r1_4_a_request_for_contact_outlives_the_failure_of_an_earlier_rpc() {
+    let mut bench = Bench::new();
+    assert!(bench.request.take().is_some());
+    bench.turn(Event::ContactRequested { url: hand::url(), by: Asker::Owner });
+    assert!(bench.request.is_none(), "an answer is awaited");
+    let failed = || Err(TransferError::new(TransferErrorKind::Transient, "no connection"));
+    bench.turn(Event::SchedulerAnswered { project: bench.project, outcome: failed() });
+    bench.turn(Event::WakeUp);
+    assert!(bench.request.take().is_some(), "{:?}", bench.notices);
+    // That one was made for it: its failure is an answer, and the project is left alone for a while.
+    bench.turn(Event::SchedulerAnswered { project: bench.project, outcome: failed() });
+    (0..10).for_each(|_| bench.turn(Event::WakeUp));
+    assert!(bench.request.is_none());
 }
 
 #[test]

@@ -245,3 +245,14 @@ proptest! {
         prop_assert_eq!(sessions.poll(&quiet, NOW), None);
     }
 }
+
+#[test]
+fn r1_10_what_others_were_asked_for_meanwhile_is_not_asked_of_a_second_scheduler() {
+    let mut sessions = Sessions::default();
+    let candidates = [hungry(1), hungry(2)];
+    assert_eq!(asked(sessions.poll(&candidates, NOW)), Some((1, 0, 2)));
+    let late = NOW + HANGS_AFTER;
+    assert_eq!(asked(sessions.poll(&candidates, late)), Some((2, 0, 2)), "the first is left behind");
+    let Some(AfterFailure::NextScheduler(next)) = sessions.failed(ProjectId(1)) else { panic!() };
+    assert_eq!(asked(Some(next)), Some((1, 1, 0)));
+}
