@@ -2,13 +2,13 @@
 //!
 //! A job whose files do not come keeps no instance busy, however much work it is said to be. Its downloads stall when
 //! one of its files has failed and not come since, or when downloads of its project are under way and none of them has
-//! ended within [`NO_END_WITHIN`]; within [`NO_END_WHILE_IDLE`] where CPUs idle meanwhile and another project could have
-//! jobs for them. Such jobs are held, and no work that plans reckon with; their project is asked for no
-//! more (BOINC's rule) until the files come.
+//! ended within [`NO_END_WITHIN`], or in the time that files so large take here; within [`NO_END_WHILE_IDLE`] where CPUs
+//! idle meanwhile and another project could have jobs for them. Such jobs are held, and no work that plans reckon with;
+//! their project is asked for no more (BOINC's rule) until the files come.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fallow_domain::{Duration, Instant, JobId, ProjectId, ResourceType};
+use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId, ResourceType};
 use fallow_policy::backoff::Wait;
 use fallow_policy::fetch::WorkRequest;
 use fallow_policy::fetch_bounds::{self, Enough, Held};
@@ -23,6 +23,12 @@ const NO_END_WITHIN: Duration = Duration::from_mins(15);
 /// Idle CPUs wait so long for files, of however many projects, before others are asked for work. Where the files come
 /// after all, a buffer too much is held for a while.
 const NO_END_WHILE_IDLE: Duration = Duration::from_secs(30);
+/// Large files take longer, and are waited for no longer than this: their project only says how large they are.
+const NO_END_EVER_WITHIN: Duration = Duration::from_hours(2);
+/// So much longer than at the usual speed they may take.
+const SLACK: f64 = 2.0;
+/// Where no speed was measured yet: a megabit a second.
+const SPEED_UNKNOWN: f64 = 125_000.0;
 
 /// The downloads of a project that are under way.
 #[derive(Debug)]
@@ -31,6 +37,13 @@ pub(crate) struct UnderWay {
     /// Since one of them ended, or the first began.
     wait: Wait,
     stalls: bool,
+}
+
+/// In which time one of several files, of so many bytes together, is expected at so many bytes a second.
+fn patience(bytes: f64, speed: f64) -> Duration {
+    let speed = if speed > 0.0 { speed } else { SPEED_UNKNOWN };
+    let secs = (SLACK * bytes / speed).min(NO_END_EVER_WITHIN.as_secs_f64());
+    Duration::from_secs_f64(secs).max(NO_END_WITHIN)
 }
 
 fn has_failed(file: &File) -> bool {
@@ -79,10 +92,14 @@ impl Client {
             self.net.idle = None;
             return;
         }
-        let mut by_project: BTreeMap<ProjectId, BTreeSet<FileKey>> = BTreeMap::new();
+        let mut by_project: BTreeMap<ProjectId, (BTreeSet<FileKey>, f64)> = BTreeMap::new();
         for key in active {
-            by_project.entry(key.project).or_default().insert(key.clone());
+            let nbytes = self.state.files.get(key).and_then(|file| file.info.nbytes);
+            let (files, bytes) = by_project.entry(key.project).or_default();
+            files.insert(key.clone());
+            *bytes += nbytes.map_or(0.0, Bytes::as_f64);
         }
+        let speed = self.ledger.net.down.speed;
         let mut changed: Vec<ProjectId> = Vec::new();
         self.net.downloads.retain(|project, under_way| {
             let goes_on = by_project.contains_key(project);
@@ -92,8 +109,9 @@ impl Client {
             goes_on
         });
         let idle_too_long = self.cpus_wait_too_long();
-        for (project, files) in by_project {
-            let begun = |files| UnderWay { files, wait: Wait::new(now, NO_END_WITHIN), stalls: false };
+        for (project, (files, bytes)) in by_project {
+            let patience = patience(bytes, speed);
+            let begun = |files| UnderWay { files, wait: Wait::new(now, patience), stalls: false };
             let under_way = self.net.downloads.entry(project).or_insert_with(|| begun(BTreeSet::new()));
             under_way.wait.observe(now);
             let stalled = under_way.stalls;
