@@ -18,7 +18,7 @@ use std::time::Duration as StdDuration;
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::message::ProcessControl;
 use fallow_boinc::scheduler::SchedulerRequest;
-use fallow_client::{Action, Asker, Client, Effect, Entity, Event, FileKey, NoticeLevel, TRICKLE_MAX};
+use fallow_client::{Action, Asker, Client, Effect, Entity, Event, FileKey, NoticeLevel};
 use fallow_domain::{Instant, JobId, MasterUrl, ProjectId, printable};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
@@ -306,13 +306,16 @@ impl Engine {
         }
     }
 
-    /// Puts the text of messages into a request. One whose file is gone is not told; its file says when it is there again.
+    /// Puts the text of messages into a request. One whose file is gone is not told, nor one that has grown since it was
+    /// taken in: what a request holds is reckoned by what they were.
     fn read_trickles(&self, project: ProjectId, request: &mut SchedulerRequest) {
         let Some(url) = self.client.project_view(project).map(|view| view.url) else { return };
         request.trickles.retain_mut(|trickle| {
             let secs = trickle.time.as_secs_f64() as i64;
             let name = fallow_boinc::runtime::files::trickle_up(&trickle.result_name, secs);
-            let text = crate::files::head(&self.dir.project(&url).join(name), TRICKLE_MAX.0);
+            let path = self.dir.project(&url).join(&name);
+            let max = self.client.trickle_size(&FileKey { project, name }).unwrap_or_default();
+            let text = crate::files::whole(&path, max.0);
             text.map(|text| trickle.text = String::from_utf8_lossy(&text).into_owned()).is_ok()
         });
     }

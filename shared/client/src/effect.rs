@@ -216,6 +216,8 @@ pub struct Upload {
     pub nbytes: Bytes,
     /// Its MD5.
     pub md5: String,
+    /// The server may have a part of what it was before: it is sent from its beginning, whatever the server has.
+    pub anew: bool,
 }
 
 /// All that is needed to start a task's process.

@@ -75,7 +75,7 @@ impl Client {
         // Messages of jobs, whose files are their only record; else a deletion was decided and stored, and then not carried
         // out.
         for (key, nbytes) in &on_disk {
-            if self.state.files.contains_key(*key) || self.put_trickle(key, *nbytes) {
+            if self.state.files.contains_key(*key) || self.put_trickle(key, *nbytes).is_ok() {
                 continue;
             }
             if let Some(project) = self.state.projects.get(&key.project) {

@@ -139,6 +139,9 @@ pub(crate) struct File {
     pub proof: Option<RequiredSignature>,
     /// Of a finished output.
     pub found: Option<(Bytes, String)>,
+    /// An output that has changed since a part of it may have been sent.
+    #[serde(default)]
+    pub anew: bool,
     pub transfer: Option<Transfer>,
 }
 

@@ -336,15 +336,16 @@ impl Client {
         for output in &end.outputs {
             let key = FileKey { project, name: output.name.clone() };
             if let Some(file) = self.state.files.get_mut(&key) {
-                let found = Some((output.nbytes, output.md5.clone()));
-                if file.status == FileStatus::Uploaded && file.found == found {
-                    // It was sent early, and is still the same.
+                if file.status == FileStatus::Uploaded {
+                    // It was sent early, and is not sent again (BOINC likewise): a server would append what is longer by now.
                     continue;
                 }
+                let found = Some((output.nbytes, output.md5.clone()));
                 let is_changed = file.found.is_some() && file.found != found;
                 file.found = found;
                 // What is being sent early is not what it has become.
                 let is_stale = is_changed && file.transfer.take().is_some();
+                file.anew |= is_stale;
                 // One that its project would refuse is not sent (BOINC likewise), and may not even have been read.
                 let is_too_big =
                     file.info.max_nbytes.is_some_and(|max| max > Bytes(0) && output.nbytes > max);

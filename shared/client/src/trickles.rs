@@ -37,14 +37,35 @@ pub(crate) struct Trickle {
     pub fresh: bool,
 }
 
+/// Why a file is not kept as a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotKept {
+    /// Its name is no message's.
+    NoMessage,
+    /// It is too long, or there are too many; so many of its job wait.
+    TooMuch { of_job: usize },
+}
+
 impl Client {
-    /// A file in a project's directory that may be a message. Says whether it is one.
-    pub(crate) fn put_trickle(&mut self, key: &FileKey, nbytes: Bytes) -> bool {
-        let Some((result_name, secs)) = files::trickle_up_of(&key.name) else { return false };
+    /// A file in a project's directory that may be a message. Says why it is not kept, if it is not.
+    pub(crate) fn put_trickle(&mut self, key: &FileKey, nbytes: Bytes) -> Result<(), NotKept> {
+        let Some((result_name, secs)) = files::trickle_up_of(&key.name) else {
+            return Err(NotKept::NoMessage);
+        };
+        let waiting = || self.trickles_of(key.project).map(|(_, trickle)| trickle);
+        let of_job = waiting().filter(|trickle| trickle.result_name == result_name).count();
+        if nbytes > TRICKLE_MAX || of_job >= PER_JOB || waiting().count() >= PER_PROJECT {
+            return Err(NotKept::TooMuch { of_job });
+        }
         let time = Instant::EPOCH + Duration::from_secs(secs);
         let trickle = Trickle { result_name: result_name.to_owned(), time, nbytes, fresh: true };
         self.state.trickles.insert(key.clone(), trickle);
-        true
+        Ok(())
+    }
+
+    /// How long a message was when it was taken in: what came to it since is none of it.
+    pub fn trickle_size(&self, file: &FileKey) -> Option<Bytes> {
+        self.state.trickles.get(file).map(|trickle| trickle.nbytes)
     }
 
     /// A running job has a message for its project.
@@ -52,18 +73,17 @@ impl Client {
         let Some(job) = self.state.jobs.get(&id) else { return };
         let (project, job_name) = (job.project, job.result.name.clone());
         let key = FileKey { project, name: name.to_owned() };
-        let waiting = || self.trickles_of(project).map(|(_, trickle)| trickle);
-        let of_job = waiting().filter(|trickle| trickle.result_name == job_name).count();
-        if nbytes > TRICKLE_MAX || of_job >= PER_JOB || waiting().count() >= PER_PROJECT {
-            let text = format!(
-                "a message of {job_name} to its project is dropped: {nbytes} long, with {of_job} of it waiting; at most \
-                 {TRICKLE_MAX} and {PER_JOB} are kept"
-            );
-            self.notice(NoticeLevel::Warn, Some(project), text);
-            return self.delete_trickle(&key, "there are too many, or it is too long");
-        }
-        if !self.put_trickle(&key, nbytes) {
-            return self.delete_trickle(&key, "its name is no message's");
+        match self.put_trickle(&key, nbytes) {
+            Ok(()) => {}
+            Err(NotKept::NoMessage) => return self.delete_trickle(&key, "its name is no message's"),
+            Err(NotKept::TooMuch { of_job }) => {
+                let text = format!(
+                    "a message of {job_name} to its project is dropped: {nbytes} long, with {of_job} of it waiting; at \
+                     most {TRICKLE_MAX} and {PER_JOB} are kept"
+                );
+                self.notice(NoticeLevel::Warn, Some(project), text);
+                return self.delete_trickle(&key, "there are too many, or it is too long");
+            }
         }
         let text = self.said(|| format!("{job_name} has a message for its project"));
         self.notice(NoticeLevel::Info, Some(project), text);
@@ -84,16 +104,17 @@ impl Client {
         let mut waiting: Vec<_> = self.trickles_of(project).collect();
         waiting.sort_by_key(|(_, trickle)| (!trickle.fresh, trickle.time));
         let mut room = PER_REQUEST;
+        // One that does not fit is in no other's way.
         let fits = |(_, trickle): &(&FileKey, &Trickle)| {
             let left = room.0.checked_sub(trickle.nbytes.0);
-            room = Bytes(left.unwrap_or_default());
+            room = left.map_or(room, Bytes);
             left.is_some()
         };
         let told = |(key, trickle): (&FileKey, &Trickle)| {
             let (result_name, time) = (trickle.result_name.clone(), trickle.time);
             (key.clone(), TrickleUp { result_name, time, text: String::new() })
         };
-        waiting.into_iter().take_while(fits).map(told).collect()
+        waiting.into_iter().filter(fits).map(told).collect()
     }
 
     /// The project has answered the request that carried these messages.
@@ -145,9 +166,10 @@ impl Client {
         if is_too_big || file.info.upload_urls.is_empty() || file.transfer.is_some() {
             return;
         }
-        if file.status == FileStatus::Uploaded && file.found == found {
+        if file.status == FileStatus::Uploaded {
             return self.tell_upload(&key);
         }
+        file.anew |= matches!(file.status, FileStatus::Failed(..)) && file.found != found;
         file.found = found;
         file.status = FileStatus::Present;
         self.mark(Record::File(key.clone()));

@@ -3,7 +3,7 @@
 use fallow_boinc::scheduler::{
     App, AppVersion, FileInfo, FileRef, ResultJob, SchedulerReply, SchedulerRequest, Workunit,
 };
-use fallow_client::{Asker, Change, Client, ClientConfig, Effect, Event, Startup, Step, TaskSetup};
+use fallow_client::{Asker, Change, Client, ClientConfig, Effect, Event, FileKey, Startup, Step, TaskSetup};
 use fallow_domain::{AccountKey, Bytes, Duration, Instant, MasterUrl, ProjectId};
 
 use crate::world::{host, version};
@@ -23,6 +23,8 @@ pub(crate) struct Bench {
     pub(crate) downloads_end: bool,
     /// Tasks that were started.
     pub(crate) started: Vec<TaskSetup>,
+    /// Names of files that were to be deleted.
+    pub(crate) deleted: Vec<String>,
 }
 
 pub(crate) fn url() -> MasterUrl {
@@ -42,6 +44,7 @@ impl Bench {
             request: None,
             downloads_end: false,
             started: Vec::new(),
+            deleted: Vec::new(),
         };
         bench.turn(Event::Started(Box::new(Startup { host: host(), slots: Vec::new(), files: Vec::new() })));
         let account_key = AccountKey::new("0123456789abcdef0123456789abcdef");
@@ -68,6 +71,7 @@ impl Bench {
                     self.client.list_jobs(project, &mut request);
                     self.request = Some(*request);
                 }
+                Effect::DeleteFile { file, .. } => self.deleted.push(file.name),
                 Effect::StartTask(setup) => self.started.push(*setup),
                 Effect::Download(download) => {
                     downloads.push(Event::DownloadEnded { file: download.file, outcome: Ok(Bytes(10)) });
@@ -82,9 +86,14 @@ impl Bench {
 
     /// As after a kill: the client is taken up from what is stored.
     pub(crate) fn restart(&mut self) {
+        self.restart_with(Vec::new());
+    }
+
+    /// The same, with these files in the project's directory.
+    pub(crate) fn restart_with(&mut self, files: Vec<(FileKey, Bytes)>) {
         self.client = Client::restore(ClientConfig::new(1, version()), self.store.clone()).unwrap();
         self.request = None;
-        self.turn(Event::Started(Box::new(Startup { host: host(), slots: Vec::new(), files: Vec::new() })));
+        self.turn(Event::Started(Box::new(Startup { host: host(), slots: Vec::new(), files })));
     }
 
     /// Waits for the next request and answers it.

@@ -1,9 +1,10 @@
 //! Messages between jobs and their projects, and outputs that are sent early.
 
-use fallow_boinc::scheduler::TrickleDown;
-use fallow_client::{Event, FileKey, OutputFound};
+use fallow_boinc::scheduler::{SchedulerReply, TrickleDown};
+use fallow_client::{Event, FileKey, OutputFound, TransferError, TransferErrorKind};
 use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId};
 
+use crate::hand::Bench;
 use crate::life::{document, small_buffers};
 use crate::world::World;
 
@@ -90,7 +91,54 @@ fn r6_2_a_projects_message_reaches_the_slot_of_its_job() {
 }
 
 #[test]
-fn r6_2_an_output_is_sent_early_told_and_not_sent_again_unless_it_changes() {
+fn r6_10_messages_that_are_found_at_a_start_are_held_to_the_same_bounds() {
+    let mut bench = Bench::new();
+    bench.answer(&SchedulerReply::default());
+    let message = |name: &str, nbytes| {
+        (FileKey { project: ProjectId(0), name: format!("trickle_up_{name}.xml") }, Bytes(nbytes))
+    };
+    let mut files: Vec<_> = (1..=200).map(|secs| message(&format!("many_{secs}"), 30)).collect();
+    // One that is too long must not be in the way of the others either.
+    files.extend([message("long_0", 5 << 20), message("good_77", 30)]);
+    bench.restart_with(files);
+    let request = bench.answer(&SchedulerReply::default());
+    let told = |name: &str| request.trickles.iter().filter(|trickle| trickle.result_name == name).count();
+    assert_eq!((told("good"), told("many"), told("long")), (1, 50, 0));
+    assert_eq!(bench.deleted.len(), 151, "{:?}", bench.deleted);
+}
+
+#[test]
+fn r6_2_an_early_output_that_changes_is_not_sent_again_once_it_was_sent() {
+    let (mut world, job, project) = computing();
+    let key = FileKey { project, name: "a_0_out".to_owned() };
+    world.files.insert(key.clone());
+    let early = |nbytes| OutputFound { name: key.name.clone(), nbytes: Bytes(nbytes), md5: "1".repeat(32) };
+    world.event(Event::UploadWanted { job, output: early(4) });
+    world.run_for(Duration::from_secs(30));
+    world.event(Event::UploadWanted { job, output: early(5) });
+    world.run_until("the job is done", Duration::from_hours(5), |w| w.acknowledged("a") == 1);
+    let uploads = world.transfers.iter().filter(|(_, name, _)| name == "a_0_out").count();
+    assert_eq!(uploads, 1, "a server would append what is longer, and take no notice of what is not");
+    assert_eq!(world.projects["a"].reports[0].exit_status, 0);
+}
+
+#[test]
+fn r6_2_an_early_output_that_changes_before_it_was_sent_is_sent_from_its_beginning() {
+    let (mut world, job, project) = computing();
+    let key = FileKey { project, name: "a_0_out".to_owned() };
+    world.files.insert(key.clone());
+    let early = OutputFound { name: key.name, nbytes: Bytes(4), md5: "1".repeat(32) };
+    world.fail_upload = Some(TransferError::new(TransferErrorKind::Transient, "no connection"));
+    world.event(Event::UploadWanted { job, output: early });
+    world.run_until("it computed", Duration::from_hours(5), |w| w.computing() == 0);
+    world.fail_upload = None;
+    world.run_until("the job is done", Duration::from_hours(5), |w| w.acknowledged("a") == 1);
+    let anew: Vec<bool> = world.uploads.iter().map(|upload| upload.anew).collect();
+    assert!(anew.len() > 1 && !anew[0] && anew.last() == Some(&true), "{anew:?}");
+}
+
+#[test]
+fn r6_2_an_output_is_sent_early_told_and_not_sent_again() {
     let (mut world, job, project) = computing();
     let key = FileKey { project, name: "a_0_out".to_owned() };
     world.files.insert(key.clone());

@@ -51,6 +51,7 @@ pub(crate) struct World {
     /// What was downloaded and uploaded, in order: when, the file, its URL.
     pub(crate) transfers: Vec<(Instant, String, String)>,
     pub(crate) downloads: Vec<Download>,
+    pub(crate) uploads: Vec<fallow_client::Upload>,
     /// Transfers never end.
     pub(crate) stuck: Option<&'static str>,
     /// Which downloads fail then, by the end of their names.
@@ -117,6 +118,7 @@ impl World {
             dead_mirror: None,
             transfers: Vec::new(),
             downloads: Vec::new(),
+            uploads: Vec::new(),
             stuck: None,
             fail_suffix: "_in",
             fail_prefix: "",

@@ -79,6 +79,7 @@ impl World {
             Effect::Upload(upload) => {
                 assert!(self.files.contains(&upload.file));
                 self.transfers.push((self.now, upload.file.name.clone(), upload.to.clone()));
+                self.uploads.push((*upload).clone());
                 let outcome = self.fail_upload.clone().map_or(Ok(()), Err);
                 self.later(Event::UploadEnded { file: upload.file, outcome });
             }
