@@ -22,7 +22,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fallow_boinc::names;
@@ -51,9 +51,12 @@ type Identity = (u64, u64, u64, (i64, i64), (i64, i64));
 /// A file, and the lease on it where there can be one.
 type LookedAt = (File, Option<Lease>);
 
-/// MD5 sums of files that were looked at.
+/// MD5 sums of files that were looked at, and whose turn it is to make a copy of one.
 #[derive(Debug, Default)]
-pub(super) struct Known(Mutex<BTreeMap<Identity, String>>);
+pub(super) struct Known {
+    sums: Mutex<BTreeMap<Identity, String>>,
+    copying: Mutex<BTreeMap<PathBuf, Arc<Mutex<()>>>>,
+}
 
 /// A program that is what it should be.
 #[derive(Debug)]
@@ -121,12 +124,9 @@ impl Known {
         let leased = match lease(&file) {
             Ok(lease) => Some(lease),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                tracing::warn!(
-                    path = shown_path(path),
-                    "somebody has it open for writing: making a copy of our own"
-                );
-                file = own_copy(&file, path)?;
-                lease(&file).ok()
+                let (own, lease) = self.replace(file, path)?;
+                file = own;
+                lease
             }
             Err(_) => None,
         };
@@ -152,12 +152,31 @@ impl Known {
         Ok(Ok((file, leased)))
     }
 
+    /// Somebody has a file open for writing: puts a copy of our own in its place. One at a time for each file; who comes
+    /// second finds the copy.
+    fn replace(&self, file: File, path: &Path) -> io::Result<LookedAt> {
+        let turn = {
+            let mut copying = self.copying.lock().unwrap_or_else(PoisonError::into_inner);
+            copying.retain(|_, turn| Arc::strong_count(turn) > 1);
+            Arc::clone(copying.entry(path.to_path_buf()).or_default())
+        };
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = open_plain(path).unwrap_or(file);
+        if let Ok(lease) = Lease::take(&there) {
+            return Ok((there, Some(lease)));
+        }
+        tracing::warn!(path = shown_path(path), "somebody has it open for writing: making a copy of our own");
+        let own = own_copy(&there, path)?;
+        let lease = lease(&own).ok();
+        Ok((own, lease))
+    }
+
     fn recall(&self, identity: &Identity) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(identity).cloned()
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner).get(identity).cloned()
     }
 
     fn remember(&self, identity: Identity, md5: String) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
@@ -191,7 +210,10 @@ fn lease(file: &File) -> io::Result<Lease> {
 fn own_copy(mut file: &File, path: &Path) -> io::Result<File> {
     let parts = path.with_file_name(PARTIAL);
     fs::create_dir_all(&parts)?;
-    let copy = parts.join(path.file_name().unwrap_or_default());
+    // No download's name.
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".own");
+    let copy = parts.join(name);
     remove(&copy)?;
     let mut target = File::options().write(true).create_new(true).open(&copy)?;
     io::copy(&mut file, &mut target)?;
@@ -289,6 +311,27 @@ mod tests {
         assert_eq!(&content, b"right");
         known.look(&expected(b"right"), &path).unwrap().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"right");
+    }
+
+    #[test]
+    fn r6_10_starts_at_once_of_a_file_that_is_held_open_for_writing_all_get_the_right_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("app");
+        let content = vec![7; 16 << 20];
+        fs::write(&path, &content).unwrap();
+        let _held = File::options().write(true).open(&path).unwrap();
+        let (known, expected) = (Known::default(), expected(&content));
+        let look = || {
+            let (program, lease) = known.look(&expected, &path).unwrap().unwrap();
+            Program { file: program, _lease: lease, path: path.clone() }
+        };
+        let programs: Vec<Program> = std::thread::scope(|scope| {
+            let looks: Vec<_> = (0..4).map(|_| scope.spawn(look)).collect();
+            looks.into_iter().map(|look| look.join().unwrap()).collect()
+        });
+        assert!(programs.iter().all(Program::is_in_place));
+        assert_eq!(fs::read(&path).unwrap(), content);
+        assert_eq!(fs::read_dir(dir.path().join(PARTIAL)).unwrap().count(), 0);
     }
 
     #[test]
