@@ -128,6 +128,15 @@ impl DataDir {
         Ok(())
     }
 
+    /// Opens up a project's directory, which a job may have closed: that one runs as the same user, also where it is
+    /// another project's.
+    pub fn open_project(&self, url: &MasterUrl) {
+        // What cannot be done shows in what is then done there.
+        let _ = self.make_usable();
+        let _ = crate::tree::open_up(rustix::fs::CWD, self.project(url));
+        let _ = crate::tree::open_up(rustix::fs::CWD, self.partial(url));
+    }
+
     /// Sees to it that the directory is no coordinator's, by its store or, where that does not say whose it is, by the
     /// files that only a coordinator has. Touches nothing.
     ///

@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Seek};
 use std::path::Path;
+use std::time::{Duration as StdDuration, Instant};
 
 use fallow_boinc::names;
 use fallow_boinc::runtime::exit::{Ended, Outcome};
@@ -16,15 +17,25 @@ use flate2::{Compression, GzBuilder};
 use super::place::Place;
 use super::record::{Output, SlotRecord};
 use crate::dir::{DataDir, PARTIAL};
-use crate::files::{md5_of, open_plain, remove, shown, size_below};
+use crate::files::{is_its_own, md5_of, open_own, open_plain, remove, shown, size_below};
 
 /// How much of `stderr.txt` is reported (BOINC: the last 63 KiB).
 const STDERR_MAX: u64 = 63 * 1024;
+
+/// The first wait after this host's trouble with an output, which doubles; and how soon a wait is broken off.
+const ROUND: StdDuration = StdDuration::from_millis(100);
+/// The longest one.
+const WAIT_MAX: StdDuration = StdDuration::from_secs(60);
+/// So long such trouble is waited for.
+const TROUBLE_MAX: StdDuration = StdDuration::from_mins(10);
 
 /// `boinc_finish_called` and `boinc_temporary_exit` hold a few lines.
 const EXIT_FILE_MAX: u64 = 8 * 1024;
 
 /// Gathers what the task of `record` left in its slot and its project's directory.
+///
+/// # Errors
+/// What keeps this host from taking an output: too many open files, a full disk. It says nothing about the job.
 pub(super) fn collect(
     dir: &DataDir,
     slot: SlotId,
@@ -33,19 +44,23 @@ pub(super) fn collect(
     exit: Ended,
     cpu_time: Duration,
     peak: Bytes,
-) -> TaskEnd {
+) -> io::Result<TaskEnd> {
+    dir.open_project(&record.url);
     // Before the outputs are moved out of it.
     let disk_usage = size_below(&dir.slot(slot));
     let project = dir.project(&record.url);
     let stderr = slot_of(place, |place| place.tail(files::STDERR, STDERR_MAX)).unwrap_or_default();
-    let finish = place.and_then(finish);
-    let temporary_exit = slot_of(place, |place| place.head(files::TEMPORARY_EXIT, EXIT_FILE_MAX))
-        .and_then(|bytes| TemporaryExit::read(&bytes));
+    let finish = exit_file(place, files::FINISH)?.map(|bytes| Finish::read(&bytes));
+    let temporary_exit =
+        exit_file(place, files::TEMPORARY_EXIT)?.and_then(|bytes| TemporaryExit::read(&bytes));
     // One that goes on later writes to its outputs again: they stay where and as they are (BOINC likewise).
     let is_over = !matches!(exit.outcome(finish.as_ref(), temporary_exit.as_ref()), Outcome::Restart { .. });
-    let outputs =
-        record.outputs.iter().filter_map(|output| found(place, &project, output, is_over)).collect();
-    TaskEnd {
+    let in_slot = place.filter(|_| is_over);
+    // All of them before the first is moved: what is tried again is tried with all in their places.
+    record.outputs.iter().try_for_each(|output| try_to_read(in_slot, &project, output))?;
+    let found = record.outputs.iter().map(|output| found(in_slot, &project, output, is_over));
+    let outputs = found.filter_map(io::Result::transpose).collect::<io::Result<_>>()?;
+    Ok(TaskEnd {
         exit,
         finish,
         temporary_exit,
@@ -54,6 +69,50 @@ pub(super) fn collect(
         outputs,
         peak_working_set: peak,
         disk_usage,
+    })
+}
+
+/// Takes what a task left, for as long as this host has trouble with that: until it is to be gone, or for [`TROUBLE_MAX`].
+///
+/// # Errors
+/// The last trouble.
+pub(super) fn patiently(
+    task: &str,
+    is_to_leave: impl Fn() -> bool,
+    collect: impl Fn() -> io::Result<TaskEnd>,
+) -> io::Result<TaskEnd> {
+    let begun = Instant::now();
+    let mut wait = ROUND;
+    loop {
+        let error = match collect() {
+            Err(error) => error,
+            taken => return taken,
+        };
+        if begun.elapsed() >= TROUBLE_MAX || is_to_leave() {
+            tracing::error!(task = shown(task), %error, "cannot take what a task left: it is to be computed again from its checkpoint");
+            return Err(error);
+        }
+        tracing::warn!(task = shown(task), %error, "cannot take what a task left; trying again");
+        let until = Instant::now() + wait;
+        while Instant::now() < until && !is_to_leave() {
+            std::thread::sleep(ROUND);
+        }
+        wait = (wait * 2).min(WAIT_MAX);
+    }
+}
+
+/// The end of a task whose outputs could not be taken: as if it had been stopped in the middle. It goes on later.
+pub(super) fn interrupted(cpu_time: Duration, peak: Bytes) -> TaskEnd {
+    let number = rustix::process::Signal::KILL.as_raw();
+    TaskEnd {
+        exit: Ended::Signal { number, core_dumped: false },
+        finish: None,
+        temporary_exit: None,
+        cpu_time,
+        stderr: String::new(),
+        outputs: Vec::new(),
+        peak_working_set: peak,
+        disk_usage: Bytes(0),
     }
 }
 
@@ -61,30 +120,70 @@ fn slot_of<T>(place: Option<&Place>, read: impl FnOnce(&Place) -> io::Result<T>)
     read(place?).ok()
 }
 
+/// What the application wrote about its end, if it did.
+fn exit_file(place: Option<&Place>, name: &str) -> io::Result<Option<Vec<u8>>> {
+    match place.map(|place| place.head(name, EXIT_FILE_MAX)).transpose() {
+        Err(error) if is_the_jobs(&error) => Ok(None),
+        read => read,
+    }
+}
+
+/// Whether an error is about what the job left: it is not there, is no file, or is closed.
+fn is_the_jobs(error: &io::Error) -> bool {
+    is_its_own(error) || error.kind() == io::ErrorKind::PermissionDenied
+}
+
 /// `boinc_finish_called`, if the application wrote it.
 pub(super) fn finish(place: &Place) -> Option<Finish> {
     place.head(files::FINISH, EXIT_FILE_MAX).ok().map(|bytes| Finish::read(&bytes))
 }
 
-fn found(slot: Option<&Place>, project: &Path, output: &Output, is_over: bool) -> Option<OutputFound> {
-    if !names::is_file_name(&output.name) || !names::is_open_name(&output.open_name) {
-        return None;
+fn has_names(output: &Output) -> bool {
+    names::is_file_name(&output.name) && names::is_open_name(&output.open_name)
+}
+
+/// Looks whether this host can read an output where it is now.
+fn try_to_read(slot: Option<&Place>, project: &Path, output: &Output) -> io::Result<()> {
+    if !has_names(output) {
+        return Ok(());
+    }
+    let opened = match slot.filter(|slot| output.copy && slot.has(&output.open_name)) {
+        Some(slot) => slot.read(&output.open_name),
+        None => open_plain(&project.join(&output.name)),
+    };
+    match opened {
+        // One that is closed is opened up later.
+        Err(error) if !is_the_jobs(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn found(
+    slot: Option<&Place>,
+    project: &Path,
+    output: &Output,
+    is_over: bool,
+) -> io::Result<Option<OutputFound>> {
+    if !has_names(output) {
+        return Ok(None);
     }
     let place = project.join(&output.name);
     if output.copy
-        && is_over
         && let Some(slot) = slot.filter(|slot| slot.has(&output.open_name))
         && let Err(error) = slot.move_out(&output.open_name, &place)
     {
+        if !is_its_own(&error) {
+            return Err(error);
+        }
         tracing::error!(output = shown(&output.name), %error, "cannot move an output to its project's directory");
     }
-    let size = open_plain(&place).and_then(|file| file.metadata()).map(|data| Bytes(data.len()));
+    let size = open_own(&place).and_then(|file| file.metadata()).map(|data| Bytes(data.len()));
     if let (Ok(nbytes), Some(max)) = (&size, output.max_nbytes.filter(|&max| max > Bytes(0)))
         && !output.gzip
         && *nbytes > max
     {
         // Nobody will want it, and to read it all might take days: a file of holes is as long as it says it is.
-        return Some(OutputFound { name: output.name.clone(), nbytes: *nbytes, md5: String::new() });
+        return Ok(Some(OutputFound { name: output.name.clone(), nbytes: *nbytes, md5: String::new() }));
     }
     if output.gzip
         && is_over
@@ -94,10 +193,11 @@ fn found(slot: Option<&Place>, project: &Path, output: &Output, is_over: bool) -
         tracing::warn!(output = shown(&output.name), %error, "cannot compress an output");
     }
     match md5_of(&place) {
-        Ok((md5, nbytes)) => Some(OutputFound { name: output.name.clone(), nbytes, md5 }),
+        Ok((md5, nbytes)) => Ok(Some(OutputFound { name: output.name.clone(), nbytes, md5 })),
+        Err(error) if !is_its_own(&error) => Err(error),
         Err(error) => {
             tracing::debug!(output = shown(&output.name), %error, "an output is not there");
-            None
+            Ok(None)
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What an earlier life of the agent left: processes, which are killed, and slots, which are looked through.
 
 use std::fs;
+use std::io;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use fallow_boinc::runtime::channel::{CHANNEL_LEN, Channel, FILE_LEN};
@@ -55,7 +56,7 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
             let job = record.as_ref().map(|record| record.job);
             let start = record.as_ref().and_then(|record| record.start);
             let finish = place.as_ref().and_then(finish);
-            let finished = record.zip(finish).map(|(record, finish)| {
+            let finished = record.zip(finish).and_then(|(record, finish)| {
                 let leader = record.process.as_ref();
                 let kernel = leader.and_then(|leader| used.iter().find(|(pid, _)| *pid == leader.pid));
                 let own_word = || {
@@ -64,7 +65,12 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
                 };
                 let cpu = kernel.map(|(_, cpu)| *cpu).or_else(own_word).unwrap_or(Duration::ZERO);
                 let exit = Ended::Code(finish.status);
-                Box::new(collect(dir, slot, place.as_ref(), &record, exit, cpu, Bytes(0)))
+                // Where this host has trouble with them, it goes on from its checkpoint and makes them once more.
+                let end = collect(dir, slot, place.as_ref(), &record, exit, cpu, Bytes(0));
+                let say = |error: &io::Error| {
+                    tracing::error!(%slot, %error, "cannot take what a finished task left: it goes on from its checkpoint");
+                };
+                end.inspect_err(say).ok().map(Box::new)
             });
             SlotFound { slot, job, start, last_status, finished }
         })

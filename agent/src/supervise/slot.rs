@@ -47,6 +47,7 @@ pub(super) fn fill(context: &Shared, setup: &TaskSetup) -> Result<Place, StartFa
     }
     let dir = &context.dir;
     dir.make_usable().map_err(|error| StartFailure::from_io("use", dir.path(), &error))?;
+    dir.open_project(&setup.url);
     let place = if setup.fresh { fresh(context, setup)? } else { kept(context, setup)? };
     let fail = |error: io::Error| StartFailure::from_io("write into", place.path(), &error);
     if setup.fresh || !place.has(files::SETUP_COMPLETE) {

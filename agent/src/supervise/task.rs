@@ -1,7 +1,7 @@
 //! One task: its thread, which starts it and waits for it, and what the supervisor knows of it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
@@ -47,6 +47,10 @@ pub(super) struct Meter {
     disk_bytes: AtomicU64,
     /// The sessions that its processes made for themselves.
     strays: Mutex<Sessions>,
+    /// It was told to go, or killed.
+    leaving: AtomicBool,
+    /// Its process is gone for good: its id may be another's by now.
+    gone: AtomicBool,
 }
 
 impl Meter {
@@ -69,6 +73,9 @@ impl Meter {
     }
     fn strays(&self) -> MutexGuard<'_, Sessions> {
         self.strays.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
     }
     fn peak(&self) -> Bytes {
         Bytes(self.peak_bytes.load(Ordering::Relaxed))
@@ -188,6 +195,7 @@ impl Task {
         tracing::debug!(task = shown(&self.name), ?message, "telling a task");
         self.queue.push(message);
         if matches!(message, ProcessControl::Quit | ProcessControl::Abort) {
+            self.meter.leaving.store(true, Ordering::Relaxed);
             self.leave_by.get_or_insert(StdInstant::now() + StdDuration::from(QUIT_GRACE));
         }
         self.turn();
@@ -196,6 +204,10 @@ impl Task {
     /// Kills all of its processes.
     pub(super) fn kill(&mut self, why: &str) {
         let Some(process) = &self.process else { return };
+        self.meter.leaving.store(true, Ordering::Relaxed);
+        if self.meter.gone.load(Ordering::Relaxed) {
+            return;
+        }
         if !std::mem::replace(&mut self.killed, true) {
             tracing::warn!(task = shown(&self.name), pid = process.pid, "killing a task: {why}");
         }
@@ -344,8 +356,12 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
     };
     let (exit, cpu) = wait(&leader, meter);
     let strays = kill_strays(meter, &shared.mark(setup.slot));
+    meter.gone.store(true, Ordering::Relaxed);
     strays.keys().chain([&leader.pid]).for_each(|&session| shared.guard.remove(session));
-    let end = collect::collect(&shared.dir, setup.slot, Some(&place), &record, exit, cpu, meter.peak());
+    let peak = meter.peak();
+    let collect = || collect::collect(&shared.dir, setup.slot, Some(&place), &record, exit, cpu, peak);
+    let end = collect::patiently(&setup.name, || meter.is_leaving(), collect)
+        .unwrap_or_else(|_| collect::interrupted(cpu, peak));
     say_end(setup, &leader, &end);
     // From now on nobody runs under this id, so no later start of the agent may look for it.
     record.process = None;

@@ -319,6 +319,7 @@ mod tests {
         let path = dir.path().join("app");
         let content = vec![7; 16 << 20];
         fs::write(&path, &content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         let _held = File::options().write(true).open(&path).unwrap();
         let (known, expected) = (Known::default(), expected(&content));
         let look = || {

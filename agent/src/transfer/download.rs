@@ -5,11 +5,13 @@
 //! A file that proves wrong is deleted, for going on from wrong bytes cannot make them right.
 //!
 //! A file never takes more than the client allows it, whatever its server sends, and never the space that has to stay
-//! free. What has to stop for want of space is deleted too: it would keep others waiting for the space that it holds.
+//! free. What has to stop for want of space stays for a while, if its size is known; then it is deleted, as it would keep
+//! others waiting for the space that it holds.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fallow_boinc::names;
 use fallow_client::{Download, TransferError, TransferErrorKind};
@@ -26,6 +28,10 @@ use super::unpack::{expand, packed_max};
 use super::verify::check;
 use super::web::{Answer, Ask, Web, refused};
 use crate::dir::DataDir;
+
+/// So long what came of a file waits for space: a disk may be full for a moment only. Two that wait for each other's space
+/// end by it.
+const WAITS_FOR_SPACE: Duration = Duration::from_hours(1);
 
 /// Gets, verifies and puts into its place one file. Returns its size.
 pub(super) async fn download(
@@ -45,11 +51,15 @@ pub(super) async fn download(
     let nbytes = wanted.nbytes.filter(|nbytes| nbytes.0 > 0).map(|nbytes| nbytes.0);
     let place = dir.project(&wanted.url).join(name);
     let partial = dir.partial(&wanted.url).join(name);
+    dir.open_project(&wanted.url);
     fs::create_dir_all(dir.partial(&wanted.url)).map_err(failure("create", &partial))?;
-    if fs::symlink_metadata(&place).is_ok() {
+    if let Ok(found) = fs::symlink_metadata(&place) {
         // An earlier life of the agent may have ended between the last step and the client's knowing of it.
-        if let Ok(size) = blocking(check(wanted, &place)).await {
-            return Ok(size);
+        match blocking(check(wanted, &place)).await {
+            Ok(size) => return Ok(size),
+            // That says nothing about its bytes.
+            Err(error) if is_local(&error) && found.is_file() => return Err(error),
+            Err(_) => {}
         }
         fs::remove_file(&place).map_err(failure("replace", &place))?;
     }
@@ -69,13 +79,17 @@ pub(super) async fn download(
     }
     let size = blocking(check(wanted, &partial)).await.inspect_err(|error| {
         // A local failure says nothing about the bytes.
-        if !matches!(error.kind, TransferErrorKind::LocalFile | TransferErrorKind::DiskFull) {
+        if !is_local(error) {
             let _ = fs::remove_file(&partial);
         }
     })?;
     // Last and not on another thread: a cancelled download must not appear after its cancellation.
     fs::rename(&partial, &place).map_err(failure("rename to", &place))?;
     Ok(size)
+}
+
+fn is_local(error: &TransferError) -> bool {
+    matches!(error.kind, TransferErrorKind::LocalFile | TransferErrorKind::DiskFull)
 }
 
 /// What is to be fetched, and how much of it at the most.
@@ -116,10 +130,21 @@ impl Part<'_> {
 async fn fetch(web: &Web, part: &Part<'_>, trail: &Trail) -> Result<(), TransferError> {
     let fetched = fetch_rest(web, part, trail).await;
     fetched.inspect_err(|error| {
-        if matches!(error.kind, TransferErrorKind::WrongSize | TransferErrorKind::DiskFull) {
+        let is_useless = match error.kind {
+            TransferErrorKind::WrongSize => true,
+            TransferErrorKind::DiskFull => part.nbytes.is_none() || is_old(part.to),
+            _ => false,
+        };
+        if is_useless {
             let _ = fs::remove_file(part.to);
         }
     })
+}
+
+/// Whether nothing has come to a file for [`WAITS_FOR_SPACE`].
+fn is_old(path: &Path) -> bool {
+    let modified = fs::metadata(path).and_then(|data| data.modified()).ok();
+    modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age >= WAITS_FOR_SPACE)
 }
 
 async fn fetch_rest(web: &Web, part: &Part<'_>, trail: &Trail) -> Result<(), TransferError> {

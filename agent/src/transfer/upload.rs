@@ -1,7 +1,7 @@
 //! One attempt at an upload.
 
-use std::io::{Seek, SeekFrom};
-use std::path::PathBuf;
+use std::io::{self, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +20,7 @@ use super::pace::Kind;
 use super::trail::Trail;
 use super::web::{Ask, Content, Web};
 use crate::dir::DataDir;
-use crate::files::open_plain;
+use crate::files::{is_its_own, open_own};
 
 /// From this size on the server is asked first how much it has (BOINC's figure).
 const ASK_FROM: u64 = 8192;
@@ -42,8 +42,9 @@ pub(super) async fn upload(
             format!("{name:?} is no name for a file"),
         ));
     }
+    dir.open_project(&wanted.url);
     let mut offset = 0;
-    if wanted.nbytes.0 >= ASK_FROM {
+    if wanted.nbytes.0 >= ASK_FROM && !wanted.anew {
         let question = UploadRequest::FileSize { client_version: version, name: name.clone() };
         let answer = post(web, &wanted.to, Kind::Call, &bytes::Bytes::from(question.write()), trail).await?;
         offset = succeeded(&wanted.to, answer)?.file_size.unwrap_or_default().0;
@@ -71,6 +72,17 @@ pub(super) async fn upload(
     succeeded(&wanted.to, answer).map(drop)
 }
 
+/// Why a file cannot be sent: for good, where it is gone or something else by now.
+fn unreadable(path: &Path) -> impl Fn(io::Error) -> TransferError {
+    move |error| match is_its_own(&error) {
+        true => TransferError::new(
+            TransferErrorKind::Changed,
+            format!("{} is not there as it was: {error}", path.display()),
+        ),
+        false => failure("read", path)(error),
+    }
+}
+
 /// What an upload sends: its head, then the file from an offset on.
 struct Rest {
     path: PathBuf,
@@ -83,10 +95,10 @@ struct Rest {
 impl Content for Rest {
     fn body(&self) -> Result<Body, TransferError> {
         let path = &self.path;
-        let mut file = open_plain(path).map_err(failure("read", path))?;
+        let mut file = open_own(path).map_err(unreadable(path))?;
         if file.metadata().map_err(failure("read", path))?.len() != self.nbytes {
             let what = format!("{} has changed its size since it was made", path.display());
-            return Err(TransferError::new(TransferErrorKind::LocalFile, what));
+            return Err(TransferError::new(TransferErrorKind::Changed, what));
         }
         file.seek(SeekFrom::Start(self.offset)).map_err(failure("read", path))?;
         // Exactly as many bytes as announced, also if somebody appends meanwhile.

@@ -32,16 +32,17 @@ fn quick_dir() -> tempfile::TempDir {
 
 /// Runs the test of this name once more as an ordinary user with few descriptors, when this is root, whom no permission
 /// stops. True if it was run so.
-fn as_ordinary_user(name: &str) -> bool {
+pub(crate) fn as_ordinary_user(name: &str) -> bool {
     if std::env::var_os("FALLOW_TEST_ORDINARY").is_some() {
         return false;
     }
+    let name = if name.contains("::") { name.to_owned() } else { format!("hostile_jobs::{name}") };
     let dir = quick_dir();
     let mut command = std::process::Command::new("sh");
     command
         .args(["-c", &format!("ulimit -n {DESCRIPTORS}; exec \"$@\""), "sh"])
         .arg(std::env::current_exe().unwrap())
-        .args([&format!("hostile_jobs::{name}"), "--exact", "--nocapture", "--test-threads=1"])
+        .args([&name, "--exact", "--nocapture", "--test-threads=1"])
         .env("FALLOW_TEST_ORDINARY", "1")
         .env("TMPDIR", dir.path());
     if rustix::process::geteuid().is_root() {
@@ -225,6 +226,66 @@ fn r6_10_directories_that_nobody_may_read_or_write_do_not_fail_the_next_job() {
         text,
         |_| (),
     );
+}
+
+/// Takes all descriptors that this process may still have.
+pub(crate) fn all_descriptors() -> Vec<std::fs::File> {
+    std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
+}
+
+#[test]
+fn r6_10_a_projects_directory_that_another_job_has_closed_fails_nobodys_job() {
+    let text = "chmod 000 ../../projects/127.0.0.1_9_neighbour; exit 3";
+    script_harms_nobody(
+        "r6_10_a_projects_directory_that_another_job_has_closed_fails_nobodys_job",
+        text,
+        |_| (),
+    );
+}
+
+#[test]
+fn r6_10_outputs_are_taken_although_the_projects_directory_was_closed_meanwhile() {
+    let name = "r6_10_outputs_are_taken_although_the_projects_directory_was_closed_meanwhile";
+    if as_ordinary_user(name) {
+        return;
+    }
+    let bench = Bench::new();
+    let text =
+        "echo right > out; chmod 000 out; echo 0 > boinc_finish_called; chmod 000 ../../projects/*; exit 0";
+    let mut setup = bench.script(text);
+    setup.files = vec![output("out", true)];
+    bench.supervisor.start_task(setup);
+    let end = end_of(&bench, JOB);
+    assert_eq!(end.outputs.len(), 1, "{end:?}");
+    assert_eq!(end.outputs[0].md5, fallow_boinc::signature::md5_hex(b"right\n"));
+}
+
+#[test]
+fn r6_10_a_job_that_ends_while_the_agent_can_open_no_file_keeps_its_outputs() {
+    let name = "r6_10_a_job_that_ends_while_the_agent_can_open_no_file_keeps_its_outputs";
+    if as_ordinary_user(name) {
+        return;
+    }
+    let bench = Bench::new();
+    let text =
+        "while [ ! -d go ]; do sleep 0.1; done; echo right > out; echo 0 > boinc_finish_called; exit 0";
+    let mut setup = bench.script(text);
+    setup.files = vec![output("out", true)];
+    bench.supervisor.start_task(setup);
+    let pid = bench.started();
+    let all = all_descriptors();
+    std::fs::create_dir(bench.data.slot(SLOT).join("go")).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid.cast_signed());
+    wait_for("its end", 60, || rustix::process::test_kill_process(pid.unwrap()).is_err().then_some(()));
+    let until = std::time::Instant::now() + StdDuration::from_secs(2);
+    while let Ok(event) =
+        bench.events.recv_timeout(until.saturating_duration_since(std::time::Instant::now()))
+    {
+        assert!(!matches!(event, Event::TaskEnded { .. }), "{event:?}");
+    }
+    drop(all);
+    let end = end_of(&bench, JOB);
+    assert!(end.finish.is_some() && end.outputs.len() == 1, "{end:?}");
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn application_that_counts() {
 pub(crate) struct Bench {
     _dir: tempfile::TempDir,
     pub(crate) data: DataDir,
-    events: Receiver<Event>,
+    pub(crate) events: Receiver<Event>,
     pub(crate) supervisor: Supervisor,
 }
 

@@ -266,8 +266,10 @@ pub enum TransferErrorKind {
     WrongSize,
     /// The disk is full. Nothing is lost; try again later (R4.12).
     DiskFull,
-    /// A file on this host could not be read or written.
+    /// A file on this host could not be read or written. That passes, or somebody sees to it: try again later.
     LocalFile,
+    /// The file to send is gone, or is not what it was: no later attempt can send it.
+    Changed,
 }
 
 impl TransferError {

@@ -57,6 +57,7 @@ impl Client {
                     status: FileStatus::Absent,
                     proof: None,
                     found: None,
+                    anew: false,
                     transfer: None,
                 };
                 self.state.files.insert(key.clone(), file);
@@ -215,8 +216,11 @@ impl Client {
 
     fn begin_transfer(&mut self, key: &FileKey, rank: Rank) {
         let Some(project) = self.state.projects.get(&key.project) else { return };
-        if let Some(why) = self.never_fits(key) {
-            return self.fail_file(key, error::TOO_BIG, &why);
+        if let Some((is_for_ever, why)) = self.misfit(key) {
+            return match is_for_ever {
+                true => self.fail_file(key, error::TOO_BIG, &why),
+                false => self.transfer_failed(key, &TransferError::new(TransferErrorKind::DiskFull, why)),
+            };
         }
         let keep_free = self.preferences().disk_free_min;
         let by_project = self.most_announced(key);
@@ -237,6 +241,7 @@ impl Client {
                     max_nbytes: file.info.max_nbytes.map_or(0.0, Bytes::as_f64),
                     nbytes,
                     md5,
+                    anew: file.anew,
                 }))
             })
         } else {
@@ -283,17 +288,23 @@ impl Client {
         }
     }
 
-    /// Why a file would be too large for this host even if nothing else were on its disk.
-    fn never_fits(&self, key: &FileKey) -> Option<String> {
+    /// Why a file would be too large for this host even if nothing else were on its disk; and whether that can never change.
+    /// What preferences keep out waits: they may be tightened for a while.
+    fn misfit(&self, key: &FileKey) -> Option<(bool, String)> {
         let file = self.state.files.get(key)?;
         if file.transfer.as_ref()?.upload {
             return None;
         }
         let (host, nbytes) = (self.state.host.as_ref()?, file.info.nbytes?);
         let most = host.disk_total.as_f64() * self.preferences().disk_fraction.get();
-        let too_big = host.disk_total > Bytes(0) && nbytes.as_f64() > most;
-        too_big.then(|| {
-            format!("its {nbytes} are more than the {} that projects may use here", Bytes::from_f64(most))
+        let total = host.disk_total;
+        if total == Bytes(0) || nbytes.as_f64() <= most {
+            return None;
+        }
+        let allowed = || format!("the {} that projects may use here by preferences", Bytes::from_f64(most));
+        Some(match nbytes > total {
+            true => (true, format!("its {nbytes} are more than the {total} of this host's disk")),
+            false => (false, format!("its {nbytes} are more than {}", allowed())),
         })
     }
 
@@ -400,18 +411,18 @@ impl Client {
     /// which the project gave them, the file is given up if the last one refused for good; otherwise it waits.
     fn transfer_failed(&mut self, key: &FileKey, failure: &TransferError) {
         use TransferErrorKind::{
-            BadReply, DiskFull, LocalFile, Permanent, Transient, WrongMd5, WrongSignature, WrongSize,
+            BadReply, Changed, DiskFull, LocalFile, Permanent, Transient, WrongMd5, WrongSignature, WrongSize,
         };
         let Some(file) = self.state.files.get_mut(key) else { return };
         let (unsigned, urls) = (file.info.file_signature.is_none(), file.urls());
         let Some(transfer) = file.transfer.as_mut() else { return };
         transfer.active = false;
         // A failure of this host is not the URL's.
-        let is_local = matches!(failure.kind, DiskFull | LocalFile);
+        let is_local = matches!(failure.kind, DiskFull | LocalFile | Changed);
         let is_last = transfer.url_index + 1 >= urls || failure.kind == WrongSignature;
         let upload = transfer.upload;
         let verdict = match failure.kind {
-            LocalFile if upload => Some(fallow_boinc::runtime::exit::UPLOAD_FAILED),
+            Changed if upload => Some(fallow_boinc::runtime::exit::UPLOAD_FAILED),
             _ if !is_local && !is_last => {
                 transfer.url_index += 1;
                 let text = format!("{}: {failure}; trying the next of its {urls} URLs", key.name);
@@ -424,7 +435,7 @@ impl Client {
             WrongSize => Some(error::SIZE),
             WrongSignature if unsigned => Some(error::NO_SIGNATURE),
             WrongSignature => Some(error::SIGNATURE),
-            Transient | BadReply | DiskFull | LocalFile => {
+            Transient | BadReply | DiskFull | LocalFile | Changed => {
                 transfer.url_index = 0;
                 self.back_off(key, failure, is_local)
             }

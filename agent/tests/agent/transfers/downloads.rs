@@ -10,6 +10,7 @@ use fallow_client::{Download, Event, RequiredSignature, TransferErrorKind};
 use fallow_domain::Bytes;
 
 use super::{Bench, Server, content, http, key, project};
+use crate::hostile_jobs::{all_descriptors, as_ordinary_user};
 use crate::support::put;
 
 #[tokio::test]
@@ -279,4 +280,39 @@ async fn r4_12_a_download_for_which_there_is_no_space_is_not_begun() {
     let error = bench.download(wanted).await.unwrap_err();
     assert!(error.kind == TransferErrorKind::DiskFull && error.what.contains("no space"), "{error}");
     assert!(server.asked().is_empty() && !bench.partial().exists());
+}
+
+#[tokio::test]
+async fn r4_12_what_came_of_a_file_is_kept_while_there_is_no_space_and_not_for_ever() {
+    let server = Server::start(|_| http("200 OK", "", &content()));
+    let mut bench = Bench::new();
+    put(&bench.partial(), &content()[..40_000]);
+    let wanted = Download { keep_free: Bytes(1 << 60), ..Bench::wanted(server.url("file"), &content()) };
+    let error = bench.download(wanted.clone()).await.unwrap_err();
+    assert_eq!(error.kind, TransferErrorKind::DiskFull, "{error}");
+    assert_eq!(std::fs::metadata(bench.partial()).unwrap().len(), 40_000, "it may be full for a moment only");
+    let two_hours_ago = std::time::SystemTime::now() - Duration::from_hours(2);
+    let file = std::fs::File::options().write(true).open(bench.partial()).unwrap();
+    file.set_modified(two_hours_ago).unwrap();
+    bench.download(wanted).await.unwrap_err();
+    assert!(!bench.partial().exists(), "others may wait for its space");
+}
+
+#[tokio::test]
+async fn r6_10_a_file_that_is_here_stays_while_the_agent_can_open_no_file() {
+    let name = "transfers::downloads::r6_10_a_file_that_is_here_stays_while_the_agent_can_open_no_file";
+    if as_ordinary_user(name) {
+        return;
+    }
+    let mut bench = Bench::new();
+    let place = bench.data.project(&project()).join("file");
+    put(&place, &content());
+    std::fs::create_dir_all(bench.data.partial(&project())).unwrap();
+    let wanted = Bench::wanted("http://127.0.0.1:9/file".into(), &content());
+    let all = all_descriptors();
+    let error = bench.download(wanted.clone()).await.unwrap_err();
+    drop(all);
+    assert!(place.exists(), "{error}");
+    assert_eq!(error.kind, TransferErrorKind::LocalFile, "{error}");
+    assert_eq!(bench.download(wanted).await, Ok(Bytes(100_000)), "nobody is asked for it");
 }

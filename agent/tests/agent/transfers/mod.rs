@@ -99,6 +99,8 @@ struct Bench {
     data: DataDir,
     transfers: Transfers,
     events: mpsc::Receiver<Input>,
+    /// Uploads begin at the beginning.
+    anew: bool,
     /// What was said about moves to other hosts.
     moved: Vec<String>,
     /// What was measured.
@@ -124,7 +126,7 @@ impl Bench {
         let (sender, events) = mpsc::channel(8);
         let version = ClientVersion { major: 8, minor: 3, release: 0 };
         let transfers = Transfers::new(Web::with_limits(limits).unwrap(), data.clone(), version, sender);
-        Self { _dir: dir, data, transfers, events, moved: Vec::new(), traffic: Vec::new() }
+        Self { _dir: dir, data, transfers, events, anew: false, moved: Vec::new(), traffic: Vec::new() }
     }
 
     fn wanted(from: String, content: &[u8]) -> Download {
@@ -160,6 +162,11 @@ impl Bench {
 
     async fn upload(&mut self, content: &[u8], to: String) -> Result<(), TransferError> {
         put(&self.data.project(&project()).join("file"), content);
+        self.upload_again(content, to).await
+    }
+
+    /// The same of the file as it lies there.
+    async fn upload_again(&mut self, content: &[u8], to: String) -> Result<(), TransferError> {
         self.transfers.upload(Box::new(Upload {
             file: key("file"),
             url: project(),
@@ -168,6 +175,7 @@ impl Bench {
             max_nbytes: 1e6,
             nbytes: Bytes(content.len() as u64),
             md5: md5_hex(content),
+            anew: self.anew,
         }));
         match self.event().await {
             Event::UploadEnded { outcome, .. } => outcome,

@@ -2,10 +2,11 @@
 
 use fallow_boinc::signature::md5_hex;
 use fallow_boinc::transfer::{Head, UploadRequest};
-use fallow_client::TransferErrorKind;
+use fallow_client::{TransferError, TransferErrorKind};
 use fallow_domain::Bytes;
 
-use super::{Bench, Server, content, http};
+use super::{Bench, Server, content, http, project};
+use crate::support::put;
 
 const DONE: &[u8] = b"<data_server_reply>\n    <status>0</status>\n</data_server_reply>\n";
 
@@ -71,4 +72,35 @@ async fn an_upload_handlers_refusals_are_told_apart() {
         let mut bench = Bench::new();
         assert_eq!(bench.upload(b"x", server.url("up")).await.unwrap_err().kind, kind, "{body}");
     }
+}
+
+#[tokio::test]
+async fn an_output_that_has_changed_is_sent_from_its_beginning_whatever_the_server_has() {
+    let server = Server::start(|_| http("200 OK", "", DONE));
+    let mut bench = Bench::new();
+    bench.anew = true;
+    assert_eq!(bench.upload(&content(), server.url("up")).await, Ok(()));
+    let asked = server.asked();
+    let Ok(Head::Complete { request: UploadRequest::Upload(header), data_at }) =
+        UploadRequest::parse(&asked[0].body)
+    else {
+        panic!("{}", String::from_utf8_lossy(&asked[0].body[..200]));
+    };
+    assert_eq!((asked.len(), header.offset), (1, Bytes(0)));
+    assert_eq!(asked[0].body[data_at..], content());
+}
+
+#[tokio::test]
+async fn r6_10_only_an_output_that_is_gone_or_another_is_given_up() {
+    let server = Server::start(|_| http("200 OK", "", DONE));
+    let mut bench = Bench::new();
+    let place = bench.data.project(&project()).join("file");
+    assert_eq!(bench.upload(b"result", server.url("up")).await, Ok(()));
+    put(&place, b"another one");
+    let kind = |outcome: Result<(), TransferError>| outcome.unwrap_err().kind;
+    assert_eq!(kind(bench.upload_again(b"result", server.url("up")).await), TransferErrorKind::Changed);
+    std::fs::remove_file(&place).unwrap();
+    assert_eq!(kind(bench.upload_again(b"result", server.url("up")).await), TransferErrorKind::Changed);
+    std::os::unix::fs::symlink("/etc/passwd", &place).unwrap();
+    assert_eq!(kind(bench.upload_again(b"result", server.url("up")).await), TransferErrorKind::Changed);
 }

@@ -2,7 +2,7 @@
 
 use fallow_boinc::scheduler::SchedulerReply;
 use fallow_client::{Event, Traffic, TransferError, TransferErrorKind};
-use fallow_domain::{Bytes, Duration, Preferences};
+use fallow_domain::{Bytes, Duration, Fraction, Preferences};
 
 use crate::life::{document, small_buffers};
 use crate::world::World;
@@ -152,19 +152,53 @@ fn r4_1_a_file_of_unknown_size_may_have_its_projects_share_of_what_is_left_on_th
     assert_eq!(world.downloads[0].keep_free, Bytes::from_mebibytes(1024));
 }
 
-#[test]
-fn a_file_that_could_never_fit_is_given_up_at_once() {
+/// A project whose one job needs a file of so many bytes; the disk has 100 GB.
+fn with_a_large_input(alter: fn(&mut SchedulerReply, usize)) -> World {
     let mut world = World::new(208);
     world.add_project("a", 1, Duration::from_secs(30));
-    world.alter = Some(|reply, _| {
-        for file in reply.files.iter_mut().filter(|file| file.name.ends_with("_in")) {
-            file.nbytes = Some(Bytes(95_000_000_000));
-        }
-    });
+    world.alter = Some(alter);
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world
+}
+
+fn inputs_have(reply: &mut SchedulerReply, bytes: u64) {
+    for file in reply.files.iter_mut().filter(|file| file.name.ends_with("_in")) {
+        file.nbytes = Some(Bytes(bytes));
+    }
+}
+
+#[test]
+fn a_file_that_is_larger_than_the_disk_is_given_up_at_once() {
+    let mut world = with_a_large_input(|reply, _| inputs_have(reply, 150_000_000_000));
     world.run_until("the failure is reported", Duration::from_hours(3), |w| w.acknowledged("a") == 1);
+    assert!(world.notices().any(|text| text.contains("this host's disk")), "{:?}", world.notices);
+    assert!(world.downloads.iter().all(|wanted| wanted.file.name != "a_0_in"));
+}
+
+#[test]
+fn r4_1_a_file_that_preferences_keep_out_waits_until_they_let_it_in() {
+    let mut world = with_a_large_input(|reply, _| inputs_have(reply, 95_000_000_000));
+    world.run_for(Duration::from_hours(3));
     assert!(world.notices().any(|text| text.contains("projects may use here")), "{:?}", world.notices);
     assert!(world.downloads.iter().all(|wanted| wanted.file.name != "a_0_in"));
+    assert_eq!(world.acknowledged("a"), 0, "its job is kept");
+    let all = Preferences { disk_fraction: Fraction::ONE, ..small_buffers() };
+    world.event(Event::DocumentOffered(document(2, &[("a", 1.0)], all)));
+    world.run_until("the job is done", Duration::from_hours(12), |w| w.acknowledged("a") == 1);
+    assert_eq!(world.projects["a"].reports[0].exit_status, 0);
+}
+
+#[test]
+fn r6_10_an_output_that_cannot_be_read_for_a_while_is_sent_later_and_fails_no_job() {
+    let mut world = World::new(211);
+    world.add_project("a", 1, Duration::from_secs(30));
+    world.fail_upload = Some(TransferError::new(TransferErrorKind::LocalFile, "too many open files"));
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_for(Duration::from_mins(10));
+    assert!(world.notices().any(|text| text.contains("too many open files; trying again in")));
+    world.fail_upload = None;
+    world.run_until("the job is reported", Duration::from_hours(6), |w| w.acknowledged("a") == 1);
+    assert_eq!(world.projects["a"].reports[0].exit_status, 0);
 }
 
 #[test]
