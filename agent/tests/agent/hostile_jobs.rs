@@ -250,11 +250,13 @@ fn r6_10_outputs_are_taken_although_the_projects_directory_was_closed_meanwhile(
         return;
     }
     let bench = Bench::new();
-    let text =
-        "echo right > out; chmod 000 out; echo 0 > boinc_finish_called; chmod 000 ../../projects/*; exit 0";
+    let text = "while [ ! -d go ]; do sleep 0.1; done; echo right > out; chmod 000 out; \
+                echo 0 > boinc_finish_called; chmod 000 ../../projects/*; exit 0";
     let mut setup = bench.script(text);
     setup.files = vec![output("out", true)];
     bench.supervisor.start_task(setup);
+    bench.started();
+    std::fs::create_dir(bench.data.slot(SLOT).join("go")).unwrap();
     let end = end_of(&bench, JOB);
     assert_eq!(end.outputs.len(), 1, "{end:?}");
     assert_eq!(end.outputs[0].md5, fallow_boinc::signature::md5_hex(b"right\n"));
