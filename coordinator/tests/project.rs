@@ -14,6 +14,8 @@ mod fixture;
 mod http;
 #[path = "project/identity.rs"]
 mod identity;
+#[path = "project/kept.rs"]
+mod kept;
 #[path = "project/pages.rs"]
 mod pages;
 #[path = "project/scheduler.rs"]

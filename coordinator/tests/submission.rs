@@ -104,6 +104,46 @@ fn a_mistake_in_a_long_batch_stops_it_before_any_of_it_is_taken() {
 }
 
 #[test]
+fn a_batch_that_keeps_two_contents_under_one_name_is_not_taken_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = with_application(dir.path());
+    // Each is a piece by itself.
+    for (name, byte) in [("one", b'1'), ("two", b'2')] {
+        std::fs::write(dir.path().join(name), vec![byte; 6 << 20]).unwrap();
+    }
+    let file = |second: &str| {
+        let read = |path: &str| {
+            format!(
+                "[[workunits]]\napplication = 'a'\nflops = 1e9\ninputs = [{{ open_name = 'in', path = '{path}', keep_as = 'data' }}]\n"
+            )
+        };
+        let batch = dir.path().join("b.toml");
+        std::fs::write(&batch, ["one", "one", second].map(read).concat()).unwrap();
+        fallow(dir.path(), &["submit", "sieve", "--file", batch.to_str().unwrap()])
+    };
+    let refused = file("two");
+    assert_eq!(refused.status.code(), Some(3), "{}", text(&refused));
+    assert_eq!(workunits(dir.path()), 0);
+    assert!(text(&refused).contains("workunits 1 and 3"), "{}", text(&refused));
+    let taken = file("one");
+    assert_eq!((taken.status.code(), names(&taken).len()), (Some(0), 3), "{}", text(&taken));
+    let kept = dir.path().join("coordinator/projects/sieve/download/kept_data");
+    assert_eq!(std::fs::read(kept).unwrap(), vec![b'1'; 6 << 20]);
+    // In pieces, because of what each reads by itself: the second names what came with the first.
+    let inputs =
+        "[{ open_name = 'in', path = 'one', keep_as = 'more' }, { open_name = 'own', path = 'two' }]";
+    let pieces = format!("[[workunits]]\napplication = 'a'\nflops = 1e9\ninputs = {inputs}\n").repeat(3);
+    let batch = dir.path().join("pieces.toml");
+    std::fs::write(&batch, pieces).unwrap();
+    for _ in 0..2 {
+        let taken = fallow(dir.path(), &["submit", "sieve", "--file", batch.to_str().unwrap()]);
+        assert_eq!((taken.status.code(), names(&taken).len()), (Some(0), 3), "{}", text(&taken));
+    }
+    assert_eq!(workunits(dir.path()), 6);
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
 fn a_key_names_one_submission_and_options_typed_twice_are_two_workunits_without_it() {
     let dir = tempfile::tempdir().unwrap();
     let mut running = with_application(dir.path());

@@ -88,7 +88,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Draft>, Failure> {
     drop(text);
     let base = path.parent().unwrap_or(Path::new("."));
     let (mut workunits, mut mistakes) = (Vec::new(), Vec::new());
-    let (mut files, mut names) = (Contents::default(), BTreeMap::new());
+    let (mut files, mut names, mut kept) = (Contents::default(), BTreeMap::new(), BTreeMap::new());
     for (index, workunit) in batch.workunits.into_iter().enumerate() {
         let place = index + 1;
         match convert(base, workunit, &mut files) {
@@ -96,6 +96,12 @@ pub(super) fn read(path: &Path) -> Result<Vec<Draft>, Failure> {
                 let name = workunit.name().to_owned();
                 if let Some(first) = names.insert(name, place).filter(|_| !workunit.name().is_empty()) {
                     mistakes.push(twice(workunit.name(), first, place));
+                }
+                for (name, content) in workunit.kept() {
+                    let (first, known) = *kept.entry(name.to_owned()).or_insert((place, *content));
+                    if known != *content {
+                        mistakes.push(kept_twice(name, first, place));
+                    }
                 }
                 workunits.push(workunit);
             }
@@ -114,6 +120,12 @@ pub(super) fn read(path: &Path) -> Result<Vec<Draft>, Failure> {
 fn twice(name: &str, first: usize, second: usize) -> String {
     format!(
         "workunits {first} and {second} of the submission have the same name {name:?}: give each another, or none to have one made"
+    )
+}
+
+fn kept_twice(name: &str, first: usize, second: usize) -> String {
+    format!(
+        "workunits {first} and {second} of the submission keep different contents under the same name {name:?}: give each a keep_as of its own"
     )
 }
 
@@ -159,7 +171,7 @@ fn convert(base: &Path, workunit: Workunit, files: &mut Contents) -> Result<Draf
     let (mut inputs, mut contents) = (Vec::new(), Vec::new());
     for Input { open_name, text, path, keep_as } in workunit.inputs {
         contents.push(content(base, &open_name, text, path, files)?);
-        inputs.push(InputFile { open_name, content: Vec::new(), keep_as });
+        inputs.push(InputFile { open_name, keep_as, ..InputFile::default() });
     }
     let outputs = workunit.outputs.into_iter().map(|output| {
         Ok(OutputFile { max_bytes: size("max_size", &output.max_size)?, open_name: output.open_name })
@@ -225,7 +237,7 @@ mod tests {
             let path = dir.path().join(name);
             std::fs::write(dir.path().join("data"), "abc").unwrap();
             std::fs::write(&path, text).unwrap();
-            read(&path).unwrap()[0].whole(false).unwrap()
+            read(&path).unwrap()[0].whole(false, |_| true).unwrap()
         };
         let workunit = whole("b.toml", toml);
         assert_eq!(workunit, whole("b.json", json));

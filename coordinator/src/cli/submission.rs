@@ -5,7 +5,8 @@
 //! then checked by the coordinator as a whole, so that a mistake in it stops it before any of it is taken. Then its pieces
 //! are taken one after the other. Whatever dies in between, the same submission under the same key adds what is
 //! missing: the coordinator knows how many it has. Memory holds what the user typed and one piece; inputs that are
-//! files are read when their piece is sent.
+//! files are read when their piece is sent. What hosts keep is sent with the first workunit that reads it, and named by
+//! its fingerprint in all others.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
@@ -111,19 +112,39 @@ impl Draft {
         &self.workunit.name
     }
 
-    /// As it is sent. A check needs to know only what hosts keep: that must not be another file's name.
-    pub(super) fn whole(&self, check_only: bool) -> Result<NewWorkunit, Failure> {
+    /// What hosts keep of its inputs: under which name, and the fingerprint of what.
+    pub(super) fn kept(&self) -> impl Iterator<Item = (&str, &[u8; 32])> {
+        let inputs = self.workunit.inputs.iter().zip(&self.contents);
+        let kept = inputs.filter(|(input, _)| !input.keep_as.is_empty());
+        kept.map(|(input, content)| (input.keep_as.as_str(), &content.sha256))
+    }
+
+    /// As it is sent: `is_first` says whether what is kept under a name is sent with this workunit. A check needs no
+    /// contents: what is kept must not be another file's name, and the fingerprint tells that.
+    pub(super) fn whole(
+        &self,
+        check_only: bool,
+        is_first: impl Fn(&str) -> bool,
+    ) -> Result<NewWorkunit, Failure> {
         let mut workunit = self.workunit.clone();
         for (input, content) in workunit.inputs.iter_mut().zip(&self.contents) {
-            if !check_only || !input.keep_as.is_empty() {
-                input.content = content.read()?;
+            let is_kept = !input.keep_as.is_empty();
+            match () {
+                () if is_kept && (check_only || !is_first(&input.keep_as)) => {
+                    input.sha256 = hex(&content.sha256);
+                }
+                () if check_only => {}
+                () => input.content = content.read()?,
             }
         }
         Ok(workunit)
     }
 
-    fn size(&self) -> u64 {
-        let contents: u64 = self.contents.iter().map(|content| content.size).sum();
+    /// Bytes that it takes to send it.
+    fn size(&self, is_first: impl Fn(&str) -> bool) -> u64 {
+        let inputs = self.workunit.inputs.iter().zip(&self.contents);
+        let sent = inputs.filter(|(input, _)| input.keep_as.is_empty() || is_first(&input.keep_as));
+        let contents: u64 = sent.map(|(_, content)| content.size).sum();
         contents + self.workunit.encoded_len() as u64
     }
 }
@@ -205,8 +226,11 @@ impl Submission<'_> {
         piece: &Range<usize>,
         check_only: bool,
     ) -> Result<SubmitReply, Failure> {
-        let drafts = self.drafts.get(piece.clone()).unwrap_or_default();
-        let workunits = drafts.iter().map(|draft| draft.whole(check_only)).collect::<Result<_, _>>()?;
+        let firsts = firsts(self.drafts);
+        let drafts = self.drafts.iter().enumerate().take(piece.end).skip(piece.start);
+        let workunits = drafts
+            .map(|(at, draft)| draft.whole(check_only, |name| firsts.get(name) == Some(&at)))
+            .collect::<Result<_, _>>()?;
         let request = SubmitRequest {
             project: self.project.to_owned(),
             workunits,
@@ -234,11 +258,23 @@ impl Submission<'_> {
     }
 }
 
+/// The first workunit that reads what is kept under a name: its content is sent with that one alone.
+fn firsts(drafts: &[Draft]) -> BTreeMap<&str, usize> {
+    let mut firsts = BTreeMap::new();
+    for (at, draft) in drafts.iter().enumerate() {
+        for (name, _) in draft.kept() {
+            firsts.entry(name).or_insert(at);
+        }
+    }
+    firsts
+}
+
 /// Where a submission is cut into pieces; none is empty.
 fn cut(drafts: &[Draft]) -> Vec<Range<usize>> {
+    let firsts = firsts(drafts);
     let (mut pieces, mut start, mut bytes) = (Vec::new(), 0, 0);
     for (at, draft) in drafts.iter().enumerate() {
-        let size = draft.size();
+        let size = draft.size(|name| firsts.get(name) == Some(&at));
         if at > start && (at - start >= PIECE_WORKUNITS || bytes + size > PIECE_BYTES) {
             pieces.push(start..at);
             (start, bytes) = (at, 0);
@@ -322,6 +358,30 @@ mod tests {
         assert_eq!(cut(&vec![large; 3]), [0..1, 1..2, 2..3]);
         let larger = draft(&vec![0; PIECE_BYTES as usize * 2]);
         assert_eq!(cut(&[draft(b""), larger, draft(b"")]), [0..1, 1..2, 2..3]);
+    }
+
+    #[test]
+    fn what_many_workunits_keep_is_sent_with_the_first_of_them_and_named_by_its_fingerprint_in_the_others() {
+        let bytes = vec![7; PIECE_BYTES as usize / 2];
+        let mut drafts = vec![draft(&bytes); 1_000];
+        for draft in &mut drafts {
+            draft.workunit.inputs[0].keep_as = "data".into();
+        }
+        let all = 0..drafts.len();
+        assert_eq!(cut(&drafts), [all]);
+        let firsts = firsts(&drafts);
+        let sent = |check_only| -> Vec<NewWorkunit> {
+            let drafts = drafts.iter().enumerate();
+            drafts.map(|(at, one)| one.whole(check_only, |name| firsts[name] == at).unwrap()).collect()
+        };
+        let bytes_sent = |workunits: &[NewWorkunit]| -> usize {
+            workunits.iter().map(|workunit| workunit.inputs[0].content.len()).sum()
+        };
+        let taken = sent(false);
+        assert_eq!((bytes_sent(&taken), taken[0].inputs[0].content.len()), (bytes.len(), bytes.len()));
+        assert_eq!(bytes_sent(&sent(true)), 0);
+        assert_eq!(taken[0].inputs[0].sha256, "");
+        assert!(taken[1..].iter().all(|one| one.inputs[0].sha256 == hex(&sha256(&bytes))));
     }
 
     #[test]

@@ -58,7 +58,12 @@ pub(super) fn new_workunit(wire: wire::NewWorkunit) -> Result<NewWorkunit, Inval
     workunit.inputs = wire
         .inputs
         .into_iter()
-        .map(|input| NewInput { open_name: input.open_name, content: input.content, keep_as: input.keep_as })
+        .map(|input| NewInput {
+            open_name: input.open_name,
+            content: input.content,
+            keep_as: input.keep_as,
+            sha256: input.sha256,
+        })
         .collect();
     let output_max = Bytes::from_mebibytes(10);
     workunit.outputs = wire

@@ -11,7 +11,7 @@
 //! - `workunit`, `verdict`: the life of a workunit, pure.
 //! - `index`, `txn`, `keys`, `records`: how it is stored.
 //! - `scheduler`: the scheduler RPC. `web`: everything else over HTTP.
-//! - `accounts`: the agents' keys. `seekers`: who asked for work lately.
+//! - `accounts`: the agents' keys. `seekers`: who asked for work lately. `kept`: inputs that hosts keep.
 //! - `credit`: what work is worth.
 //! - `settings`: what operators may change. `waiting`: hosts that asked in vain.
 //! - `upkeep`: deadlines, comparisons, deletions.
@@ -34,6 +34,7 @@ mod holders;
 mod hosted;
 mod index;
 mod intact;
+mod kept;
 mod keyring;
 mod keys;
 mod layout;

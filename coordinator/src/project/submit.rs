@@ -14,8 +14,9 @@ use super::comparator;
 use super::error::ProjectError;
 use super::hosted::{Project, lock};
 use super::index;
-use super::keys::md5_hex;
-use super::layout::{sync_filesystem, write_unsynced, write_whole};
+use super::kept::Kept;
+use super::keys::{md5_hex, tail};
+use super::layout::{sync_filesystem, write_unsynced};
 use super::names::{PLAIN_RULE, is_plain};
 use super::records::{Counters, Submission};
 use super::txn::{Txn, decode};
@@ -69,8 +70,10 @@ impl Project {
         let rest = workunits.split_off(here.min(workunits.len()));
         let mut names = self.names_of(&key, offset, workunits.len())?;
         let rest = Rest { from: offset + workunits.len() as u64, workunits: rest, total };
+        let mut kept = Kept::new(&self.layout);
         for (at, workunit) in rest.workunits.iter().enumerate() {
-            self.check(workunit).map_err(rest.of_workunit(at))?;
+            let checked = self.check(workunit, &mut kept, check_only);
+            checked.map_err(rest.of_workunit(at))?;
         }
         let named = self.name_all(&rest)?;
         let known = workunits.len() as u64;
@@ -78,7 +81,13 @@ impl Project {
             return Ok(Taken { names, taken, begun_at, known });
         }
         let last_sequence = named.last().map(|(_, sequence)| *sequence);
-        let new = self.prepare_all(rest, named, now)?;
+        let new = match self.prepare_all(rest, named, &mut kept, now) {
+            Ok(new) => new,
+            Err(error) => {
+                kept.take_back();
+                return Err(error);
+            }
+        };
         let taken = taken + new.len() as u64;
         let begun_at = begun_at.unwrap_or(now);
         let new_names: Vec<String> = new.iter().map(|workunit| workunit.name.clone()).collect();
@@ -121,22 +130,23 @@ impl Project {
         if count == 0 {
             return Ok(out);
         }
-        let (mut at, mut after) = (0, None);
-        // Pieces may have been cut at other places when they were taken.
-        loop {
-            let page = self.read().scan(&self.keys.all_submission_names(key), after.as_deref(), 16)?;
-            let Some((last, _)) = page.last() else { return Ok(out) };
-            after = Some(last.clone());
-            for (key, value) in page {
-                let names: Vec<String> = decode("names of a submission", &key, &value)?;
-                let skipped = usize::try_from(offset.saturating_sub(at)).unwrap_or(usize::MAX);
-                at += names.len() as u64;
-                out.extend(names.into_iter().skip(skipped).take(count - out.len()));
-                if out.len() == count {
-                    return Ok(out);
-                }
-            }
+        let txn = self.read();
+        let (prefix, begin) = (self.keys.all_submission_names(key), |at| self.keys.submission_names(key, at));
+        // Pieces may have been cut at other places when they were taken. A page has SUBMIT_MAX names at most.
+        let from = match txn.contains(&begin(offset))? {
+            true => offset,
+            false => (offset + 1).saturating_sub(SUBMIT_MAX as u64),
+        };
+        let mut after = from.checked_sub(1).map(begin);
+        while out.len() < count {
+            let Some((page, value)) = txn.scan(&prefix, after.as_deref(), 1)?.pop() else { break };
+            let at = u64::from_str_radix(tail(&page, &prefix), 16).unwrap_or_default();
+            let names: Vec<String> = decode("names of a submission", &page, &value)?;
+            let skipped = usize::try_from(offset.saturating_sub(at)).unwrap_or(usize::MAX);
+            out.extend(names.into_iter().skip(skipped).take(count - out.len()));
+            after = Some(page);
         }
+        Ok(out)
     }
 
     /// For each workunit a name, if it has none, and a sequence number that no stored one has.
@@ -186,13 +196,14 @@ impl Project {
         &self,
         mut rest: Rest,
         named: Vec<(String, u64)>,
+        kept: &mut Kept<'_>,
         now: Instant,
     ) -> Result<Vec<Workunit>, ProjectError> {
         let new = std::mem::take(&mut rest.workunits);
         let has_files = new.iter().any(|workunit| !workunit.inputs.is_empty());
         let mut workunits = Vec::with_capacity(new.len());
         for (at, (workunit, (name, sequence))) in new.into_iter().zip(named).enumerate() {
-            let prepared = self.prepare(workunit, name, sequence, now);
+            let prepared = self.prepare(workunit, (name, sequence), kept, now);
             workunits.push(prepared.map_err(rest.of_workunit(at))?);
         }
         if has_files {
@@ -204,31 +215,22 @@ impl Project {
     fn prepare(
         &self,
         new: NewWorkunit,
-        name: String,
-        sequence: u64,
+        (name, sequence): (String, u64),
+        kept: &mut Kept<'_>,
         now: Instant,
     ) -> Result<Workunit, ProjectError> {
         let mut inputs = Vec::with_capacity(new.inputs.len());
         for (position, input) in new.inputs.into_iter().enumerate() {
             let sticky = !input.keep_as.is_empty();
-            let file_name = match sticky {
-                true => kept_name(&input),
-                false => format!("{name}_in{position}"),
+            let (file_name, nbytes, md5) = match sticky {
+                true => kept.write(&input)?,
+                false => {
+                    let file_name = format!("{name}_in{position}");
+                    write_unsynced(&self.layout.download(&file_name), &input.content, 0o644)?;
+                    (file_name, input.content.len() as u64, md5_hex(&input.content))
+                }
             };
-            let path = self.layout.download(&file_name);
-            if !sticky {
-                write_unsynced(&path, &input.content, 0o644)?;
-            } else if !self.is_kept_already(&file_name, &input)? {
-                // Others may name it from now on: there whole, or not at all.
-                write_whole(&path, &input.content, 0o644)?;
-            }
-            inputs.push(InputRef {
-                open_name: input.open_name,
-                file_name,
-                nbytes: input.content.len() as u64,
-                md5: md5_hex(&input.content),
-                sticky,
-            });
+            inputs.push(InputRef { open_name: input.open_name, file_name, nbytes, md5, sticky });
         }
         let workunit = Workunit {
             name,
@@ -253,21 +255,7 @@ impl Project {
         Ok(workunit.start())
     }
 
-    /// Whether the file is there. One that is kept never changes: clients hold it.
-    fn is_kept_already(&self, file_name: &str, input: &NewInput) -> Result<bool, ProjectError> {
-        let path = self.layout.download(file_name);
-        match std::fs::read(&path) {
-            Ok(there) if there == input.content => Ok(true),
-            Ok(_) => {
-                let expected = "a name that no other content has: a file that hosts keep never changes";
-                Err(Invalid::new("name under which an input is kept", &input.keep_as, expected).into())
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(ProjectError::file("read", &path)(error)),
-        }
-    }
-
-    fn check(&self, new: &NewWorkunit) -> Result<(), ProjectError> {
+    fn check(&self, new: &NewWorkunit, kept: &mut Kept<'_>, check_only: bool) -> Result<(), ProjectError> {
         if !self.catalog().runs(&new.application) {
             return Err(ProjectError::UnknownApplication {
                 project: self.name.clone(),
@@ -277,18 +265,13 @@ impl Project {
         new.rules.check()?;
         comparator::find(&new.comparator)?;
         check_values(new)?;
-        let mut kept = new.inputs.iter().filter(|input| !input.keep_as.is_empty());
-        kept.try_for_each(|input| self.is_kept_already(&kept_name(input), input).map(drop))
+        let mut to_keep = new.inputs.iter().filter(|input| !input.keep_as.is_empty());
+        to_keep.try_for_each(|input| kept.add(input, check_only))
     }
 
     fn exists(&self, name: &str) -> ProjectError {
         ProjectError::WorkunitExists { project: self.name.clone(), name: name.to_owned() }
     }
-}
-
-/// Where an input that hosts keep lies, whichever workunits read it.
-fn kept_name(input: &NewInput) -> String {
-    format!("kept_{}", input.keep_as)
 }
 
 fn check_piece(piece: &Piece) -> Result<(), Invalid> {
@@ -350,6 +333,16 @@ fn check_values(new: &NewWorkunit) -> Result<(), Invalid> {
     if let Some(bad) = kept.into_iter().find(|name| !is_plain(name, NAME_MAX)) {
         return Err(Invalid::new("name under which an input is kept", bad, PLAIN_RULE));
     }
+    let is_by_name = |input: &&NewInput| !input.sha256.is_empty();
+    if let Some(bad) = new
+        .inputs
+        .iter()
+        .filter(is_by_name)
+        .find(|input| input.keep_as.is_empty() || !input.content.is_empty())
+    {
+        let expected = "an input that is kept, and none of its content";
+        return Err(Invalid::new("fingerprint of an input", &bad.sha256, expected));
+    }
     if let Some(bad) = names.iter().find(|name| !is_open_name(name)) {
         return Err(Invalid::new("open name", bad, OPEN_NAME_RULE));
     }
@@ -360,3 +353,7 @@ fn check_values(new: &NewWorkunit) -> Result<(), Invalid> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+#[path = "submit_tests.rs"]
+mod tests;

@@ -185,6 +185,9 @@ pub struct NewInput {
     /// The name under which hosts keep it, for all workunits that read it (R4.11; BOINC: `sticky`). Empty: it is this
     /// workunit's own.
     pub keep_as: String,
+    /// Instead of the content of an input that hosts keep: the SHA-256, in lower-case hexadecimal, of what was sent before
+    /// under this name. Empty: the content is here.
+    pub sha256: String,
 }
 
 /// A file that a job writes.

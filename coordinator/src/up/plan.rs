@@ -134,7 +134,7 @@ fn workunit(application: &str, from: u64, to: u64, flops: f64) -> NewWorkunit {
         inputs: vec![InputFile {
             open_name: "in".to_owned(),
             content: format!("from={from} to={to}\n").into_bytes(),
-            keep_as: String::new(),
+            ..InputFile::default()
         }],
         outputs: vec![OutputFile { open_name: "out".to_owned(), max_bytes: OUTPUT_MAX }],
         flops_estimate: flops,

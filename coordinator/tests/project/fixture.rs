@@ -146,7 +146,7 @@ pub(crate) fn workunit(application: &str, input: &str, flops: f64, quorum: u32) 
         inputs: vec![NewInput {
             open_name: "in".to_owned(),
             content: input.as_bytes().to_vec(),
-            keep_as: String::new(),
+            ..NewInput::default()
         }],
         outputs: vec![OutputSpec { open_name: "out".to_owned(), max_bytes: Bytes(1_000_000) }],
         rules: Rules { quorum, initial_jobs: quorum, max_error_jobs: 3, max_total_jobs: 6 },
