@@ -1,6 +1,8 @@
 //! Directories under names that the agent takes away, in which somebody goes on creating files for as long as he lives.
 
-use std::os::fd::AsFd;
+use std::collections::BTreeSet;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +11,7 @@ use std::time::Duration;
 
 use fallow_agent::supervise::Delivery;
 use fallow_boinc::runtime::exit::Ended;
-use fallow_client::SlotFile;
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{Mode, OFlags, open, openat};
 
 use crate::daemon::{Daemon, command};
@@ -58,36 +60,59 @@ impl Drop for Creators {
     }
 }
 
+/// Tells how names leave a directory.
+struct Watch(OwnedFd);
+
+impl Watch {
+    fn of(dir: &Path) -> Self {
+        let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
+        inotify::add_watch(&watch, dir, WatchFlags::MOVED_FROM | WatchFlags::DELETE).unwrap();
+        Self(watch)
+    }
+
+    /// Waits until these names have left. They must have been moved away: what is removed in its place takes as long as
+    /// somebody goes on filling it.
+    fn were_moved(&self, mut names: BTreeSet<&str>) {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&self.0, &mut buffer);
+        wait_for(&format!("the end of {names:?}"), 40, || {
+            while let Ok(event) = events.next() {
+                let name = event.file_name().unwrap().to_str().unwrap();
+                if names.remove(name) {
+                    assert!(
+                        event.events().contains(ReadFlags::MOVED_FROM),
+                        "{name} was removed in its place"
+                    );
+                }
+            }
+            names.is_empty().then_some(())
+        });
+    }
+}
+
 #[test]
 fn r6_10_a_job_that_goes_on_creating_files_under_the_agents_names_stops_no_look() {
     let mut bench = Bench::new();
     let slot = bench.data.slot(SLOT);
-    let names = ["trickle_up.xml", "boinc_ufr_out", "boinc_ufs_out"];
-    let told = say(6, "<have_new_trickle_up/>\\n<have_new_upload_file/>\\n");
-    let mut setup = bench.script(&format!(
+    let names = ["trickle_up.xml", "boinc_ufs_out"];
+    let told = say(6, "<have_new_trickle_up/>\\n");
+    let setup = bench.script(&format!(
         "mkdir {}; : > made; while [ ! -f go ]; do sleep 0.1; done; {told} sleep 1000",
         names.join(" ")
     ));
-    setup.files = vec![SlotFile {
-        name: "output_1".into(),
-        open_name: "out".into(),
-        copy: false,
-        output: true,
-        gzip: false,
-        max_nbytes: None,
-    }];
     bench.supervisor.start_task(setup);
     wait_for("the directories", 30, || slot.join("made").exists().then_some(()));
     let paths = names.map(|name| slot.join(name));
+    let watch = Watch::of(&slot);
     let creators = Creators::in_directories(&paths.each_ref().map(|path| path.as_path()));
-    wait_for("many files", 60, || paths[0].join(format!("0.{}", NAMES - 1)).exists().then_some(()));
+    for path in &paths {
+        wait_for("files", 60, || path.join("0.9").exists().then_some(()));
+    }
     std::fs::write(slot.join("go"), "").unwrap();
     bench.supervisor.deliver(JOB, SLOT, Delivery::UploadStatus { open_name: "out".into(), status: 0 });
-    for path in &paths {
-        let gone = || (!path.is_dir()).then_some(());
-        wait_for(&format!("the end of {}", path.display()), 30, gone);
-    }
-    assert_eq!(std::fs::read(slot.join("boinc_ufs_out")).unwrap(), b"<status>0</status>\n");
+    watch.were_moved(names.into());
+    let told = || std::fs::read(slot.join("boinc_ufs_out")).is_ok_and(|text| text == b"<status>0</status>\n");
+    wait_for("the status", 30, || told().then_some(()));
     bench.sample("a look after that", |_| true);
     bench.supervisor.stop(Duration::ZERO);
     assert!(matches!(bench.ended().exit, Ended::Signal { number: 9, .. }));
@@ -108,10 +133,11 @@ fn r6_10_a_project_in_whose_directory_files_go_on_appearing_is_detached_at_once(
     std::fs::create_dir(place.join("litter")).unwrap();
     let creators = Creators::in_directories(&[&place.join("litter")]);
     wait_for("many files", 60, || place.join(format!("litter/0.{}", NAMES - 1)).exists().then_some(()));
+    let watch = Watch::of(&dir.join("projects"));
     let mut detach = command(dir, &["detach", &server.url("")]).spawn().unwrap();
     let status = wait_for("the detachment", 40, || detach.try_wait().unwrap());
     assert!(status.success(), "{status}");
-    wait_for("the end of the directory", 40, || (!place.exists()).then_some(()));
+    watch.were_moved([place.file_name().unwrap().to_str().unwrap()].into());
     let mut ask = command(dir, &["status"]).stdout(std::process::Stdio::null()).spawn().unwrap();
     assert!(wait_for("an answer after that", 30, || ask.try_wait().unwrap()).success());
     drop((creators, daemon));
