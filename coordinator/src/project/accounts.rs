@@ -3,6 +3,12 @@
 //! An agent's key is derived from a secret of the project and the agent's id (HMAC-SHA256), and so is the same after a
 //! restart, and after a return to an older copy of the store: agents ask for their document only when there is a newer
 //! one, and would not learn of another key. Without the secret nobody can tell one key from another.
+//!
+//! A new project is told to all connected agents at once, and each wants its account then. Those that are wanted while
+//! others are being put on the medium are made together, with one wait.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 
 use fallow_domain::{AccountKey, AgentId, Instant};
 use fallow_store::Store;
@@ -19,6 +25,14 @@ use super::txn::Txn;
 
 /// Bytes of a key: 32 hexadecimal digits, as BOINC's own.
 const KEY_BYTES: usize = 16;
+
+/// Agents whose accounts are being made.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    agents: Mutex<BTreeSet<AgentId>>,
+    /// Held by who makes the accounts of all of them.
+    making: Mutex<()>,
+}
 
 /// A secret that agents' keys are derived from.
 pub(crate) fn new_seed() -> Result<String, ProjectError> {
@@ -88,33 +102,54 @@ impl Project {
     /// The key of an agent's account, which is made if there is none.
     pub(crate) fn agent_key(&self, agent: &AgentId, now: Instant) -> Result<AccountKey, ProjectError> {
         let key = self.key_of(agent);
-        let known = |txn: &Txn<'_>| txn.contains(&self.keys.account(key.reveal()));
-        if known(&self.read())? {
+        if self.has_account(&self.read(), &key)? {
             return Ok(key);
         }
-        let account = Account {
-            id: 0,
-            key: key.clone(),
-            email: format!("{}@{}.invalid", agent.0.to_lowercase(), self.name),
-            passwd_hash: String::new(),
-            name: "fleet".to_owned(),
-            created_at: now,
-            cross_project_id: random_key()?,
-            agent: Some(agent.clone()),
-            host: 0,
-        };
+        lock(&self.wanted_accounts.agents).insert(agent.clone());
+        let _alone = lock(&self.wanted_accounts.making);
+        // Whoever was alone before may have made it with his own.
+        if !self.has_account(&self.read(), &key)? {
+            let mut agents = std::mem::take(&mut *lock(&self.wanted_accounts.agents));
+            // If that failed, it is wanted still.
+            agents.insert(agent.clone());
+            self.make_accounts(&agents, now)?;
+        }
+        Ok(key)
+    }
+
+    fn has_account(&self, txn: &Txn<'_>, key: &AccountKey) -> Result<bool, ProjectError> {
+        Ok(txn.contains(&self.keys.account(key.reveal()))?)
+    }
+
+    /// Makes the accounts of all these agents, or none.
+    fn make_accounts(&self, agents: &BTreeSet<AgentId>, now: Instant) -> Result<(), ProjectError> {
+        let new = agents.iter().map(|agent| {
+            Ok(Account {
+                id: 0,
+                key: self.key_of(agent),
+                email: format!("{}@{}.invalid", agent.0.to_lowercase(), self.name),
+                passwd_hash: String::new(),
+                name: "fleet".to_owned(),
+                created_at: now,
+                cross_project_id: random_key()?,
+                agent: Some(agent.clone()),
+                host: 0,
+            })
+        });
+        let new = new.collect::<Result<Vec<Account>, ProjectError>>()?;
         // Durable before anybody hears of it: an agent that has its key asks for no other.
         self.transact_durably(|txn| {
-            if known(txn)? {
-                return Ok(());
-            }
             let mut counters: Counters = txn.get("counters", &self.keys.counters())?.unwrap_or_default();
-            counters.last_account += 1;
-            let account = Account { id: counters.last_account, ..account };
-            txn.put("counters", self.keys.counters(), &counters)?;
-            txn.put("account", self.keys.account(account.key.reveal()), &account)
-        })?;
-        Ok(key)
+            for account in new {
+                if self.has_account(txn, &account.key)? {
+                    continue;
+                }
+                counters.last_account += 1;
+                let account = Account { id: counters.last_account, ..account };
+                txn.put("account", self.keys.account(account.key.reveal()), &account)?;
+            }
+            txn.put("counters", self.keys.counters(), &counters)
+        })
     }
 
     fn key_of(&self, agent: &AgentId) -> AccountKey {
@@ -261,6 +296,34 @@ mod tests {
         let before = store.1.load(Ordering::SeqCst);
         project.agent_key(&AgentId("A".into()), now()).unwrap();
         assert_eq!(store.1.load(Ordering::SeqCst), before + 1);
+    }
+
+    #[test]
+    fn r6_10_accounts_that_are_wanted_at_once_are_put_on_the_medium_together() {
+        const AGENTS: usize = 64;
+        let dir = tempfile::tempdir().unwrap();
+        let inner = SledStore::open(dir.path().join("store")).unwrap();
+        let store = std::sync::Arc::new(Counting(inner, AtomicU64::new(0)));
+        let settings = ProjectSettings::default();
+        let project = Project::create(store.clone(), dir.path(), URL, "p", settings, now()).unwrap();
+        let before = store.1.load(Ordering::SeqCst);
+        let agents: Vec<_> = (0..AGENTS).map(|number| AgentId(format!("agent {number}"))).collect();
+        let keys: Vec<AccountKey> = std::thread::scope(|scope| {
+            let one_is_being_made = lock(&project.wanted_accounts.making);
+            let asked = agents.iter().map(|agent| scope.spawn(|| project.agent_key(agent, now()).unwrap()));
+            let asked: Vec<_> = asked.collect();
+            while lock(&project.wanted_accounts.agents).len() < AGENTS {
+                std::thread::yield_now();
+            }
+            drop(one_is_being_made);
+            asked.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(store.1.load(Ordering::SeqCst), before + 1);
+        let accounts: Vec<Account> = keys.iter().map(|key| project.account(key).unwrap().unwrap()).collect();
+        let ids: BTreeSet<u64> = accounts.iter().map(|account| account.id).collect();
+        assert_eq!(ids.len(), AGENTS);
+        assert!(accounts.iter().zip(&agents).all(|(account, agent)| account.agent.as_ref() == Some(agent)));
+        assert!(lock(&project.wanted_accounts.agents).is_empty());
     }
 
     #[test]

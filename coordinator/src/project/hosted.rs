@@ -12,7 +12,7 @@ use fallow_domain::{Instant, Invalid, MasterUrl};
 use fallow_policy::disk::holders::FileHolders;
 use fallow_store::Store;
 
-use super::accounts;
+use super::accounts::{self, Wanted};
 use super::catalog::Catalog;
 use super::error::ProjectError;
 use super::holders;
@@ -48,6 +48,8 @@ pub(crate) struct Project {
     /// must not be another call's by then.
     pub(crate) adding: Mutex<()>,
     catalog: RwLock<Arc<Catalog>>,
+    /// Agents whose accounts are being made.
+    pub(crate) wanted_accounts: Wanted,
     /// Files that are being uploaded now: one connection writes to a file at a time.
     pub(crate) uploading: Mutex<BTreeSet<String>>,
     /// Hosts that asked in vain.
@@ -131,6 +133,7 @@ impl Project {
             writer: Mutex::new(()),
             adding: Mutex::new(()),
             catalog: RwLock::new(Arc::new(catalog)),
+            wanted_accounts: Wanted::default(),
             uploading: Mutex::new(BTreeSet::new()),
             waiting: Mutex::new(Waiting::default()),
             seekers: Mutex::new(seekers),
