@@ -62,7 +62,7 @@ impl Trash {
     /// in it, or with somebody who goes on filling it, than for an empty one.
     ///
     /// # Errors
-    /// The system's, where it can be neither moved nor removed within [`SLICE`].
+    /// The system's, where it can be neither moved nor removed within `SLICE`.
     pub fn take(&self, path: &Path) -> io::Result<()> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let name = CString::new(name.as_bytes())?;

@@ -17,7 +17,7 @@ use flate2::{Compression, GzBuilder};
 use super::place::Place;
 use super::record::{Output, SlotRecord};
 use crate::dir::{DataDir, PARTIAL};
-use crate::files::{is_its_own, md5_of, open_own, open_plain, remove, shown, size_below};
+use crate::files::{is_its_own, md5_of, open_own, open_plain, shown, size_below};
 
 /// How much of `stderr.txt` is reported (BOINC: the last 63 KiB).
 const STDERR_MAX: u64 = 63 * 1024;
@@ -219,7 +219,11 @@ fn compress(path: &Path) -> io::Result<()> {
     let parts = path.with_file_name(PARTIAL);
     fs::create_dir_all(&parts)?;
     let packed = parts.join(path.file_name().unwrap_or_default());
-    remove(&packed)?;
+    // One that was not finished before. A directory of that name is a job's doing: emptying it might not end.
+    match fs::remove_file(&packed) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     let file = OpenOptions::new().write(true).create_new(true).open(&packed)?;
     let mut encoder = GzBuilder::new().comment(COMPRESSED_HERE).write(file, Compression::default());
     io::copy(&mut plain, &mut encoder)?;

@@ -69,10 +69,15 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Whether its name still leads to it.
+    /// Whether its name still leads to it. Where that cannot be seen, as when a job has closed a directory on the way,
+    /// nothing says that it does not.
     pub(super) fn is_in_place(&self) -> bool {
-        let place = |data: io::Result<fs::Metadata>| data.map(|data| (data.dev(), data.ino())).ok();
-        place(self.file.metadata()) == place(fs::symlink_metadata(&self.path))
+        let place = |data: fs::Metadata| (data.dev(), data.ino());
+        match (self.file.metadata(), fs::symlink_metadata(&self.path)) {
+            (Ok(file), Ok(named)) => place(file) == place(named),
+            (_, Err(error)) => error.kind() != io::ErrorKind::NotFound,
+            (Err(_), _) => true,
+        }
     }
 }
 
