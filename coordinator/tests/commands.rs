@@ -104,6 +104,14 @@ fn settings_of_a_project_are_shown_and_changed_by_their_names() {
     assert_eq!(shown(&change)["settings"]["send"], "WS2,ws2=published");
     let table = fallow(dir.path(), &["project", "show", "sieve"]);
     assert!(text(&table).contains("1m 30s"), "{}", text(&table));
+    // The operator who asks is shown what a client is attached with by hand; nobody is who changes something.
+    let key = shown(&["projects", "--json"])["projects"][0]["account_key"].as_str().unwrap().to_owned();
+    assert_eq!(shown(&["project", "show", "sieve", "--json"])["account_key"], key.as_str());
+    assert!(text(&table).contains(&key) && text(&table).contains("account key"), "{}", text(&table));
+    assert_eq!(
+        shown(&["project", "set", "sieve", "poll=90s", "--json"])["account_key"],
+        serde_json::Value::Null
+    );
     for (bad, code, said) in [
         ("pol=1s", 3, "request-delay, poll"),
         ("poll=soon", 3, "such as 90s"),

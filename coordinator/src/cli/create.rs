@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use fallow_domain::{Duration, ResourceType, Usage};
 use fallow_proto::operator::v1::{
-    AddAppVersionRequest, CreateProjectRequest, GetProjectRequest, ProjectSettings, SetProjectRequest,
-    Setting,
+    AddAppVersionRequest, CreateProjectRequest, GetDocumentRequest, GetProjectRequest, ProjectSettings,
+    SetProjectRequest, Setting,
 };
 use serde_json::json;
 
-use super::connect::Target;
+use super::connect::{Client, Target};
 use super::projects::project_json;
 use super::table::{self, Column::Text};
 use super::{Failure, Unacceptable, print, print_json, units, upload};
+use crate::printable;
 use crate::project::SETTINGS;
 
 pub(super) const PROJECT_EXAMPLE: &str = "\
@@ -71,7 +72,7 @@ pub(super) enum ProjectCommand {
     /// Adds a project of the lab's own, with its keys, and attaches the fleet to it.
     #[command(after_help = PROJECT_EXAMPLE)]
     Create(Create),
-    /// Shows the settings of a project.
+    /// Shows the settings of a project, its URL and its account key.
     #[command(after_help = SHOW_EXAMPLE)]
     Show(Show),
     /// Changes settings of a project; they hold from the next request of a client on.
@@ -102,7 +103,7 @@ pub(super) struct Show {
     name: String,
     #[command(flatten)]
     target: Target,
-    /// One JSON object instead of a table.
+    /// One JSON object instead of a table. Both show the account's key, which is a secret.
     #[arg(long)]
     json: bool,
 }
@@ -204,12 +205,13 @@ pub(super) async fn project(command: ProjectCommand) -> Result<(), Failure> {
         ProjectCommand::Show(Show { name, target, json }) => {
             let mut client = target.connect().await?;
             let shown = client.get_project(GetProjectRequest { name }).await?.into_inner();
-            return print_settings(&shown, json);
+            let key = account_key(&mut client, &shown.name).await?;
+            return print_settings(&shown, Some(&key), json);
         }
         ProjectCommand::Set(Set { name, settings, target, json }) => {
             let mut client = target.connect().await?;
             let shown = client.set_project(SetProjectRequest { name, settings }).await?.into_inner();
-            return print_settings(&shown, json);
+            return print_settings(&shown, None, json);
         }
     };
     let mut client = create.target.connect().await?;
@@ -226,11 +228,24 @@ pub(super) async fn project(command: ProjectCommand) -> Result<(), Failure> {
     print(&format!("project {} at {}\n", project.name, project.url))
 }
 
-fn print_settings(shown: &ProjectSettings, json: bool) -> Result<(), Failure> {
+/// The key with which any BOINC client is attached by hand; empty for a project that the fleet is not attached to.
+async fn account_key(client: &mut Client, name: &str) -> Result<String, Failure> {
+    let document = client.get_document(GetDocumentRequest {}).await?.into_inner().document;
+    let projects = document.unwrap_or_default().projects;
+    let found = projects.into_iter().find(|project| project.name == name);
+    Ok(found.map(|project| project.account_key).unwrap_or_default())
+}
+
+/// Settings; with a key the account too, which only an operator who asks for it is shown.
+fn print_settings(shown: &ProjectSettings, key: Option<&str>, json: bool) -> Result<(), Failure> {
     if json {
         let pair = |setting: &Setting| (setting.key.clone(), setting.value.clone().into());
         let settings: serde_json::Map<_, _> = shown.settings.iter().map(pair).collect();
-        return print_json(&json!({ "name": shown.name, "url": shown.url, "settings": settings }));
+        let mut value = json!({ "name": shown.name, "url": shown.url, "settings": settings });
+        if let Some(key) = key {
+            value["account_key"] = json!(key);
+        }
+        return print_json(&value);
     }
     let meaning =
         |key: &str| SETTINGS.iter().find(|(name, _)| *name == key).map_or("", |(_, meaning)| meaning);
@@ -238,7 +253,17 @@ fn print_settings(shown: &ProjectSettings, json: bool) -> Result<(), Failure> {
         vec![setting.key.clone(), setting.value.clone(), meaning(&setting.key).to_owned()]
     };
     let columns = [Text("setting"), Text("value"), Text("what it is")];
-    print(&table::render(&columns, shown.settings.iter().map(row).collect()))
+    let settings = table::render(&columns, shown.settings.iter().map(row).collect());
+    let account = key.map(|key| account_text(&shown.url, key)).unwrap_or_default();
+    print(&format!("{settings}{account}"))
+}
+
+/// What any BOINC client is attached with.
+fn account_text(url: &str, key: &str) -> String {
+    let (url, key) = (printable::line(url, usize::MAX), printable::line(key, usize::MAX));
+    format!(
+        "\nTo attach any BOINC client by hand; the key is a secret:\n  URL          {url}\n  account key  {key}\n"
+    )
 }
 
 /// How programs begin: ELF, a script, Windows' and Apple's own.
