@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use support::{Running, command, fallow, text};
 
 /// More than one piece has, and not a whole number of pieces.
@@ -55,6 +56,33 @@ fn r6_8_a_submission_whose_sender_was_killed_is_completed_by_repeating_it() {
     until(|| workunits(dir.path()) > 0);
     sender.kill().unwrap();
     sender.wait().unwrap();
+    completed(dir.path(), &submit);
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn r6_11_an_interrupted_submission_says_what_is_taken_and_the_same_command_completes_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = with_application(dir.path());
+    let batch = batch(dir.path(), "batch.json", MANY, "");
+    let submit = ["submit", "sieve", "--file", batch.to_str().unwrap()];
+    let mut sender = command();
+    let sender = sender.args(submit).env("FALLOW_DIR", dir.path());
+    let sender = sender.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until(|| workunits(dir.path()) > 0);
+    kill_process(Pid::from_child(&sender), Signal::INT).unwrap();
+    let ended = sender.wait_with_output().unwrap();
+    // It may have been done in the same moment.
+    if !ended.status.success() {
+        assert_eq!(ended.status.code(), Some(130), "{:?}: {}", ended.status, text(&ended));
+        let said = String::from_utf8_lossy(&ended.stderr);
+        let last = said.lines().last().unwrap();
+        assert!(
+            last.contains("interrupted: ") && last.contains(&format!("of {MANY} workunits are taken")),
+            "{said}"
+        );
+        assert!(last.contains("repeat the command, and what is missing is added"), "{said}");
+    }
     completed(dir.path(), &submit);
     assert_eq!(running.stop(), Some(0));
 }

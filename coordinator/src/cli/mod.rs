@@ -62,7 +62,7 @@ Exit status:
   2  unreadable command line    7  store corrupted, missing or newer
   3  bad input or value         8  no space, or not writable
   4  coordinator unreachable    9  jobs failed (`fallow up --until-done`)
-                              130  interrupted (`up`, `simulate`, `evaluate`)
+                              130  interrupted (Ctrl-C, or a signal)
 
 The coordinator is looked for in --dir, else FALLOW_DIR, else ./fallow-data; or
 at --coordinator. NO_COLOR, FALLOW_LOG, FALLOW_LOG_FORMAT and the OTEL_
@@ -192,7 +192,7 @@ fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
         Command::Tokens(command) => block_on(tokens::run(command))?.map(done),
         Command::Project(command) => block_on(create::project(command))?.map(done),
         Command::App(command) => block_on(create::app(command))?.map(done),
-        Command::Submit(arguments) => block_on(submit::run(arguments))?.map(done),
+        Command::Submit(arguments) => block_on(submit::run(arguments))?,
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Evaluate(arguments) => evaluate::run(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()).map(done),

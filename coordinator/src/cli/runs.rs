@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use super::Failure;
 
 /// What a shell gives for a program that Ctrl-C ended.
-const INTERRUPTED: u8 = 130;
+pub(super) const INTERRUPTED: u8 = 130;
 /// How long a run may take to notice that it is to end.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How often a plain line tells of progress.

@@ -8,6 +8,7 @@
 //! files are read when their piece is sent. What hosts keep is sent with the first workunit that reads it, and named by
 //! its fingerprint in all others.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::ops::Range;
@@ -195,9 +196,27 @@ pub(crate) struct Sent {
     pub(crate) begun_at_micros: i64,
 }
 
+/// How far a submission is, for whoever interrupts it.
+#[derive(Default)]
+pub(crate) struct Standing {
+    /// Workunits that the coordinator has taken.
+    taken: Cell<usize>,
+    /// Those of the piece that it may have taken meanwhile.
+    under_way: Cell<usize>,
+}
+
 impl Submission<'_> {
     /// Sends it, with a bar or lines on standard error if it is long.
     pub(crate) async fn send(&self, client: &mut Client) -> Result<Sent, Failure> {
+        self.send_watched(client, &Standing::default()).await
+    }
+
+    /// Sends it, and says how far it is.
+    pub(crate) async fn send_watched(
+        &self,
+        client: &mut Client,
+        standing: &Standing,
+    ) -> Result<Sent, Failure> {
         let digest = fingerprint(self.project, self.drafts);
         let pieces = cut(self.drafts);
         let progress = Progress::new(pieces.len() > 1, self.drafts.len());
@@ -209,11 +228,14 @@ impl Submission<'_> {
         }
         let mut sent = Sent { names: Vec::with_capacity(self.drafts.len()), known: 0, begun_at_micros: 0 };
         for piece in &pieces {
+            standing.under_way.set(piece.len());
             let reply = self.piece(client, &digest, piece, false).await;
             let reply = reply.map_err(|failure| self.cut_off(failure, sent.names.len()))?;
             sent.known += reply.known;
             sent.names.extend(reply.names);
             sent.begun_at_micros = reply.begun_at_micros;
+            standing.taken.set(sent.names.len());
+            standing.under_way.set(0);
             progress.taken(sent.names.len());
         }
         Ok(sent)
@@ -241,6 +263,21 @@ impl Submission<'_> {
             check_only,
         };
         Ok(client.submit(request).await?.into_inner())
+    }
+
+    /// Says after Ctrl-C what is taken, and what to do about the rest.
+    pub(crate) fn interrupted(&self, standing: &Standing) -> String {
+        let (total, key, again) = (self.drafts.len(), self.key, self.again);
+        let what = match (standing.taken.get(), standing.under_way.get()) {
+            (0, 0) => format!("none of {total} workunits is taken"),
+            (taken, 0) => format!("{taken} of {total} workunits are taken"),
+            (taken, more) => {
+                format!("{taken} of {total} workunits are taken, perhaps {more} more that were on their way")
+            }
+        };
+        format!(
+            "interrupted: {what}: {again}, and what is missing is added, nothing twice (submission {key})"
+        )
     }
 
     /// Says what is taken, and what to do about the rest.
@@ -288,8 +325,10 @@ fn cut(drafts: &[Draft]) -> Vec<Range<usize>> {
 /// A bar on a terminal, a plain line now and then elsewhere; both on standard error, and for long submissions only.
 struct Progress {
     bar: Option<ProgressBar>,
-    lines: Option<std::cell::Cell<Instant>>,
+    lines: Option<Cell<Instant>>,
     total: usize,
+    /// When checking began, then taking.
+    began: Cell<Instant>,
 }
 
 impl Progress {
@@ -299,21 +338,21 @@ impl Progress {
             let target = ProgressDrawTarget::stderr_with_hz(10);
             let bar = ProgressBar::with_draw_target(Some(total as u64), target);
             // No colours: NO_COLOR has nothing to take away.
-            if let Ok(style) =
-                ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} workunits, {eta} left")
-            {
+            if let Ok(style) = ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} workunits{msg}") {
                 bar.set_style(style);
             }
+            bar.set_prefix("checked");
             bar
         });
-        let lines = (is_long && !is_terminal).then(|| std::cell::Cell::new(Instant::now()));
-        Self { bar, lines, total }
+        let lines = (is_long && !is_terminal).then(|| Cell::new(Instant::now()));
+        Self { bar, lines, total, began: Cell::new(Instant::now()) }
     }
 
     fn checked(&self, count: usize) {
         self.tell("checked", count);
         if let Some(bar) = self.bar.as_ref().filter(|_| count == self.total) {
             bar.reset();
+            self.began.set(Instant::now());
         }
     }
 
@@ -323,7 +362,8 @@ impl Progress {
 
     fn tell(&self, what: &'static str, count: usize) {
         if let Some(bar) = &self.bar {
-            bar.set_message(what);
+            bar.set_prefix(what);
+            bar.set_message(left(self.began.get().elapsed(), count, self.total));
             bar.set_position(count as u64);
         }
         if let Some(last) = self.lines.as_ref().filter(|last| last.get().elapsed() >= LINES) {
@@ -332,6 +372,16 @@ impl Progress {
             let _ = writeln!(std::io::stderr(), "fallow: {count} of {} workunits {what}", self.total);
         }
     }
+}
+
+/// How long the rest takes if it goes on as so far; nothing before anything is known, and at the end.
+fn left(elapsed: Duration, done: usize, total: usize) -> String {
+    if done == 0 || done >= total {
+        return String::new();
+    }
+    let seconds = elapsed.as_secs_f64() * (total - done) as f64 / done as f64;
+    let left = Duration::from_secs(seconds.ceil().max(1.0) as u64);
+    format!(", about {} left", humantime::format_duration(left))
 }
 
 impl Drop for Progress {
@@ -391,6 +441,28 @@ mod tests {
         assert_ne!(of("p", b"x"), of("p", b"y"));
         assert_ne!(of("p", b"x"), of("q", b"x"));
         assert_ne!(fingerprint("p", &[draft(b"x"), draft(b"x")]), of("p", b"x"));
+    }
+
+    #[test]
+    fn nothing_is_said_of_the_time_left_before_anything_is_known() {
+        let after = |seconds, done| left(Duration::from_secs(seconds), done, 10_000);
+        assert_eq!([after(3, 0), after(3, 10_000)], ["", ""]);
+        assert_eq!(after(2, 2_500), ", about 6s left");
+        assert_eq!(left(Duration::from_millis(9), 7_500, 10_000), ", about 1s left");
+    }
+
+    #[test]
+    fn an_interruption_says_what_is_taken_and_how_the_rest_comes() {
+        let drafts = vec![draft(b"x"); 10_000];
+        let submission = Submission { project: "p", key: "k", drafts: &drafts, again: "repeat the command" };
+        let said = |taken, under_way| {
+            let standing = Standing { taken: Cell::new(taken), under_way: Cell::new(under_way) };
+            submission.interrupted(&standing)
+        };
+        let end = ": repeat the command, and what is missing is added, nothing twice (submission k)";
+        assert_eq!(said(0, 0), format!("interrupted: none of 10000 workunits is taken{end}"));
+        assert_eq!(said(5_000, 0), format!("interrupted: 5000 of 10000 workunits are taken{end}"));
+        assert!(said(5_000, 2_500).contains("5000 of 10000 workunits are taken, perhaps 2500 more"));
     }
 
     #[test]

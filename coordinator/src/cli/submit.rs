@@ -1,18 +1,25 @@
 //! `fallow submit`.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
+use std::process::ExitCode as ProcessExit;
 
 use clap::Args;
 use fallow_domain::{Duration, ExitCode};
 use fallow_proto::operator::v1::{InputFile, NewWorkunit, OutputFile};
 use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::connect::Target;
-use super::submission::{self, Contents, Draft, Sent, Submission};
-use super::{Failure, batch, print, print_json, table, units, warn};
+use super::submission::{self, Contents, Draft, Sent, Standing, Submission};
+use super::{Failure, batch, print, print_json, runs, table, units, warn};
 
 /// Digits of a fingerprint that are a batch's key: enough that no two batches share one.
 const KEY_DIGITS: usize = 32;
+/// Names that a terminal shows of many.
+const NAMES_SHOWN: usize = 5;
+/// This many are shown whole.
+const NAMES_FEW: usize = 10;
 
 const USAGE: &str = "\
 fallow submit <PROJECT> --file <FILE> [OPTIONS]
@@ -89,7 +96,7 @@ fn input(text: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
-pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
+pub(super) async fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
     let drafts = match &arguments.file {
         Some(file) => batch::read(file)?,
         None => vec![single(&arguments)?],
@@ -106,24 +113,52 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
         _ => "repeat the command".to_owned(),
     };
     let submission = Submission { project: &arguments.project, key, drafts: &drafts, again: &again };
-    let sent = submission.send(&mut client).await.map_err(|failure| match &arguments.file {
+    let standing = Standing::default();
+    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    let sent = tokio::select! {
+        sent = submission.send_watched(&mut client, &standing) => Some(sent),
+        _ = interrupt.recv() => None,
+        _ = terminate.recv() => None,
+    };
+    let Some(sent) = sent else {
+        warn(&submission.interrupted(&standing));
+        return Ok(runs::INTERRUPTED.into());
+    };
+    let sent = sent.map_err(|failure| match &arguments.file {
         Some(file) if failure.code() == ExitCode::BadInput => {
             Failure::bad_input(format!("{}: {failure}", file.display()))
         }
         _ => failure,
     })?;
-    if arguments.file.is_some() || arguments.key.is_some() {
-        warn(&told(key, &sent));
-    }
-    if arguments.json {
-        return print_json(&json!({
+    match arguments.json {
+        true => print_json(&json!({
             "project": arguments.project,
             "key": key,
             "taken_before": sent.known,
             "workunits": sent.names,
-        }));
+        }))?,
+        false => print(&listed(&sent.names, std::io::stdout().is_terminal()))?,
     }
-    print(&sent.names.iter().map(|name| format!("{name}\n")).collect::<String>())
+    if arguments.file.is_some() || arguments.key.is_some() {
+        warn(&told(key, &sent));
+    }
+    Ok(ExitCode::Success.into())
+}
+
+/// From now on the signal no longer ends the process by itself.
+fn listen(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| Failure::internal("signals cannot be listened to", error))
+}
+
+/// Names in lines. Nobody reads thousands on a terminal: it shows the first of many, and how many there are.
+fn listed(names: &[String], is_terminal: bool) -> String {
+    let shown = if is_terminal && names.len() > NAMES_FEW { NAMES_SHOWN } else { names.len() };
+    let mut text: String = names.iter().take(shown).map(|name| format!("{name}\n")).collect();
+    if shown < names.len() {
+        let more = names.len() - shown;
+        text.push_str(&format!("and {more} more; a file, a pipe or --json gets all names\n"));
+    }
+    text
 }
 
 /// What became of it, for people.
@@ -161,4 +196,21 @@ fn single(arguments: &Arguments) -> Result<Draft, Failure> {
         ..NewWorkunit::default()
     };
     Draft::new(workunit, contents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_shows_a_few_names_of_many_and_how_many_there_are_and_a_pipe_gets_all() {
+        let names = |count: usize| -> Vec<String> { (0..count).map(|n| format!("w{n}")).collect() };
+        let all = listed(&names(10_000), false);
+        assert_eq!((all.lines().count(), all.lines().last()), (10_000, Some("w9999")));
+        let few = listed(&names(10_000), true);
+        assert_eq!(few.lines().take(5).collect::<Vec<_>>(), ["w0", "w1", "w2", "w3", "w4"]);
+        assert!(few.lines().nth(5).unwrap().starts_with("and 9995 more;"), "{few}");
+        assert_eq!(few.lines().count(), 6);
+        assert_eq!(listed(&names(10), true).lines().count(), 10);
+    }
 }
