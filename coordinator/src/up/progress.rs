@@ -18,11 +18,12 @@ use crate::cli::{Failure, host_json, percent, print, project_json};
 /// How often a plain line is written.
 const LINES: Duration = Duration::from_secs(5);
 
-const LEGEND: &str = "\
-Bars: jobs that are over, and of those that run the part that is done.
+const BARS: &str = "Bars: jobs that are over, and of those that run the part that is done.";
+const JOBS: &str = "Jobs done: those that are over, and of those that run the part that is done.";
+const SHARE: &str = "\
 Share: a project's part of the CPU time used while both projects had work on a host, as only then shares can be kept, \
-against what it should be. It is counted anew after a change of shares, and told once a minute of such time was used.
-Debt: CPU seconds that a project is owed (+) or has had too early (-), over all agents.";
+against what it should be. It is counted anew after a change of shares, and told once a minute of such time was used.";
+const DEBT: &str = "Debt: CPU seconds that a project is owed (+) or has had too early (-), over all agents.";
 
 /// Contested CPU time of all projects together, in microseconds, below which nothing is said about shares: jobs take turns
 /// every few seconds, so that of less the one that came first would have most.
@@ -97,8 +98,10 @@ impl Reporter {
 
     /// Says what the figures are, once.
     pub(super) fn legend(&self) {
-        if !matches!(self.mode, Mode::Json) {
-            self.say("legend", LEGEND);
+        match &self.mode {
+            Mode::Json => {}
+            Mode::Bars { .. } => self.say("legend", &legend(true, screen::width() >= WIDE)),
+            Mode::Lines { .. } => self.say("legend", &legend(false, true)),
         }
     }
 
@@ -129,8 +132,8 @@ impl Reporter {
     /// The end of it.
     pub(super) fn summary(&self, summary: &Summary) -> Result<(), Failure> {
         match &self.mode {
-            Mode::Json => print(&format!("{}\n", summary.to_json())),
-            _ => print(&summary.to_text()),
+            Mode::Json => print(&format!("{}\n", summary.to_json(self.seconds()))),
+            _ => print(&summary.to_text(self.began.elapsed())),
         }
     }
 
@@ -155,6 +158,13 @@ impl Reporter {
         parts.extend(left.map(pace::about));
         parts.join(" | ")
     }
+}
+
+/// What the figures are that are shown, and no others.
+fn legend(has_bars: bool, has_debts: bool) -> String {
+    let debt = if has_debts { Some(DEBT) } else { None };
+    let figures = [if has_bars { BARS } else { JOBS }, SHARE];
+    figures.into_iter().chain(debt).collect::<Vec<_>>().join("\n")
 }
 
 /// The operator's JSON of a project, without its secret: this output ends up in logs.
@@ -226,6 +236,14 @@ fn running(host: &fallow_proto::operator::v1::Host) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_legend_explains_what_is_shown_and_nothing_else() {
+        let narrow = legend(true, false);
+        assert!(narrow.contains("Bars:") && !narrow.contains("Debt"), "{narrow}");
+        assert!(legend(true, true).contains("\nDebt: CPU seconds"), "{}", legend(true, true));
+        assert!(!legend(false, true).contains("Bars"), "{}", legend(false, true));
+    }
 
     #[test]
     fn a_line_beside_a_bar_fits_eighty_columns_and_shares_are_told_once_enough_was_used() {

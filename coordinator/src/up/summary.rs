@@ -156,7 +156,8 @@ impl Summary {
         (each, mean)
     }
 
-    pub(super) fn to_json(&self) -> Value {
+    /// `seconds`: how long it took.
+    pub(super) fn to_json(&self, seconds: f64) -> Value {
         let (contested, shares) = (self.contested(), self.shares());
         let part = |of: f64, all: f64| if all > 0.0 { Some(of / all) } else { None };
         let projects: Vec<_> = self
@@ -182,6 +183,7 @@ impl Summary {
             .collect();
         json!({
             "event": "summary",
+            "seconds": seconds,
             "mersenne_exponents": self.found.as_ref().map(|found| &found.exponents),
             "exponents_tested": self.found.as_ref().map(|found| found.tested),
             "seconds_since_shares_changed": self.since_change.as_ref().map(|(_, ago)| ago.as_secs()),
@@ -193,14 +195,29 @@ impl Summary {
         })
     }
 
-    pub(super) fn to_text(&self) -> String {
-        let mut text = String::from("\n");
+    /// What it was for comes last: more follows it on a terminal than fits above.
+    pub(super) fn to_text(&self, took: std::time::Duration) -> String {
+        let mut text = String::new();
         // Writing to a String cannot fail.
-        let _ = self.write(&mut text);
+        let _ = self.write(&mut text, took);
         text
     }
 
-    fn write(&self, text: &mut String) -> std::fmt::Result {
+    fn write(&self, text: &mut String, took: std::time::Duration) -> std::fmt::Result {
+        self.write_cpu(text)?;
+        self.write_metrics(text)?;
+        writeln!(text, "\nWorkunits validated by a quorum of 2 on different hosts")?;
+        for project in &self.projects {
+            let (agreed, all) = (self.by_quorum.get(&project.name).copied().unwrap_or(0), project.workunits);
+            writeln!(text, "  {:<12} {agreed} of {all}, {} failed", project.name, project.workunits_failed)?;
+        }
+        self.write_results(text)?;
+        let took = std::time::Duration::from_secs(took.as_secs());
+        writeln!(text, "It took {} from start to end\n", humantime::format_duration(took))
+    }
+
+    fn write_results(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(text)?;
         if let Some(Found { exponents, tested, unreadable }) = &self.found {
             let list: Vec<_> = exponents.iter().map(u32::to_string).collect();
             writeln!(text, "Mersenne primes 2^p - 1 found, from the validated results, for p =")?;
@@ -213,13 +230,7 @@ impl Summary {
             writeln!(text, "Sum of Euler's phi over {numbers} numbers: {sum}")?;
             unread(text, *unreadable)?;
         }
-        writeln!(text, "\nWorkunits validated by a quorum of 2 on different hosts")?;
-        for project in &self.projects {
-            let (agreed, all) = (self.by_quorum.get(&project.name).copied().unwrap_or(0), project.workunits);
-            writeln!(text, "  {:<12} {agreed} of {all}, {} failed", project.name, project.workunits_failed)?;
-        }
-        self.write_cpu(text)?;
-        self.write_metrics(text)
+        Ok(())
     }
 
     fn write_cpu(&self, text: &mut String) -> std::fmt::Result {
@@ -269,7 +280,7 @@ impl Summary {
 
     fn write_metrics(&self, text: &mut String) -> std::fmt::Result {
         let (each, mean) = self.metrics();
-        writeln!(text, "\nMetrics, from 0 (good) to 1")?;
+        writeln!(text, "\nMetrics, from 0 (good) to 1, and scheduler RPCs per job")?;
         writeln!(
             text,
             "  {:<17} {:>9} {:>9} {:>16} {:>9} {:>13}",
@@ -303,4 +314,29 @@ fn unread(text: &mut String, count: usize) -> std::fmt::Result {
         writeln!(text, "  {count} validated outputs could not be read")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_and_how_long_it_took_come_last_and_headings_are_true() {
+        let found = Found { exponents: vec![2, 3, 5, 7, 13], tested: 25, unreadable: 0 };
+        let summary = Summary {
+            projects: vec![ProjectSummary { name: "mersenne".into(), ..ProjectSummary::default() }],
+            hosts: Vec::new(),
+            since_change: None,
+            by_quorum: BTreeMap::new(),
+            found: Some(found),
+            totient: None,
+        };
+        let text = summary.to_text(std::time::Duration::from_millis(133_400));
+        let last: Vec<&str> = text.trim_end().lines().rev().take(3).collect();
+        let expected =
+            ["It took 2m 13s from start to end", "  (5 of 25 prime exponents tested)", "  2, 3, 5, 7, 13"];
+        assert_eq!(last, expected, "{text}");
+        assert!(text.contains("Metrics, from 0 (good) to 1, and scheduler RPCs per job\n"), "{text}");
+        assert_eq!(summary.to_json(133.4)["seconds"], 133.4);
+    }
 }
