@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::connect::Target;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, print, print_json};
+use super::{Failure, fitted, print, print_json};
 use crate::clock;
 
 #[derive(Args, Debug)]
@@ -17,6 +17,9 @@ use crate::clock;
 pub(super) struct Arguments {
     #[command(flatten)]
     target: Target,
+    /// All columns, however narrow the terminal is.
+    #[arg(long)]
+    wide: bool,
     /// One JSON object instead of a table.
     #[arg(long)]
     json: bool,
@@ -29,21 +32,21 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
         let hosts: Vec<_> = reply.hosts.iter().map(host_json).collect();
         return print_json(&json!({ "document_version": reply.document_version, "hosts": hosts }));
     }
-    let columns = [
-        Text("name"),
-        Text("agent"),
-        Text("host"),
-        Text("link"),
-        Text("seen"),
-        Number("document"),
-        Number("CPUs"),
-        Number("running"),
-        Number("jobs held"),
-        Number("CPU time"),
-        Text("state"),
+    let columns = vec![
+        (Text("name"), 0),
+        (Text("agent"), 9),
+        (Text("host"), 7),
+        (Text("link"), 0),
+        (Text("seen"), 2),
+        (Number("document"), 8),
+        (Number("CPUs"), 4),
+        (Number("running"), 3),
+        (Number("jobs held"), 5),
+        (Number("CPU time"), 6),
+        (Text("state"), 0),
     ];
     let rows = reply.hosts.iter().map(|host| row(host, reply.document_version)).collect();
-    print(&table::render(&columns, rows))
+    print(&fitted::render(columns, rows, arguments.wide))
 }
 
 fn row(host: &Host, wanted: u64) -> Vec<String> {

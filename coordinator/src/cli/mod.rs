@@ -11,6 +11,7 @@ mod coordinator;
 mod create;
 mod evaluate;
 mod failure;
+mod fitted;
 mod hosts;
 mod job;
 mod jobs;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::connect::Target;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, print, print_json};
+use super::{Failure, fitted, print, print_json};
 
 #[derive(Args, Debug)]
 #[command(
@@ -15,6 +15,9 @@ use super::{Failure, print, print_json};
 pub(super) struct Arguments {
     #[command(flatten)]
     target: Target,
+    /// All columns, however narrow the terminal is.
+    #[arg(long)]
+    wide: bool,
     /// One JSON object instead of a table. It shows the accounts' keys, which are secrets.
     #[arg(long)]
     json: bool,
@@ -27,20 +30,20 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
         let projects: Vec<_> = projects.iter().map(project_json).collect();
         return print_json(&json!({ "projects": projects }));
     }
-    let columns = [
-        Text("project"),
-        Number("share"),
-        Number("of all shares"),
-        Number("CPU time"),
-        Number("contested"),
-        Number("of contested"),
-        Number("debt"),
-        Number("workunits"),
-        Number("validated"),
-        Number("failed"),
-        Number("unsent"),
-        Number("in progress"),
-        Text("URL"),
+    let columns = vec![
+        (Text("project"), 0),
+        (Number("share"), 1),
+        (Number("of all shares"), 7),
+        (Number("CPU time"), 5),
+        (Number("contested"), 9),
+        (Number("of contested"), 8),
+        (Number("debt"), 10),
+        (Number("workunits"), 2),
+        (Number("validated"), 0),
+        (Number("failed"), 0),
+        (Number("unsent"), 6),
+        (Number("in progress"), 4),
+        (Text("URL"), 11),
     ];
     let shares: f64 = projects.iter().map(|project| project.share).sum();
     let contested: f64 = projects.iter().map(|project| project.cpu_contested_micros as f64).sum();
@@ -61,7 +64,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
             project.url.clone(),
         ]
     };
-    print(&table::render(&columns, projects.iter().map(row).collect()))
+    print(&fitted::render(columns, projects.iter().map(row).collect(), arguments.wide))
 }
 
 /// A part of a whole in percent; a dash where there is no whole.

@@ -15,7 +15,7 @@ mod interrupt;
 mod pace;
 mod plan;
 mod progress;
-mod screen;
+pub(crate) mod screen;
 mod setup;
 mod site;
 mod space;

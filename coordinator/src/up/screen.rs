@@ -6,14 +6,14 @@ const USUAL: usize = 80;
 const LEAST: usize = 40;
 
 /// Columns of the terminal that standard output is.
-pub(super) fn width() -> usize {
+pub(crate) fn width() -> usize {
     // A table asks its terminal.
     comfy_table::Table::new().width().map_or(USUAL, usize::from).max(LEAST)
 }
 
 /// A text in lines of so many columns, broken between words; what begins a line stands before its rest too. A word that is
 /// longer than a line, such as a path, stays whole.
-pub(super) fn wrapped(text: &str, width: usize) -> String {
+pub(crate) fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for (number, line) in text.lines().enumerate() {
         if number > 0 {
