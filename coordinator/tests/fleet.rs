@@ -154,6 +154,38 @@ async fn r6_3_a_restart_of_the_coordinator_loses_nothing_and_counts_nothing_twic
 }
 
 #[tokio::test]
+async fn r6_3_when_an_agent_was_seen_does_not_go_back_with_a_restart_of_the_coordinator() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    agent.snapshot(1, vec![host()]).await;
+    agent.acknowledged(1).await;
+    let seen = async |operator: &mut Client| {
+        operator.list_hosts(ListHostsRequest {}).await.unwrap().into_inner().hosts.remove(0).last_seen_micros
+    };
+    let at_snapshot = seen(&mut operator).await;
+    // A heartbeat changes nothing else.
+    agent.say(Said::Heartbeat(wire::Heartbeat { sent_at_micros: 1 })).await;
+    let later = async {
+        while seen(&mut operator).await <= at_snapshot {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, later).await.unwrap();
+    let before = seen(&mut operator).await;
+    coordinator.stop().await.unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    assert_eq!(seen(&mut operator).await, before);
+    // Its stream goes on where it was.
+    let (mut agent, welcome) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    assert_eq!((welcome.epoch.as_str(), welcome.applied_sequence), ("e", 1));
+    agent.delta(2, vec![project(20)], &[]).await;
+    agent.acknowledged(2).await;
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn r6_3_a_newer_connection_takes_over_and_many_deltas_in_flight_all_count() {
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;

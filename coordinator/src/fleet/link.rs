@@ -21,13 +21,14 @@ use wire::from_agent::Body as FromAgent;
 use wire::from_coordinator::Body as FromCoordinator;
 
 use super::commit::{Lane, Stored};
+use super::keys;
 use super::limits::{ENTRIES_PER_AGENT, HELLO, PIPELINE, SLOW};
 use super::state::{Change, Position, Update, Verdict, judge};
 use super::{Agent, Fleet, entry, lock};
-use crate::clock;
 use crate::document::Published;
 use crate::printable;
 use crate::seldom::Seldom;
+use crate::{clock, records};
 
 static REFUSED: Seldom = Seldom::new();
 static WITHHELD: Seldom = Seldom::new();
@@ -111,10 +112,23 @@ async fn attend(
     let end = connection.run(incoming, newest).await;
     // What could not be stored is sent again over the next connection.
     let _ = connection.settle_all().await;
+    keep_seen(fleet, agent).await;
     agent.connected.store(false, Ordering::Relaxed);
     fleet.connected.fetch_sub(1, Ordering::Relaxed);
     tracing::info!(reason = end.message(), code = ?end.code(), "agent disconnected");
     end
+}
+
+/// Keeps when the agent was seen last: of messages that change nothing, such as heartbeats, nothing is stored.
+async fn keep_seen(fleet: &Fleet, agent: &Agent) {
+    let position = {
+        let mut state = lock(&agent.state);
+        state.position.at_micros = agent.last_seen.load(Ordering::Relaxed);
+        state.position.clone()
+    };
+    let write = (keys::position(&agent.id), Some(records::json(keys::POSITION, &position)));
+    // If it cannot be stored, an earlier time is shown after a restart, and that is all.
+    let _ = fleet.commits.send(&Lane::default(), vec![write]).await.await;
 }
 
 fn taken_over() -> Status {
