@@ -15,12 +15,15 @@ use std::path::{Path, PathBuf};
 
 use fallow_proto::operator::v1::{InputFile, NewWorkunit, OutputFile};
 use serde::Deserialize;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::submission::{Content, Contents, Draft};
 use super::{Failure, bounded, units};
 
 /// Largest batch file that is read.
 const FILE_BYTES: u64 = 64 << 20;
+/// Stands for standard input.
+const STDIN: &str = "-";
 /// Mistakes that are told of; the rest is counted.
 const MISTAKES_TOLD: usize = 20;
 /// Characters of a mistake that are told.
@@ -28,8 +31,8 @@ const TEXT_TOLD: usize = 300;
 
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
-struct Batch {
-    workunits: Vec<Workunit>,
+struct Batch<W> {
+    workunits: Vec<W>,
 }
 
 #[derive(Deserialize, Debug)]
@@ -74,24 +77,36 @@ struct Output {
     max_size: Option<String>,
 }
 
-/// Reads a batch file; a name that ends in `.json` is JSON, any other TOML.
+/// The name of a batch for people.
+pub(super) fn shown(path: &Path) -> String {
+    if path == Path::new(STDIN) { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// Workunits as they are written; in the place of one that cannot be read, what is wrong with it.
+type Written = Vec<Result<Workunit, String>>;
+
+/// Reads a batch file; a name that ends in `.json` is JSON, any other TOML. `-` is standard input.
 pub(super) fn read(path: &Path) -> Result<Vec<Draft>, Failure> {
-    let text = bounded::read_text("batch", path, FILE_BYTES)?;
-    let is_json = path.extension().is_some_and(|end| end == "json");
-    let parsed: Result<Batch, String> = if is_json {
-        serde_json::from_str(&text).map_err(|error| clipped(&error.to_string()))
+    let is_stdin = path == Path::new(STDIN);
+    let shown = shown(path);
+    let (text, is_json) = if is_stdin {
+        let text = bounded::stdin_text("batch", FILE_BYTES)?;
+        // No name says what it is; nothing in TOML begins like this.
+        let is_json = text.trim_start().starts_with('{');
+        (text, is_json)
     } else {
-        toml::from_str(&text).map_err(|error| toml_mistake(&text, &error))
+        let is_json = path.extension().is_some_and(|end| end == "json");
+        (bounded::read_text("batch", path, FILE_BYTES)?, is_json)
     };
-    let batch =
-        parsed.map_err(|error| Failure::bad_input(format!("{} is not a batch: {error}", path.display())))?;
+    let written = written(&text, is_json);
+    let written = written.map_err(|error| Failure::bad_input(format!("{shown} is not a batch: {error}")))?;
     drop(text);
     let base = path.parent().unwrap_or(Path::new("."));
     let (mut workunits, mut mistakes) = (Vec::new(), Vec::new());
     let (mut files, mut names, mut kept) = (Contents::default(), BTreeMap::new(), BTreeMap::new());
-    for (index, workunit) in batch.workunits.into_iter().enumerate() {
+    for (index, workunit) in written.into_iter().enumerate() {
         let place = index + 1;
-        match convert(base, workunit, &mut files) {
+        match workunit.and_then(|workunit| convert(base, workunit, &mut files)) {
             Ok(workunit) => {
                 let name = workunit.name().to_owned();
                 if let Some(first) = names.insert(name, place).filter(|_| !workunit.name().is_empty()) {
@@ -113,8 +128,45 @@ pub(super) fn read(path: &Path) -> Result<Vec<Draft>, Failure> {
     }
     match mistakes.is_empty() {
         true => Ok(workunits),
-        false => Err(Failure::bad_input(format!("{}: {}", path.display(), all_told(&mistakes)))),
+        false => Err(Failure::bad_input(format!("{shown}: {}", all_told(&mistakes)))),
     }
+}
+
+/// Reads it whole. If that fails, workunit by workunit: so all mistakes are told, and not the first alone.
+fn written(text: &str, is_json: bool) -> Result<Written, String> {
+    let whole: Result<Batch<Workunit>, String> = match is_json {
+        true => serde_json::from_str(text).map_err(|error| clipped(&error.to_string())),
+        false => toml::from_str(text).map_err(|error| toml_mistake(text, &error)),
+    };
+    whole.map(|batch| batch.workunits.into_iter().map(Ok).collect()).or_else(|first| {
+        let each = if is_json { each_of_json(text) } else { each_of_toml(text) };
+        // A mistake that is not in a workunit is the first one.
+        each.filter(|each| each.iter().any(Result::is_err)).ok_or(first)
+    })
+}
+
+fn each_of_json(text: &str) -> Option<Written> {
+    let batch: Batch<serde_json::Value> = serde_json::from_str(text).ok()?;
+    let read = |value| serde_json::from_value(value).map_err(|error: serde_json::Error| error.to_string());
+    Some(batch.workunits.into_iter().map(read).collect())
+}
+
+fn each_of_toml(text: &str) -> Option<Written> {
+    let table = DeTable::parse(text).ok()?.into_inner();
+    let (key, value) = table.into_iter().next()?;
+    let DeValue::Array(workunits) = value.into_inner() else { return None };
+    if *key.get_ref() != "workunits" {
+        return None;
+    }
+    let mut told = 0;
+    let read = |value| {
+        Workunit::deserialize(ValueDeserializer::from(value)).map_err(|error| {
+            told += 1;
+            // Where it is takes time to find, and only so many are told.
+            if told > MISTAKES_TOLD { String::new() } else { toml_mistake(text, &error) }
+        })
+    };
+    Some(workunits.into_iter().map(read).collect())
 }
 
 fn twice(name: &str, first: usize, second: usize) -> String {
@@ -271,6 +323,39 @@ mod tests {
         let toml = "[[workunits]]\napplication='a'\nflops=1.0\ndeadline='soon'\n[[workunits]]\napplication='a'\nflops=1.0\ninputs=[{open_name='x'}]\n";
         let text = given("b.toml", toml).unwrap_err().to_string();
         assert!(text.contains("workunit 1") && text.contains("workunit 2"), "{text}");
+    }
+
+    #[test]
+    fn r6_11_mistakes_of_every_kind_are_told_in_one_reading() {
+        let each = [
+            "quorums = 2",
+            "inputs = [{open_name = 'in', path = 'nowhere'}]",
+            "name = 'twice'",
+            "name = 'twice'",
+            "quorum = 0",
+            "command_line = 7",
+        ];
+        let toml = each.map(|line| format!("[[workunits]]\napplication='a'\nflops=1.0\n{line}\n")).concat();
+        let failure = given("b.toml", &toml).unwrap_err().to_string();
+        for said in [
+            "workunit 1: line 4, column 1: unknown field `quorums`",
+            "workunit 2: cannot read input",
+            "workunits 3 and 4 of the submission have the same name",
+            "workunit 5: quorum = 0",
+            "workunit 6: line 24, column",
+        ] {
+            assert!(failure.contains(said), "{said}: {failure}");
+        }
+        let json = r#"{"workunits": [{"application": "a", "flops": 1, "quorums": 2}, {"application": "a"},
+            {"application": "a", "flops": 1, "inputs": [{"open_name": "in", "path": "nowhere"}]}]}"#;
+        let failure = given("b.json", json).unwrap_err().to_string();
+        for said in
+            ["workunit 1: unknown field", "workunit 2: missing field `flops`", "workunit 3: cannot read"]
+        {
+            assert!(failure.contains(said), "{said}: {failure}");
+        }
+        let beside = "other = 1\n[[workunits]]\napplication='a'\nflops=1.0\n";
+        assert!(given("b.toml", beside).unwrap_err().to_string().contains("unknown field `other`"));
     }
 
     #[test]
