@@ -127,7 +127,10 @@ fn meaning(exit_status: i32) -> String {
         _ if !of_client.is_empty() => of_client.to_owned(),
         ..=-65_536 => format!("a Windows status, 0x{windows:08X}"),
         -65_535..=-1 => "an error of the BOINC client or library".to_owned(),
-        1..=31 => format!("the application's own exit status, or signal {exit_status} ended it"),
+        1..=31 => format!(
+            "the application's own exit status, or signal {exit_status} ({}) ended it: hosts report both alike",
+            signal_name(exit_status)
+        ),
         129..=159 => format!(
             "the application's own exit status, or signal {} ended it ({})",
             exit_status - 128,
@@ -139,7 +142,11 @@ fn meaning(exit_status: i32) -> String {
 
 fn signal_name(signal: i32) -> &'static str {
     match signal {
+        1 => "hang-up",
+        2 => "interrupt",
+        3 => "quit",
         4 => "illegal instruction",
+        5 => "trap",
         6 => "abort",
         7 => "bus error",
         8 => "arithmetic fault",
@@ -160,7 +167,7 @@ mod tests {
     fn every_exit_status_is_told_in_words() {
         for (status, said) in [
             (0, "ended well"),
-            (3, "own exit status, or signal 3"),
+            (3, "own exit status, or signal 3 (quit) ended it: hosts report both alike"),
             (77, "the application's own exit status"),
             (139, "segmentation fault"),
             (195, "a child process failed"),

@@ -31,12 +31,27 @@ Examples:
   fallow submit mersenne --app mersenne --input in=range.txt --output out \\
       --flops 6e10 --quorum 2
 
-A batch file holds [[workunits]] with application, flops, and optionally name,
-command_line, inputs ({ open_name, text | path, keep_as }), outputs
-({ open_name, max_size }), flops_bound, memory, disk, deadline, quorum,
-initial_jobs, max_error_jobs, max_total_jobs, comparator. An input with keep_as
-stays on hosts under that name, and workunits that read it go there first.
-A batch with a mistake is not taken at all.
+A batch holds [[workunits]] with application and flops, and where the default
+in brackets will not do:
+  name            [one is made]
+  command_line    [none]
+  inputs          each { open_name, text | path, keep_as } [none]
+  outputs         each { open_name, max_size [10 MiB] } [none]
+  flops_bound     the most that a job may compute [10 times flops]
+  memory, disk    the most that a job may take [256 MiB, 100 MiB]
+  deadline        time for each job, from when it is sent [7days]
+  quorum          jobs on different hosts that must agree [1]
+  initial_jobs    jobs that are made at once [as many as the quorum]
+  max_error_jobs  more jobs in error than this fail the workunit [3]
+  max_total_jobs  the most jobs there may be [6, or 3 times initial_jobs]
+  comparator      how outputs are compared [bytewise]
+An input with keep_as stays on hosts under that name, and workunits that read it
+go there first. A batch with a mistake is not taken at all.
+
+Comparators:
+  bytewise        equal byte for byte
+  numeric-lines   equal but for numbers that differ by less than one part in a
+                  billion
 
 A long batch is taken in pieces. One that was cut off is completed by the same
 command, and one that was taken is not taken twice: its key, which is made from
@@ -49,7 +64,7 @@ its contents unless --key gives one, tells. Options that are typed again without
 pub(super) struct Arguments {
     /// The project.
     project: String,
-    /// A batch of workunits, TOML or JSON.
+    /// A batch of workunits, TOML or JSON (a name that ends in .json); `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with = "app", required_unless_present = "app")]
     file: Option<PathBuf>,
     /// The application of a single workunit.
@@ -79,7 +94,7 @@ pub(super) struct Arguments {
     /// Names this submission: what is repeated under its key is taken once.
     #[arg(long)]
     key: Option<String>,
-    /// How outputs are compared.
+    /// How outputs are compared: bytewise or numeric-lines.
     #[arg(long, requires = "app", default_value = "bytewise", value_name = "NAME")]
     comparator: String,
     #[command(flatten)]
@@ -126,7 +141,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
     };
     let sent = sent.map_err(|failure| match &arguments.file {
         Some(file) if failure.code() == ExitCode::BadInput => {
-            Failure::bad_input(format!("{}: {failure}", file.display()))
+            Failure::bad_input(format!("{}: {failure}", batch::shown(file)))
         }
         _ => failure,
     })?;
@@ -201,6 +216,29 @@ fn single(arguments: &Arguments) -> Result<Draft, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r6_11_the_help_tells_the_defaults_that_hold_and_the_comparators_there_are() {
+        let default = crate::project::NewWorkunit::new("a", fallow_domain::Flops::new(1.0).unwrap());
+        let (rules, size) = (default.rules, units::shown_size);
+        for (key, told) in [
+            ("flops_bound", format!("[{} times flops]", default.flops_bound.get())),
+            ("memory, disk", format!("[{}, {}]", size(default.memory_bound.0), size(default.disk_bound.0))),
+            ("deadline", "[7days]".to_owned()),
+            ("quorum", format!("[{}]", rules.quorum)),
+            ("max_error_jobs", format!("[{}]", rules.max_error_jobs)),
+            ("max_total_jobs", format!("[{}, or 3 times initial_jobs]", rules.max_total_jobs)),
+            ("comparator", format!("[{}]", default.comparator)),
+        ] {
+            let line = EXAMPLE.lines().find(|line| line.trim_start().starts_with(key)).unwrap();
+            assert!(line.ends_with(&told), "{line}: {told}");
+        }
+        assert_eq!(default.delay_bound, units::deadline("7days").unwrap());
+        let help = EXAMPLE.split_whitespace().collect::<Vec<_>>().join(" ");
+        for (name, meaning) in crate::project::COMPARATORS {
+            assert!(help.contains(&format!("{name} {meaning}")), "{name}");
+        }
+    }
 
     #[test]
     fn a_terminal_shows_a_few_names_of_many_and_how_many_there_are_and_a_pipe_gets_all() {
