@@ -3,9 +3,10 @@
 
 mod support;
 
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use fallow_coordinator::daemon::DaemonFile;
@@ -247,6 +248,7 @@ fn what_cannot_be_read_gives_status_2_and_an_example() {
         (&["shares", "set", "sieve=much"], "such as mersenne=75"),
         (&["hosts", "--coordinator", "garbage"], "such as http://127.0.0.1:20001"),
         (&["up", "--agents", "few"], "a whole number from 2 to 64"),
+        (&["preferences", "set"], "such as `fallow preferences set --cpu-fraction 50%`"),
         (&["submit", "primes"], "fallow submit <PROJECT> --file <FILE>"),
         (&["submit", "primes"], "fallow submit <PROJECT> --app <NAME> --flops <NUMBER>"),
     ] {
@@ -254,6 +256,61 @@ fn what_cannot_be_read_gives_status_2_and_an_example() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output));
         assert!(text(&output).contains(said), "{arguments:?}: {}", text(&output));
     }
+}
+
+#[test]
+fn r6_11_a_batch_is_read_from_standard_input() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(dir.path());
+    fallow(dir.path(), &["project", "create", "sieve"]);
+    for (batch, said) in [
+        (
+            "[[workunits]]\napplication = 'none'\nflops = 1e9\n",
+            "standard input: project sieve has no version",
+        ),
+        (
+            r#" {"workunits": [{"application": "none", "flops": 1e9}]}"#,
+            "standard input: project sieve has no",
+        ),
+        ("[[workunits]]\nflop = 1\n", "standard input: workunit 1: line 2, column 1: unknown field `flop`"),
+    ] {
+        let mut submit = support::command();
+        submit.args(["submit", "sieve", "--file", "-"]).env("FALLOW_DIR", dir.path());
+        submit.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut submit = submit.spawn().unwrap();
+        submit.stdin.take().unwrap().write_all(batch.as_bytes()).unwrap();
+        let output = submit.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+        assert!(text(&output).contains(said), "{}", text(&output));
+    }
+    // Where there is nothing to list, a word about it instead of a bare heading.
+    let none = fallow(dir.path(), &["results", "sieve"]);
+    assert_eq!((none.status.code(), none.stdout.len()), (Some(0), 0), "{}", text(&none));
+    assert!(text(&none).contains("no workunit of sieve is validated yet"), "{}", text(&none));
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
+fn a_first_start_on_a_port_that_is_taken_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap().to_string();
+    for option in ["--listen", "--http"] {
+        let output = run(&dir.path().join("lab/coordinator"), &[option, &at]);
+        assert_eq!(output.status.code(), Some(6), "{}", text(&output));
+        assert!(text(&output).contains("ss -ltnp"), "{}", text(&output));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{option}");
+    }
+}
+
+#[test]
+fn tools_call_the_directory_of_an_agent_that_does_not_run_what_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(fallow_store::SledStore::open_as(dir.path().join("store"), fallow_store::Kind::Agent).unwrap());
+    let output = fallow(dir.path(), &["hosts"]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+    assert!(text(&output).contains("is an agent's directory"), "{}", text(&output));
+    assert!(!text(&output).contains("coordinator run"), "{}", text(&output));
 }
 
 #[test]

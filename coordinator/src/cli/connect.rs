@@ -8,6 +8,7 @@ use clap::Args;
 use fallow_domain::ExitCode;
 use fallow_proto::operator::v1::GetDocumentRequest;
 use fallow_proto::operator::v1::operator_client::OperatorClient;
+use fallow_store::Kind;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -190,10 +191,7 @@ fn find(dir: &Path) -> Result<(PathBuf, DaemonFile), Failure> {
             }
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
                 if is_agents(place) {
-                    return Err(Failure::bad_input(format!(
-                        "{} is an agent's directory: name the coordinator's with --dir; `fallow-agent status --dir {0}` tells of the agent",
-                        place.display()
-                    )));
+                    return Err(of_agent(place));
                 }
                 let text = format!(
                     "{} is damaged: a restart of the coordinator in {} writes it anew",
@@ -205,6 +203,9 @@ fn find(dir: &Path) -> Result<(PathBuf, DaemonFile), Failure> {
             Err(error) => return Err(Failure::file("read", &DaemonFile::path(place), error)),
         }
     }
+    if is_agents(dir) {
+        return Err(of_agent(dir));
+    }
     let text = format!(
         "no coordinator runs in {0} (there is no {1} and no {2}): name its directory with --dir, or start one with `fallow up` or `fallow coordinator run --dir {0}/coordinator`",
         dir.display(),
@@ -214,8 +215,18 @@ fn find(dir: &Path) -> Result<(PathBuf, DaemonFile), Failure> {
     Err(Failure::new(ExitCode::Unreachable, text))
 }
 
-/// Whether a directory is an agent's: its `daemon.json` says where its control socket is.
+fn of_agent(dir: &Path) -> Failure {
+    Failure::bad_input(format!(
+        "{} is an agent's directory: name the coordinator's with --dir; `fallow-agent status --dir {0}` tells of the agent",
+        dir.display()
+    ))
+}
+
+/// Whether a directory is an agent's: its store says so, or its `daemon.json` says where its control socket is.
 fn is_agents(dir: &Path) -> bool {
+    if matches!(Kind::of(&dir.join("store")), Ok(Some(Kind::Agent))) {
+        return true;
+    }
     let bytes = std::fs::read(DaemonFile::path(dir)).unwrap_or_default();
     let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
     value.get("control_socket").is_some()

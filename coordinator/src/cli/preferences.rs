@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand};
-use fallow_domain::{Bytes, Device, Duration, Fraction, Invalid, Preferences};
+use fallow_domain::{Bytes, Device, Duration, ExitCode, Fraction, Invalid, Preferences};
 use fallow_proto::operator::v1::{GetDocumentRequest, SetPreferencesRequest};
 use serde_json::json;
 
@@ -61,7 +61,6 @@ struct Set {
 }
 
 #[derive(Args, Debug)]
-#[group(required = true, multiple = true)]
 struct Changes {
     /// Part of the CPUs, such as 50%; at least one CPU is used.
     #[arg(long, value_parser = units::fraction)]
@@ -112,6 +111,33 @@ fn devices(text: &str) -> Result<Excluded, Invalid> {
 }
 
 impl Changes {
+    fn is_empty(&self) -> bool {
+        let Self {
+            cpu_fraction,
+            cpu_time_fraction,
+            buffer_min,
+            buffer_additional,
+            scheduling_period,
+            checkpoint_period,
+            leave_in_memory,
+            suspended,
+            memory_fraction,
+            disk_fraction,
+            disk_free_min,
+            connection_interval,
+            excluded_devices,
+        } = self;
+        let fractions = [cpu_fraction, cpu_time_fraction, memory_fraction, disk_fraction];
+        let times =
+            [buffer_min, buffer_additional, scheduling_period, checkpoint_period, connection_interval];
+        fractions.iter().all(|given| given.is_none())
+            && times.iter().all(|given| given.is_none())
+            && leave_in_memory.is_none()
+            && suspended.is_none()
+            && disk_free_min.is_none()
+            && excluded_devices.is_none()
+    }
+
     fn apply(&self, to: &mut Preferences) {
         fn set<T: Copy>(place: &mut T, value: Option<T>) {
             if let Some(value) = value {
@@ -142,6 +168,10 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
         Some(Command::Show(show)) => (show, None),
         Some(Command::Set(set)) => (set.show, Some(set.changes)),
     };
+    if changes.as_ref().is_some_and(Changes::is_empty) {
+        let text = "nothing is named that is to be set: name a preference and its value, such as `fallow preferences set --cpu-fraction 50%`; `fallow preferences` lists them";
+        return Err(Failure::new(ExitCode::Usage, text));
+    }
     let mut client = show.target.connect().await?;
     let mut document =
         client.get_document(GetDocumentRequest {}).await?.into_inner().document.unwrap_or_default();

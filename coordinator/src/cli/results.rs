@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::connect::{Client, Target};
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, print, print_json};
+use super::{Failure, print, print_json, warn};
 
 #[derive(Args, Debug)]
 #[command(
@@ -36,6 +36,13 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     if arguments.json {
         let results: Vec<_> = results.iter().map(result_json).collect();
         return print_json(&json!({ "project": arguments.project, "results": results }));
+    }
+    if results.is_empty() {
+        let project = &arguments.project;
+        warn(&format!(
+            "no workunit of {project} is validated yet: `fallow jobs {project}` shows how they stand"
+        ));
+        return Ok(());
     }
     let columns =
         [Text("workunit"), Text("job"), Number("hosts that agree"), Text("output"), Number("bytes")];

@@ -36,7 +36,8 @@ enum Use {
     Asked(&'static str),
 }
 
-/// Refuses addresses that others could reach.
+/// Refuses addresses that others could reach, and at a first start ports that are taken: nothing is made then. Later
+/// ones find that out when they listen, after they know who holds the directory.
 pub(super) fn check(options: &Options) -> Result<(), StartError> {
     for (what, address) in [("--listen", options.listen), ("--http", options.http)] {
         if !address.ip().is_loopback() {
@@ -47,7 +48,17 @@ pub(super) fn check(options: &Options) -> Result<(), StartError> {
         return Err(StartError::NotIpv4(options.http));
     }
     let is_same = options.listen.port() != 0 && options.listen == options.http;
-    if is_same { Err(StartError::SameAddress(options.http)) } else { Ok(()) }
+    if is_same {
+        return Err(StartError::SameAddress(options.http));
+    }
+    if !options.dir.join("store").exists() {
+        for (option, address) in [("--listen", options.listen), ("--http", options.http)] {
+            if address.port() != 0 {
+                drop(listener(address, Use::Asked(option))?);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Binds both addresses and keeps them for the next start.
