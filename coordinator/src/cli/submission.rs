@@ -219,17 +219,18 @@ impl Submission<'_> {
     ) -> Result<Sent, Failure> {
         let digest = fingerprint(self.project, self.drafts);
         let pieces = cut(self.drafts);
+        let firsts = firsts(self.drafts);
         let progress = Progress::new(pieces.len() > 1, self.drafts.len());
         if pieces.len() > 1 {
             for piece in &pieces {
-                self.piece(client, &digest, piece, true).await?;
+                self.piece(client, &digest, &firsts, piece, true).await?;
                 progress.checked(piece.end);
             }
         }
         let mut sent = Sent { names: Vec::with_capacity(self.drafts.len()), known: 0, begun_at_micros: 0 };
         for piece in &pieces {
             standing.under_way.set(piece.len());
-            let reply = self.piece(client, &digest, piece, false).await;
+            let reply = self.piece(client, &digest, &firsts, piece, false).await;
             let reply = reply.map_err(|failure| self.cut_off(failure, sent.names.len()))?;
             sent.known += reply.known;
             sent.names.extend(reply.names);
@@ -245,10 +246,10 @@ impl Submission<'_> {
         &self,
         client: &mut Client,
         digest: &str,
+        firsts: &BTreeMap<&str, usize>,
         piece: &Range<usize>,
         check_only: bool,
     ) -> Result<SubmitReply, Failure> {
-        let firsts = firsts(self.drafts);
         let drafts = self.drafts.iter().enumerate().take(piece.end).skip(piece.start);
         let workunits = drafts
             .map(|(at, draft)| draft.whole(check_only, |name| firsts.get(name) == Some(&at)))

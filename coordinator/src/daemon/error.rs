@@ -97,6 +97,14 @@ pub enum StartError {
         #[source]
         source: std::io::Error,
     },
+    /// Another user has made something in it.
+    #[error(
+        "{path} belongs to another user, who could change what the coordinator serves from there: look at it, then remove it or make it this user's own (chown), or choose another directory"
+    )]
+    OfAnotherUser {
+        /// What is not this user's own.
+        path: PathBuf,
+    },
     /// It was there when the coordinator started.
     #[error(
         "{dir} was removed or replaced while its coordinator ran: what was changed since is lost; put a copy back and start it again"
@@ -177,7 +185,7 @@ impl StartError {
             | Self::Listen { .. }
             | Self::NotADirectory(_) => ExitCode::BadInput,
             Self::PortInUse { .. } | Self::PortTaken { .. } => ExitCode::InUse,
-            Self::Directory { .. } | Self::Open { .. } => ExitCode::NoSpace,
+            Self::Directory { .. } | Self::Open { .. } | Self::OfAnotherUser { .. } => ExitCode::NoSpace,
             Self::StoreMissing { .. }
             | Self::Gone { .. }
             | Self::Instance(_)

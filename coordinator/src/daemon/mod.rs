@@ -87,6 +87,7 @@ impl Coordinator {
             move || -> Result<(Arc<dyn Store>, String), StartError> {
                 require_own(&dir)?;
                 private::make(&dir)?;
+                private::require_owner(&dir)?;
                 require_store(&dir)?;
                 private::close_store(&dir)?;
                 let store: Arc<dyn Store> =

@@ -5,8 +5,8 @@
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 
 use super::StartError;
 
@@ -21,6 +21,39 @@ pub(super) fn make(dir: &Path) -> Result<(), StartError> {
         None => StartError::Directory { dir: dir.to_path_buf(), source },
     })?;
     close(dir)
+}
+
+/// Refuses a directory in which another user has made something: he could put other files in the place of those that are
+/// served or stored there. Looked at are the directory, what it holds, and what that holds in turn: deeper down nobody else
+/// can have made anything.
+pub(super) fn require_owner(dir: &Path) -> Result<(), StartError> {
+    let user = rustix::process::geteuid().as_raw();
+    let of_another = |path: &Path| -> io::Result<bool> { Ok(fs::symlink_metadata(path)?.uid() != user) };
+    let fail = |source| StartError::Directory { dir: dir.to_path_buf(), source };
+    let mut paths = vec![dir.to_path_buf()];
+    for path in list(dir).map_err(fail)? {
+        // The system's own, where the directory is a volume.
+        if path.ends_with("lost+found") {
+            continue;
+        }
+        let within =
+            match fs::symlink_metadata(&path).map_err(fail)?.is_dir() && !of_another(&path).map_err(fail)? {
+                true => list(&path).map_err(fail)?,
+                false => Vec::new(),
+            };
+        paths.push(path);
+        paths.extend(within);
+    }
+    for path in paths {
+        if of_another(&path).map_err(fail)? {
+            return Err(StartError::OfAnotherUser { path });
+        }
+    }
+    Ok(())
+}
+
+fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect()
 }
 
 /// Closes all that the store consists of, as far as there is one.
@@ -77,5 +110,20 @@ mod tests {
         close_store(&own).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&own), mode(&own.join("store/sled")), mode(&file)), (0o700, 0o700, 0o600));
+    }
+
+    #[test]
+    fn r6_10_a_directory_in_which_another_user_has_made_something_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return; // Only root can give files away.
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("projects/p")).unwrap();
+        require_owner(dir.path()).unwrap();
+        for foreign in ["projects/p", "projects"] {
+            std::os::unix::fs::chown(dir.path().join(foreign), Some(12_345), None).unwrap();
+            let error = require_owner(dir.path()).unwrap_err();
+            assert!(error.to_string().contains(&format!("{foreign} belongs to another user")), "{error}");
+        }
     }
 }

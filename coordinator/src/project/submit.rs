@@ -91,7 +91,7 @@ impl Project {
         let taken = taken + new.len() as u64;
         let begun_at = begun_at.unwrap_or(now);
         let new_names: Vec<String> = new.iter().map(|workunit| workunit.name.clone()).collect();
-        self.transact_durably(|txn| {
+        let stored = self.transact_durably(|txn| {
             for workunit in &new {
                 index::write(txn, &self.keys, None, workunit)?;
             }
@@ -105,7 +105,15 @@ impl Project {
                 txn.put("submission", self.keys.submission(&key), &record)?;
             }
             Ok(())
-        })?;
+        });
+        if let Err(error) = stored {
+            // It may have been stored although it is not known to be on the medium.
+            let is_there = |name: &String| self.read().contains(&self.keys.workunit(name));
+            if matches!(new_names.first().map(is_there), Some(Ok(false))) {
+                kept.take_back();
+            }
+            return Err(error);
+        }
         names.extend(new_names);
         Ok(Taken { names, taken, begun_at: Some(begun_at), known })
     }

@@ -468,6 +468,22 @@ fn r5_6_a_job_that_would_be_late_on_this_host_is_not_sent_to_it() {
 }
 
 #[test]
+fn r5_6_a_workunit_that_no_host_can_finish_in_time_holds_up_none_behind_it() {
+    let fixture = Fixture::start();
+    let info = fixture.project("p");
+    fixture.script("p", "app");
+    let endless = NewWorkunit { flops_bound: Flops::new(1e300).unwrap(), ..workunit("app", "x", 1e18, 1) };
+    fixture.server.submit("p", vec![endless]).unwrap();
+    fixture.server.submit("p", vec![workunit("app", "x", 1e11, 1); 3]).unwrap();
+    for held in [None, Some(Vec::new())] {
+        let mut client = Client::new(&fixture, &info, &format!("host{}", held.is_some()));
+        client.request.in_progress_results = held;
+        let reply = client.fetch(1.0);
+        assert_eq!(reply.results.len(), 1, "{reply:?}");
+    }
+}
+
+#[test]
 fn what_was_acknowledged_is_there_after_a_restart() {
     let (mut fixture, info) = with_workunits(1, 1);
     let mut client = Client::new(&fixture, &info, "a");

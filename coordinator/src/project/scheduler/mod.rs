@@ -42,8 +42,8 @@ const COPIED: &str = "This agent's directory was copied and runs twice, or an ol
 
 /// Bytes of a text from outside that are logged.
 const TEXT_MAX: usize = 255;
-/// Jobs that a request may list as held, of all projects. Clients hold some thousands at most; the time that a longer list
-/// takes would be other hosts' time.
+/// Jobs that are looked at of those that a request lists as held. Clients hold some thousands of a project at most; the time
+/// that a longer list takes would be other hosts' time.
 const LISTED_MAX: usize = 10_000;
 static UNREADABLE: Seldom = Seldom::new();
 
@@ -70,10 +70,10 @@ pub(super) struct Outcome {
     pub(super) credit: (Credit, Credit),
 }
 
-/// Whether a request lists more jobs than are looked at: nothing is concluded from it then.
+/// Whether a request lists more jobs of this project than are looked at: nothing is concluded from it then. What it holds of
+/// other projects is not its fault (`send::earliest`).
 fn lists_too_many(request: &SchedulerRequest) -> bool {
     request.other_results.as_ref().is_some_and(|held| held.len() > LISTED_MAX)
-        || request.in_progress_results.as_ref().is_some_and(|held| held.len() > LISTED_MAX)
 }
 
 impl Outcome {

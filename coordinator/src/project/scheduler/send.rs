@@ -11,7 +11,7 @@
 
 use std::collections::BTreeSet;
 
-use fallow_boinc::scheduler::{SchedulerRequest, type_name};
+use fallow_boinc::scheduler::{InProgressResult, SchedulerRequest, type_name};
 use fallow_domain::{Bytes, Duration, Fraction, Instant, PerType, ResourceType, Usage};
 use fallow_policy::composition::SendPolicy;
 use fallow_policy::disk::holders::prefer_local;
@@ -176,8 +176,9 @@ fn refused(project: &Project, request: &SchedulerRequest, done: &mut Done, now: 
         return true;
     }
     if lists_too_many(request) {
-        done.messages
-            .push(note(format!("Not sending work - more than {LISTED_MAX} jobs are listed as in progress")));
+        done.messages.push(note(format!(
+            "Not sending work - more than {LISTED_MAX} jobs of this project are listed as held"
+        )));
         return true;
     }
     // A request in the future is from before the clock was set back: nobody has to wait for that time to come.
@@ -341,6 +342,9 @@ impl Search<'_> {
                 passed.memory.get_or_insert((workunit.application.clone(), workunit.memory_bound));
             } else if workunit.disk_bound.plus(found.disk) > self.space {
                 passed.disk.get_or_insert((workunit.application.clone(), workunit.disk_bound));
+            } else if self.is_late_even_alone(&workunit, version.usage) {
+                // Not counted as found: whatever lies behind it is looked at as if it were not there.
+                passed.time += 1;
             } else {
                 if !found.is_choosy {
                     found.still.fill(version.usage, self.wish.capacity.estimate(&workunit, version.usage));
@@ -370,6 +374,21 @@ impl Search<'_> {
         }
     }
 
+    /// How much longer than computing it takes a job is under way on this host.
+    fn stretch(&self) -> f64 {
+        1.0 / self.availability().get().max(0.01)
+    }
+
+    fn availability(&self) -> Fraction {
+        let stats = &self.request.time_stats;
+        Fraction::clamped(stats.on_frac.clamp(0.0, 1.0) * stats.active_frac.clamp(0.0, 1.0))
+    }
+
+    /// Whether the host would miss the deadline of a job that it began now and interrupted for no other.
+    fn is_late_even_alone(&self, workunit: &Workunit, usage: Usage) -> bool {
+        self.wish.capacity.estimate(workunit, usage).mul_f64(self.stretch()) > workunit.delay_bound
+    }
+
     /// Whether nobody is waited for who could run a workunit that failed on the account.
     fn is_for_anybody(&self, workunit: &Workunit) -> bool {
         let catalog = self.project.catalog();
@@ -389,9 +408,7 @@ impl Search<'_> {
     /// The policy's choice: positions in `candidates`, rising.
     fn choose(&self, candidates: &[Candidate], passed: &mut Passed) -> Vec<usize> {
         let Self { project, request, wish, now, .. } = *self;
-        let stats = &request.time_stats;
-        let availability =
-            Fraction::clamped(stats.on_frac.clamp(0.0, 1.0) * stats.active_frac.clamp(0.0, 1.0));
+        let availability = self.availability();
         let offers = candidates.iter().enumerate().map(|(id, candidate)| Offer {
             id,
             estimate: wish.capacity.estimate(&candidate.workunit, candidate.version.usage),
@@ -402,8 +419,8 @@ impl Search<'_> {
         match (rules.policy, &request.in_progress_results) {
             (SendPolicy::Ws2, Some(held)) => {
                 let host = SendHost { instances: wish.capacity.instances, availability };
-                let held: Vec<InProgress> = held
-                    .iter()
+                let held: Vec<InProgress> = earliest(held)
+                    .into_iter()
                     .map(|job| InProgress {
                         deadline: job.report_deadline,
                         remaining: job.time_remaining,
@@ -416,21 +433,31 @@ impl Search<'_> {
                         candidates.get(*position).map(|candidate| candidate.workunit.name.as_str());
                     debug!(project = %project.name, workunit, %refusal, "not sent");
                 }
-                passed.time = sent.refused.len();
+                passed.time += sent.refused.len();
                 sent.send
             }
             _ => {
                 // Without the host's workload, a job is still not sent to a host that cannot make it even alone.
-                let stretch = 1.0 / availability.get().max(0.01);
+                let stretch = self.stretch();
                 let (alone, late): (Vec<_>, Vec<_>) = offers.partition(|offer| {
                     now + request.estimated_delay.max(Duration::ZERO) + offer.estimate.mul_f64(stretch)
                         <= offer.deadline
                 });
-                passed.time = late.len();
+                passed.time += late.len();
                 ws1(wish.wanted, alone)
             }
         }
     }
+}
+
+/// Of the jobs in progress, of all projects, those with the earliest deadlines: no more than can be planned with in time.
+fn earliest(held: &[InProgressResult]) -> Vec<&InProgressResult> {
+    let mut held: Vec<&InProgressResult> = held.iter().collect();
+    if held.len() > LISTED_MAX {
+        held.select_nth_unstable_by_key(LISTED_MAX, |job| job.report_deadline);
+        held.truncate(LISTED_MAX);
+    }
+    held
 }
 
 fn usage_of(cpus: f64, coprocessor: Option<(ResourceType, f64)>) -> Usage {

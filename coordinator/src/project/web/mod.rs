@@ -33,10 +33,10 @@ use super::error::ProjectError;
 use super::hosted::Project;
 use super::server::{ProjectServer, Shared};
 
-/// Memory for the beginnings of the bodies of scheduler RPCs, which is all of most of them, in KiB; more wait.
-const BEGINNINGS_MEMORY_KIB: usize = 256 << 10;
-/// Memory for the rest of long ones, in KiB; who needs more comes again. Long ones keep nobody else out.
-const LONG_MEMORY_KIB: usize = 256 << 10;
+/// Memory for the bodies of scheduler RPCs: for their first so many KiB, this many KiB of all of them together. Who says little
+/// needs little, and is kept out by nobody who says more: that comes from another budget, and who finds that one used up
+/// comes again.
+const BODIES_KIB: [(usize, usize); 3] = [(32, 64 << 10), (1 << 10, 192 << 10), (usize::MAX, 256 << 10)];
 /// Memory for reading them; more wait. Nobody who is slow holds any of it.
 const READING_MEMORY_KIB: usize = 512 << 10;
 
@@ -44,10 +44,26 @@ const READING_MEMORY_KIB: usize = 512 << 10;
 #[derive(Clone)]
 struct Web {
     server: ProjectServer,
-    beginnings: Arc<Semaphore>,
-    long: Arc<Semaphore>,
+    bodies: Budgets,
     reading_memory: Arc<Semaphore>,
     admission: Arc<Admission>,
+}
+
+/// Memory for bodies, by how much of each has come.
+#[derive(Clone)]
+struct Budgets([Budget; 3]);
+
+#[derive(Clone)]
+struct Budget {
+    /// Which part of a body it is for: up to here, from where the one before ends.
+    to_kib: usize,
+    memory: Arc<Semaphore>,
+}
+
+impl Budgets {
+    fn new() -> Self {
+        Self(BODIES_KIB.map(|(to_kib, kib)| Budget { to_kib, memory: Arc::new(Semaphore::new(kib)) }))
+    }
 }
 
 /// The service.
@@ -64,8 +80,7 @@ pub(crate) fn router(server: ProjectServer) -> Router {
         .layer(DefaultBodyLimit::disable())
         .with_state(Web {
             server,
-            beginnings: Arc::new(Semaphore::new(BEGINNINGS_MEMORY_KIB)),
-            long: Arc::new(Semaphore::new(LONG_MEMORY_KIB)),
+            bodies: Budgets::new(),
             reading_memory: Arc::new(Semaphore::new(READING_MEMORY_KIB)),
             admission: Arc::default(),
         })

@@ -2,7 +2,7 @@
 //!
 //! **Who asks comes first.** The account key is read from the first bytes of the body, where every client puts it, and
 //! looked up before anything else is taken in. Whoever has none costs a look-up and some kilobytes. What an account holds
-//! is bounded ([`Admission`](super::admission::Admission)), what all of them hold together by three budgets: for the beginnings of
+//! is bounded ([`Admission`](super::admission::Admission)), what all of them hold together by budgets: for the beginnings of
 //! bodies, for the rest of long ones, and for what reading them takes. Whoever sends much, or sends it slowly, keeps out none but
 //! others who send much.
 
@@ -15,11 +15,11 @@ use axum::response::Response;
 use bytes::Bytes as Chunk;
 use fallow_domain::AccountKey;
 use futures_util::StreamExt as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::admission::Place;
-use super::{Failure, Web, blocking, xml};
+use super::{Budgets, Failure, Web, blocking, xml};
 use crate::project::hosted::Project;
 use crate::project::records::Account;
 
@@ -30,8 +30,6 @@ const BODY_MAX: usize = 64 << 20;
 const BODY_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long nothing of it may come.
 const STALL_TIMEOUT: Duration = Duration::from_secs(15);
-/// What of a body counts as its beginning: a host with some hundred jobs says no more.
-const BEGINNING_KIB: usize = 256;
 /// Where the account key must be: clients begin with it.
 const HEAD_MAX: usize = 8 << 10;
 /// How long that may take.
@@ -69,7 +67,7 @@ pub(super) async fn rpc(
         arriving.drop_rest().await;
         return Err(Failure::Busy);
     };
-    let memory = Memory { beginnings: web.beginnings.clone(), long: web.long.clone(), held: [None, None] };
+    let memory = Memory { budgets: web.bodies.clone(), held: [None, None, None] };
     let received = timeout(BODY_TIMEOUT, arriving.rest(place, memory)).await;
     let whole = received.map_err(|_| Failure::Timeout)??;
     let reading = web.reading_memory.clone().acquire_many_owned(whole.cost_kib()?).await;
@@ -112,31 +110,29 @@ struct Whole {
     _place: Place,
 }
 
-/// Memory that a body takes.
+/// Memory that a body takes: of each budget so much, as far as it is long enough.
 struct Memory {
-    beginnings: Arc<Semaphore>,
-    long: Arc<Semaphore>,
-    held: [Option<OwnedSemaphorePermit>; 2],
+    budgets: Budgets,
+    held: [Option<OwnedSemaphorePermit>; 3],
 }
 
 impl Memory {
-    /// Takes what a body of this length needs. Nobody who holds much waits for more: two of them might wait for each other.
+    /// Takes what a body of this length needs. Nobody who holds something waits for more: two of them might wait for each
+    /// other.
     async fn grow(&mut self, bytes: usize) -> Result<(), Failure> {
-        let [beginning, long] = &mut self.held;
-        let has =
-            |held: &Option<OwnedSemaphorePermit>| held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let wants = bytes.div_ceil(1_024);
-        let kib = |from: usize, to: usize| u32::try_from(to.saturating_sub(from)).unwrap_or(u32::MAX);
-        let more = kib(has(beginning), wants.min(BEGINNING_KIB));
-        if more > 0 {
-            add(
-                beginning,
-                self.beginnings.clone().acquire_many_owned(more).await.map_err(|_| Failure::Ours)?,
-            );
-        }
-        let more = kib(BEGINNING_KIB + has(long), wants);
-        if more > 0 {
-            add(long, self.long.clone().try_acquire_many_owned(more).map_err(|_| Failure::Busy)?);
+        let (mut from, wants) = (0, bytes.div_ceil(1_024));
+        for (budget, held) in self.budgets.0.iter().zip(&mut self.held) {
+            let has = from + held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+            let more = u32::try_from(wants.min(budget.to_kib).saturating_sub(has)).unwrap_or(u32::MAX);
+            let memory = budget.memory.clone();
+            match more {
+                0 => {}
+                _ if from == 0 && held.is_none() => {
+                    add(held, memory.acquire_many_owned(more).await.map_err(|_| Failure::Ours)?);
+                }
+                _ => add(held, memory.try_acquire_many_owned(more).map_err(|_| Failure::Busy)?),
+            }
+            from = budget.to_kib;
         }
         Ok(())
     }
