@@ -3,6 +3,8 @@
 //! The agent here is a plain gRPC client that says exactly what a test wants said.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
+mod support;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fallow_coordinator::cli::{Client, connect};
-use fallow_coordinator::daemon::{Coordinator, Options};
+use fallow_coordinator::daemon::{Coordinator, DaemonFile, Options};
 use fallow_coordinator::document::{Author, Documents};
 use fallow_coordinator::fleet::{Accounts, Fleet, FleetService, LinkSettings, token};
 use fallow_domain::{AccountKey, AgentId, Instant, MasterUrl, ProjectAssignment, Share};
@@ -161,9 +163,6 @@ async fn r6_3_when_an_agent_was_seen_does_not_go_back_with_a_restart_of_the_coor
     let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
     agent.snapshot(1, vec![host()]).await;
     agent.acknowledged(1).await;
-    let seen = async |operator: &mut Client| {
-        operator.list_hosts(ListHostsRequest {}).await.unwrap().into_inner().hosts.remove(0).last_seen_micros
-    };
     let at_snapshot = seen(&mut operator).await;
     // A heartbeat changes nothing else.
     agent.say(Said::Heartbeat(wire::Heartbeat { sent_at_micros: 1 })).await;
@@ -183,6 +182,43 @@ async fn r6_3_when_an_agent_was_seen_does_not_go_back_with_a_restart_of_the_coor
     agent.delta(2, vec![project(20)], &[]).await;
     agent.acknowledged(2).await;
     coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_3_a_coordinator_that_was_killed_still_knows_roughly_when_an_agent_was_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("coordinator");
+    let run = || {
+        let mut command = support::command();
+        command.args(["coordinator", "run", "--heartbeat", "100ms", "--dir"]).arg(&place);
+        support::Running::of(command, dir.path())
+    };
+    let url = || DaemonFile::read(&place).unwrap().fleet;
+    let operator = async || {
+        let token = std::fs::read_to_string(place.join("operator.token")).unwrap();
+        connect(&url(), token.trim()).await.unwrap()
+    };
+    let mut running = run();
+    let mut tools = operator().await;
+    let token = tokens(&mut tools, 1).await.remove(0);
+    let identity = enroll(&mut FleetClient::connect(url()).await.unwrap(), &token).await.unwrap();
+    let mut agent = Agent::open_at(&url(), hello(&identity, "e", 0)).await;
+    agent.snapshot(1, vec![host()]).await;
+    agent.acknowledged(1).await;
+    let at_snapshot = seen(&mut tools).await;
+    // Several times as long as it takes to be kept, heartbeats are all that comes.
+    let later = async {
+        while seen(&mut tools).await < at_snapshot + 3_000_000 {
+            agent.say(Said::Heartbeat(wire::Heartbeat { sent_at_micros: 1 })).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(SOON * 6, later).await.unwrap();
+    running.kill();
+    let mut running = run();
+    let kept = seen(&mut operator().await).await;
+    assert!(kept > at_snapshot + 1_000_000, "{kept}, at the snapshot {at_snapshot}");
+    assert_eq!(running.stop(), Some(0));
 }
 
 #[tokio::test]
@@ -566,6 +602,12 @@ async fn create(operator: &mut Client, name: &str) {
         settings: Vec::new(),
     };
     operator.create_project(request).await.unwrap();
+}
+
+/// When the only agent was seen last.
+async fn seen(operator: &mut Client) -> i64 {
+    let mut hosts = operator.list_hosts(ListHostsRequest {}).await.unwrap().into_inner().hosts;
+    hosts.remove(0).last_seen_micros
 }
 
 fn shares(shares: &[(&str, f64)]) -> SetSharesRequest {

@@ -28,3 +28,6 @@ pub const SLOW: Duration = Duration::from_secs(30);
 pub const HELLO: Duration = Duration::from_secs(10);
 /// Enrolment tokens made at once.
 pub const TOKENS: u32 = 10_000;
+
+/// Heartbeats after which it is stored anew that an agent is heard of.
+pub const SEEN_KEPT: u32 = 6;

@@ -22,7 +22,7 @@ use wire::from_coordinator::Body as FromCoordinator;
 
 use super::commit::{Lane, Stored};
 use super::keys;
-use super::limits::{ENTRIES_PER_AGENT, HELLO, PIPELINE, SLOW};
+use super::limits::{ENTRIES_PER_AGENT, HELLO, PIPELINE, SEEN_KEPT, SLOW};
 use super::state::{Change, Position, Update, Verdict, judge};
 use super::{Agent, Fleet, entry, lock};
 use crate::document::Published;
@@ -151,6 +151,8 @@ struct Connection<'a> {
     documents: watch::Receiver<Option<Arc<Published>>>,
     outbox: Outbox,
     heard: Instant,
+    /// When it was stored last that the agent was heard of.
+    kept: Instant,
 }
 
 /// A change on its way to the store.
@@ -211,6 +213,7 @@ impl<'a> Connection<'a> {
             documents,
             outbox,
             heard: Instant::now(),
+            kept: Instant::now(),
         }
     }
 
@@ -260,6 +263,7 @@ impl<'a> Connection<'a> {
                     if self.is_withheld {
                         self.take_document().await;
                     }
+                    self.keep_seen().await;
                     self.tick()
                 }
                 _ = newest.changed() => return taken_over(),
@@ -364,6 +368,7 @@ impl<'a> Connection<'a> {
         let (change, writes) = planned.map_err(Status::resource_exhausted)?;
         let answer = self.fleet.commits.send(&self.lane, writes).await;
         self.received = position;
+        self.kept = Instant::now();
         self.pipeline.push_back(InFlight { sequence, change, answer });
         if alone { self.settle_all().await } else { Ok(()) }
     }
@@ -399,6 +404,16 @@ impl<'a> Connection<'a> {
             self.settle(stored)?;
         }
         Ok(())
+    }
+
+    /// Keeps every few heartbeats that the agent was heard of: a coordinator that is killed cannot do so at its end.
+    async fn keep_seen(&mut self) {
+        // What is on its way to the store holds a later position than the one that would be written here.
+        let is_due = self.kept.elapsed() >= self.fleet.settings.heartbeat * SEEN_KEPT;
+        if is_due && self.pipeline.is_empty() {
+            self.kept = Instant::now();
+            keep_seen(self.fleet, self.agent).await;
+        }
     }
 
     fn tick(&mut self) -> Result<(), Status> {
