@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::connect::{Client, Target};
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, job, print, print_json};
+use super::{Failure, fitted, job, print, print_json};
 
 #[derive(Args, Debug)]
 #[command(
@@ -23,6 +23,9 @@ pub(super) struct Arguments {
     job: Option<String>,
     #[command(flatten)]
     target: Target,
+    /// All columns, however narrow the terminal is.
+    #[arg(long)]
+    wide: bool,
     /// One JSON object instead of a table.
     #[arg(long)]
     json: bool,
@@ -42,21 +45,22 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
         let workunits: Vec<_> = workunits.iter().map(workunit_json).collect();
         return print_json(&json!({ "workunits": workunits }));
     }
-    let columns = [
-        Text("project"),
-        Text("workunit"),
-        Text("state"),
-        Text("job"),
-        Text("state"),
-        Text("outcome"),
-        Text("validation"),
-        Text("host"),
-        Number("CPU time"),
-        Number("sent"),
+    // A job is named after its workunit.
+    let columns = vec![
+        (Text("project"), 6),
+        (Text("workunit"), 7),
+        (Text("state"), 2),
+        (Text("job"), 0),
+        (Text("state"), 0),
+        (Text("outcome"), 1),
+        (Text("validation"), 4),
+        (Text("host"), 3),
+        (Number("CPU time"), 5),
+        (Number("sent"), 8),
     ];
     let rows =
         workunits.iter().flat_map(|workunit| workunit.jobs.iter().map(|job| row(workunit, job))).collect();
-    print(&table::render(&columns, rows))
+    print(&fitted::render(columns, rows, arguments.wide))
 }
 
 /// All workunits of a project, or of all with an empty name.

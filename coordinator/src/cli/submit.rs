@@ -43,7 +43,7 @@ in brackets will not do:
   quorum          jobs on different hosts that must agree [1]
   initial_jobs    jobs that are made at once [as many as the quorum]
   max_error_jobs  more jobs in error than this fail the workunit [3]
-  max_total_jobs  the most jobs there may be [6, or 3 times initial_jobs]
+  max_total_jobs  the most jobs there may be [6; 3 times initial_jobs if more]
   comparator      how outputs are compared [bytewise]
 An input with keep_as stays on hosts under that name, and workunits that read it
 go there first. A batch with a mistake is not taken at all.
@@ -227,7 +227,7 @@ mod tests {
             ("deadline", "[7days]".to_owned()),
             ("quorum", format!("[{}]", rules.quorum)),
             ("max_error_jobs", format!("[{}]", rules.max_error_jobs)),
-            ("max_total_jobs", format!("[{}, or 3 times initial_jobs]", rules.max_total_jobs)),
+            ("max_total_jobs", format!("[{}; 3 times initial_jobs if more]", rules.max_total_jobs)),
             ("comparator", format!("[{}]", default.comparator)),
         ] {
             let line = EXAMPLE.lines().find(|line| line.trim_start().starts_with(key)).unwrap();
