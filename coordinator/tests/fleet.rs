@@ -305,29 +305,7 @@ async fn an_agent_that_falls_silent_is_taken_for_gone_and_one_that_beats_is_not(
 async fn r1_4_agents_with_the_project_are_told_at_once_of_new_jobs_and_no_more_of_them_than_jobs() {
     let dir = tempfile::tempdir().unwrap();
     let (coordinator, mut operator) = start(dir.path()).await;
-    create(&mut operator, "a").await;
-    let file = AppFile {
-        name: "program".into(),
-        size_bytes: 1,
-        sha256: "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881".into(),
-        executable: true,
-    };
-    let version = AddAppVersionRequest {
-        project: "a".into(),
-        application: "app".into(),
-        version: 100,
-        platform: "x86_64-pc-linux-gnu".into(),
-        files: vec![file],
-        ..Default::default()
-    };
-    let parts = [Part::Version(version), Part::Content(b"x".to_vec())];
-    let parts = parts.map(|part| AddAppVersionPart { part: Some(part) });
-    operator.add_app_version(tokio_stream::iter(parts)).await.unwrap();
-    let url = coordinator.projects().projects()[0].url.to_string();
-    let attached = wire::Entry {
-        key: format!("project/{url}"),
-        value: Some(Value::Project(wire::ProjectState { url: url.clone(), ..Default::default() })),
-    };
+    let (url, attached) = with_application(&coordinator, &mut operator).await;
     // The third has another project only.
     let mut agents = Vec::new();
     for entries in [vec![host(), attached.clone()], vec![host(), attached], vec![host(), project(1)]] {
@@ -338,22 +316,77 @@ async fn r1_4_agents_with_the_project_are_told_at_once_of_new_jobs_and_no_more_o
         agents.push(agent);
     }
     for (jobs, told) in [(1, 1), (2, 2), (50, 2)] {
-        let workunit = NewWorkunit { application: "app".into(), flops_estimate: 1e9, ..Default::default() };
-        let request =
-            SubmitRequest { project: "a".into(), workunits: vec![workunit; jobs], ..Default::default() };
-        operator.submit(request).await.unwrap();
-        let mut contacts = Vec::new();
-        for agent in &mut agents {
-            // Whoever is told is told within a fraction of a second.
-            while let Ok(Ok(Some(message))) = timeout(Duration::from_secs(1), agent.from.message()).await {
-                match message.body {
-                    Some(Heard::ContactProject(contact)) => contacts.push(contact.url),
-                    _ => break,
-                }
-            }
-        }
-        assert_eq!(contacts, vec![url.clone(); told], "{jobs} jobs");
+        submit(&mut operator, jobs).await;
+        assert_eq!(contacts(&mut agents).await, vec![url.clone(); told], "{jobs} jobs");
     }
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r1_4_agents_that_come_back_are_told_of_jobs_that_wait_and_no_more_of_them_than_jobs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let (url, attached) = with_application(&coordinator, &mut operator).await;
+    let mut identities = Vec::new();
+    for _ in 0..3 {
+        let identity = identity(&coordinator, &mut operator).await;
+        let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 1)).await;
+        agent.snapshot(1, vec![host(), attached.clone()]).await;
+        agent.acknowledged(1).await;
+        identities.push(identity);
+    }
+    while coordinator.fleet().connected() > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    submit(&mut operator, 2).await;
+    let mut first = come_back(&coordinator, &identities[..1]).await;
+    assert_eq!(contacts(&mut first).await, vec![url.clone()]);
+    // That call stands for a job until it is taken: one is left, however often somebody comes.
+    for told in [1, 0] {
+        let mut others = come_back(&coordinator, &identities[1..]).await;
+        assert_eq!(contacts(&mut others).await, vec![url.clone(); told]);
+    }
+    drop(first);
+    coordinator.stop().await.unwrap();
+    // A new coordinator knows of no calls; all come at once.
+    let (coordinator, _operator) = start(dir.path()).await;
+    let mut all = come_back(&coordinator, &identities).await;
+    assert_eq!(contacts(&mut all).await, vec![url.clone(); 2]);
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r1_4_an_agent_that_was_told_before_it_left_is_told_again_when_it_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let (url, attached) = with_application(&coordinator, &mut operator).await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 1)).await;
+    agent.snapshot(1, vec![host(), attached]).await;
+    agent.acknowledged(1).await;
+    submit(&mut operator, 1).await;
+    assert_eq!(contacts(std::slice::from_mut(&mut agent)).await, vec![url.clone()]);
+    drop(agent);
+    while coordinator.fleet().connected() > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    submit(&mut operator, 1).await;
+    let mut back = come_back(&coordinator, std::slice::from_ref(&identity)).await;
+    assert_eq!(contacts(&mut back).await, vec![url]);
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r1_4_an_agent_that_comes_back_to_a_project_without_jobs_is_left_in_peace() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let (_, attached) = with_application(&coordinator, &mut operator).await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 1)).await;
+    agent.snapshot(1, vec![host(), attached, project(1)]).await;
+    agent.acknowledged(1).await;
+    let mut back = come_back(&coordinator, std::slice::from_ref(&identity)).await;
+    assert_eq!(contacts(&mut back).await, Vec::<String>::new());
     coordinator.stop().await.unwrap();
 }
 
@@ -592,6 +625,65 @@ async fn identity(coordinator: &Coordinator, operator: &mut Client) -> wire::Enr
     let token = tokens(operator, 1).await.remove(0);
     let mut client = FleetClient::connect(coordinator.fleet_url()).await.unwrap();
     enroll(&mut client, &token).await.unwrap()
+}
+
+/// A project `a` with an application `app`: its URL, and the entry of an agent that has it.
+async fn with_application(coordinator: &Coordinator, operator: &mut Client) -> (String, wire::Entry) {
+    create(operator, "a").await;
+    let file = AppFile {
+        name: "program".into(),
+        size_bytes: 1,
+        sha256: "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881".into(),
+        executable: true,
+    };
+    let version = AddAppVersionRequest {
+        project: "a".into(),
+        application: "app".into(),
+        version: 100,
+        platform: "x86_64-pc-linux-gnu".into(),
+        files: vec![file],
+        ..Default::default()
+    };
+    let parts = [Part::Version(version), Part::Content(b"x".to_vec())];
+    let parts = parts.map(|part| AddAppVersionPart { part: Some(part) });
+    operator.add_app_version(tokio_stream::iter(parts)).await.unwrap();
+    let url = coordinator.projects().projects()[0].url.to_string();
+    let attached = wire::Entry {
+        key: format!("project/{url}"),
+        value: Some(Value::Project(wire::ProjectState { url: url.clone(), ..Default::default() })),
+    };
+    (url, attached)
+}
+
+/// Workunits of one job each.
+async fn submit(operator: &mut Client, jobs: usize) {
+    let workunit = NewWorkunit { application: "app".into(), flops_estimate: 1e9, ..Default::default() };
+    let request =
+        SubmitRequest { project: "a".into(), workunits: vec![workunit; jobs], ..Default::default() };
+    operator.submit(request).await.unwrap();
+}
+
+/// New links of agents that have said all before.
+async fn come_back(coordinator: &Coordinator, agents: &[wire::EnrollReply]) -> Vec<Agent> {
+    let mut back = Vec::new();
+    for identity in agents {
+        back.push(Agent::link(coordinator, hello(identity, "e", 1)).await.0);
+    }
+    back
+}
+
+/// What these are told to contact. Whoever is told is told within a second or two.
+async fn contacts(agents: &mut [Agent]) -> Vec<String> {
+    let end = tokio::time::Instant::now() + Duration::from_secs(3);
+    let mut contacts = Vec::new();
+    for agent in agents {
+        while let Ok(Ok(Some(message))) = tokio::time::timeout_at(end, agent.from.message()).await {
+            if let Some(Heard::ContactProject(contact)) = message.body {
+                contacts.push(contact.url);
+            }
+        }
+    }
+    contacts
 }
 
 async fn create(operator: &mut Client, name: &str) {

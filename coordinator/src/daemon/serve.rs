@@ -1,5 +1,6 @@
 //! The coordinator's two servers.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::{Coordinator, StartError, address, http};
 use crate::fleet::FleetService;
 use crate::fleet::limits::MESSAGE_BYTES;
 use crate::operator::{Authorised, OperatorService};
+use crate::project::ProjectServer;
 
 /// How long calls in progress may take to finish at the end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -60,7 +62,8 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
 /// How long new jobs may lie there before agents are told of them: jobs that are submitted one by one make one call.
 const NEW_JOBS: Duration = Duration::from_millis(200);
 
-/// Tells agents of new jobs: just submitted, or to be computed once more (R1.4).
+/// Tells agents of new jobs: just submitted, or to be computed once more; and agents that come back of what waits for
+/// them (R1.4).
 pub(super) fn new_jobs(coordinator: &mut Coordinator) {
     let (fleet, projects) = (coordinator.fleet.clone(), coordinator.projects.clone());
     let mut stop = coordinator.stop.subscribe();
@@ -69,15 +72,32 @@ pub(super) fn new_jobs(coordinator: &mut Coordinator) {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = ticks.tick() => {
-                    for (url, jobs) in projects.take_new_jobs() {
-                        fleet.contact(url.as_str(), jobs);
-                    }
-                }
-                _ = stop.wait_for(|stop| *stop) => return,
+                _ = ticks.tick() => {}
+                () = async { drop(stop.wait_for(|stop| *stop).await) } => return,
             }
+            // Before the new ones are told of: those that come between count as new alone.
+            let unsent = if fleet.has_returned() { unsent(&projects).await } else { BTreeMap::new() };
+            for (url, jobs) in projects.take_new_jobs() {
+                fleet.contact(url.as_str(), jobs);
+            }
+            fleet.contact_returned(&unsent);
         }
     });
+}
+
+/// Unsent jobs of each project that has any, by its URL.
+async fn unsent(projects: &ProjectServer) -> BTreeMap<String, u64> {
+    let projects = projects.clone();
+    let count = move || {
+        let all = projects.projects().into_iter();
+        let unsent = all.filter_map(|info| {
+            let jobs = projects.counts(&info.name).ok()?.jobs_unsent;
+            (jobs > 0).then(|| (info.url.to_string(), jobs))
+        });
+        unsent.collect()
+    };
+    // It reads the store.
+    tokio::task::spawn_blocking(count).await.unwrap_or_default()
 }
 
 /// Serves the projects.

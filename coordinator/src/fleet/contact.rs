@@ -4,11 +4,16 @@
 //! for the project's `poll`. At most as many agents as there are new jobs are told, of those that are connected and have
 //! the project; those with idle CPUs first, else by chance, so that a stream of single jobs goes to all in turn.
 //!
+//! An agent that comes back ([`super::returns`]) is told of the jobs that were submitted while it was away. Calls count,
+//! those to agents that were there and those to agents that come: until its job is taken, or some time has passed, a
+//! call stands for a job ([`Calls`]). So a whole fleet that comes back at once makes no more calls than there are jobs.
+//!
 //! All of a large fleet told at once would ask at once: the calls are spread over a time that grows with their number.
-//! Nothing is stored: an agent that is away asks by itself when it comes back.
+//! Nothing is stored.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fallow_proto::fleet::v1::entry::Value;
 use rand::rngs::{StdRng, SysRng};
@@ -20,14 +25,22 @@ use super::{Agent, Fleet, lock};
 const PER_SECOND: f64 = 200.0;
 /// Projects that an agent can be told to contact before it took in the first.
 const KEPT_MAX: usize = 64;
+/// How long a call stands for a job that nobody has taken. Whoever was told asks within seconds, but for one whose
+/// request delay or network holds it back.
+const STANDS: Duration = Duration::from_secs(60);
 
 impl Fleet {
     /// Tells so many agents at most to contact a project. Returns how many will be; the last of them in
     /// their number over `PER_SECOND` seconds.
     pub fn contact(self: &Arc<Self>, url: &str, at_most: u64) -> usize {
+        self.calls(url, |calls| calls.new_jobs(at_most));
+        self.tell(url, self.connected_agents(), at_most)
+    }
+
+    /// Tells so many of these at most, if they have the project. Returns how many will be.
+    pub(super) fn tell(self: &Arc<Self>, url: &str, agents: Vec<Arc<Agent>>, at_most: u64) -> usize {
         let mut rng = generator();
-        let mut chosen: Vec<((bool, u32), Arc<Agent>)> = self
-            .connected_agents()
+        let mut chosen: Vec<((bool, u32), Arc<Agent>)> = agents
             .into_iter()
             .filter_map(|agent| Some(((!agent.idles_with(url)?, rng.random::<u32>()), agent)))
             .collect();
@@ -37,7 +50,10 @@ impl Fleet {
         if count == 0 {
             return 0;
         }
-        tracing::info!(url, agents = count, "agents are told to contact the project, which has new jobs");
+        tracing::info!(url, agents = count, "agents are told to contact the project, which has jobs");
+        let now = Instant::now();
+        chosen.iter().for_each(|(_, agent)| agent.note_told(url, now));
+        self.calls(url, |calls| calls.made(count as u64, now + spread(count)));
         let pause = Duration::from_secs_f64(1.0 / PER_SECOND);
         let url = url.to_owned();
         tokio::spawn(async move {
@@ -50,6 +66,52 @@ impl Fleet {
             }
         });
         count
+    }
+
+    /// Does something with the calls for a project.
+    pub(super) fn calls<T>(&self, url: &str, work: impl FnOnce(&mut Calls) -> T) -> T {
+        work(lock(&self.calls).entry(url.to_owned()).or_default())
+    }
+}
+
+/// How long so many calls take.
+pub(super) fn spread(count: usize) -> Duration {
+    Duration::from_secs_f64(count as f64 / PER_SECOND)
+}
+
+/// The calls for a project's jobs that are not taken yet.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    /// Unsent jobs when they were last counted, and those that came since.
+    unsent: u64,
+    /// How many calls were made, and when the last of each lot goes out; the oldest first.
+    made: VecDeque<(u64, Instant)>,
+}
+
+impl Calls {
+    fn new_jobs(&mut self, jobs: u64) {
+        self.unsent = self.unsent.saturating_add(jobs);
+    }
+
+    fn made(&mut self, count: u64, until: Instant) {
+        self.made.push_back((count, until));
+    }
+
+    /// How many more agents may be told, when the project has so many unsent jobs: those for which no call stands.
+    pub(super) fn allowed(&mut self, unsent: u64, now: Instant) -> u64 {
+        self.made.retain(|(_, until)| now.saturating_duration_since(*until) < STANDS);
+        let mut taken = self.unsent.saturating_sub(unsent);
+        self.unsent = unsent;
+        while let Some((count, _)) = self.made.front_mut()
+            && taken > 0
+        {
+            let done = taken.min(*count);
+            (*count, taken) = (*count - done, taken - done);
+            if *count == 0 {
+                self.made.pop_front();
+            }
+        }
+        unsent.saturating_sub(self.made.iter().map(|(count, _)| count).sum())
     }
 }
 
@@ -68,10 +130,47 @@ impl Agent {
         has.then(|| state.host().is_some_and(|host| host.idle_cpus > 0))
     }
 
+    /// Whether it was told since then: whatever came before was told with that.
+    pub(super) fn was_told(&self, url: &str, since: Instant) -> bool {
+        lock(&self.told).get(url).is_some_and(|at| *at >= since)
+    }
+
+    fn note_told(&self, url: &str, now: Instant) {
+        let mut told = lock(&self.told);
+        told.retain(|_, at| now.saturating_duration_since(*at) < STANDS);
+        told.insert(url.to_owned(), now);
+    }
+
     fn want_contact(&self, url: &str) {
         let mut wanted = lock(&self.contacts);
         if wanted.len() < KEPT_MAX && wanted.insert(url.to_owned()) {
             self.contact_wanted.notify_one();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r1_4_a_call_stands_for_a_job_until_that_is_taken_or_a_minute_has_passed() {
+        let (mut calls, start) = (Calls::default(), Instant::now());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(calls.allowed(10, start), 10, "after a start nobody was told");
+        calls.made(10, start);
+        assert_eq!(calls.allowed(10, after(1)), 0);
+        // Somebody takes four at once; three others come, for which three agents that were there are told.
+        calls.new_jobs(3);
+        calls.made(3, after(2));
+        assert_eq!(calls.allowed(9, after(2)), 0);
+        // More jobs than agents that are there.
+        calls.new_jobs(5);
+        calls.made(2, after(3));
+        assert_eq!(calls.allowed(14, after(3)), 3);
+        // The first six calls brought nothing.
+        assert_eq!(calls.allowed(14, after(60)), 9);
+        assert_eq!(calls.allowed(14, after(63)), 14);
+        assert_eq!(calls.allowed(0, after(63)), 0);
     }
 }

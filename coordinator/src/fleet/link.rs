@@ -107,6 +107,7 @@ async fn attend(
     agent.connected.store(true, Ordering::Relaxed);
     fleet.connected.fetch_add(1, Ordering::Relaxed);
     agent.seen(clock::now());
+    fleet.note_return(agent);
     tracing::info!(version = hello.agent_version, document = hello.document_version, "agent connected");
     let mut connection = Connection::new(fleet, agent, hello, outgoing);
     let end = connection.run(incoming, newest).await;

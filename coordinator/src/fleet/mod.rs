@@ -16,6 +16,7 @@ mod guesses;
 mod keys;
 pub mod limits;
 mod link;
+mod returns;
 mod service;
 pub mod state;
 pub mod token;
@@ -83,6 +84,9 @@ pub struct Fleet {
     agents: RwLock<BTreeMap<AgentId, Arc<Agent>>>,
     totals: Mutex<Totals>,
     connected: AtomicU64,
+    /// By the URLs of projects.
+    calls: Mutex<BTreeMap<String, contact::Calls>>,
+    returns: Mutex<returns::Returns>,
     stopping: watch::Sender<bool>,
 }
 
@@ -102,6 +106,8 @@ pub(crate) struct Agent {
     /// Projects that it is to contact, by URL, and the call of its connection to take them.
     contacts: Mutex<BTreeSet<String>>,
     contact_wanted: tokio::sync::Notify,
+    /// When it was told so last, for those of the last minute.
+    told: Mutex<BTreeMap<String, std::time::Instant>>,
     /// Of its own accounts, by the names of projects.
     keys: Mutex<BTreeMap<String, AccountKey>>,
 }
@@ -129,6 +135,8 @@ impl Fleet {
             agents: RwLock::new(agents),
             totals: Mutex::new(totals),
             connected: AtomicU64::new(0),
+            calls: Mutex::default(),
+            returns: Mutex::default(),
             stopping: watch::Sender::new(false),
         }))
     }
@@ -174,7 +182,7 @@ impl Fleet {
 
     fn connected_agents(&self) -> Vec<Arc<Agent>> {
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
-        agents.values().filter(|agent| agent.connected.load(Ordering::Relaxed)).cloned().collect()
+        agents.values().filter(|agent| agent.is_connected()).cloned().collect()
     }
 
     pub(crate) fn agent(&self, id: &str) -> Option<Arc<Agent>> {
@@ -204,6 +212,7 @@ impl Agent {
             turn: tokio::sync::Mutex::new(()),
             contacts: Mutex::new(BTreeSet::new()),
             contact_wanted: tokio::sync::Notify::new(),
+            told: Mutex::default(),
             keys: Mutex::new(BTreeMap::new()),
         })
     }
@@ -212,11 +221,15 @@ impl Agent {
         self.last_seen.store(now.as_micros(), Ordering::Relaxed);
     }
 
+    fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
+    }
+
     fn view(&self) -> operator::Host {
         let state = lock(&self.state);
         let mut host = operator::Host {
             agent_id: self.id.0.clone(),
-            connected: self.connected.load(Ordering::Relaxed),
+            connected: self.is_connected(),
             last_seen_micros: self.last_seen.load(Ordering::Relaxed),
             applied_sequence: state.position.sequence,
             ..Default::default()
