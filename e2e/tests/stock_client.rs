@@ -82,6 +82,57 @@ fn r6_8_unmodified_clients_compute_and_agree() {
     }
 }
 
+/// What docs/applications.md says of scripts holds under BOINC's client too (`.ci/docs` runs the same under our agent).
+#[test]
+fn r6_11_the_script_of_the_documentation_runs_under_an_unmodified_client_and_one_that_breaks_its_rules_fails()
+{
+    if !have_peer() {
+        return;
+    }
+    let coordinator = Coordinator::start();
+    let made = coordinator.json(&["project", "create", "scripts", "--request-delay", "1s"]);
+    let careless = "#!/bin/sh\necho 14 >out\necho 0 >boinc_finish_called\n";
+    for (name, script) in [("squares", documented_script().as_str()), ("careless", careless)] {
+        let path = coordinator.dir.path().join(name);
+        fs::write(&path, script).unwrap();
+        let path = path.to_str().unwrap();
+        coordinator.json(&["app", "add", "scripts", name, path, "--version", "1.0"]);
+        let input = coordinator.dir.path().join("numbers");
+        fs::write(&input, "1\n2\n3\n").unwrap();
+        let input = format!("in={}", input.display());
+        let output = ["--output", "out", "--flops", "1e9"];
+        coordinator.json(&[&["submit", "scripts", "--app", name, "--input", &input], &output[..]].concat());
+    }
+    coordinator.json(&["project", "set", "scripts", "account-creation=true", "report-immediately=true"]);
+    let (client, url) = (Boinc::start(), made["url"].as_str().unwrap());
+    let created = client.cmd(&["--create_account", url, "alice@example.org", "secret1", "Alice"]).unwrap();
+    let key = created.split("account key: ").nth(1).unwrap_or_else(|| panic!("no account: {created}"));
+    client.cmd(&["--project_attach", url, key.trim()]).unwrap();
+
+    let ended = wait_for("both scripts to end", Duration::from_secs(300), || {
+        std::thread::sleep(Duration::from_millis(400));
+        assert!(client.is_running(), "{}", client.log());
+        let job = |name| coordinator.json(&["jobs", "scripts", "--job", name]);
+        let ended = ["squares_00000001_0", "careless_00000002_0"].map(job);
+        ended.iter().all(|job| job["job"]["state"] == "over").then_some(ended)
+    });
+    assert_eq!(ended[0]["job"]["outcome"], "success", "{}", ended[0]);
+    assert_eq!(ended[1]["job"]["outcome"], "error", "{}", ended[1]);
+    // This client gives 0 as exit status then. Both say which output is missing.
+    let text = ended[1].to_string();
+    assert!(text.contains("-161") && text.contains("docs/applications.md"), "{text}");
+    let result = coordinator.json(&["results", "scripts"])["results"][0].clone();
+    assert_eq!(result["outputs"][0]["text"], "sum=14\n", "{result}");
+}
+
+/// The script that docs/applications.md shows.
+fn documented_script() -> String {
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/applications.md");
+    let document = fs::read_to_string(document).unwrap();
+    let (_, script) = document.split_once("cat >squares <<'END'\n").unwrap();
+    script.split_once("END\n").unwrap().0.to_owned()
+}
+
 fn have_peer() -> bool {
     let there = |name: &str| Command::new(name).arg("--version").stdout(Stdio::null()).status().is_ok();
     if there("boinc") && there("boinccmd") {

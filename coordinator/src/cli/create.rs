@@ -62,7 +62,11 @@ Example:
   fallow app add sieve sieve ./sieve-gpu --version 1.0 --uses nvidia=0.5,cpu=0.1
 
 The first file is the main program. Files are sent to the coordinator and
-signed there; a version never changes once it is made.";
+signed there; a version never changes once it is made.
+
+An application is a program or script that was written for BOINC: it reads and
+writes where link files say, and says itself that it has finished.
+docs/applications.md shows one of fifteen lines.";
 
 /// How long sending an application may take.
 const UPLOAD: std::time::Duration = std::time::Duration::from_secs(600);

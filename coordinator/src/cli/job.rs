@@ -99,7 +99,10 @@ fn bounded(text: &str) -> &str {
 /// application's (BOINC: `lib/error_numbers.h`).
 fn meaning(exit_status: i32) -> String {
     let of_client = match exit_status {
-        0 => "the application ended well; if the job is an error, an output was missing or not uploaded",
+        0 => {
+            "the application ended well; if the job is an error, an output was not uploaded, or missing where its link \
+             file says: see docs/applications.md"
+        }
         exit::DISK_LIMIT_EXCEEDED => {
             "stopped by the client: it took more disk space than its bound (`disk` of the batch)"
         }
@@ -108,8 +111,14 @@ fn meaning(exit_status: i32) -> String {
         }
         exit::MEM_LIMIT_EXCEEDED => "stopped by the client: it took more memory than the host gives to jobs",
         exit::OUTPUT_TOO_BIG => "an output was larger than its bound (`max_size` of the batch)",
-        exit::OUTPUT_MISSING => "the application ended without writing one of its outputs",
-        exit::TOO_MANY_EXITS => "the application ended again and again without saying that it had finished",
+        exit::OUTPUT_MISSING => {
+            "the application ended without writing one of its outputs; outputs are written where their link file \
+             says: see docs/applications.md"
+        }
+        exit::TOO_MANY_EXITS => {
+            "the application ended again and again without saying that it had finished, which it does with the file \
+             `boinc_finish_called`: see docs/applications.md"
+        }
         exit::START_FAILED => "the client could not start the application",
         exit::DOWNLOAD_FAILED => "an input or a file of the application could not be downloaded",
         exit::UPLOAD_FAILED => "an output could not be uploaded",
@@ -173,8 +182,8 @@ mod tests {
             (195, "a child process failed"),
             (196, "more disk space than its bound"),
             (203, "aborted by the user"),
-            (-226, "again and again"),
-            (-161, "without writing one of its outputs"),
+            (-226, "`boinc_finish_called`: see docs/applications.md"),
+            (-161, "where their link file says: see docs/applications.md"),
             (-150, "an error of the BOINC client"),
             (-1_073_741_819, "0xC0000005"),
         ] {

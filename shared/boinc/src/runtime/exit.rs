@@ -188,8 +188,8 @@ pub const fn name(exit_status: i32) -> Option<&'static str> {
         START_FAILED => "could not be started",
         DOWNLOAD_FAILED => "download failed",
         UPLOAD_FAILED => "upload failed",
-        TOO_MANY_EXITS => "too many exits without finishing",
-        OUTPUT_MISSING => "an output is missing",
+        TOO_MANY_EXITS => "too many exits without `boinc_finish_called`",
+        OUTPUT_MISSING => "an output is missing where its link file says",
         OUTPUT_TOO_BIG => "an output is too big",
         _ => return None,
     })
