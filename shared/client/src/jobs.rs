@@ -222,7 +222,7 @@ impl Client {
         Some(JobSnapshot { state, ..snapshot })
     }
 
-    fn memory_estimate(&self, job: &Job) -> fallow_domain::Bytes {
+    pub(crate) fn memory_estimate(&self, job: &Job) -> fallow_domain::Bytes {
         let workunit = FileKey { project: job.project, name: job.result.wu_name.clone() };
         let bound = self.state.workunits.get(&workunit).and_then(|workunit| workunit.rsc_memory_bound);
         bound.unwrap_or(fallow_domain::Bytes(100_000_000))

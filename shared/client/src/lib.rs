@@ -46,6 +46,7 @@ mod tasks;
 mod throttle;
 mod transfers;
 mod trickles;
+mod under_way;
 mod view;
 
 pub use cut::cut;

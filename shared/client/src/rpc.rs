@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{Duration, Instant, JobId, MasterUrl, ProjectId};
-use fallow_policy::backoff::Wait;
 use fallow_policy::composition::FetchPolicy;
 use fallow_policy::decay::{Ranked, RecentCpu, rank_projects};
 use fallow_policy::fetch::WorkRequest;
@@ -20,8 +19,8 @@ use fallow_policy::transfer_backoff::ProjectTransferBackoff;
 use crate::machine::Client;
 use crate::plan::Plan;
 use crate::record::Record;
-use crate::stalls::UnderWay;
 use crate::state::Job;
+use crate::under_way::UnderWay;
 use crate::{Effect, Entity, FileKey, NoticeLevel, Reason, TransferError};
 
 /// Contact with the outside that is under way. Not stored: after a restart nothing is.
@@ -45,8 +44,6 @@ pub(crate) struct Network {
     pub reports_due: Option<ReportsDue>,
     /// Downloads under way, by project.
     pub downloads: BTreeMap<ProjectId, UnderWay>,
-    /// How long CPUs may still idle while downloads are under way; none while they do not.
-    pub idle: Option<Wait>,
     /// Projects that are asked for no more work, by the last look.
     pub enough: BTreeMap<ProjectId, Enough>,
 }

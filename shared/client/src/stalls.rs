@@ -2,27 +2,25 @@
 //!
 //! A job whose files do not come keeps no instance busy, however much work it is said to be. Its downloads stall when
 //! one of its files has failed and not come since, or when downloads of its project are under way and none of them has
-//! ended within [`NO_END_WITHIN`], or in the time that files so large take here; within [`NO_END_WHILE_IDLE`] where CPUs
-//! idle meanwhile and another project could have jobs for them. Such jobs are held, and no work that plans reckon with;
-//! their project is asked for no more (BOINC's rule) until the files come.
+//! ended within [`NO_END_WITHIN`], or in the time that files so large take here. CPU jobs are passed over sooner, while
+//! CPUs idle that could run them and another project could have jobs too (`under_way`). Such jobs are held, and no
+//! work that plans reckon with; their project is asked for no more (BOINC's rule) until the files come.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId, ResourceType};
-use fallow_policy::backoff::Wait;
 use fallow_policy::fetch::WorkRequest;
 use fallow_policy::fetch_bounds::{self, Enough, Held};
+use fallow_policy::job_queue::Cpus;
 
 use crate::FileKey;
 use crate::machine::Client;
-use crate::state::{File, Job, Stage};
+use crate::state::{File, FileStatus, Job, Stage};
+use crate::under_way::{Seen, UnderWay};
 
 /// Downloads of a project that are under way are expected to bring a file in this time: 100 MB over a line of a megabit a
 /// second.
 const NO_END_WITHIN: Duration = Duration::from_mins(15);
-/// Idle CPUs wait so long for files, of however many projects, before others are asked for work. Where the files come
-/// after all, a buffer too much is held for a while.
-const NO_END_WHILE_IDLE: Duration = Duration::from_secs(30);
 /// Large files take longer, and are waited for no longer than this: their project only says how large they are.
 const NO_END_EVER_WITHIN: Duration = Duration::from_hours(2);
 /// So much longer than at the usual speed they may take.
@@ -30,13 +28,11 @@ const SLACK: f64 = 2.0;
 /// Where no speed was measured yet: a megabit a second.
 const SPEED_UNKNOWN: f64 = 125_000.0;
 
-/// The downloads of a project that are under way.
-#[derive(Debug)]
-pub(crate) struct UnderWay {
-    files: BTreeSet<FileKey>,
-    /// Since one of them ended, or the first began.
-    wait: Wait,
-    stalls: bool,
+/// What a further CPU job could use.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    cpus: f64,
+    memory: Bytes,
 }
 
 /// In which time one of several files, of so many bytes together, is expected at so many bytes a second.
@@ -55,18 +51,22 @@ impl Client {
     pub(crate) fn is_stalled(&self, job: &Job) -> bool {
         job.stage == Stage::Downloading
             && self.downloads_stall(job.project)
-            && (self.downloads_come_to_nothing(job.project)
+            && (self.come_to_nothing(job)
                 || self.input_files(job).iter().any(|key| self.state.files.get(key).is_some_and(has_failed)))
     }
 
-    fn downloads_come_to_nothing(&self, project: ProjectId) -> bool {
-        self.net.downloads.get(&project).is_some_and(|under_way| under_way.stalls)
+    /// Whether a job waits for downloads that come to nothing. Idle CPUs are no reason to give up a job of a GPU.
+    fn come_to_nothing(&self, job: &Job) -> bool {
+        let on_cpus = job.usage.main_type() == ResourceType::Cpu;
+        let under_way = self.net.downloads.get(&job.project);
+        under_way.is_some_and(|found| found.is_late() || on_cpus && found.is_passed_over())
     }
 
     /// Whether a download of a project stalls.
     fn downloads_stall(&self, project: ProjectId) -> bool {
+        let under_way = self.net.downloads.get(&project);
         let mut failed = self.state.transfers.downloads_in_trouble(project);
-        self.downloads_come_to_nothing(project)
+        under_way.is_some_and(|found| found.is_late() || found.is_passed_over())
             || failed.any(|key| self.state.files.get(key).is_some_and(has_failed))
     }
 
@@ -87,40 +87,18 @@ impl Client {
     /// Looks which downloads are under way, and which of them come to nothing.
     pub(crate) fn poll_stalls(&mut self) {
         let now = self.now;
-        let mut active = self.state.transfers.active_downloads().peekable();
-        if active.peek().is_none() && self.net.downloads.is_empty() {
-            self.net.idle = None;
-            return;
-        }
-        let mut by_project: BTreeMap<ProjectId, (BTreeSet<FileKey>, f64)> = BTreeMap::new();
-        for key in active {
-            let nbytes = self.state.files.get(key).and_then(|file| file.info.nbytes);
-            let (files, bytes) = by_project.entry(key.project).or_default();
-            files.insert(key.clone());
-            *bytes += nbytes.map_or(0.0, Bytes::as_f64);
-        }
-        let speed = self.ledger.net.down.speed;
+        let seen = self.downloads_seen();
         let mut changed: Vec<ProjectId> = Vec::new();
         self.net.downloads.retain(|project, under_way| {
-            let goes_on = by_project.contains_key(project);
-            if !goes_on && under_way.stalls {
+            let goes_on = seen.contains_key(project);
+            if !goes_on && (under_way.is_late() || under_way.is_passed_over()) {
                 changed.push(*project);
             }
             goes_on
         });
-        let idle_too_long = self.cpus_wait_too_long();
-        for (project, (files, bytes)) in by_project {
-            let patience = patience(bytes, speed);
-            let begun = |files| UnderWay { files, wait: Wait::new(now, patience), stalls: false };
-            let under_way = self.net.downloads.entry(project).or_insert_with(|| begun(BTreeSet::new()));
-            under_way.wait.observe(now);
-            let stalled = under_way.stalls;
-            if under_way.files != files {
-                *under_way = begun(files);
-            }
-            // Others' jobs on those CPUs do not make the files come.
-            under_way.stalls |= idle_too_long || !under_way.wait.holds(now);
-            if under_way.stalls != stalled {
+        for (project, seen) in seen {
+            let under_way = self.net.downloads.entry(project).or_insert_with(|| UnderWay::new(now));
+            if under_way.look(now, seen) {
                 changed.push(project);
             }
         }
@@ -131,23 +109,63 @@ impl Client {
         }
     }
 
-    /// Whether CPUs have idled for too long while files were awaited, and another project could have jobs for them.
-    fn cpus_wait_too_long(&mut self) -> bool {
-        let now = self.now;
-        let idle = self.state.projects.len() > 1 && !self.preferences().suspended && self.idle_cpus() > 0;
-        let since = self.net.idle.take().filter(|_| idle);
-        self.net.idle = since.or_else(|| idle.then(|| Wait::new(now, NO_END_WHILE_IDLE)));
-        self.net.idle.as_mut().is_some_and(|wait| {
-            wait.observe(now);
-            !wait.holds(now)
-        })
+    /// What is seen of the downloads under way, by project.
+    fn downloads_seen(&self) -> BTreeMap<ProjectId, Seen> {
+        let mut by_project: BTreeMap<ProjectId, (BTreeSet<FileKey>, f64)> = BTreeMap::new();
+        for key in self.state.transfers.active_downloads() {
+            let nbytes = self.state.files.get(key).and_then(|file| file.info.nbytes);
+            let (files, bytes) = by_project.entry(key.project).or_default();
+            files.insert(key.clone());
+            *bytes += nbytes.map_or(0.0, Bytes::as_f64);
+        }
+        if by_project.is_empty() {
+            return BTreeMap::new();
+        }
+        let (speed, room) = (self.ledger.net.down.speed, self.idle_room());
+        let seen = by_project.into_iter().map(|(project, (files, bytes))| {
+            let before = self.net.downloads.get(&project).into_iter().flat_map(UnderWay::files);
+            let came = before.filter(|key| !files.contains(key)).any(|key| self.is_here(key));
+            let cpus_wait = room.is_some_and(|room| self.awaits_files(project, room));
+            (project, Seen { files, came, patience: patience(bytes, speed), cpus_wait })
+        });
+        seen.collect()
+    }
+
+    fn is_here(&self, key: &FileKey) -> bool {
+        self.state.files.get(key).is_some_and(|file| file.status == FileStatus::Present)
+    }
+
+    /// What is left beside the tasks that run, if that is a CPU and another project could have jobs for it.
+    fn idle_room(&self) -> Option<Room> {
+        if self.state.projects.len() < 2 || self.preferences().suspended {
+            return None;
+        }
+        let mut room = Room { cpus: f64::from(self.usable_cpus()), memory: self.memory_limit() };
+        for job in self.queue.running() {
+            let cpus = Cpus::of(job.usage).as_f64();
+            // Of a GPU job only whole CPUs are kept from others, as when it is decided what runs.
+            room.cpus -= if job.usage.main_type() == ResourceType::Cpu { cpus } else { cpus.floor() };
+            room.memory = Bytes(room.memory.0.saturating_sub(job.working_set.0));
+        }
+        (room.cpus > 0.0).then_some(room)
+    }
+
+    /// Whether a project has a CPU job that would run in this room if its files were here.
+    fn awaits_files(&self, project: ProjectId, room: Room) -> bool {
+        let fits = |job: &Job| {
+            job.usage.main_type() == ResourceType::Cpu
+                && job.outcome.is_none()
+                && Cpus::of(job.usage).as_f64() <= room.cpus + 1e-6
+                && self.memory_estimate(job) <= room.memory
+        };
+        let waiting = self.state.waiting.range(FileKey { project, name: String::new() }..);
+        let mut waiting = waiting.take_while(|(key, _)| key.project == project).flat_map(|(_, jobs)| jobs);
+        waiting.any(|id| self.state.jobs.get(id).is_some_and(fits))
     }
 
     /// When downloads under way are next found to come to nothing.
     pub(crate) fn next_stall(&self) -> Instant {
-        let waits = self.net.downloads.values().filter(|under_way| !under_way.stalls);
-        let ends =
-            waits.map(|under_way| under_way.wait.until()).chain(self.net.idle.map(|wait| wait.until()));
+        let ends = self.net.downloads.values().map(UnderWay::next);
         ends.filter(|at| *at > self.now).min().unwrap_or(Instant::FAR_FUTURE)
     }
 

@@ -268,7 +268,7 @@ impl Client {
     }
 
     /// CPUs that may be used and on which no task runs.
-    pub(crate) fn idle_cpus(&self) -> u32 {
+    fn idle_cpus(&self) -> u32 {
         let busy: f64 = self.computing().map(|job| job.usage.cpus).sum();
         self.usable_cpus().saturating_sub(busy.ceil() as u32)
     }

@@ -8,6 +8,7 @@ mod hand;
 mod life;
 mod requests;
 mod review;
+mod slow_files;
 mod transfers;
 mod trickles;
 mod turns;

@@ -58,6 +58,10 @@ pub(crate) struct World {
     pub(crate) fail_suffix: &'static str,
     /// And by their beginning.
     pub(crate) fail_prefix: &'static str,
+    /// How long a download takes, beyond what all take.
+    pub(crate) download_takes: Duration,
+    /// What every task holds in memory.
+    pub(crate) working_set: Bytes,
     /// Downloads of files that begin so never end.
     pub(crate) drip_prefix: Option<&'static str>,
     pub(crate) never_finishes: bool,
@@ -122,6 +126,8 @@ impl World {
             stuck: None,
             fail_suffix: "_in",
             fail_prefix: "",
+            download_takes: Duration::ZERO,
+            working_set: Bytes::from_mebibytes(10),
             drip_prefix: None,
             never_finishes: false,
             exits_at_once: false,

@@ -67,7 +67,8 @@ impl World {
             ..SchedulerReply::default()
         };
         project.reports.extend(request.results);
-        let mut seconds = request.cpu_req_secs;
+        let of_coprocessors = request.coprocs.iter().map(|of| of.req_secs);
+        let mut seconds = of_coprocessors.fold(request.cpu_req_secs, f64::max);
         while seconds > 0.0 && project.sent < project.supply {
             seconds -= project.cpu.as_secs_f64();
             add_job(&mut reply, &name, &url, project.sent, project.cpu, now);

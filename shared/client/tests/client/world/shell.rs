@@ -74,7 +74,8 @@ impl World {
                 if outcome.is_ok() {
                     self.files.insert(download.file.clone());
                 }
-                self.later(Event::DownloadEnded { file: download.file, outcome });
+                let at = self.now + LATENCY + self.download_takes;
+                self.queue.push((at, Event::DownloadEnded { file: download.file, outcome }));
             }
             Effect::Upload(upload) => {
                 assert!(self.files.contains(&upload.file));

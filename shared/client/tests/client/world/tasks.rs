@@ -81,7 +81,7 @@ impl World {
             samples.push(TaskSample {
                 job: *job,
                 cpu_time: task.cpu,
-                working_set: Bytes::from_mebibytes(10),
+                working_set: self.working_set,
                 disk_usage: self.disk_usage,
                 status: Some(status),
             });
