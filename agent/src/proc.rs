@@ -167,6 +167,16 @@ pub fn follow(sessions: &mut Sessions, processes: &[Process]) {
     sessions.extend(own.map(|process| (process.pid, process.start)));
 }
 
+/// The sessions that children of a session's living processes made for themselves, out of a list of [`all`]. Its first
+/// process has to be in the list, be it a zombie.
+pub fn offspring(session: u32, processes: &[Process]) -> Sessions {
+    let first = processes.iter().find(|process| process.pid == session);
+    let mut sessions: Sessions = first.map(|first| (session, first.start)).into_iter().collect();
+    follow(&mut sessions, processes);
+    sessions.remove(&session);
+    sessions
+}
+
 /// Kills these processes. Returns how many there were.
 pub fn kill(processes: impl Iterator<Item = Process>) -> usize {
     processes

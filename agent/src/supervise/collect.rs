@@ -89,7 +89,7 @@ pub(super) fn patiently(
             taken => return taken,
         };
         if begun.elapsed() >= TROUBLE_MAX || is_to_leave() {
-            tracing::error!(task = shown(task), %error, "cannot take what a task left: it is to be computed again from its checkpoint");
+            tracing::error!(task = shown(task), %error, "cannot take what a task left: giving up for now");
             return Err(error);
         }
         tracing::warn!(task = shown(task), %error, "cannot take what a task left; trying again");
@@ -101,7 +101,8 @@ pub(super) fn patiently(
     }
 }
 
-/// The end of a task whose outputs could not be taken: as if it had been stopped in the middle. It goes on later.
+/// The end of a task whose outputs could not be taken: as if it had been stopped in the middle. Its next start looks for
+/// them first.
 pub(super) fn interrupted(cpu_time: Duration, peak: Bytes) -> TaskEnd {
     let number = rustix::process::Signal::KILL.as_raw();
     TaskEnd {
@@ -121,7 +122,7 @@ fn slot_of<T>(place: Option<&Place>, read: impl FnOnce(&Place) -> io::Result<T>)
 }
 
 /// What the application wrote about its end, if it did.
-fn exit_file(place: Option<&Place>, name: &str) -> io::Result<Option<Vec<u8>>> {
+pub(super) fn exit_file(place: Option<&Place>, name: &str) -> io::Result<Option<Vec<u8>>> {
     match place.map(|place| place.head(name, EXIT_FILE_MAX)).transpose() {
         Err(error) if is_the_jobs(&error) => Ok(None),
         read => read,

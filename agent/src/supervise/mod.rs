@@ -20,6 +20,7 @@ mod place;
 mod record;
 mod slot;
 mod task;
+mod untaken;
 mod untold;
 mod verify;
 
@@ -43,6 +44,7 @@ use disk::DiskLook;
 use members::Members;
 use place::Place;
 use task::Task;
+use untaken::Untaken;
 use untold::Untold;
 use verify::Known;
 
@@ -76,6 +78,7 @@ pub struct Context {
 struct Shared {
     context: Context,
     known: Known,
+    untaken: Untaken,
 }
 
 impl std::ops::Deref for Shared {
@@ -143,7 +146,7 @@ impl Supervisor {
         let (orders, incoming) = channel();
         let own = orders.clone();
         let supervision = Supervision {
-            shared: Arc::new(Shared { known: Known::default(), context }),
+            shared: Arc::new(Shared { known: Known::default(), untaken: Untaken::default(), context }),
             tasks: BTreeMap::new(),
             own,
             members: Members::default(),
@@ -278,6 +281,7 @@ impl Supervision {
 
     /// Empties a slot, and forgets its task.
     fn clean(&self, slot: SlotId) {
+        self.shared.untaken.forget(slot);
         for path in [self.shared.dir.slot(slot), self.shared.dir.slot_record(slot)] {
             if let Err(error) = self.shared.dir.trash().take(&path) {
                 // Whoever gets the number next finds it so too, and takes another.

@@ -75,7 +75,7 @@ fn fresh(context: &Shared, setup: &TaskSetup) -> Result<Place, StartFailure> {
 }
 
 /// The slot that the task had, with what it had done.
-fn kept(context: &Context, setup: &TaskSetup) -> Result<Place, StartFailure> {
+pub(super) fn kept(context: &Context, setup: &TaskSetup) -> Result<Place, StartFailure> {
     let path = context.dir.slot(setup.slot);
     Place::open(&path, context.dir.trash()).map_err(|error| {
         match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {

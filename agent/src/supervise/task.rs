@@ -77,6 +77,9 @@ impl Meter {
     fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Relaxed)
     }
+    fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
     fn peak(&self) -> Bytes {
         Bytes(self.peak_bytes.load(Ordering::Relaxed))
     }
@@ -203,16 +206,14 @@ impl Task {
 
     /// Kills all of its processes.
     pub(super) fn kill(&mut self, why: &str) {
-        let Some(process) = &self.process else { return };
+        let Some(process) = self.process.as_ref().filter(|_| !self.meter.is_gone()) else { return };
         self.meter.leaving.store(true, Ordering::Relaxed);
-        if self.meter.gone.load(Ordering::Relaxed) {
-            return;
-        }
         if !std::mem::replace(&mut self.killed, true) {
             tracing::warn!(task = shown(&self.name), pid = process.pid, "killing a task: {why}");
         }
+        let mut strays = self.meter.strays();
+        strays.extend(proc::offspring(process.pid, &proc::all()));
         proc::kill_session(process.pid);
-        let strays = self.meter.strays();
         if !strays.is_empty() {
             proc::kill(proc::of_sessions(&proc::all(), &strays).copied());
         }
@@ -220,13 +221,16 @@ impl Task {
 
     /// Notes the sessions that its processes made for themselves, so that they end with it.
     pub(super) fn note_strays(&self, members: &Members) {
-        if let Some(process) = &self.process {
+        if let Some(process) = self.process.as_ref().filter(|_| !self.meter.is_gone()) {
             *self.meter.strays() = members.strays(process.pid);
         }
     }
 
-    /// Its first process, and how much of the machine all of them may take.
+    /// Its first process, and how much of the machine all of them may take. None once it is gone: its id may be another's.
     pub(super) fn leader(&self) -> Option<(u32, Urgency)> {
+        if self.meter.is_gone() {
+            return None;
+        }
         Some((self.process.as_ref()?.pid, self.urgency))
     }
 
@@ -320,7 +324,11 @@ impl Task {
         Some((Used { cpu: self.meter.cpu(), memory: Bytes(0) }, Some(status)))
     }
 
+    /// One that is gone is late with nothing: what it has left is waited for as long as this host takes.
     fn kill_if_overdue(&mut self, now: Instant) {
+        if self.meter.is_gone() {
+            return;
+        }
         let since = |start: Option<StdInstant>| start.map(|start| start.elapsed());
         if self.finished_since.is_none()
             && self.process.as_ref().is_some_and(|process| process.place.has(files::FINISH))
@@ -345,6 +353,13 @@ impl Task {
 
 /// The life of a task's thread.
 pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl Fn(Order)) {
+    if let Some(taken) = shared.untaken.take(shared, setup, || meter.is_leaving()) {
+        return say(match taken {
+            Ok(end) => Order::Gone(setup.job, Box::new(end)),
+            Err(failure) => Order::Failed(setup.job, failure),
+        });
+    }
+    shared.untaken.forget(setup.slot);
     let mut record = SlotRecord::of(setup);
     let (leader, place) = match start(shared, setup, &mut record) {
         Ok((leader, channel, place)) => {
@@ -354,14 +369,16 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
         }
         Err(failure) => return say(Order::Failed(setup.job, failure)),
     };
-    let (exit, cpu) = wait(&leader, meter);
-    let strays = kill_strays(meter, &shared.mark(setup.slot));
+    let (exit, cpu, young) = wait(&leader, meter);
+    let strays = kill_strays(meter, young, &shared.mark(setup.slot));
     meter.gone.store(true, Ordering::Relaxed);
     strays.keys().chain([&leader.pid]).for_each(|&session| shared.guard.remove(session));
     let peak = meter.peak();
     let collect = || collect::collect(&shared.dir, setup.slot, Some(&place), &record, exit, cpu, peak);
-    let end = collect::patiently(&setup.name, || meter.is_leaving(), collect)
-        .unwrap_or_else(|_| collect::interrupted(cpu, peak));
+    let end = collect::patiently(&setup.name, || meter.is_leaving(), collect).unwrap_or_else(|_| {
+        shared.untaken.note(setup, exit, cpu, peak);
+        collect::interrupted(cpu, peak)
+    });
     say_end(setup, &leader, &end);
     // From now on nobody runs under this id, so no later start of the agent may look for it.
     record.process = None;
@@ -372,9 +389,10 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
 }
 
 /// Kills what left the session: it is known by the session that it made for itself, or by its mark, and ends with its task
-/// all the same. Returns those sessions.
-fn kill_strays(meter: &Meter, mark: &str) -> Sessions {
+/// all the same. `young` were made since the last look. Returns those sessions.
+fn kill_strays(meter: &Meter, young: Sessions, mark: &str) -> Sessions {
     let mut strays = meter.strays().clone();
+    strays.extend(young);
     // Several rounds, for one may fork between the look and the kill.
     for _ in 0..STRAY_ROUNDS {
         let all = proc::all();
@@ -451,9 +469,12 @@ fn lower_group(leader: &Leader, urgency: Urgency) {
     }
 }
 
-/// Waits for the first process to end, kills what it left, and takes its remains.
-fn wait(leader: &Leader, meter: &Meter) -> (Ended, Duration) {
-    let Some(pid) = proc::to_pid(leader.pid) else { return (Ended::Code(255), Duration::ZERO) };
+/// Waits for the first process to end, kills what it left in its session, and takes its remains. Returns also the sessions
+/// that were made since the last look and can be known now only, while whoever made them lives.
+fn wait(leader: &Leader, meter: &Meter) -> (Ended, Duration, Sessions) {
+    let Some(pid) = proc::to_pid(leader.pid) else {
+        return (Ended::Code(255), Duration::ZERO, Sessions::new());
+    };
     // First without taking the remains: as long as they are there, the id is nobody else's.
     while let Err(error) =
         rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
@@ -462,15 +483,18 @@ fn wait(leader: &Leader, meter: &Meter) -> (Ended, Duration) {
             break;
         }
     }
-    meter.note(proc::used(&proc::all(), leader.pid));
+    let all = proc::all();
+    meter.note(proc::used(&all, leader.pid));
+    let young = proc::offspring(leader.pid, &all);
     proc::kill_session(leader.pid);
     match sys::wait_with_usage(pid) {
-        Ok((status, cpu)) => (Ended::from_wait_status(status), cpu.max(meter.cpu())),
+        Ok((status, cpu)) => (Ended::from_wait_status(status), cpu.max(meter.cpu()), young),
         Err(error) => {
             tracing::error!(pid = leader.pid, %error, "cannot wait for a process");
             (
                 Ended::Signal { number: rustix::process::Signal::KILL.as_raw(), core_dumped: false },
                 meter.cpu(),
+                young,
             )
         }
     }
@@ -496,4 +520,51 @@ fn say_end(setup: &TaskSetup, leader: &Leader, end: &TaskEnd) {
         Ended::Signal { number, .. } => format!("ended by signal {number}"),
     };
     tracing::info!(%task, pid = leader.pid, cpu_s = cpu, "task {task} {how} after {cpu:.1} CPU s");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dir::DataDir;
+
+    #[test]
+    fn r6_10_a_task_that_is_gone_is_late_with_nothing_and_nobodys_process_is_taken_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::at(dir.path());
+        std::fs::create_dir_all(data.slots()).unwrap();
+        let place = Place::create(&data.slot(SlotId(0)), data.trash()).unwrap();
+        place.write(files::FINISH, b"0\n", 0o644).unwrap();
+        // Its id is that of another session by now.
+        let mut other = std::process::Command::new("/bin/sleep");
+        sys::isolate(other.arg("1000"), Urgency::Inherited, None);
+        let mut other = other.spawn().unwrap();
+        let mut task = Task::new(&setup());
+        task.is_up(Process { pid: other.id(), channel: None, place: Arc::new(place) });
+        assert_eq!(task.leader(), Some((other.id(), Urgency::Idle)));
+        task.meter.gone.store(true, Ordering::Relaxed);
+        task.leave_by = Some(StdInstant::now());
+        task.kill_if_overdue(crate::clock::now());
+        let (is_leaving, leader, ended) = (task.meter.is_leaving(), task.leader(), other.try_wait().unwrap());
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!((is_leaving, leader, ended), (false, None, None));
+    }
+
+    fn setup() -> TaskSetup {
+        TaskSetup {
+            job: JobId(1),
+            name: "job_1_0".into(),
+            slot: SlotId(0),
+            start: 1,
+            fresh: true,
+            url: MasterUrl::parse("http://127.0.0.1:9/p/").unwrap(),
+            program: "app".into(),
+            arguments: Vec::new(),
+            application: Vec::new(),
+            files: Vec::new(),
+            init_data: Box::default(),
+            mapped_channel: true,
+            special: false,
+        }
+    }
 }

@@ -291,6 +291,34 @@ fn r6_10_a_job_that_ends_while_the_agent_can_open_no_file_keeps_its_outputs() {
 }
 
 #[test]
+fn r6_10_a_finished_job_whose_outputs_wait_is_not_computed_again_when_it_is_to_make_way() {
+    let name = "r6_10_a_finished_job_whose_outputs_wait_is_not_computed_again_when_it_is_to_make_way";
+    if as_ordinary_user(name) {
+        return;
+    }
+    let bench = Bench::new();
+    let text = "while [ ! -d go ]; do sleep 0.1; done; [ ! -f ran ] || exit 7; echo right > out; \
+                echo > ran; echo 0 > boinc_finish_called; exit 0";
+    let mut setup = bench.script(text);
+    setup.files = vec![output("out", true)];
+    let again = Box::new(TaskSetup { fresh: false, ..*setup.clone() });
+    bench.supervisor.start_task(setup);
+    let pid = bench.started();
+    let all = all_descriptors();
+    std::fs::create_dir(bench.data.slot(SLOT).join("go")).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid.cast_signed());
+    wait_for("its end", 60, || rustix::process::test_kill_process(pid.unwrap()).is_err().then_some(()));
+    bench.supervisor.tell(JOB, ProcessControl::Quit);
+    let end = end_of(&bench, JOB);
+    assert!(end.finish.is_none() && end.outputs.is_empty(), "{end:?}");
+    drop(all);
+    bench.supervisor.start_task(again);
+    let end = end_of(&bench, JOB);
+    assert_eq!(end.exit, Ended::Code(0));
+    assert!(end.finish.is_some() && end.outputs.len() == 1, "{end:?}");
+}
+
+#[test]
 fn r6_10_a_slot_and_its_parent_made_unusable_are_mended() {
     let text = "chmod 000 ../../projects ../../slots . ; exit 3";
     script_harms_nobody("r6_10_a_slot_and_its_parent_made_unusable_are_mended", text, |_| ());

@@ -471,6 +471,21 @@ fn r6_10_a_process_without_session_and_mark_ends_with_its_task_with_all_that_it_
 }
 
 #[test]
+fn r6_10_what_a_task_put_into_a_session_of_its_own_an_instant_before_its_end_ends_with_it() {
+    let bench = Bench::new();
+    // Who made the session lives on, in that of the task, until that is killed.
+    let stray = "env -i setsid sh -c 'echo $$ > stray; exec sleep 1000'";
+    let setup = bench.script(&format!("({stray}; :) & while [ ! -s stray ]; do :; done; exit 3"));
+    bench.supervisor.start_task(setup);
+    bench.ended();
+    let text = std::fs::read_to_string(bench.data.slot(SLOT).join("stray")).unwrap();
+    let stray: u32 = text.trim().parse().unwrap();
+    let lives = is_alive(stray);
+    proc::kill(proc::find(stray).into_iter());
+    assert!(!lives, "{stray}");
+}
+
+#[test]
 fn r6_2_a_file_far_beyond_a_small_limit_of_the_disk_can_be_written_and_one_beyond_all_bounds_cannot() {
     let bench = Bench::new();
     let write = |gib: u64| format!("dd if=/dev/zero of=big bs=1 count=1 seek={} 2> /dev/null", gib << 30);
