@@ -13,8 +13,10 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -311,6 +313,24 @@ const OWN_NAMES: [&str; 12] = [
 
 /// Name of the directory for parts, within a project's.
 pub const PARTIAL: &str = ".partial";
+
+/// What the names of copies begin with that are made among the parts. No file of a project may have such a name.
+const COPY: &str = "%copy-";
+
+/// The name of a file's copy among the parts, while it is made: as long for all names.
+pub fn copy_name(name: &OsStr) -> String {
+    format!("{COPY}{}", fallow_boinc::signature::md5_hex(name.as_bytes()))
+}
+
+/// Deletes the copies that an earlier life of the agent has not completed.
+pub fn remove_copies(parts: &Path) {
+    for entry in fs::read_dir(parts).into_iter().flatten().flatten() {
+        if entry.file_name().as_bytes().starts_with(COPY.as_bytes()) {
+            // A directory of that name is a job's doing, and in nobody's way before a copy is made.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
 
 /// Writes a file so that a reader sees the old content or the new one, and never a part.
 ///

@@ -376,6 +376,7 @@ fn complete_files(dir: &DataDir, client: &Client) -> Vec<(FileKey, Bytes)> {
     let mut found = Vec::new();
     for project in client.project_views() {
         dir.open_project(&project.url);
+        crate::dir::remove_copies(&dir.partial(&project.url));
         for entry in std::fs::read_dir(dir.project(&project.url)).into_iter().flatten().flatten() {
             let Ok(name) = entry.file_name().into_string() else { continue };
             match entry.metadata() {

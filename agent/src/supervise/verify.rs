@@ -32,7 +32,7 @@ use fallow_domain::Bytes;
 
 use super::Context;
 use super::slot::StartFailure;
-use crate::dir::PARTIAL;
+use crate::dir::{self, PARTIAL};
 use crate::files::{md5_of_open, open_plain, remove, shown_path};
 use crate::sys::Lease;
 
@@ -215,10 +215,7 @@ fn lease(file: &File) -> io::Result<Lease> {
 fn own_copy(mut file: &File, path: &Path) -> io::Result<File> {
     let parts = path.with_file_name(PARTIAL);
     fs::create_dir_all(&parts)?;
-    // No download's name.
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".own");
-    let copy = parts.join(name);
+    let copy = parts.join(dir::copy_name(path.file_name().unwrap_or_default()));
     remove(&copy)?;
     let mut target = File::options().write(true).create_new(true).open(&copy)?;
     io::copy(&mut file, &mut target)?;
@@ -316,6 +313,23 @@ mod tests {
         assert_eq!(&content, b"right");
         known.look(&expected(b"right"), &path).unwrap().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"right");
+    }
+
+    #[test]
+    fn r6_10_a_copy_of_a_file_touches_no_download_and_fits_whatever_the_files_name() {
+        for name in ["app".to_owned(), "a".repeat(255)] {
+            let (dir, path) = make();
+            let path = path.with_file_name(&name);
+            fs::write(&path, b"right").unwrap();
+            let parts = dir.path().join(PARTIAL);
+            fs::create_dir_all(&parts).unwrap();
+            let download = parts.join("app.own");
+            fs::write(&download, b"half").unwrap();
+            let _held = File::options().write(true).open(&path).unwrap();
+            let looked_at = Known::default().look(&expected(b"right"), &path);
+            assert!(matches!(looked_at, Ok(Ok(_))), "{name}: {looked_at:?}");
+            assert_eq!(fs::read(&download).unwrap(), b"half", "{name}");
+        }
     }
 
     #[test]
