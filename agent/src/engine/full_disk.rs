@@ -8,6 +8,9 @@
 //! what the project can give again is deleted: its downloads, whole and in part. That needs no storing, for a file that
 //! is gone is fetched again after a restart. With the space the detachment is stored, and then the rest is carried out.
 //!
+//! If nobody makes space, parts of downloads go too, for the agent would stand still beside them, and no download would come
+//! to an end. Those that were written to a moment ago stay.
+//!
 //! Left out: the coordinator, which hears nothing meanwhile.
 
 use std::path::Path;
@@ -26,6 +29,9 @@ use crate::files::shown_path;
 
 /// How long to wait before another try.
 const PAUSE: Duration = Duration::from_secs(5);
+
+/// After standing still for so long, the agent gives up parts of downloads that have stood still as well.
+const PARTS_STAY: Duration = Duration::from_secs(30);
 
 /// How long the engine waits for a directory to be deleted.
 const SOON: Duration = Duration::from_secs(1);
@@ -47,6 +53,7 @@ impl Engine {
     pub(super) async fn store(&mut self, step: &Step) -> Result<(), AgentError> {
         let new: Vec<(ProjectId, String)> = self.new_projects(step).collect();
         let stems: Vec<String> = new.iter().map(|(_, stem)| stem.clone()).collect();
+        let (begun, mut has_given_up) = (Instant::now(), false);
         loop {
             match tokio::task::block_in_place(|| self.records.apply(&step.changes, &stems, step.durable)) {
                 Ok(()) => {
@@ -63,6 +70,13 @@ impl Engine {
                     self.store_trouble = Some(error.to_string());
                     if let Some(departure) = self.departure.take() {
                         self.make_room(&departure);
+                        continue;
+                    }
+                    // The owner is not kept waiting for it again and again.
+                    if begun.elapsed() >= PARTS_STAY
+                        && self.give_up_parts()
+                        && !std::mem::replace(&mut has_given_up, true)
+                    {
                         continue;
                     }
                     self.answer_departing();
@@ -125,6 +139,26 @@ impl Engine {
                 tracing::warn!(path = shown_path(&path), %error, "cannot delete a file");
             }
         }
+    }
+
+    /// Deletes the parts of downloads that nothing was written to for a while. A download that still waits for its server
+    /// begins again. True if there were any.
+    fn give_up_parts(&self) -> bool {
+        let mut any = false;
+        for project in self.client.project_views() {
+            let entries = std::fs::read_dir(self.dir.partial(&project.url)).into_iter().flatten().flatten();
+            for path in entries.map(|entry| entry.path()).filter(|path| stands_still(path)) {
+                any = true;
+                tracing::warn!(
+                    path = shown_path(&path),
+                    "deleting a part of a download, for there is no space to store anything"
+                );
+                if let Err(error) = tokio::task::block_in_place(|| self.free(&path)) {
+                    tracing::warn!(path = shown_path(&path), %error, "cannot delete a file");
+                }
+            }
+        }
+        any
     }
 
     /// Deletes at once what can be deleted soon, for the space is wanted now; the rest goes when there is time.
@@ -230,4 +264,10 @@ impl Engine {
             self.supervisor.tell(task.id, message);
         }
     }
+}
+
+/// Whether nothing was written to a file for a while. One from the future was made under a wrong clock, or by a job.
+fn stands_still(path: &Path) -> bool {
+    let modified = std::fs::symlink_metadata(path).and_then(|data| data.modified());
+    modified.is_ok_and(|at| at.elapsed().map_or(true, |age| age >= PARTS_STAY))
 }

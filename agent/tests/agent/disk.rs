@@ -13,6 +13,8 @@ use crate::support::{put, wait_for};
 /// Names the small volume to the child.
 const VOLUME: &str = "FALLOW_TEST_SMALL_VOLUME";
 /// Likewise.
+const OWNERS_VOLUME: &str = "FALLOW_TEST_OWNERS_VOLUME";
+/// Likewise.
 const CULPRIT_VOLUME: &str = "FALLOW_TEST_CULPRITS_VOLUME";
 
 #[test]
@@ -50,6 +52,31 @@ fn child_on_a_volume_that_fills_up() {
     let daemon = Daemon::start(dir);
     assert!(outcome(dir, &["status"]).1.contains("suspended by the owner"));
     drop(daemon);
+
+    println!("\nall was as it should");
+}
+
+#[test]
+fn child_whose_owner_fills_the_volume() {
+    let Some(volume) = std::env::var_os(OWNERS_VOLUME) else { return };
+    let volume = Path::new(&volume);
+    let dir = &volume.join("agent");
+    let mut daemon = Daemon::start(dir);
+    let key = volume.join("key");
+    std::fs::write(&key, "0123456789abcdef0123456789abcdef").unwrap();
+    let url = "http://127.0.0.1:9/p/";
+    let (code, text) =
+        outcome(dir, &["attach", url, "--account-key-file", key.to_str().unwrap(), "--no-wait"]);
+    assert_eq!(code, 0, "{text}");
+    let partial = DataDir::at(dir).partial(&MasterUrl::parse(url).unwrap()).join("image");
+    put(&partial, &vec![1; 9 << 20]);
+    fill(volume);
+    let (code, text) = outcome(dir, &["suspend"]);
+    assert!(code == 8, "{code}: {text}");
+    // The owner's file stays, and nobody does anything.
+    wait_for("space", 90, || (!outcome(dir, &["status"]).1.contains("no space")).then_some(()));
+    assert!(!partial.exists());
+    daemon.kill();
 
     println!("\nall was as it should");
 }
@@ -125,6 +152,29 @@ fn r4_12_a_project_that_fills_the_disk_can_be_detached() {
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "disk::child_whose_volume_a_project_fills", "--nocapture", "--test-threads=1"])
         .env(CULPRIT_VOLUME, dir.path())
+        .output();
+    let Ok(output) = output else {
+        println!("skipped: there is no `unshare` to make a small volume with");
+        return;
+    };
+    let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if !said.contains("running 1 test") {
+        println!("skipped: no small volume can be mounted here: {log}");
+        return;
+    }
+    assert!(said.contains("all was as it should"), "{said}{log}");
+}
+
+#[test]
+fn r4_12_what_came_of_downloads_does_not_keep_the_agent_without_space() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = r#"mount -t tmpfs -o size=48m none "$1" && shift && exec "$@""#;
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", script, "sh"])
+        .arg(dir.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "disk::child_whose_owner_fills_the_volume", "--nocapture", "--test-threads=1"])
+        .env(OWNERS_VOLUME, dir.path())
         .output();
     let Ok(output) = output else {
         println!("skipped: there is no `unshare` to make a small volume with");
