@@ -2,12 +2,14 @@
 //!
 //! Model: the agent begins with what it knows or with a glance, so nothing waits for a measurement. That is a process of
 //! its own, in a session of its own at idle priority, which ends with the agent. The client has
-//! the tasks wait meanwhile. Nothing is measured while the owner wants no computing. A measurement that got too little CPU time is tried again later.
+//! the tasks wait meanwhile. Nothing is measured while the owner wants no computing. A measurement that got too little CPU
+//! time is tried again later, less and less often: the owner's programs may keep all CPUs busy for days.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use fallow_client::Benchmarks;
 use fallow_domain::HostSpeed;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -15,8 +17,10 @@ use tokio::time::{Instant, sleep_until};
 use crate::host::SPEED_AGE_MAX;
 use crate::sys::{self, Urgency};
 
-/// After how long it is tried again.
+/// After how long it is tried again; twice as long after each that came to nothing.
 const RETRY: Duration = Duration::from_secs(600);
+/// The longest wait for another try.
+const RETRY_MAX: Duration = Duration::from_hours(24);
 
 /// What is to be done.
 pub(super) enum Turn {
@@ -31,6 +35,8 @@ pub(super) struct Benchmark {
     program: PathBuf,
     phase: Duration,
     due: Instant,
+    /// So many in a row came to nothing.
+    failures: u32,
     running: JoinSet<std::io::Result<HostSpeed>>,
 }
 
@@ -43,7 +49,8 @@ impl Benchmark {
         known: &HostSpeed,
         now: f64,
     ) -> Self {
-        Self { program, phase, due: Instant::now() + after.max(left(known, now)), running: JoinSet::new() }
+        let due = Instant::now() + after.max(left(known, now));
+        Self { program, phase, due, failures: 0, running: JoinSet::new() }
     }
 
     /// Waits for what is to be done. May be dropped and called again.
@@ -61,14 +68,23 @@ impl Benchmark {
         match measured {
             Ok(speed) => {
                 self.due = Instant::now() + Duration::from_secs_f64(SPEED_AGE_MAX);
+                self.failures = 0;
                 Turn::Measured(Some(speed))
             }
             Err(why) => {
-                tracing::warn!(why, "the speed of the CPUs could not be measured; trying again later");
-                self.postpone();
+                let wait = retry_after(self.failures);
+                let again = format!("trying again in {} min", wait.as_secs() / 60);
+                tracing::warn!(why, "the speed of the CPUs could not be measured; {again}");
+                self.due = Instant::now() + wait;
+                self.failures = self.failures.saturating_add(1);
                 Turn::Measured(None)
             }
         }
+    }
+
+    /// How the next one begins.
+    pub(super) const fn begins(&self) -> Benchmarks {
+        if self.failures == 0 { Benchmarks::Begin } else { Benchmarks::Retry }
     }
 
     /// Not now.
@@ -92,6 +108,11 @@ impl Benchmark {
         sys::isolate(&mut command, Urgency::Idle, None);
         self.running.spawn(run(command));
     }
+}
+
+/// The wait after one that came to nothing, as so many before it.
+fn retry_after(failures: u32) -> Duration {
+    RETRY.saturating_mul(2_u32.saturating_pow(failures)).min(RETRY_MAX)
 }
 
 /// How long a figure is good for.
@@ -131,6 +152,24 @@ async fn yields(pid: Option<u32>) {
 mod tests {
     use super::*;
     use fallow_domain::Speed;
+
+    #[tokio::test]
+    async fn a_measurement_that_comes_to_nothing_is_tried_less_and_less_often_down_to_once_a_day() {
+        let one = Speed::new(1.0).unwrap();
+        let known = HostSpeed { fpops: one, iops: one, membw: 1e9, measured_at: 0.0 };
+        // A program that gives no figures.
+        let mut benchmark = Benchmark::new("/bin/true".into(), Duration::ZERO, Duration::ZERO, &known, 1e9);
+        let mut waits = Vec::new();
+        for round in 0..10 {
+            assert_eq!(benchmark.begins() == Benchmarks::Begin, round == 0, "round {round}");
+            benchmark.start();
+            let before = Instant::now();
+            assert!(matches!(benchmark.turn().await, Turn::Measured(None)));
+            let wait = benchmark.due.duration_since(before);
+            waits.push(wait.as_secs() / 600);
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 144, 144]);
+    }
 
     #[test]
     fn a_figure_is_good_for_a_month_and_one_from_the_future_for_nothing() {

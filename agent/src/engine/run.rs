@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
 use fallow_boinc::scheduler::ClientVersion;
-use fallow_client::{Client, ClientConfig, Event, FileKey, Startup};
+use fallow_client::{Benchmarks, Client, ClientConfig, Event, FileKey, Startup};
 use fallow_domain::{Bytes, HostFacts, HostSpeed};
 use fallow_policy::composition::Composition;
 use tokio::signal::unix::{SignalKind, signal};
@@ -462,12 +462,12 @@ impl Life<'_> {
                     // The owner wants his CPUs for himself.
                     Turn::Due if self.engine.client.host_view().suspended_by.is_some() => benchmark.postpone(),
                     Turn::Due => {
-                        self.engine.turn(Event::BenchmarksRun(true), None).await?;
+                        self.engine.turn(Event::BenchmarksRun(benchmark.begins()), None).await?;
                         benchmark.start();
                     }
-                    Turn::Measured(None) => self.engine.turn(Event::BenchmarksRun(false), None).await?,
+                    Turn::Measured(None) => self.engine.turn(Event::BenchmarksRun(Benchmarks::End), None).await?,
                     Turn::Measured(Some(new)) => {
-                        self.engine.turn(Event::BenchmarksRun(false), None).await?;
+                        self.engine.turn(Event::BenchmarksRun(Benchmarks::End), None).await?;
                         tracing::info!(fpops = new.fpops.get(), iops = new.iops.get(), "measured the speed of the CPUs");
                         if let Err(error) = self.engine.records.keep_speed(&new) {
                             tracing::warn!(%error, "cannot store the speed of the CPUs: it is measured again after the next start");

@@ -29,8 +29,8 @@ pub enum Event {
     HostAway,
     /// The host is there again, with every process as it was.
     HostBack,
-    /// The shell begins to measure how fast the CPUs are (true), or is done with it, whatever came of it.
-    BenchmarksRun(bool),
+    /// The shell measures how fast the CPUs are, or is done with it.
+    BenchmarksRun(Benchmarks),
     /// Somebody at this host wants a project. An already attached one gets the new key and share.
     Attach {
         /// The project.
@@ -247,6 +247,17 @@ pub struct TransferError {
     pub what: String,
     /// What it means for the next attempt.
     pub kind: TransferErrorKind,
+}
+
+/// The measurement of the CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Benchmarks {
+    /// It begins.
+    Begin,
+    /// It begins once more, for nothing has come of the last one. The owner has heard of it.
+    Retry,
+    /// It is over, whatever came of it.
+    End,
 }
 
 /// What a failed transfer means.

@@ -218,7 +218,7 @@ impl Client {
             Event::WakeUp => {}
             Event::HostAway => self.away = true,
             Event::HostBack => self.away = false,
-            Event::BenchmarksRun(begins) => self.benchmarks_run(begins),
+            Event::BenchmarksRun(what) => self.benchmarks_run(what),
             Event::Attach { url, account_key, share } => self.attach(url, account_key, share),
             Event::Detach { url } => self.detach_url(&url),
             Event::DocumentOffered(document) => self.offer_document(document),

@@ -8,14 +8,15 @@
 //!
 //! While the CPUs are measured every task holds its breath, as in the stock client, where the reason is called CPU benchmarks:
 //! the figures are those of the machine, not of what its tasks leave of it. A measurement without an end does not keep
-//! them waiting.
+//! them waiting. Where one is tried again, the owner's programs leave too little CPU time for it, which may go on for
+//! days: then jobs on coprocessors go on, and nobody is told again.
 
 use fallow_domain::{Duration, Instant, JobId};
 use fallow_policy::job_queue::Cpus;
 
 use crate::machine::Client;
 use crate::state::{Job, Process};
-use crate::{Effect, NoticeLevel, Reason};
+use crate::{Benchmarks, Effect, NoticeLevel, Reason};
 
 /// How long tasks compute or pause at a time.
 const CYCLE: Duration = Duration::from_secs(1);
@@ -29,8 +30,14 @@ pub(crate) struct Throttle {
     credit: f64,
     paused: bool,
     turned_at: Instant,
-    /// Since when the CPUs are measured.
-    measuring: Option<Instant>,
+    measuring: Option<Measuring>,
+}
+
+/// A measurement of the CPUs.
+#[derive(Clone, Copy, Debug)]
+struct Measuring {
+    since: Instant,
+    is_retry: bool,
 }
 
 impl Default for Throttle {
@@ -39,38 +46,56 @@ impl Default for Throttle {
     }
 }
 
+impl Measuring {
+    /// Whether a task holds its breath meanwhile.
+    const fn holds(self, job: &Job) -> bool {
+        !self.is_retry || job.usage.coprocessor.is_none()
+    }
+}
+
 impl Client {
     /// The shell begins to measure the CPUs, or is done with it.
-    pub(crate) fn benchmarks_run(&mut self, begins: bool) {
-        match (begins, self.throttle.measuring) {
-            (true, None) => {
-                let running = self.executing().map(|job| job.id).filter(|job| !self.is_paused(*job));
-                for job in running.collect::<Vec<JobId>>() {
-                    self.act(Effect::SuspendTask { job }, Reason::new("R6.2", "CPU benchmarks in progress"));
-                }
-                self.throttle = Throttle { measuring: Some(self.now), ..Throttle::default() };
-                self.notice(NoticeLevel::Info, None, "computing is suspended: CPU benchmarks in progress");
-            }
-            (false, Some(_)) => {
-                self.throttle = Throttle { turned_at: self.now, ..Throttle::default() };
-                let running: Vec<JobId> = self.executing().map(|job| job.id).collect();
-                for job in running {
-                    self.act(Effect::ResumeTask { job }, Reason::new("R6.2", "the CPU benchmarks are over"));
-                }
-                self.notice(NoticeLevel::Info, None, "computing goes on: the CPU benchmarks are over");
-            }
+    pub(crate) fn benchmarks_run(&mut self, what: Benchmarks) {
+        match (what, self.throttle.measuring) {
+            (Benchmarks::Begin | Benchmarks::Retry, None) => self.begin_benchmarks(what == Benchmarks::Retry),
+            (Benchmarks::End, Some(measuring)) => self.end_benchmarks(measuring),
             _ => {}
+        }
+    }
+
+    fn begin_benchmarks(&mut self, is_retry: bool) {
+        let measuring = Measuring { since: self.now, is_retry };
+        let waits = |job: &&Job| measuring.holds(job) && !self.is_paused(job.id);
+        let waiting: Vec<JobId> = self.executing().filter(waits).map(|job| job.id).collect();
+        for job in waiting {
+            self.act(Effect::SuspendTask { job }, Reason::new("R6.2", "CPU benchmarks in progress"));
+        }
+        self.throttle = Throttle { measuring: Some(measuring), ..Throttle::default() };
+        if !is_retry {
+            self.notice(NoticeLevel::Info, None, "computing is suspended: CPU benchmarks in progress");
+        }
+    }
+
+    fn end_benchmarks(&mut self, measuring: Measuring) {
+        self.throttle = Throttle { turned_at: self.now, ..Throttle::default() };
+        let waiting: Vec<JobId> =
+            self.executing().filter(|job| measuring.holds(job)).map(|job| job.id).collect();
+        for job in waiting {
+            self.act(Effect::ResumeTask { job }, Reason::new("R6.2", "the CPU benchmarks are over"));
+        }
+        if !measuring.is_retry {
+            self.notice(NoticeLevel::Info, None, "computing goes on: the CPU benchmarks are over");
         }
     }
 
     /// Turns the cycle on.
     pub(crate) fn poll_throttle(&mut self) {
-        if let Some(since) = self.throttle.measuring {
-            let waited = self.now - since;
+        if let Some(measuring) = self.throttle.measuring {
+            let waited = self.now - measuring.since;
             if waited >= Duration::ZERO && waited < MEASURE_MAX {
                 return;
             }
-            self.benchmarks_run(false);
+            self.end_benchmarks(measuring);
         }
         let limit = self.preferences().cpu_time_fraction.get();
         let waited = self.now - self.throttle.turned_at;
@@ -104,14 +129,17 @@ impl Client {
 
     /// Whether a task that would now begin or resume to compute holds its breath first.
     pub(crate) fn is_paused(&self, id: JobId) -> bool {
-        self.throttle.measuring.is_some()
-            || self.throttle.paused && self.state.jobs.get(&id).is_some_and(|job| self.is_throttled(job))
+        self.state.jobs.get(&id).is_some_and(|job| {
+            self.throttle.measuring.is_some_and(|measuring| measuring.holds(job))
+                || self.throttle.paused && self.is_throttled(job)
+        })
     }
 
     /// CPUs that tasks would use now if it were not for the limit or a measurement.
     pub(crate) fn paused_cpus(&self) -> f64 {
-        if self.throttle.measuring.is_some() {
-            self.executing().map(|job| Cpus::of(job.usage).as_f64()).sum()
+        if let Some(measuring) = self.throttle.measuring {
+            let held = self.executing().filter(|job| measuring.holds(job));
+            held.map(|job| Cpus::of(job.usage).as_f64()).sum()
         } else if self.throttle.paused {
             self.throttled_jobs().map(|job| Cpus::of(job.usage).as_f64()).sum()
         } else {
@@ -135,8 +163,8 @@ impl Client {
 
     /// When the cycle turns, while there is a limit and something to limit; or when a measurement is waited for no longer.
     pub(crate) fn next_throttle(&self) -> Instant {
-        if let Some(since) = self.throttle.measuring {
-            return since + MEASURE_MAX;
+        if let Some(measuring) = self.throttle.measuring {
+            return measuring.since + MEASURE_MAX;
         }
         let limited = self.preferences().cpu_time_fraction.get() < 1.0;
         if limited && self.throttled_jobs().next().is_some() {

@@ -1,11 +1,11 @@
 //! Tasks while the CPUs are measured.
 
-use fallow_domain::{Duration, JobId, SlotId, Usage};
+use fallow_domain::{Duration, JobId, ResourceType, SlotId, Usage};
 
 use super::{NOW, client, id_of, put_job};
 use crate::machine::Client;
 use crate::state::Process;
-use crate::{Effect, Event, Step};
+use crate::{Benchmarks, Effect, Event, Step};
 
 /// Jobs that are to be suspended, and to be resumed.
 fn told(step: &Step) -> (Vec<JobId>, Vec<JobId>) {
@@ -42,30 +42,59 @@ const BOTH: [JobId; 2] = [JobId(1), JobId(2)];
 #[test]
 fn r6_2_tasks_hold_their_breath_while_the_cpus_are_measured_as_in_the_stock_client() {
     let mut client = running();
-    let step = client.handle(NOW, Event::BenchmarksRun(true));
+    let step = client.handle(NOW, Event::BenchmarksRun(Benchmarks::Begin));
     assert_eq!(told(&step), (BOTH.to_vec(), vec![]));
     let suspended = step.actions.iter().find(|action| matches!(action.effect, Effect::SuspendTask { .. }));
     assert!(suspended.unwrap().reason.why.contains("CPU benchmarks"));
     assert_eq!(client.paused_cpus(), 1.0, "no time goes to them");
     let soon = NOW + Duration::from_secs(20);
-    for event in [Event::BenchmarksRun(true), Event::WakeUp] {
+    for event in [Event::BenchmarksRun(Benchmarks::Begin), Event::WakeUp] {
         assert_eq!(told(&client.handle(soon, event)), (vec![], vec![]));
     }
-    assert_eq!(told(&client.handle(soon, Event::BenchmarksRun(false))), (vec![], BOTH.to_vec()));
-    assert_eq!(told(&client.handle(soon, Event::BenchmarksRun(false))), (vec![], vec![]));
+    assert_eq!(told(&client.handle(soon, Event::BenchmarksRun(Benchmarks::End))), (vec![], BOTH.to_vec()));
+    assert_eq!(told(&client.handle(soon, Event::BenchmarksRun(Benchmarks::End))), (vec![], vec![]));
     assert_eq!(client.paused_cpus(), 0.0);
 }
 
 #[test]
 fn a_measurement_without_an_end_keeps_tasks_waiting_for_a_minute_and_no_longer() {
     let mut client = running();
-    let step = client.handle(NOW, Event::BenchmarksRun(true));
+    let step = client.handle(NOW, Event::BenchmarksRun(Benchmarks::Begin));
     let minute = NOW + Duration::from_secs(60);
     assert!(step.wake_at.unwrap() <= minute);
     let before = client.handle(minute - Duration::from_secs(1), Event::WakeUp);
     assert_eq!(told(&before), (vec![], vec![]));
     assert_eq!(told(&client.handle(minute, Event::WakeUp)), (vec![], BOTH.to_vec()));
     // Nor does a clock that is set back.
-    client.handle(minute, Event::BenchmarksRun(true));
+    client.handle(minute, Event::BenchmarksRun(Benchmarks::Begin));
     assert_eq!(told(&client.handle(NOW, Event::WakeUp)), (vec![], BOTH.to_vec()));
+}
+
+/// How many notices come with a step.
+fn notices(step: &Step) -> usize {
+    step.actions.iter().filter(|action| matches!(action.effect, Effect::Notice { .. })).count()
+}
+
+#[test]
+fn a_measurement_that_is_tried_again_is_not_told_and_leaves_jobs_on_coprocessors_alone() {
+    let mut client = client(1, &["a"]);
+    let a = id_of(&client, "a");
+    let gpu = Usage::from_cpus(0.1).with_coprocessor(ResourceType::Nvidia, 1.0);
+    for (number, slot, usage) in [(1, 0, Usage::from_cpus(1.0)), (2, 1, gpu)] {
+        let id = put_job(&mut client, number, a, usage);
+        let job = client.state.jobs.get_mut(&id).unwrap();
+        (job.process, job.slot) = (Process::Executing(7), Some(SlotId(slot)));
+        (job.run.begun, job.run.ran, job.run.live) = (true, true, true);
+        client.state.slots.insert(SlotId(slot), id);
+    }
+    client.handle(NOW, Event::WakeUp);
+    let run = |client: &mut Client, what| {
+        let step = client.handle(NOW, Event::BenchmarksRun(what));
+        (told(&step), notices(&step))
+    };
+    assert_eq!(run(&mut client, Benchmarks::Begin), ((BOTH.to_vec(), vec![]), 1));
+    assert_eq!(run(&mut client, Benchmarks::End), ((vec![], BOTH.to_vec()), 1));
+    assert_eq!(run(&mut client, Benchmarks::Retry), ((vec![JobId(1)], vec![]), 0));
+    assert_eq!(client.paused_cpus(), 1.0);
+    assert_eq!(run(&mut client, Benchmarks::End), ((vec![], vec![JobId(1)]), 0));
 }
