@@ -44,10 +44,12 @@ pub(super) async fn upload(
     }
     dir.open_project(&wanted.url);
     let mut offset = 0;
-    if wanted.nbytes.0 >= ASK_FROM && !wanted.anew {
+    if wanted.nbytes.0 >= ASK_FROM && wanted.nbytes > wanted.stale {
         let question = UploadRequest::FileSize { client_version: version, name: name.clone() };
         let answer = post(web, &wanted.to, Kind::Call, &bytes::Bytes::from(question.write()), trail).await?;
-        offset = succeeded(&wanted.to, answer)?.file_size.unwrap_or_default().0;
+        let there = succeeded(&wanted.to, answer)?.file_size.unwrap_or_default();
+        // What is longer than it ever was before has been sent as it is now.
+        offset = if there > wanted.stale { there.0 } else { 0 };
         if offset >= wanted.nbytes.0 {
             return Ok(());
         }

@@ -216,8 +216,9 @@ pub struct Upload {
     pub nbytes: Bytes,
     /// Its MD5.
     pub md5: String,
-    /// The server may have a part of what it was before: it is sent from its beginning, whatever the server has.
-    pub anew: bool,
+    /// So much of what the server has may be of what it was before: only what is more than that is its beginning. Servers
+    /// write over what they have, and cut nothing off.
+    pub stale: Bytes,
 }
 
 /// All that is needed to start a task's process.

@@ -57,7 +57,7 @@ impl Client {
                     status: FileStatus::Absent,
                     proof: None,
                     found: None,
-                    anew: false,
+                    stale: Bytes(0),
                     transfer: None,
                 };
                 self.state.files.insert(key.clone(), file);
@@ -241,7 +241,7 @@ impl Client {
                     max_nbytes: file.info.max_nbytes.map_or(0.0, Bytes::as_f64),
                     nbytes,
                     md5,
-                    anew: file.anew,
+                    stale: file.stale,
                 }))
             })
         } else {

@@ -139,9 +139,9 @@ pub(crate) struct File {
     pub proof: Option<RequiredSignature>,
     /// Of a finished output.
     pub found: Option<(Bytes, String)>,
-    /// An output that has changed since a part of it may have been sent.
+    /// Of an output that has changed: how long what it was may be at a server, which may have been sent in part.
     #[serde(default)]
-    pub anew: bool,
+    pub stale: Bytes,
     pub transfer: Option<Transfer>,
 }
 

@@ -341,11 +341,13 @@ impl Client {
                     continue;
                 }
                 let found = Some((output.nbytes, output.md5.clone()));
-                let is_changed = file.found.is_some() && file.found != found;
-                file.found = found;
+                let before = std::mem::replace(&mut file.found, found).unwrap_or_default();
+                let is_changed = before != Default::default() && file.found.as_ref() != Some(&before);
                 // What is being sent early is not what it has become.
                 let is_stale = is_changed && file.transfer.take().is_some();
-                file.anew |= is_stale;
+                if is_stale {
+                    file.stale = file.stale.max(before.0);
+                }
                 // One that its project would refuse is not sent (BOINC likewise), and may not even have been read.
                 let is_too_big =
                     file.info.max_nbytes.is_some_and(|max| max > Bytes(0) && output.nbytes > max);

@@ -169,7 +169,9 @@ impl Client {
         if file.status == FileStatus::Uploaded {
             return self.tell_upload(&key);
         }
-        file.anew |= matches!(file.status, FileStatus::Failed(..)) && file.found != found;
+        if matches!(file.status, FileStatus::Failed(..)) && file.found != found {
+            file.stale = file.stale.max(file.found.as_ref().map_or(Bytes(0), |before| before.0));
+        }
         file.found = found;
         file.status = FileStatus::Present;
         self.mark(Record::File(key.clone()));

@@ -99,8 +99,8 @@ struct Bench {
     data: DataDir,
     transfers: Transfers,
     events: mpsc::Receiver<Input>,
-    /// Uploads begin at the beginning.
-    anew: bool,
+    /// How long what uploads were before may be at the server.
+    stale: Bytes,
     /// What was said about moves to other hosts.
     moved: Vec<String>,
     /// What was measured.
@@ -126,7 +126,7 @@ impl Bench {
         let (sender, events) = mpsc::channel(8);
         let version = ClientVersion { major: 8, minor: 3, release: 0 };
         let transfers = Transfers::new(Web::with_limits(limits).unwrap(), data.clone(), version, sender);
-        Self { _dir: dir, data, transfers, events, anew: false, moved: Vec::new(), traffic: Vec::new() }
+        Self { _dir: dir, data, transfers, events, stale: Bytes(0), moved: Vec::new(), traffic: Vec::new() }
     }
 
     fn wanted(from: String, content: &[u8]) -> Download {
@@ -175,7 +175,7 @@ impl Bench {
             max_nbytes: 1e6,
             nbytes: Bytes(content.len() as u64),
             md5: md5_hex(content),
-            anew: self.anew,
+            stale: self.stale,
         }));
         match self.event().await {
             Event::UploadEnded { outcome, .. } => outcome,

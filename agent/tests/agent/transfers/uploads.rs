@@ -10,6 +10,9 @@ use crate::support::put;
 
 const DONE: &[u8] = b"<data_server_reply>\n    <status>0</status>\n</data_server_reply>\n";
 
+const HAS: &[u8] =
+    b"<data_server_reply>\n    <status>0</status>\n    <file_size>30000</file_size>\n</data_server_reply>\n";
+
 #[tokio::test]
 async fn a_small_file_is_uploaded_at_once() {
     let server = Server::start(|_| http("200 OK", "", DONE));
@@ -36,7 +39,7 @@ async fn a_small_file_is_uploaded_at_once() {
 async fn a_large_upload_goes_on_where_the_server_says() {
     let server = Server::start(|asked| {
         if asked.body.windows(13).any(|window| window == b"get_file_size") {
-            http("200 OK", "", b"<data_server_reply>\n    <status>0</status>\n    <file_size>30000</file_size>\n</data_server_reply>\n")
+            http("200 OK", "", HAS)
         } else {
             http("200 OK", "", DONE)
         }
@@ -75,19 +78,30 @@ async fn an_upload_handlers_refusals_are_told_apart() {
 }
 
 #[tokio::test]
-async fn an_output_that_has_changed_is_sent_from_its_beginning_whatever_the_server_has() {
-    let server = Server::start(|_| http("200 OK", "", DONE));
-    let mut bench = Bench::new();
-    bench.anew = true;
-    assert_eq!(bench.upload(&content(), server.url("up")).await, Ok(()));
-    let asked = server.asked();
-    let Ok(Head::Complete { request: UploadRequest::Upload(header), data_at }) =
-        UploadRequest::parse(&asked[0].body)
-    else {
-        panic!("{}", String::from_utf8_lossy(&asked[0].body[..200]));
-    };
-    assert_eq!((asked.len(), header.offset), (1, Bytes(0)));
-    assert_eq!(asked[0].body[data_at..], content());
+async fn an_output_that_has_changed_goes_on_only_where_the_server_has_more_than_it_was_before() {
+    // The server has 30,000 bytes.
+    for (stale, offset) in [(30_000, 0), (29_999, 30_000)] {
+        let server = Server::start(|asked| {
+            let asks = asked.body.windows(13).any(|window| window == b"get_file_size");
+            http("200 OK", "", if asks { HAS } else { DONE })
+        });
+        let mut bench = Bench::new();
+        bench.stale = Bytes(stale);
+        assert_eq!(bench.upload(&content(), server.url("up")).await, Ok(()));
+        let asked = server.asked();
+        let last = &asked.last().unwrap().body;
+        let Ok(Head::Complete { request: UploadRequest::Upload(header), data_at }) =
+            UploadRequest::parse(last)
+        else {
+            panic!("{}", String::from_utf8_lossy(&last[..200]));
+        };
+        assert_eq!(header.offset, Bytes(offset), "{stale}");
+        assert_eq!(last[data_at..], content()[usize::try_from(offset).unwrap()..]);
+        // One that is no longer than it was is sent as a whole, whatever is there.
+        let short = &content()[..usize::try_from(stale).unwrap()];
+        assert_eq!(bench.upload(short, server.url("up")).await, Ok(()));
+        assert_eq!(server.asked().len(), asked.len() + 1);
+    }
 }
 
 #[tokio::test]

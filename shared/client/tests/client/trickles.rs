@@ -133,8 +133,8 @@ fn r6_2_an_early_output_that_changes_before_it_was_sent_is_sent_from_its_beginni
     world.run_until("it computed", Duration::from_hours(5), |w| w.computing() == 0);
     world.fail_upload = None;
     world.run_until("the job is done", Duration::from_hours(5), |w| w.acknowledged("a") == 1);
-    let anew: Vec<bool> = world.uploads.iter().map(|upload| upload.anew).collect();
-    assert!(anew.len() > 1 && !anew[0] && anew.last() == Some(&true), "{anew:?}");
+    let stale: Vec<Bytes> = world.uploads.iter().map(|upload| upload.stale).collect();
+    assert!(stale.len() > 1 && stale[0] == Bytes(0) && stale.last() == Some(&Bytes(4)), "{stale:?}");
 }
 
 #[test]
