@@ -359,6 +359,20 @@ mod tests {
     }
 
     #[test]
+    fn r6_8_names_that_a_slot_has_no_place_for_are_told_with_their_workunit_before_anything_is_sent() {
+        let each = ["'init_data.xml'", "'out'}, {open_name = 'out/x'", "'in'"];
+        let toml = each.map(|name| format!("[[workunits]]\napplication='a'\nflops=1.0\ninputs=[{{open_name='in', text=''}}]\noutputs=[{{open_name = {name}}}]\n"));
+        let failure = given("b.toml", &toml.concat()).unwrap_err().to_string();
+        for said in [
+            "workunit 1: open name \"init_data.xml\" is the BOINC client's",
+            "workunit 2: open name \"out/x\"",
+            "workunit 3: open name \"in\"",
+        ] {
+            assert!(failure.contains(said), "{said}: {failure}");
+        }
+    }
+
+    #[test]
     fn a_zero_that_would_mean_the_default_is_refused_with_what_was_expected() {
         for zero in [
             "quorum = 0",

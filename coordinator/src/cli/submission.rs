@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fallow_boinc::runtime::slot_names::SlotNames;
 use fallow_domain::ExitCode;
 use fallow_proto::operator::v1::{InputFile, NewWorkunit, SubmitReply, SubmitRequest};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -100,6 +101,11 @@ impl Contents {
 impl Draft {
     /// A workunit and what is in its inputs, in their order.
     pub(crate) fn new(workunit: NewWorkunit, contents: Vec<Content>) -> Result<Self, Failure> {
+        let mut places = SlotNames::default();
+        let inputs = workunit.inputs.iter().map(|input| &input.open_name);
+        let mut names = inputs.chain(workunit.outputs.iter().map(|output| &output.open_name));
+        // The coordinator does the same, which knows the application's files as well; here all mistakes are told at once.
+        names.try_for_each(|name| places.add(name)).map_err(|clash| Failure::bad_input(clash.to_string()))?;
         let size: u64 = contents.iter().map(|content| content.size).sum();
         if size > INPUTS_MAX {
             let text = format!("its inputs have {size} bytes together: at most {INPUTS_MAX}");

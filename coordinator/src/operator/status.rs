@@ -69,7 +69,9 @@ pub(super) fn of_project(error: &ProjectError) -> Status {
         | ProjectError::KeyTaken { .. } => Status::already_exists(error.to_string()),
         ProjectError::PieceTooEarly { .. } => Status::failed_precondition(error.to_string()),
         ProjectError::Invalid(error) => of_invalid(error),
-        ProjectError::WorkunitTwice { .. } => Status::invalid_argument(error.to_string()),
+        ProjectError::WorkunitTwice { .. } | ProjectError::OpenName(_) => {
+            Status::invalid_argument(error.to_string())
+        }
         ProjectError::File { source, .. } => match source.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::IsADirectory => {
                 Status::invalid_argument(chain(error))

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use fallow_boinc::runtime::slot_names::{Owner, SlotNames};
 use fallow_domain::{PerType, ResourceType};
 
 use super::error::ProjectError;
@@ -60,6 +61,19 @@ impl Catalog {
     /// Whether there is any version of the application.
     pub(crate) fn runs(&self, application: &str) -> bool {
         self.newest.contains_key(application)
+    }
+
+    /// The names under which the files of an application lie beside those of its jobs, whichever version it is.
+    pub(crate) fn slot_names(&self, application: &str) -> SlotNames {
+        let mut names = SlotNames::of(Owner::Application);
+        let versions = self.newest.get(application).into_iter().flat_map(BTreeMap::values);
+        // The main program has a name of its own there too, with BOINC's client.
+        names.note(
+            versions
+                .flat_map(|version| &version.files)
+                .map(|file| file.open_name.as_ref().unwrap_or(&file.name).as_str()),
+        );
+        names
     }
 
     /// The newest version for a resource type and the first of `platforms` that there is one for.

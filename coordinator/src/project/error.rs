@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use fallow_boinc::runtime::slot_names::SlotClash;
 use fallow_domain::Invalid;
 use fallow_store::StoreError;
 
@@ -105,6 +106,9 @@ pub enum ProjectError {
     /// A value that means nothing in its place.
     #[error(transparent)]
     Invalid(#[from] Invalid),
+    /// A file of a workunit has no place in the directory of its jobs.
+    #[error(transparent)]
+    OpenName(#[from] SlotClash),
     /// A file of the project could not be read or written.
     #[error("cannot {action} {path}: check the directory's owner, mode and free space")]
     File {

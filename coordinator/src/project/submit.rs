@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use fallow_boinc::names::{OPEN_NAME_RULE, is_open_name};
+use fallow_boinc::runtime::slot_names::{SlotClash, SlotNames};
 use fallow_domain::{Bytes, Duration, Instant, Invalid};
 
 use super::comparator;
@@ -71,8 +72,9 @@ impl Project {
         let mut names = self.names_of(&key, offset, workunits.len())?;
         let rest = Rest { from: offset + workunits.len() as u64, workunits: rest, total };
         let mut kept = Kept::new(&self.layout);
+        let mut of_applications = BTreeMap::new();
         for (at, workunit) in rest.workunits.iter().enumerate() {
-            let checked = self.check(workunit, &mut kept, check_only);
+            let checked = self.check(workunit, &mut kept, &mut of_applications, check_only);
             checked.map_err(rest.of_workunit(at))?;
         }
         let named = self.name_all(&rest)?;
@@ -263,8 +265,15 @@ impl Project {
         Ok(workunit.start())
     }
 
-    fn check(&self, new: &NewWorkunit, kept: &mut Kept<'_>, check_only: bool) -> Result<(), ProjectError> {
-        if !self.catalog().runs(&new.application) {
+    fn check<'w>(
+        &self,
+        new: &'w NewWorkunit,
+        kept: &mut Kept<'_>,
+        of_applications: &mut BTreeMap<&'w str, SlotNames>,
+        check_only: bool,
+    ) -> Result<(), ProjectError> {
+        let catalog = self.catalog();
+        if !catalog.runs(&new.application) {
             return Err(ProjectError::UnknownApplication {
                 project: self.name.clone(),
                 application: new.application.clone(),
@@ -273,6 +282,8 @@ impl Project {
         new.rules.check()?;
         comparator::find(&new.comparator)?;
         check_values(new)?;
+        let of_application = of_applications.entry(&new.application);
+        check_places(new, of_application.or_insert_with(|| catalog.slot_names(&new.application)))?;
         let mut to_keep = new.inputs.iter().filter(|input| !input.keep_as.is_empty());
         to_keep.try_for_each(|input| kept.add(input, check_only))
     }
@@ -351,15 +362,21 @@ fn check_values(new: &NewWorkunit) -> Result<(), Invalid> {
         let expected = "an input that is kept, and none of its content";
         return Err(Invalid::new("fingerprint of an input", &bad.sha256, expected));
     }
-    if let Some(bad) = names.iter().find(|name| !is_open_name(name)) {
-        return Err(Invalid::new("open name", bad, OPEN_NAME_RULE));
-    }
-    match names.iter().enumerate().find(|(position, name)| names[..*position].contains(name)) {
-        Some((_, twice)) => {
-            Err(Invalid::new("open name", twice, "a name that no other file of the workunit has"))
-        }
+    match names.iter().find(|name| !is_open_name(name)) {
+        Some(bad) => Err(Invalid::new("open name", bad, OPEN_NAME_RULE)),
         None => Ok(()),
     }
+}
+
+/// Refuses files that would share a place in the slot. An input may replace a file that comes with the application; an
+/// output would be there instead of it, empty.
+fn check_places(new: &NewWorkunit, of_application: &SlotNames) -> Result<(), SlotClash> {
+    let mut places = SlotNames::default();
+    new.inputs.iter().try_for_each(|input| places.add(&input.open_name))?;
+    new.outputs.iter().try_for_each(|output| {
+        places.add(&output.open_name)?;
+        of_application.check(&output.open_name)
+    })
 }
 
 #[cfg(test)]

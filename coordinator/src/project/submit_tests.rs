@@ -7,7 +7,7 @@ use fallow_store::{SledStore, Store};
 
 use super::*;
 use crate::project::settings::ProjectSettings;
-use crate::project::types::NewAppVersion;
+use crate::project::types::{NewAppVersion, OutputSpec};
 
 /// Workunits of one submission, from a place on.
 fn piece(offset: u64, count: usize, check_only: bool) -> Piece {
@@ -110,4 +110,77 @@ fn a_kept_input_is_sent_once_and_named_by_its_fingerprint_from_then_on() {
     bare.key.clear();
     bare.workunits[0].inputs[0].keep_as.clear();
     assert!(submit(bare).unwrap_err().to_string().contains("fingerprint of an input"));
+}
+
+/// A workunit that reads and writes files of these names.
+fn with_files(inputs: &[&str], outputs: &[&str]) -> NewWorkunit {
+    let input = |name: &&str| NewInput { open_name: (*name).to_owned(), ..NewInput::default() };
+    let output = |name: &&str| OutputSpec { open_name: (*name).to_owned(), max_bytes: Bytes(9) };
+    NewWorkunit {
+        inputs: inputs.iter().map(input).collect(),
+        outputs: outputs.iter().map(output).collect(),
+        ..NewWorkunit::new("app", Flops::new(1e9).unwrap())
+    }
+}
+
+#[test]
+fn r6_8_files_that_have_no_place_of_their_own_in_a_slot_are_refused_with_the_whole_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let (project, now) = started(dir.path());
+    std::fs::write(dir.path().join("table"), "1 2 3").unwrap();
+    let version = NewAppVersion {
+        application: "app".into(),
+        version: 200,
+        platform: "x86_64-pc-linux-gnu".into(),
+        files: vec![dir.path().join("program"), dir.path().join("table")],
+        ..NewAppVersion::default()
+    };
+    project.add_app_version(&version).unwrap();
+    let good = || with_files(&["in", "data/in"], &["out", "data/out", "stdout.txt", "init_data"]);
+    let of_runtime = [
+        "init_data.xml",
+        "boinc_finish_called",
+        "boinc_temporary_exit",
+        "boinc_setup_complete",
+        "boinc_task_state.xml",
+        "stderr.txt",
+        "boinc_lockfile",
+        "boinc_mmap_file",
+        "trickle_up.xml",
+        "boinc_ufr_out",
+        "boinc_ufs_out",
+        "trickle_down_7",
+        "Init_Data.xml",
+        "boinc_lockfile/x",
+    ];
+    for name in of_runtime {
+        for bad in [with_files(&["in"], &[name]), with_files(&[name], &["out"])] {
+            let refused = project.submit_piece(Piece::whole(vec![good(), bad, good()]), now);
+            let why = refused.unwrap_err().to_string();
+            let named = format!("workunit 2 of the submission: open name {name:?}");
+            assert!(
+                why.starts_with(&named) && why.contains("the BOINC client's or its library's own"),
+                "{why}"
+            );
+        }
+    }
+    for (bad, names) in [
+        (with_files(&["in"], &["in"]), ["\"in\"", "\"in\""]),
+        (with_files(&[], &["out", "out/x"]), ["\"out\"", "\"out/x\""]),
+        (with_files(&[], &["a/b/c", "a", "x"]), ["\"a/b/c\"", "\"a\""]),
+        (with_files(&["in/x"], &["in"]), ["\"in/x\"", "\"in\""]),
+        (with_files(&[], &["out", "Out"]), ["\"out\"", "\"Out\""]),
+        (with_files(&[], &["a/out", "A/out."]), ["\"a/out\"", "\"A/out.\""]),
+        (with_files(&[], &["table"]), ["\"table\"", "application"]),
+        (with_files(&[], &["table/x"]), ["\"table/x\"", "application"]),
+    ] {
+        let refused = project.submit_piece(Piece::whole(vec![good(), good(), bad]), now);
+        let why = refused.unwrap_err().to_string();
+        assert!(why.starts_with("workunit 3 of the submission: open name"), "{why}");
+        assert!(names.iter().all(|name| why.contains(name)), "{why}");
+    }
+    assert_eq!(project.counts().unwrap().workunits, 0, "none is taken");
+    // What an application brings, a workunit may replace for itself.
+    let own_table = with_files(&["table"], &["out"]);
+    project.submit_piece(Piece::whole(vec![good(), own_table]), now).unwrap();
 }

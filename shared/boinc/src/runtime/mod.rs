@@ -14,5 +14,6 @@ pub mod files;
 pub mod finish;
 pub mod init_data;
 pub mod message;
+pub mod slot_names;
 pub mod softlink;
 mod text;
