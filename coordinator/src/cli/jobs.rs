@@ -121,6 +121,7 @@ pub(super) fn job_json(job: &Job) -> Value {
         "outcome": job.outcome,
         "validation": job.validation,
         "waits_for": job.waits_for,
+        "waits_until": table::instant(job.waits_until_micros),
         "agent_id": job.agent_id,
         "agent_name": job.agent_name,
         "host_id": job.host_id,

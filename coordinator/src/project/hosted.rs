@@ -3,7 +3,7 @@
 //! Everything that changes a project's records runs in [`Project::transact`]: one at a time, reading its own
 //! writes, stored as one batch. File content (uploads, comparisons) is read and written outside of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -64,6 +64,9 @@ pub(crate) struct Project {
     pub(crate) holders: Mutex<FileHolders<u64>>,
     /// Jobs that came to wait for a host since somebody last asked.
     new_jobs: AtomicU64,
+    /// Jobs that rest after an error, by the second in which somebody may have them. Kept in memory only: it is for telling
+    /// agents, who ask after a restart anyway. Rests have an end, so that there are some thousand entries at most.
+    resting: Mutex<BTreeMap<i64, u64>>,
 }
 
 impl Project {
@@ -140,6 +143,7 @@ impl Project {
             refusal: Mutex::new(None),
             holders: Mutex::new(holders),
             new_jobs: AtomicU64::new(0),
+            resting: Mutex::new(BTreeMap::new()),
         })
     }
 
@@ -151,19 +155,26 @@ impl Project {
         let _alone = lock(&self.writer);
         let mut txn = Txn::new(&*self.store);
         let out = change(&mut txn)?;
-        let new_jobs = txn.new_jobs();
+        let (new_jobs, jobs_at) = (txn.new_jobs(), txn.take_jobs_at());
         let batch = txn.into_batch();
         if !batch.is_empty() {
             // There are no preconditions that could fail: the lock is the only way here.
             let _ = self.store.apply(batch)?;
         }
         self.new_jobs.fetch_add(new_jobs, Ordering::Relaxed);
+        if !jobs_at.is_empty() {
+            let mut resting = lock(&self.resting);
+            jobs_at.iter().for_each(|(at, jobs)| *resting.entry(second_after(*at)).or_default() += jobs);
+        }
         Ok(out)
     }
 
-    /// How many jobs came to wait for a host since the last call.
-    pub(crate) fn take_new_jobs(&self) -> u64 {
-        self.new_jobs.swap(0, Ordering::Relaxed)
+    /// How many jobs came to wait for a host since the last call, those included whose rest is over.
+    pub(crate) fn take_new_jobs(&self, now: Instant) -> u64 {
+        let mut resting = lock(&self.resting);
+        let later = resting.split_off(&second_after(now));
+        let rested: u64 = std::mem::replace(&mut *resting, later).values().sum();
+        self.new_jobs.swap(0, Ordering::Relaxed) + rested
     }
 
     /// What operators and agents need to know of it.
@@ -246,6 +257,12 @@ pub(crate) fn put_account(txn: &mut Txn<'_>, keys: &Keys, account: &Account) -> 
 /// Locks whatever became of the last holder: what the lock guards is in the store, whole.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The first whole second that is not before this.
+fn second_after(at: Instant) -> i64 {
+    const MICROS: i64 = 1_000_000;
+    at.as_micros().div_euclid(MICROS) + i64::from(at.as_micros().rem_euclid(MICROS) > 0)
 }
 
 fn check_name(name: &str) -> Result<(), Invalid> {

@@ -47,13 +47,24 @@ pub(crate) fn write(
     }
     txn.put("workunit", keys.workunit(&after.name), after)?;
     let (minus, plus) = (before.map(counts).unwrap_or_default(), counts(after));
-    txn.note_new_jobs(plus.jobs_unsent.saturating_sub(minus.jobs_unsent));
+    note_new_jobs(txn, after, plus.jobs_unsent.saturating_sub(minus.jobs_unsent));
     if minus != plus {
         let mut counters: Counters = txn.get("counters", &keys.counters())?.unwrap_or_default();
         counters.counts = shift(counters.counts, minus, plus);
         txn.put("counters", keys.counters(), &counters)?;
     }
     Ok(())
+}
+
+/// Takes note of copies that now wait for a host: when somebody may have them.
+fn note_new_jobs(txn: &mut Txn<'_>, workunit: &Workunit, jobs: u64) {
+    let rest = workunit.rest();
+    if rest.is_none_or(|rest| !rest.is_for_all) {
+        txn.note_new_jobs(jobs);
+    }
+    if let Some(rest) = rest.filter(|_| jobs > 0) {
+        txn.note_jobs_at(rest.until, jobs);
+    }
 }
 
 /// The index entries of a workunit.

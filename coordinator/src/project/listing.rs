@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use fallow_domain::AgentId;
+use fallow_domain::{AgentId, Duration, Instant};
 
 use super::error::ProjectError;
-use super::hosted::Project;
+use super::hosted::{Project, lock};
 use super::index;
 use super::keys::{split_job_name, tail};
 use super::names::output_name;
 use super::records::Host;
 use super::txn::{Txn, decode};
 use super::types::{CanonicalResult, JobReport, JobView, OutputContent, Page, WorkunitView};
-use super::workunit::{Job, JobState, Outcome, Workunit, WorkunitState};
+use super::workunit::{Job, JobState, Outcome, Standing, Workunit, WorkunitState};
 use crate::printable;
 
 /// The most workunits on a page.
@@ -26,6 +26,7 @@ impl Project {
         &self,
         after: Option<&str>,
         limit: usize,
+        now: Instant,
     ) -> Result<Page<WorkunitView>, ProjectError> {
         let txn = self.read();
         let limit = page_size(limit);
@@ -37,19 +38,19 @@ impl Project {
         let mut items = Vec::with_capacity(entries.len());
         for (key, value) in entries {
             let workunit: Workunit = decode("workunit", &key, &value)?;
-            items.push(self.view(&txn, &workunit, &mut hosts)?);
+            items.push(self.view(&txn, &workunit, &mut hosts, now)?);
         }
         Ok(Page { items, more })
     }
 
     /// All that is known of a job.
-    pub(crate) fn job(&self, name: &str) -> Result<JobReport, ProjectError> {
+    pub(crate) fn job(&self, name: &str, now: Instant) -> Result<JobReport, ProjectError> {
         let unknown = || ProjectError::UnknownJob { project: self.name.clone(), name: name.to_owned() };
         let txn = self.read();
         let (workunit, index) = split_job_name(name).ok_or_else(unknown)?;
         let workunit = index::read(&txn, &self.keys, workunit)?.ok_or_else(unknown)?;
         let job = workunit.jobs.get(index as usize).ok_or_else(unknown)?;
-        let view = self.view(&txn, &workunit, &mut BTreeMap::new())?;
+        let view = self.view(&txn, &workunit, &mut BTreeMap::new(), now)?;
         let shown = view.jobs.into_iter().nth(index as usize).ok_or_else(unknown)?;
         Ok(JobReport {
             job: shown,
@@ -97,6 +98,7 @@ impl Project {
         txn: &Txn<'_>,
         workunit: &Workunit,
         hosts: &mut BTreeMap<u64, Named>,
+        now: Instant,
     ) -> Result<WorkunitView, ProjectError> {
         let (state, error, canonical_job) = match &workunit.state {
             WorkunitState::Active => ("active", String::new(), String::new()),
@@ -115,8 +117,13 @@ impl Project {
             jobs.push(job_view(workunit, job, host));
         }
         let of_agents = hosts_of(workunit).all(|id| hosts.get(&id).is_some_and(|(_, agent)| agent.is_some()));
+        let rest = workunit.unsent().and_then(|_| self.rests_until(workunit, now));
         for job in jobs.iter_mut().filter(|job| job.state == JobState::Unsent) {
-            job.waits_for = waits_for(workunit, of_agents);
+            job.waits_until = rest;
+            job.waits_for = match rest {
+                Some(until) => format!("its next attempt in {}", in_seconds(until.since(now))),
+                None => waits_for(workunit, of_agents).to_owned(),
+            };
         }
         Ok(WorkunitView {
             name: workunit.name.clone(),
@@ -126,6 +133,16 @@ impl Project {
             quorum: workunit.rules.quorum,
             canonical_job,
             jobs,
+        })
+    }
+
+    /// Until when a workunit rests, if it does for whoever asks: those who have failed it alone while there are others.
+    fn rests_until(&self, workunit: &Workunit, now: Instant) -> Option<Instant> {
+        let for_all = workunit.rests_until(Standing::New, now);
+        for_all.or_else(|| {
+            let for_some = workunit.rests_until(Standing::Failed, now)?;
+            let others = lock(&self.seekers).has_others(&workunit.accounts(), now);
+            (!others).then_some(for_some)
         })
     }
 
@@ -145,6 +162,11 @@ impl Project {
 
 fn page_size(limit: usize) -> usize {
     if limit == 0 { PAGE_MAX } else { limit.min(PAGE_MAX) }
+}
+
+/// A time in whole seconds, such as `1m 30s`.
+pub(super) fn in_seconds(time: Duration) -> impl std::fmt::Display {
+    humantime::format_duration(std::time::Duration::from_secs(time.as_secs_f64().ceil() as u64))
 }
 
 /// A host's own name, and the agent on it.
@@ -171,7 +193,8 @@ fn waits_for(workunit: &Workunit, of_agents: bool) -> &'static str {
 
 fn job_view(workunit: &Workunit, job: &Job, (host_name, agent): Named) -> JobView {
     JobView {
-        waits_for: "",
+        waits_for: String::new(),
+        waits_until: None,
         agent,
         name: workunit.job_name(job.index),
         state: job.state,

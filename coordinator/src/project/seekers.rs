@@ -92,6 +92,11 @@ impl Seekers {
         self.all.entry(account).or_default().left_without = Some(now);
     }
 
+    /// Whether anybody but these asked for work lately.
+    pub(crate) fn has_others(&self, than: &BTreeSet<u64>, now: Instant) -> bool {
+        self.all.iter().any(|(id, seeker)| seeker.is_there(now) && !than.contains(id))
+    }
+
     /// Whether a job that waits since then, of a workunit that failed on the account that asks, is for that account
     /// again. `had` are all that had a copy; `can` says whether an account that is this and asks for these types could
     /// run it.

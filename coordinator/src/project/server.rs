@@ -169,7 +169,8 @@ impl ProjectServer {
     /// Which projects have jobs that came to wait for a host since the last call, and how many.
     pub fn take_new_jobs(&self) -> Vec<(MasterUrl, u64)> {
         let all = self.shared.all();
-        let new = all.iter().map(|project| (project.url.clone(), project.take_new_jobs()));
+        let now = self.shared.now();
+        let new = all.iter().map(|project| (project.url.clone(), project.take_new_jobs(now)));
         new.filter(|(_, jobs)| *jobs > 0).collect()
     }
 
@@ -233,7 +234,7 @@ impl ProjectServer {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Page<WorkunitView>, ProjectError> {
-        self.shared.project(project)?.list_workunits(after, limit)
+        self.shared.project(project)?.list_workunits(after, limit, self.shared.now())
     }
 
     /// All that is known of a job by its name: how it ended, with which exit status, and what it said.
@@ -241,7 +242,7 @@ impl ProjectServer {
     /// # Errors
     /// [`ProjectError::UnknownProject`], [`ProjectError::UnknownJob`], or a failure of the store.
     pub fn job(&self, project: &str, job: &str) -> Result<JobReport, ProjectError> {
-        self.shared.project(project)?.job(job)
+        self.shared.project(project)?.job(job, self.shared.now())
     }
 
     /// The chosen outputs of validated workunits in order of name, as in [`ProjectServer::list_workunits`]. A page

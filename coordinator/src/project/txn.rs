@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use fallow_domain::Instant;
 use fallow_store::{Batch, Entry, Format, KeyRange, Store, StoreError, no_migration};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,11 +17,12 @@ pub(crate) struct Txn<'a> {
     store: &'a dyn Store,
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     new_jobs: u64,
+    jobs_at: Vec<(Instant, u64)>,
 }
 
 impl<'a> Txn<'a> {
     pub(crate) fn new(store: &'a dyn Store) -> Self {
-        Self { store, writes: BTreeMap::new(), new_jobs: 0 }
+        Self { store, writes: BTreeMap::new(), new_jobs: 0, jobs_at: Vec::new() }
     }
 
     /// The record under `key`.
@@ -89,7 +91,17 @@ impl<'a> Txn<'a> {
         self.new_jobs += jobs;
     }
 
-    /// How many there are.
+    /// Takes note of jobs that wait for a host from then on.
+    pub(crate) fn note_jobs_at(&mut self, from: Instant, jobs: u64) {
+        self.jobs_at.push((from, jobs));
+    }
+
+    /// Those that wait for a host from some time on.
+    pub(crate) fn take_jobs_at(&mut self) -> Vec<(Instant, u64)> {
+        std::mem::take(&mut self.jobs_at)
+    }
+
+    /// How many wait for a host now.
     pub(crate) fn new_jobs(&self) -> u64 {
         self.new_jobs
     }

@@ -239,7 +239,9 @@ pub struct JobView {
     /// What the comparison said.
     pub validation: Option<Validation>,
     /// What an unsent job waits for, such as `a host that has not failed it`; empty for any host.
-    pub waits_for: &'static str,
+    pub waits_for: String,
+    /// Until when it rests after an error of its workunit, if it does.
+    pub waits_until: Option<Instant>,
     /// The host that has or had it, by its number in the project; 0 for none.
     pub host_id: u64,
     /// The agent on that host; none for a client outside the fleet.

@@ -10,6 +10,12 @@
 //! or to one person. An account that has a copy, or has computed one, gets no second: it would prove nothing. One
 //! whose copies all failed may get another, if nobody else can take it ([`Standing`]).
 //!
+//! **Rest.** The cause of an error may be gone a little later: a server that the application needs, a full disk. So that a
+//! small fleet does not use up all attempts in seconds, a workunit rests after each error, [`REST`] after the first and
+//! twice as long after each further one. As long as it failed on one account alone, others may try it at once: the
+//! fault may be the host's. So they may where owners aborted it. The rest follows from the jobs as they are stored, and a
+//! restart forgets nothing. BOINC's own server makes a new copy at once, and lowers the daily quota of the host.
+//!
 //! Pure: time comes in, nothing goes out; whoever stores a workunit derives the indexes from it (see `index`).
 //!
 //! **Terminates**: a job in progress has a deadline, copies are bounded, and every comparison decides the workunit,
@@ -27,6 +33,10 @@ use super::verdict::{self, Verdict};
 
 /// The most copies that a workunit may ever have; bounds the record's size.
 pub const TOTAL_MAX: u32 = 100;
+/// How long a workunit rests after its first error.
+const REST: Duration = Duration::from_secs(30);
+/// The longest rest: what takes longer to mend is for the operator.
+const REST_MAX: Duration = Duration::from_hours(1);
 /// What is told of a failed job's last words, in bytes.
 const WORDS_MAX: usize = 200;
 
@@ -251,6 +261,14 @@ pub(crate) enum Standing {
     Failed,
 }
 
+/// A time in which a workunit is not tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rest {
+    pub(crate) until: Instant,
+    /// Not even by accounts that never had a copy.
+    pub(crate) is_for_all: bool,
+}
+
 impl Workunit {
     /// Makes the first copies. Called once, with the rules checked.
     pub(crate) fn start(mut self) -> Self {
@@ -281,6 +299,26 @@ impl Workunit {
             standing = Standing::Failed;
         }
         standing
+    }
+
+    /// How the workunit rests after its last error, whether or not that is over.
+    pub(crate) fn rest(&self) -> Option<Rest> {
+        let errors = self.jobs.iter().filter(|job| job.is_error());
+        let last = errors.clone().filter_map(|job| job.received_at).max()?;
+        let doubled = u32::try_from(errors.clone().count() - 1).unwrap_or(u32::MAX).min(31);
+        let failed = errors.filter(|job| job.outcome == Some(Outcome::Error)).map(|job| job.account);
+        Some(Rest {
+            until: last + REST.mul_f64(f64::from(1_u32 << doubled)).min(REST_MAX),
+            is_for_all: failed.collect::<BTreeSet<u64>>().len() > 1,
+        })
+    }
+
+    /// Until when an account that stands so has to wait, if it has to. An error in the future is from before the clock was
+    /// set back: nobody waits for that time to come.
+    pub(crate) fn rests_until(&self, standing: Standing, now: Instant) -> Option<Instant> {
+        let Rest { until, is_for_all } = self.rest()?;
+        let is_bound = is_for_all || standing != Standing::New;
+        (is_bound && now < until && until.since(now) <= REST_MAX).then_some(until)
     }
 
     /// Accounts that have or had a copy.
@@ -449,10 +487,9 @@ impl Workunit {
     }
 
     fn reason_to_give_up(&self) -> Option<String> {
-        let is_error = |job: &&Job| matches!(job.outcome, Some(Outcome::Error | Outcome::Aborted));
-        let errors = self.jobs.iter().filter(is_error).count();
+        let errors = self.jobs.iter().filter(|job| job.is_error()).count();
         if errors > self.rules.max_error_jobs as usize {
-            let last = self.jobs.iter().filter(is_error).max_by_key(|job| job.received_at);
+            let last = self.jobs.iter().filter(|job| job.is_error()).max_by_key(|job| job.received_at);
             let last = last.map(Job::last_words).unwrap_or_default();
             return Some(format!("{errors} jobs in error, {} allowed{last}", self.rules.max_error_jobs));
         }
@@ -521,6 +558,11 @@ impl Job {
     /// Whether a report of it is still of use: a late job may come yet.
     pub(crate) fn is_awaited(&self) -> bool {
         self.state == JobState::InProgress || self.outcome == Some(Outcome::Late)
+    }
+
+    /// Whether it counts towards the errors that a workunit may have.
+    pub(crate) fn is_error(&self) -> bool {
+        matches!(self.outcome, Some(Outcome::Error | Outcome::Aborted))
     }
 
     /// Whether the host has or had it, or another host of its account.

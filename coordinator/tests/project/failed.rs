@@ -21,7 +21,8 @@ fn fail(client: &mut Client) {
 fn r6_8_the_only_host_gets_a_failed_job_again_until_the_workunit_ends_with_its_reason() {
     let (fixture, info) = with_workunits(1, 1);
     let mut client = Client::new(&fixture, &info, "only");
-    for attempt in 1..=4 {
+    for (attempt, pause) in [(1, 0), (2, 30), (3, 60), (4, 120)] {
+        fixture.advance(Duration::from_secs(pause + 1));
         assert_eq!(client.fetch(1.0).results.len(), 1, "attempt {attempt}");
         fail(&mut client);
     }
@@ -57,6 +58,70 @@ fn r6_8_a_failed_job_goes_to_another_host_first_and_who_waits_for_that_is_told_s
     assert_eq!(sound.fetch(1.0).results.len(), 1);
     sound.complete_all("x");
     assert_eq!(only_workunit(&fixture).state, "validated");
+}
+
+#[test]
+fn r6_8_a_job_that_fails_wherever_it_is_tried_pauses_longer_each_time_and_a_restart_forgets_nothing() {
+    let (mut fixture, info) = with_workunits(1, 1);
+    let clients = ["a", "b", "fresh"].map(|name| Client::new(&fixture, &info, name));
+    let [mut a, mut b, mut fresh] = clients;
+    assert_eq!((a.fetch(1.0).results.len(), b.fetch(1.0).results.len()), (1, 0));
+    fail(&mut a);
+    assert_eq!(b.fetch(1.0).results.len(), 1, "another host tries it at once");
+    fail(&mut b);
+    for pause in [60, 120] {
+        fixture.advance(Duration::from_secs(pause - 20));
+        fixture.restart();
+        for client in [&mut a, &mut b, &mut fresh] {
+            let reply = client.fetch(1.0);
+            assert!(reply.results.is_empty(), "{}", messages(&reply));
+            assert!(
+                messages(&reply).contains("1 job that failed is tried again in "),
+                "{}",
+                messages(&reply)
+            );
+        }
+        let view = only_workunit(&fixture);
+        let waiting = view.jobs.iter().find(|job| job.state == JobState::Unsent).unwrap();
+        assert!(waiting.waits_for.starts_with("its next attempt in "), "{}", waiting.waits_for);
+        fixture.advance(Duration::from_secs(20));
+        let mut had = Vec::new();
+        for client in [&mut a, &mut b, &mut fresh] {
+            had.extend((client.fetch(1.0).results.len() == 1).then_some(client));
+        }
+        assert_eq!(had.len(), 1);
+        fail(had[0]);
+    }
+    assert_eq!(only_workunit(&fixture).state, "failed");
+}
+
+#[test]
+fn r6_8_agents_are_told_when_a_job_that_failed_may_be_had_again() {
+    let (fixture, info) = with_workunits(1, 1);
+    let told = || fixture.server.take_new_jobs().into_iter().map(|(_, jobs)| jobs).sum::<u64>();
+    let mut clients = ["a", "b"].map(|name| Client::new(&fixture, &info, name));
+    assert_eq!(told(), 1, "as it is submitted");
+    assert_eq!(clients[0].fetch(1.0).results.len(), 1);
+    fail(&mut clients[0]);
+    assert_eq!((told(), told()), (1, 0), "another one may try it at once");
+    fixture.advance(Duration::from_secs(32));
+    assert_eq!((told(), told()), (1, 0), "the same one too, if there is no other");
+    assert_eq!(clients[1].fetch(1.0).results.len(), 1);
+    fail(&mut clients[1]);
+    assert_eq!(told(), 0, "it rests");
+    fixture.advance(Duration::from_secs(62));
+    assert_eq!((told(), told()), (1, 0));
+}
+
+#[test]
+fn r6_8_a_job_waits_for_no_time_to_come_when_the_clock_was_set_back() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut only = Client::new(&fixture, &info, "only");
+    assert_eq!(only.fetch(1.0).results.len(), 1);
+    fail(&mut only);
+    assert_eq!(only.fetch(1.0).results.len(), 0);
+    fixture.advance(Duration::from_hours(-24 * 365));
+    assert_eq!(only.fetch(1.0).results.len(), 1);
 }
 
 #[test]
@@ -144,6 +209,7 @@ fn r6_8_hosts_of_one_account_outside_the_fleet_are_told_of_the_account() {
     assert!(told.contains(reason), "{told}");
     assert_eq!(only_workunit(&fixture).jobs[1].waits_for, "another account");
     fail(&mut first);
+    fixture.advance(Duration::from_mins(1));
     assert_eq!(only_workunit(&fixture).jobs[1].waits_for, "an account that has not failed it");
 }
 

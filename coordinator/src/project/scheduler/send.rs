@@ -25,6 +25,7 @@ use crate::project::error::ProjectError;
 use crate::project::hosted::{Project, lock};
 use crate::project::index;
 use crate::project::keys::tail;
+use crate::project::listing::in_seconds;
 use crate::project::records::{UnsentEntry, Version, min_interval};
 use crate::project::txn::{Txn, decode};
 use crate::project::types::Refusal;
@@ -52,6 +53,17 @@ struct Passed {
     has_one: usize,
     /// Workunits whose copies failed on the account; they wait for others.
     failed: usize,
+    /// Workunits that rest after an error.
+    resting: usize,
+    /// When the first of them does no longer.
+    rested_at: Option<Instant>,
+}
+
+impl Passed {
+    fn note_resting(&mut self, until: Instant) {
+        self.resting += 1;
+        self.rested_at = Some(self.rested_at.map_or(until, |first| first.min(until)));
+    }
 }
 
 /// Sends jobs.
@@ -130,7 +142,7 @@ fn send_what_suits(
     });
     let assigned: Option<(Pass, Vec<Candidate>)> = assigned?;
     // Whoever has enough to do, or would be too late now, may well take more later.
-    let may_later = room == 0 || passed.time > 0;
+    let may_later = room == 0 || passed.time > 0 || passed.resting > 0;
     if let Some((pass, chosen)) = assigned {
         debug!(project = %project.name, host = done.host.id, jobs = chosen.len(), %pass, "jobs chosen");
         chosen.into_iter().try_for_each(|candidate| give(project, txn, done, candidate, now))?;
@@ -140,7 +152,7 @@ fn send_what_suits(
     }
     let refusal = done.jobs.is_empty().then(|| {
         let said = done.messages.len();
-        say_why(project, wish, &passed, room, done);
+        say_why(project, wish, &passed, room, done, now);
         let reasons: Vec<&str> = done.messages.iter().skip(said).map(|note| note.text.as_str()).collect();
         Refusal {
             at: now,
@@ -360,18 +372,17 @@ impl Search<'_> {
     fn may_have(&self, workunit: &Workunit, passed: &mut Passed) -> bool {
         // A client that does not list what it holds may hold it.
         let is_held = |name: &str| self.held.as_ref().is_none_or(|held| held.contains(name));
-        match workunit.standing(self.taker, is_held) {
-            Standing::New => true,
-            Standing::HasOne => {
-                passed.has_one += 1;
-                false
-            }
-            Standing::Failed => {
-                let may = self.is_for_anybody(workunit);
-                passed.failed += usize::from(!may);
-                may
-            }
+        let standing = workunit.standing(self.taker, is_held);
+        let for_all = workunit.rests_until(Standing::New, self.now);
+        match standing {
+            Standing::HasOne => passed.has_one += 1,
+            Standing::Failed if for_all.is_none() && !self.is_for_anybody(workunit) => passed.failed += 1,
+            _ => match for_all.or_else(|| workunit.rests_until(standing, self.now)) {
+                None => return true,
+                Some(until) => passed.note_resting(until),
+            },
         }
+        false
     }
 
     /// How much longer than computing it takes a job is under way on this host.
@@ -494,7 +505,7 @@ fn jobs_that_wait(count: usize) -> (String, &'static str) {
 }
 
 /// A client that asked and got nothing is told the reason.
-fn say_why(project: &Project, wish: &Wish, passed: &Passed, room: usize, done: &mut Done) {
+fn say_why(project: &Project, wish: &Wish, passed: &Passed, room: usize, done: &mut Done, now: Instant) {
     let megabytes = |bytes: Bytes| bytes.as_f64() / 1e6;
     if room == 0 {
         done.messages.push(note("This computer has reached a limit on tasks in progress"));
@@ -523,6 +534,13 @@ fn say_why(project: &Project, wish: &Wish, passed: &Passed, room: usize, done: &
     if passed.failed > 0 {
         let (jobs, it) = jobs_that_wait(passed.failed);
         done.messages.push(note(format!("{jobs} for {who} that has not failed {it}")));
+    }
+    if let Some(at) = passed.rested_at {
+        let time = in_seconds(at.since(now));
+        done.messages.push(note(match passed.resting {
+            1 => format!("1 job that failed is tried again in {time}"),
+            count => format!("{count} jobs that failed are tried again, the first in {time}"),
+        }));
     }
     if passed.has_one > 0 {
         let (jobs, it) = jobs_that_wait(passed.has_one);
