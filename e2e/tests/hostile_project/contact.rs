@@ -3,6 +3,9 @@
 use crate::http::Answer;
 use crate::kinds::Kind;
 
+/// Bytes per second that would fill anything in no time, and leave the machine time for others.
+const FAST: f64 = 13e6;
+
 /// Slow, endless and no answers.
 pub(crate) const SLOW: &[Kind] = &[
     Kind {
@@ -12,13 +15,13 @@ pub(crate) const SLOW: &[Kind] = &[
     },
     Kind {
         name: "reply-without-end",
-        reply: |visit| Answer::Endless(visit.reply("").into(), vec![b' '; 64 * 1024]),
+        reply: |visit| Answer::Endless(visit.reply("").into(), vec![b' '; 64 * 1024], FAST),
         ..Kind::ORDINARY
     },
     Kind { name: "scheduler-says-nothing", reply: |_| Answer::Silence, ..Kind::ORDINARY },
     Kind {
         name: "page-without-end",
-        page: |visit| Answer::Endless(visit.page().into(), vec![b'x'; 64 * 1024]),
+        page: |visit| Answer::Endless(visit.page().into(), vec![b'x'; 64 * 1024], FAST),
         ..Kind::ORDINARY
     },
     Kind {

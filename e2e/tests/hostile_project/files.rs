@@ -5,19 +5,22 @@ use std::io::Write;
 use crate::http::Answer;
 use crate::kinds::{FAR, Kind, Visit};
 
+/// Its file is said to be one of the host's own.
+pub(crate) const NOT_OF_A_SERVER: &str = "download-from-a-file";
+
 /// Downloads that never become a file, and uploads that nobody takes.
 pub(crate) const FILES: &[Kind] = &[
     Kind {
         name: "download-without-end",
         reply: |visit| Answer::text(visit.jobs("")),
         // At the speed of a line. Faster, and the disk is busy with it: what it may fill is its project's share of that.
-        file: |_| Answer::Endless(Vec::new(), vec![0; 8 * 1024]),
+        file: |_| Answer::Endless(Vec::new(), vec![0; 64 * 1024], 1.6e6),
         ..Kind::ORDINARY
     },
     Kind {
         name: "download-larger-than-announced",
         reply: |visit| Answer::text(visit.jobs("<nbytes>1000</nbytes>")),
-        file: |_| Answer::Endless(Vec::new(), vec![0; 256 * 1024]),
+        file: |_| Answer::Endless(Vec::new(), vec![0; 256 * 1024], 5e7),
         ..Kind::ORDINARY
     },
     Kind {
@@ -54,7 +57,7 @@ pub(crate) const FILES: &[Kind] = &[
         ..Kind::ORDINARY
     },
     Kind {
-        name: "download-from-a-file",
+        name: NOT_OF_A_SERVER,
         reply: |visit| {
             let files = "<app><name>evil</name></app>\n<file_info><name>program</name>\
                 <url>file:///etc/passwd</url><executable/></file_info>\

@@ -14,8 +14,8 @@ use fallow_e2e::binary;
 
 use crate::http::{Answer, Request, Server};
 
-/// Some seconds of work: the CPUs have it in hand for the time of a test.
-const LONG: &str = "from=2 to=4400";
+/// Longer than any test: what a change of jobs costs is not what hostile projects cost.
+const LONG: &str = "from=2 to=20000";
 /// Some hundredths of a second, where it matters that jobs end.
 const SHORT: &str = "from=2 to=1000";
 const PROGRAM: &str = "mersenne_1.00";

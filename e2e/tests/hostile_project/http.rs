@@ -27,8 +27,8 @@ pub(crate) enum Answer {
     Raw(Vec<u8>),
     /// An ordinary answer so slowly: so many bytes a second.
     Drip(Vec<u8>, u32),
-    /// The first bytes, then the others again and again, for as long as they are taken.
-    Endless(Vec<u8>, Vec<u8>),
+    /// The first bytes, then the others again and again, so many bytes a second, for as long as they are taken.
+    Endless(Vec<u8>, Vec<u8>, f64),
     /// Nothing, and the connection stays.
     Silence,
     /// A status without a body, and a line of the head if there is one to say.
@@ -135,13 +135,12 @@ fn write(stream: &mut TcpStream, answer: Answer) -> io::Result<()> {
             }
             Ok(())
         }
-        Answer::Endless(first, then) => {
+        Answer::Endless(first, then, speed) => {
             stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")?;
             stream.write_all(&first)?;
             loop {
                 stream.write_all(&then)?;
-                // Fast enough to fill anything, and the machine still has time for others.
-                std::thread::sleep(Duration::from_millis(5));
+                std::thread::sleep(Duration::from_secs_f64(then.len() as f64 / speed));
             }
         }
         Answer::Silence => {

@@ -7,7 +7,7 @@ use crate::agent::Agent;
 /// Clock ticks in a second, on every Linux there is.
 const TICKS: f64 = 100.0;
 
-/// A moment at which the agent just brought its accounts up to date.
+/// What was used until a moment, in seconds.
 struct Moment {
     at: Instant,
     good: f64,
@@ -18,11 +18,20 @@ struct Moment {
 /// What was seen over a stretch of time.
 #[derive(Debug)]
 pub(crate) struct Share {
-    /// Of the CPUs' time, what was neither left idle nor spent by the agent on itself: the most that tasks, and other programs
-    /// before them, could have. Tasks have the lowest priority, so what they got alone would judge those other programs.
-    pub(crate) of_cpu_time: f64,
+    /// Of the CPUs' time, what was left idle.
+    pub(crate) idle: f64,
+    /// Of the CPUs' time, what the agent spent on itself.
+    pub(crate) own: f64,
     /// Of the CPUs that it could have had, on how many it had a task, on average.
     pub(crate) of_cpus: f64,
+}
+
+impl Share {
+    /// Of the CPUs' time, what was neither left idle nor spent by the agent on itself: the most that tasks, and other programs
+    /// before them, could have. Tasks have the lowest priority, so what they got alone would judge those other programs.
+    pub(crate) fn of_cpu_time(&self) -> f64 {
+        1.0 - self.idle - self.own
+    }
 }
 
 /// Watches for about so long; `look` is called every now and then.
@@ -33,29 +42,20 @@ pub(crate) fn watch(agent: &Agent, good: &str, stretch: Duration, mut look: impl
         let (running, cpus) = agent.running(good);
         (busy, all) = (busy + running.min(cpus), all + cpus);
         look();
-        std::thread::sleep(Duration::from_millis(500));
+        std::thread::sleep(Duration::from_secs(1));
     }
     let last = moment(agent, good);
     assert!(last.good > first.good, "the good project got no CPU time at all");
     let there =
         (last.at - first.at).as_secs_f64() * rustix::thread::sched_getaffinity(None).unwrap().count() as f64;
-    let lost = (last.idle - first.idle) + (last.own - first.own);
-    Share { of_cpu_time: 1.0 - lost / there, of_cpus: busy as f64 / f64::from(all.max(1) as u32) }
+    let (idle, own) = ((last.idle - first.idle) / there, (last.own - first.own) / there);
+    let of_cpus = busy as f64 / f64::from(all.max(1) as u32);
+    Share { idle, own, of_cpus }
 }
 
-/// Waits until the agent has just looked at the tasks' CPU time, which it does once a second: two such moments are
-/// comparable.
 fn moment(agent: &Agent, good: &str) -> Moment {
-    let before = agent.cpu_time_of(good);
-    let end = Instant::now() + Duration::from_secs(5);
-    loop {
-        let now = agent.cpu_time_of(good);
-        if now > before || Instant::now() > end {
-            let own = agent.own_ticks() as f64 / TICKS;
-            return Moment { at: Instant::now(), good: now, idle: idle_time(), own };
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let good = agent.cpu_time_of(good);
+    Moment { at: Instant::now(), good, idle: idle_time(), own: agent.own_ticks() as f64 / TICKS }
 }
 
 /// Seconds for which this process's CPUs had nothing to do since the machine was started.
