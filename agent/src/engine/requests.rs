@@ -122,6 +122,10 @@ impl Engine {
     /// The project that the owner means by its URL, or by its name if no other has it.
     pub(super) fn attached(&self, said: &str) -> Result<MasterUrl, AgentError> {
         let views = self.client.project_views();
+        // As it is listed: an older version may have attached a project in another form.
+        if let Some(view) = views.iter().find(|view| view.url.as_str() == said.trim()) {
+            return Ok(view.url.clone());
+        }
         let url = MasterUrl::parse(said).ok();
         if let Some(url) = url.filter(|url| views.iter().any(|view| view.url == *url)) {
             return Ok(url);

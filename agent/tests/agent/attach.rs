@@ -139,6 +139,23 @@ fn a_share_that_is_no_number_from_0_on_is_refused() {
     assert_eq!(code, 2, "{text}");
 }
 
+#[test]
+fn r6_10_a_project_attached_under_another_spelling_of_its_address_is_the_same() {
+    let server = project();
+    let dir = tempfile::tempdir().unwrap();
+    let (dir, url) = (dir.path(), server.url(""));
+    let _daemon = Daemon::start(dir);
+    let spelling = url.replace("127.0.0.1:", "127.1:0");
+    for url in [&spelling, &url] {
+        let (code, text) = attach(dir, url, RIGHT, &[]);
+        assert_eq!(code, 0, "{text}");
+    }
+    let projects = status(dir)["projects"].clone();
+    assert_eq!((projects.as_array().unwrap().len(), &projects[0]["url"]), (1, &url.as_str().into()));
+    let (code, text) = outcome(dir, &["detach", &spelling]);
+    assert_eq!((code, attached(dir)), (0, 0), "{text}");
+}
+
 /// A directory of an agent that follows a document with one project.
 fn follow_document(dir: &Path, url: &str) {
     let records = Records::open(&DataDir::at(dir)).unwrap();

@@ -102,7 +102,12 @@ impl Documents {
     /// What the store says.
     pub fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
         let newest = store.scan_prefix(PREFIX)?.pop();
-        let newest = newest.map(|(key, value)| records::read::<Audited>(FORMAT, &key, &value)).transpose()?;
+        let mut newest =
+            newest.map(|(key, value)| records::read::<Audited>(FORMAT, &key, &value)).transpose()?;
+        // An older version may have stored them in another form.
+        for project in newest.iter_mut().flat_map(|audited| &mut audited.document.projects) {
+            project.url = project.url.renewed();
+        }
         let published = newest.map(|audited| Arc::new(Published::new(audited, String::new())));
         Ok(Self { store, current: Arc::new(watch::Sender::new(published)), changing: Arc::default() })
     }

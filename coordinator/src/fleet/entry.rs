@@ -198,8 +198,11 @@ fn check_task(task: &wire::TaskState) -> Result<(), String> {
 }
 
 fn check_url(url: &str) -> Result<(), String> {
+    // An older agent may still have the form that URLs had then.
+    let is_stored_so = |form: MasterUrl| form.as_str() == url;
     match MasterUrl::parse(url) {
         Ok(canonical) if canonical.as_str() == url => Ok(()),
+        Ok(_) if MasterUrl::try_from(url.to_owned()).is_ok_and(is_stored_so) => Ok(()),
         Ok(canonical) => Err(format!("its URL is not in canonical form, which is {canonical}")),
         Err(error) => Err(error.to_string()),
     }
@@ -234,6 +237,9 @@ mod tests {
         assert_eq!(Entry::check(given.clone()).unwrap().to_wire(), given);
         let host = wire::HostState { cpus: 2, usable_cpus: 1, ..Default::default() };
         assert!(Entry::check(entry(Value::Host(host))).is_ok());
+        // As an agent of an older version names it.
+        let older = wire::ProjectState { url: "http://127.0.0.1:080/%70/".into(), ..project() };
+        assert!(Entry::check(entry(Value::Project(older))).is_ok());
     }
 
     #[test]

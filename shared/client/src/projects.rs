@@ -77,6 +77,7 @@ impl Client {
 
     /// Works out what is not stored of projects, and settles what older versions stored otherwise.
     pub(crate) fn rebuild_projects(&mut self) {
+        self.renew_urls();
         let (mut taken, mut moved) = (BTreeSet::new(), Vec::new());
         for project in self.state.projects.values_mut() {
             let who = &project.identity;
@@ -94,6 +95,29 @@ impl Client {
             taken.insert(project.directory());
         }
         moved.into_iter().for_each(|id| self.mark_durable(Record::Project(id)));
+    }
+
+    /// Gives the URLs of an older store the form that URLs have now, by which the coordinator and the owner name them. A
+    /// project keeps its form where it was attached twice under two, or has a directory that is not BOINC's name.
+    fn renew_urls(&mut self) {
+        let meta = &mut self.state.meta;
+        meta.declined = meta.declined.iter().map(MasterUrl::renewed).collect();
+        for project in meta.document.iter_mut().flat_map(|document| &mut document.projects) {
+            project.url = project.url.renewed();
+        }
+        let mut taken: BTreeSet<_> =
+            self.state.projects.values().map(|project| project.url.clone()).collect();
+        let mut renewed = Vec::new();
+        for project in self.state.projects.values_mut().filter(|project| project.directory.is_none()) {
+            let url = project.url.renewed();
+            if url != project.url && taken.insert(url.clone()) {
+                let directory = project.directory();
+                project.url = url;
+                project.directory = Some(directory);
+                renewed.push(project.id);
+            }
+        }
+        renewed.into_iter().for_each(|id| self.mark_durable(Record::Project(id)));
     }
 
     /// A directory for a new project, where BOINC's name for it is another's: ports and paths, `http` and `https` can

@@ -150,3 +150,30 @@ fn r6_10_projects_that_shared_a_directory_in_an_older_store_are_parted() {
     assert!(bench.store.values().any(|record| String::from_utf8_lossy(record).contains("h.org_a_b.2")));
     assert_eq!(bench.client.standing(&views[1].url).chosen_share, Share::new(50.0).ok());
 }
+
+#[test]
+fn r6_10_a_project_of_an_older_store_takes_the_form_that_its_url_has_now_and_keeps_its_directory() {
+    let mut bench = Bench::new();
+    for url in ["http://h.org/a/", "http://h.org/b/", "http://h.org/c/"] {
+        let account_key = AccountKey::new("0123456789abcdef0123456789abcdef");
+        bench.turn(Event::Attach { url: MasterUrl::parse(url).unwrap(), account_key, share: None });
+    }
+    for record in bench.store.values_mut() {
+        let old = String::from_utf8_lossy(record).replace("http://h.org/a/", "http://h.org:80/%61/");
+        *record = old.replace("http://h.org/b/", "http://h.org:080/c/").into_bytes();
+    }
+    for _ in 0..2 {
+        bench.restart();
+        let views = bench.client.project_views();
+        let seen: Vec<_> =
+            views[1..].iter().map(|view| (view.url.as_str(), view.directory.as_str())).collect();
+        let expected = [
+            ("http://h.org/a/", "h.org_80__61"),
+            // Attached twice: both stay, each with its files, until the owner detaches one.
+            ("http://h.org:080/c/", "h.org_080_c"),
+            ("http://h.org/c/", "h.org_c"),
+        ];
+        assert_eq!(seen, expected);
+    }
+    assert!(bench.store.values().any(|record| String::from_utf8_lossy(record).contains("h.org_80__61")));
+}

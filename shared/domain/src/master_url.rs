@@ -7,7 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::Invalid;
 
 /// A canonical master URL: scheme, host in lower case, no doubled slashes, a slash at the end, and (as BOINC
-/// clients insist) a dot in it, which is why `http://localhost/` is refused and `http://127.0.0.1/` is not.
+/// clients insist, but for an IPv6 address) a dot in it, which is why `http://localhost/` is refused and
+/// `http://127.0.0.1/` is not.
+///
+/// One address has one form, or it would be several projects: host and path are as the URL standard (WHATWG) writes
+/// them, without the scheme's own port, and what needs no escape has none (RFC 3986, 6.2.2.2). A server takes it for
+/// what was given.
 ///
 /// One that says two things is refused: a path that leaves itself (`..`), a user before the host, a query.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -21,10 +26,26 @@ impl MasterUrl {
     ///
     /// # Errors
     /// [`Invalid`] when it has another scheme, no dot after the scheme, white space or control characters, parts that
-    /// lead elsewhere than they say (`..`, `user@`, `?`), or more than 255 characters.
+    /// lead elsewhere than they say (`..`, `user@`, `?`), a host that none can have, or more than 255 characters.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let url = Self::canonical(text)?;
-        if url.is_plain() { Ok(url) } else { Err(Invalid::new("project URL", text, EXPECTED)) }
+        let standard = url.is_plain().then(|| url.standard()).flatten();
+        standard.filter(Self::is_plain).ok_or_else(|| Invalid::new("project URL", text, EXPECTED))
+    }
+
+    /// The form that [`parse`](Self::parse) gives this address. A URL that an older version stored may have another;
+    /// one that would be refused now is given as it is.
+    #[must_use]
+    pub fn renewed(&self) -> Self {
+        Self::parse(&self.0).unwrap_or_else(|_| self.clone())
+    }
+
+    /// As the URL standard writes it, if it knows such an address.
+    fn standard(&self) -> Option<Self> {
+        let url = url::Url::parse(&self.0).ok()?;
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        let text = format!("{}://{}{port}{}", url.scheme(), url.host_str()?, unescaped(url.path()));
+        Self::canonical(&text).ok()
     }
 
     /// Whether it means what a person reads in it, and its directory can be no other than its own.
@@ -56,7 +77,7 @@ impl MasterUrl {
             () => ("http://", trimmed),
         };
         if rest.chars().any(|c| c.is_whitespace() || c.is_control() || c == '"' || c == '<')
-            || !rest.contains('.')
+            || !(rest.contains('.') || rest.starts_with('['))
         {
             return Err(bad());
         }
@@ -86,6 +107,24 @@ impl MasterUrl {
     }
 }
 
+/// A path without the escapes that nothing needs, those that are needed in capitals. One with a `%` that begins no escape
+/// is left alone: taken for an escape afterwards, it would mean something else.
+fn unescaped(path: &str) -> String {
+    let mut parts = path.split('%');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.get(..2).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let Some(byte) = byte else { return path.to_owned() };
+        match char::from(byte) {
+            plain if plain.is_ascii_alphanumeric() || "-._~".contains(plain) => text.push(plain),
+            _ => text += &format!("%{byte:02X}"),
+        }
+        text += part.get(2..).unwrap_or_default();
+    }
+    text
+}
+
 impl fmt::Display for MasterUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -94,7 +133,7 @@ impl fmt::Display for MasterUrl {
 impl TryFrom<String> for MasterUrl {
     type Error = Invalid;
     fn try_from(text: String) -> Result<Self, Invalid> {
-        // What an older version stored must not keep a store from being opened.
+        // What an older version stored must not keep a store from being opened, and two of its projects stay two.
         Self::canonical(&text)
     }
 }
@@ -106,6 +145,8 @@ impl From<MasterUrl> for String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -156,6 +197,76 @@ mod tests {
         {
             assert!(MasterUrl::parse(good).is_ok(), "{good}");
         }
+    }
+
+    #[test]
+    fn r6_10_every_spelling_of_an_address_is_one_project() {
+        let spellings: [(&str, &[&str]); 6] = [
+            (
+                "http://127.0.0.1:24802/good/",
+                &[
+                    "http://127.0.0.1:24802/%67ood/",
+                    "http://127.1:24802/good/",
+                    "http://0x7f.0.0.1:024802/g%6F%6fd",
+                    "http://0177.1:24802//good",
+                ],
+            ),
+            ("http://h.org/~ada/a%2Fb/", &["HTTP://H.org:80/%7eada/a%2fb", "h.%6Frg:0080/%7Eada/a%2Fb/"]),
+            ("https://h.org/p/", &["https://h.org:443/p/", "https://H.ORG/%70/"]),
+            ("http://h.org:443/p/", &["http://h.org:00443/p/"]),
+            ("http://xn--mnchen-3ya.de/%C3%A4/", &["http://München.de/ä/", "http://m%C3%BCnchen.de/%c3%a4/"]),
+            ("http://[::1]:8080/p/", &["http://[0:0::1]:8080/p/", "http://[::0.0.0.1]:08080/p/"]),
+        ];
+        for (form, spellings) in spellings {
+            for spelling in spellings.iter().chain([&form]) {
+                assert_eq!(MasterUrl::parse(spelling).unwrap().as_str(), form, "{spelling}");
+            }
+        }
+        for two in [["http://h.org/p/", "https://h.org/p/"], ["http://h.org/p/", "http://h.org/P/"]] {
+            assert_ne!(MasterUrl::parse(two[0]), MasterUrl::parse(two[1]));
+        }
+    }
+
+    #[test]
+    fn a_percent_sign_that_begins_no_escape_does_not_become_one() {
+        for text in
+            ["http://h.org/%%34%31/", "http://h.org/%2541/", "http://h.org/%+f/", "http://h.org/100%/"]
+        {
+            assert_eq!(MasterUrl::parse(text).unwrap().as_str(), text);
+        }
+    }
+
+    #[test]
+    fn a_host_that_nobody_can_have_is_refused() {
+        for bad in [
+            "http://1.2.3.4.5/",
+            "http://256.1.1.1/",
+            "http://h.org%2Fa/",
+            "http://h%40evil.org/",
+            "http://[::g]/",
+        ] {
+            assert!(MasterUrl::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_form_of_a_url_is_its_own_form_and_is_read_from_a_store(
+            text in "(https?://)?[a-zA-Z0-9.%\\[\\]:äß。-]{1,12}(:0?[0-9]{1,4})?(/[a-zA-Z0-9.%~|{ä+&/-]{0,12}){0,2}",
+        ) {
+            if let Ok(url) = MasterUrl::parse(&text) {
+                prop_assert_eq!(MasterUrl::parse(url.as_str()), Ok(url.clone()));
+                prop_assert_eq!(MasterUrl::try_from(String::from(url.clone())), Ok(url));
+            }
+        }
+    }
+
+    #[test]
+    fn a_url_of_an_older_store_keeps_its_form_until_it_is_renewed() {
+        let old: MasterUrl = "http://H.org:80/%70/".to_owned().try_into().unwrap();
+        assert_eq!((old.as_str(), old.renewed().as_str()), ("http://h.org:80/%70/", "http://h.org/p/"));
+        let refused: MasterUrl = "http://../".to_owned().try_into().unwrap();
+        assert_eq!(refused.renewed(), refused);
     }
 
     #[test]
