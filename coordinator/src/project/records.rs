@@ -81,10 +81,7 @@ pub(crate) struct Host {
     /// It asked for work of some type and got none of it: it has backed off, and does not come again by itself soon.
     #[serde(default)]
     pub(crate) waiting: bool,
-    /// The MD5 of its last RPC, for agents' hosts: one of the same number is a repeated one, or a copy's.
-    #[serde(default)]
-    pub(crate) rpc_md5: String,
-    /// When an RPC last came that does not count on from the one before: two copies of an agent's directory are in use, or
+    /// When an RPC last came with a number below the one before: two copies of an agent's directory are in use, or
     /// an older copy of it. None for hosts outside the fleet: there a copy gets a record of its own.
     #[serde(default)]
     pub(crate) copied_at: Option<Instant>,

@@ -129,8 +129,9 @@ fn r6_8_copies_of_an_agents_directory_that_both_run_take_no_jobs_from_each_other
     one.rpc();
     let mut other = copy_of(&one);
     other.request.host_info.domain_name = "lab2".to_owned();
-    // Both count on from the same number: equal ones, then a lower one.
     let of_one = one.fetch(1.0).results[0].name.clone();
+    one.rpc();
+    // It counts on from where both began: below where the first is by now.
     let first = other.fetch(1.0);
     let of_other = first.results[0].name.clone();
     assert_ne!(of_one, of_other);
@@ -183,6 +184,23 @@ fn r6_8_a_stock_client_restored_from_an_older_copy_gets_a_new_number_and_its_wor
 }
 
 #[test]
+fn r6_8_an_agent_that_asks_under_its_last_number_again_after_a_power_cut_is_no_copy() {
+    let (fixture, info) = with_workunits(2, 1);
+    let mut agent = Client::new(&fixture, &info, "agent");
+    agent.rpc();
+    agent.rpc();
+    let mut after = copy_of(&agent);
+    let lost = agent.fetch(1.0).results[0].name.clone();
+    // Neither its count nor its job reached the disk.
+    after.request.host_info.domain_name = "renamed".to_owned();
+    let reply = after.rpc();
+    assert!(reply.messages.is_empty(), "{:?}", reply.messages);
+    assert_eq!(reply.results[0].name, lost, "sent again at once");
+    assert_eq!(after.complete_all("42").result_acks, [lost]);
+    assert_eq!(validated(&fixture), 1);
+}
+
+#[test]
 fn r6_8_a_job_that_a_restored_agent_has_lost_is_sent_again_when_no_copy_has_shown_for_a_day() {
     let (fixture, info) = with_workunits(0, 1);
     let day = fallow_domain::Duration::from_hours(24);
@@ -193,6 +211,7 @@ fn r6_8_a_job_that_a_restored_agent_has_lost_is_sent_again_when_no_copy_has_show
     agent.rpc();
     let mut restored = copy_of(&agent);
     let lost = agent.fetch(1.0).results[0].name.clone();
+    agent.rpc();
     assert!(restored.rpc().results.is_empty());
     assert!(restored.rpc().results.is_empty());
     fixture.advance(fallow_domain::Duration::from_hours(23));

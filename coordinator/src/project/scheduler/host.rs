@@ -3,9 +3,9 @@
 //! **Agents.** An account that was made for an agent of the fleet has one host, whatever number, identity or name the
 //! request claims: nobody else has its key. So no number can be stolen, and no agent can be two hosts.
 //!
-//! A count that does not rise shows that the agent's directory was copied and runs twice, or that an older copy was put
-//! back: an agent gives no two RPCs one number, and one that its HTTP library repeats is the same to the byte. Both copies
-//! stay this one host, so that nothing that either computes is lost. But for a day no job is taken for lost: the copy that
+//! A count below the last one shows that the agent's directory was copied and runs twice, or that an older copy was put
+//! back. An equal one shows nothing, as with BOINC's servers: the request was repeated, or the agent's machine lost power
+//! before its count was on the disk, and what it was sent then is lost indeed. Both copies stay this one host, so that nothing that either computes is lost. But for a day no job is taken for lost: the copy that
 //! did not ask may have it. What is lost indeed is sent again after that, or goes to another host after its deadline.
 //!
 //! **Others** have as many hosts as they like under one account. A host shows its number and a count of its RPCs. A number
@@ -40,17 +40,16 @@ const NAME_MAX: usize = 255;
 /// RPCs that a client may have begun without our hearing of them.
 const AHEAD_MAX: u64 = 100;
 
-/// Finds or makes the host's record. Says also whether the client has to be told its number. `md5` is the request's.
+/// Finds or makes the host's record. Says also whether the client has to be told its number.
 pub(super) fn identify(
     project: &Project,
     txn: &mut Txn<'_>,
     request: &SchedulerRequest,
-    md5: &str,
     account: &Account,
     now: Instant,
 ) -> Result<(Host, bool), ProjectError> {
     match &account.agent {
-        Some(agent) => of_agent(project, txn, request, md5, (account, agent), now),
+        Some(agent) => of_agent(project, txn, request, (account, agent), now),
         None => of_others(txn, &project.keys, request, account, now),
     }
 }
@@ -60,7 +59,6 @@ fn of_agent(
     project: &Project,
     txn: &mut Txn<'_>,
     request: &SchedulerRequest,
-    md5: &str,
     (account, agent): (&Account, &AgentId),
     now: Instant,
 ) -> Result<(Host, bool), ProjectError> {
@@ -84,16 +82,12 @@ fn of_agent(
     }
     host.cpid.clone_from(&request.host_info.host_cpid);
     let is_told = host.id == request.hostid;
-    // Clients may send 0 twice: without a number of their own, and when they have just got it.
-    let counts_on = request.rpc_seqno > host.rpc_seqno || host.rpc_seqno == 0;
-    let is_repeated = request.rpc_seqno == host.rpc_seqno && host.rpc_md5 == md5;
-    if is_told && !counts_on && !is_repeated {
+    if is_told && request.rpc_seqno < host.rpc_seqno {
         if !host.is_copied(now) {
             warn_of_copies(project, agent, &host, request);
         }
         host.copied_at = Some(now);
     }
-    md5.clone_into(&mut host.rpc_md5);
     Ok((seen(host, request, now), !is_told))
 }
 
@@ -184,7 +178,6 @@ fn fresh(txn: &mut Txn<'_>, keys: &Keys, account: u64, now: Instant) -> Result<H
         ncpus: 1,
         search_from: 0,
         waiting: false,
-        rpc_md5: String::new(),
         copied_at: None,
     })
 }
@@ -288,7 +281,8 @@ mod tests {
             said.len()
         };
         assert_eq!([ask(1, 1, now), ask(2, 1, now), ask(2, 1, now)], [0; 3], "the last one was repeated");
-        assert_eq!([ask(2, 4, now), ask(3, 1, now), ask(3, 4, now), ask(1, 4, now)], [1; 4]);
+        assert_eq!(ask(2, 4, now), 0, "it lost power before its count was on the disk");
+        assert_eq!([ask(1, 4, now), ask(3, 1, now), ask(3, 4, now), ask(1, 4, now)], [1; 4]);
         let later = now + Duration::from_hours(25);
         assert_eq!([ask(2, 4, later), ask(1, 1, later), ask(2, 4, later)], [1, 2, 2]);
     }

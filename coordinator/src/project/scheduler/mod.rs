@@ -113,7 +113,7 @@ impl Project {
             let text = format!("This project does not support computers of type {}", request.platform_name);
             return Ok((self.refusal(text, PLATFORM_DELAY), false));
         }
-        let outcome = self.carry_out(&request, &md5_hex(body), account, now)?;
+        let outcome = self.carry_out(&request, account, now)?;
         self.log(&request, &outcome);
         let to_compare = outcome.to_compare;
         Ok((reply::write(self, &request, account, outcome, now)?, to_compare))
@@ -140,12 +140,11 @@ impl Project {
     fn carry_out(
         &self,
         request: &SchedulerRequest,
-        md5: &str,
         account: &Account,
         now: Instant,
     ) -> Result<Outcome, ProjectError> {
         let outcome = self.transact(|txn| {
-            let (host, tell_host_id) = host::identify(self, txn, request, md5, account, now)?;
+            let (host, tell_host_id) = host::identify(self, txn, request, account, now)?;
             let mut outcome = Outcome {
                 host,
                 tell_host_id,
