@@ -10,15 +10,20 @@
 //! such are left, it waits for [`PATIENCE`] at most. Those that are merely busy are waited for as long as they asked
 //! [`LATELY`], or one broken host that is always idle would use up the attempts of every workunit. After that long,
 //! whoever asks gets it.
+//!
+//! **Very many.** A fleet has a hundred thousand hosts, and a queue very many jobs that failed; whoever asks is answered
+//! while nobody else is. So nobody looks at all: those that are much alike are in one class ([`Likeness`]), in the order in
+//! which they last went away with nothing. A class whose best could not run a job, or whose worst could, is judged as a
+//! whole; of one in between some members are looked at ([`LOOKED_AT`]), and if it has more, one of these is waited for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fallow_domain::{Duration, Instant, PerType};
+use fallow_domain::{Duration, Instant, PerType, ResourceType};
 
 use super::error::ProjectError;
 use super::keys::Keys;
 use super::records::Host;
-use super::scheduler::Means;
+use super::scheduler::{Likeness, Means};
 use super::txn::{Txn, decode};
 
 /// Machines of people are on at some time of each day.
@@ -26,12 +31,18 @@ const LATELY: Duration = Duration::from_hours(24);
 /// How long a job that failed waits when all others that ask go away with nothing or cannot run it. Idle hosts ask every
 /// few minutes.
 const PATIENCE: Duration = Duration::from_mins(30);
+/// Members that are looked at one by one of a class of which some may be able to run a job and some not.
+const LOOKED_AT: usize = 64;
 
 /// Accounts and when they last asked for work.
 #[derive(Debug, Default)]
 pub(crate) struct Seekers {
+    /// Those that asked within [`LATELY`].
     all: BTreeMap<u64, Seeker>,
-    swept: Option<Instant>,
+    /// When each last asked for work of each type, the oldest first.
+    by_time: BTreeSet<(Instant, u64, ResourceType)>,
+    /// The same accounts by what they ask for and are; of accounts that only the store told of, nothing is known.
+    classes: BTreeMap<(PerType<bool>, Option<Likeness>), Class>,
 }
 
 /// An account that asks for work.
@@ -45,14 +56,22 @@ struct Seeker {
     left_without: Option<Instant>,
 }
 
+/// Accounts that ask for the same types and are much alike.
+#[derive(Debug)]
+struct Class {
+    /// No member has less than the first, and none more than the second.
+    bounds: Option<(Means, Means)>,
+    /// Each with when it last could have taken more and got nothing: those that never did come first.
+    members: BTreeSet<(Option<Instant>, u64)>,
+}
+
 impl Seeker {
-    /// For which types it asked lately.
-    fn asks(&self, now: Instant) -> PerType<bool> {
-        self.asked.map(|_, last| last.is_some_and(|last| now.since(last) <= LATELY))
+    fn asks(&self) -> PerType<bool> {
+        self.asked.map(|_, last| last.is_some())
     }
 
-    fn is_there(&self, now: Instant) -> bool {
-        self.asks(now).iter().any(|(_, asks)| *asks)
+    fn class(&self) -> (PerType<bool>, Option<Likeness>) {
+        (self.asks(), self.means.as_ref().map(Means::likeness))
     }
 }
 
@@ -71,59 +90,113 @@ impl Seekers {
 
     /// An account asked for work of these types; what its host is, if that is known.
     pub(crate) fn asked(&mut self, account: u64, types: &PerType<bool>, means: Option<Means>, now: Instant) {
-        let seeker = self.all.entry(account).or_default();
-        for (kind, _) in types.iter().filter(|(_, asks)| **asks) {
-            seeker.asked[kind] = seeker.asked[kind].max(Some(now));
-        }
-        if let Some(means) = means {
-            seeker.means = Some(match seeker.means.take() {
-                Some(before) => before.renewed(means),
-                None => means,
-            });
-        }
-        if self.swept.is_none_or(|swept| now < swept || now.since(swept) > LATELY) {
-            self.swept = Some(now);
-            self.all.retain(|_, seeker| seeker.is_there(now));
-        }
+        self.forget_those_before(now);
+        self.change(account, |seeker| {
+            for (kind, _) in types.iter().filter(|(_, asks)| **asks) {
+                seeker.asked[kind] = seeker.asked[kind].max(Some(now));
+            }
+            if let Some(means) = means {
+                seeker.means = Some(match seeker.means.take() {
+                    Some(before) => before.renewed(means),
+                    None => means,
+                });
+            }
+        });
     }
 
     /// An account asked, could have taken more, and got nothing.
     pub(crate) fn left_without(&mut self, account: u64, now: Instant) {
-        self.all.entry(account).or_default().left_without = Some(now);
+        self.change(account, |seeker| seeker.left_without = Some(now));
     }
 
     /// Whether anybody but these asked for work lately.
-    pub(crate) fn has_others(&self, than: &BTreeSet<u64>, now: Instant) -> bool {
-        self.all.iter().any(|(id, seeker)| seeker.is_there(now) && !than.contains(id))
+    pub(crate) fn has_others(&mut self, than: &BTreeSet<u64>, now: Instant) -> bool {
+        self.forget_those_before(now);
+        self.all.len() > than.iter().filter(|account| self.all.contains_key(account)).count()
     }
 
     /// Whether a job that waits since then, of a workunit that failed on the account that asks, is for that account
     /// again. `had` are all that had a copy; `can` says whether an account that is this and asks for these types could
-    /// run it.
+    /// run it: one that has more of everything can if another one can.
     pub(crate) fn is_for_anybody(
-        &self,
+        &mut self,
         had: &BTreeSet<u64>,
         since: Instant,
         now: Instant,
         can: impl Fn(&Means, &PerType<bool>) -> bool,
     ) -> bool {
-        let others = self.all.iter().filter(|(id, seeker)| seeker.is_there(now) && !had.contains(id));
-        let mut others = others.map(|(_, seeker)| seeker);
         let waited = now.since(since);
-        let passed_it = |seeker: &Seeker| seeker.left_without.is_some_and(|at| at >= since);
-        let cannot =
-            |seeker: &Seeker| seeker.means.as_ref().is_some_and(|means| !can(means, &seeker.asks(now)));
-        match () {
-            () if waited >= LATELY => true,
-            () if waited >= PATIENCE => others.all(|seeker| passed_it(seeker) || cannot(seeker)),
-            () => others.next().is_none(),
+        if waited >= LATELY {
+            return true;
+        }
+        if waited < PATIENCE {
+            return !self.has_others(had, now);
+        }
+        self.forget_those_before(now);
+        !self.classes.iter().any(|((asks, _), class)| {
+            // Whoever went away with nothing since then comes last.
+            let left = class.members.iter().take_while(|(left, _)| left.is_none_or(|at| at < since));
+            let mut left =
+                left.map(|(_, account)| account).filter(|account| !had.contains(account)).peekable();
+            if left.peek().is_none() {
+                return false;
+            }
+            match &class.bounds {
+                None => true,
+                Some((_, most)) if !can(most, asks) => false,
+                Some((least, _)) if can(least, asks) => true,
+                Some(_) => left.enumerate().any(|(place, account)| {
+                    let means = self.all.get(account).and_then(|seeker| seeker.means.as_ref());
+                    place >= LOOKED_AT || means.is_none_or(|means| can(means, asks))
+                }),
+            }
+        })
+    }
+
+    /// Drops what was asked for too long ago.
+    fn forget_those_before(&mut self, now: Instant) {
+        while let Some((at, account, kind)) = self.by_time.first().copied()
+            && now.since(at) > LATELY
+        {
+            self.change(account, |seeker| seeker.asked[kind] = None);
         }
     }
+
+    /// The only way to change what is known of an account: takes it out of its places and puts it into its new ones.
+    fn change(&mut self, account: u64, change: impl FnOnce(&mut Seeker)) {
+        let mut seeker = self.all.remove(&account).unwrap_or_default();
+        let key = seeker.class();
+        if let Some(class) = self.classes.get_mut(&key) {
+            class.members.remove(&(seeker.left_without, account));
+            if class.members.is_empty() {
+                self.classes.remove(&key);
+            }
+        }
+        for (at, kind) in times(&seeker) {
+            self.by_time.remove(&(at, account, kind));
+        }
+        change(&mut seeker);
+        if !seeker.asked.iter().any(|(_, last)| last.is_some()) {
+            return;
+        }
+        self.by_time.extend(times(&seeker).map(|(at, kind)| (at, account, kind)));
+        let key = seeker.class();
+        let bounds = key.1.as_ref().map(Likeness::bounds);
+        let class = self.classes.entry(key).or_insert_with(|| Class { bounds, members: BTreeSet::new() });
+        class.members.insert((seeker.left_without, account));
+        self.all.insert(account, seeker);
+    }
+}
+
+/// When an account last asked for each type that it asked for.
+fn times(seeker: &Seeker) -> impl Iterator<Item = (Instant, ResourceType)> {
+    seeker.asked.iter().filter_map(|(kind, last)| Some(((*last)?, kind)))
 }
 
 #[cfg(test)]
 mod tests {
-    use fallow_domain::ResourceType;
+    use fallow_domain::{Bytes, ResourceType};
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -131,7 +204,7 @@ mod tests {
         seekers.asked(account, &PerType::cpu(true), None, now);
     }
 
-    fn is_for_anybody(seekers: &Seekers, had: &BTreeSet<u64>, since: Instant, now: Instant) -> bool {
+    fn is_for_anybody(seekers: &mut Seekers, had: &BTreeSet<u64>, since: Instant, now: Instant) -> bool {
         seekers.is_for_anybody(had, since, now, |_, _| true)
     }
 
@@ -140,22 +213,40 @@ mod tests {
         let mut seekers = Seekers::default();
         let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
         ask(&mut seekers, 1, t(0));
-        assert!(is_for_anybody(&seekers, &[1].into(), t(0), t(0)), "there is nobody else");
+        assert!(is_for_anybody(&mut seekers, &[1].into(), t(0), t(0)), "there is nobody else");
         ask(&mut seekers, 2, t(1));
-        assert!(!is_for_anybody(&seekers, &[1].into(), t(0), t(1)));
-        assert!(is_for_anybody(&seekers, &[1, 2].into(), t(1), t(1)), "all have tried");
-        assert!(!is_for_anybody(&seekers, &[1].into(), t(1), t(31)), "the other may be busy");
+        assert!(!is_for_anybody(&mut seekers, &[1].into(), t(0), t(1)));
+        assert!(is_for_anybody(&mut seekers, &[1, 2].into(), t(1), t(1)), "all have tried");
+        assert!(!is_for_anybody(&mut seekers, &[1].into(), t(1), t(31)), "the other may be busy");
         seekers.left_without(2, t(1));
-        assert!(!is_for_anybody(&seekers, &[1].into(), t(2), t(32)), "that was before it failed");
-        assert!(!is_for_anybody(&seekers, &[1].into(), t(1), t(30)), "somebody new may come");
-        assert!(is_for_anybody(&seekers, &[1].into(), t(1), t(31)), "the other cannot take it");
+        assert!(!is_for_anybody(&mut seekers, &[1].into(), t(2), t(32)), "that was before it failed");
+        assert!(!is_for_anybody(&mut seekers, &[1].into(), t(1), t(30)), "somebody new may come");
+        assert!(is_for_anybody(&mut seekers, &[1].into(), t(1), t(31)), "the other cannot take it");
         ask(&mut seekers, 2, t(26 * 60));
-        assert!(is_for_anybody(&seekers, &[1].into(), t(2 * 60), t(26 * 60)), "patience has an end");
+        assert!(is_for_anybody(&mut seekers, &[1].into(), t(2 * 60), t(26 * 60)), "patience has an end");
         let mut seekers = Seekers::default();
         ask(&mut seekers, 2, t(1));
         // The other one is gone since yesterday.
         ask(&mut seekers, 1, t(26 * 60));
-        assert!(is_for_anybody(&seekers, &[1].into(), t(26 * 60), t(26 * 60)));
+        assert!(is_for_anybody(&mut seekers, &[1].into(), t(26 * 60), t(26 * 60)));
+    }
+
+    #[test]
+    fn r6_8_of_very_many_that_asked_few_are_looked_at_for_each_failed_job() {
+        let mut seekers = Seekers::default();
+        let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        for account in 1..=100_000 {
+            seekers.asked(account, &PerType::cpu(true), Some(Means::default()), t(0));
+        }
+        let looked_at = std::cell::Cell::new(0);
+        for _ in 0..20 {
+            let cannot = |_: &Means, _: &PerType<bool>| {
+                looked_at.set(looked_at.get() + 1);
+                false
+            };
+            assert!(seekers.is_for_anybody(&[1].into(), t(1), t(40), cannot));
+        }
+        assert!(looked_at.get() <= 20 * 2, "{}", looked_at.get());
     }
 
     #[test]
@@ -167,11 +258,68 @@ mod tests {
         both[ResourceType::Nvidia] = true;
         seekers.asked(2, &both, Some(Means::default()), t(0));
         seekers.asked(2, &cpu, Some(Means::default()), t(23 * 60));
-        let is_for_anybody = |since, now| {
+        let mut is_for_anybody = |since, now| {
             seekers.is_for_anybody(&[1].into(), since, now, |_, asks| asks[ResourceType::Nvidia])
         };
         assert!(!is_for_anybody(t(1), t(32)));
         assert!(!is_for_anybody(t(24 * 60 + 1), t(24 * 60 + 30)), "somebody new may come");
         assert!(is_for_anybody(t(24 * 60 + 1), t(24 * 60 + 31)));
+    }
+
+    /// What is said of [`Seekers`], by looking at all: each account's last requests, memory and last time without.
+    #[derive(Default)]
+    struct Plain(BTreeMap<u64, (Asked, u64, Option<Instant>)>);
+
+    type Asked = PerType<Option<Instant>>;
+
+    impl Plain {
+        fn is_for_anybody(&self, had: &BTreeSet<u64>, since: Instant, now: Instant, need: u64) -> bool {
+            let lately = |at: &Option<Instant>| at.is_some_and(|at| now.since(at) <= LATELY);
+            let mut others = self
+                .0
+                .iter()
+                .filter(|(id, (asked, ..))| asked.iter().any(|(_, at)| lately(at)) && !had.contains(id));
+            let waited = now.since(since);
+            match () {
+                () if waited >= LATELY => true,
+                () if waited >= PATIENCE => others.all(|(_, (asked, memory, left))| {
+                    left.is_some_and(|at| at >= since)
+                        || !lately(&asked[ResourceType::Nvidia])
+                        || *memory < need
+                }),
+                () => others.next().is_none(),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn r6_8_who_is_waited_for_is_the_same_as_if_all_were_looked_at(
+            steps in prop::collection::vec((1_u64..9, 0_i64..400, 0_u64..40, any::<bool>(), any::<bool>()), 1..40),
+            questions in prop::collection::vec((prop::collection::btree_set(1_u64..9, 0..4), 0_i64..1_500, 0_u64..40), 1..9),
+        ) {
+            let (mut seekers, mut plain, mut now) = (Seekers::default(), Plain::default(), Instant::EPOCH);
+            for (account, minutes, memory, gpu, without) in steps {
+                now = now + Duration::from_mins(minutes);
+                let mut types = PerType::cpu(true);
+                types[ResourceType::Nvidia] = gpu;
+                seekers.asked(account, &types, Some(Means::with_memory(Bytes(memory))), now);
+                let entry = plain.0.entry(account).or_default();
+                entry.1 = memory;
+                types.iter().filter(|(_, asks)| **asks).for_each(|(kind, _)| entry.0[kind] = Some(now));
+                if without {
+                    seekers.left_without(account, now);
+                    entry.2 = Some(now);
+                }
+                for (had, waited, need) in &questions {
+                    let since = now - Duration::from_mins(*waited);
+                    let can = |means: &Means, asks: &PerType<bool>| {
+                        asks[ResourceType::Nvidia] && means.memory() >= Bytes(*need)
+                    };
+                    let expected = plain.is_for_anybody(had, since, now, *need);
+                    prop_assert_eq!(seekers.is_for_anybody(had, since, now, can), expected);
+                }
+            }
+        }
     }
 }

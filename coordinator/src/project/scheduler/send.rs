@@ -407,7 +407,7 @@ impl Search<'_> {
         let can = |means: &Means, asks: &PerType<bool>| {
             means.can(&catalog, workunit, |kind| asks[kind] && types[kind])
         };
-        let seekers = lock(&self.project.seekers);
+        let mut seekers = lock(&self.project.seekers);
         seekers.is_for_anybody(&workunit.accounts(), workunit.quiet_since(), self.now, can)
     }
 

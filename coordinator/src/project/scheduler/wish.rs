@@ -36,6 +36,17 @@ pub(crate) struct Means {
     disk: Bytes,
 }
 
+/// What accounts have in common whose hosts are much alike: platforms and coprocessors; each speed and size within a factor
+/// of four.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Likeness {
+    platforms: Vec<String>,
+    coprocessors: PerType<u32>,
+    speeds: PerType<u32>,
+    memory: u32,
+    disk: u32,
+}
+
 /// A request for work.
 pub(super) struct Wish {
     pub(super) wanted: Wanted,
@@ -104,6 +115,57 @@ impl Means {
                 self.capacity.estimate(workunit, version.usage) <= workunit.delay_bound
             })
     }
+}
+
+impl Means {
+    /// What is like it.
+    pub(crate) fn likeness(&self) -> Likeness {
+        let Capacity { instances, speeds, platforms, memory } = &self.capacity;
+        Likeness {
+            platforms: platforms.clone(),
+            // How many CPUs there are decides nothing here.
+            coprocessors: instances.map(|kind, count| if kind.is_coprocessor() { *count } else { 0 }),
+            speeds: speeds.map(|_, speed| rank(*speed as u64)),
+            memory: rank(memory.0),
+            disk: rank(self.disk.0),
+        }
+    }
+}
+
+impl Likeness {
+    /// The least and the most that any that is like it has.
+    pub(crate) fn bounds(&self) -> (Means, Means) {
+        let means = |size: fn(u32) -> u64, speed: fn(u32) -> f64| Means {
+            host: 0,
+            capacity: Capacity {
+                instances: self.coprocessors,
+                speeds: self.speeds.map(|_, rank| speed(*rank)),
+                platforms: self.platforms.clone(),
+                memory: Bytes(size(self.memory)),
+            },
+            disk: Bytes(size(self.disk)),
+        };
+        let most_speed = |rank| if rank == RANK_MAX { f64::MAX } else { most(rank) as f64 + 1.0 };
+        (means(least, |rank| least(rank) as f64), means(most, most_speed))
+    }
+}
+
+/// The highest [`rank`].
+const RANK_MAX: u32 = 32;
+
+/// 0 for none, 1 from 1 to 3, 2 from 4 to 15, and so on.
+fn rank(size: u64) -> u32 {
+    size.checked_ilog2().map_or(0, |log| log / 2 + 1)
+}
+
+/// The smallest of a rank.
+fn least(rank: u32) -> u64 {
+    rank.checked_sub(1).map_or(0, |above| 1 << (2 * above))
+}
+
+/// The largest of a rank.
+fn most(rank: u32) -> u64 {
+    if rank == RANK_MAX { u64::MAX } else { (1 << (2 * rank)) - 1 }
 }
 
 impl Capacity {
@@ -203,4 +265,34 @@ fn disk(request: &SchedulerRequest) -> ThreeAmounts {
     // An old client or a fresh one says nothing about shares.
     let allowed = if share > 0.0 { share - usage.d_boinc_used_project.as_f64() } else { free };
     ThreeAmounts::only(Bytes::from_f64(allowed.min(free).max(0.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Means {
+        pub(crate) fn with_memory(memory: Bytes) -> Self {
+            Self { capacity: Capacity { memory, ..Capacity::default() }, ..Self::default() }
+        }
+        pub(crate) fn memory(&self) -> Bytes {
+            self.capacity.memory
+        }
+    }
+
+    #[test]
+    fn what_is_alike_lies_between_its_bounds() {
+        let sizes = [0, 1, 3, 4, 15, 16, 1 << 40, u64::MAX / 2 + 1, u64::MAX];
+        for size in sizes {
+            assert!(least(rank(size)) <= size && size <= most(rank(size)), "{size}");
+        }
+        for speed in [0.0, 0.5, 3.9, 1e9, 1e300] {
+            let capacity = Capacity { speeds: PerType::cpu(speed), ..Capacity::default() };
+            let means = Means { capacity, ..Means::default() };
+            let (least, most) = means.likeness().bounds();
+            let of = |means: &Means| means.capacity.speeds[ResourceType::Cpu];
+            assert!(of(&least) <= speed && speed <= of(&most), "{speed}");
+            assert_eq!([least.likeness(), means.likeness()], [means.likeness(), means.likeness()]);
+        }
+    }
 }
