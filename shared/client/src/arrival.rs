@@ -388,9 +388,16 @@ impl Client {
     }
 }
 
+/// The least part of a CPU that a job without a coprocessor is taken to use. A server may say next to nothing, and hundreds
+/// of tasks would then share a CPU: each has the lowest priority, and all together would crowd out the owner's programs.
+const CPUS_MIN: f64 = 0.25;
+
 /// What a job of a version uses (R3.1). A GPU application may need no more than a sliver of a CPU.
 fn usage(version: &AppVersion) -> Result<Usage, String> {
-    let Some(coproc) = &version.coproc else { return Ok(Usage::from_cpus(version.avg_ncpus)) };
+    let Some(coproc) = &version.coproc else {
+        let usage = Usage::from_cpus(version.avg_ncpus);
+        return Ok(Usage { cpus: usage.cpus.max(CPUS_MIN), ..usage });
+    };
     let kind = type_of(&coproc.kind).filter(|kind| kind.is_coprocessor());
     let kind = kind.ok_or_else(|| format!("it needs a coprocessor {:?}, unknown here", coproc.kind))?;
     Ok(Usage::from_cpus(version.avg_ncpus).with_coprocessor(kind, coproc.count))

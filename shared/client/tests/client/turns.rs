@@ -156,6 +156,23 @@ fn r2_16_not_even_several_projects_whose_downloads_come_to_nothing_keep_the_host
 }
 
 #[test]
+fn r6_10_jobs_that_say_they_use_next_to_nothing_of_a_cpu_do_not_crowd_it() {
+    let mut world = World::new(223);
+    world.add_project("a", 10_000, Duration::from_secs(600));
+    world.alter = Some(|reply, _| {
+        for version in &mut reply.app_versions {
+            version.avg_ncpus = 0.001;
+        }
+    });
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus())));
+    world.run_until("tasks", Duration::from_mins(2), |w| w.computing() >= 8);
+    for _ in 0..20 {
+        world.run_for(Duration::from_mins(1));
+        assert!(world.computing() <= 8, "{} tasks on two CPUs", world.computing());
+    }
+}
+
+#[test]
 fn r2_16_downloads_are_given_more_time_where_no_other_project_could_have_jobs_meanwhile() {
     let mut world = World::new(214);
     world.add_project("a", 10_000, Duration::from_secs(100));
