@@ -144,7 +144,7 @@ impl Client {
     /// How soon a job wants a file.
     fn rank(&self, purpose: Use, id: JobId) -> Rank {
         let Some(job) = self.state.jobs.get(&id) else { return Rank::LAST };
-        let left = self.queue.get(id).map_or(Duration::ZERO, |job| job.remaining);
+        let left = self.queue.get(id).map_or_else(|| self.running_time_left(job), |job| job.remaining);
         Rank { purpose, deadline: job.result.report_deadline, left, job: id }
     }
 

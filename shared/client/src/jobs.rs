@@ -1,7 +1,7 @@
 //! Jobs from arrival to oblivion: which files they wait for, how they fail, when they are forgotten.
 
 use fallow_boinc::runtime::exit;
-use fallow_domain::JobId;
+use fallow_domain::{Instant, JobId};
 use fallow_policy::cpu_schedule::WhyNot;
 use fallow_policy::job_queue::{JobSnapshot, JobState};
 
@@ -10,6 +10,12 @@ use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{FileStatus, Job, Outcome, Process, Stage};
 use crate::{Effect, Entity, FileKey, NoticeLevel, Reason};
+
+/// That a job is held and keeps no instance busy.
+struct Aside {
+    /// It waits so long; none where something else must change.
+    until: Option<Instant>,
+}
 
 impl Client {
     /// Works out what is not stored: who uses which file, who waits, who holds a slot, what the policies look
@@ -144,19 +150,41 @@ impl Client {
 
     /// Tells the policies how a job stands.
     pub(crate) fn requeue(&mut self, id: JobId) {
-        self.requeue_untold(id);
+        let job = self.place_job(id);
         self.fetch_due = true;
-        self.tell_hopeless(id);
+        if let Some(job) = job {
+            self.tell_hopeless(&job);
+        }
     }
 
     /// The same of a task that runs, and so can, which is no news to work fetch.
     pub(crate) fn requeue_untold(&mut self, id: JobId) {
-        match self.snapshot(id) {
-            Some(snapshot) => self.queue.insert(snapshot),
-            None => {
+        self.place_job(id);
+    }
+
+    /// Puts a job among those that plans reckon with, aside if it is held and cannot run, or nowhere.
+    fn place_job(&mut self, id: JobId) -> Option<JobSnapshot> {
+        let Some(job) = self.snapshot(id) else {
+            self.dequeue(id);
+            return None;
+        };
+        match self.why_aside(&job) {
+            Some(aside) => {
                 self.queue.remove(id);
+                self.set_aside.insert(id, job.project, aside.until);
+            }
+            None => {
+                self.set_aside.remove(id);
+                self.queue.insert(job);
             }
         }
+        Some(job)
+    }
+
+    /// A job is over, or its files do not come.
+    fn dequeue(&mut self, id: JobId) {
+        self.queue.remove(id);
+        self.set_aside.remove(id);
     }
 
     /// The same for all jobs.
@@ -173,16 +201,28 @@ impl Client {
         self.schedule_host(false).hopeless(&job.needs())
     }
 
+    /// Whether a job is held, and keeps no instance busy: it waits before it is started again, or can never run here
+    /// (R2.7). One that runs does run.
+    fn why_aside(&self, job: &JobSnapshot) -> Option<Aside> {
+        if job.is_running() {
+            return None;
+        }
+        let until = self.state.jobs.get(&job.id).and_then(|job| self.waits_until(job));
+        (until.is_some() || self.hopeless(job).is_some()).then_some(Aside { until })
+    }
+
+    /// Until when a job waits before it is started again, if it does.
+    fn waits_until(&self, job: &Job) -> Option<Instant> {
+        (job.stage == Stage::Runnable && job.run.not_before > self.now).then_some(job.run.not_before)
+    }
+
     /// Tells the owner once of a job that cannot run here under the present preferences.
-    fn tell_hopeless(&mut self, id: JobId) {
-        let Some(why) = self.queue.get(id).and_then(|job| self.hopeless(job)) else { return };
-        let Some((project, name)) =
-            self.state.jobs.get(&id).map(|job| (job.project, job.result.name.clone()))
-        else {
-            return;
-        };
-        if self.told_hopeless.insert(id) {
-            self.notice(NoticeLevel::Warn, Some(project), format!("{name} cannot run on this host: {why}"));
+    fn tell_hopeless(&mut self, job: &JobSnapshot) {
+        let Some(why) = self.hopeless(job) else { return };
+        let Some(name) = self.state.jobs.get(&job.id).map(|job| job.result.name.clone()) else { return };
+        if self.told_hopeless.insert(job.id) {
+            let text = format!("{name} cannot run on this host: {why}");
+            self.notice(NoticeLevel::Warn, Some(job.project), text);
         }
     }
 
@@ -195,8 +235,6 @@ impl Client {
             Stage::Runnable if matches!(job.process, Process::Aborting(_)) => return None,
             // It is over, and only its process or its slot is still there.
             Stage::Runnable if job.outcome.is_some() => return None,
-            // It waits for its own reasons; it is work held, but cannot run yet.
-            Stage::Runnable if job.run.not_before > self.now => JobState::Incoming,
             Stage::Runnable if job.process.computes() => JobState::Running {
                 slice_began: job.run.slice_since,
                 checkpointed_at: job.run.checkpoint_at.unwrap_or(job.run.slice_since),
@@ -207,7 +245,7 @@ impl Client {
             Stage::Uploading | Stage::Reporting => return None,
         };
         let working_set = if job.run.begun { job.run.working_set } else { self.memory_estimate(job) };
-        let snapshot = JobSnapshot {
+        Some(JobSnapshot {
             id,
             project: job.project,
             usage: job.usage,
@@ -215,11 +253,7 @@ impl Client {
             deadline: job.result.report_deadline - self.preferences().connection_interval,
             working_set,
             remaining: self.running_time_left(job),
-        };
-        // A job that can never run is work held, but its project is not owed anything for it (R2.7).
-        let waits = matches!(state, JobState::Unstarted | JobState::Preempted);
-        let state = if waits && self.hopeless(&snapshot).is_some() { JobState::Incoming } else { state };
-        Some(JobSnapshot { state, ..snapshot })
+        })
     }
 
     pub(crate) fn memory_estimate(&self, job: &Job) -> fallow_domain::Bytes {
@@ -258,7 +292,7 @@ impl Client {
         }
         self.mark_durable(Record::Job(id));
         self.schedule_due = true;
-        self.queue.remove(id);
+        self.dequeue(id);
         self.fetch_due = true;
         if !self.state.jobs.get(&id).is_some_and(|job| job.process.exists()) {
             self.settle_failed(id);
@@ -367,7 +401,7 @@ impl Client {
                 self.mark(Record::Workunit(workunit));
             }
         }
-        self.queue.remove(id);
+        self.dequeue(id);
         self.told_hopeless.remove(&id);
         self.fetch_due = true;
         self.touch(Entity::Project(job.project));

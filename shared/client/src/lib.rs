@@ -38,6 +38,7 @@ mod reply;
 mod request;
 mod rpc;
 mod schedule;
+mod set_aside;
 mod setup;
 mod stalls;
 mod startup;

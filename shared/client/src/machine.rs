@@ -17,6 +17,7 @@ use crate::devices::Usable;
 use crate::ledger::Ledger;
 use crate::record::{self, Record, RestoreError};
 use crate::rpc::Network;
+use crate::set_aside::SetAside;
 use crate::state::{Process, State};
 use crate::throttle::Throttle;
 use crate::{Action, Effect, Entity, Event, NoticeLevel, Reason, Step};
@@ -86,6 +87,8 @@ pub struct Client {
     pub(crate) throttle: Throttle,
     /// The preferences in force, kept because they are asked for at every turn.
     effective: Preferences,
+    /// Jobs that are held and cannot run now, or ever.
+    pub(crate) set_aside: SetAside,
     /// Jobs whose owner was told that they cannot run here.
     pub(crate) told_hopeless: BTreeSet<JobId>,
     /// The host is off or asleep ([`Event::HostAway`]).
@@ -154,6 +157,7 @@ impl Client {
             actions: Vec::new(),
             durable: false,
             effective: Preferences::default(),
+            set_aside: SetAside::default(),
             told_hopeless: BTreeSet::new(),
             away: false,
             told: BTreeMap::new(),

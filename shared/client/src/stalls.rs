@@ -181,6 +181,7 @@ impl Client {
         let enough = |id: ProjectId| -> Option<Enough> {
             fetch_bounds::enough(&Held {
                 jobs: self.queue.count(id),
+                set_aside: self.set_aside.count(id),
                 uploading: uploading.get(&id).copied().unwrap_or_default(),
                 downloads_stall: self.downloads_stall(id),
                 instances,

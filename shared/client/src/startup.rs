@@ -109,6 +109,8 @@ impl Client {
                 job.stage = Stage::Downloading;
             }
             self.settle_job_files(id);
+            // What may be used here is known only now.
+            self.requeue(id);
         }
     }
 

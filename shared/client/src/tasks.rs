@@ -1,10 +1,13 @@
 //! Tasks: jobs that have, had, or will have a process. What happened to the process, and what that means.
 
+use std::collections::BTreeSet;
+
 use fallow_boinc::runtime::exit::{self, RestartReason};
 use fallow_domain::{Bytes, Duration, Instant, JobId};
 
 use crate::machine::Client;
 use crate::record::Record;
+use crate::set_aside::is_due;
 use crate::state::{FileStatus, Job, Outcome, Process, Stage};
 use crate::{Effect, FileKey, NoticeLevel, Reason, StartFault, TaskEnd, TaskSample};
 
@@ -371,12 +374,12 @@ impl Client {
     pub(crate) fn wake_tasks(&mut self) {
         let awake = |id: &JobId| {
             let job = self.state.jobs.get(id)?;
-            // A clock that was set back must not keep a task waiting for longer than a day (R1.12).
-            let due =
-                job.run.not_before <= self.now || job.run.not_before - self.now > Duration::from_hours(24);
+            let due = is_due(job.run.not_before, self.now);
             (job.run.not_before > Instant::EPOCH && due).then_some(job.id)
         };
-        let awake: Vec<JobId> = self.state.slots.values().filter_map(awake).collect();
+        // Those whose slot was given up wait as well.
+        let slots = self.state.slots.values().filter_map(awake);
+        let awake: BTreeSet<JobId> = slots.chain(self.set_aside.due(self.now)).collect();
         for id in awake {
             if let Some(job) = self.state.jobs.get_mut(&id) {
                 job.run.not_before = Instant::EPOCH;
@@ -389,7 +392,8 @@ impl Client {
     pub(crate) fn next_task_wake_up(&self) -> Instant {
         let waits =
             |id: &JobId| self.state.jobs.get(id).map(|job| job.run.not_before).filter(|at| *at > self.now);
-        self.state.slots.values().filter_map(waits).min().unwrap_or(Instant::FAR_FUTURE)
+        let slots = self.state.slots.values().filter_map(waits);
+        slots.chain(self.set_aside.next(self.now)).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
     /// What the slot and the outputs of a job may hold (BOINC: `rsc_disk_bound`).

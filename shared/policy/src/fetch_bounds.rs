@@ -1,9 +1,10 @@
 //! What a project is not asked for, whatever is lacking: the client's own bounds on work held of one project.
 //!
-//! Model: three bounds, each of BOINC's client. A project is asked for no work while so many of its jobs are here that
-//! more would only fill the disk, while its downloads stall, and while its results gather because they cannot be sent. A
-//! fourth keeps the number of jobs in proportion: a request names seconds, and with jobs of a tenth of a second an
-//! hour's work is 36,000 jobs; so no more seconds are asked for than there are places for jobs.
+//! Model: four bounds, in the manner of BOINC's client. A project is asked for no work while so many of its jobs are here
+//! that more would only fill the disk, while its downloads stall, while its results gather because they cannot be sent,
+//! and while jobs of it gather that cannot run: others are asked for what those leave idle, and the project for no more
+//! of the same. A fifth keeps the number of jobs in proportion: a request names seconds, and with jobs of a tenth of a
+//! second an hour's work is 36,000 jobs; so no more seconds are asked for than there are places for jobs.
 //!
 //! Of a project whose jobs nobody here has seen, neither their length nor whether they run at all is known: its first
 //! request asks for a second of each type, and brings a job of each. Every further one follows the plan.
@@ -24,14 +25,20 @@ pub const JOBS_ENOUGH: usize = 750;
 /// Results of a project on their way to its server, for each CPU or GPU, that are no reason to stop (BOINC's number).
 pub const UPLOADING_PER_INSTANCE: usize = 2;
 
+/// Jobs of a project that cannot run now, for each CPU or GPU, that are no reason to stop. (BOINC stops at the first that
+/// waits to be started again, and never for those that are too large.)
+pub const SET_ASIDE_PER_INSTANCE: usize = 2;
+
 /// What the first request asks for of each type (BOINC's number): a server answers it with one job if it has one.
 pub const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
 /// What a host holds of a project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Jobs that are not over, whose downloads do not stall.
+    /// Jobs that are not over, whose downloads do not stall, and which can run.
     pub jobs: usize,
+    /// Jobs that are not over and cannot run: they wait to be started again, or are too large for what may be used here.
+    pub set_aside: usize,
     /// Jobs that are over and whose outputs are on their way.
     pub uploading: usize,
     /// A download of it stalls.
@@ -47,16 +54,20 @@ pub enum Enough {
     Jobs(usize),
     /// So many of its results are on their way.
     Uploading(usize),
+    /// So many of its jobs cannot run now.
+    SetAside(usize),
     /// Its downloads stall.
     DownloadsStall,
 }
 
 /// Why a project is not to be asked for work, if it is not.
 pub fn enough(held: &Held) -> Option<Enough> {
-    let uploading_max = UPLOADING_PER_INSTANCE * held.instances.max(1) as usize;
+    let of_each = |number: usize| number * held.instances.max(1) as usize;
+    let (uploading_max, set_aside_max) = (of_each(UPLOADING_PER_INSTANCE), of_each(SET_ASIDE_PER_INSTANCE));
     match held {
         Held { downloads_stall: true, .. } => Some(Enough::DownloadsStall),
         Held { uploading, .. } if *uploading > uploading_max => Some(Enough::Uploading(*uploading)),
+        Held { set_aside, .. } if *set_aside > set_aside_max => Some(Enough::SetAside(*set_aside)),
         Held { jobs, .. } if *jobs >= JOBS_ENOUGH => Some(Enough::Jobs(*jobs)),
         _ => None,
     }
@@ -85,6 +96,7 @@ impl fmt::Display for Enough {
         match self {
             Self::Jobs(jobs) => write!(f, "{jobs} of its jobs are here"),
             Self::Uploading(jobs) => write!(f, "the results of {jobs} jobs wait to be sent to it"),
+            Self::SetAside(jobs) => write!(f, "{jobs} of its jobs are here that cannot run now"),
             Self::DownloadsStall => write!(f, "its downloads stall"),
         }
     }
@@ -98,20 +110,23 @@ mod tests {
     #[test]
     fn r3_9_a_project_of_which_enough_is_held_is_asked_for_no_more() {
         let table = [
-            // jobs, uploading, stalls, instances; why it is not asked
-            (0, 0, false, 4, None),
-            (749, 8, false, 4, None),
-            (750, 0, false, 4, Some(Enough::Jobs(750))),
-            (5_000, 0, false, 4, Some(Enough::Jobs(5_000))),
-            (0, 9, false, 4, Some(Enough::Uploading(9))),
-            (0, 9, false, 5, None),
-            (0, 2, false, 0, None),
-            (0, 3, false, 0, Some(Enough::Uploading(3))),
-            (0, 0, true, 4, Some(Enough::DownloadsStall)),
-            (1_000, 100, true, 4, Some(Enough::DownloadsStall)),
+            // jobs, jobs set aside, uploading, stalls, instances; why it is not asked
+            (0, 0, 0, false, 4, None),
+            (749, 8, 8, false, 4, None),
+            (750, 0, 0, false, 4, Some(Enough::Jobs(750))),
+            (5_000, 0, 0, false, 4, Some(Enough::Jobs(5_000))),
+            (0, 0, 9, false, 4, Some(Enough::Uploading(9))),
+            (0, 0, 9, false, 5, None),
+            (0, 0, 2, false, 0, None),
+            (0, 0, 3, false, 0, Some(Enough::Uploading(3))),
+            (0, 9, 0, false, 4, Some(Enough::SetAside(9))),
+            (0, 9, 0, false, 5, None),
+            (0, 3, 0, false, 0, Some(Enough::SetAside(3))),
+            (0, 0, 0, true, 4, Some(Enough::DownloadsStall)),
+            (1_000, 100, 100, true, 4, Some(Enough::DownloadsStall)),
         ];
-        for (jobs, uploading, downloads_stall, instances, expected) in table {
-            let held = Held { jobs, uploading, downloads_stall, instances };
+        for (jobs, set_aside, uploading, downloads_stall, instances, expected) in table {
+            let held = Held { jobs, set_aside, uploading, downloads_stall, instances };
             assert_eq!(enough(&held), expected, "{held:?}");
         }
     }

@@ -155,9 +155,52 @@ fn r2_7_a_job_that_can_never_run_earns_its_project_nothing_and_its_owner_is_told
     );
     assert_eq!(told.count(), 1);
     assert!(!client.queue.is_runnable(a) && client.queue.is_runnable(b));
-    assert!(client.queue.get(large).is_some(), "it is work held all the same");
+    assert!(client.queue.get(large).is_none(), "nor does it keep other projects from being asked");
+    assert!(client.task_view(large).is_some(), "it is held all the same");
     client.host_measured(HostFacts { ncpus: 8, ..host(0) });
     assert!(client.queue.is_runnable(a), "now it can");
+}
+
+#[test]
+fn a_job_that_waits_to_be_started_again_in_another_slot_is_not_forgotten() {
+    let mut client = client(0, &["a"]);
+    let a = id_of(&client, "a");
+    let id = put_job(&mut client, 1, a, Usage::ONE_CPU);
+    let until = NOW + Duration::from_secs(60);
+    client.state.jobs.get_mut(&id).unwrap().run.not_before = until;
+    client.requeue(id);
+    let wake_at = client.handle(NOW, Event::WakeUp).wake_at.unwrap();
+    assert!(!client.queue.is_runnable(a) && wake_at <= until);
+    client.handle(until, Event::WakeUp);
+    assert_eq!(client.state.jobs[&id].run.not_before, Instant::EPOCH);
+    assert_eq!(client.set_aside.count(a), 0);
+}
+
+#[test]
+fn r2_7_nothing_is_left_of_jobs_that_cannot_run_when_they_are_gone() {
+    let mut client = client(0, &["a", "b"]);
+    let (a, b) = (id_of(&client, "a"), id_of(&client, "b"));
+    let [large, aborted, _] =
+        [(1, a), (2, a), (3, b)].map(|(id, of)| put_job(&mut client, id, of, Usage::from_cpus(8.0)));
+    let count = |client: &Client| (client.set_aside.count(a), client.set_aside.count(b));
+    assert_eq!(count(&client), (2, 1));
+    client.abort_job(aborted, 203, "nobody wants it");
+    assert_eq!(count(&client), (1, 1));
+    client.handle(NOW, Event::Detach { url: url("b") });
+    assert_eq!(count(&client), (1, 0));
+    client.forget_job(large);
+    assert_eq!(count(&client), (0, 0));
+}
+
+#[test]
+fn r1_12_a_clock_that_is_set_back_takes_no_task_that_runs_for_one_that_waits() {
+    let mut client = client(0, &["a"]);
+    let a = id_of(&client, "a");
+    let id = put_job(&mut client, 1, a, Usage::ONE_CPU);
+    client.state.jobs.get_mut(&id).unwrap().process = Process::Executing(7);
+    client.state.jobs.get_mut(&id).unwrap().run.not_before = NOW + Duration::from_secs(60);
+    client.requeue(id);
+    assert_eq!((client.set_aside.count(a), client.queue.running().count()), (0, 1));
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! What one project withholds or sends costs no other its turn: schedulers that hang or fail, downloads that stall, jobs
 //! without number.
 
-use fallow_client::{Asker, Event, Traffic, TransferError, TransferErrorKind};
-use fallow_domain::{Bytes, Duration, Preferences};
+use fallow_boinc::scheduler::SchedulerReply;
+use fallow_client::{Asker, Event, Phase, TaskView, Traffic, TransferError, TransferErrorKind};
+use fallow_domain::{Bytes, Duration, Fraction, Preferences};
 
 use crate::hand::{self, Bench};
 use crate::life::{document, small_buffers};
@@ -153,6 +154,85 @@ fn r2_16_not_even_several_projects_whose_downloads_come_to_nothing_keep_the_host
     world.run_for(Duration::from_hours(1));
     assert_eq!(world.computing(), 2);
     names.iter().for_each(|name| assert!(world.projects[name].sent < 10, "{}", world.projects[name].sent));
+}
+
+/// A project owed more than the good one, with long jobs.
+fn beside_a_good_one(seed: u64) -> World {
+    let mut world = World::new(seed);
+    world.add_project("a", 10_000, Duration::from_hours(5));
+    world.add_project("good", 10_000, Duration::from_secs(30));
+    world.exits_prefix = "a_";
+    world
+}
+
+/// Its jobs need so much memory.
+fn need(reply: &mut SchedulerReply, memory: Bytes) {
+    for workunit in reply.workunits.iter_mut().filter(|workunit| workunit.name.starts_with("a_")) {
+        workunit.rsc_memory_bound = Some(memory);
+    }
+}
+
+/// Both CPUs compute for the good project, and the other is not asked for ever more.
+fn assert_good_one_computes(world: &mut World, within: Duration) {
+    world.event(Event::DocumentOffered(document(1, &[("a", 1_000.0), ("good", 1.0)], both_cpus())));
+    world.run_until("both CPUs compute", within, |w| w.computing() == 2);
+    world.run_for(Duration::from_hours(1));
+    let done = world.acknowledged("good");
+    assert!(done > 100, "{done} jobs of 30 s in an hour");
+    let (sent, calls) = (world.projects["a"].sent, world.calls("a").len());
+    assert!(sent < 20 && calls < 30, "asked for more of the same: {sent} jobs in {calls} calls");
+}
+
+#[test]
+fn r2_16_jobs_that_are_too_large_for_what_may_be_used_here_are_no_work_that_keeps_the_host_busy() {
+    let mut world = beside_a_good_one(217);
+    world.alter = Some(|reply, _| need(reply, Bytes::from_mebibytes(8_000)));
+    assert_good_one_computes(&mut world, Duration::from_secs(30));
+    let held = world.client.task_views();
+    assert!(held.iter().any(|job| job.name.starts_with("a_")), "they are held and shown");
+    assert!(world.view("a").enough.is_some_and(|why| why.contains("cannot run")), "and it is said why");
+}
+
+#[test]
+fn r2_7_jobs_that_are_too_large_are_known_as_such_after_a_restart_and_run_when_more_is_allowed() {
+    let mut world = beside_a_good_one(223);
+    world.alter = Some(|reply, _| need(reply, Bytes::from_mebibytes(8_000)));
+    assert_good_one_computes(&mut world, Duration::from_secs(30));
+    let sent = world.projects["a"].sent;
+    world.restart();
+    world.run_for(Duration::from_mins(10));
+    assert_eq!((world.computing(), world.projects["a"].sent), (2, sent));
+    assert!(world.view("a").enough.is_some_and(|why| why.contains("cannot run")));
+    let all = Preferences { memory_fraction: Fraction::ONE, ..both_cpus() };
+    world.event(Event::DocumentOffered(document(2, &[("a", 1_000.0), ("good", 1.0)], all)));
+    let runs = |job: &TaskView| job.name.starts_with("a_") && job.phase == Phase::Running;
+    world.run_until("they run", Duration::from_mins(1), |w| w.client.task_views().iter().any(runs));
+    assert_eq!(world.view("a").enough, None);
+}
+
+#[test]
+fn r2_16_jobs_that_leave_at_once_without_having_finished_are_no_work_that_keeps_the_host_busy() {
+    let mut world = beside_a_good_one(219);
+    world.exits_at_once = true;
+    assert_good_one_computes(&mut world, Duration::from_secs(40));
+}
+
+#[test]
+fn r2_16_jobs_that_ask_to_be_started_again_later_are_no_work_that_keeps_the_host_busy() {
+    let mut world = beside_a_good_one(220);
+    world.exits_at_once = true;
+    world.asks_again_in = Some(Duration::from_secs(10_000));
+    assert_good_one_computes(&mut world, Duration::from_secs(40));
+    world.exits_at_once = false;
+    let sent = world.projects["a"].sent;
+    // Those that wait do so after a restart.
+    world.restart();
+    world.run_for(Duration::from_mins(10));
+    assert_eq!((world.computing(), world.projects["a"].sent), (2, sent));
+    let computes = |job: &TaskView| job.name.starts_with("a_") && job.cpu_time > Duration::from_mins(1);
+    let any = |w: &World| w.client.task_views().iter().any(computes);
+    assert!(!any(&world));
+    world.run_until("they are computed then", Duration::from_hours(2), any);
 }
 
 #[test]

@@ -67,6 +67,10 @@ pub(crate) struct World {
     pub(crate) never_finishes: bool,
     /// Tasks exit with 0 within their first second.
     pub(crate) exits_at_once: bool,
+    /// Which tasks do so then, by the beginning of their names.
+    pub(crate) exits_prefix: &'static str,
+    /// And ask to be started again so much later.
+    pub(crate) asks_again_in: Option<Duration>,
     /// The next start fails like this.
     pub(crate) fault: Option<fallow_client::StartFault>,
     /// Projects acknowledge no messages of jobs.
@@ -131,6 +135,8 @@ impl World {
             drip_prefix: None,
             never_finishes: false,
             exits_at_once: false,
+            exits_prefix: "",
+            asks_again_in: None,
             fault: None,
             acks_no_trickles: false,
             start_times: Vec::new(),

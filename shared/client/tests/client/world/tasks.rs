@@ -1,7 +1,7 @@
 //! The processes of the modelled host: they compute, make checkpoints, end, and leave something on the disk.
 
 use fallow_boinc::runtime::exit::Ended;
-use fallow_boinc::runtime::finish::Finish;
+use fallow_boinc::runtime::finish::{Finish, TemporaryExit};
 use fallow_boinc::runtime::message::AppStatus;
 use fallow_client::{Event, FileKey, OutputFound, SlotFound, StartFault, TaskEnd, TaskSample, TaskSetup};
 use fallow_domain::{Bytes, Duration, Fraction, JobId, SlotId};
@@ -66,8 +66,9 @@ impl World {
                 if total - task.checkpoint >= Duration::from_secs(5) && !self.never_finishes {
                     task.checkpoint = total;
                 }
-                if total >= task.length || self.exits_at_once {
-                    ended.push(*job);
+                let exits = self.exits_at_once && task.setup.name.starts_with(self.exits_prefix);
+                if total >= task.length || exits {
+                    ended.push((*job, exits));
                 }
             }
             let status = AppStatus {
@@ -89,8 +90,8 @@ impl World {
         if !samples.is_empty() {
             self.event(Event::TasksSampled(samples));
         }
-        for job in ended {
-            self.end_task(job, !(self.never_finishes || self.exits_at_once));
+        for (job, exits) in ended {
+            self.end_task(job, !(self.never_finishes || exits));
         }
     }
 
@@ -108,7 +109,7 @@ impl World {
             end: Box::new(TaskEnd {
                 exit: Ended::Code(0),
                 finish: finished.then_some(Finish::SUCCESS),
-                temporary_exit: None,
+                temporary_exit: self.asks_again_in.filter(|_| !finished).map(temporary_exit),
                 cpu_time: task.cpu,
                 stderr: "done\n".to_owned(),
                 outputs,
@@ -186,4 +187,8 @@ impl World {
         }
         self.restart();
     }
+}
+
+fn temporary_exit(delay: Duration) -> TemporaryExit {
+    TemporaryExit { delay, reason: "not yet".to_owned(), notice: false }
 }

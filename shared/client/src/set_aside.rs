@@ -1,0 +1,111 @@
+//! Jobs that are held and keep no instance busy, for they cannot run: they wait before they are started again, or are
+//! too large for what may be used here (R2.7).
+//!
+//! No plan reckons with them, so that others are asked for what they leave idle. With ten thousand of them, an event that
+//! concerns none must not look at them all: each change costs O(log n), and who is to be started again next is the first
+//! of a set. Derived state: it is worked out again after a restart.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fallow_domain::{Duration, Instant, JobId, ProjectId};
+
+/// A clock that was set back must not keep a task waiting for longer than this (R1.12).
+const WAIT_MAX: Duration = Duration::from_hours(24);
+
+/// The jobs that are set aside.
+#[derive(Debug, Default)]
+pub(crate) struct SetAside {
+    /// Whose they are, and until when they wait, if they do.
+    jobs: BTreeMap<JobId, (ProjectId, Option<Instant>)>,
+    by_project: BTreeMap<ProjectId, usize>,
+    waits: BTreeSet<(Instant, JobId)>,
+}
+
+/// Whether what waits until then is to be looked at now.
+pub(crate) fn is_due(until: Instant, now: Instant) -> bool {
+    until <= now || until > now + WAIT_MAX
+}
+
+impl SetAside {
+    /// Sets a job aside: until then, or until something else changes.
+    pub(crate) fn insert(&mut self, id: JobId, project: ProjectId, until: Option<Instant>) {
+        self.remove(id);
+        self.jobs.insert(id, (project, until));
+        *self.by_project.entry(project).or_default() += 1;
+        self.waits.extend(until.map(|until| (until, id)));
+    }
+
+    pub(crate) fn remove(&mut self, id: JobId) {
+        let Some((project, until)) = self.jobs.remove(&id) else { return };
+        if let Some(until) = until {
+            self.waits.remove(&(until, id));
+        }
+        if let Some(count) = self.by_project.get_mut(&project) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_project.remove(&project);
+            }
+        }
+    }
+
+    /// How many jobs of a project are set aside.
+    pub(crate) fn count(&self, project: ProjectId) -> usize {
+        self.by_project.get(&project).copied().unwrap_or_default()
+    }
+
+    /// The jobs whose wait is over.
+    pub(crate) fn due(&self, now: Instant) -> impl Iterator<Item = JobId> + '_ {
+        let over = self.waits.iter().take_while(move |(until, _)| *until <= now);
+        let too_long =
+            self.waits.iter().rev().take_while(move |(until, _)| *until > now && is_due(*until, now));
+        over.chain(too_long).map(|(_, id)| *id)
+    }
+
+    /// When the next wait is over.
+    pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
+        self.waits.iter().map(|(until, _)| *until).find(|until| *until > now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::from_micros(1_800_000_000_000_000);
+
+    fn due(set_aside: &SetAside, now: Instant) -> Vec<u64> {
+        set_aside.due(now).map(|id| id.0).collect()
+    }
+
+    #[test]
+    fn jobs_are_due_at_the_end_of_their_waits_and_counted_until_they_are_taken_out() {
+        let (a, b, soon) = (ProjectId(1), ProjectId(2), Duration::from_secs(10));
+        let mut set_aside = SetAside::default();
+        for (id, project, until) in [(1, a, Some(NOW + soon * 2)), (2, a, None), (3, b, Some(NOW + soon))] {
+            set_aside.insert(JobId(id), project, until);
+        }
+        assert_eq!((set_aside.count(a), set_aside.count(b)), (2, 1));
+        assert_eq!((due(&set_aside, NOW), set_aside.next(NOW)), (vec![], Some(NOW + soon)));
+        assert_eq!(
+            (due(&set_aside, NOW + soon), set_aside.next(NOW + soon)),
+            (vec![3], Some(NOW + soon * 2))
+        );
+        // Another wait takes the place of the first, and none at all too.
+        set_aside.insert(JobId(3), b, Some(NOW + soon * 3));
+        set_aside.insert(JobId(1), a, None);
+        assert_eq!((due(&set_aside, NOW + soon * 2), set_aside.count(a)), (vec![], 2));
+        for id in 0..5 {
+            set_aside.remove(JobId(id));
+        }
+        assert_eq!((due(&set_aside, NOW + soon * 9), set_aside.next(NOW)), (vec![], None));
+        assert!(set_aside.jobs.is_empty() && set_aside.by_project.is_empty() && set_aside.waits.is_empty());
+    }
+
+    #[test]
+    fn r1_12_a_clock_that_was_set_back_keeps_no_task_waiting_for_longer_than_a_day() {
+        let mut set_aside = SetAside::default();
+        set_aside.insert(JobId(1), ProjectId(1), Some(NOW));
+        assert_eq!(due(&set_aside, NOW - Duration::from_hours(24)), Vec::<u64>::new());
+        assert_eq!(due(&set_aside, NOW - Duration::from_hours(25)), [1]);
+    }
+}
