@@ -200,11 +200,10 @@ impl Client {
         match self.new_job(id, result, offer) {
             Ok(Some(job)) => {
                 let (id, kind) = (job.id, job.usage.main_type());
-                let missing = self.missing_coprocessor(&job);
+                let refused = self.beyond_host(&job);
                 self.add_job(job);
-                if let Some(kind) = missing {
-                    let why = format!("it needs an {kind}, and this host has none");
-                    self.job_failed(id, exit::MISSING_COPROC, 3, why);
+                if let Some((exit_status, why)) = refused {
+                    self.job_failed(id, exit_status, 3, why);
                 }
                 Some(kind)
             }
@@ -220,11 +219,18 @@ impl Client {
         }
     }
 
-    fn missing_coprocessor(&self, job: &Job) -> Option<ResourceType> {
-        let (kind, _) = job.usage.coprocessor?;
-        let here =
-            self.state.host.as_ref().is_some_and(|host| host.coprocessors.iter().any(|c| c.kind == kind));
-        (!here).then_some(kind)
+    /// What a job needs that this host does not have, whatever its owner allows: how it is reported, so that its project
+    /// gives it to another host, and why.
+    fn beyond_host(&self, job: &Job) -> Option<(i32, String)> {
+        let host = self.state.host.as_ref()?;
+        if let Some((kind, _)) = job.usage.coprocessor
+            && !host.coprocessors.iter().any(|coprocessor| coprocessor.kind == kind)
+        {
+            return Some((exit::MISSING_COPROC, format!("it needs an {kind}, and this host has none")));
+        }
+        let (needs, has) = (self.memory_estimate(job), host.memory);
+        let why = || format!("it needs {needs} of memory, and this host has {has}");
+        (needs > has).then(|| (exit::MEM_LIMIT_EXCEEDED, why()))
     }
 
     /// A job with its workunit and files; nothing if there is no room for all of them together.

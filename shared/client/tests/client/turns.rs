@@ -211,6 +211,15 @@ fn r2_7_jobs_that_are_too_large_are_known_as_such_after_a_restart_and_run_when_m
 }
 
 #[test]
+fn a_job_that_needs_more_memory_than_the_host_has_is_given_back_at_once() {
+    let mut world = beside_a_good_one(218);
+    world.alter = Some(|reply, _| need(reply, Bytes(64_000_000_000)));
+    assert_good_one_computes(&mut world, Duration::from_secs(30));
+    world.run_until("the report", Duration::from_hours(24), |w| w.acknowledged("a") > 0);
+    assert_eq!(world.projects["a"].reports[0].exit_status, 198);
+}
+
+#[test]
 fn r2_16_jobs_that_leave_at_once_without_having_finished_are_no_work_that_keeps_the_host_busy() {
     let mut world = beside_a_good_one(219);
     world.exits_at_once = true;
