@@ -1,7 +1,7 @@
 //! What work fetch has decided, by whichever policy (R5.3, R5.4).
 
 use fallow_domain::ProjectId;
-use fallow_policy::fetch::{WorkPlan, WorkRequest};
+use fallow_policy::fetch::{IDLE_MIN, WorkPlan, WorkRequest};
 use fallow_policy::work_fetch::{FetchPlan, Urgency};
 
 /// What to ask of whom, by the policy that decided it.
@@ -35,6 +35,18 @@ impl Plan {
         match self {
             Self::Starvation(plan) => plan.of(id).map(|need| need.fill).unwrap_or_default(),
             Self::Shortfall(plan) => plan.ride_along(id),
+        }
+    }
+
+    /// What is lacking where instances idle, whomever it is to be asked of.
+    pub(crate) fn for_idle(&self, id: ProjectId) -> WorkRequest {
+        let idle = |request: &WorkRequest| request.instances.iter().any(|(_, idle)| *idle >= IDLE_MIN);
+        match self {
+            Self::Starvation(plan) => {
+                let need = plan.of(id).filter(|need| need.urgency == Urgency::NeedWorkImmediately);
+                need.map(|need| need.request).unwrap_or_default()
+            }
+            Self::Shortfall(plan) => plan.ask.map(|ask| ask.request).filter(idle).unwrap_or_default(),
         }
     }
 

@@ -231,6 +231,7 @@ impl Client {
                     tight: of.is_some_and(|of| of.misses != PerType::default()),
                     may_supply: !project.detach_when_done && self.enough_of(id).is_none(),
                     may_ask: self.may_contact(project),
+                    hung: self.net.sessions.has_hung(id),
                     backed_off: self.held_back(project),
                     untried: PerType::from_fn(|kind| !self.ledger.long_term.supplies(id, kind)),
                     shortfall: of.map(|of| of.shortfall).unwrap_or_default(),

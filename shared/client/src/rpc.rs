@@ -200,6 +200,10 @@ impl Client {
             let left_out = &project.web.without;
             let wanted = |plan: WorkRequest| self.bounded(id, plan.without(left_out)).without(left_out);
             let (request, fill) = (wanted(self.net.plan.request(id)), wanted(self.net.plan.fill(id)));
+            let for_idle = || match project.detach_when_done {
+                true => WorkRequest::default(),
+                false => wanted(self.net.plan.for_idle(id)),
+            };
             Some(Candidate {
                 project: id,
                 schedulers: project.scheduler_urls.len(),
@@ -210,14 +214,23 @@ impl Client {
                 fill,
                 due: self.net.reports_due.as_ref().and_then(|due| due.by_project.get(&id).copied()),
                 requested,
+                by_owner: (asker == Asker::Owner).then(for_idle),
             })
         };
         self.ranked().into_iter().filter_map(candidate).collect()
     }
 
+    /// All projects, the one that is owed most first, those that hung when they were last asked after all others.
+    fn ranked(&self) -> Vec<ProjectId> {
+        let (hung, mut ranked): (Vec<_>, Vec<_>) =
+            self.ranked_by_debt().into_iter().partition(|id| self.net.sessions.has_hung(*id));
+        ranked.extend(hung);
+        ranked
+    }
+
     /// All projects, the one that is owed most first (R1.11): by first-generation debt under WF1 (R1.2), by
     /// overall long-term debt under WF2 (R3.4).
-    fn ranked(&self) -> Vec<ProjectId> {
+    fn ranked_by_debt(&self) -> Vec<ProjectId> {
         let projects = self.state.projects.values();
         if self.config.composition.fetch == FetchPolicy::Wf1 {
             let recent = |id| self.ledger.recent.get(&id).copied().unwrap_or(RecentCpu::new(self.now));

@@ -109,6 +109,7 @@ fn plan_fetch(bencher: Bencher<'_, '_>, projects: u32) {
         tight: false,
         may_supply: true,
         may_ask: true,
+        hung: false,
         backed_off: PerType::default(),
         untried: PerType::default(),
         shortfall: PerType::from_fn(|_| 100.0),

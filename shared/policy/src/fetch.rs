@@ -130,6 +130,8 @@ pub struct FetchCandidate {
     pub may_supply: bool,
     /// Whether it may be asked now: its minimum RPC time is past, and it has schedulers.
     pub may_ask: bool,
+    /// Whether it did not answer when it was last asked (`Sessions::has_hung`): any other with a share comes first.
+    pub hung: bool,
     /// Types for which it is backed off (R3.7).
     pub backed_off: PerType<bool>,
     /// Types that it is not known to supply (R3.5): their debts do not accumulate.
@@ -313,6 +315,7 @@ impl<'a> Check<'a> {
     fn is_better(&self, kind: ResourceType, one: &FetchCandidate, other: &FetchCandidate) -> bool {
         shares(one)
             .cmp(&shares(other))
+            .then(other.hung.cmp(&one.hung))
             .then(one.untried[kind].cmp(&other.untried[kind]))
             .then(self.score(kind, one).total_cmp(&self.score(kind, other)))
             .then(other.id.cmp(&one.id))

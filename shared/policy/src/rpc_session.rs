@@ -8,13 +8,17 @@
 //!
 //! What one project withholds costs no other its turn (R1.10). An RPC whose answer has not come within [`HANGS_AFTER`]
 //! is *left behind*: it may still be answered, but the session goes on as if it had brought nothing. When all places
-//! are taken, the one that has hung longest is given up for the next project that wants one.
+//! are taken, the one that has hung longest is given up for the next project that wants one. Until it answers, a project
+//! that hung ranks behind those that did not (`has_hung`).
+//!
+//! What the host's owner asks for by hand comes first (R1.4), and asks for work where something idles, whatever others
+//! may still answer.
 //!
 //! The machine is told what happened (`observe`, `answered`, `failed`, `abandon`) and asked what is next (`crowded_out`,
 //! `poll`); the candidates come in the order in which debts rank them. Whether a project may be asked is in the
 //! candidate. Sessions are not stored: after a restart the next poll begins a new one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use fallow_domain::{Duration, Instant, ProjectId};
@@ -57,6 +61,9 @@ pub struct Candidate {
     pub due: Option<WhyDue>,
     /// Whether a user or the coordinator asked for an RPC to it.
     pub requested: bool,
+    /// Whether it was the host's owner, and then what work it is to be asked for at least, although that is asked of
+    /// another already: something where instances idle.
+    pub by_owner: Option<WorkRequest>,
 }
 
 /// Why an RPC is made.
@@ -120,6 +127,8 @@ impl Flight {
 pub struct Sessions {
     session: Option<GetWork>,
     flights: BTreeMap<ProjectId, Flight>,
+    /// Projects whose last answer was overdue, or never came.
+    hung: BTreeSet<ProjectId>,
 }
 
 impl Sessions {
@@ -131,6 +140,11 @@ impl Sessions {
     /// Whether the RPC in flight to a project was left behind: its answer is overdue.
     pub fn is_left_behind(&self, project: ProjectId) -> bool {
         self.flights.get(&project).is_some_and(|flight| flight.left_behind)
+    }
+
+    /// Whether a project did not answer in time when it was last asked, and has not since.
+    pub fn has_hung(&self, project: ProjectId) -> bool {
+        self.hung.contains(&project)
     }
 
     /// Whether any RPC is in flight.
@@ -151,6 +165,7 @@ impl Sessions {
             flight.since = flight.since.min(now);
             if !flight.left_behind && now.since(flight.since) >= patience {
                 flight.left_behind = true;
+                self.hung.insert(*project);
                 news |= !flight.ask.work.is_none();
                 if let Some(asked) = &mut self.session {
                     asked.insert(*project, ASKS_PER_SESSION_MAX);
@@ -210,6 +225,11 @@ impl Sessions {
     /// A scheduler of the project answered and sent so many jobs. A project that sends nothing is not asked
     /// again in this session. Ignored unless an RPC to it is in flight.
     pub fn answered(&mut self, project: ProjectId, jobs: usize) {
+        self.hung.remove(&project);
+        self.ended(project, jobs);
+    }
+
+    fn ended(&mut self, project: ProjectId, jobs: usize) {
         let Some(flight) = self.flights.remove(&project) else { return };
         if let Some(asked) = &mut self.session
             && matches!(flight.ask.reason, WhyAsk::NeedsWork { .. })
@@ -230,12 +250,17 @@ impl Sessions {
             }
             return Some(AfterFailure::NextScheduler(flight.ask));
         }
-        self.answered(project, 0);
+        self.ended(project, 0);
         Some(AfterFailure::AllFailed)
     }
 
     /// Forgets an RPC in flight to a project: it was detached, or the network is gone.
     pub fn abandon(&mut self, project: ProjectId) {
+        self.ended(project, 0);
+    }
+
+    /// Forgets all about a project: it was detached.
+    pub fn forget(&mut self, project: ProjectId) {
         self.answered(project, 0);
     }
 
@@ -258,8 +283,9 @@ impl Sessions {
         };
         let begun =
             || if work { self.needs_work(candidates, &GetWork::new(), Turn::NewSession) } else { None };
-        continued()
-            .or_else(|| self.requested(candidates, work))
+        self.requested(candidates, work, |c| c.by_owner.is_some())
+            .or_else(continued)
+            .or_else(|| self.requested(candidates, work, |c| c.requested))
             .or_else(begun)
             .or_else(|| self.report(candidates, work))
     }
@@ -275,16 +301,26 @@ impl Sessions {
         Some(Next { candidate, work: candidate.request, reason: WhyAsk::NeedsWork { rank: rank + 1 }, turn })
     }
 
-    fn requested<'c>(&self, candidates: &'c [Candidate], work: bool) -> Option<Next<'c>> {
-        let found = candidates.iter().enumerate().find(|(_, c)| c.requested && self.can_be_asked(c));
+    fn requested<'c>(
+        &self,
+        candidates: &'c [Candidate],
+        work: bool,
+        who: impl Fn(&Candidate) -> bool,
+    ) -> Option<Next<'c>> {
+        let found = candidates.iter().enumerate().find(|(_, c)| who(c) && self.can_be_asked(c));
         let (rank, candidate) = found?;
         // A requested RPC overrides a wait for work as it does the backoffs.
-        let work = match (work, rank) {
+        let asks = match (work, rank) {
             (false, _) => WorkRequest::default(),
             (true, 0) => candidate.fill,
             (true, _) => candidate.request,
         };
-        Some(Next { candidate, work, reason: WhyAsk::Requested, turn: Turn::Beside })
+        let (work, turn) = match candidate.by_owner {
+            Some(least) if asks.is_none() => (least, Turn::Session),
+            Some(_) => (asks, Turn::Session),
+            None => (asks, Turn::Beside),
+        };
+        Some(Next { candidate, work, reason: WhyAsk::Requested, turn })
     }
 
     fn report<'c>(&self, candidates: &'c [Candidate], work: bool) -> Option<Next<'c>> {

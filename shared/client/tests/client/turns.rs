@@ -55,6 +55,26 @@ fn r1_10_not_even_many_schedulers_that_do_not_answer_cost_another_project_its_tu
 }
 
 #[test]
+fn r1_10_projects_that_hung_come_after_those_that_did_not_however_many_they_are() {
+    let mut world = hanging(221, 60);
+    world.run_until("both CPUs compute", Duration::from_mins(6), |w| w.computing() == 2);
+    let good = world.calls("good")[0];
+    for n in 0..60 {
+        let before = world.calls(&format!("a{n}")).into_iter().filter(|call| *call < good).count();
+        assert_eq!(before, 1, "a{n} is asked once before all others have been asked");
+    }
+}
+
+#[test]
+fn r1_4_what_the_owner_asks_for_asks_for_work_although_many_others_hang() {
+    let mut world = hanging(222, 60);
+    world.run_for(Duration::from_secs(100));
+    assert_eq!((world.computing(), world.calls("good").len()), (0, 0));
+    world.event(Event::ContactRequested { url: url("good"), by: Asker::Owner });
+    world.run_until("work", Duration::from_secs(10), |w| w.computing() > 0);
+}
+
+#[test]
 fn r1_10_what_is_asked_of_one_project_is_not_asked_of_another_before_its_answer() {
     let mut world = World::new(203);
     for name in ["a", "b"] {

@@ -102,6 +102,7 @@ impl World {
                     tight: false,
                     may_supply: true,
                     may_ask: true,
+                    hung: false,
                     backed_off: PerType::default(),
                     untried: PerType::default(),
                     shortfall: PerType::default(),

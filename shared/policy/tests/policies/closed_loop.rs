@@ -126,6 +126,7 @@ impl World {
                 tight: of.is_some_and(|of| of.misses != PerType::default()),
                 may_supply: true,
                 may_ask: true,
+                hung: false,
                 backed_off: self.backoffs.held(p.id, self.now),
                 untried: PerType::from_fn(|kind| !self.long.supplies(p.id, kind)),
                 shortfall: of.map(|of| of.shortfall).unwrap_or_default(),

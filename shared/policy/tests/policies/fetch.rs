@@ -27,6 +27,7 @@ fn candidate(id: u32, standing: f64) -> FetchCandidate {
         tight: false,
         may_supply: true,
         may_ask: true,
+        hung: false,
         backed_off: PerType::default(),
         untried: PerType::default(),
         shortfall: PerType::default(),
@@ -107,6 +108,21 @@ fn r3_9_a_tight_or_over_served_project_is_passed_over_unless_an_instance_idles_a
     let last = ask(&idle, &[tight, over_served]).unwrap();
     assert_eq!((last.project, last.why.last_resort), (ProjectId(1), Some(PassedOver::Tight)));
     assert_eq!((last.request.seconds[Cpu], last.request.instances[Cpu]), (5.0 * HOUR, 1.0));
+}
+
+#[test]
+fn r1_10_a_project_that_hung_when_it_was_last_asked_is_asked_after_those_that_did_not() {
+    let idle = needs(&[(Cpu, 1.0, 5.0 * HOUR)]);
+    let hung = FetchCandidate { hung: true, ..candidate(1, 1e6) };
+    let other = candidate(2, -10.0);
+    let asked = |candidates: &[FetchCandidate]| asked(&idle, candidates).map(|(id, _)| id);
+    assert_eq!(asked(&[hung, other]), Some(2));
+    assert_eq!(asked(&[hung, FetchCandidate { hung: true, ..other }]), Some(1), "among them by what is owed");
+    for passed_over in
+        [FetchCandidate { over_served: true, ..other }, FetchCandidate { share: Share::ZERO, ..other }]
+    {
+        assert_eq!(asked(&[hung, passed_over]), Some(1), "its turn comes where no other will do");
+    }
 }
 
 #[test]

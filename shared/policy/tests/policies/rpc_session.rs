@@ -26,6 +26,7 @@ fn content(id: u32) -> Candidate {
         fill: hours(1),
         due: None,
         requested: false,
+        by_owner: None,
     }
 }
 fn hungry(id: u32) -> Candidate {
@@ -153,6 +154,39 @@ fn r1_10_reports_and_requests_go_beside_a_request_for_work_and_no_second_one_doe
         assert_eq!(sessions.poll(&[hungry(1), other], NOW), None, "an answer may come at once");
         assert_eq!(asked(sessions.poll(&[hungry(1), other], later(NOW))), expected, "{other:?}");
     }
+}
+
+#[test]
+fn r1_4_what_the_owner_asks_for_comes_before_a_session_and_asks_for_work_where_something_idles() {
+    for (least, expected) in [(hours(3), 3), (WorkRequest::default(), 0)] {
+        let owners = Candidate { requested: true, by_owner: Some(least), may_fetch: false, ..content(9) };
+        let candidates = [hungry(1), hungry(2), owners];
+        let mut sessions = Sessions::default();
+        assert_eq!(asked(sessions.poll(&[hungry(1), hungry(2)], NOW)), Some((1, 0, 2)));
+        // The first one's answer is awaited; then it has answered, and the session would go on.
+        let mut answered = sessions.clone();
+        assert_eq!(asked(sessions.poll(&candidates, later(NOW))), Some((9, 0, expected)));
+        answered.answered(ProjectId(1), 0);
+        assert_eq!(asked(answered.poll(&candidates, later(NOW))).map(|(id, ..)| id), Some(9));
+        answered.answered(ProjectId(9), 0);
+        let others = answered.poll(&candidates[..2], later(NOW)).unwrap();
+        assert_eq!(others.project, ProjectId(2), "the session goes on where it was");
+    }
+}
+
+#[test]
+fn r1_10_a_project_that_hung_is_known_as_such_until_it_answers() {
+    let mut sessions = Sessions::default();
+    let (one, hangs) = (ProjectId(1), NOW + HANGS_AFTER);
+    sessions.poll(&[hungry(1)], NOW);
+    assert!(!sessions.has_hung(one));
+    sessions.observe(hangs);
+    assert!(sessions.has_hung(one));
+    sessions.abandon(one);
+    assert!(sessions.has_hung(one), "it was given up, and has not answered");
+    sessions.poll(&[hungry(1)], hangs);
+    sessions.answered(one, 0);
+    assert!(!sessions.has_hung(one));
 }
 
 #[test]

@@ -117,6 +117,7 @@ impl Host {
                     tight: false,
                     may_supply: true,
                     may_ask: true,
+                    hung: false,
                     backed_off: self.backoffs.held(p.id, self.now),
                     untried: PerType::from_fn(|kind| !self.long.supplies(p.id, kind)),
                     shortfall: PerType::from_fn(|kind| (due[&p.id][kind] * window - p.queued[kind]).max(0.0)),
