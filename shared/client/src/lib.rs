@@ -30,6 +30,7 @@ mod files;
 mod jobs;
 mod ledger;
 mod machine;
+mod messages;
 mod plan;
 mod planning;
 mod projects;

@@ -270,6 +270,7 @@ impl Client {
         self.ledger.forget_project(id);
         self.queued_factor.remove(&id);
         self.net.sessions.forget(id);
+        self.net.hearing.remove(&id);
         self.net.reporting.remove(&id);
         self.net.requested.remove(&id);
         self.net.asked_meanwhile.remove(&id);

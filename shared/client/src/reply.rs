@@ -5,9 +5,9 @@
 //! for graphical tools, and a change of the master URL other than a notice.
 
 use fallow_boinc::runtime::exit;
-use fallow_boinc::scheduler::{Priority, SchedulerReply, WebPreferences, type_of};
+use fallow_boinc::scheduler::{SchedulerReply, WebPreferences, type_of};
 use fallow_boinc::signature::PublicKey;
-use fallow_domain::{PerType, ProjectId, printable};
+use fallow_domain::{Duration, PerType, ProjectId, printable};
 use fallow_policy::backoff::Wait;
 
 use crate::machine::Client;
@@ -18,6 +18,8 @@ use crate::{FileKey, NoticeLevel};
 const NAME_MAX: usize = 255;
 /// Longest preferences of a user for a project, for they are stored whenever something about the project changes.
 const PREFERENCES_MAX: usize = 64 << 10;
+/// However soon a project wants to hear of us (BOINC: `SCHEDULER_RPC_POLL_PERIOD`, how often the stock client looks).
+const NEXT_RPC_DELAY_MIN: Duration = Duration::from_secs(5);
 
 impl Client {
     /// Acts on a reply. Returns how many new jobs it brought, by the type that they count for.
@@ -37,13 +39,6 @@ impl Client {
         self.drop_old_versions(id);
         self.mark_durable(Record::Project(id));
         arrived
-    }
-
-    fn apply_messages(&mut self, id: ProjectId, reply: &SchedulerReply) {
-        for message in &reply.messages {
-            let level = if message.priority == Priority::Low { NoticeLevel::Info } else { NoticeLevel::Warn };
-            self.notice(level, Some(id), format!("the project says: {}", message.text));
-        }
     }
 
     fn apply_identity(&mut self, id: ProjectId, reply: &SchedulerReply) {
@@ -88,7 +83,7 @@ impl Client {
         }
         // None at all is no wish to hear of us at once, and then again at once (BOINC).
         let delay = reply.next_rpc_delay.filter(|delay| delay.is_positive());
-        project.contact_by = delay.map(|delay| Wait::new(now, delay));
+        project.contact_by = delay.map(|delay| Wait::new(now, delay.max(NEXT_RPC_DELAY_MIN)));
         let (ours, theirs) = (project.url.clone(), reply.master_url.as_ref());
         if let Some(theirs) =
             theirs.filter(|url| fallow_domain::MasterUrl::parse(url).is_ok_and(|u| u != ours))

@@ -17,6 +17,7 @@ use fallow_policy::rpc_timing::{Asker, MasterPage};
 use fallow_policy::transfer_backoff::ProjectTransferBackoff;
 
 use crate::machine::Client;
+use crate::messages::Hearing;
 use crate::plan::Plan;
 use crate::record::Record;
 use crate::state::Job;
@@ -44,6 +45,8 @@ pub(crate) struct Network {
     pub reports_due: Option<ReportsDue>,
     /// Downloads under way, by project.
     pub downloads: BTreeMap<ProjectId, UnderWay>,
+    /// How much of what each project says is still to be told.
+    pub hearing: BTreeMap<ProjectId, Hearing>,
     /// Projects that are asked for no more work, by the last look.
     pub enough: BTreeMap<ProjectId, Enough>,
 }

@@ -1,6 +1,6 @@
 //! When projects are contacted, and when they are left alone: waits, backoffs, periods of network activity.
 
-use fallow_boinc::scheduler::SchedulerReply;
+use fallow_boinc::scheduler::{Message, SchedulerReply};
 use fallow_client::{Asker, Event, TransferError, TransferErrorKind};
 use fallow_domain::{AccountKey, Duration, Instant, MasterUrl, Preferences, Share};
 
@@ -257,6 +257,27 @@ fn r1_3_a_project_that_names_no_delay_until_the_next_contact_is_not_stormed() {
     world.run_for(Duration::from_mins(30));
     let calls = world.calls("a").len();
     assert!(calls < 10, "{calls} calls in half an hour");
+}
+
+#[test]
+fn r1_3_a_project_that_wants_to_hear_of_us_without_end_is_heard_and_contacted_within_bounds() {
+    let mut world = World::new(134);
+    world.add_project("a", 0, Duration::from_secs(30));
+    world.alter = Some(|reply, _| {
+        reply.next_rpc_delay = Some(Duration::from_millis(1));
+        reply.request_delay = Duration::ZERO;
+        let message = Message { text: "x".repeat(2_000), ..Message::default() };
+        reply.messages = vec![message; 300];
+    });
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_for(Duration::from_mins(10));
+    let calls = world.calls("a").len();
+    assert!((60..=130).contains(&calls), "{calls} calls in ten minutes, where it wants to hear of us");
+    let said = world.notices().filter(|text| text.contains("xxx")).count();
+    assert!((15..=26).contains(&said), "{said} messages told in ten minutes");
+    assert!(world.notices().any(|text| text.contains("more messages")), "what is not told is counted");
+    let told: usize = world.notices().map(String::len).sum();
+    assert!(told < 100_000, "{told} bytes");
 }
 
 #[test]

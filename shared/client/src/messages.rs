@@ -1,0 +1,65 @@
+//! What projects have to say to their users, and how much of it is told.
+//!
+//! A project may send messages with every reply, and be answered often. It is heard like anybody: some messages at once,
+//! then one a minute, so that no project fills the log of a host. Of those beyond, only their number is told.
+
+use fallow_boinc::scheduler::{Priority, SchedulerReply};
+use fallow_domain::{Duration, Instant, ProjectId};
+
+use crate::NoticeLevel;
+use crate::machine::Client;
+
+/// Most messages of a project that are told at once.
+const AT_ONCE: f64 = 15.0;
+/// Another one is told after so long.
+const EACH: Duration = Duration::from_mins(1);
+
+/// How much of what a project says is still to be told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hearing {
+    left: f64,
+    as_of: Instant,
+    /// Messages that were not told, and whose number was not either.
+    untold: usize,
+}
+
+impl Hearing {
+    fn begun(now: Instant) -> Self {
+        Self { left: AT_ONCE, as_of: now, untold: 0 }
+    }
+
+    /// Whether the next message is told.
+    fn hears(&mut self, now: Instant) -> bool {
+        let waited = now.since(self.as_of).max(Duration::ZERO);
+        self.left = (self.left + waited.as_secs_f64() / EACH.as_secs_f64()).min(AT_ONCE);
+        self.as_of = now;
+        let hears = self.left >= 1.0;
+        if hears {
+            self.left -= 1.0;
+        } else {
+            self.untold += 1;
+        }
+        hears
+    }
+}
+
+impl Client {
+    /// Tells what a project says in a reply.
+    pub(crate) fn apply_messages(&mut self, id: ProjectId, reply: &SchedulerReply) {
+        let now = self.now;
+        let mut told = false;
+        for message in &reply.messages {
+            if !self.net.hearing.entry(id).or_insert_with(|| Hearing::begun(now)).hears(now) {
+                continue;
+            }
+            told = true;
+            let level = if message.priority == Priority::Low { NoticeLevel::Info } else { NoticeLevel::Warn };
+            self.notice(level, Some(id), format!("the project says: {}", message.text));
+        }
+        if let Some(hearing) = self.net.hearing.get_mut(&id).filter(|hearing| told && hearing.untold > 0) {
+            let untold = std::mem::take(&mut hearing.untold);
+            let text = format!("... and {untold} more messages, which are not told: it says too much");
+            self.notice(NoticeLevel::Warn, Some(id), text);
+        }
+    }
+}
