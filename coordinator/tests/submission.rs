@@ -196,6 +196,29 @@ fn a_key_names_one_submission_and_options_typed_twice_are_two_workunits_without_
 }
 
 #[test]
+fn r6_11_a_quorum_that_the_fleet_cannot_meet_yet_is_taken_with_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = with_application(dir.path());
+    let file = dir.path().join("b.toml");
+    let each = "[[workunits]]\napplication = 'a'\nflops = 1e9\n";
+    std::fs::write(&file, format!("{each}quorum = 20\n{each}quorum = 3\n{each}")).unwrap();
+    for arguments in [
+        &["submit", "sieve", "--app", "a", "--flops", "1e9", "--quorum", "20"][..],
+        &["submit", "sieve", "--file", file.to_str().unwrap()],
+    ] {
+        let taken = fallow(dir.path(), arguments);
+        assert_eq!(taken.status.code(), Some(0), "{}", text(&taken));
+        let said = String::from_utf8_lossy(&taken.stderr);
+        assert!(
+            said.contains("warning: ") && said.contains("20 hosts must agree") && said.contains("0 agents"),
+            "{said}"
+        );
+    }
+    assert_eq!(workunits(dir.path()), 4);
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[test]
 fn what_has_no_end_is_refused_as_batch_input_and_application() {
     let dir = tempfile::tempdir().unwrap();
     let mut running = with_application(dir.path());

@@ -119,6 +119,11 @@ impl Draft {
         &self.workunit.name
     }
 
+    /// Jobs of different accounts that must agree.
+    pub(super) fn quorum(&self) -> u32 {
+        self.workunit.quorum.max(1)
+    }
+
     /// What hosts keep of its inputs: under which name, and the fingerprint of what.
     pub(super) fn kept(&self) -> impl Iterator<Item = (&str, &[u8; 32])> {
         let inputs = self.workunit.inputs.iter().zip(&self.contents);
@@ -193,6 +198,7 @@ pub(crate) struct Submission<'a> {
 }
 
 /// What became of a submission.
+#[derive(Default)]
 pub(crate) struct Sent {
     /// Of all its workunits, in their order.
     pub(crate) names: Vec<String>,
@@ -200,6 +206,10 @@ pub(crate) struct Sent {
     pub(crate) known: u64,
     /// When the first was taken.
     pub(crate) begun_at_micros: i64,
+    /// Agents that are enrolled.
+    pub(crate) agents: u64,
+    /// Accounts outside the fleet that asked the project for work lately.
+    pub(crate) accounts_outside: u64,
 }
 
 /// How far a submission is, for whoever interrupts it.
@@ -233,7 +243,7 @@ impl Submission<'_> {
                 progress.checked(piece.end);
             }
         }
-        let mut sent = Sent { names: Vec::with_capacity(self.drafts.len()), known: 0, begun_at_micros: 0 };
+        let mut sent = Sent { names: Vec::with_capacity(self.drafts.len()), ..Sent::default() };
         for piece in &pieces {
             standing.under_way.set(piece.len());
             let reply = self.piece(client, &digest, &firsts, piece, false).await;
@@ -241,6 +251,7 @@ impl Submission<'_> {
             sent.known += reply.known;
             sent.names.extend(reply.names);
             sent.begun_at_micros = reply.begun_at_micros;
+            (sent.agents, sent.accounts_outside) = (reply.agents, reply.accounts_outside);
             standing.taken.set(sent.names.len());
             standing.under_way.set(0);
             progress.taken(sent.names.len());

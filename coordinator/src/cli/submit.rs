@@ -157,7 +157,32 @@ pub(super) async fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
     if arguments.file.is_some() || arguments.key.is_some() {
         warn(&told(key, &sent));
     }
+    if let Some(warning) = lacking(&drafts, &sent) {
+        warn(&warning);
+    }
     Ok(ExitCode::Success.into())
+}
+
+/// What is said of workunits that more hosts must agree on than there are. An agent counts as one, and outside the fleet
+/// an account does.
+fn lacking(drafts: &[Draft], sent: &Sent) -> Option<String> {
+    let there = sent.agents.saturating_add(sent.accounts_outside);
+    let lacks = |draft: &&Draft| draft.quorum() > 1 && u64::from(draft.quorum()) > there;
+    let (count, most) = drafts
+        .iter()
+        .filter(lacks)
+        .fold((0, 0), |(count, most), draft| (count + 1, draft.quorum().max(most)));
+    let what = match count {
+        0 => return None,
+        1 => format!("on 1 workunit {most} hosts must agree"),
+        count => format!("on {count} workunits up to {most} hosts must agree"),
+    };
+    let agents = table::counted(sent.agents, "agent");
+    let outside = table::counted(sent.accounts_outside, "account");
+    Some(format!(
+        "warning: {what}, and there are {agents} and {outside} outside the fleet that asked for work lately. It is taken, \
+         and waits until more come: `fallow tokens create` makes tokens for agents"
+    ))
 }
 
 /// From now on the signal no longer ends the process by itself.

@@ -25,12 +25,15 @@ pub(super) fn piece(wire: wire::SubmitRequest) -> Result<(String, Piece), Status
     Ok((project, Piece { key, digest, total, offset, check_only, workunits }))
 }
 
-pub(super) fn taken(taken: Taken) -> wire::SubmitReply {
+/// With how many agents are enrolled, and how many accounts outside the fleet asked for work lately.
+pub(super) fn taken(taken: Taken, agents: u64, accounts_outside: u64) -> wire::SubmitReply {
     wire::SubmitReply {
         names: taken.names,
         taken: taken.taken,
         begun_at_micros: taken.begun_at.map_or(0, Instant::as_micros),
         known: taken.known,
+        agents,
+        accounts_outside,
     }
 }
 

@@ -421,8 +421,12 @@ impl Service for OperatorService {
         let span = span_of(&request, "Submit");
         let work = async {
             let (project, piece) = convert::piece(request.into_inner())?;
-            let taken = self.blocking(move |projects| projects.submit_piece(&project, piece)).await?;
-            Ok(convert::taken(taken))
+            let agents = self.fleet.enrolled() as u64;
+            let submit = move |projects: &ProjectServer| {
+                let taken = projects.submit_piece(&project, piece)?;
+                Ok(convert::taken(taken, agents, projects.accounts_outside(&project)? as u64))
+            };
+            self.blocking(submit).await
         };
         self.call("Submit", span, work).await
     }

@@ -117,12 +117,13 @@ impl Project {
             jobs.push(job_view(workunit, job, host));
         }
         let of_agents = hosts_of(workunit).all(|id| hosts.get(&id).is_some_and(|(_, agent)| agent.is_some()));
+        let lacking = self.lacking(workunit, now);
         let rest = workunit.unsent().and_then(|_| self.rests_until(workunit, now));
         for job in jobs.iter_mut().filter(|job| job.state == JobState::Unsent) {
             job.waits_until = rest;
             job.waits_for = match rest {
                 Some(until) => format!("its next attempt in {}", in_seconds(until.since(now))),
-                None => waits_for(workunit, of_agents).to_owned(),
+                None => format!("{}{lacking}", waits_for(workunit, of_agents)),
             };
         }
         Ok(WorkunitView {
@@ -144,6 +145,19 @@ impl Project {
             let others = lock(&self.seekers).has_others(&workunit.accounts(), now);
             (!others).then_some(for_some)
         })
+    }
+
+    /// What is said of a workunit that waits for a quorum of more accounts than there are.
+    fn lacking(&self, workunit: &Workunit, now: Instant) -> String {
+        let (had, quorum) = (workunit.accounts(), workunit.rules.quorum as usize);
+        if had.is_empty() || quorum < 2 || workunit.unsent().is_none() {
+            return String::new();
+        }
+        match lock(&self.seekers).count(&had, now) {
+            there if there >= quorum => String::new(),
+            1 => format!(": {quorum} needed, 1 asks for work"),
+            there => format!(": {quorum} needed, {there} ask for work"),
+        }
     }
 
     fn canonical(&self, workunit: &Workunit) -> Result<Option<CanonicalResult>, ProjectError> {

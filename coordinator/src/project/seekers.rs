@@ -41,6 +41,8 @@ pub(crate) struct Seekers {
     all: BTreeMap<u64, Seeker>,
     /// When each last asked for work of each type, the oldest first.
     by_time: BTreeSet<(Instant, u64, ResourceType)>,
+    /// Those of clients outside the fleet.
+    outside: BTreeSet<u64>,
     /// The same accounts by what they ask for and are; of accounts that only the store told of, nothing is known.
     classes: BTreeMap<(PerType<bool>, Option<Likeness>), Class>,
 }
@@ -83,6 +85,9 @@ impl Seekers {
             let host: Host = decode("host", &key, &value)?;
             if let Some(at) = host.last_request.filter(|_| host.account != but) {
                 seekers.asked(host.account, &PerType::from_fn(|_| true), None, at);
+                if host.agent.is_none() {
+                    seekers.note_outside(host.account);
+                }
             }
         }
         Ok(seekers)
@@ -102,6 +107,25 @@ impl Seekers {
                 });
             }
         });
+    }
+
+    /// An account that asked is no agent's.
+    pub(crate) fn note_outside(&mut self, account: u64) {
+        if self.all.contains_key(&account) {
+            self.outside.insert(account);
+        }
+    }
+
+    /// How many accounts outside the fleet asked lately.
+    pub(crate) fn outside(&mut self, now: Instant) -> usize {
+        self.forget_those_before(now);
+        self.outside.len()
+    }
+
+    /// How many asked lately, or have had a copy.
+    pub(crate) fn count(&mut self, had: &BTreeSet<u64>, now: Instant) -> usize {
+        self.forget_those_before(now);
+        self.all.len() + had.iter().filter(|account| !self.all.contains_key(account)).count()
     }
 
     /// An account asked, could have taken more, and got nothing.
@@ -177,6 +201,7 @@ impl Seekers {
         }
         change(&mut seeker);
         if !seeker.asked.iter().any(|(_, last)| last.is_some()) {
+            self.outside.remove(&account);
             return;
         }
         self.by_time.extend(times(&seeker).map(|(at, kind)| (at, account, kind)));

@@ -214,6 +214,15 @@ impl ProjectServer {
         self.shared.project(project)?.submit_piece(piece, self.shared.now())
     }
 
+    /// How many accounts of clients outside the fleet asked a project for work within a day.
+    ///
+    /// # Errors
+    /// [`ProjectError::UnknownProject`].
+    pub fn accounts_outside(&self, project: &str) -> Result<usize, ProjectError> {
+        let project = self.shared.project(project)?;
+        Ok(lock(&project.seekers).outside(self.shared.now()))
+    }
+
     /// A directory for files that are being received for a project. Nothing but this coordinator reads it, and what is
     /// left there is removed at the next start.
     ///

@@ -1,7 +1,7 @@
 //! Jobs that fail: who gets them next, who is told what, and how it ends.
 
 use fallow_boinc::scheduler::ResultState;
-use fallow_coordinator::project::{JobState, NewWorkunit};
+use fallow_coordinator::project::{JobState, NewWorkunit, Rules};
 use fallow_domain::{Bytes, Duration};
 
 use crate::client::Client;
@@ -125,6 +125,28 @@ fn r6_8_a_job_waits_for_no_time_to_come_when_the_clock_was_set_back() {
 }
 
 #[test]
+fn r6_11_a_job_of_a_quorum_that_cannot_be_met_yet_says_how_many_hosts_there_are() {
+    let (fixture, info) = with_workunits(0, 1);
+    let rules = Rules { quorum: 20, initial_jobs: 20, max_error_jobs: 3, max_total_jobs: 30 };
+    let many = NewWorkunit { rules, ..workunit("app", "x", 1e11, 1) };
+    fixture.server.submit("p", vec![many]).unwrap();
+    assert_eq!(only_workunit(&fixture).jobs[0].waits_for, "", "any host");
+    let clients = ["a", "b"].map(|name| Client::new(&fixture, &info, name));
+    for mut client in clients {
+        assert_eq!(client.fetch(1.0).results.len(), 1);
+    }
+    assert_eq!(fixture.server.accounts_outside("p").unwrap(), 0);
+    let view = only_workunit(&fixture);
+    let waiting = view.jobs.iter().find(|job| job.state == JobState::Unsent).unwrap();
+    assert_eq!(waiting.waits_for, "another host: 20 needed, 2 ask for work");
+    let mut outside = Client::stock(&info, "c");
+    assert_eq!(outside.fetch(1.0).results.len(), 1);
+    assert_eq!(fixture.server.accounts_outside("p").unwrap(), 1);
+    fixture.advance(Duration::from_hours(25));
+    assert_eq!(fixture.server.accounts_outside("p").unwrap(), 0);
+}
+
+#[test]
 fn r6_8_a_broken_host_that_is_always_idle_does_not_end_workunits_while_sound_hosts_are_busy() {
     let (fixture, info) = with_workunits(1, 1);
     let (mut broken, mut sound) =
@@ -207,10 +229,13 @@ fn r6_8_hosts_of_one_account_outside_the_fleet_are_told_of_the_account() {
     let told = messages(&second.fetch(1.0));
     let reason = "1 job waits for another account: this one has a copy of it, or has computed one";
     assert!(told.contains(reason), "{told}");
-    assert_eq!(only_workunit(&fixture).jobs[1].waits_for, "another account");
+    assert_eq!(only_workunit(&fixture).jobs[1].waits_for, "another account: 2 needed, 1 asks for work");
     fail(&mut first);
     fixture.advance(Duration::from_mins(1));
-    assert_eq!(only_workunit(&fixture).jobs[1].waits_for, "an account that has not failed it");
+    assert_eq!(
+        only_workunit(&fixture).jobs[1].waits_for,
+        "an account that has not failed it: 2 needed, 1 asks for work"
+    );
 }
 
 #[test]
@@ -221,5 +246,5 @@ fn r6_8_a_job_that_waits_for_a_second_opinion_says_so() {
     client.complete_all("42");
     let told = messages(&client.fetch(1.0));
     assert!(told.contains("1 job waits for another host"), "{told}");
-    assert_eq!(only_workunit(&fixture).jobs[1].waits_for, "another host");
+    assert_eq!(only_workunit(&fixture).jobs[1].waits_for, "another host: 2 needed, 1 asks for work");
 }

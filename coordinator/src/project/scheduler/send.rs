@@ -87,7 +87,12 @@ pub(super) fn send(
     if wish.wanted.is_open() && !refused(project, request, done, now) {
         done.host.last_request = Some(now);
         let means = wish.means(done.host.id, &project.catalog(), project.settings().delete_from_self);
-        lock(&project.seekers).asked(done.host.account, &asks, Some(means), now);
+        let mut seekers = lock(&project.seekers);
+        seekers.asked(done.host.account, &asks, Some(means), now);
+        if done.host.agent.is_none() {
+            seekers.note_outside(done.host.account);
+        }
+        drop(seekers);
         send_what_suits(project, txn, request, &wish, done, now)?;
     }
     done.host.waiting = is_in_vain(project, request, &wish, done);
