@@ -56,9 +56,11 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Takes note of copies that now wait for a host: when somebody may have them.
+/// Takes note of copies that now wait for a host: when somebody may have them. As many agents are told as there are jobs;
+/// those that had a copy may be among them, so that as many more are told.
 fn note_new_jobs(txn: &mut Txn<'_>, workunit: &Workunit, jobs: u64) {
     let rest = workunit.rest();
+    let jobs = if jobs > 0 { jobs + workunit.accounts().len() as u64 } else { 0 };
     if rest.is_none_or(|rest| !rest.is_for_all) {
         txn.note_new_jobs(jobs);
     }
