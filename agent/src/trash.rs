@@ -6,17 +6,17 @@
 //! up the removal of small ones. What cannot be removed (it belongs to another user) stays aside, is never used again,
 //! and is tried again later and at the next start.
 
-use std::collections::BTreeMap;
-use std::ffi::{CStr, CString};
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, open, renameat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, open, renameat, unlinkat};
 use rustix::io::Errno;
 
 use crate::files::shown_path;
@@ -108,9 +108,10 @@ impl Trash {
     }
 
     fn put(&self, parent: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+        let place = place(&self.0.dir)?;
         let age = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_nanos());
         let number = self.0.moved.fetch_add(1, Ordering::Relaxed);
-        match renameat(parent, name, CWD, self.0.dir.join(format!("{age:x}.{number}"))) {
+        match renameat(parent, name, &place, format!("{age:x}.{number}")) {
             Ok(()) => {
                 self.work();
                 Ok(())
@@ -172,24 +173,70 @@ fn is_gone(parent: BorrowedFd<'_>, name: &CStr) -> bool {
     matches!(rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
 }
 
+/// Opens the trash. A link in its place is none: what it leads to is no rubbish.
+fn place(dir: &Path) -> io::Result<OwnedFd> {
+    Ok(tree::open_directory(CWD, &CString::new(dir.as_os_str().as_bytes())?)?)
+}
+
 /// Removes what is in `dir`, a slice of each at a time. Returns when nothing more can be done.
 fn empty(dir: &Path) {
-    let mut stuck: BTreeMap<PathBuf, ()> = BTreeMap::new();
+    let Ok(place) = place(dir) else { return };
+    let mut stuck = BTreeSet::new();
     loop {
         let mut found = false;
-        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if stuck.contains_key(&path) {
+        for name in names(&place) {
+            if stuck.contains(&name) {
                 continue;
             }
             found = true;
-            if let Err(error) = tree::remove_until(&path, Some(Instant::now() + SLICE)) {
+            if let Err(error) = tree::remove_at_until(place.as_fd(), &name, Instant::now() + SLICE) {
+                let path = dir.join(OsStr::from_bytes(name.to_bytes()));
                 tracing::warn!(path = shown_path(&path), %error, "what a job left cannot be removed; it is tried again later");
-                stuck.insert(path, ());
+                stuck.insert(name);
             }
         }
         if !found {
             return;
         }
+    }
+}
+
+/// What is in a directory.
+fn names(dir: &OwnedFd) -> impl Iterator<Item = CString> {
+    let entries = Dir::read_from(dir).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_owned());
+    names.filter(|name| !matches!(name.to_bytes(), b"." | b".."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// Waits until nothing more is done.
+    fn settle(trash: &Trash) {
+        while trash.0.running.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn r6_10_a_link_in_place_of_the_trash_costs_nothing_elsewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let (elsewhere, at) = (dir.path().join("elsewhere"), dir.path().join("trash"));
+        fs::create_dir_all(elsewhere.join("precious/tree")).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &at).unwrap();
+        let trash = Trash::at(at.clone());
+        trash.look();
+        settle(&trash);
+        let left = dir.path().join("left");
+        fs::create_dir_all(left.join("by/a/job")).unwrap();
+        trash.take(&left).unwrap();
+        settle(&trash);
+        assert!(!left.exists());
+        let kept: Vec<_> =
+            fs::read_dir(&elsewhere).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        assert!(kept == ["precious"] && elsewhere.join("precious/tree").exists(), "{kept:?}");
+        assert!(at.symlink_metadata().unwrap().is_dir(), "the trash is the agent's own again");
     }
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fchmod, mkdirat, openat, renameat, statat};
 use rustix::io::Errno;
 
+use crate::dir::{PARTIAL, copy_name};
 use crate::trash::Trash;
 use crate::tree;
 
@@ -125,22 +126,43 @@ impl Place {
         }
     }
 
-    /// Moves a file out of the slot. What is at `to` gives way.
+    /// Moves a file out of the slot, to where another file or a directory gives way to it. Where that fails, what is at
+    /// `to` stays.
     pub(super) fn move_out(&self, name: &str, to: &Path) -> io::Result<()> {
         let (dir, last) = self.way(name, false)?;
-        match renameat(&dir, &last, CWD, to) {
-            Ok(()) => Ok(()),
+        match self.put(to, || renameat(&dir, &last, CWD, to)) {
             // Slots and projects lie in one directory, so in one volume unless somebody mounted between them.
-            Err(Errno::XDEV) => {
-                self.trash.take(to)?;
-                let mut target = File::options().write(true).create_new(true).open(to)?;
-                io::copy(&mut self.read(name)?, &mut target).map(drop)
-            }
-            Err(_) => {
-                self.trash.take(to)?;
-                Ok(renameat(&dir, &last, CWD, to)?)
-            }
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => self.copy_out(name, to),
+            done => done,
         }
+    }
+
+    /// The same to another volume: the copy takes its place when it is whole.
+    fn copy_out(&self, name: &str, to: &Path) -> io::Result<()> {
+        let mut source = self.read(name)?;
+        let parts = to.with_file_name(PARTIAL);
+        std::fs::create_dir_all(&parts)?;
+        let copy = parts.join(copy_name(to.file_name().unwrap_or_default()));
+        self.trash.take(&copy)?;
+        let target = File::options().write(true).create_new(true).open(&copy);
+        let copied = target
+            .and_then(|mut target| io::copy(&mut source, &mut target))
+            .and_then(|_| self.put(to, || renameat(CWD, &copy, CWD, to)));
+        if copied.is_err() {
+            let _ = std::fs::remove_file(&copy);
+        }
+        copied.and_then(|()| self.remove(name))
+    }
+
+    /// Renames to `to`. A directory that is there is taken away, and one around it that a job closed is opened up.
+    fn put(&self, to: &Path, rename: impl Fn() -> Result<(), Errno>) -> io::Result<()> {
+        match (rename(), to.parent()) {
+            (Err(Errno::ISDIR), _) => self.trash.take(to)?,
+            // What cannot be done shows in the next attempt.
+            (Err(Errno::ACCESS), Some(parent)) => drop(tree::open_up(CWD, parent)),
+            (done, _) => return Ok(done?),
+        }
+        Ok(rename()?)
     }
 
     /// The directory that holds `name`, which may lie some directories below the slot, and its last part. With `make`,
@@ -208,6 +230,46 @@ mod tests {
         }
         assert!(place.move_out("sub/secret", &dir.path().join("taken")).is_err());
         assert!(dir.path().join("outside/secret").exists());
+    }
+
+    #[test]
+    fn a_move_that_fails_leaves_what_is_at_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
+        let to = dir.path().join("out");
+        fs::write(&to, "taken before").unwrap();
+        fs::create_dir(place.path().join("directory")).unwrap();
+        for name in ["nothing", "directory"] {
+            assert!(place.move_out(name, &to).is_err(), "{name}");
+            assert_eq!(fs::read(&to).unwrap(), b"taken before", "{name}");
+        }
+        place.write("file", b"new", 0o644).unwrap();
+        fs::remove_file(&to).unwrap();
+        fs::create_dir_all(to.join("in/the/way")).unwrap();
+        place.move_out("file", &to).unwrap();
+        assert_eq!(fs::read(&to).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_move_to_another_volume_is_whole_or_leaves_what_is_at_its_end() {
+        let (dir, memory) = (tempfile::tempdir().unwrap(), Path::new("/dev/shm"));
+        let device =
+            |path: &Path| fs::metadata(path).map(|data| std::os::unix::fs::MetadataExt::dev(&data)).ok();
+        if device(memory).is_none() || device(memory) == device(dir.path()) {
+            eprintln!("there is one volume only here");
+            return;
+        }
+        let slot = tempfile::tempdir_in(memory).unwrap();
+        let place = Place::create(&slot.path().join("slot"), &Trash::at(slot.path().join("trash"))).unwrap();
+        let to = dir.path().join("out");
+        fs::write(&to, "taken before").unwrap();
+        fs::create_dir(place.path().join("directory")).unwrap();
+        assert!(place.move_out("directory", &to).is_err());
+        assert_eq!(fs::read(&to).unwrap(), b"taken before");
+        place.write("file", b"new", 0o644).unwrap();
+        place.move_out("file", &to).unwrap();
+        assert_eq!((fs::read(&to).unwrap(), place.has("file")), (b"new".to_vec(), false));
+        assert_eq!(fs::read_dir(dir.path().join(PARTIAL)).unwrap().count(), 0);
     }
 
     #[test]
