@@ -322,6 +322,11 @@ pub fn copy_name(name: &OsStr) -> String {
     format!("{COPY}{}", fallow_boinc::signature::md5_hex(name.as_bytes()))
 }
 
+/// The name among the parts of a file that has come compressed and is whole. No file of a project may have such a name.
+pub fn packed_name(name: &str) -> String {
+    format!("%packed-{}", fallow_boinc::signature::md5_hex(name.as_bytes()))
+}
+
 /// Deletes the copies that an earlier life of the agent has not completed.
 pub fn remove_copies(parts: &Path) {
     for entry in fs::read_dir(parts).into_iter().flatten().flatten() {

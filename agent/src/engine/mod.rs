@@ -326,8 +326,9 @@ impl Engine {
             return;
         }
         let partial = self.dir.partial(url);
-        let packed = partial.join(format!("{}.gzt", file.name));
-        for path in [self.dir.project(url).join(&file.name), partial.join(&file.name), packed] {
+        let parts = [file.name.clone(), format!("{}.gzt", file.name), crate::dir::packed_name(&file.name)];
+        let parts = parts.map(|name| partial.join(name));
+        for path in parts.into_iter().chain([self.dir.project(url).join(&file.name)]) {
             // Whatever lies there by now, and whoever goes on filling it.
             if let Err(error) = tokio::task::block_in_place(|| self.dir.trash().take(&path)) {
                 tracing::warn!(path = shown_path(&path), %error, "cannot delete a file");

@@ -2,7 +2,8 @@
 //!
 //! Model: the bytes go to a file in `.partial/`, from where an earlier attempt stopped; what is there stays there when
 //! the attempt fails in the middle. A complete file is verified as a whole, made durable, and only then gets its name.
-//! A file that proves wrong is deleted, for going on from wrong bytes cannot make them right.
+//! A file that proves wrong is deleted, for going on from wrong bytes cannot make them right. One that comes compressed
+//! is kept so until it is verified and has its name: what fails at this host then is not fetched again.
 //!
 //! A file never takes more than the client allows it, whatever its server sends, and never the space that has to stay
 //! free. What has to stop for want of space stays for a while, if its size is known; then it is deleted, as it would keep
@@ -27,7 +28,7 @@ use super::trail::Trail;
 use super::unpack::{expand, packed_max};
 use super::verify::check;
 use super::web::{Answer, Ask, Web, refused};
-use crate::dir::DataDir;
+use crate::dir::{DataDir, packed_name};
 
 /// So long what came of a file waits for space: a disk may be full for a moment only. Two that wait for each other's space
 /// end by it.
@@ -70,10 +71,19 @@ pub(super) async fn download(
     };
     let keep_free = wanted.keep_free;
     let part = |to, nbytes, limit| Part { url: &wanted.from, to, nbytes, limit, excess, keep_free };
+    let packed = dir.partial(&wanted.url).join(packed_name(name));
     if wanted.gzipped {
-        let packed = dir.partial(&wanted.url).join(format!("{name}.gzt"));
-        fetch(web, &part(&packed, None, packed_max(limit)), trail).await?;
-        blocking(expand(packed, partial.clone(), (limit, excess), keep_free)).await?;
+        if !fs::symlink_metadata(&packed).is_ok_and(|data| data.is_file()) {
+            let coming = dir.partial(&wanted.url).join(format!("{name}.gzt"));
+            fetch(web, &part(&coming, None, packed_max(limit)), trail).await?;
+            fs::rename(&coming, &packed).map_err(failure("rename to", &packed))?;
+        }
+        let expanded = blocking(expand(packed.clone(), partial.clone(), (limit, excess), keep_free)).await;
+        expanded.inspect_err(|error| {
+            if error.kind == TransferErrorKind::DiskFull && is_old(&packed) {
+                let _ = fs::remove_file(&packed);
+            }
+        })?;
     } else {
         fetch(web, &part(&partial, nbytes, limit), trail).await?;
     }
@@ -81,10 +91,12 @@ pub(super) async fn download(
         // A local failure says nothing about the bytes.
         if !is_local(error) {
             let _ = fs::remove_file(&partial);
+            let _ = fs::remove_file(&packed);
         }
     })?;
     // Last and not on another thread: a cancelled download must not appear after its cancellation.
     fs::rename(&partial, &place).map_err(failure("rename to", &place))?;
+    let _ = fs::remove_file(&packed);
     Ok(size)
 }
 

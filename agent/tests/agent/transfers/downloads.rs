@@ -165,6 +165,23 @@ async fn a_compressed_file_is_expanded_and_verified_as_plain() {
 }
 
 #[tokio::test]
+async fn a_compressed_file_that_cannot_be_expanded_here_now_is_not_fetched_again() {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(&content()).unwrap();
+    let packed = encoder.finish().unwrap();
+    let server = Server::start(move |_| http("200 OK", "", &packed));
+    let mut bench = Bench::new();
+    let wanted = Download { gzipped: true, ..Bench::wanted(server.url("file.gz"), &content()) };
+    // No file can be made there.
+    std::fs::create_dir_all(bench.partial()).unwrap();
+    assert_eq!(bench.download(wanted.clone()).await.unwrap_err().kind, TransferErrorKind::LocalFile);
+    std::fs::remove_dir(bench.partial()).unwrap();
+    assert_eq!(bench.download(wanted).await, Ok(Bytes(100_000)));
+    assert_eq!(server.asked().len(), 1);
+    assert_eq!(std::fs::read_dir(bench.data.partial(&project())).unwrap().count(), 0);
+}
+
+#[tokio::test]
 async fn statuses_mean_what_boinc_takes_them_for() {
     for (status, kind) in [
         ("404 Not Found", TransferErrorKind::Permanent),
