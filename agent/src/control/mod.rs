@@ -4,6 +4,7 @@
 //! peer is checked besides.
 
 pub mod client;
+pub mod notices;
 pub mod protocol;
 pub mod server;
 pub mod status;

@@ -8,6 +8,7 @@ use fallow_client::{Client, Phase};
 use fallow_domain::{Duration, Instant, ProjectId, ResourceType, printable};
 use serde::{Deserialize, Serialize};
 
+use super::notices::newest;
 use crate::fleet::link::LinkStatus;
 
 /// Longest name in a table, in bytes.
@@ -19,6 +20,8 @@ const TEXT_MAX: usize = 2_000;
 const TASKS_MAX: usize = 10_000;
 /// Most rows of the table of jobs. Who wants all of them asks for JSON.
 const ROWS_MAX: usize = 200;
+/// Notices that are looked through for warnings.
+const NOTICES_SHOWN: usize = 5;
 
 /// Everything that `fallow-agent status` tells. Times are seconds, instants seconds since the epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -327,7 +330,8 @@ impl Status {
         }
         self.project_table(&mut out, now);
         self.task_table(&mut out, now);
-        for notice in self.notices.iter().rev().take(5).rev().filter(|notice| notice.level != "info") {
+        for notice in newest(&self.notices, NOTICES_SHOWN).into_iter().filter(|notice| notice.level != "info")
+        {
             let ago = now.since(Instant::from_secs_f64(notice.time));
             let about = notice.project_url.as_deref().map(|url| format!(", {}", self.project_name(url)));
             let _ = writeln!(

@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
 
 use crate::clock;
+use crate::control::notices::Notices;
 use crate::control::protocol::{Request, Response};
 use crate::control::status::Notice;
 use crate::dir::DataDir;
@@ -41,8 +42,6 @@ pub use run::{Enrolment, Opened, Settings, open, run};
 
 /// Inputs that may wait.
 const QUEUE: usize = 256;
-/// Notices that are kept for `status`.
-const NOTICES: usize = 50;
 /// Longest notice, in bytes.
 const NOTICE_MAX: usize = 2_000;
 /// Bytes that are kept of what a project says.
@@ -89,7 +88,7 @@ struct Engine {
     metrics: Metrics,
     /// The keys under which the coordinator knows things, also of those that are gone.
     keys: BTreeMap<Entity, String>,
-    notices: VecDeque<Notice>,
+    notices: Notices,
     wake_at: Option<Instant>,
     /// Projects whose stems are stored.
     known: BTreeSet<ProjectId>,
@@ -370,11 +369,8 @@ impl Engine {
                 "error"
             }
         };
-        if self.notices.len() == NOTICES {
-            self.notices.pop_front();
-        }
         let time = clock::now().as_secs_f64();
-        self.notices.push_back(Notice { time, level: level.to_owned(), project_url: url, text });
+        self.notices.add(Notice { time, level: level.to_owned(), project_url: url, text });
     }
 
     /// An effect in words, for the log.

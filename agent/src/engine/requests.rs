@@ -167,7 +167,7 @@ impl Engine {
             projects: projects(&self.client, &self.refusals),
             tasks,
             tasks_left_out,
-            notices: self.notices.iter().cloned().collect(),
+            notices: self.notices.all(),
             store_trouble: self.store_trouble.clone(),
         }
     }

@@ -179,7 +179,7 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         link,
         metrics: Metrics::new(),
         keys: std::collections::BTreeMap::new(),
-        notices: std::collections::VecDeque::new(),
+        notices: crate::control::notices::Notices::default(),
         wake_at: None,
         known: BTreeSet::new(),
         refusals: std::collections::BTreeMap::new(),
