@@ -97,6 +97,12 @@ fn an_agent_that_stays_dead_is_told_again_with_its_jobs_and_the_command_that_sta
         assert_eq!(host["name"], "agent-2");
         host["tasks"].get(0)?["name"].as_str().map(str::to_owned)
     });
+    // The listing of jobs calls it by the name that it has among the hosts.
+    let job = up.json(&["jobs", name.split('_').next().unwrap(), "--job", &name]);
+    assert_eq!(
+        (&job["job"]["agent_name"], &job["job"]["agent_id"]),
+        (&"agent-2".into(), &identity(&up, "agent-2"))
+    );
     up.daemon("agent-2").unwrap().signal(Signal::KILL);
     let said = |text: &str| up.said().iter().any(|line| line.contains(text)).then_some(());
     wait_for("its end", Duration::from_secs(10), || said("agent-2 was ended by signal 9"));
