@@ -12,10 +12,29 @@ use crate::support::{put, wait_for};
 
 /// Names the small volume to the child.
 const VOLUME: &str = "FALLOW_TEST_SMALL_VOLUME";
-/// Likewise.
-const OWNERS_VOLUME: &str = "FALLOW_TEST_OWNERS_VOLUME";
-/// Likewise.
-const CULPRIT_VOLUME: &str = "FALLOW_TEST_CULPRITS_VOLUME";
+
+/// Runs one of the tests below as a process of its own, which has a volume of so many megabytes.
+fn passes_on_a_volume_of(megabytes: u32, child: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let script = format!(r#"mount -t tmpfs -o size={megabytes}m none "$1" && shift && exec "$@""#);
+    let output = Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", &script, "sh"])
+        .arg(dir.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", child, "--nocapture", "--test-threads=1"])
+        .env(VOLUME, dir.path())
+        .output();
+    let Ok(output) = output else {
+        println!("skipped: there is no `unshare` to make a small volume with");
+        return;
+    };
+    let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if !said.contains("running 1 test") {
+        println!("skipped: no small volume can be mounted here: {log}");
+        return;
+    }
+    assert!(said.contains("all was as it should"), "{said}{log}");
+}
 
 #[test]
 fn child_on_a_volume_that_fills_up() {
@@ -58,7 +77,7 @@ fn child_on_a_volume_that_fills_up() {
 
 #[test]
 fn child_whose_owner_fills_the_volume() {
-    let Some(volume) = std::env::var_os(OWNERS_VOLUME) else { return };
+    let Some(volume) = std::env::var_os(VOLUME) else { return };
     let volume = Path::new(&volume);
     let dir = &volume.join("agent");
     let mut daemon = Daemon::start(dir);
@@ -95,7 +114,7 @@ fn fill(volume: &Path) {
 
 #[test]
 fn child_whose_volume_a_project_fills() {
-    let Some(volume) = std::env::var_os(CULPRIT_VOLUME) else { return };
+    let Some(volume) = std::env::var_os(VOLUME) else { return };
     let volume = Path::new(&volume);
     let dir = &volume.join("agent");
     let mut daemon = Daemon::start(dir);
@@ -144,71 +163,17 @@ fn child_whose_volume_a_project_fills() {
 
 #[test]
 fn r4_12_a_project_that_fills_the_disk_can_be_detached() {
-    let dir = tempfile::tempdir().unwrap();
-    let script = r#"mount -t tmpfs -o size=48m none "$1" && shift && exec "$@""#;
-    let output = Command::new("unshare")
-        .args(["--map-root-user", "--mount", "sh", "-c", script, "sh"])
-        .arg(dir.path())
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "disk::child_whose_volume_a_project_fills", "--nocapture", "--test-threads=1"])
-        .env(CULPRIT_VOLUME, dir.path())
-        .output();
-    let Ok(output) = output else {
-        println!("skipped: there is no `unshare` to make a small volume with");
-        return;
-    };
-    let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if !said.contains("running 1 test") {
-        println!("skipped: no small volume can be mounted here: {log}");
-        return;
-    }
-    assert!(said.contains("all was as it should"), "{said}{log}");
+    passes_on_a_volume_of(48, "disk::child_whose_volume_a_project_fills");
 }
 
 #[test]
 fn r4_12_what_came_of_downloads_does_not_keep_the_agent_without_space() {
-    let dir = tempfile::tempdir().unwrap();
-    let script = r#"mount -t tmpfs -o size=48m none "$1" && shift && exec "$@""#;
-    let output = Command::new("unshare")
-        .args(["--map-root-user", "--mount", "sh", "-c", script, "sh"])
-        .arg(dir.path())
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "disk::child_whose_owner_fills_the_volume", "--nocapture", "--test-threads=1"])
-        .env(OWNERS_VOLUME, dir.path())
-        .output();
-    let Ok(output) = output else {
-        println!("skipped: there is no `unshare` to make a small volume with");
-        return;
-    };
-    let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if !said.contains("running 1 test") {
-        println!("skipped: no small volume can be mounted here: {log}");
-        return;
-    }
-    assert!(said.contains("all was as it should"), "{said}{log}");
+    passes_on_a_volume_of(48, "disk::child_whose_owner_fills_the_volume");
 }
 
 #[test]
 fn r4_12_on_a_full_disk_the_owner_is_answered_at_once_and_his_suspension_holds() {
-    let dir = tempfile::tempdir().unwrap();
-    let script = r#"mount -t tmpfs -o size=16m none "$1" && shift && exec "$@""#;
-    let output = Command::new("unshare")
-        .args(["--map-root-user", "--mount", "sh", "-c", script, "sh"])
-        .arg(dir.path())
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "disk::child_on_a_volume_that_fills_up", "--nocapture", "--test-threads=1"])
-        .env(VOLUME, dir.path())
-        .output();
-    let Ok(output) = output else {
-        println!("skipped: there is no `unshare` to make a small volume with");
-        return;
-    };
-    let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if !said.contains("running 1 test") {
-        println!("skipped: no small volume can be mounted here: {log}");
-        return;
-    }
-    assert!(said.contains("all was as it should"), "{said}{log}");
+    passes_on_a_volume_of(16, "disk::child_on_a_volume_that_fills_up");
 }
 
 #[test]
