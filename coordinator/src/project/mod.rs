@@ -11,7 +11,7 @@
 //! - `workunit`, `verdict`: the life of a workunit, pure.
 //! - `index`, `txn`, `keys`, `records`: how it is stored.
 //! - `scheduler`: the scheduler RPC. `web`: everything else over HTTP.
-//! - `accounts`: the agents' keys. `seekers`: who asked for work lately. `kept`: inputs that hosts keep.
+//! - `accounts`: the agents' keys. `seekers`, `alike`: who asked for work lately. `kept`: inputs that hosts keep.
 //! - `credit`: what work is worth.
 //! - `settings`: what operators may change. `waiting`: hosts that asked in vain.
 //! - `upkeep`: deadlines, comparisons, deletions.
@@ -25,6 +25,7 @@
 //! not kept), weak account keys.
 
 mod accounts;
+mod alike;
 mod apps;
 mod catalog;
 mod comparator;

@@ -13,13 +13,15 @@
 //!
 //! **Very many.** A fleet has a hundred thousand hosts, and a queue very many jobs that failed; whoever asks is answered
 //! while nobody else is. So nobody looks at all: those that are much alike are in one class ([`Likeness`]), in the order in
-//! which they last went away with nothing. A class whose best could not run a job, or whose worst could, is judged as a
-//! whole; of one in between some members are looked at ([`LOOKED_AT`]), and if it has more, one of these is waited for.
+//! which they last went away with nothing, and in those of their sizes and speeds ([`Class`]). A class whose best could not
+//! run a job, or whose worst could, is judged as a whole; of one in between some members are looked at, in each order. If
+//! that decides nothing, one of the others is waited for, but not for longer than [`UNSURE`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{Duration, Instant, PerType, ResourceType};
 
+use super::alike::{Class, Found};
 use super::error::ProjectError;
 use super::keys::Keys;
 use super::records::Host;
@@ -31,8 +33,8 @@ const LATELY: Duration = Duration::from_hours(24);
 /// How long a job that failed waits when all others that ask go away with nothing or cannot run it. Idle hosts ask every
 /// few minutes.
 const PATIENCE: Duration = Duration::from_mins(30);
-/// Members that are looked at one by one of a class of which some may be able to run a job and some not.
-const LOOKED_AT: usize = 64;
+/// The longest that one is waited for of whom it is not known whether it could run the job: half an hour, some times over.
+const UNSURE: Duration = Duration::from_hours(2);
 
 /// Accounts and when they last asked for work.
 #[derive(Debug, Default)]
@@ -56,15 +58,6 @@ struct Seeker {
     means: Option<Means>,
     /// When it could have taken more and last got nothing.
     left_without: Option<Instant>,
-}
-
-/// Accounts that ask for the same types and are much alike.
-#[derive(Debug)]
-struct Class {
-    /// No member has less than the first, and none more than the second.
-    bounds: Option<(Means, Means)>,
-    /// Each with when it last could have taken more and got nothing: those that never did come first.
-    members: BTreeSet<(Option<Instant>, u64)>,
 }
 
 impl Seeker {
@@ -157,22 +150,15 @@ impl Seekers {
             return !self.has_others(had, now);
         }
         self.forget_those_before(now);
+        let of = |account| {
+            let seeker = self.all.get(&account)?;
+            Some((seeker.left_without, seeker.means.as_ref()?))
+        };
         !self.classes.iter().any(|((asks, _), class)| {
-            // Whoever went away with nothing since then comes last.
-            let left = class.members.iter().take_while(|(left, _)| left.is_none_or(|at| at < since));
-            let mut left =
-                left.map(|(_, account)| account).filter(|account| !had.contains(account)).peekable();
-            if left.peek().is_none() {
-                return false;
-            }
-            match &class.bounds {
-                None => true,
-                Some((_, most)) if !can(most, asks) => false,
-                Some((least, _)) if can(least, asks) => true,
-                Some(_) => left.enumerate().any(|(place, account)| {
-                    let means = self.all.get(account).and_then(|seeker| seeker.means.as_ref());
-                    place >= LOOKED_AT || means.is_none_or(|means| can(means, asks))
-                }),
+            match class.find(had, since, |means| can(means, asks), of) {
+                Found::No => false,
+                Found::Yes => true,
+                Found::Unsure => waited < UNSURE,
             }
         })
     }
@@ -191,8 +177,8 @@ impl Seekers {
         let mut seeker = self.all.remove(&account).unwrap_or_default();
         let key = seeker.class();
         if let Some(class) = self.classes.get_mut(&key) {
-            class.members.remove(&(seeker.left_without, account));
-            if class.members.is_empty() {
+            class.remove(account, seeker.left_without, seeker.means.as_ref());
+            if class.is_empty() {
                 self.classes.remove(&key);
             }
         }
@@ -206,9 +192,8 @@ impl Seekers {
         }
         self.by_time.extend(times(&seeker).map(|(at, kind)| (at, account, kind)));
         let key = seeker.class();
-        let bounds = key.1.as_ref().map(Likeness::bounds);
-        let class = self.classes.entry(key).or_insert_with(|| Class { bounds, members: BTreeSet::new() });
-        class.members.insert((seeker.left_without, account));
+        let class = self.classes.entry(key).or_default();
+        class.add(account, seeker.left_without, seeker.means.as_ref());
         self.all.insert(account, seeker);
     }
 }
@@ -275,6 +260,41 @@ mod tests {
     }
 
     #[test]
+    fn r6_8_a_failed_job_waits_half_an_hour_however_many_hosts_that_are_much_alike_cannot_run_it() {
+        let mut seekers = Seekers::default();
+        let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        let mut ask = |account, memory| {
+            seekers.asked(account, &PerType::cpu(true), Some(Means::with_memory(Bytes(memory))), t(0));
+            seekers
+                .is_for_anybody(&[1].into(), t(1), t(31), |means, _| means.memory() >= Bytes(12_000_000_000))
+        };
+        ask(1, 16_000_000_000);
+        for account in 2..=200 {
+            assert!(ask(account, 8_000_000_000 + account), "{account} hosts");
+        }
+        assert!(!ask(201, 13_000_000_000), "this one could, and may be busy");
+    }
+
+    #[test]
+    fn r6_8_hosts_too_many_to_be_looked_at_are_waited_for_for_two_hours() {
+        let mut seekers = Seekers::default();
+        let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        for account in 2..=10_000 {
+            let [memory, disk] = if account % 2 == 0 { [15, 5] } else { [5, 15] };
+            let means = Means::with_memory(Bytes(memory << 30)).with_disk(Bytes(disk << 30));
+            seekers.asked(account, &PerType::cpu(true), Some(means), t(0));
+        }
+        let looked_at = std::cell::Cell::new(0);
+        let can = |means: &Means, _: &PerType<bool>| {
+            looked_at.set(looked_at.get() + 1);
+            means.memory() >= Bytes(12 << 30) && means.disk() >= Bytes(12 << 30)
+        };
+        assert!(!seekers.is_for_anybody(&[1].into(), t(1), t(120), can));
+        assert!(seekers.is_for_anybody(&[1].into(), t(1), t(121), can));
+        assert!(looked_at.get() <= 2 * 400, "{}", looked_at.get());
+    }
+
+    #[test]
     fn r6_8_who_asked_for_a_gpu_this_day_is_waited_for_and_who_asks_for_cpus_alone_is_not() {
         let mut seekers = Seekers::default();
         let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
@@ -322,8 +342,20 @@ mod tests {
         fn r6_8_who_is_waited_for_is_the_same_as_if_all_were_looked_at(
             steps in prop::collection::vec((1_u64..9, 0_i64..400, 0_u64..40, any::<bool>(), any::<bool>()), 1..40),
             questions in prop::collection::vec((prop::collection::btree_set(1_u64..9, 0..4), 0_i64..1_500, 0_u64..40), 1..9),
+            crowd in (0_u64..150, 0_u64..40, any::<bool>()),
         ) {
             let (mut seekers, mut plain, mut now) = (Seekers::default(), Plain::default(), Instant::EPOCH);
+            let (many, memory, without) = crowd;
+            let mut both = PerType::cpu(true);
+            both[ResourceType::Nvidia] = true;
+            for account in 100..100 + many {
+                seekers.asked(account, &both, Some(Means::with_memory(Bytes(memory))), now);
+                if without {
+                    seekers.left_without(account, now);
+                }
+                let asked = both.map(|_, asks| asks.then_some(now));
+                plain.0.insert(account, (asked, memory, without.then_some(now)));
+            }
             for (account, minutes, memory, gpu, without) in steps {
                 now = now + Duration::from_mins(minutes);
                 let mut types = PerType::cpu(true);

@@ -25,7 +25,7 @@ use super::records::{Account, Host, Version};
 use super::workunit::{Taker, Workunit};
 use crate::printable;
 use crate::seldom::Seldom;
-pub(super) use wish::{Likeness, Means};
+pub(super) use wish::{Likeness, Means, SIZES};
 
 /// Version 8.3: what clients take our replies to be like. Newer features depend on it.
 const SCHEDULER_VERSION: u32 = 803;

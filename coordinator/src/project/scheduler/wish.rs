@@ -27,7 +27,7 @@ pub(super) struct Capacity {
 }
 
 /// What the hosts of an account that asks for work can take.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Means {
     /// The host that asked last.
     host: u64,
@@ -130,42 +130,35 @@ impl Means {
             disk: rank(self.disk.0),
         }
     }
-}
 
-impl Likeness {
-    /// The least and the most that any that is like it has.
-    pub(crate) fn bounds(&self) -> (Means, Means) {
-        let means = |size: fn(u32) -> u64, speed: fn(u32) -> f64| Means {
-            host: 0,
-            capacity: Capacity {
-                instances: self.coprocessors,
-                speeds: self.speeds.map(|_, rank| speed(*rank)),
-                platforms: self.platforms.clone(),
-                memory: Bytes(size(self.memory)),
-            },
-            disk: Bytes(size(self.disk)),
-        };
-        let most_speed = |rank| if rank == RANK_MAX { f64::MAX } else { most(rank) as f64 + 1.0 };
-        (means(least, |rank| least(rank) as f64), means(most, most_speed))
+    /// The sizes and speeds of which more is never worse, in numbers that have the same order.
+    pub(crate) fn sizes(&self) -> [u64; SIZES] {
+        let speeds = ResourceType::ALL.map(|kind| self.capacity.speeds[kind].max(0.0).to_bits());
+        let mut speeds = speeds.into_iter();
+        std::array::from_fn(|place| match place {
+            0 => self.capacity.memory.0,
+            1 => self.disk.0,
+            _ => speeds.next().unwrap_or_default(),
+        })
+    }
+
+    /// Puts another number in one place of its sizes.
+    pub(crate) fn set_size(&mut self, place: usize, size: u64) {
+        match (place, ResourceType::ALL.get(place.saturating_sub(2))) {
+            (0, _) => self.capacity.memory = Bytes(size),
+            (1, _) => self.disk = Bytes(size),
+            (_, Some(kind)) => self.capacity.speeds[*kind] = f64::from_bits(size),
+            (_, None) => {}
+        }
     }
 }
 
-/// The highest [`rank`].
-const RANK_MAX: u32 = 32;
+/// Memory, disk, and the speed of each resource type.
+pub(crate) const SIZES: usize = 2 + ResourceType::ALL.len();
 
 /// 0 for none, 1 from 1 to 3, 2 from 4 to 15, and so on.
 fn rank(size: u64) -> u32 {
     size.checked_ilog2().map_or(0, |log| log / 2 + 1)
-}
-
-/// The smallest of a rank.
-fn least(rank: u32) -> u64 {
-    rank.checked_sub(1).map_or(0, |above| 1 << (2 * above))
-}
-
-/// The largest of a rank.
-fn most(rank: u32) -> u64 {
-    if rank == RANK_MAX { u64::MAX } else { (1 << (2 * rank)) - 1 }
 }
 
 impl Capacity {
@@ -275,24 +268,36 @@ mod tests {
         pub(crate) fn with_memory(memory: Bytes) -> Self {
             Self { capacity: Capacity { memory, ..Capacity::default() }, ..Self::default() }
         }
+        pub(crate) fn with_disk(self, disk: Bytes) -> Self {
+            Self { disk, ..self }
+        }
+        pub(crate) fn disk(&self) -> Bytes {
+            self.disk
+        }
         pub(crate) fn memory(&self) -> Bytes {
             self.capacity.memory
         }
     }
 
     #[test]
-    fn what_is_alike_lies_between_its_bounds() {
-        let sizes = [0, 1, 3, 4, 15, 16, 1 << 40, u64::MAX / 2 + 1, u64::MAX];
-        for size in sizes {
-            assert!(least(rank(size)) <= size && size <= most(rank(size)), "{size}");
-        }
-        for speed in [0.0, 0.5, 3.9, 1e9, 1e300] {
-            let capacity = Capacity { speeds: PerType::cpu(speed), ..Capacity::default() };
-            let means = Means { capacity, ..Means::default() };
-            let (least, most) = means.likeness().bounds();
-            let of = |means: &Means| means.capacity.speeds[ResourceType::Cpu];
-            assert!(of(&least) <= speed && speed <= of(&most), "{speed}");
-            assert_eq!([least.likeness(), means.likeness()], [means.likeness(), means.likeness()]);
+    fn sizes_have_the_order_of_what_they_stand_for_and_can_be_put_back() {
+        let with = |speed, memory, disk| {
+            let capacity = Capacity {
+                speeds: PerType::from_fn(|_| speed),
+                memory: Bytes(memory),
+                ..Capacity::default()
+            };
+            Means { capacity, disk: Bytes(disk), ..Means::default() }
+        };
+        let rising = [(0.0, 0, 0), (0.5, 1, 2), (3.9, 7, 3), (1e9, 1 << 40, 4), (1e300, u64::MAX, u64::MAX)];
+        let rising = rising.map(|(speed, memory, disk)| with(speed, memory, disk));
+        for pair in rising.windows(2) {
+            let (mut less, more) = (pair[0].clone(), &pair[1]);
+            for (place, size) in more.sizes().into_iter().enumerate() {
+                assert!(less.sizes()[place] < size, "{place}");
+                less.set_size(place, size);
+            }
+            assert_eq!(format!("{less:?}"), format!("{more:?}"));
         }
     }
 }
