@@ -368,11 +368,17 @@ fn check_values(new: &NewWorkunit) -> Result<(), Invalid> {
     }
 }
 
-/// Refuses files that would share a place in the slot. An input may replace a file that comes with the application; an
-/// output would be there instead of it, empty.
+/// Refuses files that would share a place in the slot. An input may replace a file that comes with the application, but
+/// neither be its directory nor lie in one of its name; an output would be there instead of it, empty.
 fn check_places(new: &NewWorkunit, of_application: &SlotNames) -> Result<(), SlotClash> {
     let mut places = SlotNames::default();
-    new.inputs.iter().try_for_each(|input| places.add(&input.open_name))?;
+    new.inputs.iter().try_for_each(|input| {
+        places.add(&input.open_name)?;
+        match of_application.check(&input.open_name) {
+            Err(SlotClash::Same { .. }) => Ok(()),
+            checked => checked,
+        }
+    })?;
     new.outputs.iter().try_for_each(|output| {
         places.add(&output.open_name)?;
         of_application.check(&output.open_name)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fallow_boinc::runtime::slot_names::Owner;
 use fallow_domain::Flops;
 use fallow_store::{SledStore, Store};
 
@@ -173,6 +174,8 @@ fn r6_8_files_that_have_no_place_of_their_own_in_a_slot_are_refused_with_the_who
         (with_files(&[], &["a/out", "A/out."]), ["\"a/out\"", "\"A/out.\""]),
         (with_files(&[], &["table"]), ["\"table\"", "application"]),
         (with_files(&[], &["table/x"]), ["\"table/x\"", "application"]),
+        (with_files(&["table/x"], &["out"]), ["\"table/x\"", "application"]),
+        (with_files(&["in", "TABLE/x"], &[]), ["\"TABLE/x\"", "application"]),
     ] {
         let refused = project.submit_piece(Piece::whole(vec![good(), good(), bad]), now);
         let why = refused.unwrap_err().to_string();
@@ -183,4 +186,19 @@ fn r6_8_files_that_have_no_place_of_their_own_in_a_slot_are_refused_with_the_who
     // What an application brings, a workunit may replace for itself.
     let own_table = with_files(&["table"], &["out"]);
     project.submit_piece(Piece::whole(vec![good(), own_table]), now).unwrap();
+}
+
+#[test]
+fn r6_8_an_input_may_replace_a_file_of_the_application_but_be_in_no_directory_of_its_name() {
+    let of = |name| {
+        let mut names = SlotNames::of(Owner::Application);
+        names.note([name]);
+        names
+    };
+    let clash = |input, file| check_places(&with_files(&[input], &["out"]), &of(file));
+    assert_eq!(clash("data/x", "data/x"), Ok(()));
+    assert_eq!(clash("data/y", "data/x"), Ok(()));
+    for (input, file) in [("data", "data/x"), ("table/x", "table")] {
+        assert!(matches!(clash(input, file), Err(SlotClash::Inside { .. })), "{input} beside {file}");
+    }
 }
