@@ -74,7 +74,8 @@ impl Untaken {
         if taken.is_ok() || !is_to_leave() {
             self.forget(setup.slot);
         }
-        // Nothing is charged twice.
+        // What it used was charged at its end: nothing is charged twice.
+        let taken = taken.map(|end| TaskEnd { is_charged: true, ..end });
         Some(Ok(taken.unwrap_or_else(|_| collect::interrupted(Duration::ZERO, left.peak))))
     }
 }

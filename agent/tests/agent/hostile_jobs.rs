@@ -310,11 +310,11 @@ fn r6_10_a_finished_job_whose_outputs_wait_is_not_computed_again_when_it_is_to_m
     wait_for("its end", 60, || rustix::process::test_kill_process(pid.unwrap()).is_err().then_some(()));
     bench.supervisor.tell(JOB, ProcessControl::Quit);
     let end = end_of(&bench, JOB);
-    assert!(end.finish.is_none() && end.outputs.is_empty(), "{end:?}");
+    assert!(end.finish.is_none() && end.outputs.is_empty() && !end.is_charged, "{end:?}");
     drop(all);
     bench.supervisor.start_task(again);
     let end = end_of(&bench, JOB);
-    assert_eq!(end.exit, Ended::Code(0));
+    assert_eq!((end.exit, end.is_charged), (Ended::Code(0), true));
     assert!(end.finish.is_some() && end.outputs.len() == 1, "{end:?}");
 }
 

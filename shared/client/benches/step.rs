@@ -146,6 +146,7 @@ impl Host {
             finish: Some(Finish::SUCCESS),
             temporary_exit: None,
             cpu_time: self.cpu,
+            is_charged: false,
             stderr: String::new(),
             outputs: vec![OutputFound { name: output, nbytes: Bytes(10), md5: "0".repeat(32) }],
             peak_working_set: Bytes(0),

@@ -218,6 +218,8 @@ pub struct TaskEnd {
     pub temporary_exit: Option<TemporaryExit>,
     /// CPU time of the task's processes since this start, as the kernel counts it.
     pub cpu_time: Duration,
+    /// That time was charged at an earlier end, at which the outputs could not be taken: it counts towards the result only.
+    pub is_charged: bool,
     /// The end of `stderr.txt`.
     pub stderr: String,
     /// The output files that exist now.

@@ -139,7 +139,14 @@ impl Client {
             self.note_progress(id, process_cpu, Some(&status));
         }
         match found.finished {
-            Some(end) => {
+            Some(mut end) => {
+                if !live {
+                    // Its end was seen, and what it had left could not be taken then. The task has fallen back since.
+                    let base = self.state.jobs.get(&id).map(|job| job.run.base).unwrap_or_default();
+                    let said = found.last_status.map(|status| status.current_cpu_time - base);
+                    end.cpu_time = said.unwrap_or(end.cpu_time).max(Duration::ZERO);
+                    end.is_charged = true;
+                }
                 self.notice(NoticeLevel::Info, None, format!("slot {} holds a finished task", found.slot));
                 self.set_process(id, Process::Quitting(None));
                 self.task_ended(id, &end);

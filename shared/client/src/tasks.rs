@@ -191,6 +191,14 @@ impl Client {
         self.touch(crate::Entity::Job(id));
     }
 
+    /// What a process used counts towards the result, and is charged already.
+    fn note_charged(&mut self, id: JobId, process_cpu: Duration) {
+        if let Some(job) = self.state.jobs.get_mut(&id) {
+            job.run.process_cpu = job.run.process_cpu.max(process_cpu);
+        }
+        self.touch(crate::Entity::Job(id));
+    }
+
     /// The estimate of a running task moves all the time; that alone is no reason to think about fetching work.
     fn requeue_running(&mut self, id: JobId) {
         self.requeue_untold(id);
@@ -202,7 +210,10 @@ impl Client {
             // Its end was seen before; what it used is charged.
             return;
         }
-        self.note_progress(id, end.cpu_time, None);
+        match end.is_charged {
+            true => self.note_charged(id, end.cpu_time),
+            false => self.note_progress(id, end.cpu_time, None),
+        }
         self.outputs_found(id, end);
         self.schedule_due = true;
         let Some(job) = self.state.jobs.get_mut(&id) else { return };

@@ -147,6 +147,39 @@ fn a_finished_job_survives_the_death_of_the_agent_and_is_not_computed_again() {
     assert_eq!(world.cpu_used, used, "nothing is computed twice");
 }
 
+/// A world in which a task has finished and its outputs could not be taken.
+fn with_a_finished_task_that_could_not_be_taken() -> World {
+    let mut world = World::new(7);
+    world.add_project("a", 1, Duration::from_secs(33));
+    world.takes_nothing = true;
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("a task runs", Duration::from_mins(10), |w| w.computing() == 1);
+    world.run_until("it is gone", Duration::from_mins(10), |w| w.computing() == 0);
+    world.takes_nothing = false;
+    world
+}
+
+/// Sees to it that it was computed once, charged once, and reported with what it took.
+fn is_charged_once(mut world: World) {
+    world.run_until("the job is acknowledged", Duration::from_hours(2), |w| w.acknowledged("a") == 1);
+    let (reported, charged) =
+        (world.projects["a"].reports[0].final_cpu_time, world.client.host_view().cpu_time);
+    let once = Duration::from_secs(33);
+    assert_eq!((world.cpu_used, reported, charged), (once, once, once));
+}
+
+#[test]
+fn a_finished_job_that_is_taken_at_its_next_start_is_charged_once() {
+    is_charged_once(with_a_finished_task_that_could_not_be_taken());
+}
+
+#[test]
+fn a_finished_job_that_is_taken_after_a_restart_is_charged_once() {
+    let mut world = with_a_finished_task_that_could_not_be_taken();
+    world.restart();
+    is_charged_once(world);
+}
+
 #[test]
 fn a_wrong_md5_fails_the_job_and_is_reported_with_the_file() {
     let mut world = World::new(9);

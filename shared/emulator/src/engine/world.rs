@@ -305,6 +305,7 @@ impl<'a> World<'a> {
             finish: finished.then_some(Finish::SUCCESS),
             temporary_exit: None,
             cpu_time: task.process_cpu(),
+            is_charged: false,
             stderr: String::new(),
             outputs: task.output.filter(|_| finished).map(output).into_iter().collect(),
             peak_working_set: Bytes(0),

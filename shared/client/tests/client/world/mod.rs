@@ -94,6 +94,10 @@ pub(crate) struct World {
     /// The disk is full from the next start of a task on: the shell holds every step back, and tells the client nothing.
     pub(crate) fill_disk_after_start: bool,
     disk_full: bool,
+    /// The shell cannot take what finished tasks leave; it takes it at their next start.
+    pub(crate) takes_nothing: bool,
+    /// CPU time of tasks that were left so, from their beginning.
+    untaken: BTreeMap<JobId, Duration>,
     /// Aborted processes that have not left yet.
     dying: BTreeMap<JobId, SlotId>,
 }
@@ -149,6 +153,8 @@ impl World {
             disk_usage: None,
             fill_disk_after_start: false,
             disk_full: false,
+            takes_nothing: false,
+            untaken: BTreeMap::new(),
             dying: BTreeMap::new(),
         };
         world.start();

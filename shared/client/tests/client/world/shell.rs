@@ -99,6 +99,7 @@ impl World {
                         finish: None,
                         temporary_exit: None,
                         cpu_time: task.cpu,
+                        is_charged: false,
                         stderr: String::new(),
                         outputs: Vec::new(),
                         peak_working_set: Bytes(0),

@@ -25,22 +25,11 @@ impl World {
         slot: SlotId,
         (cpu, checkpoint, finished): (Duration, Duration, bool),
     ) -> SlotFound {
-        let outputs: Vec<OutputFound> = self
-            .files
-            .iter()
-            .filter(|key| key.name.ends_with("_out"))
-            .map(|key| OutputFound { name: key.name.clone(), nbytes: Bytes(10), md5: "0".repeat(32) })
-            .collect();
-        let end = TaskEnd {
-            exit: Ended::Code(0),
-            finish: Some(Finish::SUCCESS),
-            temporary_exit: None,
-            cpu_time: Duration::ZERO,
-            stderr: String::new(),
-            outputs,
-            peak_working_set: Bytes(0),
-            disk_usage: Bytes(0),
-        };
+        let outputs: Vec<OutputFound> =
+            self.files.iter().filter(|key| key.name.ends_with("_out")).cloned().map(output).collect();
+        // Their first start began at nothing.
+        let total = self.owners.get(&slot).and_then(|job| self.untaken.get(job)).copied();
+        let end = TaskEnd { outputs, ..finished_after(total.unwrap_or_default(), false) };
         SlotFound {
             slot,
             job: self.owners.get(&slot).copied(),
@@ -101,7 +90,10 @@ impl World {
         let mut outputs = Vec::new();
         for file in task.setup.files.iter().filter(|file| file.output && finished) {
             self.files.insert(FileKey { project, name: file.name.clone() });
-            outputs.push(OutputFound { name: file.name.clone(), nbytes: Bytes(10), md5: "0".repeat(32) });
+            outputs.push(output(FileKey { project, name: file.name.clone() }));
+        }
+        if finished && self.takes_nothing {
+            return self.leave_untaken(&task);
         }
         self.disk.insert(task.setup.slot, (task.base + task.cpu, task.checkpoint, false));
         self.event(Event::TaskEnded {
@@ -111,12 +103,32 @@ impl World {
                 finish: finished.then_some(Finish::SUCCESS),
                 temporary_exit: self.asks_again_in.filter(|_| !finished).map(temporary_exit),
                 cpu_time: task.cpu,
+                is_charged: false,
                 stderr: "done\n".to_owned(),
                 outputs,
                 peak_working_set: Bytes::from_mebibytes(11),
                 disk_usage: Bytes(1000),
             }),
         });
+    }
+
+    /// A task has finished, and the shell cannot take its outputs: it says that it was stopped.
+    fn leave_untaken(&mut self, task: &Task) {
+        let total = task.base + task.cpu;
+        self.disk.insert(task.setup.slot, (total, task.checkpoint, true));
+        self.untaken.insert(task.setup.job, total);
+        let exit = Ended::Signal { number: 9, core_dumped: false };
+        let end = TaskEnd { exit, finish: None, outputs: Vec::new(), ..finished_after(task.cpu, false) };
+        self.event(Event::TaskEnded { job: task.setup.job, end: Box::new(end) });
+    }
+
+    /// The shell takes what the last run of a task has left, in place of its start.
+    fn take(&mut self, setup: &TaskSetup, total: Duration) {
+        let project = self.project_id(&setup.url);
+        let outputs = setup.files.iter().filter(|file| file.output);
+        let outputs = outputs.map(|file| output(FileKey { project, name: file.name.clone() })).collect();
+        let end = TaskEnd { outputs, ..finished_after(total - setup.init_data.wu_cpu_time, true) };
+        self.later(Event::TaskEnded { job: setup.job, end: Box::new(end) });
     }
 
     pub(super) fn start_task(&mut self, setup: TaskSetup) {
@@ -136,6 +148,9 @@ impl World {
             self.fail_starts -= 1;
             let (job, reason) = (setup.job, "the disk is full".to_owned());
             return self.later(Event::TaskStartFailed { job, reason, fault: StartFault::Host });
+        }
+        if let Some(total) = self.untaken.get(&setup.job).copied() {
+            return self.take(&setup, total);
         }
         if setup.fresh {
             self.disk.remove(&setup.slot);
@@ -186,6 +201,24 @@ impl World {
             self.owners.insert(task.setup.slot, JobId(1_000_000));
         }
         self.restart();
+    }
+}
+
+fn output(key: FileKey) -> OutputFound {
+    OutputFound { name: key.name, nbytes: Bytes(10), md5: "0".repeat(32) }
+}
+
+fn finished_after(cpu_time: Duration, is_charged: bool) -> TaskEnd {
+    TaskEnd {
+        exit: Ended::Code(0),
+        finish: Some(Finish::SUCCESS),
+        temporary_exit: None,
+        cpu_time,
+        is_charged,
+        stderr: String::new(),
+        outputs: Vec::new(),
+        peak_working_set: Bytes(0),
+        disk_usage: Bytes(0),
     }
 }
 
