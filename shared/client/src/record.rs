@@ -149,3 +149,34 @@ pub(crate) fn restore(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use fallow_boinc::scheduler::FileInfo;
+    use fallow_domain::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn an_upload_that_an_earlier_version_would_begin_anew_begins_anew() {
+        let stale = |told: &str| {
+            let info =
+                serde_json::to_string(&FileInfo { name: "out".into(), ..FileInfo::default() }).unwrap();
+            let file = format!(
+                r#"1[{{"project":1,"name":"out"}},{{"info":{info},"signed":false,"status":"Present","found":null,
+                {told}"transfer":null}}]"#
+            );
+            let (mut state, mut ledger) = (State::default(), Ledger::default());
+            restore(&mut state, &mut ledger, b"file/0000000001/out", file.as_bytes()).unwrap();
+            let (key, file) = state.files.first_key_value().unwrap();
+            // As it is stored from now on.
+            let again = Record::File(key.clone()).change(&state, &ledger).value.unwrap();
+            let (mut later, mut ledger) = (State::default(), Ledger::default());
+            restore(&mut later, &mut ledger, b"file/0000000001/out", &again).unwrap();
+            assert_eq!(later.files[key].stale, file.stale);
+            file.stale
+        };
+        let stored = ["", r#""anew":false,"#, r#""anew":true,"#, r#""stale":7,"#];
+        assert_eq!(stored.map(stale), [Bytes(0), Bytes(0), Bytes(u64::MAX), Bytes(7)]);
+    }
+}

@@ -15,7 +15,7 @@ use fallow_policy::estimate::DurationCorrection;
 use fallow_policy::job_queue::Devices;
 use fallow_policy::rpc_timing::RpcState;
 use fallow_policy::transfer_backoff::TransferBackoff;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::devices::Leaving;
 use crate::transfers::Transfers;
@@ -140,9 +140,24 @@ pub(crate) struct File {
     /// Of a finished output.
     pub found: Option<(Bytes, String)>,
     /// Of an output that has changed: how long what it was may be at a server, which may have been sent in part.
-    #[serde(default)]
+    #[serde(default, alias = "anew", deserialize_with = "stale")]
     pub stale: Bytes,
     pub transfer: Option<Transfer>,
+}
+
+/// Reads a length, or what earlier versions stored under `anew`: whether it begins anew, whatever a server has.
+fn stale<'de, D: Deserializer<'de>>(source: D) -> Result<Bytes, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Stored {
+        Length(Bytes),
+        Anew(bool),
+    }
+    Ok(match Stored::deserialize(source)? {
+        Stored::Length(length) => length,
+        Stored::Anew(true) => Bytes(u64::MAX),
+        Stored::Anew(false) => Bytes(0),
+    })
 }
 
 impl File {
