@@ -77,8 +77,8 @@ pub(super) fn new_jobs(coordinator: &mut Coordinator) {
             }
             // Before the new ones are told of: those that come between count as new alone.
             let unsent = if fleet.has_returned() { unsent(&projects).await } else { BTreeMap::new() };
-            for (url, jobs) in projects.take_new_jobs() {
-                fleet.contact(url.as_str(), jobs);
+            for (url, new) in projects.take_new_jobs() {
+                fleet.contact(url.as_str(), new.jobs, new.agents);
             }
             fleet.contact_returned(&unsent);
         }

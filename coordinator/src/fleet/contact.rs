@@ -1,8 +1,9 @@
 //! Telling agents to contact a project now, because it has new jobs (R1.4, R6.3).
 //!
 //! An agent that asked in vain backs off for up to a day; without this, jobs that are submitted after a pause would wait
-//! for the project's `poll`. At most as many agents as there are new jobs are told, of those that are connected and have
-//! the project; those with idle CPUs first, else by chance, so that a stream of single jobs goes to all in turn.
+//! for the project's `poll`. Of those that are connected and have the project, at most as many are told as there are new
+//! jobs, and some more where a job failed; those with idle CPUs first, else by chance, so that a stream of single jobs
+//! goes to all in turn.
 //!
 //! An agent that comes back ([`super::returns`]) is told of the jobs that were submitted while it was away. Calls count,
 //! those to agents that were there and those to agents that come: until its job is taken, or some time has passed, a
@@ -30,10 +31,10 @@ const KEPT_MAX: usize = 64;
 const STANDS: Duration = Duration::from_secs(60);
 
 impl Fleet {
-    /// Tells so many agents at most to contact a project. Returns how many will be; the last of them in
-    /// their number over `PER_SECOND` seconds.
-    pub fn contact(self: &Arc<Self>, url: &str, at_most: u64) -> usize {
-        self.calls(url, |calls| calls.new_jobs(at_most));
+    /// Tells so many agents at most to contact a project, which has so many new jobs. Returns how many will be; the last of
+    /// them in their number over `PER_SECOND` seconds.
+    pub fn contact(self: &Arc<Self>, url: &str, jobs: u64, at_most: u64) -> usize {
+        self.calls(url, |calls| calls.new_jobs(jobs));
         self.tell(url, self.connected_agents(), at_most)
     }
 

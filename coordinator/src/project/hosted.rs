@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use fallow_domain::{Instant, Invalid, MasterUrl};
@@ -24,7 +23,7 @@ use super::records::{Account, Counters, ProjectRecord};
 use super::seekers::Seekers;
 use super::settings::ProjectSettings;
 use super::txn::Txn;
-use super::types::{Counts, ProjectInfo, Refusal};
+use super::types::{Counts, NewJobs, ProjectInfo, Refusal};
 use super::waiting::Waiting;
 
 /// The account that a project is made with: its own, for clients that its operator attaches by hand. In stores of earlier
@@ -62,10 +61,11 @@ pub(crate) struct Project {
     pub(crate) refusal: Mutex<Option<Refusal>>,
     /// Which hosts hold which sticky files.
     pub(crate) holders: Mutex<FileHolders<u64>>,
-    /// Jobs that came to wait for a host since somebody last asked.
-    new_jobs: AtomicU64,
-    /// Jobs that rest after an error, by the second in which somebody may have them. Kept in memory only: it is for telling
-    /// agents, who ask after a restart anyway. Rests have an end, so that there are some thousand entries at most.
+    /// What came to wait for a host since somebody last asked.
+    new_jobs: Mutex<NewJobs>,
+    /// How many agents are to be told of jobs that rest after an error, by the second in which somebody may have them. Kept
+    /// in memory only: after a restart it is found anew by those that ask in vain ([`Project::note_rests`]). Rests have an
+    /// end, so that there are some thousand entries at most.
     resting: Mutex<BTreeMap<i64, u64>>,
 }
 
@@ -142,7 +142,7 @@ impl Project {
             seekers: Mutex::new(seekers),
             refusal: Mutex::new(None),
             holders: Mutex::new(holders),
-            new_jobs: AtomicU64::new(0),
+            new_jobs: Mutex::new(NewJobs::default()),
             resting: Mutex::new(BTreeMap::new()),
         })
     }
@@ -155,26 +155,45 @@ impl Project {
         let _alone = lock(&self.writer);
         let mut txn = Txn::new(&*self.store);
         let out = change(&mut txn)?;
-        let (new_jobs, jobs_at) = (txn.new_jobs(), txn.take_jobs_at());
+        let (new_jobs, agents_at) = (txn.new_jobs(), txn.take_agents_at());
         let batch = txn.into_batch();
         if !batch.is_empty() {
             // There are no preconditions that could fail: the lock is the only way here.
             let _ = self.store.apply(batch)?;
         }
-        self.new_jobs.fetch_add(new_jobs, Ordering::Relaxed);
-        if !jobs_at.is_empty() {
-            let mut resting = lock(&self.resting);
-            jobs_at.iter().for_each(|(at, jobs)| *resting.entry(second_after(*at)).or_default() += jobs);
+        {
+            let mut new = lock(&self.new_jobs);
+            new.jobs += new_jobs.jobs;
+            new.agents += new_jobs.agents;
+        }
+        let mut resting = lock(&self.resting);
+        for (at, agents) in agents_at.into_iter().filter(|(_, agents)| *agents > 0) {
+            *resting.entry(second_after(at)).or_default() += agents;
         }
         Ok(out)
     }
 
-    /// How many jobs came to wait for a host since the last call, those included whose rest is over.
-    pub(crate) fn take_new_jobs(&self, now: Instant) -> u64 {
+    /// A host got nothing, and came by jobs that rest: until when, and how many agents are to be told then. Where as many are
+    /// known of already, they are the same.
+    pub(crate) fn note_rests(&self, rests: impl IntoIterator<Item = (Instant, u64)>) {
+        let mut of_second: BTreeMap<i64, u64> = BTreeMap::new();
+        for (at, agents) in rests {
+            *of_second.entry(second_after(at)).or_default() += agents;
+        }
+        let mut resting = lock(&self.resting);
+        for (second, agents) in of_second {
+            let known = resting.entry(second).or_default();
+            *known = agents.max(*known);
+        }
+    }
+
+    /// What came to wait for a host since the last call, agents included for whom a rest is over.
+    pub(crate) fn take_new_jobs(&self, now: Instant) -> NewJobs {
         let mut resting = lock(&self.resting);
         let later = resting.split_off(&second_after(now));
         let rested: u64 = std::mem::replace(&mut *resting, later).values().sum();
-        self.new_jobs.swap(0, Ordering::Relaxed) + rested
+        let new = std::mem::take(&mut *lock(&self.new_jobs));
+        NewJobs { agents: new.agents + rested, ..new }
     }
 
     /// What operators and agents need to know of it.

@@ -10,8 +10,8 @@ use super::hosted::OWN_ACCOUNT;
 use super::keys::Keys;
 use super::records::{Counters, Host, UnsentEntry};
 use super::txn::{Txn, encode};
-use super::types::Counts;
-use super::workunit::{Job, JobState, Outcome, Workunit, WorkunitState};
+use super::types::{Counts, NewJobs};
+use super::workunit::{Job, JobState, Outcome, Rest, Workunit, WorkunitState};
 
 /// Reads a workunit. Jobs that were stored before they named an account get that of their host; of those who had the
 /// account that all agents then had together nobody knows who computed, so they get none.
@@ -47,7 +47,7 @@ pub(crate) fn write(
     }
     txn.put("workunit", keys.workunit(&after.name), after)?;
     let (minus, plus) = (before.map(counts).unwrap_or_default(), counts(after));
-    note_new_jobs(txn, after, plus.jobs_unsent.saturating_sub(minus.jobs_unsent));
+    note_new_jobs(txn, before, after, plus.jobs_unsent.saturating_sub(minus.jobs_unsent));
     if minus != plus {
         let mut counters: Counters = txn.get("counters", &keys.counters())?.unwrap_or_default();
         counters.counts = shift(counters.counts, minus, plus);
@@ -57,15 +57,26 @@ pub(crate) fn write(
 }
 
 /// Takes note of copies that now wait for a host: when somebody may have them. As many agents are told as there are jobs;
-/// those that had a copy may be among them, so that as many more are told.
-fn note_new_jobs(txn: &mut Txn<'_>, workunit: &Workunit, jobs: u64) {
-    let rest = workunit.rest();
-    let jobs = if jobs > 0 { jobs + workunit.accounts().len() as u64 } else { 0 };
-    if rest.is_none_or(|rest| !rest.is_for_all) {
-        txn.note_new_jobs(jobs);
+/// those that had a copy may be among them, so that as many more are told. An error that was reported late may begin a rest
+/// of copies that waited already.
+fn note_new_jobs(txn: &mut Txn<'_>, before: Option<&Workunit>, after: &Workunit, jobs: u64) {
+    let rest = after.rest();
+    if jobs > 0 {
+        let is_for_nobody = rest.is_some_and(|rest| rest.is_for_all);
+        let agents = if is_for_nobody { 0 } else { jobs + after.accounts().len() as u64 };
+        txn.note_new_jobs(NewJobs { jobs, agents });
     }
-    if let Some(rest) = rest.filter(|_| jobs > 0) {
-        txn.note_jobs_at(rest.until, jobs);
+    let begins = |rest: &Rest| before.and_then(Workunit::rest).is_none_or(|before| before != *rest);
+    if let Some(rest) = rest.filter(|rest| jobs > 0 || begins(rest)) {
+        txn.note_agents_at(rest.until, agents_to_tell(after));
+    }
+}
+
+/// How many agents are to be told of a workunit when somebody may have its unsent jobs; none if it has none.
+pub(crate) fn agents_to_tell(workunit: &Workunit) -> u64 {
+    match counts(workunit).jobs_unsent {
+        0 => 0,
+        jobs => jobs + workunit.accounts().len() as u64,
     }
 }
 

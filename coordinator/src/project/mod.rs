@@ -64,7 +64,7 @@ pub use server::{Clock, ProjectServer};
 pub use settings::{DeletionPolicy, ProjectSettings, SETTINGS, SendRules};
 pub use submit::SUBMIT_MAX;
 pub use types::{
-    CanonicalResult, Counts, JobReport, JobView, NewAppVersion, NewInput, NewWorkunit, OutputContent,
-    OutputSpec, Page, Piece, ProjectInfo, Refusal, Taken, WorkunitView,
+    CanonicalResult, Counts, JobReport, JobView, NewAppVersion, NewInput, NewJobs, NewWorkunit,
+    OutputContent, OutputSpec, Page, Piece, ProjectInfo, Refusal, Taken, WorkunitView,
 };
 pub use workunit::{JobState, Outcome, Rules, TOTAL_MAX, Validation};

@@ -14,7 +14,7 @@ use super::hosted::{Project, lock};
 use super::keys::PROJECTS;
 use super::settings::ProjectSettings;
 use super::types::{
-    CanonicalResult, Counts, JobReport, NewAppVersion, NewWorkunit, Page, Piece, ProjectInfo, Taken,
+    CanonicalResult, Counts, JobReport, NewAppVersion, NewJobs, NewWorkunit, Page, Piece, ProjectInfo, Taken,
     WorkunitView,
 };
 use super::upkeep::{self, Bell};
@@ -166,12 +166,12 @@ impl ProjectServer {
         all.iter().filter(|project| project.has_agents_to_tell()).try_for_each(|one| one.note_agents_told())
     }
 
-    /// Which projects have jobs that came to wait for a host since the last call, and how many.
-    pub fn take_new_jobs(&self) -> Vec<(MasterUrl, u64)> {
+    /// Which projects have jobs that came to wait for a host since the last call, or of which agents are to be told now.
+    pub fn take_new_jobs(&self) -> Vec<(MasterUrl, NewJobs)> {
         let all = self.shared.all();
         let now = self.shared.now();
         let new = all.iter().map(|project| (project.url.clone(), project.take_new_jobs(now)));
-        new.filter(|(_, jobs)| *jobs > 0).collect()
+        new.filter(|(_, new)| *new != NewJobs::default()).collect()
     }
 
     /// Asks all hosts that hold a sticky file of a project to delete it, each with its next request, until its list no

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::error::ProjectError;
+use super::types::NewJobs;
 
 /// The envelope of every record of a hosted project: JSON, readable by people with a store dump at hand.
 const RECORD: Format = Format { name: "project record", version: 1, migrate: no_migration };
@@ -16,13 +17,13 @@ const RECORD: Format = Format { name: "project record", version: 1, migrate: no_
 pub(crate) struct Txn<'a> {
     store: &'a dyn Store,
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    new_jobs: u64,
-    jobs_at: Vec<(Instant, u64)>,
+    new_jobs: NewJobs,
+    agents_at: Vec<(Instant, u64)>,
 }
 
 impl<'a> Txn<'a> {
     pub(crate) fn new(store: &'a dyn Store) -> Self {
-        Self { store, writes: BTreeMap::new(), new_jobs: 0, jobs_at: Vec::new() }
+        Self { store, writes: BTreeMap::new(), new_jobs: NewJobs::default(), agents_at: Vec::new() }
     }
 
     /// The record under `key`.
@@ -86,23 +87,24 @@ impl<'a> Txn<'a> {
         Ok(entries)
     }
 
-    /// Takes note of jobs that now wait for a host.
-    pub(crate) fn note_new_jobs(&mut self, jobs: u64) {
-        self.new_jobs += jobs;
+    /// Takes note of jobs that came to wait for a host, and of how many agents may have them now.
+    pub(crate) fn note_new_jobs(&mut self, new: NewJobs) {
+        self.new_jobs.jobs += new.jobs;
+        self.new_jobs.agents += new.agents;
     }
 
-    /// Takes note of jobs that wait for a host from then on.
-    pub(crate) fn note_jobs_at(&mut self, from: Instant, jobs: u64) {
-        self.jobs_at.push((from, jobs));
+    /// Takes note of so many agents that are to be told then.
+    pub(crate) fn note_agents_at(&mut self, from: Instant, agents: u64) {
+        self.agents_at.push((from, agents));
     }
 
-    /// Those that wait for a host from some time on.
-    pub(crate) fn take_jobs_at(&mut self) -> Vec<(Instant, u64)> {
-        std::mem::take(&mut self.jobs_at)
+    /// How many agents are to be told, and when.
+    pub(crate) fn take_agents_at(&mut self) -> Vec<(Instant, u64)> {
+        std::mem::take(&mut self.agents_at)
     }
 
-    /// How many wait for a host now.
-    pub(crate) fn new_jobs(&self) -> u64 {
+    /// What waits for a host now.
+    pub(crate) fn new_jobs(&self) -> NewJobs {
         self.new_jobs
     }
 

@@ -307,3 +307,13 @@ pub struct OutputContent {
     /// What is in it.
     pub content: Vec<u8>,
 }
+
+/// What came to wait for hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewJobs {
+    /// Unsent jobs that were not there before.
+    pub jobs: u64,
+    /// Agents to be told: more than the jobs where some of them had a copy and may be told in vain; none as long as the jobs
+    /// rest; and some when a rest ends, although no job is new then.
+    pub agents: u64,
+}

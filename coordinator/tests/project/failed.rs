@@ -17,6 +17,12 @@ fn fail(client: &mut Client) {
     client.rpc();
 }
 
+/// New jobs since the last call, and how many agents are to be told.
+fn told(fixture: &Fixture) -> (u64, u64) {
+    let new = fixture.server.take_new_jobs();
+    new.iter().fold((0, 0), |(jobs, agents), (_, new)| (jobs + new.jobs, agents + new.agents))
+}
+
 #[test]
 fn r6_8_the_only_host_gets_a_failed_job_again_until_the_workunit_ends_with_its_reason() {
     let (fixture, info) = with_workunits(1, 1);
@@ -98,19 +104,55 @@ fn r6_8_a_job_that_fails_wherever_it_is_tried_pauses_longer_each_time_and_a_rest
 #[test]
 fn r6_8_agents_are_told_when_a_job_that_failed_may_be_had_again() {
     let (fixture, info) = with_workunits(1, 1);
-    let told = || fixture.server.take_new_jobs().into_iter().map(|(_, jobs)| jobs).sum::<u64>();
+    let told = || told(&fixture);
     let mut clients = ["a", "b"].map(|name| Client::new(&fixture, &info, name));
-    assert_eq!(told(), 1, "as it is submitted");
+    assert_eq!(told(), (1, 1), "as it is submitted");
     assert_eq!(clients[0].fetch(1.0).results.len(), 1);
     fail(&mut clients[0]);
-    assert_eq!((told(), told()), (2, 0), "another one may try it at once: this one may be told in vain");
+    assert_eq!(
+        (told(), told()),
+        ((1, 2), (0, 0)),
+        "another one may try it at once: this one may be told in vain"
+    );
     fixture.advance(Duration::from_secs(32));
-    assert_eq!((told(), told()), (2, 0), "the same one too, if there is no other");
+    assert_eq!((told(), told()), ((0, 2), (0, 0)), "the same one too, if there is no other");
     assert_eq!(clients[1].fetch(1.0).results.len(), 1);
     fail(&mut clients[1]);
-    assert_eq!(told(), 0, "it rests");
+    assert_eq!(told(), (1, 0), "it rests");
     fixture.advance(Duration::from_secs(62));
-    assert_eq!((told(), told()), (3, 0));
+    assert_eq!((told(), told()), ((0, 3), (0, 0)));
+}
+
+#[test]
+fn r6_8_agents_are_told_of_the_end_of_a_rest_that_a_restart_forgot() {
+    let (mut fixture, info) = with_workunits(1, 1);
+    let [mut a, mut b] = ["a", "b"].map(|name| Client::new(&fixture, &info, name));
+    for client in [&mut a, &mut b] {
+        assert_eq!(client.fetch(1.0).results.len(), 1);
+        fail(client);
+    }
+    fixture.restart();
+    assert_eq!(told(&fixture), (0, 0));
+    // Those who come back ask at once, in vain, and more than once.
+    assert_eq!([&mut a, &mut b].map(|client| client.fetch(1.0).results.len()), [0, 0]);
+    assert_eq!(a.fetch(1.0).results.len(), 0);
+    assert_eq!(told(&fixture), (0, 0), "it rests");
+    fixture.advance(Duration::from_secs(62));
+    assert_eq!((told(&fixture), told(&fixture)), ((0, 3), (0, 0)));
+}
+
+#[test]
+fn r6_8_agents_are_told_of_the_end_of_a_rest_that_an_error_reported_late_has_begun() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut late = Client::new(&fixture, &info, "late");
+    assert_eq!(late.fetch(1.0).results.len(), 1);
+    fixture.advance(Duration::from_hours(25));
+    fixture.server.run_upkeep().unwrap();
+    assert_eq!(told(&fixture).0, 2, "as it is submitted, and once more");
+    fail(&mut late);
+    assert_eq!(told(&fixture), (0, 0));
+    fixture.advance(Duration::from_secs(32));
+    assert_eq!(told(&fixture), (0, 2));
 }
 
 #[test]

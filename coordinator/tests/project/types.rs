@@ -1,7 +1,7 @@
 //! Work by resource type, by disk space and by setting: what is sent to whom, and when to come again.
 
 use fallow_boinc::scheduler::{FreeSpace, HostCoprocessors, InProgressResult, SchedulerReply, StickyFile};
-use fallow_coordinator::project::{NewWorkunit, ProjectInfo};
+use fallow_coordinator::project::{NewJobs, NewWorkunit, ProjectInfo};
 use fallow_domain::{Bytes, Duration, Instant, ResourceType, Usage};
 
 use crate::client::Client;
@@ -197,13 +197,13 @@ fn r1_4_new_jobs_are_counted_when_they_are_submitted_and_when_they_are_to_be_don
     fixture.script("p", "cpu");
     assert!(fixture.server.take_new_jobs().is_empty());
     fixture.server.submit("p", vec![workunit("cpu", "x", 1e11, 2); 3]).unwrap();
-    assert_eq!(fixture.server.take_new_jobs(), [(info.url.clone(), 6)]);
+    assert_eq!(fixture.server.take_new_jobs(), [(info.url.clone(), NewJobs { jobs: 6, agents: 6 })]);
     let mut client = Client::new(&fixture, &info, "a");
     assert_eq!(client.fetch(1.0).results.len(), 1);
     assert!(fixture.server.take_new_jobs().is_empty());
     fixture.advance(Duration::from_hours(25));
     fixture.server.run_upkeep().unwrap();
-    assert_eq!(fixture.server.take_new_jobs(), [(info.url, 1)]);
+    assert_eq!(fixture.server.take_new_jobs(), [(info.url, NewJobs { jobs: 1, agents: 2 })]);
 }
 
 // ---- disk ----

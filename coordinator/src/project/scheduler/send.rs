@@ -53,16 +53,14 @@ struct Passed {
     has_one: usize,
     /// Workunits whose copies failed on the account; they wait for others.
     failed: usize,
-    /// Workunits that rest after an error.
-    resting: usize,
-    /// When the first of them does no longer.
-    rested_at: Option<Instant>,
+    /// Workunits that rest after an error: when each does no longer, and how many agents are to be told then.
+    rests: Vec<(Instant, u64)>,
 }
 
 impl Passed {
-    fn note_resting(&mut self, until: Instant) {
-        self.resting += 1;
-        self.rested_at = Some(self.rested_at.map_or(until, |first| first.min(until)));
+    /// When the first workunit rests no longer, if any does.
+    fn rested_at(&self) -> Option<Instant> {
+        self.rests.iter().map(|(until, _)| *until).min()
     }
 }
 
@@ -147,13 +145,17 @@ fn send_what_suits(
     });
     let assigned: Option<(Pass, Vec<Candidate>)> = assigned?;
     // Whoever has enough to do, or would be too late now, may well take more later.
-    let may_later = room == 0 || passed.time > 0 || passed.resting > 0;
+    let may_later = room == 0 || passed.time > 0 || !passed.rests.is_empty();
     if let Some((pass, chosen)) = assigned {
         debug!(project = %project.name, host = done.host.id, jobs = chosen.len(), %pass, "jobs chosen");
         chosen.into_iter().try_for_each(|candidate| give(project, txn, done, candidate, now))?;
     }
     if done.jobs.is_empty() && !may_later {
         lock(&project.seekers).left_without(done.host.account, now);
+    }
+    if done.jobs.is_empty() {
+        // It may have been told in vain, or ask for nothing for a long time from now on.
+        project.note_rests(passed.rests.iter().copied());
     }
     let refusal = done.jobs.is_empty().then(|| {
         let said = done.messages.len();
@@ -384,7 +386,7 @@ impl Search<'_> {
             Standing::Failed if for_all.is_none() && !self.is_for_anybody(workunit) => passed.failed += 1,
             _ => match for_all.or_else(|| workunit.rests_until(standing, self.now)) {
                 None => return true,
-                Some(until) => passed.note_resting(until),
+                Some(until) => passed.rests.push((until, index::agents_to_tell(workunit))),
             },
         }
         false
@@ -540,9 +542,9 @@ fn say_why(project: &Project, wish: &Wish, passed: &Passed, room: usize, done: &
         let (jobs, it) = jobs_that_wait(passed.failed);
         done.messages.push(note(format!("{jobs} for {who} that has not failed {it}")));
     }
-    if let Some(at) = passed.rested_at {
+    if let Some(at) = passed.rested_at() {
         let time = in_seconds(at.since(now));
-        done.messages.push(note(match passed.resting {
+        done.messages.push(note(match passed.rests.len() {
             1 => format!("1 job that failed is tried again in {time}"),
             count => format!("{count} jobs that failed are tried again, the first in {time}"),
         }));
