@@ -171,7 +171,7 @@ impl Client {
         match self.why_aside(&job) {
             Some(aside) => {
                 self.queue.remove(id);
-                self.set_aside.insert(id, job.project, aside.until);
+                self.set_aside.insert(id, job.project, job.usage.main_type(), aside.until);
             }
             None => {
                 self.set_aside.remove(id);

@@ -163,6 +163,7 @@ impl Client {
                 // One that has programs for nothing here is asked all the same, as BOINC does: it could never
                 // take it back otherwise, and asking in vain backs off by itself.
                 let lacks_all = host.usable.iter().all(|(kind, count)| *count == 0 || project.lacks[kind]);
+                let gathered = self.gathered(project.id);
                 FetchProject {
                     id: project.id,
                     share: project.share,
@@ -170,6 +171,7 @@ impl Client {
                         !project.detach_when_done
                             && (lacks_all || !project.lacks[kind])
                             && !project.web.without[kind]
+                            && !gathered[kind]
                     }),
                 }
             })
@@ -270,10 +272,12 @@ impl Client {
         self.net.plan = Plan::Shortfall(fetch::plan(&rules, &needs, &candidates));
     }
 
-    /// The types that a project is not asked for now: it said that it has nothing, or its user wants none.
+    /// The types that a project is not asked for now: it said that it has nothing, its user wants none, or jobs of it
+    /// gather that cannot run.
     fn held_back(&self, project: &Project) -> PerType<bool> {
         let held = self.ledger.type_backoffs.held(project.id, self.now);
-        PerType::from_fn(|kind| held[kind] || project.web.without[kind])
+        let gathered = self.gathered(project.id);
+        PerType::from_fn(|kind| held[kind] || project.web.without[kind] || gathered[kind])
     }
 
     /// The priority of each project for work fetch by recent credit.

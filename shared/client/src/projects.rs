@@ -278,6 +278,7 @@ impl Client {
         self.state.trickles.retain(|key, _| key.project != id);
         self.net.downloads.remove(&id);
         self.net.enough.remove(&id);
+        self.net.gathered.remove(&id);
         self.net.pages.remove(&id);
         self.net.transfers.retain(|(project, _), _| *project != id);
         if let Some(project) = self.state.projects.remove(&id) {

@@ -10,7 +10,7 @@ use fallow_domain::{Duration, Instant, JobId, MasterUrl, ProjectId};
 use fallow_policy::composition::FetchPolicy;
 use fallow_policy::decay::{Ranked, RecentCpu, rank_projects};
 use fallow_policy::fetch::WorkRequest;
-use fallow_policy::fetch_bounds::Enough;
+use fallow_policy::fetch_bounds::{Enough, Gathered};
 use fallow_policy::report_due::{self, FinishedJob, WhyDue};
 use fallow_policy::rpc_session::{AfterFailure, Ask, Candidate, Sessions, WhyAsk};
 use fallow_policy::rpc_timing::{Asker, MasterPage};
@@ -49,6 +49,8 @@ pub(crate) struct Network {
     pub hearing: BTreeMap<ProjectId, Hearing>,
     /// Projects that are asked for no more work, by the last look.
     pub enough: BTreeMap<ProjectId, Enough>,
+    /// Types that a project is asked for no more of, likewise.
+    pub gathered: BTreeMap<ProjectId, Gathered>,
 }
 
 /// Why finished jobs are due for reporting, by project, and when that may change although nothing happens.

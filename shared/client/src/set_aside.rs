@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fallow_domain::{Duration, Instant, JobId, ProjectId};
+use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType};
 
 /// A clock that was set back must not keep a task waiting for longer than this (R1.12).
 const WAIT_MAX: Duration = Duration::from_hours(24);
@@ -15,9 +15,9 @@ const WAIT_MAX: Duration = Duration::from_hours(24);
 /// The jobs that are set aside.
 #[derive(Debug, Default)]
 pub(crate) struct SetAside {
-    /// Whose they are, and until when they wait, if they do.
-    jobs: BTreeMap<JobId, (ProjectId, Option<Instant>)>,
-    by_project: BTreeMap<ProjectId, usize>,
+    /// Whose they are, what type they count for, and until when they wait, if they do.
+    jobs: BTreeMap<JobId, (ProjectId, ResourceType, Option<Instant>)>,
+    by_project: BTreeMap<ProjectId, PerType<usize>>,
     waits: BTreeSet<(Instant, JobId)>,
 }
 
@@ -28,28 +28,34 @@ pub(crate) fn is_due(until: Instant, now: Instant) -> bool {
 
 impl SetAside {
     /// Sets a job aside: until then, or until something else changes.
-    pub(crate) fn insert(&mut self, id: JobId, project: ProjectId, until: Option<Instant>) {
+    pub(crate) fn insert(
+        &mut self,
+        id: JobId,
+        project: ProjectId,
+        kind: ResourceType,
+        until: Option<Instant>,
+    ) {
         self.remove(id);
-        self.jobs.insert(id, (project, until));
-        *self.by_project.entry(project).or_default() += 1;
+        self.jobs.insert(id, (project, kind, until));
+        self.by_project.entry(project).or_default()[kind] += 1;
         self.waits.extend(until.map(|until| (until, id)));
     }
 
     pub(crate) fn remove(&mut self, id: JobId) {
-        let Some((project, until)) = self.jobs.remove(&id) else { return };
+        let Some((project, kind, until)) = self.jobs.remove(&id) else { return };
         if let Some(until) = until {
             self.waits.remove(&(until, id));
         }
-        if let Some(count) = self.by_project.get_mut(&project) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(counts) = self.by_project.get_mut(&project) {
+            counts[kind] -= 1;
+            if counts.iter().all(|(_, count)| *count == 0) {
                 self.by_project.remove(&project);
             }
         }
     }
 
-    /// How many jobs of a project are set aside.
-    pub(crate) fn count(&self, project: ProjectId) -> usize {
+    /// How many jobs of a project are set aside, by the type that they count for.
+    pub(crate) fn counts(&self, project: ProjectId) -> PerType<usize> {
         self.by_project.get(&project).copied().unwrap_or_default()
     }
 
@@ -70,6 +76,7 @@ impl SetAside {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fallow_domain::ResourceType::Cpu;
 
     const NOW: Instant = Instant::from_micros(1_800_000_000_000_000);
 
@@ -81,19 +88,21 @@ mod tests {
     fn jobs_are_due_at_the_end_of_their_waits_and_counted_until_they_are_taken_out() {
         let (a, b, soon) = (ProjectId(1), ProjectId(2), Duration::from_secs(10));
         let mut set_aside = SetAside::default();
-        for (id, project, until) in [(1, a, Some(NOW + soon * 2)), (2, a, None), (3, b, Some(NOW + soon))] {
-            set_aside.insert(JobId(id), project, until);
-        }
-        assert_eq!((set_aside.count(a), set_aside.count(b)), (2, 1));
+        let gpu = ResourceType::Nvidia;
+        set_aside.insert(JobId(1), a, Cpu, Some(NOW + soon * 2));
+        set_aside.insert(JobId(2), a, gpu, None);
+        set_aside.insert(JobId(3), b, Cpu, Some(NOW + soon));
+        let (of_a, of_b) = (set_aside.counts(a), set_aside.counts(b));
+        assert_eq!((of_a[Cpu], of_a[gpu], of_b), (1, 1, PerType::cpu(1)));
         assert_eq!((due(&set_aside, NOW), set_aside.next(NOW)), (vec![], Some(NOW + soon)));
         assert_eq!(
             (due(&set_aside, NOW + soon), set_aside.next(NOW + soon)),
             (vec![3], Some(NOW + soon * 2))
         );
         // Another wait takes the place of the first, and none at all too.
-        set_aside.insert(JobId(3), b, Some(NOW + soon * 3));
-        set_aside.insert(JobId(1), a, None);
-        assert_eq!((due(&set_aside, NOW + soon * 2), set_aside.count(a)), (vec![], 2));
+        set_aside.insert(JobId(3), b, Cpu, Some(NOW + soon * 3));
+        set_aside.insert(JobId(1), a, Cpu, None);
+        assert_eq!((due(&set_aside, NOW + soon * 2), set_aside.counts(a)), (vec![], of_a));
         for id in 0..5 {
             set_aside.remove(JobId(id));
         }
@@ -104,7 +113,7 @@ mod tests {
     #[test]
     fn r1_12_a_clock_that_was_set_back_keeps_no_task_waiting_for_longer_than_a_day() {
         let mut set_aside = SetAside::default();
-        set_aside.insert(JobId(1), ProjectId(1), Some(NOW));
+        set_aside.insert(JobId(1), ProjectId(1), Cpu, Some(NOW));
         assert_eq!(due(&set_aside, NOW - Duration::from_hours(24)), Vec::<u64>::new());
         assert_eq!(due(&set_aside, NOW - Duration::from_hours(25)), [1]);
     }

@@ -8,9 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId, ResourceType};
+use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType};
 use fallow_policy::fetch::WorkRequest;
-use fallow_policy::fetch_bounds::{self, Enough, Held};
+use fallow_policy::fetch_bounds::{self, Enough, Gathered, Held};
 use fallow_policy::job_queue::Cpus;
 
 use crate::FileKey;
@@ -181,19 +181,32 @@ impl Client {
         let enough = |id: ProjectId| -> Option<Enough> {
             fetch_bounds::enough(&Held {
                 jobs: self.queue.count(id),
-                set_aside: self.set_aside.count(id),
                 uploading: uploading.get(&id).copied().unwrap_or_default(),
                 downloads_stall: self.downloads_stall(id),
                 instances,
             })
         };
-        let projects = self.state.projects.keys();
-        self.net.enough = projects.filter_map(|id| Some((*id, enough(*id)?))).collect();
+        let gathered = |id: ProjectId| Gathered::of(&self.set_aside.counts(id), instances);
+        let projects = || self.state.projects.keys().copied();
+        let enough = projects().filter_map(|id| Some((id, enough(id)?))).collect();
+        let gathered = projects().map(|id| (id, gathered(id))).filter(|(_, of)| !of.is_empty()).collect();
+        (self.net.enough, self.net.gathered) = (enough, gathered);
     }
 
     /// Why a project is asked for no more work now, if it is not.
     pub(crate) fn enough_of(&self, project: ProjectId) -> Option<Enough> {
         self.net.enough.get(&project).copied()
+    }
+
+    /// The types of which a project is asked for no more, since its jobs of them gather and cannot run.
+    pub(crate) fn gathered(&self, project: ProjectId) -> PerType<bool> {
+        self.net.gathered.get(&project).map(Gathered::types).unwrap_or_default()
+    }
+
+    /// The same of all types or of some, in words.
+    pub(crate) fn why_enough(&self, project: ProjectId) -> Option<String> {
+        let of_some = || self.net.gathered.get(&project).map(ToString::to_string);
+        self.enough_of(project).map(|why| why.to_string()).or_else(of_some)
     }
 
     /// What a project is asked for instead of what the plan says: nothing where enough is held, little where its jobs are
@@ -203,13 +216,14 @@ impl Client {
         if request.is_none() || self.enough_of(id).is_some() {
             return WorkRequest::default();
         }
+        let request = request.without(&self.gathered(id));
         match self.state.projects.get(&id).and_then(|project| project.job_time) {
             Some(job) => {
                 let job = self.correction(id).apply(job);
                 fetch_bounds::within_places(request, self.queue.count(id), job)
             }
             None if self.preferences().connection_interval.is_positive() => request,
-            None => fetch_bounds::first_request(&self.plan_host().instances),
+            None => fetch_bounds::first_request(&self.plan_host().instances).without(&self.gathered(id)),
         }
     }
 

@@ -182,7 +182,7 @@ impl Client {
             debt: self.ledger.debts.of(id)[ResourceType::Cpu].as_secs(),
             totals: self.ledger.totals.get(&id).copied().unwrap_or_default(),
             min_rpc_time: project.rpc.min_work_time(self.now).map(|wait| (wait.at, wait.cause.to_string())),
-            enough: self.enough_of(id).map(|why| why.to_string()),
+            enough: self.why_enough(id),
             from_document: project.from_document,
         })
     }

@@ -1,10 +1,11 @@
 //! What a project is not asked for, whatever is lacking: the client's own bounds on work held of one project.
 //!
 //! Model: four bounds, in the manner of BOINC's client. A project is asked for no work while so many of its jobs are here
-//! that more would only fill the disk, while its downloads stall, while its results gather because they cannot be sent,
-//! and while jobs of it gather that cannot run: others are asked for what those leave idle, and the project for no more
-//! of the same. A fifth keeps the number of jobs in proportion: a request names seconds, and with jobs of a tenth of a
-//! second an hour's work is 36,000 jobs; so no more seconds are asked for than there are places for jobs.
+//! that more would only fill the disk, while its downloads stall, and while its results gather because they cannot be
+//! sent. It is asked for no work of one type while jobs of that type gather that cannot run: others are asked for what
+//! those leave idle, and the project for its other types as before. A fifth keeps the number of jobs in proportion: a
+//! request names seconds, and with jobs of a tenth of a second an hour's work is 36,000 jobs; so no more seconds are
+//! asked for than there are places for jobs.
 //!
 //! Of a project whose jobs nobody here has seen, neither their length nor whether they run at all is known: its first
 //! request asks for a second of each type, and brings a job of each. Every further one follows the plan.
@@ -25,8 +26,8 @@ pub const JOBS_ENOUGH: usize = 750;
 /// Results of a project on their way to its server, for each CPU or GPU, that are no reason to stop (BOINC's number).
 pub const UPLOADING_PER_INSTANCE: usize = 2;
 
-/// Jobs of a project that cannot run now, for each CPU or GPU, that are no reason to stop. (BOINC stops at the first that
-/// waits to be started again, and never for those that are too large.)
+/// Jobs of a project and main type that cannot run now, for each CPU or GPU, that are no reason to stop. (BOINC stops at
+/// the first that waits to be started again, by type as well, and never for those that are too large.)
 pub const SET_ASIDE_PER_INSTANCE: usize = 2;
 
 /// What the first request asks for of each type (BOINC's number): a server answers it with one job if it has one.
@@ -37,8 +38,6 @@ pub const FIRST_REQUEST: Duration = Duration::from_secs(1);
 pub struct Held {
     /// Jobs that are not over, whose downloads do not stall, and which can run.
     pub jobs: usize,
-    /// Jobs that are not over and cannot run: they wait to be started again, or are too large for what may be used here.
-    pub set_aside: usize,
     /// Jobs that are over and whose outputs are on their way.
     pub uploading: usize,
     /// A download of it stalls.
@@ -54,22 +53,41 @@ pub enum Enough {
     Jobs(usize),
     /// So many of its results are on their way.
     Uploading(usize),
-    /// So many of its jobs cannot run now.
-    SetAside(usize),
     /// Its downloads stall.
     DownloadsStall,
 }
 
 /// Why a project is not to be asked for work, if it is not.
 pub fn enough(held: &Held) -> Option<Enough> {
-    let of_each = |number: usize| number * held.instances.max(1) as usize;
-    let (uploading_max, set_aside_max) = (of_each(UPLOADING_PER_INSTANCE), of_each(SET_ASIDE_PER_INSTANCE));
+    let uploading_max = UPLOADING_PER_INSTANCE * held.instances.max(1) as usize;
     match held {
         Held { downloads_stall: true, .. } => Some(Enough::DownloadsStall),
         Held { uploading, .. } if *uploading > uploading_max => Some(Enough::Uploading(*uploading)),
-        Held { set_aside, .. } if *set_aside > set_aside_max => Some(Enough::SetAside(*set_aside)),
         Held { jobs, .. } if *jobs >= JOBS_ENOUGH => Some(Enough::Jobs(*jobs)),
         _ => None,
+    }
+}
+
+/// The types of which a project holds too many jobs that cannot run now, with their numbers: it is asked for no more of
+/// these. The jobs are not over; they wait to be started again, or are too large for what may be used here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gathered(PerType<Option<usize>>);
+
+impl Gathered {
+    /// From the jobs that are set aside, by main type. `instances` are those of the type of which the host has most.
+    pub fn of(set_aside: &PerType<usize>, instances: u32) -> Self {
+        let most = SET_ASIDE_PER_INSTANCE * instances.max(1) as usize;
+        Self(set_aside.map(|_, jobs| Some(*jobs).filter(|jobs| *jobs > most)))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|(_, jobs)| jobs.is_none())
+    }
+
+    /// Which types they are.
+    pub fn types(&self) -> PerType<bool> {
+        self.0.map(|_, jobs| jobs.is_some())
     }
 }
 
@@ -96,9 +114,19 @@ impl fmt::Display for Enough {
         match self {
             Self::Jobs(jobs) => write!(f, "{jobs} of its jobs are here"),
             Self::Uploading(jobs) => write!(f, "the results of {jobs} jobs wait to be sent to it"),
-            Self::SetAside(jobs) => write!(f, "{jobs} of its jobs are here that cannot run now"),
             Self::DownloadsStall => write!(f, "its downloads stall"),
         }
+    }
+}
+
+impl fmt::Display for Gathered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let held = self.0.iter().filter_map(|(kind, jobs)| Some((kind, (*jobs)?)));
+        for (n, (kind, jobs)) in held.enumerate() {
+            let sep = if n > 0 { ", " } else { "" };
+            write!(f, "{sep}{kind}: {jobs} of its jobs are here that cannot run now")?;
+        }
+        Ok(())
     }
 }
 
@@ -110,25 +138,43 @@ mod tests {
     #[test]
     fn r3_9_a_project_of_which_enough_is_held_is_asked_for_no_more() {
         let table = [
-            // jobs, jobs set aside, uploading, stalls, instances; why it is not asked
-            (0, 0, 0, false, 4, None),
-            (749, 8, 8, false, 4, None),
-            (750, 0, 0, false, 4, Some(Enough::Jobs(750))),
-            (5_000, 0, 0, false, 4, Some(Enough::Jobs(5_000))),
-            (0, 0, 9, false, 4, Some(Enough::Uploading(9))),
-            (0, 0, 9, false, 5, None),
-            (0, 0, 2, false, 0, None),
-            (0, 0, 3, false, 0, Some(Enough::Uploading(3))),
-            (0, 9, 0, false, 4, Some(Enough::SetAside(9))),
-            (0, 9, 0, false, 5, None),
-            (0, 3, 0, false, 0, Some(Enough::SetAside(3))),
-            (0, 0, 0, true, 4, Some(Enough::DownloadsStall)),
-            (1_000, 100, 100, true, 4, Some(Enough::DownloadsStall)),
+            // jobs, uploading, stalls, instances; why it is not asked
+            (0, 0, false, 4, None),
+            (749, 8, false, 4, None),
+            (750, 0, false, 4, Some(Enough::Jobs(750))),
+            (5_000, 0, false, 4, Some(Enough::Jobs(5_000))),
+            (0, 9, false, 4, Some(Enough::Uploading(9))),
+            (0, 9, false, 5, None),
+            (0, 2, false, 0, None),
+            (0, 3, false, 0, Some(Enough::Uploading(3))),
+            (0, 0, true, 4, Some(Enough::DownloadsStall)),
+            (1_000, 100, true, 4, Some(Enough::DownloadsStall)),
         ];
-        for (jobs, set_aside, uploading, downloads_stall, instances, expected) in table {
-            let held = Held { jobs, set_aside, uploading, downloads_stall, instances };
+        for (jobs, uploading, downloads_stall, instances, expected) in table {
+            let held = Held { jobs, uploading, downloads_stall, instances };
             assert_eq!(enough(&held), expected, "{held:?}");
         }
+    }
+
+    #[test]
+    fn r3_9_a_project_is_asked_for_no_more_of_a_type_of_which_jobs_gather_that_cannot_run() {
+        let table = [
+            // CPU and GPU jobs set aside, instances; what is said
+            (0, 0, 4, ""),
+            (8, 8, 4, ""),
+            (9, 8, 4, "CPU: 9 of its jobs are here that cannot run now"),
+            (9, 9, 5, ""),
+            (0, 3, 0, "NVIDIA GPU: 3 of its jobs are here that cannot run now"),
+        ];
+        for (cpu, gpu, instances, said) in table {
+            let mut set_aside = PerType::cpu(cpu);
+            set_aside[Nvidia] = gpu;
+            let gathered = Gathered::of(&set_aside, instances);
+            assert_eq!((gathered.to_string().as_str(), gathered.is_empty()), (said, said.is_empty()));
+            let types = gathered.types();
+            assert_eq!((types[Cpu], types[Nvidia]), (said.starts_with("CPU"), said.starts_with("NVIDIA")));
+        }
+        assert_eq!(Gathered::of(&PerType::from_fn(|_| 9), 1).to_string().matches(", ").count(), 4);
     }
 
     #[test]

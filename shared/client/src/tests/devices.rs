@@ -216,3 +216,43 @@ fn r3_14_a_gpu_task_waits_for_a_forgotten_one_on_its_device_too() {
     client.left(forgotten);
     assert!(client.schedule_due && !client.is_being_left(id, Devices::first(1)));
 }
+
+/// What an idle host with a CPU and a GPU asks a project for that holds 20 jobs of this usage which cannot run: CPU seconds
+/// and GPU seconds.
+fn asked_beside(usage: Usage, excluded: bool) -> (Client, f64, f64) {
+    let mut client = client(1, &["a"]);
+    let a = id_of(&client, "a");
+    for id in 1..=20 {
+        let id = put_job(&mut client, id, a, usage);
+        let waits = if excluded { Duration::ZERO } else { Duration::from_hours(1) };
+        client.state.jobs.get_mut(&id).unwrap().run.not_before = NOW + waits;
+        client.requeue(id);
+    }
+    client.state.projects.get_mut(&a).unwrap().job_time = Some(Duration::from_secs(1_000));
+    if excluded {
+        let excluded_devices = [Device::new(ResourceType::Nvidia, 0).unwrap()].into();
+        client.handle(NOW, document(Preferences { excluded_devices, ..Preferences::default() }));
+    }
+    let outcome = Ok(vec!["http://127.0.0.1/cgi".to_owned()]);
+    let step = client.handle(NOW, Event::MasterPageRead { project: a, outcome });
+    let request = step.actions.into_iter().find_map(|action| match action.effect {
+        Effect::CallScheduler { request, .. } => Some(request),
+        _ => None,
+    });
+    let (cpu, gpu) = request
+        .map(|request| (request.cpu_req_secs, request.coprocs.iter().map(|of| of.req_secs).sum()))
+        .unwrap_or_default();
+    (client, cpu, gpu)
+}
+
+#[test]
+fn r3_9_jobs_of_one_type_that_cannot_run_keep_their_project_from_no_work_of_another() {
+    let (client, cpu, gpu) = asked_beside(gpu_job(), true);
+    assert!(cpu > 0.0 && gpu == 0.0, "the GPU is excluded: {cpu} {gpu}");
+    let why = client.project_views()[0].enough.clone().unwrap_or_default();
+    assert!(why.starts_with("NVIDIA GPU: 20 of its jobs"), "{why}");
+    let (_, cpu, gpu) = asked_beside(gpu_job(), false);
+    assert!(cpu > 0.0 && gpu == 0.0, "its GPU jobs wait to be started again: {cpu} {gpu}");
+    let (_, cpu, gpu) = asked_beside(Usage::ONE_CPU, false);
+    assert!(cpu == 0.0 && gpu > 0.0, "its CPU jobs do: {cpu} {gpu}");
+}

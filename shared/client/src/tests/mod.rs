@@ -173,7 +173,7 @@ fn a_job_that_waits_to_be_started_again_in_another_slot_is_not_forgotten() {
     assert!(!client.queue.is_runnable(a) && wake_at <= until);
     client.handle(until, Event::WakeUp);
     assert_eq!(client.state.jobs[&id].run.not_before, Instant::EPOCH);
-    assert_eq!(client.set_aside.count(a), 0);
+    assert_eq!(client.set_aside.counts(a), PerType::default());
 }
 
 #[test]
@@ -182,7 +182,8 @@ fn r2_7_nothing_is_left_of_jobs_that_cannot_run_when_they_are_gone() {
     let (a, b) = (id_of(&client, "a"), id_of(&client, "b"));
     let [large, aborted, _] =
         [(1, a), (2, a), (3, b)].map(|(id, of)| put_job(&mut client, id, of, Usage::from_cpus(8.0)));
-    let count = |client: &Client| (client.set_aside.count(a), client.set_aside.count(b));
+    let cpu = ResourceType::Cpu;
+    let count = |client: &Client| (client.set_aside.counts(a)[cpu], client.set_aside.counts(b)[cpu]);
     assert_eq!(count(&client), (2, 1));
     client.abort_job(aborted, 203, "nobody wants it");
     assert_eq!(count(&client), (1, 1));
@@ -200,7 +201,7 @@ fn r1_12_a_clock_that_is_set_back_takes_no_task_that_runs_for_one_that_waits() {
     client.state.jobs.get_mut(&id).unwrap().process = Process::Executing(7);
     client.state.jobs.get_mut(&id).unwrap().run.not_before = NOW + Duration::from_secs(60);
     client.requeue(id);
-    assert_eq!((client.set_aside.count(a), client.queue.running().count()), (0, 1));
+    assert_eq!((client.set_aside.counts(a), client.queue.running().count()), (PerType::default(), 1));
 }
 
 #[test]
