@@ -8,6 +8,8 @@
 //! what the project can give again is deleted: its downloads, whole and in part. That needs no storing, for a file that
 //! is gone is fetched again after a restart. With the space the detachment is stored, and then the rest is carried out.
 //!
+//! Tasks that hold more than they may are killed and their slots emptied, see `room`.
+//!
 //! If nobody makes space, parts of downloads go too, for the agent would stand still beside them, and no download would come
 //! to an end. Those that were written to a moment ago stay.
 //!
@@ -29,6 +31,11 @@ use crate::files::shown_path;
 
 /// How long to wait before another try.
 const PAUSE: Duration = Duration::from_secs(5);
+
+/// How long tasks take to leave, and their slots to be emptied, when a project is detached: so many tries, so far apart.
+const TRIES: u32 = 12;
+/// Likewise.
+const TRY_AGAIN: Duration = Duration::from_millis(200);
 
 /// After standing still for so long, the agent gives up parts of downloads that have stood still as well.
 const PARTS_STAY: Duration = Duration::from_secs(30);
@@ -53,12 +60,13 @@ impl Engine {
     pub(super) async fn store(&mut self, step: &Step) -> Result<(), AgentError> {
         let new: Vec<(ProjectId, String)> = self.new_projects(step).collect();
         let stems: Vec<String> = new.iter().map(|(_, stem)| stem.clone()).collect();
-        let (begun, mut has_given_up) = (Instant::now(), false);
+        let (begun, mut has_given_up, mut hurry) = (Instant::now(), false, 0);
         loop {
             match tokio::task::block_in_place(|| self.records.apply(&step.changes, &stems, step.durable)) {
                 Ok(()) => {
                     self.known.extend(new.into_iter().map(|(project, _)| project));
                     if self.store_trouble.take().is_some() {
+                        self.supervisor.make_room(None);
                         tracing::info!("there is space on the disk again");
                     }
                     return Ok(());
@@ -70,8 +78,15 @@ impl Engine {
                     self.store_trouble = Some(error.to_string());
                     if let Some(departure) = self.departure.take() {
                         self.make_room(&departure);
+                        hurry = TRIES;
                         continue;
                     }
+                    if hurry > 0 {
+                        hurry -= 1;
+                        tokio::time::sleep(TRY_AGAIN).await;
+                        continue;
+                    }
+                    self.take_from_tasks(None);
                     // The owner is not kept waiting for it again and again.
                     if begun.elapsed() >= PARTS_STAY
                         && self.give_up_parts()
@@ -83,7 +98,9 @@ impl Engine {
                     if let Some((request, reply)) = self.asking.take() {
                         let _ = reply.send(self.answer_held(&request));
                     }
-                    self.answer_meanwhile().await;
+                    if self.answer_meanwhile().await {
+                        hurry = TRIES;
+                    }
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -132,6 +149,7 @@ impl Engine {
         let Departure { project, url, files } = departure;
         tracing::warn!(project = %url, "deleting its downloads, so that its detachment can be stored");
         self.transfers.cancel_project(*project);
+        self.take_from_tasks(Some(url));
         let whole = files.iter().filter(|name| fallow_boinc::names::is_file_name(name));
         let whole = whole.map(|name| self.dir.project(url).join(name));
         for path in whole.chain([self.dir.partial(url)]) {
@@ -190,19 +208,19 @@ impl Engine {
         }
     }
 
-    /// Answers the owner until it is time for another try, or for the end.
-    async fn answer_meanwhile(&mut self) {
+    /// Answers the owner until it is time for another try, or for the end. True if room was made meanwhile.
+    async fn answer_meanwhile(&mut self) -> bool {
         let mut signals: watch::Receiver<u32> = self.signals.clone();
         let pause = tokio::time::sleep(PAUSE);
         tokio::pin!(pause);
         loop {
             tokio::select! {
-                () = &mut pause => return,
-                _ = signals.wait_for(|&count| count > 0) => return,
+                () = &mut pause => return false,
+                _ = signals.wait_for(|&count| count > 0) => return false,
                 Some((request, reply)) = self.requests.recv() => {
                     if let Some(url) = self.takes_departure(&request) {
                         self.departing.push_back((url, Some(reply)));
-                        return;
+                        return true;
                     }
                     let _ = reply.send(self.answer_unstored(&request));
                 }

@@ -10,6 +10,7 @@ mod benchmark;
 mod full_disk;
 mod metrics;
 mod requests;
+mod room;
 mod run;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

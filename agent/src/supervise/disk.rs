@@ -36,6 +36,11 @@ pub(super) struct DiskLook {
 }
 
 impl DiskLook {
+    /// Has the next look count.
+    pub(super) fn hasten(&mut self) {
+        self.last = None;
+    }
+
     /// Counts if it is time to. `places` are asked for only then; `news` says that one was never counted.
     pub(super) fn look(&mut self, news: bool, places: impl FnOnce() -> Vec<Files>) {
         let is_due = news || self.last.is_none_or(|last| last.elapsed() >= PERIOD);

@@ -125,11 +125,16 @@ pub enum Delivery {
     },
 }
 
+/// What each task may hold on the disk.
+pub type Room = BTreeMap<JobId, Bytes>;
+
 enum Order {
     Start(Box<TaskSetup>),
     Tell(JobId, ProcessControl),
     Clean(SlotId),
     Deliver(JobId, SlotId, Delivery),
+    /// Kill what holds more than this, and all that is not named; nothing is to be killed from now on if it is none.
+    MakeRoom(Option<Room>),
     /// Quit all tasks; kill after the grace.
     Stop(StdDuration),
     Up(JobId, task::Process),
@@ -153,6 +158,7 @@ impl Supervisor {
             disk: DiskLook::default(),
             untold: Untold::default(),
             kill_all_at: None,
+            room: None,
             stopping: false,
         };
         let thread = std::thread::Builder::new()
@@ -172,6 +178,11 @@ impl Supervisor {
     /// Puts something into a task's slot, and tells its application if it runs.
     pub fn deliver(&self, job: JobId, slot: SlotId, what: Delivery) {
         let _ = self.orders.send(Order::Deliver(job, slot, what));
+    }
+    /// Has the tasks' files counted soon, and kills those that hold more than they may and those that are not named; their
+    /// slots are emptied when they are gone. It goes on until it is told otherwise with `None`.
+    pub fn make_room(&self, room: Option<Room>) {
+        let _ = self.orders.send(Order::MakeRoom(room));
     }
     /// Empties a slot.
     pub fn clean(&self, slot: SlotId) {
@@ -202,6 +213,8 @@ struct Supervision {
     disk: DiskLook,
     untold: Untold,
     kill_all_at: Option<StdInstant>,
+    /// What tasks may hold while there is no space on the disk.
+    room: Option<Room>,
     stopping: bool,
 }
 
@@ -236,6 +249,13 @@ impl Supervision {
                 self.clean(slot);
             }
             Order::Deliver(job, slot, what) => self.deliver(job, slot, &what),
+            Order::MakeRoom(room) => {
+                if room.is_some() {
+                    self.disk.hasten();
+                }
+                self.room = room;
+                self.make_room();
+            }
             Order::Stop(grace) => {
                 self.stopping = true;
                 let at = StdInstant::now() + grace;
@@ -311,6 +331,9 @@ impl Supervision {
     fn gone(&mut self, job: JobId, mut end: Box<TaskEnd>) {
         // What the application said last, for no other look comes after this: a checkpoint, perhaps.
         let task = self.tasks.remove(&job);
+        if let Some(slot) = task.as_ref().and_then(Task::discarded) {
+            self.clean(slot);
+        }
         if let Some((name, nbytes)) = task.as_ref().and_then(|task| task.last_trickle(&self.shared)) {
             self.untold.push(job, name, nbytes);
             self.untold.tell(&self.shared.offer);
@@ -331,6 +354,20 @@ impl Supervision {
             end.exit = Ended::Signal { number: rustix::process::Signal::TERM.as_raw(), core_dumped: false };
         }
         (self.shared.report)(Event::TaskEnded { job, end });
+    }
+
+    /// Kills tasks that hold more than they may.
+    fn make_room(&mut self) {
+        let Some(room) = &self.room else { return };
+        for (job, task) in &mut self.tasks {
+            match room.get(job) {
+                None => task.discard("its result is not wanted, and there is no space on the disk"),
+                Some(most) if task.disk_usage().is_some_and(|holds| holds > *most) => {
+                    task.discard("it holds more than it may, and there is no space on the disk");
+                }
+                Some(_) => {}
+            }
+        }
     }
 
     fn look(&mut self) {
@@ -362,6 +399,7 @@ impl Supervision {
         let (tasks, shared) = (&self.tasks, &self.shared);
         let news = tasks.values().any(Task::is_uncounted);
         self.disk.look(news, || tasks.values().map(|task| task.files(shared)).collect());
+        self.make_room();
         if !samples.is_empty() {
             let _ = (self.shared.offer)(Event::TasksSampled(samples));
         }

@@ -133,6 +133,8 @@ pub(super) struct Task {
     /// When its finish file was first seen.
     finished_since: Option<StdInstant>,
     killed: bool,
+    /// What it has done is not wanted: its slot is emptied when it is gone.
+    discarded: bool,
 }
 
 impl Task {
@@ -159,6 +161,7 @@ impl Task {
             leave_by: None,
             finished_since: None,
             killed: false,
+            discarded: false,
         }
     }
 
@@ -217,6 +220,17 @@ impl Task {
         if !strays.is_empty() {
             proc::kill(proc::of_sessions(&proc::all(), &strays).copied());
         }
+    }
+
+    /// Kills it, and has its slot emptied.
+    pub(super) fn discard(&mut self, why: &str) {
+        self.discarded = true;
+        self.kill(why);
+    }
+
+    /// The slot that is to be emptied now that it is gone, if any.
+    pub(super) fn discarded(&self) -> Option<SlotId> {
+        self.discarded.then_some(self.slot)
     }
 
     /// Notes the sessions that its processes made for themselves, so that they end with it.

@@ -162,6 +162,40 @@ fn child_whose_volume_a_project_fills() {
 }
 
 #[test]
+fn child_whose_volume_a_job_fills() {
+    let Some(volume) = std::env::var_os(VOLUME) else { return };
+    let volume = Path::new(&volume);
+    let dir = &volume.join("agent");
+    let _daemon = Daemon::start(dir);
+    // Both of its jobs take all there is, in time, and stay.
+    let script =
+        r#"while [ ! -e "$0.go" ]; do sleep 0.1; done; cat /dev/zero >fill; while :; do sleep 1; done"#;
+    let script = script.replace("$0.go", volume.join("go").to_str().unwrap());
+    let hog = crate::spinning::project("Hog", &script, "");
+    crate::spinning::attach(dir, &hog);
+    wait_for("both jobs", 60, || (crate::spinning::running(dir).len() == 2).then_some(()));
+    put(&volume.join("go"), b"");
+    let slot = dir.join("slots/0/fill");
+    let free = || rustix::fs::statvfs(volume).map(|volume| volume.f_bavail * volume.f_frsize).unwrap();
+    wait_for("a full disk", 60, || (free() < 1 << 20 && slot.exists()).then_some(()));
+    // Nobody has to do anything.
+    wait_for("space", 90, || (free() > 1_000 << 20).then_some(()));
+    let failed = || {
+        let (_, text) = outcome(dir, &["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_str(&text).ok()?;
+        let over = |task: &serde_json::Value| task["phase"] == "failed";
+        (status["tasks"].as_array()?.iter().all(over) && status["store_trouble"].is_null()).then_some(())
+    };
+    wait_for("the jobs' end", 60, failed);
+    println!("\nall was as it should");
+}
+
+#[test]
+fn r6_10_a_job_that_fills_the_disk_is_ended_and_the_agent_goes_on() {
+    passes_on_a_volume_of(1_300, "disk::child_whose_volume_a_job_fills");
+}
+
+#[test]
 fn r4_12_a_project_that_fills_the_disk_can_be_detached() {
     passes_on_a_volume_of(48, "disk::child_whose_volume_a_project_fills");
 }

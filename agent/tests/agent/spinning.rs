@@ -81,6 +81,7 @@ fn with_jobs(mut reply: SchedulerReply, program: FileInfo, mark: &str) -> Schedu
             app_name: "spin".into(),
             rsc_fpops_est: Flops::new(1e12).ok(),
             rsc_fpops_bound: Flops::new(1e18).ok(),
+            rsc_disk_bound: Some(Bytes(10_000_000)),
             ..Workunit::default()
         });
         reply.files.push(FileInfo {

@@ -1,9 +1,9 @@
 //! Tasks: jobs that have, had, or will have a process. What happened to the process, and what that means.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::runtime::exit::{self, RestartReason};
-use fallow_domain::{Bytes, Duration, Instant, JobId};
+use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId};
 
 use crate::machine::Client;
 use crate::record::Record;
@@ -412,6 +412,14 @@ impl Client {
         let workunit = FileKey { project: job.project, name: job.result.wu_name.clone() };
         let said = self.state.workunits.get(&workunit).and_then(|workunit| workunit.rsc_disk_bound);
         said.filter(|bound| *bound > Bytes(0)).unwrap_or(DISK_BOUND)
+    }
+
+    /// What each task that is still wanted may hold on the disk. For a shell that has no space left to store anything, and so
+    /// cannot wait for [`Effect::AbortTask`].
+    pub fn disk_bounds(&self) -> BTreeMap<JobId, (ProjectId, Bytes)> {
+        let wanted = |id: &JobId| self.state.jobs.get(id).filter(|job| job.outcome.is_none());
+        let jobs = self.state.slots.values().filter_map(wanted);
+        jobs.map(|job| (job.id, (job.project, self.disk_bound(job)))).collect()
     }
 
     /// Ends tasks that go beyond what their project or this host allows them.
