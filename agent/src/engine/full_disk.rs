@@ -15,7 +15,7 @@
 //!
 //! Left out: the coordinator, which hears nothing meanwhile.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fallow_boinc::runtime::message::ProcessControl;
@@ -25,9 +25,9 @@ use fallow_store::StoreError;
 use tokio::sync::{oneshot, watch};
 
 use super::Engine;
+use super::parts::{self, Freed, PARTS_STAY};
 use crate::control::protocol::{Request, Response};
 use crate::error::AgentError;
-use crate::files::shown_path;
 
 /// How long to wait before another try.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -37,10 +37,7 @@ const TRIES: u32 = 12;
 /// Likewise.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
-/// After standing still for so long, the agent gives up parts of downloads that have stood still as well.
-const PARTS_STAY: Duration = Duration::from_secs(30);
-
-/// How long the engine waits for a directory to be deleted.
+/// How long the engine waits for files to be deleted, however many there are.
 const SOON: Duration = Duration::from_secs(1);
 
 /// A project that the owner detaches.
@@ -60,7 +57,7 @@ impl Engine {
     pub(super) async fn store(&mut self, step: &Step) -> Result<(), AgentError> {
         let new: Vec<(ProjectId, String)> = self.new_projects(step).collect();
         let stems: Vec<String> = new.iter().map(|(_, stem)| stem.clone()).collect();
-        let (begun, mut has_given_up, mut hurry) = (Instant::now(), false, 0);
+        let (begun, mut has_given_up, mut told, mut hurry) = (Instant::now(), false, None, 0);
         loop {
             match tokio::task::block_in_place(|| self.records.apply(&step.changes, &stems, step.durable)) {
                 Ok(()) => {
@@ -89,7 +86,7 @@ impl Engine {
                     self.take_from_tasks(None);
                     // The owner is not kept waiting for it again and again.
                     if begun.elapsed() >= PARTS_STAY
-                        && self.give_up_parts()
+                        && self.give_up_parts(&mut told)
                         && !std::mem::replace(&mut has_given_up, true)
                     {
                         continue;
@@ -152,39 +149,28 @@ impl Engine {
         self.take_from_tasks(Some(url));
         let whole = files.iter().filter(|name| fallow_boinc::names::is_file_name(name));
         let whole = whole.map(|name| self.dir.project(url).join(name));
-        for path in whole.chain([self.dir.partial(url)]) {
-            if let Err(error) = tokio::task::block_in_place(|| self.free(&path)) {
-                tracing::warn!(path = shown_path(&path), %error, "cannot delete a file");
+        let (mut freed, end) = (Freed::default(), Instant::now() + SOON);
+        tokio::task::block_in_place(|| {
+            for path in whole.chain([self.dir.partial(url)]) {
+                freed.delete(self.dir.trash(), &path, end);
             }
-        }
+        });
+        freed.say_stuck(&mut None);
     }
 
     /// Deletes the parts of downloads that nothing was written to for a while. A download that still waits for its server
-    /// begins again. True if there were any.
-    fn give_up_parts(&self) -> bool {
-        let mut any = false;
-        for project in self.client.project_views() {
-            let entries = std::fs::read_dir(self.dir.partial(&project.url)).into_iter().flatten().flatten();
-            for path in entries.map(|entry| entry.path()).filter(|path| stands_still(path)) {
-                any = true;
-                tracing::warn!(
-                    path = shown_path(&path),
-                    "deleting a part of a download, for there is no space to store anything"
-                );
-                if let Err(error) = tokio::task::block_in_place(|| self.free(&path)) {
-                    tracing::warn!(path = shown_path(&path), %error, "cannot delete a file");
-                }
-            }
+    /// begins again. True if there were any. `told` is what was said of those that cannot be deleted.
+    fn give_up_parts(&self, told: &mut Option<(PathBuf, String)>) -> bool {
+        let projects = self.client.project_views();
+        let places: Vec<PathBuf> = projects.iter().map(|project| self.dir.partial(&project.url)).collect();
+        let give_up = || parts::give_up(self.dir.trash(), &places, Instant::now() + SOON);
+        let freed = tokio::task::block_in_place(give_up);
+        if freed.gone > 0 {
+            let parts = freed.gone;
+            tracing::warn!(parts, "deleted parts of downloads, for there is no space to store anything");
         }
-        any
-    }
-
-    /// Deletes at once what can be deleted soon, for the space is wanted now; the rest goes when there is time.
-    fn free(&self, path: &Path) -> std::io::Result<()> {
-        match crate::tree::remove_until(path, Some(Instant::now() + SOON)) {
-            Ok(true) => Ok(()),
-            Ok(false) | Err(_) => self.dir.trash().take(path),
-        }
+        freed.say_stuck(told);
+        freed.gone > 0
     }
 
     /// Frees what a project has, if the owner wants that, so that it can be detached next.
@@ -282,10 +268,4 @@ impl Engine {
             self.supervisor.tell(task.id, message);
         }
     }
-}
-
-/// Whether nothing was written to a file for a while. One from the future was made under a wrong clock, or by a job.
-fn stands_still(path: &Path) -> bool {
-    let modified = std::fs::symlink_metadata(path).and_then(|data| data.modified());
-    modified.is_ok_and(|at| at.elapsed().map_or(true, |age| age >= PARTS_STAY))
 }

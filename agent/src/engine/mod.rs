@@ -9,6 +9,7 @@ mod attach;
 mod benchmark;
 mod full_disk;
 mod metrics;
+mod parts;
 mod requests;
 mod room;
 mod run;

@@ -1,13 +1,13 @@
 //! A disk that fills up under a running agent: the owner is answered and obeyed all the same.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fallow_agent::dir::DataDir;
 use fallow_domain::MasterUrl;
 
-use crate::daemon::{Daemon, outcome};
+use crate::daemon::{Daemon, command, outcome};
 use crate::support::{put, wait_for};
 
 /// Names the small volume to the child.
@@ -80,7 +80,12 @@ fn child_whose_owner_fills_the_volume() {
     let Some(volume) = std::env::var_os(VOLUME) else { return };
     let volume = Path::new(&volume);
     let dir = &volume.join("agent");
-    let mut daemon = Daemon::start(dir);
+    // Where there is space.
+    let said = tempfile::tempdir().unwrap();
+    let log = said.path().join("log");
+    let mut run = command(dir, &["run"]);
+    run.stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
+    let mut daemon = Daemon::of(run, dir);
     let key = volume.join("key");
     std::fs::write(&key, "0123456789abcdef0123456789abcdef").unwrap();
     let url = "http://127.0.0.1:9/p/";
@@ -89,6 +94,10 @@ fn child_whose_owner_fills_the_volume() {
     assert_eq!(code, 0, "{text}");
     let partial = DataDir::at(dir).partial(&MasterUrl::parse(url).unwrap()).join("image");
     put(&partial, &vec![1; 9 << 20]);
+    // What a job has put there is not told one by one.
+    for number in 0..300 {
+        put(&partial.with_file_name(number.to_string()), b"");
+    }
     fill(volume);
     let (code, text) = outcome(dir, &["suspend"]);
     assert!(code == 8, "{code}: {text}");
@@ -96,6 +105,9 @@ fn child_whose_owner_fills_the_volume() {
     wait_for("space", 90, || (!outcome(dir, &["status"]).1.contains("no space")).then_some(()));
     assert!(!partial.exists());
     daemon.kill();
+    let log = std::fs::read_to_string(log).unwrap();
+    let told = log.lines().filter(|line| line.contains("download") || line.contains("cannot delete"));
+    assert!((1..10).contains(&told.count()), "{log}");
 
     println!("\nall was as it should");
 }
