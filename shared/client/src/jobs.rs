@@ -1,9 +1,9 @@
 //! Jobs from arrival to oblivion: which files they wait for, how they fail, when they are forgotten.
 
 use fallow_boinc::runtime::exit;
-use fallow_domain::{Instant, JobId};
+use fallow_domain::{Instant, JobId, ResourceType};
 use fallow_policy::cpu_schedule::WhyNot;
-use fallow_policy::job_queue::{JobSnapshot, JobState};
+use fallow_policy::job_queue::{Cpus, JobSnapshot, JobState};
 
 use crate::devices::{Leaving, devices_of};
 use crate::machine::Client;
@@ -164,8 +164,10 @@ impl Client {
 
     /// Puts a job among those that plans reckon with, aside if it is held and cannot run, or nowhere.
     fn place_job(&mut self, id: JobId) -> Option<JobSnapshot> {
+        self.place_incoming(id);
         let Some(job) = self.snapshot(id) else {
-            self.dequeue(id);
+            self.queue.remove(id);
+            self.set_aside.remove(id);
             return None;
         };
         match self.why_aside(&job) {
@@ -181,8 +183,25 @@ impl Client {
         Some(job)
     }
 
-    /// A job is over, or its files do not come.
+    /// Keeps a CPU job that waits for files among those, also when they do not come.
+    fn place_incoming(&mut self, id: JobId) {
+        let waits = |job: &&Job| {
+            job.stage == Stage::Downloading
+                && job.outcome.is_none()
+                && job.usage.main_type() == ResourceType::Cpu
+        };
+        match self.state.jobs.get(&id).filter(waits) {
+            Some(job) => {
+                let (cpus, memory) = (Cpus::of(job.usage).as_f64(), self.memory_estimate(job));
+                self.incoming.insert(id, job.project, cpus, memory);
+            }
+            None => self.incoming.remove(id),
+        }
+    }
+
+    /// A job is over.
     fn dequeue(&mut self, id: JobId) {
+        self.incoming.remove(id);
         self.queue.remove(id);
         self.set_aside.remove(id);
     }

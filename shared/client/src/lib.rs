@@ -27,6 +27,7 @@ mod devices;
 mod effect;
 mod event;
 mod files;
+mod incoming;
 mod jobs;
 mod ledger;
 mod machine;

@@ -14,6 +14,7 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
 
 use crate::devices::Usable;
+use crate::incoming::Incoming;
 use crate::ledger::Ledger;
 use crate::record::{self, Record, RestoreError};
 use crate::rpc::Network;
@@ -89,6 +90,8 @@ pub struct Client {
     effective: Preferences,
     /// Jobs that are held and cannot run now, or ever.
     pub(crate) set_aside: SetAside,
+    /// CPU jobs that wait for files.
+    pub(crate) incoming: Incoming,
     /// Jobs whose owner was told that they cannot run here.
     pub(crate) told_hopeless: BTreeSet<JobId>,
     /// The host is off or asleep ([`Event::HostAway`]).
@@ -158,6 +161,7 @@ impl Client {
             durable: false,
             effective: Preferences::default(),
             set_aside: SetAside::default(),
+            incoming: Incoming::default(),
             told_hopeless: BTreeSet::new(),
             away: false,
             told: BTreeMap::new(),

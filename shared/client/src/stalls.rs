@@ -125,7 +125,7 @@ impl Client {
         let seen = by_project.into_iter().map(|(project, (files, bytes))| {
             let before = self.net.downloads.get(&project).into_iter().flat_map(UnderWay::files);
             let came = before.filter(|key| !files.contains(key)).any(|key| self.is_here(key));
-            let cpus_wait = room.is_some_and(|room| self.awaits_files(project, room));
+            let cpus_wait = room.is_some_and(|room| self.incoming.any_fits(project, room.cpus, room.memory));
             (project, Seen { files, came, patience: patience(bytes, speed), cpus_wait })
         });
         seen.collect()
@@ -148,19 +148,6 @@ impl Client {
             room.memory = Bytes(room.memory.0.saturating_sub(job.working_set.0));
         }
         (room.cpus > 0.0).then_some(room)
-    }
-
-    /// Whether a project has a CPU job that would run in this room if its files were here.
-    fn awaits_files(&self, project: ProjectId, room: Room) -> bool {
-        let fits = |job: &Job| {
-            job.usage.main_type() == ResourceType::Cpu
-                && job.outcome.is_none()
-                && Cpus::of(job.usage).as_f64() <= room.cpus + 1e-6
-                && self.memory_estimate(job) <= room.memory
-        };
-        let waiting = self.state.waiting.range(FileKey { project, name: String::new() }..);
-        let mut waiting = waiting.take_while(|(key, _)| key.project == project).flat_map(|(_, jobs)| jobs);
-        waiting.any(|id| self.state.jobs.get(id).is_some_and(fits))
     }
 
     /// When downloads under way are next found to come to nothing.
