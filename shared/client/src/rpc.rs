@@ -225,7 +225,7 @@ impl Client {
         self.ranked().into_iter().filter_map(candidate).collect()
     }
 
-    /// All projects, the one that is owed most first, those that hung when they were last asked after all others.
+    /// All projects, the one that is owed most first, those that hung lately when they were last asked after all others.
     fn ranked(&self) -> Vec<ProjectId> {
         let (hung, mut ranked): (Vec<_>, Vec<_>) =
             self.ranked_by_debt().into_iter().partition(|id| self.net.sessions.has_hung(*id));

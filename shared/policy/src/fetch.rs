@@ -130,7 +130,7 @@ pub struct FetchCandidate {
     pub may_supply: bool,
     /// Whether it may be asked now: its minimum RPC time is past, and it has schedulers.
     pub may_ask: bool,
-    /// Whether it did not answer when it was last asked (`Sessions::has_hung`): any other with a share comes first.
+    /// Whether it did not answer when it was last asked, lately (`Sessions::has_hung`): any other with a share comes first.
     pub hung: bool,
     /// Types for which it is backed off (R3.7).
     pub backed_off: PerType<bool>,

@@ -8,8 +8,8 @@
 //!
 //! What one project withholds costs no other its turn (R1.10). An RPC whose answer has not come within [`HANGS_AFTER`]
 //! is *left behind*: it may still be answered, but the session goes on as if it had brought nothing. When all places
-//! are taken, the one that has hung longest is given up for the next project that wants one. Until it answers, a project
-//! that hung ranks behind those that did not (`has_hung`).
+//! are taken, the one that has hung longest is given up for the next project that wants one. Until it answers, and for an
+//! hour at most, a project that hung ranks behind those that did not (`has_hung`).
 //!
 //! What the host's owner asks for by hand comes first (R1.4), and asks for work where something idles, whatever others
 //! may still answer.
@@ -18,7 +18,7 @@
 //! `poll`); the candidates come in the order in which debts rank them. Whether a project may be asked is in the
 //! candidate. Sessions are not stored: after a restart the next poll begins a new one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use fallow_domain::{Duration, Instant, ProjectId};
@@ -41,6 +41,10 @@ pub const BESIDE_AFTER: Duration = Duration::from_secs(1);
 /// waiting for, as the same work would otherwise be asked for twice. Half a minute of idle CPUs is what it may cost. While
 /// others hang already it is so much less: with one, half of it, with two, a third.
 pub const HANGS_AFTER: Duration = Duration::from_secs(30);
+
+/// So long a project that hung ranks behind others if it is not asked again. One server's bad minute is no reason to let it
+/// wait for many hours; and those that hang still are found out anew, half a minute each.
+pub const HUNG_FOR: Duration = Duration::from_hours(1);
 
 /// A project as a session sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -127,8 +131,8 @@ impl Flight {
 pub struct Sessions {
     session: Option<GetWork>,
     flights: BTreeMap<ProjectId, Flight>,
-    /// Projects whose last answer was overdue, or never came.
-    hung: BTreeSet<ProjectId>,
+    /// Projects whose last answer was overdue or never came, and since when.
+    hung: BTreeMap<ProjectId, Instant>,
 }
 
 impl Sessions {
@@ -142,9 +146,9 @@ impl Sessions {
         self.flights.get(&project).is_some_and(|flight| flight.left_behind)
     }
 
-    /// Whether a project did not answer in time when it was last asked, and has not since.
+    /// Whether a project did not answer in time when it was last asked, and has not since, by the last [`HUNG_FOR`].
     pub fn has_hung(&self, project: ProjectId) -> bool {
-        self.hung.contains(&project)
+        self.hung.contains_key(&project)
     }
 
     /// Whether any RPC is in flight.
@@ -161,11 +165,15 @@ impl Sessions {
     /// be looked at again. To be called on every turn, so that a clock that jumped back lengthens no wait (R1.12).
     pub fn observe(&mut self, now: Instant) -> bool {
         let (mut news, patience) = (false, self.patience());
+        self.hung.retain(|_, since| {
+            *since = (*since).min(now);
+            now.since(*since) < HUNG_FOR
+        });
         for (project, flight) in &mut self.flights {
             flight.since = flight.since.min(now);
             if !flight.left_behind && now.since(flight.since) >= patience {
                 flight.left_behind = true;
-                self.hung.insert(*project);
+                self.hung.insert(*project, now);
                 news |= !flight.ask.work.is_none();
                 if let Some(asked) = &mut self.session {
                     asked.insert(*project, ASKS_PER_SESSION_MAX);

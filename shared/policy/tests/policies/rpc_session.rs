@@ -190,6 +190,27 @@ fn r1_10_a_project_that_hung_is_known_as_such_until_it_answers() {
 }
 
 #[test]
+fn r1_10_that_a_project_hung_is_forgotten_after_an_hour() {
+    let mut sessions = Sessions::default();
+    let (one, hangs) = (ProjectId(1), NOW + HANGS_AFTER);
+    let hour = Duration::from_hours(1);
+    sessions.poll(&[hungry(1)], NOW);
+    sessions.observe(hangs);
+    sessions.abandon(one);
+    sessions.observe(hangs + hour - Duration::from_secs(1));
+    assert!(sessions.has_hung(one));
+    sessions.observe(hangs + hour);
+    assert!(!sessions.has_hung(one));
+    // It hangs again, and the clock is set back (R1.12).
+    sessions.poll(&[hungry(1)], hangs + hour);
+    sessions.observe(hangs + hour + HANGS_AFTER);
+    sessions.observe(NOW - hour * 24);
+    assert!(sessions.has_hung(one));
+    sessions.observe(NOW - hour * 23);
+    assert!(!sessions.has_hung(one), "the wait is no longer for it");
+}
+
+#[test]
 fn r1_10_at_most_one_rpc_a_project_is_in_flight() {
     let mut sessions = Sessions::default();
     let both = Candidate { requested: true, due: Some(WhyDue::AtOnce), ..hungry(1) };
