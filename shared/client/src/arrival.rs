@@ -253,7 +253,9 @@ impl Client {
         let Some(host) = &self.state.host else { return Err("the host is not known yet".to_owned()) };
         let usage = usage(version)?;
         let speed = version.flops.unwrap_or_else(|| {
-            Speed::new(host.speed.fpops.get() * usage.cpus.max(0.01)).unwrap_or(host.speed.fpops)
+            // By the CPUs that the server reckons with: it bounded the job's running time by them.
+            let cpus = Usage::from_cpus(version.avg_ncpus).cpus.max(0.01);
+            Speed::new(host.speed.fpops.get() * cpus).unwrap_or(host.speed.fpops)
         });
         let flops =
             |given: Option<Flops>, default| given.filter(|f| f.get() > 0.0).map_or(default, Flops::get);
@@ -398,6 +400,10 @@ impl Client {
 /// of tasks would then share a CPU: each has the lowest priority, and all together would crowd out the owner's programs.
 const CPUS_MIN: f64 = 0.25;
 
+/// The least part of a GPU that a job is taken to use, for the same reason. Projects that share a GPU among many tasks go
+/// down to about a tenth.
+const COPROCESSOR_MIN: f64 = 1.0 / 16.0;
+
 /// What a job of a version uses (R3.1). A GPU application may need no more than a sliver of a CPU.
 fn usage(version: &AppVersion) -> Result<Usage, String> {
     let Some(coproc) = &version.coproc else {
@@ -406,5 +412,7 @@ fn usage(version: &AppVersion) -> Result<Usage, String> {
     };
     let kind = type_of(&coproc.kind).filter(|kind| kind.is_coprocessor());
     let kind = kind.ok_or_else(|| format!("it needs a coprocessor {:?}, unknown here", coproc.kind))?;
-    Ok(Usage::from_cpus(version.avg_ncpus).with_coprocessor(kind, coproc.count))
+    let usage = Usage::from_cpus(version.avg_ncpus).with_coprocessor(kind, coproc.count);
+    let coprocessor = usage.coprocessor.map(|(kind, count)| (kind, count.max(COPROCESSOR_MIN)));
+    Ok(Usage { coprocessor, ..usage })
 }

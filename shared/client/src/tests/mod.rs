@@ -3,7 +3,7 @@
 mod benchmarks;
 mod devices;
 
-use fallow_boinc::scheduler::{ClientVersion, ResultJob};
+use fallow_boinc::scheduler::{AppVersion, ClientVersion, ResultJob, SchedulerReply, Workunit};
 use fallow_domain::{
     AccountKey, Bytes, Coprocessor, Duration, Flops, HostFacts, HostSpeed, Instant, JobId, MasterUrl,
     PerType, ProjectId, ResourceType, Share, SlotId, Speed, Usage,
@@ -279,4 +279,29 @@ fn r5_6_a_job_that_is_being_aborted_is_no_work_that_a_server_plans_with() {
     assert_eq!(request.other_results.unwrap().len(), 2, "it is not lost either");
     assert_eq!(client.workload().count(), 1);
     assert!(client.queue.get(kept).is_some());
+}
+
+#[test]
+fn r6_10_a_job_has_the_time_that_its_server_gave_it_however_little_of_a_cpu_it_names() {
+    let mut client = client(0, &["a"]);
+    let a = id_of(&client, "a");
+    let (app_name, platform) = ("app".to_owned(), "x86_64-pc-linux-gnu".to_owned());
+    let (name, wu_name) = ("job".to_owned(), "wu".to_owned());
+    let version =
+        AppVersion { app_name: app_name.clone(), version_num: 1, avg_ncpus: 0.1, ..AppVersion::default() };
+    let bound = Flops::new(1e12).ok();
+    let workunit =
+        Workunit { name: wu_name.clone(), app_name, rsc_fpops_bound: bound, ..Workunit::default() };
+    let result = ResultJob { name, wu_name, platform, version_num: 1, ..ResultJob::default() };
+    let mut reply = SchedulerReply {
+        app_versions: vec![version],
+        workunits: vec![workunit],
+        results: vec![result],
+        ..SchedulerReply::default()
+    };
+    assert_eq!(client.take_work(a, &mut reply), PerType::cpu(1));
+    let job = client.state.jobs.values().next().unwrap();
+    assert_eq!(job.usage.cpus, 0.25, "it counts for more of a CPU than its server says");
+    // 1e12 operations at a tenth of a CPU's 1e9 a second.
+    assert_eq!(job.elapsed_max, Duration::from_secs(10_000));
 }

@@ -1,14 +1,14 @@
 //! What one project withholds or sends costs no other its turn: schedulers that hang or fail, downloads that stall, jobs
 //! without number.
 
-use fallow_boinc::scheduler::SchedulerReply;
+use fallow_boinc::scheduler::{Coprocessor as Needed, SchedulerReply};
 use fallow_client::{Asker, Event, Phase, TaskView, Traffic, TransferError, TransferErrorKind};
-use fallow_domain::{Bytes, Duration, Fraction, Preferences};
+use fallow_domain::{Bytes, Coprocessor, Duration, Fraction, HostFacts, Preferences, ResourceType, Speed};
 
 use crate::hand::{self, Bench};
 use crate::life::{document, small_buffers};
 use crate::review::{both_cpus, url};
-use crate::world::World;
+use crate::world::{World, host};
 
 /// Longer than any test lasts.
 const NEVER: Duration = Duration::from_hours(1_000);
@@ -278,6 +278,35 @@ fn r6_10_jobs_that_say_they_use_next_to_nothing_of_a_cpu_do_not_crowd_it() {
     for _ in 0..20 {
         world.run_for(Duration::from_mins(1));
         assert!(world.computing() <= 8, "{} tasks on two CPUs", world.computing());
+    }
+}
+
+#[test]
+fn r6_10_jobs_that_say_they_use_next_to_nothing_of_a_gpu_do_not_crowd_the_host() {
+    let mut world = World::new(224);
+    let gpu = Coprocessor {
+        kind: ResourceType::Nvidia,
+        count: 1,
+        model: "M".to_owned(),
+        speed: Speed::new(1e12).unwrap(),
+        memory: Bytes::from_mebibytes(8_192),
+        driver: "1".to_owned(),
+    };
+    world.event(Event::HostMeasured(Box::new(HostFacts { coprocessors: vec![gpu], ..host() })));
+    world.add_project("a", 10_000, Duration::from_secs(600));
+    world.working_set = Bytes(1_000_000);
+    world.alter = Some(|reply, _| {
+        for version in &mut reply.app_versions {
+            version.avg_ncpus = 0.001;
+            version.coproc = Some(Needed { kind: "NVIDIA".to_owned(), count: 0.001 });
+        }
+        reply.workunits.iter_mut().for_each(|job| job.rsc_memory_bound = Some(Bytes(1_000_000)));
+    });
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus())));
+    world.run_until("tasks", Duration::from_mins(5), |w| w.computing() >= 16);
+    for _ in 0..20 {
+        world.run_for(Duration::from_mins(1));
+        assert!(world.computing() <= 16, "{} tasks on a GPU", world.computing());
     }
 }
 
