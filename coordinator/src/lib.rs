@@ -11,6 +11,7 @@ pub mod clock;
 pub mod daemon;
 pub mod document;
 pub mod fleet;
+mod guests;
 pub mod operator;
 pub mod project;
 mod records;

@@ -20,11 +20,11 @@ mod upload;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use tokio::sync::Semaphore;
 use tracing::error;
 
@@ -32,6 +32,7 @@ use self::admission::Admission;
 use super::error::ProjectError;
 use super::hosted::Project;
 use super::server::{ProjectServer, Shared};
+use crate::guests::Guest;
 
 /// Memory for the bodies of scheduler RPCs: for their first so many KiB, this many KiB of all of them together. Who says little
 /// needs little, and is kept out by nobody who says more: that comes from another budget, and who finds that one used up
@@ -143,6 +144,13 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
         error!(error = &problem as &dyn std::error::Error, "a request's work broke off");
         Failure::Ours
     })
+}
+
+/// Whoever has shown an account or a signature keeps the connection.
+fn known(guest: Option<Extension<Guest>>) {
+    if let Some(Extension(guest)) = guest {
+        guest.is_known();
+    }
 }
 
 fn xml(body: String) -> Response {

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::{Body, BodyDataStream, HttpBody};
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -19,7 +20,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::admission::Place;
-use super::{Budgets, Failure, Web, blocking, xml};
+use super::{Budgets, Failure, Web, blocking, known, xml};
+use crate::guests::Guest;
 use crate::project::hosted::Project;
 use crate::project::records::Account;
 
@@ -46,6 +48,7 @@ const ELEMENT_BYTES: usize = 256;
 pub(super) async fn rpc(
     State(web): State<Web>,
     Path(project): Path<String>,
+    guest: Option<Extension<Guest>>,
     body: Body,
 ) -> Result<Response, Failure> {
     let project = web.project(&project)?;
@@ -63,6 +66,7 @@ pub(super) async fn rpc(
         arriving.drop_rest().await;
         return Ok(xml(refusal));
     };
+    known(guest);
     let Some(place) = web.admission.enter(&project.name, &account) else {
         arriving.drop_rest().await;
         return Err(Failure::Busy);

@@ -18,6 +18,7 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::{Body, BodyDataStream};
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -30,7 +31,8 @@ use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
-use super::{Failure, Web, blocking, xml};
+use super::{Failure, Web, blocking, known, xml};
+use crate::guests::Guest;
 use crate::printable;
 use crate::project::error::ProjectError;
 use crate::project::hosted::{Project, lock};
@@ -44,10 +46,13 @@ use crate::seldom::Seldom;
 /// A client that sends nothing for so long is gone. Clients give up after the same time.
 const IDLE_MAX: Duration = Duration::from_secs(300);
 
+/// How long the whole header may take to come, however it comes: whose it is is not known before.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// What is still read of an upload that is refused, at most this much ...
 const REFUSED_BYTES: u64 = 256 << 20;
 /// ... for this long.
-const REFUSED_TIME: Duration = Duration::from_secs(60);
+const REFUSED_TIME: Duration = Duration::from_secs(10);
 
 /// Bytes of a text from outside that are logged.
 const TEXT_MAX: usize = 255;
@@ -65,34 +70,50 @@ enum Use {
 pub(super) async fn handle(
     State(web): State<Web>,
     Path(project): Path<String>,
+    guest: Option<Extension<Guest>>,
     body: Body,
 ) -> Result<Response, Failure> {
     let project = web.project(&project)?;
     let mut stream = body.into_data_stream();
     let mut received = Vec::new();
-    let (request, data_at) = loop {
-        match UploadRequest::parse(&received) {
-            Ok(Head::Complete { request, data_at }) => break (request, data_at),
-            Ok(Head::Incomplete) => match next(&mut stream).await? {
-                Some(chunk) => received.extend_from_slice(&chunk),
-                None => return Ok(answer(UploadStatus::Permanent, "no command")),
-            },
-            Err(problem) => {
-                if let Some(times) = UNREADABLE.times() {
-                    let error = printable::line(&problem.to_string(), TEXT_MAX);
-                    warn!(project = %project.name, error, times, "an upload cannot be read");
-                }
-                return Ok(answer(UploadStatus::Permanent, &problem.to_string()));
+    let (request, data_at) = match head(&mut stream, &mut received, HEAD_TIMEOUT).await? {
+        Ok(head) => head,
+        Err(problem) => {
+            if let Some(times) = UNREADABLE.times() {
+                let error = printable::line(&problem, TEXT_MAX);
+                warn!(project = %project.name, error, times, "an upload cannot be read");
             }
+            return Ok(answer(UploadStatus::Permanent, &problem));
         }
     };
     match request {
         UploadRequest::FileSize { name, .. } => file_size(project, name).await,
         UploadRequest::Upload(header) => {
             let first = Chunk::from(received.split_off(data_at.min(received.len())));
-            upload(project, header, first, stream).await
+            upload(project, guest, header, first, stream).await
         }
     }
+}
+
+/// What is asked and where the data begin, or why that cannot be read. It has to be there within `limit`.
+async fn head(
+    stream: &mut BodyDataStream,
+    received: &mut Vec<u8>,
+    limit: Duration,
+) -> Result<Result<(UploadRequest, usize), String>, Failure> {
+    let whole = async {
+        loop {
+            match UploadRequest::parse(received) {
+                Ok(Head::Complete { request, data_at }) => return Ok(Ok((request, data_at))),
+                Ok(Head::Incomplete) => match next(stream).await? {
+                    Some(chunk) => received.extend_from_slice(&chunk),
+                    None => return Ok(Err("no command".to_owned())),
+                },
+                Err(problem) => return Ok(Err(problem.to_string())),
+            }
+        }
+    };
+    timeout(limit, whole).await.map_err(|_| Failure::Timeout)?
 }
 
 async fn file_size(project: Arc<Project>, name: String) -> Result<Response, Failure> {
@@ -110,12 +131,17 @@ async fn file_size(project: Arc<Project>, name: String) -> Result<Response, Fail
 
 async fn upload(
     project: Arc<Project>,
+    guest: Option<Extension<Guest>>,
     header: UploadHeader,
     first: Chunk,
     stream: BodyDataStream,
 ) -> Result<Response, Failure> {
     let (judge, asked) = (project.clone(), header.clone());
-    match blocking(move || judge.use_of(&asked)).await?? {
+    let wanted = blocking(move || judge.use_of(&asked)).await??;
+    if !matches!(wanted, Use::Refuse(_)) {
+        known(guest);
+    }
+    match wanted {
         Use::Refuse(reason) => {
             if let Some(times) = REFUSED.times() {
                 let file = printable::line(&header.name, TEXT_MAX);
@@ -123,7 +149,7 @@ async fn upload(
             }
             // A client that is still sending would see a broken connection instead of the refusal, and come again for
             // months.
-            let _ = timeout(REFUSED_TIME, drain(REFUSED_BYTES, first, stream)).await;
+            drop_refused(first, stream, REFUSED_TIME).await;
             Ok(answer(UploadStatus::Permanent, reason))
         }
         Use::Drop => take_again(&project, &header, first, stream).await,
@@ -284,6 +310,11 @@ async fn open_part(part: &FsPath, offset: u64) -> std::io::Result<Option<File>> 
     Ok(Some(file))
 }
 
+/// Reads on for a while, for the sake of the refusal.
+async fn drop_refused(first: Chunk, stream: BodyDataStream, limit: Duration) {
+    let _ = timeout(limit, drain(REFUSED_BYTES, first, stream)).await;
+}
+
 async fn drain(expected: u64, first: Chunk, mut stream: BodyDataStream) -> Result<(), Failure> {
     let mut got = first.len() as u64;
     while let Some(chunk) = next(&mut stream).await? {
@@ -345,4 +376,35 @@ fn answer(status: UploadStatus, message: &str) -> Response {
 fn ours(action: &'static str, path: &FsPath) -> impl FnOnce(std::io::Error) -> Failure {
     let path = path.to_path_buf();
     move |problem| ProjectError::file(action, &path)(problem).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+
+    const SOON: Duration = Duration::from_secs(20);
+    const LIMIT: Duration = Duration::from_millis(200);
+
+    /// These bytes, each a while after the one before, and then silence.
+    fn slow(text: &'static str) -> BodyDataStream {
+        let bytes = stream::iter(text.bytes()).then(|byte| async move {
+            tokio::time::sleep(LIMIT / 4).await;
+            Ok::<_, std::io::Error>(Chunk::from(vec![byte]))
+        });
+        Body::from_stream(bytes.chain(stream::pending())).into_data_stream()
+    }
+
+    #[tokio::test]
+    async fn r6_10_an_upload_of_a_stranger_that_sends_nothing_or_a_byte_now_and_then_ends_soon() {
+        for text in ["<data_", "<data_server_request>\n    <core_client_major_version>7</core_client_major"] {
+            let mut stream = slow(text);
+            let mut received = Vec::new();
+            let ended = timeout(SOON, head(&mut stream, &mut received, LIMIT)).await.expect("it ends");
+            assert!(matches!(ended, Err(Failure::Timeout)), "{text}");
+            assert!(text.as_bytes().starts_with(&received) && received.len() < text.len());
+            // The same for what follows a refused header.
+            timeout(SOON, drop_refused(Chunk::new(), slow(text), LIMIT)).await.expect("it ends");
+        }
+    }
 }
