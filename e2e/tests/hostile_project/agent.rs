@@ -24,7 +24,8 @@ impl Agent {
         let log = File::create(dir.path().join("log")).unwrap();
         fs::write(dir.path().join("key"), "0123456789abcdef0123456789abcdef\n").unwrap();
         let mut run = command("fallow-agent");
-        run.args(["run", "--dir"]).arg(dir.path().join("agent"));
+        // The CPUs are not measured meanwhile: that suspends all tasks.
+        run.args(["run", "--benchmark-after-ms", "3600000", "--dir"]).arg(dir.path().join("agent"));
         let child = run.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         let agent = Self { dir, child };
         wait_for("the agent to answer", Duration::from_secs(30), || {

@@ -13,8 +13,8 @@ pub(crate) const FILES: &[Kind] = &[
     Kind {
         name: "download-without-end",
         reply: |visit| Answer::text(visit.jobs("")),
-        // At the speed of a line. Faster, and the disk is busy with it: what it may fill is its project's share of that.
-        file: |_| Answer::Endless(Vec::new(), vec![0; 64 * 1024], 1.6e6),
+        // Slow, for this build of the agent is not optimised, and takes ten times the CPU time for what comes.
+        file: |_| Answer::Endless(Vec::new(), vec![0; 64 * 1024], 4e5),
         ..Kind::ORDINARY
     },
     Kind {

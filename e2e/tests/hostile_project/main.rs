@@ -52,7 +52,8 @@ impl Attack {
             let _ = agent.attach_unasked(&hostile.url(kind.name));
         }
         assert!(agent.attach_unasked(&good.url()));
-        wait_for("the good project's jobs to run", Duration::from_secs(60), || {
+        // Idle CPUs wait two minutes at most for files of projects that were asked before it (R2.16).
+        wait_for("the good project's jobs to run", Duration::from_secs(180), || {
             let (running, cpus) = agent.running(&good.url());
             (running >= cpus).then_some(())
         });

@@ -42,7 +42,7 @@ pub(crate) fn watch(agent: &Agent, good: &str, stretch: Duration, mut look: impl
         let (running, cpus) = agent.running(good);
         (busy, all) = (busy + running.min(cpus), all + cpus);
         look();
-        std::thread::sleep(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_secs(3));
     }
     let last = moment(agent, good);
     assert!(last.good > first.good, "the good project got no CPU time at all");
