@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use fallow_client::Benchmarks;
 use fallow_domain::HostSpeed;
+use fallow_policy::backoff::Backoff;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -18,9 +19,8 @@ use crate::host::SPEED_AGE_MAX;
 use crate::sys::{self, Urgency};
 
 /// After how long it is tried again; twice as long after each that came to nothing.
-const RETRY: Duration = Duration::from_secs(600);
-/// The longest wait for another try.
-const RETRY_MAX: Duration = Duration::from_hours(24);
+const RETRY: Backoff =
+    Backoff { first: fallow_domain::Duration::from_secs(600), max: fallow_domain::Duration::from_hours(24) };
 
 /// What is to be done.
 pub(super) enum Turn {
@@ -72,11 +72,11 @@ impl Benchmark {
                 Turn::Measured(Some(speed))
             }
             Err(why) => {
-                let wait = retry_after(self.failures);
+                self.failures = self.failures.saturating_add(1);
+                let wait = Duration::from(RETRY.interval(self.failures));
                 let again = format!("trying again in {} min", wait.as_secs() / 60);
                 tracing::warn!(why, "the speed of the CPUs could not be measured; {again}");
                 self.due = Instant::now() + wait;
-                self.failures = self.failures.saturating_add(1);
                 Turn::Measured(None)
             }
         }
@@ -89,7 +89,7 @@ impl Benchmark {
 
     /// Not now.
     pub(super) fn postpone(&mut self) {
-        self.due = Instant::now() + RETRY;
+        self.due = Instant::now() + Duration::from(RETRY.first);
     }
 
     /// Begins.
@@ -108,11 +108,6 @@ impl Benchmark {
         sys::isolate(&mut command, Urgency::Idle, None);
         self.running.spawn(run(command));
     }
-}
-
-/// The wait after one that came to nothing, as so many before it.
-fn retry_after(failures: u32) -> Duration {
-    RETRY.saturating_mul(2_u32.saturating_pow(failures)).min(RETRY_MAX)
 }
 
 /// How long a figure is good for.

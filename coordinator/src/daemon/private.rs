@@ -25,12 +25,13 @@ pub(super) fn make(dir: &Path) -> Result<(), StartError> {
 
 /// Refuses a directory in which another user has made something: he could put other files in the place of those that are
 /// served or stored there. Looked at are the directory, what it holds, and what that holds in turn: deeper down nobody else
-/// can have made anything.
+/// can have made anything. Where `dir` is a link, as systemd makes one to the state directory of a service with a user of
+/// its own (`DynamicUser`), the directory counts and not the link.
 pub(super) fn require_owner(dir: &Path) -> Result<(), StartError> {
     let user = rustix::process::geteuid().as_raw();
     let of_another = |path: &Path| -> io::Result<bool> { Ok(fs::symlink_metadata(path)?.uid() != user) };
     let fail = |source| StartError::Directory { dir: dir.to_path_buf(), source };
-    let mut paths = vec![dir.to_path_buf()];
+    let mut paths = Vec::new();
     for path in list(dir).map_err(fail)? {
         // The system's own, where the directory is a volume.
         if path.ends_with("lost+found") {
@@ -43,6 +44,9 @@ pub(super) fn require_owner(dir: &Path) -> Result<(), StartError> {
             };
         paths.push(path);
         paths.extend(within);
+    }
+    if fs::metadata(dir).map_err(fail)?.uid() != user {
+        return Err(StartError::OfAnotherUser { path: dir.to_path_buf() });
     }
     for path in paths {
         if of_another(&path).map_err(fail)? {
@@ -93,6 +97,8 @@ fn close(path: &Path) -> Result<(), StartError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{chown, lchown, symlink};
+
     use super::*;
 
     #[test]
@@ -121,9 +127,25 @@ mod tests {
         fs::create_dir_all(dir.path().join("projects/p")).unwrap();
         require_owner(dir.path()).unwrap();
         for foreign in ["projects/p", "projects"] {
-            std::os::unix::fs::chown(dir.path().join(foreign), Some(12_345), None).unwrap();
+            chown(dir.path().join(foreign), Some(12_345), None).unwrap();
             let error = require_owner(dir.path()).unwrap_err();
             assert!(error.to_string().contains(&format!("{foreign} belongs to another user")), "{error}");
         }
+    }
+
+    #[test]
+    fn r6_10_of_a_link_to_the_directory_the_directorys_owner_counts() {
+        if !rustix::process::geteuid().is_root() {
+            return; // Only root can give files away.
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (own, link) = (dir.path().join("own"), dir.path().join("link"));
+        fs::create_dir(&own).unwrap();
+        symlink(&own, &link).unwrap();
+        lchown(&link, Some(12_345), None).unwrap();
+        require_owner(&link).unwrap();
+        chown(&own, Some(12_345), None).unwrap();
+        let error = require_owner(&link).unwrap_err();
+        assert!(error.to_string().contains("link belongs to another user"), "{error}");
     }
 }
