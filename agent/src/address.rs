@@ -58,6 +58,7 @@ mod tests {
         }
     }
 
+    /// Shows R6.10.
     #[test]
     fn anything_elsewhere_is_refused_with_the_reason() {
         for url in

@@ -131,6 +131,7 @@ fn a_mistake_in_a_long_batch_stops_it_before_any_of_it_is_taken() {
     assert_eq!(running.stop(), Some(0));
 }
 
+/// Shows R6.8.
 #[test]
 fn a_batch_that_keeps_two_contents_under_one_name_is_not_taken_at_all() {
     let dir = tempfile::tempdir().unwrap();

@@ -148,6 +148,7 @@ mod tests {
     use super::*;
     use fallow_domain::Speed;
 
+    /// Shows R6.2.
     #[tokio::test]
     async fn a_measurement_that_comes_to_nothing_is_tried_less_and_less_often_down_to_once_a_day() {
         let one = Speed::new(1.0).unwrap();

@@ -134,6 +134,7 @@ mod tests {
         assert_eq!(left(&places[1]), ["young"]);
     }
 
+    /// Shows R4.12.
     #[test]
     fn parts_that_are_written_to_stay_while_there_is_time() {
         let (_dir, trash, places) = two(3);

@@ -90,6 +90,7 @@ fn r3_14_devices_that_the_owner_excludes_are_kept_over_a_restart() {
     assert_eq!(excluded(), serde_json::json!([]));
 }
 
+/// Shows R6.11.
 #[test]
 fn an_agent_is_asked_told_and_stopped_over_its_socket() {
     let dir = tempfile::tempdir().unwrap();
@@ -187,6 +188,7 @@ fn an_account_is_looked_up_by_address_and_password_or_refused() {
     assert_eq!(code, 0, "{text}");
 }
 
+/// Shows R6.1.
 #[test]
 fn the_owners_suspension_holds_over_a_kill() {
     let dir = tempfile::tempdir().unwrap();

@@ -49,6 +49,7 @@ fn read_pid(path: &Path) -> Option<u32> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
+/// Shows R6.10.
 #[test]
 fn an_agent_from_a_terminal_leaves_a_program_in_another_one_nine_tenths_of_their_cpu() {
     say_autogroups();

@@ -234,6 +234,7 @@ mod tests {
         Arguments::command().debug_assert();
     }
 
+    /// Shows R6.11.
     #[test]
     fn what_cannot_be_a_command_line_is_a_usage_error() {
         for bad in [

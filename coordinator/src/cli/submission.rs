@@ -428,6 +428,7 @@ mod tests {
         assert_eq!(cut(&[draft(b""), larger, draft(b"")]), [0..1, 1..2, 2..3]);
     }
 
+    /// Shows R6.8.
     #[test]
     fn what_many_workunits_keep_is_sent_with_the_first_of_them_and_named_by_its_fingerprint_in_the_others() {
         let bytes = vec![7; PIECE_BYTES as usize / 2];

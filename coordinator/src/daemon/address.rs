@@ -145,6 +145,7 @@ mod tests {
         text.parse().unwrap()
     }
 
+    /// Shows R6.10.
     #[test]
     fn addresses_that_others_could_reach_are_refused_with_the_reason() {
         for (listen, http) in

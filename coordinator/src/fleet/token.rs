@@ -119,6 +119,7 @@ mod tests {
     use super::*;
     use fallow_store::SledStore;
 
+    /// Shows R6.10.
     #[test]
     fn a_token_works_once_and_is_nowhere_in_the_store() {
         let dir = tempfile::tempdir().unwrap();

@@ -134,6 +134,7 @@ mod tests {
         assert!(TokenFile::read(&dir.path().join("none")).unwrap_err().to_string().contains("cannot read"));
     }
 
+    /// Shows R6.10.
     #[test]
     fn a_call_without_the_token_is_refused() {
         let mut check = Authorised::new("right");

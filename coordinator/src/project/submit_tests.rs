@@ -35,6 +35,7 @@ fn started(dir: &std::path::Path) -> (Project, Instant) {
     (project, now)
 }
 
+/// Shows R6.8.
 #[test]
 fn a_repeated_piece_reads_the_names_of_its_own_workunits_alone_wherever_it_is_cut() {
     let dir = tempfile::tempdir().unwrap();
@@ -78,6 +79,7 @@ fn keeping(number: u64, content: &[u8], is_named: bool, check_only: bool) -> Pie
     piece
 }
 
+/// Shows R6.8.
 #[test]
 fn a_kept_input_is_sent_once_and_named_by_its_fingerprint_from_then_on() {
     let dir = tempfile::tempdir().unwrap();

@@ -21,6 +21,7 @@ fn started() -> Fixture {
     fixture
 }
 
+/// Shows R6.8.
 #[test]
 fn two_contents_under_one_name_are_refused_together_and_either_is_taken_after_that() {
     let fixture = started();
@@ -33,6 +34,7 @@ fn two_contents_under_one_name_are_refused_together_and_either_is_taken_after_th
     assert_eq!(fs::read(kept).unwrap(), b"second");
 }
 
+/// Shows R6.8.
 #[test]
 fn a_kept_file_of_a_submission_whose_files_could_not_be_written_does_not_block_its_name() {
     let fixture = started();

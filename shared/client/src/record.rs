@@ -157,6 +157,7 @@ mod tests {
 
     use super::*;
 
+    /// Shows R6.2.
     #[test]
     fn an_upload_that_an_earlier_version_would_begin_anew_begins_anew() {
         let stale = |told: &str| {

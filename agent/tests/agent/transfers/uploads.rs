@@ -77,6 +77,7 @@ async fn an_upload_handlers_refusals_are_told_apart() {
     }
 }
 
+/// Shows R6.2.
 #[tokio::test]
 async fn an_output_that_has_changed_goes_on_only_where_the_server_has_more_than_it_was_before() {
     // The server has 30,000 bytes.

@@ -75,6 +75,7 @@ fn notices(step: &Step) -> usize {
     step.actions.iter().filter(|action| matches!(action.effect, Effect::Notice { .. })).count()
 }
 
+/// Shows R6.2.
 #[test]
 fn a_measurement_that_is_tried_again_is_not_told_and_leaves_jobs_on_coprocessors_alone() {
     let mut client = client(1, &["a"]);

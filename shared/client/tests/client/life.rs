@@ -50,6 +50,7 @@ fn a_job_goes_from_attach_to_acknowledged_report() {
     assert_eq!(world.slots_in_use(), 0, "every slot is given back");
 }
 
+/// Shows R2.2 as well.
 #[test]
 fn r2_1_two_projects_compute_by_their_shares_while_both_have_work() {
     let mut world = World::new(2);
@@ -66,6 +67,7 @@ fn r2_1_two_projects_compute_by_their_shares_while_both_have_work() {
     assert!(violation < 0.02, "share violation {violation}");
 }
 
+/// Shows R6.4.
 #[test]
 fn new_shares_take_effect_without_restart_and_the_version_is_told_at_once() {
     let mut world = World::new(3);
@@ -98,6 +100,7 @@ fn r6_1_an_older_or_absurd_document_is_refused_and_the_one_in_force_stays() {
     assert_eq!(world.client.project_views().len(), 1);
 }
 
+/// Shows R6.1.
 #[test]
 fn the_owners_suspension_holds_against_the_coordinator_and_a_restart() {
     let mut world = World::new(5);
@@ -168,11 +171,13 @@ fn is_charged_once(mut world: World) {
     assert_eq!((world.cpu_used, reported, charged), (once, once, once));
 }
 
+/// Shows R4.12.
 #[test]
 fn a_finished_job_that_is_taken_at_its_next_start_is_charged_once() {
     is_charged_once(with_a_finished_task_that_could_not_be_taken());
 }
 
+/// Shows R4.12.
 #[test]
 fn a_finished_job_that_is_taken_after_a_restart_is_charged_once() {
     let mut world = with_a_finished_task_that_could_not_be_taken();
@@ -224,6 +229,7 @@ fn an_owner_can_detach_at_once() {
     assert_eq!(world.computing(), 0);
 }
 
+/// Shows R1.10 and R5.12.
 #[test]
 fn the_same_events_at_the_same_times_give_the_same_effects() {
     let story = || {

@@ -113,6 +113,7 @@ fn requests() -> Vec<String> {
     world.requests
 }
 
+/// Shows R3.2 as well.
 #[test]
 fn r6_2_the_first_request_has_the_shape_of_the_stock_clients() {
     check(

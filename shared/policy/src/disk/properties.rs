@@ -327,6 +327,7 @@ proptest! {
         check_sums(&Pair::new(told))?;
     }
 
+    /// Shows R4.5 as well.
     #[test]
     fn r4_4_a_plan_deletes_nothing_protected_never_exceeds_the_limit_and_nothing_when_it_refuses(
         told in prop::collection::vec(told(), 0..80), project in 1..=4_u32, bytes in 1..400_u64,

@@ -58,6 +58,7 @@ fn r3_4_the_overall_debt_is_weighted_by_speed() {
     assert_eq!(debts.overall(ProjectId(3), &host.speeds), 0.0);
 }
 
+/// Shows R3.11 as well.
 #[test]
 fn r3_5_a_pair_accumulates_from_its_first_job_on_until_it_is_known_not_to_supply() {
     let mut debts = LongTermDebts::default();

@@ -235,6 +235,7 @@ fn run_host(usable: u32, shares: &[f64], every_min: i64, minutes: i64) -> Vec<f6
     got.into_values().collect()
 }
 
+/// Shows R5.1 as well.
 #[test]
 fn r2_3_shares_are_respected_over_two_days() {
     for (usable, every) in [(1, 60), (1, 7), (2, 13), (3, 60), (8, 5)] {

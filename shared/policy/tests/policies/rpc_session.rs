@@ -269,6 +269,7 @@ fn r1_10_when_all_places_are_taken_the_one_that_hung_longest_is_given_up_for_the
 }
 
 proptest! {
+    /// Shows R1.10 as well.
     #[test]
     fn r1_5_a_session_ends_whatever_servers_do(
         replies in prop::collection::vec(0_u8..4, 200), projects in 1_u32..6,

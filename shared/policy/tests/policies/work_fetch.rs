@@ -81,6 +81,7 @@ fn r2_14_urgency_is_the_largest_and_is_never_lowered() {
     assert_eq!(plan(host(1, buffer), &projects, &low).urgency, Urgency::NeedWork);
 }
 
+/// Shows R2.10 and R5.3 as well.
 #[test]
 fn r2_15_a_request_moves_starvation_to_twice_the_period() {
     let buffer = WorkBuffer::connection_period(HOUR * 4);
@@ -93,6 +94,7 @@ fn r2_15_a_request_moves_starvation_to_twice_the_period() {
     assert_eq!((need.request.is_none(), asked_hours(&need.fill)), (true, 1.0));
 }
 
+/// Shows R5.3 as well.
 #[test]
 fn r1_11_the_marks_ask_below_the_minimum_and_fill_up_to_the_whole_buffer() {
     let marks = WorkBuffer::marks(HOUR * 2, HOUR * 6);
