@@ -80,6 +80,16 @@ fn every_command_shown_is_run_or_declared_with_the_reason() {
     none(&wrong, "commands");
 }
 
+/// The lists of places in CONTRIBUTING.md lead somewhere.
+#[test]
+fn every_path_in_the_contributors_guide_exists() {
+    let text = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
+    let quoted = text.split('`').skip(1).step_by(2);
+    let paths = quoted.filter(|part| part.contains('/') && !part.contains(char::is_whitespace));
+    let missing: Vec<String> = paths.filter(|path| !root().join(path).exists()).map(str::to_owned).collect();
+    none(&missing, "no such place, in CONTRIBUTING.md");
+}
+
 /// The exit codes that ARCHITECTURE.md promises to scripts are those of the code.
 #[test]
 fn the_table_of_exit_codes_is_that_of_the_code() {
