@@ -14,7 +14,8 @@ use super::txn::{Txn, decode};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
     pub(crate) apps: BTreeMap<String, App>,
-    newest: BTreeMap<String, BTreeMap<(String, ResourceType), Version>>,
+    /// By application, resource type and platform.
+    newest: BTreeMap<String, PerType<BTreeMap<String, Version>>>,
     platforms: BTreeMap<String, u32>,
     /// Files of all versions: size and MD5, as signed.
     pub(crate) files: BTreeMap<String, (u64, String)>,
@@ -42,10 +43,10 @@ impl Catalog {
         let files = version.files.iter().map(|file| (file.name.clone(), (file.nbytes, file.md5.clone())));
         self.files.extend(files);
         let of_app = self.newest.entry(version.application.clone()).or_default();
-        let place = (version.platform.clone(), version.kind());
-        match of_app.get(&place) {
+        let of_type = &mut of_app[version.kind()];
+        match of_type.get(&version.platform) {
             Some(known) if known.version >= version.version => {}
-            _ => drop(of_app.insert(place, version)),
+            _ => drop(of_type.insert(version.platform.clone(), version)),
         }
     }
 
@@ -66,7 +67,8 @@ impl Catalog {
     /// The names under which the files of an application lie beside those of its jobs, whichever version it is.
     pub(crate) fn slot_names(&self, application: &str) -> SlotNames {
         let mut names = SlotNames::of(Owner::Application);
-        let versions = self.newest.get(application).into_iter().flat_map(BTreeMap::values);
+        let of_app = self.newest.get(application).into_iter().flat_map(PerType::iter);
+        let versions = of_app.flat_map(|(_, of_type)| of_type.values());
         // The main program has a name of its own there too, with BOINC's client.
         names.note(
             versions
@@ -83,26 +85,20 @@ impl Catalog {
         platforms: &[String],
         kind: ResourceType,
     ) -> Option<&Version> {
-        let of_app = self.newest.get(application)?;
-        platforms.iter().find_map(|platform| of_app.get(&(platform.clone(), kind)))
+        let of_type = &self.newest.get(application)?[kind];
+        platforms.iter().find_map(|platform| of_type.get(platform))
     }
 
     /// For which resource types there is any version of an application, on whichever platform.
     pub(crate) fn types_of(&self, application: &str) -> PerType<bool> {
-        let mut types = PerType::default();
-        for (_, kind) in self.newest.get(application).into_iter().flat_map(BTreeMap::keys) {
-            types[*kind] = true;
-        }
-        types
+        let of_app = self.newest.get(application);
+        PerType::from_fn(|kind| of_app.is_some_and(|of_app| !of_app[kind].is_empty()))
     }
 
     /// For which resource types there is any version for these platforms (R3.12).
     pub(crate) fn types(&self, platforms: &[String]) -> PerType<bool> {
-        let there = self.newest.values().flat_map(BTreeMap::keys);
-        let mut types = PerType::default();
-        for (_, kind) in there.filter(|(platform, _)| platforms.contains(platform)) {
-            types[*kind] = true;
-        }
-        types
+        let runs =
+            |of_type: &BTreeMap<String, Version>| platforms.iter().any(|name| of_type.contains_key(name));
+        PerType::from_fn(|kind| self.newest.values().any(|of_app| runs(&of_app[kind])))
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_domain::Bytes;
-use fallow_policy::disk::holders::FileHolders;
+use fallow_policy::disk::holders::{FILES_PER_HOST_MAX, FileHolders};
 use serde::{Deserialize, Serialize};
 
 use super::error::ProjectError;
@@ -56,6 +56,7 @@ impl Project {
             return Ok(());
         }
         let present = request.sticky_files.iter().filter(|file| file.status == PRESENT);
+        let present = present.take(FILES_PER_HOST_MAX);
         holders.listed(&host, present.map(|file| (file.name.clone(), file.nbytes)));
         self.save_holding(txn, &holders, host)
     }

@@ -135,6 +135,21 @@ fn r6_10_a_request_that_lists_more_jobs_than_any_host_holds_gets_none_and_loses_
 }
 
 #[test]
+fn r6_10_platforms_beyond_those_that_any_client_has_are_not_looked_at() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut client = Client::new(&fixture, &info, "a");
+    let own = std::mem::replace(&mut client.request.platform_name, "windows_x86_64".into());
+    let many = |count: usize| -> Vec<String> {
+        (0..count).map(|number| format!("q{number}")).chain([own.clone()]).collect()
+    };
+    client.request.alt_platforms = many(20_000);
+    let reply = client.fetch(1.0);
+    assert!(messages(&reply).contains("No application of this project runs on this platform"), "{reply:?}");
+    client.request.alt_platforms = many(20);
+    assert_eq!(client.fetch(1.0).results.len(), 1);
+}
+
+#[test]
 fn r6_10_a_host_full_of_another_projects_jobs_still_gets_work() {
     let (fixture, info) = with_workunits(1, 1);
     let mut client = Client::new(&fixture, &info, "a");

@@ -3,8 +3,8 @@
 //! A client lists every job that it holds. A job that should be there and is not was lost (a reply that never
 //! arrived, a restored disk): it is sent again, to the same host, because no other can take this copy. A job that is
 //! there and should not be is aborted; one that another host of the same account was sent may be there, because a client
-//! that was restored from an older copy of its directory gets a new number. Of an agent whose directory runs twice (`host`) nothing is lost that one copy of it
-//! does not list: the other has it.
+//! that was restored from an older copy of its directory gets a new number. Of an agent whose directory runs twice
+//! (`host`) nothing is lost that one copy of it does not list: the other has it.
 
 use std::collections::BTreeSet;
 
@@ -18,6 +18,7 @@ use crate::project::error::ProjectError;
 use crate::project::hosted::Project;
 use crate::project::index;
 use crate::project::keys::{job_of, split_job_name, tail};
+use crate::project::records::Version;
 use crate::project::txn::Txn;
 use crate::project::workunit::{Workunit, WorkunitState};
 
@@ -44,6 +45,8 @@ pub(super) fn check(
     if done.host.is_copied(now) {
         return Ok(());
     }
+    let catalog = project.catalog();
+    let capacity = Capacity::of(request, &catalog);
     let prefix = project.keys.held_by(done.host.id);
     for (key, _) in txn.scan(&prefix, None, usize::MAX)? {
         let Some((name, index)) = job_of(tail(&key, &prefix)) else { continue };
@@ -51,7 +54,8 @@ pub(super) fn check(
             continue;
         }
         let Some(workunit) = index::read(txn, &project.keys, name)? else { continue };
-        lost(project, txn, request, done, &workunit, index, now)?;
+        let version = capacity.version(&catalog, &workunit.application, |_| true);
+        lost(project, txn, (request, version), done, (&workunit, index), now)?;
     }
     Ok(())
 }
@@ -81,19 +85,16 @@ fn judge_present(project: &Project, txn: &Txn<'_>, job: &str, done: &mut Done) -
     Ok(())
 }
 
-/// Sends a lost job again if that makes sense; otherwise another host gets a copy.
+/// Sends a lost job again if that makes sense, with the version that the host can run; otherwise another host gets a copy.
 fn lost(
     project: &Project,
     txn: &mut Txn<'_>,
-    request: &SchedulerRequest,
+    (request, version): (&SchedulerRequest, Option<&Version>),
     done: &mut Done,
-    workunit: &Workunit,
-    index: u32,
+    (workunit, index): (&Workunit, u32),
     now: Instant,
 ) -> Result<(), ProjectError> {
     let mut after = workunit.clone();
-    let catalog = project.catalog();
-    let version = Capacity::of(request).version(&catalog, &workunit.application, |_| true);
     let times_sent = workunit.jobs.get(index as usize).map_or(0, |job| job.times_sent);
     let wanted = workunit.state == WorkunitState::Active
         && times_sent < TIMES_SENT_MAX

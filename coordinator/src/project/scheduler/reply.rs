@@ -53,6 +53,8 @@ pub(super) fn write(
     now: Instant,
 ) -> Result<String, ProjectError> {
     let settings = project.settings();
+    let catalog = project.catalog();
+    let capacity = Capacity::of(request, &catalog);
     let (of_account, of_host) = outcome.credit;
     let (request_file_list, deleted_files) = {
         let (holders, host) = (lock(&project.holders), &outcome.host.id);
@@ -84,7 +86,7 @@ pub(super) fn write(
         result_acks: outcome.acks,
         result_aborts: outcome.aborts,
         result_aborts_if_not_started: outcome.aborts_if_not_started,
-        no_rsc_apps: lacking(project, request),
+        no_rsc_apps: lacking(&catalog, &capacity),
         request_file_list,
         deleted_files,
         next_rpc_delay: come_again(project, &outcome.host, now),
@@ -98,16 +100,15 @@ pub(super) fn write(
     };
     let mut known = BTreeSet::new();
     for sent in outcome.jobs {
-        add_version(project, request, &sent.version, &mut known, &mut reply);
+        add_version(project, &capacity, &sent.version, &mut known, &mut reply);
         add_job(project, &sent, &mut reply)?;
     }
     Ok(reply.write())
 }
 
 /// The resource types that there are no versions for on this host's platforms (R3.12): its client need not ask for them.
-fn lacking(project: &Project, request: &SchedulerRequest) -> Vec<String> {
-    let platforms: Vec<String> = request.platforms().map(str::to_owned).collect();
-    let types = project.catalog().types(&platforms);
+fn lacking(catalog: &Catalog, capacity: &Capacity) -> Vec<String> {
+    let types = catalog.types(&capacity.platforms);
     types.iter().filter(|(_, has)| !**has).map(|(kind, _)| wire::type_name(kind).to_owned()).collect()
 }
 
@@ -130,7 +131,7 @@ fn jitter(host: u64, now: Instant) -> f64 {
 /// The application, its version and files, once each. A client that has them already takes them again without harm.
 fn add_version(
     project: &Project,
-    request: &SchedulerRequest,
+    capacity: &Capacity,
     version: &Version,
     known: &mut BTreeSet<(String, String, ResourceType)>,
     reply: &mut SchedulerReply,
@@ -166,7 +167,7 @@ fn add_version(
             .usage
             .coprocessor
             .map(|(kind, count)| wire::Coprocessor { kind: wire::type_name(kind).to_owned(), count }),
-        flops: Speed::new(Capacity::of(request).speed_of(version.usage)).ok(),
+        flops: Speed::new(capacity.speed_of(version.usage)).ok(),
         ..wire::AppVersion::default()
     });
 }

@@ -9,7 +9,7 @@
 //! All of that is a pass, made with the disk space that is free. A host that deletes files for jobs tells what would be
 //! free then; only if a pass sends nothing for want of space the next is made, with more (R4.10).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::{InProgressResult, SchedulerRequest, type_name};
 use fallow_domain::{Bytes, Duration, Fraction, Instant, PerType, ResourceType, Usage};
@@ -19,7 +19,7 @@ use fallow_policy::disk::passes::Pass;
 use fallow_policy::work_send::{InProgress, Offer, SendHost, Wanted, ws1, ws2};
 use tracing::debug;
 
-use super::wish::{Means, Wish, wanted};
+use super::wish::{Means, OfTypes, Wish, wanted};
 use super::{LISTED_MAX, Outcome as Done, SentJob, lists_too_many, note};
 use crate::project::error::ProjectError;
 use crate::project::hosted::{Project, lock};
@@ -72,7 +72,8 @@ pub(super) fn send(
     done: &mut Done,
     now: Instant,
 ) -> Result<(), ProjectError> {
-    let Some(mut wish) = Wish::of(request) else {
+    let catalog = project.catalog();
+    let Some(mut wish) = Wish::of(request, &catalog) else {
         done.host.waiting &= !request.dont_send_work;
         return Ok(());
     };
@@ -84,7 +85,7 @@ pub(super) fn send(
     }
     if wish.wanted.is_open() && !refused(project, request, done, now) {
         done.host.last_request = Some(now);
-        let means = wish.means(done.host.id, &project.catalog(), project.settings().delete_from_self);
+        let means = wish.means(done.host.id, project.settings().delete_from_self);
         let mut seekers = lock(&project.seekers);
         seekers.asked(done.host.account, &asks, Some(means), now);
         if done.host.agent.is_none() {
@@ -93,14 +94,14 @@ pub(super) fn send(
         drop(seekers);
         send_what_suits(project, txn, request, &wish, done, now)?;
     }
-    done.host.waiting = is_in_vain(project, request, &wish, done);
+    done.host.waiting = is_in_vain(request, &wish, done);
     Ok(())
 }
 
 /// Whether the client got no job of a type that it asked for and may hope for: it backs off then (R3.7).
-fn is_in_vain(project: &Project, request: &SchedulerRequest, wish: &Wish, done: &Done) -> bool {
+fn is_in_vain(request: &SchedulerRequest, wish: &Wish<'_>, done: &Done) -> bool {
     let asked = wanted(request, 1.0);
-    let has_versions = project.catalog().types(&wish.capacity.platforms);
+    let has_versions = wish.catalog.types(&wish.capacity.platforms);
     // A project without a program yet gets one soon; for a GPU it rarely does.
     let may_hope = |kind| has_versions[kind] || kind == ResourceType::Cpu;
     let got = |kind| done.jobs.iter().any(|sent| sent.version.kind() == kind);
@@ -115,7 +116,7 @@ fn send_what_suits(
     project: &Project,
     txn: &mut Txn<'_>,
     request: &SchedulerRequest,
-    wish: &Wish,
+    wish: &Wish<'_>,
     done: &mut Done,
     now: Instant,
 ) -> Result<(), ProjectError> {
@@ -223,7 +224,7 @@ struct Search<'a> {
     project: &'a Project,
     txn: &'a Txn<'a>,
     request: &'a SchedulerRequest,
-    wish: &'a Wish,
+    wish: &'a Wish<'a>,
     /// Names of the jobs that the host says it holds, if it says so.
     held: Option<&'a BTreeSet<&'a str>>,
     /// Disk space that the jobs may take.
@@ -235,7 +236,9 @@ struct Search<'a> {
 }
 
 /// What was found, and what more would be looked for.
-struct Found {
+struct Found<'c> {
+    /// Of each application that jobs in the queue are of.
+    versions: BTreeMap<String, OfTypes<'c>>,
     candidates: Vec<Candidate>,
     still: Wanted,
     disk: Bytes,
@@ -243,7 +246,7 @@ struct Found {
     is_choosy: bool,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
     /// Finds candidates and lets the policy choose.
     fn pass(&self, done: &mut Done, passed: &mut Passed) -> Result<Vec<Candidate>, ProjectError> {
         let mut candidates = self.search(done, passed)?;
@@ -307,6 +310,7 @@ impl Search<'_> {
     fn search(&self, done: &mut Done, passed: &mut Passed) -> Result<Vec<Candidate>, ProjectError> {
         let prefix = self.project.keys.all_unsent();
         let mut found = Found {
+            versions: BTreeMap::new(),
             candidates: Vec::new(),
             still: self.looked_for(done),
             disk: Bytes(0),
@@ -336,18 +340,18 @@ impl Search<'_> {
     fn gather(
         &self,
         window: Vec<(Vec<u8>, Vec<u8>)>,
-        found: &mut Found,
+        found: &mut Found<'a>,
         passed: &mut Passed,
     ) -> Result<usize, ProjectError> {
-        let catalog = self.project.catalog();
         let all = window.len();
         for (position, (key, value)) in window.into_iter().enumerate() {
             if self.is_enough(found) {
                 return Ok(position);
             }
             let entry: UnsentEntry = decode("queue entry", &key, &value)?;
-            let version = self.wish.version(&catalog, &entry.application, &found.still);
-            let Some(version) = version else { continue };
+            let versions = found.versions.entry(entry.application);
+            let versions = versions.or_insert_with_key(|application| self.wish.versions(application));
+            let Some(version) = self.wish.choose(versions, &found.still) else { continue };
             if entry.accounts.contains(&self.taker.account) {
                 passed.has_one += 1;
                 continue;
@@ -409,17 +413,17 @@ impl Search<'_> {
 
     /// Whether nobody is waited for who could run a workunit that failed on the account.
     fn is_for_anybody(&self, workunit: &Workunit) -> bool {
-        let catalog = self.project.catalog();
+        let catalog = self.wish.catalog;
         let types = catalog.types_of(&workunit.application);
         let can = |means: &Means, asks: &PerType<bool>| {
-            means.can(&catalog, workunit, |kind| asks[kind] && types[kind])
+            means.can(catalog, workunit, |kind| asks[kind] && types[kind])
         };
         let mut seekers = lock(&self.project.seekers);
         seekers.is_for_anybody(&workunit.accounts(), workunit.quiet_since(), self.now, can)
     }
 
     /// Whether the candidates would fill the request even if the policy refused half of them.
-    fn is_enough(&self, found: &Found) -> bool {
+    fn is_enough(&self, found: &Found<'_>) -> bool {
         found.candidates.len() >= self.room || !found.still.is_open()
     }
 
@@ -512,7 +516,7 @@ fn jobs_that_wait(count: usize) -> (String, &'static str) {
 }
 
 /// A client that asked and got nothing is told the reason.
-fn say_why(project: &Project, wish: &Wish, passed: &Passed, room: usize, done: &mut Done, now: Instant) {
+fn say_why(project: &Project, wish: &Wish<'_>, passed: &Passed, room: usize, done: &mut Done, now: Instant) {
     let megabytes = |bytes: Bytes| bytes.as_f64() / 1e6;
     if room == 0 {
         done.messages.push(note("This computer has reached a limit on tasks in progress"));
@@ -556,15 +560,14 @@ fn say_why(project: &Project, wish: &Wish, passed: &Passed, room: usize, done: &
         )));
     }
     if done.messages.is_empty() {
-        let catalog = project.catalog();
         let platforms = &wish.capacity.platforms;
-        let has_versions: PerType<bool> = catalog.types(platforms);
+        let has_versions: PerType<bool> = wish.catalog.types(platforms);
         let lacking = wish.wanted.unsupported(&has_versions);
         done.messages.push(note(match () {
-            () if catalog.platforms().next().is_none() => "This project has no application yet".to_owned(),
-            () if !platforms.iter().any(|platform| catalog.knows_platform(platform)) => {
-                "No application of this project runs on this platform".to_owned()
+            () if wish.catalog.platforms().next().is_none() => {
+                "This project has no application yet".to_owned()
             }
+            () if platforms.is_empty() => "No application of this project runs on this platform".to_owned(),
             () if !wish.wanted.is_supported(&has_versions) => {
                 let kinds = lacking.iter().filter(|(_, lacks)| **lacks).map(|(kind, _)| type_name(kind));
                 format!("No application of this project uses {}", kinds.collect::<Vec<_>>().join(" or "))

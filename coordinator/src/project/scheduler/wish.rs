@@ -20,7 +20,7 @@ pub(super) struct Capacity {
     pub(super) instances: PerType<u32>,
     /// Floating-point operations per second of one instance.
     speeds: PerType<f64>,
-    /// Its platforms, the primary one first.
+    /// Those of its platforms that the project has versions for, the primary one first.
     pub(super) platforms: Vec<String>,
     /// Memory for a job.
     pub(super) memory: Bytes,
@@ -47,31 +47,34 @@ pub(crate) struct Likeness {
     disk: u32,
 }
 
+/// The newest version of an application for each type that a host has a platform for.
+pub(super) type OfTypes<'c> = PerType<Option<&'c Version>>;
+
 /// A request for work.
-pub(super) struct Wish {
+pub(super) struct Wish<'c> {
     pub(super) wanted: Wanted,
     pub(super) capacity: Capacity,
     pub(super) disk: ThreeAmounts,
+    /// What the project has, as it was when the request came.
+    pub(super) catalog: &'c Catalog,
 }
 
-impl Wish {
+impl<'c> Wish<'c> {
     /// What is asked for, if anything is.
-    pub(super) fn of(request: &SchedulerRequest) -> Option<Self> {
+    pub(super) fn of(request: &SchedulerRequest, catalog: &'c Catalog) -> Option<Self> {
         let wanted = wanted(request, 1.0);
         (!request.dont_send_work && wanted.is_open()).then(|| Self {
             wanted,
-            capacity: Capacity::of(request),
+            capacity: Capacity::of(request, catalog),
             disk: disk(request),
+            catalog,
         })
     }
 
     /// What the host that asks can take, whatever it holds now. `delete_from_self` is the project's setting.
-    pub(super) fn means(&self, host: u64, catalog: &Catalog, delete_from_self: bool) -> Means {
-        let mut capacity = self.capacity.clone();
-        // Of any number of platforms that a request names, those that matter.
-        capacity.platforms.retain(|platform| catalog.knows_platform(platform));
+    pub(super) fn means(&self, host: u64, delete_from_self: bool) -> Means {
         let most = self.disk.passes(delete_from_self).last();
-        Means { host, capacity, disk: most.map_or(Bytes(0), |(_, space)| space) }
+        Means { host, capacity: self.capacity.clone(), disk: most.map_or(Bytes(0), |(_, space)| space) }
     }
 
     /// The types that are asked for.
@@ -79,15 +82,15 @@ impl Wish {
         PerType::from_fn(|kind| self.wanted.wants(kind))
     }
 
-    /// The version of an application to send: for a type that is still wanted and that the host has enough of. One for
-    /// a coprocessor is preferred, as nothing else keeps that busy (R3.10).
-    pub(super) fn version<'c>(
-        &self,
-        catalog: &'c Catalog,
-        application: &str,
-        still: &Wanted,
-    ) -> Option<&'c Version> {
-        self.capacity.version(catalog, application, |kind| still.wants(kind))
+    /// What there is of an application for the host: looked for once in a request, however many of its jobs wait.
+    pub(super) fn versions(&self, application: &str) -> OfTypes<'c> {
+        self.capacity.versions(self.catalog, application)
+    }
+
+    /// The version to send of those that there are: for a type that is still wanted and that the host has enough of. One
+    /// for a coprocessor is preferred, as nothing else keeps that busy (R3.10).
+    pub(super) fn choose(&self, versions: &OfTypes<'c>, still: &Wanted) -> Option<&'c Version> {
+        self.capacity.choose(versions, |kind| still.wants(kind))
     }
 }
 
@@ -175,7 +178,7 @@ impl Capacity {
         self
     }
 
-    pub(super) fn of(request: &SchedulerRequest) -> Self {
+    pub(super) fn of(request: &SchedulerRequest, catalog: &Catalog) -> Self {
         let cpus = request.host_info.p_ncpus.clamp(1, 4_096);
         let cpus =
             request.global_preferences.as_ref().map_or(cpus, |prefs| prefs.to_domain().usable_cpus(cpus));
@@ -191,7 +194,8 @@ impl Capacity {
             prefs.ram_max_used_busy_pct.max(prefs.ram_max_used_idle_pct).clamp(0.0, 100.0)
         });
         let memory = Bytes::from_f64(request.host_info.m_nbytes * usable / 100.0);
-        let platforms = request.platforms().map(str::to_owned).collect();
+        let platforms = request.platforms().filter(|platform| catalog.knows_platform(platform));
+        let platforms = platforms.map(str::to_owned).collect();
         Self { instances, speeds, platforms, memory }
     }
 
@@ -202,10 +206,20 @@ impl Capacity {
         application: &str,
         allowed: impl Fn(ResourceType) -> bool,
     ) -> Option<&'c Version> {
+        self.choose(&self.versions(catalog, application), allowed)
+    }
+
+    fn versions<'c>(&self, catalog: &'c Catalog, application: &str) -> OfTypes<'c> {
+        PerType::from_fn(|kind| catalog.version_for(application, &self.platforms, kind))
+    }
+
+    fn choose<'c>(
+        &self,
+        versions: &OfTypes<'c>,
+        allowed: impl Fn(ResourceType) -> bool,
+    ) -> Option<&'c Version> {
         let order = ResourceType::COPROCESSORS.into_iter().chain([ResourceType::Cpu]);
-        let versions = order
-            .filter(|kind| allowed(*kind))
-            .filter_map(|kind| catalog.version_for(application, &self.platforms, kind));
+        let versions = order.filter(|kind| allowed(*kind)).filter_map(|kind| versions[kind]);
         versions.into_iter().find(|version| self.has(version.usage))
     }
 
@@ -277,6 +291,39 @@ mod tests {
         pub(crate) fn memory(&self) -> Bytes {
             self.capacity.memory
         }
+    }
+
+    #[test]
+    fn r6_10_of_a_platform_that_a_request_names_very_often_one_name_is_kept() {
+        let mut catalog = Catalog::default();
+        for platform in ["a-b-c", "d-e-f"] {
+            catalog.add_version(Version {
+                application: "app".into(),
+                version: 100,
+                platform: platform.into(),
+                api_version: None,
+                files: Vec::new(),
+                usage: Usage::ONE_CPU,
+            });
+        }
+        let of = |first: &str, others: &[&str]| {
+            let others: String = others
+                .iter()
+                .cycle()
+                .take(10_000)
+                .map(|name| format!("<alt_platform><name>{name}</name></alt_platform>"))
+                .collect();
+            let body = format!(
+                "<scheduler_request><platform_name>{first}</platform_name>\
+                 <cpu_req_secs>9</cpu_req_secs>{others}</scheduler_request>"
+            );
+            let request = SchedulerRequest::parse(body.as_bytes()).unwrap();
+            Wish::of(&request, &catalog).unwrap().means(1, false)
+        };
+        let one = of("a-b-c", &["a-b-c"]);
+        assert_eq!(one.likeness().platforms, ["a-b-c"]);
+        let both = one.renewed(Means { host: 2, ..of("x", &["d-e-f", "x", "a-b-c"]) });
+        assert_eq!(both.likeness().platforms, ["a-b-c", "d-e-f"]);
     }
 
     #[test]

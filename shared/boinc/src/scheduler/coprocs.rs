@@ -9,6 +9,9 @@ use fallow_domain::{Bytes, Duration, ResourceType};
 use crate::FormatError;
 use crate::xml::{Reader, Tag, Writer};
 
+/// Kinds of coprocessors that are kept of one host: BOINC's clients hold half as many.
+const KINDS_MAX: usize = 16;
+
 /// BOINC's word for a resource type, as in `<type>` and `<no_rsc_apps>`.
 pub const fn type_name(kind: ResourceType) -> &'static str {
     match kind {
@@ -67,14 +70,23 @@ impl HostCoprocessors {
         type_of(&self.kind).filter(|kind| kind.is_coprocessor())
     }
 
+    /// Each kind once, the last of several, and no more kinds than any host has.
     pub(crate) fn read_all<'a>(reader: &mut Reader<'a>, parent: &Tag<'a>) -> Result<Vec<Self>, FormatError> {
-        let mut all = Vec::new();
+        let mut all: Vec<Self> = Vec::new();
         while let Some(tag) = reader.next_child(parent)? {
             let known = ResourceType::COPROCESSORS.into_iter().find(|kind| element(*kind) == tag.name);
-            match (known, tag.name) {
-                (Some(kind), _) => all.push(Self::read(reader, &tag, type_name(kind))?),
-                (None, "coproc") => all.push(Self::read(reader, &tag, "")?),
-                _ => reader.skip(&tag)?,
+            let read = match (known, tag.name) {
+                (Some(kind), _) => Self::read(reader, &tag, type_name(kind))?,
+                (None, "coproc") => Self::read(reader, &tag, "")?,
+                _ => {
+                    reader.skip(&tag)?;
+                    continue;
+                }
+            };
+            match all.iter().position(|other| other.kind == read.kind) {
+                Some(place) => all[place] = read,
+                None if all.len() < KINDS_MAX => all.push(read),
+                None => {}
             }
         }
         Ok(all)

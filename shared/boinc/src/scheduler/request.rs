@@ -11,6 +11,11 @@ use super::{
 use crate::FormatError;
 use crate::xml::{Reader, Tag, Writer};
 
+/// Platforms that are kept of a request beside the primary one. Clients name a handful.
+const PLATFORMS_MAX: usize = 32;
+/// The longest name of a platform that is kept, in bytes: BOINC's clients and servers hold no longer ones.
+const PLATFORM_NAME_MAX: usize = 255;
+
 /// A client's version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClientVersion {
@@ -97,7 +102,7 @@ pub struct SchedulerRequest {
     pub client_cap_plan_class: bool,
     /// The client's primary platform.
     pub platform_name: String,
-    /// Other platforms that it runs.
+    /// Other platforms that it runs, each once. Of a request no more are kept than any client names.
     pub alt_platforms: Vec<String>,
     /// The project's code-signing key that it holds, in text form.
     pub code_sign_key: Option<String>,
@@ -177,7 +182,8 @@ impl Default for SchedulerRequest {
 impl SchedulerRequest {
     /// All platforms that the client runs, the primary one first.
     pub fn platforms(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(self.platform_name.as_str()).chain(self.alt_platforms.iter().map(String::as_str))
+        let others = self.alt_platforms.iter().filter(|name| **name != self.platform_name);
+        std::iter::once(self.platform_name.as_str()).chain(others.map(String::as_str))
     }
 
     /// Reads a request.
@@ -231,7 +237,10 @@ impl SchedulerRequest {
 
     fn take_part<'a>(&mut self, reader: &mut Reader<'a>, tag: &Tag<'a>) -> Result<bool, FormatError> {
         match tag.name {
-            "alt_platform" => self.alt_platforms.extend(super::name_in(reader, tag)?),
+            "alt_platform" => {
+                let name = super::name_in(reader, tag)?;
+                self.add_platform(name);
+            }
             "code_sign_key" => self.code_sign_key = block(reader, tag)?,
             "working_global_preferences" => self.take_preferences(reader, tag)?,
             "time_stats" => self.time_stats.fill(reader, tag)?,
@@ -252,6 +261,12 @@ impl SchedulerRequest {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    fn add_platform(&mut self, name: Option<String>) {
+        let is_new = |name: &String| name.len() <= PLATFORM_NAME_MAX && !self.alt_platforms.contains(name);
+        let new = name.filter(|name| self.alt_platforms.len() < PLATFORMS_MAX && is_new(name));
+        self.alt_platforms.extend(new);
     }
 
     fn take_preferences<'a>(&mut self, reader: &mut Reader<'a>, parent: &Tag<'a>) -> Result<(), FormatError> {

@@ -142,6 +142,29 @@ fn full_reply() -> SchedulerReply {
     }
 }
 
+#[test]
+fn r6_10_of_very_many_platforms_and_coprocessors_a_request_keeps_few_once_each_and_in_their_order() {
+    let named = |name: &str| format!("<alt_platform><name>{name}</name></alt_platform>");
+    let gpu = |kind: &str, count: u32| format!("<coproc><type>{kind}</type><count>{count}</count></coproc>");
+    let platforms: String = (0..50_000).map(|number| named(&format!("q{}", number / 2))).collect();
+    let gpus: String = (0..50_000).map(|number| gpu(&format!("k{}", number / 2), 1)).collect();
+    let body = format!(
+        "<scheduler_request>{}<platform_name>first</platform_name>{}{platforms}\
+         <coprocs>{}{gpus}{}</coprocs></scheduler_request>",
+        named("first"),
+        named(&"x".repeat(1 << 20)),
+        gpu("NVIDIA", 1),
+        gpu("NVIDIA", 2),
+    );
+    let request = SchedulerRequest::parse(body.as_bytes()).unwrap();
+    let platforms: Vec<&str> = request.platforms().collect();
+    assert_eq!(platforms[..4], ["first", "q0", "q1", "q2"]);
+    assert!((9..=33).contains(&platforms.len()), "{}", platforms.len());
+    let coprocessors: Vec<_> = request.coprocs.iter().map(|all| (all.kind.as_str(), all.count)).collect();
+    assert_eq!(coprocessors[..3], [("NVIDIA", 2), ("k0", 1), ("k1", 1)]);
+    assert!((9..=64).contains(&coprocessors.len()), "{}", coprocessors.len());
+}
+
 fn full_request() -> SchedulerRequest {
     let version = ClientVersion { major: 8, minor: 3, release: 0 };
     SchedulerRequest {
