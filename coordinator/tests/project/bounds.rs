@@ -150,6 +150,21 @@ fn r6_10_platforms_beyond_those_that_any_client_has_are_not_looked_at() {
 }
 
 #[test]
+fn r6_10_an_identity_longer_than_any_client_has_is_none_and_takes_no_space() {
+    let (mut fixture, info) = with_workunits(2, 1);
+    let mut outside = Client::stock(&info, "outside");
+    let mut agent = Client::new(&fixture, &info, "agent");
+    for client in [&mut outside, &mut agent] {
+        client.request.host_info.host_cpid = "x".repeat(200_000);
+        assert_eq!(client.fetch(1.0).results.len(), 1);
+    }
+    fixture.stop();
+    let entries = fixture.store().scan_prefix(b"project/p/").unwrap();
+    let longest = entries.iter().map(|(key, value)| key.len() + value.len()).max();
+    assert!(longest < Some(20_000), "{longest:?}");
+}
+
+#[test]
 fn r6_10_a_host_full_of_another_projects_jobs_still_gets_work() {
     let (fixture, info) = with_workunits(1, 1);
     let mut client = Client::new(&fixture, &info, "a");

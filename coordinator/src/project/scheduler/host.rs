@@ -5,8 +5,9 @@
 //!
 //! A count below the last one shows that the agent's directory was copied and runs twice, or that an older copy was put
 //! back. An equal one shows nothing, as with BOINC's servers: the request was repeated, or the agent's machine lost power
-//! before its count was on the disk, and what it was sent then is lost indeed. Both copies stay this one host, so that nothing that either computes is lost. But for a day no job is taken for lost: the copy that
-//! did not ask may have it. What is lost indeed is sent again after that, or goes to another host after its deadline.
+//! before its count was on the disk, and what it was sent then is lost indeed. Both copies stay this one host, so that
+//! nothing that either computes is lost. But for a day no job is taken for lost: the copy that did not ask may have it.
+//! What is lost indeed is sent again after that, or goes to another host after its deadline.
 //!
 //! **Others** have as many hosts as they like under one account. A host shows its number and a count of its RPCs. A number
 //! that is unknown, belongs to another account or comes with a count below the last one (a copy of the data directory
@@ -39,6 +40,15 @@ use crate::project::txn::Txn;
 const NAME_MAX: usize = 255;
 /// RPCs that a client may have begun without our hearing of them.
 const AHEAD_MAX: u64 = 100;
+
+/// The longest identity of a host: BOINC's have 32 hexadecimal digits.
+const IDENTITY_MAX: usize = 64;
+
+/// The host's own identity, empty if it has none. One that no client can have is none.
+fn identity(request: &SchedulerRequest) -> &str {
+    let cpid = request.host_info.host_cpid.as_str();
+    if cpid.len() <= IDENTITY_MAX { cpid } else { "" }
+}
 
 /// Finds or makes the host's record. Says also whether the client has to be told its number.
 pub(super) fn identify(
@@ -80,7 +90,7 @@ fn of_agent(
         account.host = host.id;
         txn.put("account", key, &account)?;
     }
-    host.cpid.clone_from(&request.host_info.host_cpid);
+    identity(request).clone_into(&mut host.cpid);
     let is_told = host.id == request.hostid;
     if is_told && request.rpc_seqno < host.rpc_seqno {
         if !host.is_copied(now) {
@@ -108,13 +118,13 @@ fn inherited(
     request: &SchedulerRequest,
 ) -> Result<Option<Host>, ProjectError> {
     let keys = &project.keys;
-    let cpid = &request.host_info.host_cpid;
+    let cpid = identity(request);
     if request.hostid == 0 || cpid.is_empty() {
         return Ok(None);
     }
     let host: Option<Host> = txn.get("host", &keys.host(request.hostid))?;
     let is_its_own =
-        |host: &Host| project.was_shared(host.account) && host.agent.is_none() && host.cpid == *cpid;
+        |host: &Host| project.was_shared(host.account) && host.agent.is_none() && host.cpid == cpid;
     let host = host.filter(is_its_own);
     if let Some(host) = &host {
         txn.delete(keys.host_cpid(host.account, cpid));
@@ -130,14 +140,14 @@ fn of_others(
     account: &Account,
     now: Instant,
 ) -> Result<(Host, bool), ProjectError> {
-    let cpid = &request.host_info.host_cpid;
+    let cpid = identity(request);
     let mut is_copy = false;
     if request.hostid != 0 {
         let known: Option<Host> = txn.get("host", &keys.host(request.hostid))?;
         if let Some(host) = known.filter(|host| host.account == account.id) {
             is_copy = request.rpc_seqno < host.rpc_seqno;
             let is_ahead = request.rpc_seqno > host.rpc_seqno.saturating_add(AHEAD_MAX);
-            let is_its_own = cpid.is_empty() || host.cpid.is_empty() || *cpid == host.cpid;
+            let is_its_own = cpid.is_empty() || host.cpid.is_empty() || host.cpid == cpid;
             if !is_copy && (is_its_own || !is_ahead) {
                 return Ok((refresh(host, txn, keys, request, now)?, false));
             }
@@ -190,14 +200,14 @@ fn refresh(
     request: &SchedulerRequest,
     now: Instant,
 ) -> Result<Host, ProjectError> {
-    let info = &request.host_info;
-    if host.cpid != info.host_cpid && !info.host_cpid.is_empty() {
-        let key = keys.host_cpid(host.account, &info.host_cpid);
+    let cpid = identity(request);
+    if host.cpid != cpid && !cpid.is_empty() {
+        let key = keys.host_cpid(host.account, cpid);
         // The identity of a copied host stays with the original.
         if !txn.contains(&key)? {
             txn.put("host identity", key, &host.id)?;
         }
-        host.cpid.clone_from(&info.host_cpid);
+        cpid.clone_into(&mut host.cpid);
     }
     Ok(seen(host, request, now))
 }
