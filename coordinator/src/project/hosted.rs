@@ -15,6 +15,7 @@ use super::accounts::{self, Wanted};
 use super::catalog::Catalog;
 use super::error::ProjectError;
 use super::holders;
+use super::index::RestEnd;
 use super::intact;
 use super::keyring::Keyring;
 use super::keys::Keys;
@@ -63,10 +64,10 @@ pub(crate) struct Project {
     pub(crate) holders: Mutex<FileHolders<u64>>,
     /// What came to wait for a host since somebody last asked.
     new_jobs: Mutex<NewJobs>,
-    /// How many agents are to be told of jobs that rest after an error, by the second in which somebody may have them. Kept
-    /// in memory only: after a restart it is found anew by those that ask in vain ([`Project::note_rests`]). Rests have an
-    /// end, so that there are some thousand entries at most.
-    resting: Mutex<BTreeMap<i64, u64>>,
+    /// How many agents are to be told of jobs that rest after an error, by the second in which somebody may have them and
+    /// the sequence number of their workunit. Kept in memory only: after a restart it is found anew by those that ask in
+    /// vain ([`Project::note_rests`]). Rests have an end, so that there are no more entries than errors in two hours.
+    resting: Mutex<BTreeMap<(i64, u64), u64>>,
 }
 
 impl Project {
@@ -155,7 +156,7 @@ impl Project {
         let _alone = lock(&self.writer);
         let mut txn = Txn::new(&*self.store);
         let out = change(&mut txn)?;
-        let (new_jobs, agents_at) = (txn.new_jobs(), txn.take_agents_at());
+        let (new_jobs, rests) = (txn.new_jobs(), txn.take_rests());
         let batch = txn.into_batch();
         if !batch.is_empty() {
             // There are no preconditions that could fail: the lock is the only way here.
@@ -166,31 +167,23 @@ impl Project {
             new.jobs += new_jobs.jobs;
             new.agents += new_jobs.agents;
         }
-        let mut resting = lock(&self.resting);
-        for (at, agents) in agents_at.into_iter().filter(|(_, agents)| *agents > 0) {
-            *resting.entry(second_after(at)).or_default() += agents;
-        }
+        self.note_rests(rests);
         Ok(out)
     }
 
-    /// A host got nothing, and came by jobs that rest: until when, and how many agents are to be told then. Where as many are
-    /// known of already, they are the same.
-    pub(crate) fn note_rests(&self, rests: impl IntoIterator<Item = (Instant, u64)>) {
-        let mut of_second: BTreeMap<i64, u64> = BTreeMap::new();
-        for (at, agents) in rests {
-            *of_second.entry(second_after(at)).or_default() += agents;
-        }
+    /// Takes note of workunits that rest: when agents are to be told of each. Hosts that get nothing come by the same one
+    /// more than once.
+    pub(crate) fn note_rests(&self, rests: impl IntoIterator<Item = RestEnd>) {
         let mut resting = lock(&self.resting);
-        for (second, agents) in of_second {
-            let known = resting.entry(second).or_default();
-            *known = agents.max(*known);
+        for rest in rests.into_iter().filter(|rest| rest.agents > 0) {
+            resting.insert((second_after(rest.at), rest.workunit), rest.agents);
         }
     }
 
     /// What came to wait for a host since the last call, agents included for whom a rest is over.
     pub(crate) fn take_new_jobs(&self, now: Instant) -> NewJobs {
         let mut resting = lock(&self.resting);
-        let later = resting.split_off(&second_after(now));
+        let later = resting.split_off(&(second_after(now), 0));
         let rested: u64 = std::mem::replace(&mut *resting, later).values().sum();
         let new = std::mem::take(&mut *lock(&self.new_jobs));
         NewJobs { agents: new.agents + rested, ..new }
@@ -291,4 +284,25 @@ fn check_name(name: &str) -> Result<(), Invalid> {
     }
     let expected = "a lower-case letter, then up to 31 lower-case letters, digits, `-` and `_`";
     Err(Invalid::new("project name", name, expected))
+}
+
+#[cfg(test)]
+mod tests {
+    use fallow_domain::Duration;
+    use fallow_store::SledStore;
+
+    use super::*;
+
+    #[test]
+    fn r6_8_rests_that_end_in_one_second_and_are_seen_by_different_hosts_are_told_of_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path().join("store")).unwrap());
+        let (now, url) = (Instant::EPOCH + Duration::from_hours(9), "http://127.0.0.1:1");
+        let project = Project::create(store, dir.path(), url, "p", ProjectSettings::default(), now).unwrap();
+        let rest = |workunit, agents| RestEnd { at: now, workunit, agents };
+        project.note_rests([rest(1, 3)]);
+        project.note_rests([rest(2, 2)]);
+        project.note_rests([rest(2, 2), rest(1, 3)]);
+        assert_eq!(project.take_new_jobs(now + Duration::from_secs(1)), NewJobs { jobs: 0, agents: 5 });
+    }
 }

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use fallow_domain::Instant;
+
 use super::error::ProjectError;
 use super::hosted::OWN_ACCOUNT;
 use super::keys::Keys;
@@ -28,12 +30,33 @@ pub(crate) fn read(txn: &Txn<'_>, keys: &Keys, name: &str) -> Result<Option<Work
     Ok(workunit)
 }
 
+/// When a workunit rests no longer, and how many agents are to be told then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RestEnd {
+    pub(crate) at: Instant,
+    /// The workunit's sequence number.
+    pub(crate) workunit: u64,
+    pub(crate) agents: u64,
+}
+
+impl RestEnd {
+    /// As many agents are told as there are jobs; those that had a copy may be among them, so that as many more are told.
+    pub(crate) fn of(workunit: &Workunit, at: Instant) -> Self {
+        let agents = match counts(workunit).jobs_unsent {
+            0 => 0,
+            jobs => jobs + workunit.accounts().len() as u64,
+        };
+        Self { at, workunit: workunit.sequence, agents }
+    }
+}
+
 /// Stores a workunit in place of `before`, with its index entries and counts.
 pub(crate) fn write(
     txn: &mut Txn<'_>,
     keys: &Keys,
     before: Option<&Workunit>,
     after: &Workunit,
+    now: Instant,
 ) -> Result<(), ProjectError> {
     let old = before.map(|workunit| entries(keys, workunit)).transpose()?.unwrap_or_default();
     let new = entries(keys, after)?;
@@ -47,7 +70,7 @@ pub(crate) fn write(
     }
     txn.put("workunit", keys.workunit(&after.name), after)?;
     let (minus, plus) = (before.map(counts).unwrap_or_default(), counts(after));
-    note_new_jobs(txn, before, after, plus.jobs_unsent.saturating_sub(minus.jobs_unsent));
+    note_new_jobs(txn, before, after, plus.jobs_unsent.saturating_sub(minus.jobs_unsent), now);
     if minus != plus {
         let mut counters: Counters = txn.get("counters", &keys.counters())?.unwrap_or_default();
         counters.counts = shift(counters.counts, minus, plus);
@@ -56,27 +79,19 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Takes note of copies that now wait for a host: when somebody may have them. As many agents are told as there are jobs;
-/// those that had a copy may be among them, so that as many more are told. An error that was reported late may begin a rest
-/// of copies that waited already.
-fn note_new_jobs(txn: &mut Txn<'_>, before: Option<&Workunit>, after: &Workunit, jobs: u64) {
-    let rest = after.rest();
+/// Takes note of copies that now wait for a host: when somebody may have them ([`RestEnd`]). An error that was reported late
+/// may begin a rest of copies that waited already.
+fn note_new_jobs(txn: &mut Txn<'_>, before: Option<&Workunit>, after: &Workunit, jobs: u64, now: Instant) {
+    let rest = after.rest(now);
     if jobs > 0 {
         let is_for_nobody = rest.is_some_and(|rest| rest.is_for_all);
         let agents = if is_for_nobody { 0 } else { jobs + after.accounts().len() as u64 };
         txn.note_new_jobs(NewJobs { jobs, agents });
     }
-    let begins = |rest: &Rest| before.and_then(Workunit::rest).is_none_or(|before| before != *rest);
+    let begins =
+        |rest: &Rest| before.and_then(|before| before.rest(now)).is_none_or(|before| before != *rest);
     if let Some(rest) = rest.filter(|rest| jobs > 0 || begins(rest)) {
-        txn.note_agents_at(rest.until, agents_to_tell(after));
-    }
-}
-
-/// How many agents are to be told of a workunit when somebody may have its unsent jobs; none if it has none.
-pub(crate) fn agents_to_tell(workunit: &Workunit) -> u64 {
-    match counts(workunit).jobs_unsent {
-        0 => 0,
-        jobs => jobs + workunit.accounts().len() as u64,
+        txn.note_rest(RestEnd::of(after, rest.until));
     }
 }
 
@@ -144,7 +159,7 @@ fn shift(total: Counts, minus: Counts, plus: Counts) -> Counts {
 mod tests {
     use std::collections::BTreeMap;
 
-    use fallow_domain::{Duration, Instant};
+    use fallow_domain::Duration;
     use fallow_store::{KeyRange, SledStore, Store};
     use proptest::prelude::*;
 
@@ -190,7 +205,7 @@ mod tests {
                     (3, Some(index), _) => drop(after.give_up(index)),
                     _ => {}
                 }
-                write(&mut txn, &keys, before.as_ref(), &after).unwrap();
+                write(&mut txn, &keys, before.as_ref(), &after, now).unwrap();
                 prop_assert!(store.apply(txn.into_batch()).unwrap().is_applied());
             }
             let (expected, total) = anew(&store, &keys);

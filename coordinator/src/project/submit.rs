@@ -95,7 +95,7 @@ impl Project {
         let new_names: Vec<String> = new.iter().map(|workunit| workunit.name.clone()).collect();
         let stored = self.transact_durably(|txn| {
             for workunit in &new {
-                index::write(txn, &self.keys, None, workunit)?;
+                index::write(txn, &self.keys, None, workunit, now)?;
             }
             let mut counters: Counters = txn.get("counters", &self.keys.counters())?.unwrap_or_default();
             counters.last_sequence = counters.last_sequence.max(last_sequence.unwrap_or_default());

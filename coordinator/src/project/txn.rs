@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use fallow_domain::Instant;
 use fallow_store::{Batch, Entry, Format, KeyRange, Store, StoreError, no_migration};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::error::ProjectError;
+use super::index::RestEnd;
 use super::types::NewJobs;
 
 /// The envelope of every record of a hosted project: JSON, readable by people with a store dump at hand.
@@ -18,12 +18,12 @@ pub(crate) struct Txn<'a> {
     store: &'a dyn Store,
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     new_jobs: NewJobs,
-    agents_at: Vec<(Instant, u64)>,
+    rests: Vec<RestEnd>,
 }
 
 impl<'a> Txn<'a> {
     pub(crate) fn new(store: &'a dyn Store) -> Self {
-        Self { store, writes: BTreeMap::new(), new_jobs: NewJobs::default(), agents_at: Vec::new() }
+        Self { store, writes: BTreeMap::new(), new_jobs: NewJobs::default(), rests: Vec::new() }
     }
 
     /// The record under `key`.
@@ -93,14 +93,14 @@ impl<'a> Txn<'a> {
         self.new_jobs.agents += new.agents;
     }
 
-    /// Takes note of so many agents that are to be told then.
-    pub(crate) fn note_agents_at(&mut self, from: Instant, agents: u64) {
-        self.agents_at.push((from, agents));
+    /// Takes note of a workunit that rests.
+    pub(crate) fn note_rest(&mut self, rest: RestEnd) {
+        self.rests.push(rest);
     }
 
-    /// How many agents are to be told, and when.
-    pub(crate) fn take_agents_at(&mut self) -> Vec<(Instant, u64)> {
-        std::mem::take(&mut self.agents_at)
+    /// The workunits that rest since they were written.
+    pub(crate) fn take_rests(&mut self) -> Vec<RestEnd> {
+        std::mem::take(&mut self.rests)
     }
 
     /// What waits for a host now.

@@ -98,7 +98,7 @@ pub(crate) fn run(shared: &Shared) -> Result<(), ProjectError> {
 
 fn run_project(project: &Project, now: Instant) -> Result<(), ProjectError> {
     loop {
-        let done = project.expire(now)? + project.compare_all(now)? + project.clean_up()?;
+        let done = project.expire(now)? + project.compare_all(now)? + project.clean_up(now)?;
         if done == 0 {
             return Ok(());
         }
@@ -130,7 +130,7 @@ impl Project {
                 }
                 let host = before.jobs.get(index as usize).map(|job| job.host);
                 info!(project = %self.name, job = %after.job_name(index), host, "the deadline passed without a report");
-                index::write(txn, &self.keys, Some(&before), &after)
+                index::write(txn, &self.keys, Some(&before), &after, now)
             })?;
         }
         Ok(passed.len())
@@ -238,7 +238,7 @@ impl Project {
             after.judge(verdict);
             credit::settle(txn, &self.keys, &mut after, at)?;
             self.log_verdict(&before, &after);
-            index::write(txn, &self.keys, Some(&before), &after)?;
+            index::write(txn, &self.keys, Some(&before), &after, at)?;
             Ok(true)
         })
     }
@@ -262,7 +262,7 @@ impl Project {
     }
 
     /// Deletes the files of decided workunits, but for canonical outputs. Gives the number of workunits.
-    fn clean_up(&self) -> Result<usize, ProjectError> {
+    fn clean_up(&self, now: Instant) -> Result<usize, ProjectError> {
         let prefix = self.keys.all_cleanup();
         let (mut cleaned, mut page) = (0, self.read().scan(&prefix, None, STEPS)?);
         while cleaned == 0
@@ -281,7 +281,7 @@ impl Project {
                     );
                     continue;
                 }
-                cleaned += usize::from(self.note_cleaned(&workunit, &key)?);
+                cleaned += usize::from(self.note_cleaned(&workunit, &key, now)?);
             }
             page = self.read().scan(&prefix, Some(&last), STEPS)?;
         }
@@ -289,7 +289,7 @@ impl Project {
     }
 
     /// Notes that a workunit's files are gone. Not if a late report came meanwhile: then there may be more of them.
-    fn note_cleaned(&self, cleaned: &Workunit, key: &[u8]) -> Result<bool, ProjectError> {
+    fn note_cleaned(&self, cleaned: &Workunit, key: &[u8], now: Instant) -> Result<bool, ProjectError> {
         self.transact(|txn| {
             let Some(before) = index::read(txn, &self.keys, &cleaned.name)? else { return Ok(false) };
             if before != *cleaned {
@@ -297,7 +297,7 @@ impl Project {
             }
             let mut after = before.clone();
             after.files_deleted = true;
-            index::write(txn, &self.keys, Some(&before), &after)?;
+            index::write(txn, &self.keys, Some(&before), &after, now)?;
             if txn.contains(key)? {
                 self.drop_stale(txn, key)?;
             }

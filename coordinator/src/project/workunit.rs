@@ -134,8 +134,8 @@ pub(crate) struct Job {
     pub(crate) validation: Option<Validation>,
     /// The host that has or had it, 0 for none.
     pub(crate) host: u64,
-    /// The account that this host computed for then; 0 for none, and for one whose key many had (`index::read`). Records of earlier versions lack it: see
-    /// [`index::read`](super::index::read).
+    /// The account that this host computed for then; 0 for none, and for one whose key many had. Records of earlier
+    /// versions lack it: see [`index::read`](super::index::read).
     #[serde(default)]
     pub(crate) account: u64,
     /// Credit that its host claims (see `credit`).
@@ -301,24 +301,23 @@ impl Workunit {
         standing
     }
 
-    /// How the workunit rests after its last error, whether or not that is over.
-    pub(crate) fn rest(&self) -> Option<Rest> {
+    /// How the workunit rests after its last error, as long as it does. What lies further in the future than any rest is
+    /// long was noted before the clock was set back: nobody waits for that time to come.
+    pub(crate) fn rest(&self, now: Instant) -> Option<Rest> {
+        let is_soon = |at: Instant| at.since(now) <= REST_MAX;
         let errors = self.jobs.iter().filter(|job| job.is_error());
-        let last = errors.clone().filter_map(|job| job.received_at).max()?;
+        let last = errors.clone().filter_map(|job| job.received_at).filter(|at| is_soon(*at)).max()?;
         let doubled = u32::try_from(errors.clone().count() - 1).unwrap_or(u32::MAX).min(31);
+        let until = last + REST.mul_f64(f64::from(1_u32 << doubled)).min(REST_MAX);
         let failed = errors.filter(|job| job.outcome == Some(Outcome::Error)).map(|job| job.account);
-        Some(Rest {
-            until: last + REST.mul_f64(f64::from(1_u32 << doubled)).min(REST_MAX),
-            is_for_all: failed.collect::<BTreeSet<u64>>().len() > 1,
-        })
+        let is_for_all = failed.collect::<BTreeSet<u64>>().len() > 1;
+        (now < until && is_soon(until)).then_some(Rest { until, is_for_all })
     }
 
-    /// Until when an account that stands so has to wait, if it has to. An error in the future is from before the clock was
-    /// set back: nobody waits for that time to come.
+    /// Until when an account that stands so has to wait, if it has to.
     pub(crate) fn rests_until(&self, standing: Standing, now: Instant) -> Option<Instant> {
-        let Rest { until, is_for_all } = self.rest()?;
-        let is_bound = is_for_all || standing != Standing::New;
-        (is_bound && now < until && until.since(now) <= REST_MAX).then_some(until)
+        let rest = self.rest(now).filter(|rest| rest.is_for_all || standing != Standing::New);
+        rest.map(|rest| rest.until)
     }
 
     /// Accounts that have or had a copy.

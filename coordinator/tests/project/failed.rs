@@ -167,6 +167,20 @@ fn r6_8_a_job_waits_for_no_time_to_come_when_the_clock_was_set_back() {
 }
 
 #[test]
+fn r6_8_agents_are_told_once_of_a_copy_that_comes_long_after_the_last_error() {
+    let (fixture, info) = with_workunits(1, 1);
+    let [mut failed, mut gone] = ["failed", "gone"].map(|name| Client::new(&fixture, &info, name));
+    assert_eq!(failed.fetch(1.0).results.len(), 1);
+    fail(&mut failed);
+    assert_eq!(gone.fetch(1.0).results.len(), 1);
+    fixture.advance(Duration::from_mins(1));
+    assert_eq!(told(&fixture), (2, 1 + 2 + 2), "as it is submitted, at once, and after its rest");
+    fixture.advance(Duration::from_hours(30 * 24));
+    fixture.server.run_upkeep().unwrap();
+    assert_eq!((told(&fixture), told(&fixture)), ((1, 3), (0, 0)));
+}
+
+#[test]
 fn r6_11_a_job_of_a_quorum_that_cannot_be_met_yet_says_how_many_hosts_there_are() {
     let (fixture, info) = with_workunits(0, 1);
     let rules = Rules { quorum: 20, initial_jobs: 20, max_error_jobs: 3, max_total_jobs: 30 };

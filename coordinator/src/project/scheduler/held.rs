@@ -107,14 +107,14 @@ fn lost(
             let host = done.host.id;
             if after.send(index, done.taker(), now, version.version, &version.platform) {
                 info!(project = %project.name, host, job = %after.job_name(index), "lost by its host, sent again");
-                index::write(txn, &project.keys, Some(workunit), &after)?;
+                index::write(txn, &project.keys, Some(workunit), &after, now)?;
                 done.jobs.push(SentJob { workunit: after, index, version: version.clone() });
             }
         }
         _ => {
             if after.give_up(index) {
                 info!(project = %project.name, host = done.host.id, job = %after.job_name(index), "lost by its host");
-                index::write(txn, &project.keys, Some(workunit), &after)?;
+                index::write(txn, &project.keys, Some(workunit), &after, now)?;
             }
         }
     }

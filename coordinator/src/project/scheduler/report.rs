@@ -57,7 +57,7 @@ pub(super) fn take(
         }
         if after.report(index, done.taker(), report, now) {
             done.to_compare |= !after.to_compare().is_empty();
-            index::write(txn, &project.keys, Some(&before), &after)?;
+            index::write(txn, &project.keys, Some(&before), &after, now)?;
         }
     }
     Ok(())

@@ -23,7 +23,7 @@ use super::wish::{Means, OfTypes, Wish, wanted};
 use super::{LISTED_MAX, Outcome as Done, SentJob, lists_too_many, note};
 use crate::project::error::ProjectError;
 use crate::project::hosted::{Project, lock};
-use crate::project::index;
+use crate::project::index::{self, RestEnd};
 use crate::project::keys::tail;
 use crate::project::listing::in_seconds;
 use crate::project::records::{UnsentEntry, Version, min_interval};
@@ -53,14 +53,14 @@ struct Passed {
     has_one: usize,
     /// Workunits whose copies failed on the account; they wait for others.
     failed: usize,
-    /// Workunits that rest after an error: when each does no longer, and how many agents are to be told then.
-    rests: Vec<(Instant, u64)>,
+    /// Workunits that rest after an error.
+    rests: Vec<RestEnd>,
 }
 
 impl Passed {
     /// When the first workunit rests no longer, if any does.
     fn rested_at(&self) -> Option<Instant> {
-        self.rests.iter().map(|(until, _)| *until).min()
+        self.rests.iter().map(|rest| rest.at).min()
     }
 }
 
@@ -390,7 +390,7 @@ impl<'a> Search<'a> {
             Standing::Failed if for_all.is_none() && !self.is_for_anybody(workunit) => passed.failed += 1,
             _ => match for_all.or_else(|| workunit.rests_until(standing, self.now)) {
                 None => return true,
-                Some(until) => passed.rests.push((until, index::agents_to_tell(workunit))),
+                Some(until) => passed.rests.push(RestEnd::of(workunit, until)),
             },
         }
         false
@@ -501,7 +501,7 @@ fn give(
     let Candidate { workunit: before, index, version } = candidate;
     let mut after = before.clone();
     if after.send(index, done.taker(), now, version.version, &version.platform) {
-        index::write(txn, &project.keys, Some(&before), &after)?;
+        index::write(txn, &project.keys, Some(&before), &after, now)?;
         let kept = after.inputs.iter().filter(|input| input.sticky);
         let kept = kept.map(|input| (input.file_name.as_str(), Bytes(input.nbytes)));
         project.note_sent_files(txn, done.host.id, kept)?;
