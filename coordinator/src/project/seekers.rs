@@ -36,6 +36,10 @@ const PATIENCE: Duration = Duration::from_mins(30);
 /// The longest that one is waited for of whom it is not known whether it could run the job: half an hour, some times over.
 const UNSURE: Duration = Duration::from_hours(2);
 
+/// How far in the future an account may have asked: requests overtake each other. Further on is a time before the clock was
+/// set back.
+const AHEAD: Duration = Duration::from_mins(5);
+
 /// Accounts and when they last asked for work.
 #[derive(Debug, Default)]
 pub(crate) struct Seekers {
@@ -77,7 +81,7 @@ impl Seekers {
         for (key, value) in txn.scan(&keys.hosts(), None, usize::MAX)? {
             let host: Host = decode("host", &key, &value)?;
             if let Some(at) = host.last_request.filter(|_| host.account != but) {
-                seekers.asked(host.account, &PerType::from_fn(|_| true), None, at);
+                seekers.note(host.account, &PerType::from_fn(|_| true), None, at);
                 if host.agent.is_none() {
                     seekers.note_outside(host.account);
                 }
@@ -88,10 +92,14 @@ impl Seekers {
 
     /// An account asked for work of these types; what its host is, if that is known.
     pub(crate) fn asked(&mut self, account: u64, types: &PerType<bool>, means: Option<Means>, now: Instant) {
-        self.forget_those_before(now);
+        self.keep_lately(now);
+        self.note(account, types, means, now);
+    }
+
+    fn note(&mut self, account: u64, types: &PerType<bool>, means: Option<Means>, at: Instant) {
         self.change(account, |seeker| {
             for (kind, _) in types.iter().filter(|(_, asks)| **asks) {
-                seeker.asked[kind] = seeker.asked[kind].max(Some(now));
+                seeker.asked[kind] = seeker.asked[kind].max(Some(at));
             }
             if let Some(means) = means {
                 seeker.means = Some(match seeker.means.take() {
@@ -111,13 +119,13 @@ impl Seekers {
 
     /// How many accounts outside the fleet asked lately.
     pub(crate) fn outside(&mut self, now: Instant) -> usize {
-        self.forget_those_before(now);
+        self.keep_lately(now);
         self.outside.len()
     }
 
     /// How many asked lately, or have had a copy.
     pub(crate) fn count(&mut self, had: &BTreeSet<u64>, now: Instant) -> usize {
-        self.forget_those_before(now);
+        self.keep_lately(now);
         self.all.len() + had.iter().filter(|account| !self.all.contains_key(account)).count()
     }
 
@@ -128,12 +136,12 @@ impl Seekers {
 
     /// Whether anybody but these asked for work lately.
     pub(crate) fn has_others(&mut self, than: &BTreeSet<u64>, now: Instant) -> bool {
-        self.forget_those_before(now);
+        self.keep_lately(now);
         self.all.len() > than.iter().filter(|account| self.all.contains_key(account)).count()
     }
 
     /// Whether a job that waits since then, of a workunit that failed on the account that asks, is for that account
-    /// again. `had` are all that had a copy; `can` says whether an account that is this and asks for these types could
+    /// again. A time that is still to come was before the clock was set back, and that is long enough. `had` are all that had a copy; `can` says whether an account that is this and asks for these types could
     /// run it: one that has more of everything can if another one can.
     pub(crate) fn is_for_anybody(
         &mut self,
@@ -143,13 +151,13 @@ impl Seekers {
         can: impl Fn(&Means, &PerType<bool>) -> bool,
     ) -> bool {
         let waited = now.since(since);
-        if waited >= LATELY {
+        if since > now || waited >= LATELY {
             return true;
         }
         if waited < PATIENCE {
             return !self.has_others(had, now);
         }
-        self.forget_those_before(now);
+        self.keep_lately(now);
         let of = |account| {
             let seeker = self.all.get(&account)?;
             Some((seeker.left_without, seeker.means.as_ref()?))
@@ -163,8 +171,17 @@ impl Seekers {
         })
     }
 
-    /// Drops what was asked for too long ago.
-    fn forget_those_before(&mut self, now: Instant) {
+    /// Drops what was asked for too long ago. What was asked in the future, before the clock was set back, was asked now at
+    /// the latest.
+    fn keep_lately(&mut self, now: Instant) {
+        while let Some((at, account, _)) = self.by_time.last().copied()
+            && at.since(now) > AHEAD
+        {
+            self.change(account, |seeker| {
+                seeker.asked = seeker.asked.map(|_, last| last.map(|at| at.min(now)));
+                seeker.left_without = seeker.left_without.map(|at| at.min(now));
+            });
+        }
         while let Some((at, account, kind)) = self.by_time.first().copied()
             && now.since(at) > LATELY
         {
@@ -309,6 +326,49 @@ mod tests {
         assert!(!is_for_anybody(t(1), t(32)));
         assert!(!is_for_anybody(t(24 * 60 + 1), t(24 * 60 + 30)), "somebody new may come");
         assert!(is_for_anybody(t(24 * 60 + 1), t(24 * 60 + 31)));
+    }
+
+    #[test]
+    fn r6_8_who_asked_before_the_clock_was_set_back_is_waited_for_for_a_day_and_not_till_that_time_comes() {
+        let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        let year = 365 * 24 * 60;
+        let mut seekers = Seekers::default();
+        ask(&mut seekers, 2, t(year));
+        seekers.left_without(2, t(year));
+        assert!(is_for_anybody(&mut seekers, &[1].into(), t(year), t(0)), "that time is not waited for");
+        ask(&mut seekers, 1, t(0));
+        assert!(!is_for_anybody(&mut seekers, &[1].into(), t(5), t(36)), "it went away before that");
+        assert_eq!(seekers.count(&BTreeSet::new(), t(24 * 60)), 2);
+        assert_eq!(seekers.count(&BTreeSet::new(), t(24 * 60 + 1)), 0);
+    }
+
+    #[test]
+    fn r6_8_a_host_that_asked_before_the_clock_was_set_back_hides_no_other_after_a_restart() {
+        let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        let dir = tempfile::tempdir().unwrap();
+        let store = fallow_store::SledStore::open(dir.path()).unwrap();
+        let (mut txn, keys) = (Txn::new(&store), Keys::new("p"));
+        for (id, asked) in [(1, t(0)), (2, t(365 * 24 * 60)), (3, t(1))] {
+            let host = Host {
+                id,
+                account: id,
+                cpid: String::new(),
+                name: String::new(),
+                agent: None,
+                created_at: t(0),
+                last_rpc: asked,
+                rpc_seqno: 0,
+                last_request: Some(asked),
+                ncpus: 1,
+                search_from: 0,
+                waiting: false,
+                copied_at: None,
+            };
+            txn.put("host", keys.host(id), &host).unwrap();
+        }
+        let mut seekers = Seekers::load(&txn, &keys, 0).unwrap();
+        assert_eq!((seekers.count(&BTreeSet::new(), t(2)), seekers.outside(t(2))), (3, 3));
+        assert_eq!(seekers.count(&BTreeSet::new(), t(24 * 60 + 2)), 1);
     }
 
     /// What is said of [`Seekers`], by looking at all: each account's last requests, memory and last time without.

@@ -325,13 +325,14 @@ impl Workunit {
         self.jobs.iter().filter(|job| job.host != 0).map(|job| job.account).collect()
     }
 
-    /// When something last happened to it: since then what is unsent waits.
-    pub(crate) fn quiet_since(&self) -> Instant {
+    /// When something last happened to it: since then what is unsent waits. What is still to come was noted before the clock
+    /// was set back, and is passed over.
+    pub(crate) fn quiet_since(&self, now: Instant) -> Instant {
         let times = self.jobs.iter().flat_map(|job| {
             let late = job.deadline.filter(|_| job.outcome == Some(Outcome::Late));
             [job.sent_at, job.received_at, late]
         });
-        times.flatten().max().unwrap_or(self.created_at)
+        times.flatten().filter(|at| *at <= now).max().unwrap_or(self.created_at)
     }
 
     /// Gives an unsent copy to a taker, or the same copy again to the host that has lost it. Its deadline counts from

@@ -135,12 +135,13 @@ fn r6_8_a_copy_that_failed_does_not_count_and_one_that_may_still_come_does() {
     let index = send(&mut w, 1).unwrap();
     w.report(index, taker(1), report(Outcome::Error), t(1));
     assert_eq!(w.standing(taker(1), |_| false), Standing::Failed);
-    assert_eq!((w.standing(taker(2), |_| false), w.quiet_since()), (Standing::New, t(1)));
+    assert_eq!((w.standing(taker(2), |_| false), w.quiet_since(t(1))), (Standing::New, t(1)));
     let late = send(&mut w, 1).unwrap();
     w.give_up(late);
     assert_eq!(w.standing(taker(1), |name| name == "w_1"), Standing::HasOne);
     assert_eq!(w.standing(taker(1), |_| false), Standing::Failed);
-    assert_eq!(w.quiet_since(), t(0) + Duration::from_hours(1));
+    let end = t(0) + Duration::from_hours(1);
+    assert_eq!([t(2), end].map(|now| w.quiet_since(now)), [t(1), end]);
 }
 
 #[test]

@@ -164,6 +164,39 @@ fn r6_8_a_job_waits_for_no_time_to_come_when_the_clock_was_set_back() {
     assert_eq!(only.fetch(1.0).results.len(), 0);
     fixture.advance(Duration::from_hours(-24 * 365));
     assert_eq!(only.fetch(1.0).results.len(), 1);
+    // Nor for a host that cannot take it and asks all the time.
+    let (fixture, info) = with_workunits(1, 1);
+    let [mut able, mut small] = ["able", "small"].map(|name| Client::new(&fixture, &info, name));
+    small.request.host_info.m_nbytes = 1_000.0;
+    assert_eq!(able.fetch(1.0).results.len(), 1);
+    fail(&mut able);
+    assert_eq!(small.fetch(1.0).results.len(), 0);
+    fixture.advance(Duration::from_hours(-24 * 365));
+    assert_eq!(small.fetch(1.0).results.len(), 0);
+    let reply = able.fetch(1.0);
+    assert_eq!(reply.results.len(), 1, "{}", messages(&reply));
+    // From then on it is as ever.
+    fail(&mut able);
+    let told = messages(&able.fetch(1.0));
+    assert!(told.contains("1 job waits for a host that has not failed it"), "{told}");
+    fixture.advance(Duration::from_mins(31));
+    assert_eq!(small.fetch(1.0).results.len(), 0);
+    assert_eq!(able.fetch(1.0).results.len(), 1);
+}
+
+#[test]
+fn r6_8_a_failed_job_rests_after_the_clock_was_set_back_as_before() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut only = Client::new(&fixture, &info, "only");
+    assert_eq!(only.fetch(1.0).results.len(), 1);
+    fail(&mut only);
+    fixture.advance(Duration::from_hours(-24 * 365));
+    assert_eq!(only.fetch(1.0).results.len(), 1);
+    fail(&mut only);
+    let told = messages(&only.fetch(1.0));
+    assert!(told.contains("1 job that failed is tried again in "), "{told}");
+    fixture.advance(Duration::from_secs(61));
+    assert_eq!(only.fetch(1.0).results.len(), 1);
 }
 
 #[test]

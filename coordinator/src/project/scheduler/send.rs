@@ -419,7 +419,7 @@ impl<'a> Search<'a> {
             means.can(catalog, workunit, |kind| asks[kind] && types[kind])
         };
         let mut seekers = lock(&self.project.seekers);
-        seekers.is_for_anybody(&workunit.accounts(), workunit.quiet_since(), self.now, can)
+        seekers.is_for_anybody(&workunit.accounts(), workunit.quiet_since(self.now), self.now, can)
     }
 
     /// Whether the candidates would fill the request even if the policy refused half of them.
