@@ -69,7 +69,7 @@ pub(super) fn of_project(error: &ProjectError) -> Status {
         | ProjectError::KeyTaken { .. } => Status::already_exists(error.to_string()),
         ProjectError::PieceTooEarly { .. } => Status::failed_precondition(error.to_string()),
         ProjectError::Invalid(error) => of_invalid(error),
-        ProjectError::WorkunitTwice { .. } | ProjectError::OpenName(_) => {
+        ProjectError::WorkunitTwice { .. } | ProjectError::OpenName(_) | ProjectError::TakesPlace { .. } => {
             Status::invalid_argument(error.to_string())
         }
         ProjectError::File { source, .. } => match source.kind() {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fallow_boinc::names::api_version;
+use fallow_boinc::runtime::slot_names::{Owner, SlotClash, SlotNames};
 use fallow_domain::{Invalid, Usage};
 
 use super::catalog::Catalog;
@@ -14,8 +15,10 @@ use super::keys::md5_hex;
 use super::layout::write_whole;
 use super::names::{PLAIN_RULE, is_plain};
 use super::records::{App, Version, VersionFile, plan_class};
+use super::submit::check_beside;
 use super::txn::decode;
 use super::types::NewAppVersion;
+use super::workunit::{Workunit, WorkunitState};
 
 /// The largest file of an application. They are read into memory to be signed.
 pub const APP_FILE_MAX: u64 = 1 << 30;
@@ -28,6 +31,8 @@ const PLATFORM_RULE: &str = "CPU-VENDOR-SYSTEM as BOINC clients name it, such as
 const OTHER_PLATFORMS: [&str; 3] = ["windows_x86_64", "windows_intelx86", "windows_arm64"];
 /// Clients hold file names of this length.
 const NAME_MAX: usize = 255;
+/// Workunits that are read at a time.
+const PAGE: usize = 1_000;
 
 impl Project {
     /// Registers a version and gives the names of its files in the download directory.
@@ -43,6 +48,8 @@ impl Project {
                 platform: new.platform.clone(),
             });
         }
+        let names = names(new)?;
+        self.check_slot(new, &names)?;
         let taken = self.published()?;
         let mut version = Version {
             application: new.application.clone(),
@@ -52,12 +59,15 @@ impl Project {
             files: Vec::new(),
             usage: new.usage,
         };
-        for (position, path) in new.files.iter().enumerate() {
+        for (path, names) in new.files.iter().zip(names) {
             let content = read_bounded(path)?;
-            if position == 0 {
+            let is_program = names.open_name.is_none();
+            if is_program {
                 version.api_version = api_version(&content).map(str::to_owned);
             }
-            version.files.push(self.publish(new, position, path, &content, &taken)?);
+            // A client makes a file executable only if told so; of several, it must know which.
+            let executable = is_program || is_executable(path);
+            version.files.push(self.publish(names, executable, &content, &taken)?);
         }
         let app = App {
             name: new.application.clone(),
@@ -88,14 +98,76 @@ impl Project {
         Ok(files)
     }
 
+    /// Refuses files that have no place of their own in a slot: beside each other, beside those of the client, and beside
+    /// those of workunits whose jobs may yet run with this version.
+    fn check_slot(&self, new: &NewAppVersion, names: &[Names]) -> Result<(), ProjectError> {
+        let mut in_slot = SlotNames::of(Owner::Application);
+        names.iter().try_for_each(|names| in_slot.add(names.in_slot()))?;
+        let counts = self.counts()?;
+        if counts.workunits == counts.workunits_validated + counts.workunits_failed {
+            return Ok(());
+        }
+        let (prefix, mut after) = (self.keys.workunits(), None);
+        loop {
+            let page = self.read().scan(&prefix, after.as_deref(), PAGE)?;
+            for (key, value) in &page {
+                let workunit: Workunit = decode("workunit", key, value)?;
+                if workunit.application == new.application && workunit.state == WorkunitState::Active {
+                    check_workunit(&workunit, &in_slot)?;
+                }
+            }
+            match page.into_iter().next_back() {
+                Some((last, _)) => after = Some(last),
+                None => return Ok(()),
+            }
+        }
+    }
+
     fn publish(
         &self,
-        new: &NewAppVersion,
-        position: usize,
-        path: &Path,
+        Names { name, open_name }: Names,
+        executable: bool,
         content: &[u8],
         taken: &BTreeMap<String, String>,
     ) -> Result<VersionFile, ProjectError> {
+        let md5 = md5_hex(content);
+        // A file of that name that another version has signed never changes: clients hold it.
+        if taken.get(&name).is_some_and(|other| *other != md5) {
+            let expected =
+                "a name that no other application of this version has for another content: rename it";
+            let own_name = open_name.as_ref().unwrap_or(&name);
+            return Err(Invalid::new("name of an application's file", own_name, expected).into());
+        }
+        write_whole(&self.layout.download(&name), content, 0o644)?;
+        Ok(VersionFile {
+            name,
+            open_name,
+            executable,
+            nbytes: content.len() as u64,
+            signature: self.keyring.sign_file(&md5)?,
+            md5,
+        })
+    }
+}
+
+/// What a file of a version is called.
+struct Names {
+    /// In the download directory.
+    name: String,
+    /// Where the application opens it; the main program has none.
+    open_name: Option<String>,
+}
+
+impl Names {
+    /// What lies in the slot is called so. The main program has a name of its own there too, with BOINC's client.
+    fn in_slot(&self) -> &str {
+        self.open_name.as_ref().unwrap_or(&self.name)
+    }
+}
+
+/// The names of a version's files, in their order.
+fn names(new: &NewAppVersion) -> Result<Vec<Names>, Invalid> {
+    let names_of = |(position, path): (usize, &PathBuf)| {
         let own_name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let (stem, open_name) = match position {
             0 => (new.application.as_str(), None),
@@ -106,25 +178,23 @@ impl Project {
             name = format!("{name}__{}", plan_class(new.usage));
         }
         if !is_plain(&name, NAME_MAX) {
-            return Err(Invalid::new("name of an application's file", own_name, PLAIN_RULE).into());
+            return Err(Invalid::new("name of an application's file", own_name, PLAIN_RULE));
         }
-        let md5 = md5_hex(content);
-        // A file of that name that another version has signed never changes: clients hold it.
-        if taken.get(&name).is_some_and(|other| *other != md5) {
-            let expected =
-                "a name that no other application of this version has for another content: rename it";
-            return Err(Invalid::new("name of an application's file", own_name, expected).into());
+        Ok(Names { name, open_name })
+    };
+    new.files.iter().enumerate().map(names_of).collect()
+}
+
+/// Refuses files of an application that have no place beside those of a workunit.
+fn check_workunit(workunit: &Workunit, in_slot: &SlotNames) -> Result<(), ProjectError> {
+    let inputs = workunit.inputs.iter().map(|input| input.open_name.as_str());
+    let outputs = workunit.outputs.iter().map(|output| output.open_name.as_str());
+    match check_beside(in_slot, inputs, outputs) {
+        Err(SlotClash::Same { name, other, .. } | SlotClash::Inside { name, other, .. }) => {
+            Err(ProjectError::TakesPlace { file: other, workunit: workunit.name.clone(), name })
         }
-        write_whole(&self.layout.download(&name), content, 0o644)?;
-        Ok(VersionFile {
-            name,
-            open_name,
-            // A client makes a file executable only if told so; of several, it must know which.
-            executable: position == 0 || is_executable(path),
-            nbytes: content.len() as u64,
-            signature: self.keyring.sign_file(&md5)?,
-            md5,
-        })
+        // What is no matter of this application's files.
+        Err(SlotClash::Runtime { .. }) | Ok(()) => Ok(()),
     }
 }
 

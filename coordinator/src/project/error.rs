@@ -109,6 +109,18 @@ pub enum ProjectError {
     /// A file of a workunit has no place in the directory of its jobs.
     #[error(transparent)]
     OpenName(#[from] SlotClash),
+    /// A file of an application has no place beside one of a workunit whose jobs may yet run with it.
+    #[error(
+        "the file {file:?} takes the place of {name:?} of workunit {workunit}, which is not over: rename the file, or add this version when that workunit is over"
+    )]
+    TakesPlace {
+        /// The application's file.
+        file: String,
+        /// The workunit.
+        workunit: String,
+        /// The open name of its file.
+        name: String,
+    },
     /// A file of the project could not be read or written.
     #[error("cannot {action} {path}: check the directory's owner, mode and free space")]
     File {

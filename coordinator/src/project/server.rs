@@ -187,7 +187,8 @@ impl ProjectServer {
     /// names there.
     ///
     /// # Errors
-    /// [`ProjectError::VersionExists`], [`ProjectError::UnknownProject`], unusable names, unreadable files.
+    /// [`ProjectError::VersionExists`], [`ProjectError::UnknownProject`], names that are unusable or have no place in a
+    /// slot, unreadable files.
     pub fn add_app_version(
         &self,
         project: &str,

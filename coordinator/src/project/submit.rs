@@ -368,21 +368,28 @@ fn check_values(new: &NewWorkunit) -> Result<(), Invalid> {
     }
 }
 
-/// Refuses files that would share a place in the slot. An input may replace a file that comes with the application, but
-/// neither be its directory nor lie in one of its name; an output would be there instead of it, empty.
+/// Refuses files that would share a place in the slot.
 fn check_places(new: &NewWorkunit, of_application: &SlotNames) -> Result<(), SlotClash> {
+    let inputs = || new.inputs.iter().map(|input| input.open_name.as_str());
+    let outputs = || new.outputs.iter().map(|output| output.open_name.as_str());
     let mut places = SlotNames::default();
-    new.inputs.iter().try_for_each(|input| {
-        places.add(&input.open_name)?;
-        match of_application.check(&input.open_name) {
-            Err(SlotClash::Same { .. }) => Ok(()),
-            checked => checked,
-        }
+    inputs().chain(outputs()).try_for_each(|name| places.add(name))?;
+    check_beside(of_application, inputs(), outputs())
+}
+
+/// Refuses a workunit's files that have no place beside those of its application. An input may replace a file that comes
+/// with the application, but neither be its directory nor lie in one of its name; an output would be there instead of it,
+/// empty.
+pub(super) fn check_beside<'n>(
+    of_application: &SlotNames,
+    mut inputs: impl Iterator<Item = &'n str>,
+    mut outputs: impl Iterator<Item = &'n str>,
+) -> Result<(), SlotClash> {
+    inputs.try_for_each(|name| match of_application.check(name) {
+        Err(SlotClash::Same { .. }) => Ok(()),
+        checked => checked,
     })?;
-    new.outputs.iter().try_for_each(|output| {
-        places.add(&output.open_name)?;
-        of_application.check(&output.open_name)
-    })
+    outputs.try_for_each(|name| of_application.check(name))
 }
 
 #[cfg(test)]

@@ -190,6 +190,70 @@ fn r6_8_files_that_have_no_place_of_their_own_in_a_slot_are_refused_with_the_who
     project.submit_piece(Piece::whole(vec![good(), own_table]), now).unwrap();
 }
 
+/// Adds version `number` of an application: its program, and files of these names.
+fn add_files(project: &Project, number: u32, files: &[&str]) -> Result<Vec<String>, ProjectError> {
+    let dir = tempfile::tempdir().unwrap();
+    let files = ["program"].iter().chain(files).map(|name| dir.path().join(name));
+    let version = NewAppVersion {
+        application: "app".into(),
+        version: number,
+        platform: "x86_64-pc-linux-gnu".into(),
+        files: files.inspect(|path| std::fs::write(path, "#!/bin/sh\n").unwrap()).collect(),
+        ..NewAppVersion::default()
+    };
+    project.add_app_version(&version)
+}
+
+#[test]
+fn r6_8_a_version_with_a_file_that_has_no_place_of_its_own_in_a_slot_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (project, _) = started(dir.path());
+    let downloads = || walk(&project.layout.downloads());
+    let before = downloads();
+    for (bad, said) in [
+        (&["table", "init_data.xml"][..], "\"init_data.xml\" is the BOINC client's or its library's own"),
+        (&["stderr.txt"], "\"stderr.txt\" is the BOINC client's or its library's own"),
+        (&["table", "Table"], "\"Table\" has the same place as \"table\""),
+        (&["program_1"], ""),
+    ] {
+        match add_files(&project, 200, bad) {
+            Err(why) => assert!(!said.is_empty() && why.to_string().contains(said), "{why}"),
+            Ok(_) => assert!(said.is_empty(), "{bad:?} was taken"),
+        }
+        assert!(said.is_empty() || downloads() == before, "{bad:?} left files");
+    }
+}
+
+#[test]
+fn r6_8_a_version_whose_files_take_the_place_of_an_open_workunits_is_refused_until_that_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let (project, now) = started(dir.path());
+    let open = with_files(&["in", "given/in"], &["out", "data/out"]);
+    project.submit_piece(Piece::whole(vec![with_files(&[], &["x"]), open]), now).unwrap();
+    for (bad, other) in [("out", "out"), ("OUT", "out"), ("data", "data/out"), ("given", "given/in")] {
+        let why = add_files(&project, 200, &["table", bad]).unwrap_err().to_string();
+        let names = [format!("{bad:?}"), format!("{other:?}"), "app_00000002".to_owned()];
+        assert!(names.iter().all(|name| why.contains(name)), "{why}");
+    }
+    add_files(&project, 200, &["in"]).unwrap();
+    project
+        .transact(|txn| {
+            let before = index::read(txn, &project.keys, "app_00000002")?.unwrap();
+            let state = WorkunitState::Failed { reason: "tried enough".into() };
+            index::write(txn, &project.keys, Some(&before), &Workunit { state, ..before.clone() }, now)
+        })
+        .unwrap();
+    add_files(&project, 201, &["out"]).unwrap();
+}
+
+fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> =
+        entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect();
+    found.sort();
+    found
+}
+
 #[test]
 fn r6_8_an_input_may_replace_a_file_of_the_application_but_be_in_no_directory_of_its_name() {
     let of = |name| {
