@@ -2,7 +2,8 @@
 //! as Debian ships them, unmodified.
 //!
 //! Two clients attach, each with an account of its own that it made (two jobs of a workunit never go to one), download,
-//! verify, run `mersenne`, upload and report; their results have to agree. Without boinc-client the test says so and passes, unless `FALLOW_REQUIRE_PEERS=1`.
+//! verify, run `mersenne`, upload and report; their results have to agree. Without boinc-client the test says so and
+//! passes, unless `FALLOW_REQUIRE_PEERS=1`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
 use std::fs::{self, File};

@@ -1,6 +1,7 @@
 //! Scheduler RPCs: by a simulated client, and with requests captured from the stock client.
 
 use std::fs;
+use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
 use fallow_boinc::scheduler::{InProgressResult, ResultState, SchedulerReply, SchedulerRequest};
@@ -525,13 +526,21 @@ fn what_submitters_get_wrong_is_said_and_nothing_is_stored() {
 fn clients_that_announce_much_and_send_nothing_keep_nobody_out() {
     let (fixture, info) = with_workunits(1, 1);
     let url = format!("{}cgi", info.url);
-    let _silent: Vec<_> = (0..16)
-        .map(|_| crate::http::open("POST", &url, &format!("Content-Length: {}\r\n", 60 << 20)))
-        .collect();
-    std::thread::sleep(std::time::Duration::from_millis(200));
-    let began = std::time::Instant::now();
+    let head = format!("Content-Length: {}\r\nExpect: 100-continue\r\n", 60 << 20);
+    let silent: Vec<_> = (0..16).map(|_| crate::http::open("POST", &url, &head)).collect();
+    let go_on = b"HTTP/1.1 100 Continue\r\n\r\n";
+    for mut stream in &silent {
+        // The server reads the request from now on.
+        let mut said = [0; 25];
+        stream.read_exact(&mut said).unwrap();
+        assert_eq!(&said, go_on);
+    }
     assert_eq!(Client::new(&fixture, &info, "a").fetch(1.0).results.len(), 1);
-    assert!(began.elapsed() < std::time::Duration::from_secs(30));
+    for mut stream in silent {
+        stream.set_nonblocking(true).unwrap();
+        let error = stream.read(&mut [0]).expect_err("it is still waited for");
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    }
 }
 
 #[test]
