@@ -75,7 +75,7 @@ impl HostCoprocessors {
         let mut all: Vec<Self> = Vec::new();
         while let Some(tag) = reader.next_child(parent)? {
             let known = ResourceType::COPROCESSORS.into_iter().find(|kind| element(*kind) == tag.name);
-            let read = match (known, tag.name) {
+            let mut read = match (known, tag.name) {
                 (Some(kind), _) => Self::read(reader, &tag, type_name(kind))?,
                 (None, "coproc") => Self::read(reader, &tag, "")?,
                 _ => {
@@ -83,6 +83,9 @@ impl HostCoprocessors {
                     continue;
                 }
             };
+            if let Some(kind) = read.resource_type() {
+                type_name(kind).clone_into(&mut read.kind);
+            }
             match all.iter().position(|other| other.kind == read.kind) {
                 Some(place) => all[place] = read,
                 None if all.len() < KINDS_MAX => all.push(read),

@@ -154,7 +154,7 @@ fn r6_10_of_very_many_platforms_and_coprocessors_a_request_keeps_few_once_each_a
         named("first"),
         named(&"x".repeat(1 << 20)),
         gpu("NVIDIA", 1),
-        gpu("NVIDIA", 2),
+        gpu("CUDA", 2),
     );
     let request = SchedulerRequest::parse(body.as_bytes()).unwrap();
     let platforms: Vec<&str> = request.platforms().collect();
