@@ -10,28 +10,18 @@
 )]
 
 mod processes;
+mod programs;
 mod rotel;
 mod up;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub use processes::{Process, processes_in};
+pub use programs::binary;
 pub use rotel::Rotel;
 pub use up::Up;
-
-/// A program of this workspace, built with the same profile as the test.
-///
-/// # Panics
-/// When it was not built: `cargo test --workspace` builds them all, `cargo test -p fallow-e2e` does not.
-pub fn binary(name: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().nth(2).unwrap();
-    let path = target.join(name);
-    assert!(path.exists(), "{} is missing: build it first, with `cargo build --workspace`", path.display());
-    path
-}
 
 /// A command of this workspace with a quiet, known environment.
 pub fn command(name: &str) -> Command {
