@@ -54,7 +54,7 @@ impl Fleet {
         tracing::info!(url, agents = count, "agents are told to contact the project, which has jobs");
         let now = Instant::now();
         chosen.iter().for_each(|(_, agent)| agent.note_told(url, now));
-        self.calls(url, |calls| calls.made(count as u64, now + spread(count)));
+        self.calls(url, |calls| calls.made(count as u64, now, now + spread(count)));
         let pause = Duration::from_secs_f64(1.0 / PER_SECOND);
         let url = url.to_owned();
         tokio::spawn(async move {
@@ -94,13 +94,19 @@ impl Calls {
         self.unsent = self.unsent.saturating_add(jobs);
     }
 
-    fn made(&mut self, count: u64, until: Instant) {
+    fn made(&mut self, count: u64, now: Instant, until: Instant) {
+        self.forget(now);
         self.made.push_back((count, until));
+    }
+
+    /// Calls that stand for nothing any more.
+    fn forget(&mut self, now: Instant) {
+        self.made.retain(|(_, until)| now.saturating_duration_since(*until) < STANDS);
     }
 
     /// How many more agents may be told, when the project has so many unsent jobs: those for which no call stands.
     pub(super) fn allowed(&mut self, unsent: u64, now: Instant) -> u64 {
-        self.made.retain(|(_, until)| now.saturating_duration_since(*until) < STANDS);
+        self.forget(now);
         let mut taken = self.unsent.saturating_sub(unsent);
         self.unsent = unsent;
         while let Some((count, _)) = self.made.front_mut()
@@ -159,19 +165,29 @@ mod tests {
         let (mut calls, start) = (Calls::default(), Instant::now());
         let after = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(calls.allowed(10, start), 10, "after a start nobody was told");
-        calls.made(10, start);
+        calls.made(10, start, start);
         assert_eq!(calls.allowed(10, after(1)), 0);
         // Somebody takes four at once; three others come, for which three agents that were there are told.
         calls.new_jobs(3);
-        calls.made(3, after(2));
+        calls.made(3, after(2), after(2));
         assert_eq!(calls.allowed(9, after(2)), 0);
         // More jobs than agents that are there.
         calls.new_jobs(5);
-        calls.made(2, after(3));
+        calls.made(2, after(3), after(3));
         assert_eq!(calls.allowed(14, after(3)), 3);
         // The first six calls brought nothing.
         assert_eq!(calls.allowed(14, after(60)), 9);
         assert_eq!(calls.allowed(14, after(63)), 14);
         assert_eq!(calls.allowed(0, after(63)), 0);
+    }
+
+    #[test]
+    fn r1_4_calls_that_nobody_asks_after_are_forgotten_after_a_minute() {
+        let (mut calls, start) = (Calls::default(), Instant::now());
+        for second in 0..10_000 {
+            let now = start + Duration::from_secs(second);
+            calls.made(1, now, now);
+        }
+        assert_eq!(calls.made.len(), 60);
     }
 }
