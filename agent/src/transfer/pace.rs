@@ -20,6 +20,10 @@ pub struct Limits {
     pub line: u64,
     /// The longest that a page or an RPC takes.
     pub longest_call: Duration,
+    /// How long a connection that is not in use is kept for the next request. Servers keep one for a minute, or a few
+    /// seconds: it is closed here first, so that none is asked over a connection that it is about to close, and an agent
+    /// that has nothing to say holds no place.
+    pub idle: Duration,
 }
 
 impl Default for Limits {
@@ -29,6 +33,7 @@ impl Default for Limits {
             slowest: 10,
             line: 1_000,
             longest_call: Duration::from_secs(3_600),
+            idle: Duration::from_secs(15),
         }
     }
 }

@@ -124,6 +124,7 @@ impl Web {
                 .referer(false)
                 .redirect(reqwest::redirect::Policy::none())
                 .pool_max_idle_per_host(2)
+                .pool_idle_timeout(limits.idle)
         };
         // A host without CA certificates can still talk to projects over plain HTTP.
         let build = |no_proxy: bool| {

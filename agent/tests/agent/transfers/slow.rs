@@ -17,6 +17,7 @@ fn limits() -> Limits {
         slowest: 1_000,
         line: 1_000_000,
         longest_call: Duration::from_secs(2),
+        idle: Duration::from_millis(200),
     }
 }
 
@@ -71,4 +72,22 @@ async fn an_upload_to_a_server_that_takes_nothing_is_given_up() {
     let mut bench = Bench::with_limits(limits());
     let error = bench.upload(&content()[..5_000], sipping(1, Duration::from_secs(1))).await.unwrap_err();
     assert!(error.kind == TransferErrorKind::Transient && error.what.contains("hardly any"), "{error}");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_not_used_any_more_is_closed_by_the_agent() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://127.0.0.1:{}/", listener.local_addr().unwrap().port());
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n ").unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.read(&mut [0])
+    });
+    let mut bench = Bench::with_limits(limits());
+    bench.transfers.fetch_master_page(ProjectId(1), MasterUrl::parse(&url).unwrap());
+    let _ = bench.event().await;
+    let ended = tokio::task::spawn_blocking(|| server.join().unwrap()).await.unwrap();
+    assert_eq!(ended.expect("it is closed"), 0);
 }
