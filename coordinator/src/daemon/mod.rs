@@ -11,11 +11,12 @@
 
 mod accounts;
 mod address;
+mod descriptors;
 mod error;
 mod file;
-mod http;
 mod metrics;
 mod place;
+mod port;
 mod private;
 mod serve;
 
@@ -70,6 +71,7 @@ pub struct Coordinator {
     documents: Arc<Documents>,
     projects: ProjectServer,
     stop: watch::Sender<bool>,
+    shares: descriptors::Shares,
     servers: JoinSet<()>,
     _metrics: metrics::Registered,
 }
@@ -123,6 +125,7 @@ impl Coordinator {
             documents,
             projects,
             stop,
+            shares: descriptors::shares(),
             servers: JoinSet::new(),
             _metrics: registered,
         };

@@ -6,12 +6,10 @@ use std::time::Duration;
 
 use fallow_proto::fleet::v1::fleet_server::FleetServer;
 use fallow_proto::operator::v1::operator_server::OperatorServer;
-use tokio::net::TcpStream;
-use tokio_stream::Stream;
+use tonic::service::Routes;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::Server;
 
-use super::{Coordinator, StartError, address, http};
+use super::{Coordinator, StartError, address, port};
 use crate::fleet::FleetService;
 use crate::fleet::limits::MESSAGE_BYTES;
 use crate::operator::{Authorised, OperatorService};
@@ -21,14 +19,10 @@ use crate::project::ProjectServer;
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// A submission of many workunits with their input files.
 const OPERATOR_BYTES: usize = 64 << 20;
-/// Pause after a connection that could not be accepted.
-const RETRY: Duration = Duration::from_millis(100);
-/// A connection that is silent for so long is asked whether it lives: frees what a vanished host held.
-const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// Serves agents and operators.
 pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Result<(), StartError> {
-    let incoming = accepted(to_tokio(listener)?);
+    let listener = to_tokio(listener)?;
     let fleet = FleetServer::new(FleetService::new(coordinator.fleet.clone()))
         .max_decoding_message_size(MESSAGE_BYTES);
     let operator = OperatorService::new(
@@ -40,21 +34,17 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
     );
     let operator = OperatorServer::new(operator).max_decoding_message_size(OPERATOR_BYTES);
     let operator = InterceptedService::new(operator, Authorised::new(&coordinator.token));
-    let mut stop = coordinator.stop.subscribe();
-    let fleet_state = coordinator.fleet.clone();
-    let server = Server::builder()
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .add_service(fleet)
-        .add_service(operator)
-        .serve_with_incoming_shutdown(incoming, async move {
+    let router = Routes::new(fleet).add_service(operator).into_axum_router();
+    let bounds = port::Bounds::fleet(coordinator.shares.fleet);
+    let served = port::serve(listener, router, bounds, coordinator.stop.subscribe());
+    let (fleet, mut stop) = (coordinator.fleet.clone(), coordinator.stop.subscribe());
+    coordinator.servers.spawn(async move {
+        let stopped = async {
             let _ = stop.wait_for(|stop| *stop).await;
             // Links would never end by themselves.
-            fleet_state.stop();
-        });
-    coordinator.servers.spawn(async move {
-        if let Err(error) = server.await {
-            tracing::error!(%error, "the server for agents and operators failed");
-        }
+            fleet.stop();
+        };
+        tokio::join!(served, stopped);
     });
     Ok(())
 }
@@ -105,32 +95,12 @@ pub(super) fn http(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
     let listener = to_tokio(listener)?;
     let router = coordinator.projects.router();
     let stop = coordinator.stop.subscribe();
-    coordinator.servers.spawn(http::serve(listener, router, http::Bounds::DEFAULT, stop));
+    let bounds = port::Bounds::projects(coordinator.shares.projects);
+    coordinator.servers.spawn(port::serve(listener, router, bounds, stop));
     Ok(())
 }
 
 fn to_tokio(listener: TcpListener) -> Result<tokio::net::TcpListener, StartError> {
     let address = address::local(&listener)?;
     tokio::net::TcpListener::from_std(listener).map_err(|source| StartError::Listen { address, source })
-}
-
-/// Connections as they come. Nothing ends this: where the process has no descriptor left, it goes on when some are free
-/// again, as a server that gave up would cut off the whole fleet.
-fn accepted(listener: tokio::net::TcpListener) -> impl Stream<Item = std::io::Result<TcpStream>> {
-    futures_util::stream::unfold(listener, async |listener| {
-        loop {
-            match listener.accept().await {
-                Ok((connection, _)) => {
-                    // Messages are small and waited for; without this they wait for each other. A connection that is
-                    // gone already says so at the first read.
-                    let _ = connection.set_nodelay(true);
-                    return Some((Ok(connection), listener));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a connection cannot be accepted");
-                    tokio::time::sleep(RETRY).await;
-                }
-            }
-        }
-    })
 }

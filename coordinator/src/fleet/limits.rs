@@ -26,6 +26,8 @@ pub const OUTGOING: usize = 8;
 pub const SLOW: Duration = Duration::from_secs(30);
 /// Time for the first message after the connection is made.
 pub const HELLO: Duration = Duration::from_secs(10);
+/// Connections that an agent can keep at once: one, and those that it has given up and that have not ended here.
+pub const LINKS: usize = 4;
 /// Enrolment tokens made at once.
 pub const TOKENS: u32 = 10_000;
 

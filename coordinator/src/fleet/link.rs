@@ -22,10 +22,11 @@ use wire::from_coordinator::Body as FromCoordinator;
 
 use super::commit::{Lane, Stored};
 use super::keys;
-use super::limits::{ENTRIES_PER_AGENT, HELLO, PIPELINE, SEEN_KEPT, SLOW};
+use super::limits::{ENTRIES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SLOW};
 use super::state::{Change, Position, Update, Verdict, judge};
 use super::{Agent, Fleet, entry, lock};
 use crate::document::Published;
+use crate::guests::Guest;
 use crate::printable;
 use crate::seldom::Seldom;
 use crate::{clock, records};
@@ -36,10 +37,16 @@ static WITHHELD: Seldom = Seldom::new();
 type Outgoing = mpsc::Sender<Result<wire::FromCoordinator, Status>>;
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve(fleet: Arc<Fleet>, mut incoming: Streaming<wire::FromAgent>, outgoing: Outgoing) {
+pub(crate) async fn serve(
+    fleet: Arc<Fleet>,
+    guest: Option<Guest>,
+    mut incoming: Streaming<wire::FromAgent>,
+    outgoing: Outgoing,
+) {
     let end = match greet(&fleet, &mut incoming).await {
         Err(status) => status,
         Ok((agent, hello)) => {
+            guest.inspect(|guest| guest.is_known(&agent.id.0, LINKS));
             let span = tracing::info_span!("fleet.link", agent = agent.id.0);
             attend(&fleet, &agent, hello, incoming, &outgoing).instrument(span).await
         }

@@ -12,10 +12,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument as _;
 
-use super::limits::OUTGOING;
+use super::limits::{LINKS, OUTGOING};
 use super::token::{self, EnrolError};
 use super::{Fleet, link};
 use crate::clock;
+use crate::guests::Guest;
 use crate::seldom::Seldom;
 
 static REFUSED: Seldom = Seldom::new();
@@ -44,6 +45,7 @@ impl Service for FleetService {
             "rpc.method" = "fallow.fleet.v1.Fleet/Enroll"
         );
         propagation::extract_metadata(&span, request.metadata());
+        let guest = request.extensions().get::<Guest>().cloned();
         let EnrollRequest { token, hostname, agent_version } = request.into_inner();
         let fleet = self.0.clone();
         let work = async move {
@@ -57,6 +59,7 @@ impl Service for FleetService {
             }
             let identity = enrolled.map_err(|error| refusal(&error))?;
             fleet.add(&identity);
+            guest.inspect(|guest| guest.is_known(&identity.id.0, LINKS));
             let (id, host) = (&identity.id.0, &identity.record.hostname);
             tracing::info!(agent = id, host, version = agent_version, "agent enrolled");
             Ok(Response::new(EnrollReply { agent_id: identity.id.0, agent_secret: identity.secret }))
@@ -70,7 +73,8 @@ impl Service for FleetService {
     ) -> Result<Response<Self::LinkStream>, Status> {
         // The answer begins before the Hello is judged: a client may wait for it before it sends anything.
         let (outgoing, replies) = mpsc::channel(OUTGOING);
-        tokio::spawn(link::serve(self.0.clone(), request.into_inner(), outgoing));
+        let guest = request.extensions().get::<Guest>().cloned();
+        tokio::spawn(link::serve(self.0.clone(), guest, request.into_inner(), outgoing));
         Ok(Response::new(Box::pin(ReceiverStream::new(replies))))
     }
 }

@@ -8,10 +8,14 @@ use std::path::{Path, PathBuf};
 use tonic::service::Interceptor;
 use tonic::{Request, Status};
 
+use crate::guests::Guest;
 use crate::secret::{self, NoRandomness, SecretHash};
 
 /// Metadata key under which a tool says for whom it acts: for the audit record, not for any right.
 pub const AUTHOR: &str = "fallow-operator";
+
+/// Connections that operators' tools can keep at once; further ones are served as long as there are places.
+const CALLS: usize = 256;
 
 /// The token file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +102,12 @@ impl Interceptor for Authorised {
         let given = request.metadata().get("authorization").and_then(|value| value.to_str().ok());
         let token = given.and_then(|value| value.strip_prefix("Bearer "));
         match token {
-            Some(token) if self.0.admits(token.trim()) => Ok(request),
+            Some(token) if self.0.admits(token.trim()) => {
+                if let Some(guest) = request.extensions().get::<Guest>() {
+                    guest.is_known("operator", CALLS);
+                }
+                Ok(request)
+            }
             Some(_) => Err(Status::permission_denied(
                 "the operator's token is another coordinator's, or an old one: the right one is in operator.token in this coordinator's directory; name that file with --operator-token-file, or the directory with --dir",
             )),

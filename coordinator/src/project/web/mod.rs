@@ -146,10 +146,13 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     })
 }
 
-/// Whoever has shown an account or a signature keeps the connection.
-fn known(guest: Option<Extension<Guest>>) {
+/// Connections that an account of a project can keep at once; with more of them it is as anybody else.
+const KEPT_CONNECTIONS: usize = 16;
+
+/// Whoever has shown an account, or a signature for a job that one has, keeps the connection for this request.
+fn known(guest: Option<Extension<Guest>>, project: &str, account: u64) {
     if let Some(Extension(guest)) = guest {
-        guest.is_known();
+        guest.is_known(&format!("{project}/{account}"), KEPT_CONNECTIONS);
     }
 }
 

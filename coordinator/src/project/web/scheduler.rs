@@ -66,11 +66,11 @@ pub(super) async fn rpc(
         arriving.drop_rest().await;
         return Ok(xml(refusal));
     };
-    known(guest);
     let Some(place) = web.admission.enter(&project.name, &account) else {
         arriving.drop_rest().await;
         return Err(Failure::Busy);
     };
+    known(guest, &project.name, account.id);
     let memory = Memory { budgets: web.bodies.clone(), held: [None, None, None] };
     let received = timeout(BODY_TIMEOUT, arriving.rest(place, memory)).await;
     let whole = received.map_err(|_| Failure::Timeout)??;

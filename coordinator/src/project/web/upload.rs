@@ -61,9 +61,10 @@ static REFUSED: Seldom = Seldom::new();
 
 /// What becomes of an upload's bytes.
 enum Use {
-    Keep,
-    /// They are there already, or not needed: taken and dropped.
-    Drop,
+    /// They are wanted, from this account.
+    Keep(u64),
+    /// They are there already, or not needed: taken from this account and dropped.
+    Drop(u64),
     Refuse(&'static str),
 }
 
@@ -118,7 +119,7 @@ async fn head(
 
 async fn file_size(project: Arc<Project>, name: String) -> Result<Response, Failure> {
     let size = blocking(move || {
-        let is_awaited = matches!(project.find_output(&name)?, Output::Awaited);
+        let is_awaited = matches!(project.find_output(&name)?, Output::Awaited(_));
         let whole = std::fs::metadata(project.layout.upload(&name));
         let part = || std::fs::metadata(project.layout.partial(&name));
         let there = whole.or_else(|_| part()).map_or(0, |metadata| metadata.len());
@@ -138,8 +139,8 @@ async fn upload(
 ) -> Result<Response, Failure> {
     let (judge, asked) = (project.clone(), header.clone());
     let wanted = blocking(move || judge.use_of(&asked)).await??;
-    if !matches!(wanted, Use::Refuse(_)) {
-        known(guest);
+    if let Use::Keep(account) | Use::Drop(account) = wanted {
+        known(guest, &project.name, account);
     }
     match wanted {
         Use::Refuse(reason) => {
@@ -152,8 +153,8 @@ async fn upload(
             drop_refused(first, stream, REFUSED_TIME).await;
             Ok(answer(UploadStatus::Permanent, reason))
         }
-        Use::Drop => take_again(&project, &header, first, stream).await,
-        Use::Keep => {
+        Use::Drop(_) => take_again(&project, &header, first, stream).await,
+        Use::Keep(_) => {
             let Some(claim) = Claim::take(project.clone(), &header.name) else {
                 return Ok(answer(UploadStatus::Transient, "another connection is uploading this file"));
             };
@@ -182,10 +183,10 @@ async fn take_again(
 
 /// What a file's name stands for.
 enum Output {
-    /// An output of a job that is in progress, or late.
-    Awaited,
+    /// An output of a job that is in progress, or late; the account whose host has it.
+    Awaited(u64),
     /// Of one that is over.
-    Over,
+    Over(u64),
     /// Of none: why not.
     Unknown(&'static str),
 }
@@ -200,8 +201,8 @@ impl Project {
         }
         Ok(match self.find_output(&header.name)? {
             Output::Unknown(why) => Use::Refuse(why),
-            Output::Awaited if !self.layout.upload(&header.name).is_file() => Use::Keep,
-            Output::Awaited | Output::Over => Use::Drop,
+            Output::Awaited(account) if !self.layout.upload(&header.name).is_file() => Use::Keep(account),
+            Output::Awaited(account) | Output::Over(account) => Use::Drop(account),
         })
     }
 
@@ -217,7 +218,8 @@ impl Project {
             return Ok(Output::Unknown("no such job"));
         };
         let awaited = job.state == JobState::InProgress || job.outcome == Some(Outcome::Late);
-        Ok(if awaited { Output::Awaited } else { Output::Over })
+        let account = job.account;
+        Ok(if awaited { Output::Awaited(account) } else { Output::Over(account) })
     }
 }
 

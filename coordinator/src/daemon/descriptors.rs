@@ -1,0 +1,53 @@
+//! How many descriptors the coordinator may have, and which part of them are for whose connections.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Taken for the limit where the system names none.
+const MANY: u64 = 1 << 20;
+
+/// Connections that each port has places for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shares {
+    /// Agents, one each, and operators' tools.
+    pub(super) fleet: usize,
+    /// Clients of the projects.
+    pub(super) projects: usize,
+}
+
+impl Shares {
+    /// Of so many descriptors. A client of a project may need a second one for the file that it is sent or sends, so that
+    /// half of all are for those and an eighth is left for the store and all else.
+    fn of(descriptors: u64) -> Self {
+        let share = |eighths: u64, most: usize| {
+            let share = descriptors / 8 * eighths;
+            usize::try_from(share).unwrap_or(usize::MAX).clamp(1, most)
+        };
+        Self { fleet: share(3, 16_384), projects: share(2, 4_096) }
+    }
+}
+
+/// Asks for as many descriptors as the system allows this process (a terminal gives a thousand, and every one may ask for
+/// more), and shares them out.
+pub(super) fn shares() -> Shares {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    if let Err(error) = raised {
+        tracing::warn!(?current, ?maximum, %error, "no more descriptors are to be had than at the start");
+    }
+    Shares::of(getrlimit(Resource::Nofile).current.unwrap_or(MANY))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_descriptors_for_the_store_whatever_the_limit() {
+        assert_eq!(Shares::of(16_384), Shares { fleet: 6_144, projects: 4_096 });
+        assert_eq!(Shares::of(u64::MAX), Shares { fleet: 16_384, projects: 4_096 });
+        for limit in [64, 256, 1_024, 4_096, 16_384, 1 << 20] {
+            let Shares { fleet, projects } = Shares::of(limit);
+            assert!(fleet > 0 && projects > 0 && (fleet + 2 * projects) as u64 <= limit / 8 * 7, "{limit}");
+        }
+    }
+}
