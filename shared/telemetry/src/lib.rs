@@ -29,11 +29,13 @@ mod log;
 pub mod names;
 pub mod propagation;
 mod reported;
+mod seldom;
 mod service;
 
 pub use opentelemetry;
 pub use opentelemetry::KeyValue;
 pub use opentelemetry::metrics::Meter;
+pub use seldom::Seldom;
 pub use service::Service;
 
 use tracing_subscriber::layer::SubscriberExt;

@@ -1,0 +1,328 @@
+//! Where the coordinator is, and the way there.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use fallow_coordinator::daemon::DaemonFile;
+use fallow_coordinator::operator::{AUTHOR, TokenError, TokenFile};
+use fallow_domain::ExitCode;
+use fallow_proto::operator::v1::GetDocumentRequest;
+use fallow_proto::operator::v1::operator_client::OperatorClient;
+use fallow_store::Kind;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Uri;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+
+use super::Failure;
+use super::failure::innermost;
+
+/// Which coordinator a command speaks to.
+#[derive(Args, Clone, Debug)]
+pub struct Target {
+    /// Directory of the coordinator, or of `fallow up` [default: FALLOW_DIR, else ./fallow-data].
+    #[arg(long, default_value_os_t = root(), hide_default_value = true, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Address of the coordinator, such as http://127.0.0.1:20001, instead of looking it up in the directory.
+    #[arg(long, value_name = "URL", value_parser = address)]
+    pub coordinator: Option<String>,
+    /// File with the operator's token, instead of operator.token in the directory.
+    #[arg(long, value_name = "FILE")]
+    pub operator_token_file: Option<PathBuf>,
+}
+
+/// Where a coordinator is looked for when nothing is said. Not by clap's own means: in its usage lines an option that the
+/// environment gives looks as if it were needed.
+pub(crate) fn root() -> PathBuf {
+    let root = std::env::var_os("FALLOW_DIR").filter(|root| !root.is_empty());
+    root.map_or_else(|| PathBuf::from("./fallow-data"), PathBuf::from)
+}
+
+/// The operator service, with every call authorised.
+pub type Client = OperatorClient<InterceptedService<Channel, Credentials>>;
+
+/// What each call carries.
+#[derive(Clone)]
+pub struct Credentials {
+    bearer: MetadataValue<Ascii>,
+    author: Option<MetadataValue<Ascii>>,
+}
+
+impl Interceptor for Credentials {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.metadata_mut().insert("authorization", self.bearer.clone());
+        if let Some(author) = &self.author {
+            request.metadata_mut().insert(AUTHOR, author.clone());
+        }
+        fallow_telemetry::propagation::inject_metadata(request.metadata_mut());
+        Ok(request)
+    }
+}
+
+/// Largest answer that is taken: a page of results.
+const ANSWER_BYTES: usize = 64 << 20;
+/// How long a call may take: long ones are made of many.
+const CALL: Duration = Duration::from_secs(60);
+
+impl Target {
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`Failure`] with where it was looked for.
+    pub async fn connect(&self) -> Result<Client, Failure> {
+        self.connect_for(CALL).await
+    }
+
+    /// Connects for calls that may take so long.
+    ///
+    /// # Errors
+    /// As [`Target::connect`].
+    pub async fn connect_for(&self, longest: Duration) -> Result<Client, Failure> {
+        let Some(url) = &self.coordinator else {
+            let (dir, daemon) = find(&self.dir)?;
+            let own = dir.join("operator.token");
+            let token = read_token(self.operator_token_file.as_deref().unwrap_or(&own))?;
+            return connect_within(&daemon.fleet, &token, longest).await;
+        };
+        require_loopback(url)?;
+        let token = match &self.operator_token_file {
+            Some(file) => read_token(file)?,
+            None => read_token(&self.token_in_dir()?)?,
+        };
+        let mut client = connect_within(url, &token, longest).await?;
+        // Whoever types an address may have taken another service's: better said here than by a call that breaks.
+        match client.get_document(GetDocumentRequest {}).await {
+            Err(status) if Failure::is_no_coordinator(&status) => Err(self.no_coordinator(url)),
+            Err(status) => Err(status.into()),
+            Ok(_) => Ok(client),
+        }
+    }
+
+    fn token_in_dir(&self) -> Result<PathBuf, Failure> {
+        let places = places(&self.dir).map(|place| place.join("operator.token"));
+        places.into_iter().find(|path| path.exists()).ok_or_else(|| {
+            Failure::bad_input(format!(
+                "--coordinator needs the operator's token, and {} holds none: name the coordinator's directory with --dir, or its file operator.token with --operator-token-file",
+                self.dir.display()
+            ))
+        })
+    }
+
+    fn no_coordinator(&self, url: &str) -> Failure {
+        let what = "something answers there, but it is not a coordinator's gRPC port";
+        let advice = match find(&self.dir) {
+            Ok((_, daemon)) if daemon.http == url.trim_end_matches('/') => format!(
+                "it is the port of the projects, for BOINC clients; the coordinator is at {}",
+                daemon.fleet
+            ),
+            Ok((_, daemon)) => format!(
+                "the coordinator in {} is at {}, and its projects' port is {}",
+                self.dir.display(),
+                daemon.fleet,
+                daemon.http
+            ),
+            Err(_) => "a coordinator has another port for its projects; daemon.json in its directory names both, the right one as \"fleet\"".to_owned(),
+        };
+        Failure::new(ExitCode::Unreachable, format!("{url}: {what}: {advice}"))
+    }
+}
+
+/// An address as people type it: the scheme may be left out, the port may not.
+fn address(text: &str) -> Result<String, String> {
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let uri: Option<Uri> = url.parse().ok();
+    let usable = uri.filter(|uri| {
+        uri.scheme_str() == Some("http")
+            && uri.host().is_some_and(|host| !host.is_empty())
+            && uri.port_u16().is_some()
+    });
+    match usable {
+        Some(_) => Ok(url),
+        None => Err("expected a coordinator's address, such as http://127.0.0.1:20001".to_owned()),
+    }
+}
+
+fn read_token(path: &Path) -> Result<String, Failure> {
+    use std::io::ErrorKind::{NotFound, PermissionDenied};
+    let shown = path.display();
+    TokenFile::read(path).map_err(|error| match error {
+        TokenError::NoToken(_) => Failure::bad_input(format!(
+            "{shown} does not hold an operator's token, 64 hexadecimal digits: name the file operator.token in the coordinator's directory with --operator-token-file"
+        )),
+        TokenError::File { source, .. } if source.kind() == NotFound => Failure::bad_input(format!(
+            "there is no {shown}: the operator's token is in operator.token in the coordinator's directory; name that with --dir, or the file with --operator-token-file"
+        )),
+        TokenError::File { source, .. } if source.kind() == PermissionDenied => Failure::caused(
+            ExitCode::Refused,
+            format!("{shown} is for the coordinator's user only: run this as that user, or name a copy of your own with --operator-token-file"),
+            source,
+        ),
+        error => Failure::caused(ExitCode::BadInput, format!("no operator's token in {shown}"), error),
+    })
+}
+
+/// Where a coordinator's directory may be, seen from what people name: it, or that of `fallow up`.
+fn places(dir: &Path) -> [PathBuf; 2] {
+    [dir.join("coordinator"), dir.to_path_buf()]
+}
+
+/// The running coordinator of a directory, which may be its own or that of `fallow up`.
+fn find(dir: &Path) -> Result<(PathBuf, DaemonFile), Failure> {
+    let places = places(dir);
+    for place in &places {
+        match DaemonFile::read(place) {
+            Ok(daemon) if daemon.is_alive() => return Ok((place.clone(), daemon)),
+            Ok(_) => {
+                let text = format!(
+                    "the coordinator in {} does not run any more: start it with `fallow coordinator run --dir {0}`",
+                    place.display()
+                );
+                return Err(Failure::new(ExitCode::Unreachable, text));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+                return Err(Failure::bad_input(format!(
+                    "{} is not a directory: name the coordinator's with --dir",
+                    place.display()
+                )));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                if is_agents(place) {
+                    return Err(of_agent(place));
+                }
+                let text = format!(
+                    "{} is damaged: a restart of the coordinator in {} writes it anew",
+                    DaemonFile::path(place).display(),
+                    place.display()
+                );
+                return Err(Failure::caused(ExitCode::BadInput, text, error));
+            }
+            Err(error) => return Err(Failure::file("read", &DaemonFile::path(place), error)),
+        }
+    }
+    if is_agents(dir) {
+        return Err(of_agent(dir));
+    }
+    let text = format!(
+        "no coordinator runs in {0} (there is no {1} and no {2}): name its directory with --dir, or start one with `fallow up` or `fallow coordinator run --dir {0}/coordinator`",
+        dir.display(),
+        DaemonFile::path(&places[0]).display(),
+        DaemonFile::path(&places[1]).display(),
+    );
+    Err(Failure::new(ExitCode::Unreachable, text))
+}
+
+fn of_agent(dir: &Path) -> Failure {
+    Failure::bad_input(format!(
+        "{} is an agent's directory: name the coordinator's with --dir; `fallow-agent status --dir {0}` tells of the agent",
+        dir.display()
+    ))
+}
+
+/// Whether a directory is an agent's: its store says so, or its `daemon.json` says where its control socket is.
+fn is_agents(dir: &Path) -> bool {
+    if matches!(Kind::of(&dir.join("store")), Ok(Some(Kind::Agent))) {
+        return true;
+    }
+    let bytes = std::fs::read(DaemonFile::path(dir)).unwrap_or_default();
+    let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    value.get("control_socket").is_some()
+}
+
+/// Connects to a coordinator at a loopback address.
+///
+/// # Errors
+/// [`Failure`] for an address that is none or not loopback, and when nobody answers.
+pub async fn connect(url: &str, token: &str) -> Result<Client, Failure> {
+    connect_within(url, token, CALL).await
+}
+
+async fn connect_within(url: &str, token: &str, longest: Duration) -> Result<Client, Failure> {
+    let endpoint = Endpoint::from_shared(url.to_owned())
+        .map_err(|error| Failure::caused(ExitCode::BadInput, format!("{url:?} is not an address"), error))?;
+    require_loopback(url)?;
+    let endpoint = endpoint.connect_timeout(Duration::from_secs(5)).timeout(longest).tcp_nodelay(true);
+    let channel = endpoint.connect().await.map_err(|error| {
+        let why = innermost(&error);
+        let text = format!(
+            "no coordinator answers at {url} ({why}): see whether it runs, and start it with `fallow coordinator run`"
+        );
+        Failure::new(ExitCode::Unreachable, text)
+    })?;
+    let bearer = format!("Bearer {token}").parse();
+    let bearer = bearer
+        .map_err(|error| Failure::caused(ExitCode::Refused, "the operator's token is unusable", error))?;
+    let credentials = Credentials { bearer, author: author().parse().ok() };
+    Ok(OperatorClient::with_interceptor(channel, credentials).max_decoding_message_size(ANSWER_BYTES))
+}
+
+fn require_loopback(url: &str) -> Result<(), Failure> {
+    let uri: Option<Uri> = url.parse().ok();
+    let host = uri.as_ref().and_then(Uri::host).unwrap_or_default().trim_matches(['[', ']']);
+    let is_loopback =
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    if is_loopback {
+        return Ok(());
+    }
+    let text = format!(
+        "{url} is not a loopback address: without mutual TLS, which does not exist yet, the token could be read on the way"
+    );
+    Err(Failure::bad_input(text))
+}
+
+/// For the audit record.
+fn author() -> String {
+    let user =
+        std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "operator".to_owned());
+    let host = rustix::system::uname();
+    format!("{user}@{}", host.nodename().to_string_lossy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_addresses_are_connected_to() {
+        for good in ["127.0.0.1", "localhost", "[::1]", "127.8.0.1"] {
+            assert!(require_loopback(&format!("http://{good}:1")).is_ok(), "{good}");
+        }
+        for bad in ["http://10.0.0.1:1", "http://example.org:1"] {
+            let failure = require_loopback(bad).unwrap_err();
+            assert_eq!(failure.code(), ExitCode::BadInput);
+            assert!(failure.to_string().contains("mutual TLS"));
+        }
+    }
+
+    #[test]
+    fn an_address_needs_a_host_and_a_port_and_may_leave_the_scheme_out() {
+        assert_eq!(address("127.0.0.1:20001").unwrap(), "http://127.0.0.1:20001");
+        for bad in ["garbage", "", "http://", "http://127.0.0.1", "https://127.0.0.1:1", "127.0.0.1:x", ":1"]
+        {
+            assert!(address(bad).unwrap_err().contains("such as http://127.0.0.1:20001"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_agents_directory_is_called_one_and_not_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = DaemonFile::path(dir.path());
+        std::fs::write(&path, r#"{"pid":1,"start_time":2,"control_socket":"/x/control.sock"}"#).unwrap();
+        let failure = find(dir.path()).unwrap_err();
+        assert_eq!(failure.code(), ExitCode::BadInput);
+        assert!(failure.to_string().contains("is an agent's directory"), "{failure}");
+        std::fs::write(&path, "{").unwrap();
+        assert!(find(dir.path()).unwrap_err().to_string().contains("is damaged"));
+    }
+
+    #[test]
+    fn a_directory_without_a_coordinator_says_where_it_was_looked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let failure = find(dir.path()).unwrap_err();
+        assert_eq!(failure.code(), ExitCode::Unreachable);
+        assert!(failure.to_string().contains("coordinator/daemon.json"), "{failure}");
+    }
+}

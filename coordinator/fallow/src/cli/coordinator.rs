@@ -1,0 +1,129 @@
+//! `fallow coordinator run`: the coordinator in the foreground, as a service manager or `fallow up` starts it.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use fallow_coordinator::daemon::{Coordinator, Options, instance};
+use fallow_coordinator::fleet::LinkSettings;
+use fallow_domain::ExitCode;
+use fallow_telemetry::Service;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Failure, units};
+
+pub(super) const EXAMPLE: &str = "\
+Example:
+  fallow coordinator run --dir /var/lib/fallow/coordinator
+  fallow hosts --dir /var/lib/fallow/coordinator
+
+Ports are chosen at first start and kept in the directory, so a restart needs
+no more than --dir. It ends cleanly at SIGTERM or SIGINT; agents go on computing
+and report when it is back.";
+
+#[derive(Subcommand, Debug)]
+pub(super) enum Command {
+    /// Runs the coordinator in the foreground.
+    #[command(after_help = EXAMPLE)]
+    Run(Run),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Run {
+    /// Its directory; made if there is none. Without it: coordinator in FALLOW_DIR, else in ./fallow-data; or
+    /// FALLOW_DIR itself if a coordinator has run there.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Where to listen for agents and operators: loopback only; port 0 for the kept or a free one.
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS", value_parser = units::listen)]
+    listen: SocketAddr,
+    /// Where to serve the projects by HTTP: likewise.
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS", value_parser = units::listen)]
+    http: SocketAddr,
+    /// How often each side of a link says something at least; after three times that in silence it is closed.
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = heartbeat)]
+    heartbeat: Duration,
+}
+
+fn heartbeat(text: &str) -> Result<Duration, Box<dyn std::error::Error + Send + Sync>> {
+    let time = humantime::parse_duration(text).map_err(|_| "expected a time such as 500ms or 10s")?;
+    let (low, high) = (Duration::from_millis(100), Duration::from_secs(3_600));
+    match (low..=high).contains(&time) {
+        true => Ok(time),
+        false => Err(units::Unacceptable("expected from 100ms to 1h".to_owned()).into()),
+    }
+}
+
+/// Where tools look for a coordinator, given FALLOW_DIR: a directory of `fallow up`, with the coordinator's within, or
+/// the coordinator's own.
+fn default_dir(root: Option<OsString>) -> PathBuf {
+    let root =
+        root.filter(|root| !root.is_empty()).map_or_else(|| PathBuf::from("./fallow-data"), PathBuf::from);
+    let within = root.join("coordinator");
+    let is_own = !within.exists() && root.join("operator.token").exists();
+    if is_own { root } else { within }
+}
+
+pub(super) fn run(command: Command) -> Result<(), Failure> {
+    let Command::Run(run) = command;
+    let dir = run.dir.unwrap_or_else(|| default_dir(std::env::var_os("FALLOW_DIR")));
+    let dir = std::path::absolute(&dir).map_err(|error| Failure::file("find", &dir, error))?;
+    let link = LinkSettings { heartbeat: run.heartbeat };
+    let options = Options { dir: dir.clone(), listen: run.listen, http: run.http, link };
+    // Before anything is made: a refused start leaves nothing behind.
+    options.check()?;
+    let service = Service {
+        name: "fallow-coordinator",
+        version: env!("CARGO_PKG_VERSION"),
+        instance_id: instance(&dir)?,
+    };
+    let telemetry = fallow_telemetry::init(&service)
+        .map_err(|error| Failure::caused(ExitCode::BadInput, "telemetry cannot be set up", error))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::internal("the runtime does not start", error))?;
+    let served = runtime.block_on(serve(options));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    telemetry.shutdown();
+    served
+}
+
+async fn serve(options: Options) -> Result<(), Failure> {
+    let listen =
+        |kind| signal(kind).map_err(|error| Failure::internal("signals cannot be listened to", error));
+    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let mut coordinator = Coordinator::start(options).await?;
+    let asked = tokio::select! {
+        asked = coordinator.asked_to_stop() => asked,
+        _ = terminate.recv() => {
+            tracing::info!("SIGTERM: the coordinator stops");
+            Ok(())
+        }
+        _ = interrupt.recv() => {
+            tracing::info!("SIGINT: the coordinator stops");
+            Ok(())
+        }
+    };
+    let stopped = coordinator.stop().await;
+    // Without its directory it cannot end cleanly: that it is gone is what there is to say.
+    Ok(asked.and(stopped)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_coordinator_runs_where_tools_with_the_same_fallow_dir_look_for_it() {
+        assert_eq!(default_dir(None), PathBuf::from("./fallow-data/coordinator"));
+        assert_eq!(default_dir(Some("".into())), PathBuf::from("./fallow-data/coordinator"));
+        let dir = tempfile::tempdir().unwrap();
+        let root = || Some(dir.path().as_os_str().to_owned());
+        assert_eq!(default_dir(root()), dir.path().join("coordinator"));
+        std::fs::write(dir.path().join("operator.token"), "").unwrap();
+        assert_eq!(default_dir(root()), dir.path());
+        std::fs::create_dir(dir.path().join("coordinator")).unwrap();
+        assert_eq!(default_dir(root()), dir.path().join("coordinator"));
+    }
+}

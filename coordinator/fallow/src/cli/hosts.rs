@@ -1,0 +1,153 @@
+//! `fallow hosts`.
+
+use clap::Args;
+use fallow_coordinator::clock;
+use fallow_proto::fleet::v1::{Metrics, TaskPhase};
+use fallow_proto::operator::v1::{Host, ListHostsRequest};
+use serde_json::{Value, json};
+
+use super::connect::Target;
+use super::table::{self, Column::Number, Column::Text};
+use super::{Failure, fitted, print, print_json};
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  fallow hosts\n  fallow hosts --json | jq '.hosts[] | select(.connected | not)'"
+)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    target: Target,
+    /// All columns, however narrow the terminal is.
+    #[arg(long)]
+    wide: bool,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let mut client = arguments.target.connect().await?;
+    let reply = client.list_hosts(ListHostsRequest {}).await?.into_inner();
+    if arguments.json {
+        let hosts: Vec<_> = reply.hosts.iter().map(host_json).collect();
+        return print_json(&json!({ "document_version": reply.document_version, "hosts": hosts }));
+    }
+    let columns = vec![
+        (Text("name"), 0),
+        (Text("agent"), 9),
+        (Text("host"), 7),
+        (Text("link"), 0),
+        (Text("seen"), 2),
+        (Number("document"), 8),
+        (Number("CPUs"), 4),
+        (Number("running"), 3),
+        (Number("jobs held"), 5),
+        (Number("CPU time"), 6),
+        (Text("state"), 0),
+    ];
+    let rows = reply.hosts.iter().map(|host| row(host, reply.document_version)).collect();
+    print(&fitted::render(columns, rows, arguments.wide))
+}
+
+fn row(host: &Host, wanted: u64) -> Vec<String> {
+    let state = host.state.clone().unwrap_or_default();
+    let running = host.tasks.iter().filter(|task| task.phase() == TaskPhase::Running).count();
+    let said = match (&state.document_refusal, &state.suspended_by) {
+        (why, _) if !why.is_empty() => format!("refused document {}: {why}", state.document_refused_version),
+        (_, by) if !by.is_empty() => format!("suspended by {by}"),
+        _ => String::new(),
+    };
+    vec![
+        state.name,
+        host.agent_id.clone(),
+        state.hostname,
+        if host.connected { "up" } else { "down" }.to_owned(),
+        table::ago(host.last_seen_micros, clock::now()),
+        format!("{}/{wanted}", state.document_version),
+        format!("{}/{}", state.usable_cpus, state.cpus),
+        running.to_string(),
+        host.tasks.len().to_string(),
+        table::micros(state.cpu_time_micros),
+        said,
+    ]
+}
+
+pub(crate) fn metrics_json(metrics: Option<&Metrics>) -> Value {
+    let metrics = metrics.copied().unwrap_or_default();
+    json!({
+        "idleness": metrics.idleness,
+        "waste": metrics.waste,
+        "share_violation": metrics.share_violation,
+        "monotony": metrics.monotony,
+        "rpcs_per_job": metrics.rpcs_per_job,
+    })
+}
+
+pub(crate) fn host_json(host: &Host) -> Value {
+    let state = host.state.clone().unwrap_or_default();
+    let projects: Vec<_> = host
+        .projects
+        .iter()
+        .map(|project| {
+            json!({
+                "url": project.url,
+                "name": project.name,
+                "share": project.share,
+                "debt_seconds": project.debt_seconds,
+                "cpu_time_micros": project.cpu_time_micros,
+                "cpu_in_progress_micros": project.cpu_in_progress_micros,
+                "cpu_success_micros": project.cpu_success_micros,
+                "cpu_error_micros": project.cpu_error_micros,
+                "cpu_late_micros": project.cpu_late_micros,
+                "cpu_contested_micros": project.cpu_contested_micros,
+                "scheduler_rpcs": project.scheduler_rpcs,
+                "scheduler_failures": project.scheduler_failures,
+                "min_rpc_time": table::instant(project.min_rpc_time_micros),
+                "min_rpc_reason": project.min_rpc_reason,
+                "jobs_success": project.jobs_success,
+                "jobs_error": project.jobs_error,
+                "jobs_late": project.jobs_late,
+            })
+        })
+        .collect();
+    let tasks: Vec<_> = host
+        .tasks
+        .iter()
+        .map(|task| {
+            json!({
+                "project_url": task.project_url,
+                "name": task.name,
+                "phase": task.phase().as_str_name().trim_start_matches("TASK_PHASE_").to_lowercase(),
+                "cpu_time_micros": task.cpu_time_micros,
+                "checkpoint_cpu_micros": task.checkpoint_cpu_micros,
+                "fraction_done": task.fraction_done,
+                "deadline": table::instant(task.deadline_micros),
+            })
+        })
+        .collect();
+    json!({
+        "agent_id": host.agent_id,
+        "name": state.name,
+        "hostname": state.hostname,
+        "connected": host.connected,
+        "last_seen": table::instant(host.last_seen_micros),
+        "applied_sequence": host.applied_sequence,
+        "cpus": state.cpus,
+        "usable_cpus": state.usable_cpus,
+        "idle_cpus": state.idle_cpus,
+        "suspended_by": state.suspended_by,
+        "document_version": state.document_version,
+        "document_applied_at": table::instant(state.document_applied_at_micros),
+        "document_refused_version": state.document_refused_version,
+        "document_refusal": state.document_refusal,
+        "cpu_time_micros": state.cpu_time_micros,
+        "scheduler_rpcs": state.scheduler_rpcs,
+        "jobs_finished": state.jobs_finished,
+        "started_at": table::instant(state.started_at_micros),
+        "day": metrics_json(state.day.as_ref()),
+        "week": metrics_json(state.week.as_ref()),
+        "month": metrics_json(state.month.as_ref()),
+        "projects": projects,
+        "tasks": tasks,
+    })
+}

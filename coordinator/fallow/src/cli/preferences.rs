@@ -1,0 +1,231 @@
+//! `fallow preferences`.
+
+use std::collections::BTreeSet;
+
+use clap::{Args, Subcommand};
+use fallow_coordinator::document::{preferences_from_wire, preferences_to_wire};
+use fallow_domain::{Bytes, Device, Duration, ExitCode, Fraction, Invalid, Preferences};
+use fallow_proto::operator::v1::{GetDocumentRequest, SetPreferencesRequest};
+use serde_json::json;
+
+use super::connect::Target;
+use super::table::{self, Column::Text};
+use super::{Failure, print, print_json, units};
+
+const EXAMPLE: &str = "\
+Examples:
+  fallow preferences
+  fallow preferences show --json
+  fallow preferences set --cpu-fraction 50% --buffer-min 2h
+  fallow preferences set --suspended true
+  fallow preferences set --excluded-devices nvidia:0,nvidia:1
+
+What is not named stays as it is. The owner of a host can tighten these on the
+host, and nobody can loosen that.";
+
+/// Without a subcommand they are shown.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLE)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    show: Show,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Shows what agents may do.
+    #[command(after_help = EXAMPLE)]
+    Show(Show),
+    /// Changes what agents may do, for the whole fleet.
+    #[command(after_help = EXAMPLE)]
+    Set(Box<Set>),
+}
+
+#[derive(Args, Debug)]
+struct Show {
+    #[command(flatten)]
+    target: Target,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct Set {
+    #[command(flatten)]
+    changes: Changes,
+    #[command(flatten)]
+    show: Show,
+}
+
+#[derive(Args, Debug)]
+struct Changes {
+    /// Part of the CPUs, such as 50%; at least one CPU is used.
+    #[arg(long, value_parser = units::fraction)]
+    cpu_fraction: Option<Fraction>,
+    /// Part of each second that jobs may run.
+    #[arg(long, value_parser = units::fraction)]
+    cpu_time_fraction: Option<Fraction>,
+    /// Keep at least this much work, such as 2h.
+    #[arg(long, value_parser = units::time, value_name = "TIME")]
+    buffer_min: Option<Duration>,
+    /// And up to this much more.
+    #[arg(long, value_parser = units::time, value_name = "TIME")]
+    buffer_additional: Option<Duration>,
+    /// Switch between projects about this often.
+    #[arg(long, value_parser = units::time, value_name = "TIME")]
+    scheduling_period: Option<Duration>,
+    /// Ask jobs to checkpoint at most this often.
+    #[arg(long, value_parser = units::time, value_name = "TIME")]
+    checkpoint_period: Option<Duration>,
+    /// Keep preempted tasks in memory.
+    #[arg(long)]
+    leave_in_memory: Option<bool>,
+    /// No computing at all.
+    #[arg(long)]
+    suspended: Option<bool>,
+    /// Part of the memory that jobs may use.
+    #[arg(long, value_parser = units::fraction)]
+    memory_fraction: Option<Fraction>,
+    /// Part of the disk that may be used.
+    #[arg(long, value_parser = units::fraction)]
+    disk_fraction: Option<Fraction>,
+    /// Space to leave free on the disk, such as 1GiB.
+    #[arg(long, value_parser = units::size, value_name = "SIZE")]
+    disk_free_min: Option<u64>,
+    /// Minimum time between periods of network activity.
+    #[arg(long, value_parser = units::time, value_name = "TIME")]
+    connection_interval: Option<Duration>,
+    /// Devices that must not be used on any host, all of them, such as nvidia:0,amd:1; or none.
+    #[arg(long, value_parser = devices, value_name = "DEVICES")]
+    excluded_devices: Option<Excluded>,
+}
+
+#[derive(Clone, Debug)]
+struct Excluded(BTreeSet<Device>);
+
+fn devices(text: &str) -> Result<Excluded, Invalid> {
+    Device::read_list(text).map(Excluded)
+}
+
+impl Changes {
+    fn is_empty(&self) -> bool {
+        let Self {
+            cpu_fraction,
+            cpu_time_fraction,
+            buffer_min,
+            buffer_additional,
+            scheduling_period,
+            checkpoint_period,
+            leave_in_memory,
+            suspended,
+            memory_fraction,
+            disk_fraction,
+            disk_free_min,
+            connection_interval,
+            excluded_devices,
+        } = self;
+        let fractions = [cpu_fraction, cpu_time_fraction, memory_fraction, disk_fraction];
+        let times =
+            [buffer_min, buffer_additional, scheduling_period, checkpoint_period, connection_interval];
+        fractions.iter().all(|given| given.is_none())
+            && times.iter().all(|given| given.is_none())
+            && leave_in_memory.is_none()
+            && suspended.is_none()
+            && disk_free_min.is_none()
+            && excluded_devices.is_none()
+    }
+
+    fn apply(&self, to: &mut Preferences) {
+        fn set<T: Copy>(place: &mut T, value: Option<T>) {
+            if let Some(value) = value {
+                *place = value;
+            }
+        }
+        set(&mut to.cpu_fraction, self.cpu_fraction);
+        set(&mut to.cpu_time_fraction, self.cpu_time_fraction);
+        set(&mut to.buffer_min, self.buffer_min);
+        set(&mut to.buffer_additional, self.buffer_additional);
+        set(&mut to.scheduling_period, self.scheduling_period);
+        set(&mut to.checkpoint_period, self.checkpoint_period);
+        set(&mut to.leave_in_memory, self.leave_in_memory);
+        set(&mut to.suspended, self.suspended);
+        set(&mut to.memory_fraction, self.memory_fraction);
+        set(&mut to.disk_fraction, self.disk_fraction);
+        set(&mut to.disk_free_min, self.disk_free_min.map(Bytes));
+        set(&mut to.connection_interval, self.connection_interval);
+        if let Some(Excluded(devices)) = &self.excluded_devices {
+            to.excluded_devices.clone_from(devices);
+        }
+    }
+}
+
+pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let (show, changes) = match arguments.command {
+        None => (arguments.show, None),
+        Some(Command::Show(show)) => (show, None),
+        Some(Command::Set(set)) => (set.show, Some(set.changes)),
+    };
+    if changes.as_ref().is_some_and(Changes::is_empty) {
+        let text = "nothing is named that is to be set: name a preference and its value, such as `fallow preferences set --cpu-fraction 50%`; `fallow preferences` lists them";
+        return Err(Failure::new(ExitCode::Usage, text));
+    }
+    let mut client = show.target.connect().await?;
+    let mut document =
+        client.get_document(GetDocumentRequest {}).await?.into_inner().document.unwrap_or_default();
+    if let Some(changes) = changes {
+        let mut preferences = preferences_from_wire(&document.preferences.unwrap_or_default())?;
+        changes.apply(&mut preferences);
+        preferences.check_set()?;
+        let request = SetPreferencesRequest { preferences: Some(preferences_to_wire(&preferences)) };
+        document = client.set_preferences(request).await?.into_inner().document.unwrap_or_default();
+    }
+    let preferences = preferences_from_wire(&document.preferences.unwrap_or_default())?;
+    if show.json {
+        return print_json(&to_json(document.version, &preferences));
+    }
+    let rows = rows(&preferences).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    let table = table::render(&[Text("preference"), Text("value")], rows);
+    print(&format!("{table}document version {}\n", document.version))
+}
+
+fn rows(preferences: &Preferences) -> [(&'static str, String); 13] {
+    [
+        ("cpu-fraction", table::number(preferences.cpu_fraction.get())),
+        ("cpu-time-fraction", table::number(preferences.cpu_time_fraction.get())),
+        ("buffer-min", preferences.buffer_min.to_string()),
+        ("buffer-additional", preferences.buffer_additional.to_string()),
+        ("scheduling-period", preferences.scheduling_period.to_string()),
+        ("checkpoint-period", preferences.checkpoint_period.to_string()),
+        ("leave-in-memory", preferences.leave_in_memory.to_string()),
+        ("suspended", preferences.suspended.to_string()),
+        ("memory-fraction", table::number(preferences.memory_fraction.get())),
+        ("disk-fraction", table::number(preferences.disk_fraction.get())),
+        ("disk-free-min", units::shown_size(preferences.disk_free_min.0)),
+        ("connection-interval", preferences.connection_interval.to_string()),
+        ("excluded-devices", Device::list(&preferences.excluded_devices)),
+    ]
+}
+
+fn to_json(version: u64, preferences: &Preferences) -> serde_json::Value {
+    json!({
+        "document_version": version,
+        "preferences": {
+            "cpu_fraction": preferences.cpu_fraction.get(),
+            "cpu_time_fraction": preferences.cpu_time_fraction.get(),
+            "buffer_min_seconds": preferences.buffer_min.as_secs_f64(),
+            "buffer_additional_seconds": preferences.buffer_additional.as_secs_f64(),
+            "scheduling_period_seconds": preferences.scheduling_period.as_secs_f64(),
+            "checkpoint_period_seconds": preferences.checkpoint_period.as_secs_f64(),
+            "leave_in_memory": preferences.leave_in_memory,
+            "suspended": preferences.suspended,
+            "memory_fraction": preferences.memory_fraction.get(),
+            "disk_fraction": preferences.disk_fraction.get(),
+            "disk_free_min_bytes": preferences.disk_free_min.0,
+            "connection_interval_seconds": preferences.connection_interval.as_secs_f64(),
+            "excluded_devices": preferences.excluded_devices,
+        },
+    })
+}

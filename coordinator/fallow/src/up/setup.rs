@@ -1,0 +1,238 @@
+//! Getting a demonstration going: the coordinator, the projects with their work, the agents. Each step finds out what an
+//! earlier run has done already.
+
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use fallow_coordinator::daemon::DaemonFile;
+use fallow_coordinator::document::preferences_to_wire;
+use fallow_coordinator::operator::TokenFile;
+use fallow_domain::{Duration as Span, ExitCode, Fraction, Preferences};
+use fallow_proto::operator::v1::{
+    AddAppVersionRequest, CreateProjectRequest, CreateTokensRequest, GetDocumentRequest, ListProjectsRequest,
+    SetPreferencesRequest, Setting,
+};
+use tokio::time::{Instant, sleep};
+use tonic::Code;
+
+use super::daemon::{Daemon, Daemons, describe};
+use super::plan::{ProjectPlan, Wanted};
+use super::progress::Reporter;
+use super::site::Site;
+use crate::cli::submission::{Draft, Submission};
+use crate::cli::upload::{self, Refused};
+use crate::cli::{Client, Failure, PLATFORM, connect};
+
+/// How long the coordinator may take to open its store and listen.
+const START: Duration = Duration::from_secs(60);
+/// How long an agent may take to enrol.
+const ENROL: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(50);
+/// Clients of the demonstration's projects may ask again so soon: jobs are short.
+const REQUEST_DELAY: Span = Span::from_secs(1);
+/// And those that asked in vain come again so soon.
+const POLL_SETTING: &str = "10s";
+
+/// Starts the coordinator, or finds it running, and connects to it.
+pub(super) async fn coordinator(
+    site: &Site,
+    daemons: &mut Daemons,
+    reporter: &Reporter,
+) -> Result<Client, Failure> {
+    let daemon = &mut daemons.coordinator;
+    if daemon.adopt() {
+        reporter.say("coordinator", "the coordinator of an earlier run still runs and is used");
+    } else {
+        daemon.start(&[])?;
+    }
+    let end = Instant::now() + START;
+    let dir = site.coordinator();
+    let running = loop {
+        if let Some(status) = daemon.ended() {
+            return Err(not_started(&daemon.name, &daemon.last_words(), &daemon.log(), status));
+        }
+        match DaemonFile::read(&dir) {
+            Ok(file) if Some(file.pid) == daemon.pid() => break file,
+            _ if Instant::now() > end => {
+                let text = format!(
+                    "the coordinator did not start in {} s: see {}",
+                    START.as_secs(),
+                    daemon.log().display()
+                );
+                return Err(Failure::new(ExitCode::Unreachable, text));
+            }
+            _ => sleep(POLL).await,
+        }
+    };
+    let token = TokenFile::read(&dir.join("operator.token"))
+        .map_err(|error| Failure::caused(ExitCode::Refused, "no operator's token", error))?;
+    reporter.say("coordinator", &format!("coordinator at {}, projects at {}", running.fleet, running.http));
+    connect(&running.fleet, &token).await
+}
+
+/// A daemon that ended at once has said why; its status becomes ours.
+fn not_started(name: &str, last_words: &str, log: &Path, status: std::process::ExitStatus) -> Failure {
+    let number = status.code().and_then(|code| u8::try_from(code).ok());
+    let code =
+        ExitCode::ALL.into_iter().find(|code| Some(code.number()) == number && *code != ExitCode::Success);
+    let said = if last_words.is_empty() { "its log is empty" } else { last_words };
+    let text = format!("{name} {} ({}): {said}", describe(status), log.display());
+    Failure::new(code.unwrap_or(ExitCode::Internal), text)
+}
+
+/// A coordinator that ended while it was being set up has said why.
+pub(super) fn with_cause(failure: Failure, coordinator: &mut Daemon) -> Failure {
+    match coordinator.ended() {
+        Some(status) if failure.code() == ExitCode::Unreachable => {
+            not_started(&coordinator.name, &coordinator.last_words(), &coordinator.log(), status)
+        }
+        _ => failure,
+    }
+}
+
+/// Makes the projects with their applications and workunits, and says what agents may do.
+pub(super) async fn projects(
+    site: &Site,
+    agents: u32,
+    client: &mut Client,
+    reporter: &Reporter,
+) -> Result<(), Failure> {
+    let document =
+        client.get_document(GetDocumentRequest {}).await?.into_inner().document.unwrap_or_default();
+    if document.version == 0 {
+        let preferences = Some(preferences_to_wire(&preferences(site.wanted, agents)));
+        client.set_preferences(SetPreferencesRequest { preferences }).await?;
+    }
+    let existing = client.list_projects(ListProjectsRequest {}).await?.into_inner().projects;
+    for plan in site.wanted.projects() {
+        let made = existing.iter().find(|project| project.name == plan.name);
+        if made.is_none() {
+            let request = CreateProjectRequest {
+                name: plan.name.to_owned(),
+                share: plan.share,
+                request_delay_micros: REQUEST_DELAY.as_micros(),
+                settings: vec![Setting { key: "poll".to_owned(), value: POLL_SETTING.to_owned() }],
+            };
+            client.create_project(request).await?;
+        }
+        application(site, client, &plan).await?;
+        let (name, count) = (plan.name, plan.workunits.len());
+        if made.is_none_or(|project| project.workunits < count as u64) {
+            // Under one key: a start that was cut off here is completed by the next.
+            let drafts: Vec<Draft> = plan.workunits.into_iter().map(Draft::from).collect();
+            let again = "start it again";
+            Submission { project: name, key: "up", drafts: &drafts, again }.send(client).await?;
+            reporter
+                .say("project", &format!("project {name}: {count} workunits, each computed on two hosts"));
+        } else {
+            reporter.say("project", &format!("project {name} goes on where it was"));
+        }
+    }
+    Ok(())
+}
+
+async fn application(site: &Site, client: &mut Client, plan: &ProjectPlan) -> Result<(), Failure> {
+    let request = AddAppVersionRequest {
+        project: plan.name.to_owned(),
+        application: plan.name.to_owned(),
+        friendly_name: plan.friendly_name.to_owned(),
+        version: 100,
+        platform: PLATFORM.to_owned(),
+        ..AddAppVersionRequest::default()
+    };
+    match upload::add_app_version(client, request, &[site.binary(plan.name)]).await {
+        Err(Refused::Status(status)) if status.code() == Code::AlreadyExists => Ok(()),
+        Err(refused) => Err(refused.into()),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// One CPU for each agent, work for a minute and a half, quick turns: so that much happens in ten minutes.
+fn preferences(wanted: Wanted, agents: u32) -> Preferences {
+    let (buffer_min, buffer_additional) = wanted.buffers(agents);
+    Preferences {
+        cpu_fraction: Fraction::clamped(1.0 / f64::from(cpus())),
+        buffer_min,
+        buffer_additional,
+        scheduling_period: wanted.scheduling_period(),
+        checkpoint_period: Span::from_secs(5),
+        leave_in_memory: true,
+        // A demonstration needs little, and disks of test machines are often nearly full.
+        disk_fraction: Fraction::ONE,
+        disk_free_min: fallow_domain::Bytes::from_mebibytes(10),
+        ..Preferences::default()
+    }
+}
+
+/// CPUs of the machine, as the agents count them: those that are there, whatever this process may use.
+fn cpus() -> u32 {
+    let listed = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let listed = listed.lines().filter(|line| line.starts_with("processor")).count();
+    let allowed = std::thread::available_parallelism().map_or(1, usize::from);
+    u32::try_from(listed.max(allowed)).unwrap_or(u32::MAX)
+}
+
+/// Starts the agents, or finds them running. New ones get a token each.
+pub(super) async fn agents(
+    site: &Site,
+    daemons: &mut Daemons,
+    client: &mut Client,
+    reporter: &Reporter,
+) -> Result<(), Failure> {
+    let file = DaemonFile::read(&site.coordinator());
+    let coordinator =
+        file.map_err(|error| Failure::file("read", &DaemonFile::path(&site.coordinator()), error))?.fleet;
+    let mut enrolling = Vec::new();
+    for agent in &mut daemons.agents {
+        if agent.adopt() {
+            reporter.say("agent", &format!("{} of an earlier run still runs and is used", agent.name));
+            continue;
+        }
+        if agent.dir().join("identity.json").exists() {
+            agent.start(&[])?;
+            continue;
+        }
+        let tokens = client.create_tokens(CreateTokensRequest { count: 1 }).await?.into_inner().tokens;
+        let path = agent.dir().with_extension("token");
+        write_token(&path, &tokens.concat())?;
+        let more = ["--coordinator", &coordinator, "--token-file", &path.to_string_lossy()];
+        agent.start(&more.map(str::to_owned))?;
+        enrolling.push(path);
+    }
+    // A token is no use once its agent has an identity; until then a restart by hand needs it.
+    let end = Instant::now() + ENROL;
+    for agent in &mut daemons.agents {
+        while !agent.dir().join("identity.json").exists() {
+            if let Some(status) = agent.ended() {
+                return Err(not_started(&agent.name, &agent.last_words(), &agent.log(), status));
+            }
+            if Instant::now() > end {
+                let text = format!(
+                    "{} did not enrol in {} s: see {}",
+                    agent.name,
+                    ENROL.as_secs(),
+                    agent.log().display()
+                );
+                return Err(Failure::new(ExitCode::Unreachable, text));
+            }
+            sleep(POLL).await;
+        }
+    }
+    for path in enrolling {
+        // It is spent; that it lies there does no harm.
+        let _ = std::fs::remove_file(path);
+    }
+    let pids: Vec<_> =
+        daemons.agents.iter().filter_map(|agent| agent.pid()).map(|pid| pid.to_string()).collect();
+    reporter.say("agents", &format!("{} agents run (processes {})", pids.len(), pids.join(", ")));
+    Ok(())
+}
+
+fn write_token(path: &Path, token: &str) -> Result<(), Failure> {
+    let fail = |error| Failure::file("write", path, error);
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path).map_err(fail)?;
+    writeln!(file, "{token}").map_err(fail)
+}

@@ -1,0 +1,54 @@
+//! A coordinator as a process: agents and operators' tools at its ports, and what is left when it is killed.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
+
+#[path = "../../service/tests/peers/mod.rs"]
+mod peers;
+#[path = "link/ports.rs"]
+mod ports;
+mod support;
+
+use std::time::Duration;
+
+use fallow_coordinator::daemon::DaemonFile;
+use fallow_proto::fleet::v1 as wire;
+use fallow_proto::fleet::v1::fleet_client::FleetClient;
+use peers::{Agent, SOON, connect, enroll, hello, host, seen, tokens};
+use tokio::time::timeout;
+use wire::from_agent::Body as Said;
+
+#[tokio::test]
+async fn r6_3_a_coordinator_that_was_killed_still_knows_roughly_when_an_agent_was_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("coordinator");
+    let run = || {
+        let mut command = support::command();
+        command.args(["coordinator", "run", "--heartbeat", "500ms", "--dir"]).arg(&place);
+        support::Running::of(command, dir.path())
+    };
+    let url = || DaemonFile::read(&place).unwrap().fleet;
+    let operator = async || {
+        let token = std::fs::read_to_string(place.join("operator.token")).unwrap();
+        connect(&url(), token.trim()).await.unwrap()
+    };
+    let mut running = run();
+    let mut tools = operator().await;
+    let token = tokens(&mut tools, 1).await.remove(0);
+    let identity = enroll(&mut FleetClient::connect(url()).await.unwrap(), &token).await.unwrap();
+    let mut agent = Agent::open_at(&url(), hello(&identity, "e", 0)).await;
+    agent.snapshot(1, vec![host()]).await;
+    agent.acknowledged(1).await;
+    let at_snapshot = seen(&mut tools).await;
+    // Several times as long as it takes to be kept, heartbeats are all that comes.
+    let later = async {
+        while seen(&mut tools).await < at_snapshot + 8_000_000 {
+            agent.say(Said::Heartbeat(wire::Heartbeat { sent_at_micros: 1 })).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(SOON * 6, later).await.unwrap();
+    running.kill();
+    let mut running = run();
+    let kept = seen(&mut operator().await).await;
+    assert!(kept > at_snapshot + 1_000_000, "{kept}, at the snapshot {at_snapshot}");
+    assert_eq!(running.stop(), Some(0));
+}

@@ -1,0 +1,287 @@
+//! The coordinator as a process: its directory, ports, servers and end.
+//!
+//! ```text
+//! DIR/store/          all records; its lock makes the directory one process's own
+//! DIR/projects/NAME/  a project's keys and files
+//! DIR/operator.token  what operators' tools show (0600)
+//! DIR/daemon.json     where the running coordinator is found; absent after a clean end
+//! DIR/instance        its name in telemetry, the same after a restart
+//! ```
+//! Ports are chosen at first start and kept: agents and clients know them.
+
+mod accounts;
+mod address;
+mod descriptors;
+mod error;
+mod file;
+mod metrics;
+mod place;
+mod port;
+mod private;
+mod serve;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fallow_store::{Kind, SledStore, Store, StoreError};
+use fallow_work_server::ProjectServer;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::document::Documents;
+use crate::fleet::{Fleet, LinkSettings};
+use crate::operator::TokenFile;
+
+pub use error::StartError;
+pub use file::{DaemonFile, process_start};
+
+/// How to run a coordinator.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Where it listens for agents and operators; port 0 for the kept or a free one.
+    pub listen: SocketAddr,
+    /// Where it serves its projects by HTTP; likewise.
+    pub http: SocketAddr,
+    /// The fleet link.
+    pub link: LinkSettings,
+}
+
+impl Options {
+    /// Refuses addresses that a coordinator cannot serve at. Nothing is touched.
+    ///
+    /// # Errors
+    /// [`StartError`] with the address and why.
+    pub fn check(&self) -> Result<(), StartError> {
+        address::check(self)
+    }
+}
+
+/// A running coordinator.
+pub struct Coordinator {
+    dir: PathBuf,
+    grpc: SocketAddr,
+    http: SocketAddr,
+    token: String,
+    store: Arc<dyn Store>,
+    store_identity: Option<(u64, u64)>,
+    fleet: Arc<Fleet>,
+    documents: Arc<Documents>,
+    projects: ProjectServer,
+    stop: watch::Sender<bool>,
+    shares: descriptors::Shares,
+    servers: JoinSet<()>,
+    _metrics: metrics::Registered,
+}
+
+impl Coordinator {
+    /// Opens the directory and starts to serve.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing runs then.
+    pub async fn start(options: Options) -> Result<Self, StartError> {
+        options.check()?;
+        let Options { dir, listen, http, link } = options;
+        let opened = tokio::task::spawn_blocking({
+            let dir = dir.clone();
+            move || -> Result<(Arc<dyn Store>, String), StartError> {
+                require_own(&dir)?;
+                private::make(&dir)?;
+                private::require_owner(&dir)?;
+                require_store(&dir)?;
+                private::close_store(&dir)?;
+                let store: Arc<dyn Store> =
+                    Arc::new(SledStore::open_as(dir.join("store"), Kind::Coordinator)?);
+                private::close_store(&dir)?;
+                Ok((store, TokenFile::open_or_create(&dir.join("operator.token"))?))
+            }
+        });
+        let (store, token) = opened.await.map_err(StartError::Died)??;
+        let (grpc, http) = address::bind(&*store, listen, http)?;
+        let (grpc_at, http_at) = (address::local(&grpc)?, address::local(&http)?);
+        let documents = Arc::new(Documents::open(store.clone())?);
+        let fleet = Fleet::open(store.clone(), documents.clone(), link)?;
+        let projects = tokio::task::spawn_blocking({
+            let (store, dir) = (store.clone(), dir.join("projects"));
+            move || ProjectServer::open(store, &dir, &format!("http://{http_at}"))
+        });
+        let projects = projects.await.map_err(StartError::Died)??;
+        fleet.set_accounts(Arc::new(accounts::Hosted(projects.clone())));
+        accounts::tell_agents(&documents, &projects).await?;
+        let registered = metrics::register(&fleet, &documents, &projects);
+        let store_identity = place::identity(&dir.join("store"))
+            .map_err(|source| StartError::Directory { dir: dir.clone(), source })?;
+        let stop = watch::Sender::new(false);
+        let mut coordinator = Self {
+            store_identity,
+            dir,
+            grpc: grpc_at,
+            http: http_at,
+            token,
+            store,
+            fleet,
+            documents,
+            projects,
+            stop,
+            shares: descriptors::shares(),
+            servers: JoinSet::new(),
+            _metrics: registered,
+        };
+        serve::grpc(&mut coordinator, grpc)?;
+        serve::http(&mut coordinator, http)?;
+        serve::new_jobs(&mut coordinator);
+        DaemonFile::new(coordinator.grpc, coordinator.http).write(&coordinator.dir)?;
+        tracing::info!(
+            dir = %coordinator.dir.display(),
+            fleet = %coordinator.fleet_url(),
+            projects = %coordinator.http_url(),
+            agents = coordinator.fleet.enrolled(),
+            document = coordinator.documents.document().version.0,
+            "coordinator runs"
+        );
+        Ok(coordinator)
+    }
+
+    /// Where agents and operators' tools connect to.
+    #[must_use]
+    pub fn fleet_url(&self) -> String {
+        format!("http://{}", self.grpc)
+    }
+
+    /// Where the projects are.
+    #[must_use]
+    pub fn http_url(&self) -> String {
+        format!("http://{}", self.http)
+    }
+
+    /// The operator's token.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Its agents.
+    #[must_use]
+    pub fn fleet(&self) -> &Arc<Fleet> {
+        &self.fleet
+    }
+
+    /// Its documents.
+    #[must_use]
+    pub fn documents(&self) -> &Arc<Documents> {
+        &self.documents
+    }
+
+    /// Its projects.
+    #[must_use]
+    pub fn projects(&self) -> &ProjectServer {
+        &self.projects
+    }
+
+    /// Returns when an operator asks for the end, or a server ends by itself.
+    ///
+    /// # Errors
+    /// [`StartError::Gone`] when the directory was removed or another one took its place: what is acknowledged from then
+    /// on would be lost with this process.
+    pub async fn asked_to_stop(&mut self) -> Result<(), StartError> {
+        let mut stop = self.stop.subscribe();
+        let store = self.dir.join("store");
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => Ok(()),
+            _ = self.servers.join_next() => {
+                tracing::error!("a server ended by itself; the coordinator stops");
+                Ok(())
+            }
+            () = place::replaced(&store, self.store_identity) => {
+                let dir = self.dir.clone();
+                tracing::error!(dir = %dir.display(), "the coordinator's directory is gone; it stops");
+                Err(StartError::Gone { dir })
+            }
+        }
+    }
+
+    /// Ends cleanly: links are closed with the reason, calls in progress are finished, everything is on the medium.
+    ///
+    /// # Errors
+    /// When the store cannot be flushed.
+    pub async fn stop(mut self) -> Result<(), StartError> {
+        self.fleet.stop();
+        self.stop.send_replace(true);
+        let all = async { while self.servers.join_next().await.is_some() {} };
+        if tokio::time::timeout(serve::PATIENCE, all).await.is_err() {
+            tracing::warn!("some connections did not end in time and are cut");
+            self.servers.shutdown().await;
+        }
+        let (store, dir) = (self.store.clone(), self.dir.clone());
+        // Dropping the projects waits for their upkeep, which may be at work.
+        let flushed = tokio::task::spawn_blocking(move || {
+            drop(self);
+            store.flush()
+        });
+        flushed.await.map_err(StartError::Died)??;
+        DaemonFile::remove(&dir);
+        tracing::info!("coordinator stopped");
+        Ok(())
+    }
+}
+
+/// The name of the coordinator in `dir` for telemetry, made at first start.
+///
+/// # Errors
+/// [`StartError::Directory`]; and one for a directory that is an agent's, which is not touched then.
+pub fn instance(dir: &Path) -> Result<String, StartError> {
+    require_own(dir)?;
+    private::make(dir)?;
+    let path = dir.join("instance");
+    let fail = |source| StartError::Directory { dir: dir.to_path_buf(), source };
+    match std::fs::read(&path) {
+        Ok(bytes) => {
+            let name = std::str::from_utf8(&bytes).unwrap_or_default().trim();
+            let known = ulid::Ulid::from_string(name).map_err(|_| StartError::Instance(path.clone()))?;
+            return Ok(known.to_string());
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(fail(error)),
+    }
+    let name = ulid::Ulid::new().to_string();
+    // Under another name first: a crash leaves no half of it.
+    let new = dir.join("instance.new");
+    std::fs::write(&new, format!("{name}\n")).and_then(|()| std::fs::rename(&new, &path)).map_err(fail)?;
+    Ok(name)
+}
+
+/// Refuses an agent's directory before anything is written there: its store says whose it is; in one from before stores
+/// did, what only agents keep.
+fn require_own(dir: &Path) -> Result<(), StartError> {
+    let store = dir.join("store");
+    match Kind::of(&store)? {
+        Some(Kind::Coordinator) => return Ok(()),
+        Some(found) => {
+            return Err(StoreError::OtherKind { dir: store, found, wanted: Kind::Coordinator }.into());
+        }
+        None => {}
+    }
+    let witness = ["identity.json", "control.sock", "slots"].map(|name| dir.join(name));
+    match witness.into_iter().find(|path| path.exists()) {
+        Some(witness) if !dir.join("operator.token").exists() => {
+            Err(StartError::OfAgent { dir: dir.to_path_buf(), witness })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to begin anew where an earlier run has been: the store is made before the token and the projects, so without
+/// it they are what is left of a loss.
+fn require_store(dir: &Path) -> Result<(), StartError> {
+    let store = dir.join("store");
+    let is_empty = |path: &Path| std::fs::read_dir(path).map_or(true, |mut entries| entries.next().is_none());
+    let token = dir.join("operator.token");
+    let projects = dir.join("projects");
+    let witness = if !is_empty(&projects) { projects } else { token };
+    if is_empty(&store.join("sled")) && witness.exists() {
+        return Err(StartError::StoreMissing { dir: dir.to_path_buf(), store, witness });
+    }
+    Ok(())
+}

@@ -1,0 +1,422 @@
+//! The coordinator's ports, bounded in what clients can hold of them.
+//!
+//! Connections have places. When all are taken, a guest gives way to a newcomer ([`guests`]); where nobody is a
+//! guest, newcomers wait. The same when the process has no descriptor left.
+//!
+//! A client of the projects that is slow with a request's *head*, or leaves a connection idle, is cut off here: no handler
+//! runs yet that could. Bodies are the handlers' own affair, because an upload may take hours. At the fleet's port,
+//! whoever has not shown in time who he is is cut off whatever he does.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::{Extension, Router, middleware};
+use fallow_telemetry::Seldom;
+use fallow_work_server::guests::{self, Guest, Guests, Open, Patience};
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tower::Layer as _;
+
+/// What is spoken, and how long a client may take for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Speech {
+    /// HTTP/1, for everybody.
+    Projects {
+        /// For the whole head of a request, from the connection's begin or the end of the answer before.
+        head: Duration,
+    },
+    /// HTTP/2, for those who are known.
+    Fleet {
+        /// To show who it is.
+        greeting: Duration,
+        /// A connection that is silent for so long is asked whether it lives: frees what a vanished host held.
+        keepalive: Duration,
+    },
+}
+
+/// What clients may hold.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) speech: Speech,
+    /// Open connections.
+    pub(super) connections: usize,
+    pub(super) patience: Patience,
+}
+
+const PATIENCE: Patience = Patience {
+    grace: Duration::from_secs(2),
+    stall: Duration::from_secs(10),
+    answer: Duration::from_secs(60),
+};
+
+impl Bounds {
+    /// As long as other servers keep idle connections.
+    pub(super) const fn projects(connections: usize) -> Self {
+        let speech = Speech::Projects { head: Duration::from_secs(75) };
+        Self { speech, connections, patience: PATIENCE }
+    }
+
+    pub(super) const fn fleet(connections: usize) -> Self {
+        let speech = Speech::Fleet { greeting: Duration::from_secs(10), keepalive: Duration::from_secs(60) };
+        Self { speech, connections, patience: PATIENCE }
+    }
+}
+
+/// Bytes of a request that wait in a connection's buffer: with all connections open, a quarter of a gibibyte.
+const BUFFER: usize = 64 << 10;
+/// Bytes of an answer that wait in the kernel for a client that takes them slowly. As many as the kernel would take are
+/// megabytes for each, and hide for minutes whether it takes any.
+const SENT: usize = 256 << 10;
+/// After a failed accept, when nobody can give way: trying at once would be a busy loop.
+const PAUSE: Duration = Duration::from_millis(500);
+/// What somebody who gives way takes for that.
+const LEAVING: Duration = Duration::from_millis(10);
+static NOT_ACCEPTED: Seldom = Seldom::new();
+
+/// Serves until `stop` is true and all requests in progress are answered.
+pub(super) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    bounds: Bounds,
+    mut stop: watch::Receiver<bool>,
+) {
+    let open = match bounds.speech {
+        Speech::Projects { .. } => Open::ToAll,
+        Speech::Fleet { .. } => Open::ToMembers,
+    };
+    let places = Arc::new(Semaphore::new(bounds.connections));
+    let room = Room { places, guests: Guests::new(open, bounds.patience) };
+    let router = router.layer(middleware::from_fn(guests::attend));
+    let mut connections = JoinSet::new();
+    loop {
+        let (stream, seat, goes) = tokio::select! {
+            _ = stopped(&mut stop) => break,
+            next = accept(&listener, &room) => match next {
+                Some(next) => next,
+                None => continue,
+            },
+        };
+        // Those that have ended.
+        while connections.try_join_next().is_some() {}
+        let (router, stop) = (router.clone(), stopped_owned(stop.clone()));
+        connections.spawn(async move {
+            let guest = seat.guest.clone();
+            tokio::select! {
+                () = converse(stream, router, guest.clone(), bounds.speech, stop) => {}
+                () = sent_away(goes) => tracing::trace!("a connection gave way to another"),
+                () = unknown(&guest, bounds.speech) => tracing::trace!("nobody in particular is cut off"),
+            }
+            drop(seat);
+        });
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+/// Where connections find a place.
+struct Room {
+    places: Arc<Semaphore>,
+    guests: Guests,
+}
+
+/// A connection's place, until it is dropped.
+struct Seat {
+    guest: Guest,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.guest.leaves();
+    }
+}
+
+impl Room {
+    /// A place, which somebody else may have to give up. One only: whoever is sent away leaves at once.
+    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        let mut place = pin!(self.places.clone().acquire_owned());
+        tokio::select! {
+            biased;
+            place = place.as_mut() => return place.ok(),
+            () = self.guests.one_gives_way() => {}
+        }
+        place.await.ok()
+    }
+}
+
+/// The next connection. Nothing ends this: a server that gave up would cut off the whole fleet.
+async fn accept(listener: &TcpListener, room: &Room) -> Option<(TcpStream, Seat, oneshot::Receiver<()>)> {
+    match listener.accept().await {
+        Ok((stream, _)) => {
+            // Messages are small and waited for; without this they wait for each other. A connection that is gone
+            // already says so at the first read.
+            let _ = stream.set_nodelay(true);
+            let place = room.place().await?;
+            let (guest, goes) = room.guests.enter();
+            Some((stream, Seat { guest, _place: place }, goes))
+        }
+        Err(error) => {
+            if let Some(times) = NOT_ACCEPTED.times() {
+                tracing::warn!(%error, times, "a connection is not accepted");
+            }
+            let is_want = [Some(Errno::MFILE), Some(Errno::NFILE)].contains(&Errno::from_io_error(&error));
+            match is_want && timeout(PAUSE, room.guests.one_gives_way()).await.is_ok() {
+                true => sleep(LEAVING).await,
+                false => sleep(PAUSE).await,
+            }
+            None
+        }
+    }
+}
+
+/// Never, for whoever is known.
+async fn sent_away(goes: oneshot::Receiver<()>) {
+    if goes.await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Returns when it is time to be known and this one is not.
+async fn unknown(guest: &Guest, speech: Speech) {
+    if let Speech::Fleet { greeting, .. } = speech {
+        sleep(greeting).await;
+        if !guest.has_shown() {
+            return;
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
+async fn converse(
+    stream: TcpStream,
+    router: Router,
+    guest: Guest,
+    speech: Speech,
+    stop: impl Future<Output = ()>,
+) {
+    let service = TowerToHyperService::new(Extension(guest).layer(router));
+    let ended = match speech {
+        Speech::Projects { head } => {
+            // Without it there is more memory for this one, and that is all.
+            let _ = sockopt::set_socket_send_buffer_size(&stream, SENT);
+            let mut builder = http1::Builder::new();
+            builder.timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(BUFFER);
+            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            until(connection, |connection| connection.graceful_shutdown(), stop).await
+        }
+        Speech::Fleet { keepalive, .. } => {
+            let mut builder = http2::Builder::new(TokioExecutor::new());
+            builder.timer(TokioTimer::new()).keep_alive_interval(keepalive);
+            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            until(connection, |connection| connection.graceful_shutdown(), stop).await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::trace!(%error, "a client's connection broke");
+    }
+}
+
+/// The connection's end; from `stop` on, requests in progress are finished and no others begun.
+async fn until<C: Future>(
+    connection: C,
+    finish: impl FnOnce(Pin<&mut C>),
+    stop: impl Future<Output = ()>,
+) -> C::Output {
+    let mut connection = pin!(connection);
+    tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop => {
+            finish(connection.as_mut());
+            connection.await
+        }
+    }
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // Without anybody who could say so, it is over as well.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+async fn stopped_owned(mut stop: watch::Receiver<bool>) {
+    stopped(&mut stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::{Body, Bytes, to_bytes};
+    use axum::routing::{get, post};
+    use futures_util::stream;
+    use std::net::SocketAddr;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    const REQUEST: &str = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    const LONG: Duration = Duration::from_secs(3_600);
+    /// Guests go at once, but for those that take what they asked for.
+    const HASTE: Patience = Patience { grace: Duration::ZERO, stall: LONG, answer: LONG };
+
+    fn bounds(head: Duration, connections: usize, patience: Patience) -> Bounds {
+        Bounds { speech: Speech::Projects { head }, connections, patience }
+    }
+
+    async fn start(bounds: Bounds) -> (SocketAddr, watch::Sender<bool>, tokio::task::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = watch::Sender::new(false);
+        // Answers when the request has come whole.
+        let known = |guest: Extension<Guest>, body: Body| async move {
+            guest.is_known("somebody", 2);
+            let _ = to_bytes(body, 10).await;
+            "known"
+        };
+        let endless = || async {
+            Body::from_stream(stream::repeat(Ok::<_, std::convert::Infallible>(Bytes::from_static(
+                &[b'x'; 1 << 16],
+            ))))
+        };
+        let router = Router::new()
+            .route("/", get(|| async { "here" }))
+            .route("/known", post(known))
+            .route("/endless", get(endless));
+        let server = tokio::spawn(serve(listener, router, bounds, stop.subscribe()));
+        (address, stop, server)
+    }
+
+    async fn say(address: SocketAddr, text: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+        stream
+    }
+
+    /// Waits until an answer has begun.
+    async fn answered(stream: &mut TcpStream) {
+        timeout(SOON, stream.read_u8()).await.expect("an answer").unwrap();
+    }
+
+    /// A request of somebody, of which a byte is missing.
+    async fn begun(address: SocketAddr) -> TcpStream {
+        let head = "POST /known HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n";
+        let mut stream = say(address, head).await;
+        // It is asked for when it is known whose it is.
+        let mut asked = [0; 25];
+        timeout(SOON, stream.read_exact(&mut asked)).await.expect("it is asked for").unwrap();
+        assert_eq!(&asked, b"HTTP/1.1 100 Continue\r\n\r\n");
+        stream
+    }
+
+    async fn is_closed(stream: &mut TcpStream) {
+        let mut rest = Vec::new();
+        let _ = timeout(SOON, stream.read_to_end(&mut rest)).await.expect("it is closed");
+    }
+
+    /// Says `text` and gives all that comes until the server closes.
+    async fn talk(address: SocketAddr, text: &str) -> String {
+        let mut stream = say(address, text).await;
+        let mut heard = Vec::new();
+        let _ = timeout(SOON, stream.read_to_end(&mut heard)).await.expect("the server closes");
+        String::from_utf8(heard).unwrap()
+    }
+
+    #[tokio::test]
+    async fn clients_that_never_finish_a_head_or_say_nothing_are_cut_off_and_keep_nobody_out() {
+        let patience = Patience { grace: SOON, ..HASTE };
+        let (address, stop, server) = start(bounds(Duration::from_millis(300), 2, patience)).await;
+        let slow = ["GET / HTTP/1.1\r\nHost: h\r\nX: ", "", "GET / HTTP/1.1\r\nHost: h\r\n\r\n"];
+        let slow = slow.map(|text| tokio::spawn(talk(address, text)));
+        // There is room for two only, and yet this one is served.
+        assert!(talk(address, REQUEST).await.ends_with("here"));
+        for talk in slow {
+            talk.await.unwrap();
+        }
+        stop.send_replace(true);
+        timeout(SOON, server).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn r6_10_the_oldest_connection_of_nobody_gives_way_and_one_that_is_known_stays() {
+        let (address, stop, server) = start(bounds(LONG, 3, HASTE)).await;
+        let mut known = begun(address).await;
+        let mut silent = Vec::new();
+        for _ in 0..5 {
+            silent.push(say(address, "").await);
+        }
+        assert!(talk(address, REQUEST).await.ends_with("here"));
+        // The first of the silent ones had to go.
+        is_closed(&mut silent[0]).await;
+        known.write_all(b"x").await.unwrap();
+        answered(&mut known).await;
+        drop((silent, known));
+        stop.send_replace(true);
+        timeout(SOON, server).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn r6_10_connections_that_were_known_and_do_nothing_now_give_way() {
+        let (address, stop, server) = start(bounds(LONG, 2, HASTE)).await;
+        let mut idle = Vec::new();
+        for _ in 0..2 {
+            let mut stream = begun(address).await;
+            stream.write_all(b"x").await.unwrap();
+            answered(&mut stream).await;
+            idle.push(stream);
+        }
+        assert!(talk(address, REQUEST).await.ends_with("here"));
+        is_closed(&mut idle[0]).await;
+        drop(idle);
+        stop.send_replace(true);
+        timeout(SOON, server).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn r6_10_somebody_who_waits_gets_a_place_as_soon_as_a_known_one_has_its_answer() {
+        let (address, stop, server) = start(bounds(LONG, 1, HASTE)).await;
+        let mut known = begun(address).await;
+        let newcomer = tokio::spawn(talk(address, REQUEST));
+        known.write_all(b"x").await.unwrap();
+        answered(&mut known).await;
+        assert!(newcomer.await.unwrap().ends_with("here"));
+        is_closed(&mut known).await;
+        stop.send_replace(true);
+        timeout(SOON, server).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn r6_10_a_download_stays_when_newer_connections_that_say_nothing_come() {
+        let (address, _stop, server) = start(bounds(LONG, 3, HASTE)).await;
+        let mut download = say(address, "GET /endless HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        answered(&mut download).await;
+        let mut silent = Vec::new();
+        for _ in 0..10 {
+            silent.push(say(address, "").await);
+        }
+        assert!(talk(address, REQUEST).await.ends_with("here"));
+        // More than what is on its way already.
+        let mut part = vec![0; 16 << 20];
+        timeout(SOON, download.read_exact(&mut part)).await.expect("it goes on").unwrap();
+        drop((download, silent));
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn r6_10_whoever_says_nothing_at_the_fleets_port_is_cut_off_though_there_are_places() {
+        let speech = Speech::Fleet { greeting: Duration::from_millis(300), keepalive: LONG };
+        let (address, stop, server) = start(Bounds { speech, connections: 100, patience: HASTE }).await;
+        // Nothing, and a beginning as it should be, with settings.
+        for text in ["", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"] {
+            is_closed(&mut say(address, text).await).await;
+        }
+        stop.send_replace(true);
+        timeout(SOON, server).await.unwrap().unwrap();
+    }
+}

@@ -1,0 +1,106 @@
+//! The coordinator's two servers.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use fallow_proto::fleet::v1::fleet_server::FleetServer;
+use fallow_proto::operator::v1::operator_server::OperatorServer;
+use fallow_work_server::ProjectServer;
+use tonic::service::Routes;
+use tonic::service::interceptor::InterceptedService;
+
+use super::{Coordinator, StartError, address, port};
+use crate::fleet::FleetService;
+use crate::fleet::limits::MESSAGE_BYTES;
+use crate::operator::{Authorised, OperatorService};
+
+/// How long calls in progress may take to finish at the end.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// A submission of many workunits with their input files.
+const OPERATOR_BYTES: usize = 64 << 20;
+
+/// Serves agents and operators.
+pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Result<(), StartError> {
+    let listener = to_tokio(listener)?;
+    let fleet = FleetServer::new(FleetService::new(coordinator.fleet.clone()))
+        .max_decoding_message_size(MESSAGE_BYTES);
+    let operator = OperatorService::new(
+        coordinator.store.clone(),
+        coordinator.fleet.clone(),
+        coordinator.documents.clone(),
+        coordinator.projects.clone(),
+        coordinator.stop.clone(),
+    );
+    let operator = OperatorServer::new(operator).max_decoding_message_size(OPERATOR_BYTES);
+    let operator = InterceptedService::new(operator, Authorised::new(&coordinator.token));
+    let router = Routes::new(fleet).add_service(operator).into_axum_router();
+    let bounds = port::Bounds::fleet(coordinator.shares.fleet);
+    let served = port::serve(listener, router, bounds, coordinator.stop.subscribe());
+    let (fleet, mut stop) = (coordinator.fleet.clone(), coordinator.stop.subscribe());
+    coordinator.servers.spawn(async move {
+        let stopped = async {
+            let _ = stop.wait_for(|stop| *stop).await;
+            // Links would never end by themselves.
+            fleet.stop();
+        };
+        tokio::join!(served, stopped);
+    });
+    Ok(())
+}
+
+/// How long new jobs may lie there before agents are told of them: jobs that are submitted one by one make one call.
+const NEW_JOBS: Duration = Duration::from_millis(200);
+
+/// Tells agents of new jobs: just submitted, or to be computed once more; and agents that come back of what waits for
+/// them (R1.4).
+pub(super) fn new_jobs(coordinator: &mut Coordinator) {
+    let (fleet, projects) = (coordinator.fleet.clone(), coordinator.projects.clone());
+    let mut stop = coordinator.stop.subscribe();
+    coordinator.servers.spawn(async move {
+        let mut ticks = tokio::time::interval(NEW_JOBS);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = async { drop(stop.wait_for(|stop| *stop).await) } => return,
+            }
+            // Before the new ones are told of: those that come between count as new alone.
+            let unsent = if fleet.has_returned() { unsent(&projects).await } else { BTreeMap::new() };
+            for (url, new) in projects.take_new_jobs() {
+                fleet.contact(url.as_str(), new.jobs, new.agents);
+            }
+            fleet.contact_returned(&unsent);
+        }
+    });
+}
+
+/// Unsent jobs of each project that has any, by its URL.
+async fn unsent(projects: &ProjectServer) -> BTreeMap<String, u64> {
+    let projects = projects.clone();
+    let count = move || {
+        let all = projects.projects().into_iter();
+        let unsent = all.filter_map(|info| {
+            let jobs = projects.counts(&info.name).ok()?.jobs_unsent;
+            (jobs > 0).then(|| (info.url.to_string(), jobs))
+        });
+        unsent.collect()
+    };
+    // It reads the store.
+    tokio::task::spawn_blocking(count).await.unwrap_or_default()
+}
+
+/// Serves the projects.
+pub(super) fn http(coordinator: &mut Coordinator, listener: TcpListener) -> Result<(), StartError> {
+    let listener = to_tokio(listener)?;
+    let router = coordinator.projects.router();
+    let stop = coordinator.stop.subscribe();
+    let bounds = port::Bounds::projects(coordinator.shares.projects);
+    coordinator.servers.spawn(port::serve(listener, router, bounds, stop));
+    Ok(())
+}
+
+fn to_tokio(listener: TcpListener) -> Result<tokio::net::TcpListener, StartError> {
+    let address = address::local(&listener)?;
+    tokio::net::TcpListener::from_std(listener).map_err(|source| StartError::Listen { address, source })
+}

@@ -1,0 +1,490 @@
+//! One connection of one agent, from its Hello to its end.
+//!
+//! The loop waits for whatever comes first: a message, a change that is stored, room in the outgoing channel, a new
+//! document, a heartbeat, a newer connection, the end of the coordinator. What has to be said is kept as "the newest of
+//! each kind" and never as a list, so a connection's memory has a bound whatever the agent does. An acknowledgement
+//! stands for all messages up to its number.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fallow_proto::PROTOCOL;
+use fallow_proto::fleet::v1 as wire;
+use fallow_telemetry::Seldom;
+use fallow_telemetry::propagation;
+use fallow_work_server::guests::Guest;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tonic::{Status, Streaming};
+use tracing::Instrument as _;
+use wire::from_agent::Body as FromAgent;
+use wire::from_coordinator::Body as FromCoordinator;
+
+use super::commit::{Lane, Stored};
+use super::keys;
+use super::limits::{ENTRIES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SLOW};
+use super::state::{Change, Position, Update, Verdict, judge};
+use super::{Agent, Fleet, entry, lock};
+use crate::document::Published;
+use crate::printable;
+use crate::{clock, records};
+
+static REFUSED: Seldom = Seldom::new();
+static WITHHELD: Seldom = Seldom::new();
+
+type Outgoing = mpsc::Sender<Result<wire::FromCoordinator, Status>>;
+
+/// Serves a connection until it ends.
+pub(crate) async fn serve(
+    fleet: Arc<Fleet>,
+    guest: Option<Guest>,
+    mut incoming: Streaming<wire::FromAgent>,
+    outgoing: Outgoing,
+) {
+    let end = match greet(&fleet, &mut incoming).await {
+        Err(status) => status,
+        Ok((agent, hello)) => {
+            guest.inspect(|guest| guest.is_known(&agent.id.0, LINKS));
+            let span = tracing::info_span!("fleet.link", agent = agent.id.0);
+            attend(&fleet, &agent, hello, incoming, &outgoing).instrument(span).await
+        }
+    };
+    if end.code() != tonic::Code::Ok {
+        // If the agent takes nothing, not even this, it will notice by itself.
+        let _ = timeout(Duration::from_secs(1), outgoing.send(Err(end))).await;
+    }
+}
+
+/// Reads the Hello and checks who it is.
+async fn greet(
+    fleet: &Fleet,
+    incoming: &mut Streaming<wire::FromAgent>,
+) -> Result<(Arc<Agent>, wire::Hello), Status> {
+    let first = timeout(HELLO, incoming.message()).await;
+    let first = first.map_err(|_| Status::deadline_exceeded("no Hello came"))??;
+    let Some(wire::FromAgent { body: Some(FromAgent::Hello(hello)), .. }) = first else {
+        return Err(Status::invalid_argument("the first message must be a Hello"));
+    };
+    if hello.protocol != PROTOCOL {
+        let text = format!(
+            "the agent speaks version {} of the fleet protocol, this coordinator {PROTOCOL}: update the older of the two",
+            hello.protocol
+        );
+        return Err(Status::failed_precondition(text));
+    }
+    if hello.epoch.is_empty() || hello.epoch.len() > 64 {
+        return Err(Status::invalid_argument("an epoch has 1 to 64 bytes"));
+    }
+    // The same answer for an unknown agent and a wrong secret: whoever guesses learns nothing.
+    let agent = fleet.agent(&hello.agent_id).filter(|agent| agent.secret.admits(&hello.agent_secret));
+    let Some(agent) = agent else {
+        if let Some(times) = REFUSED.times() {
+            let agent = printable::line(&hello.agent_id, 64);
+            tracing::warn!(agent, times, "an agent with an unknown id or a wrong secret was refused");
+        }
+        fleet.guesses.slow_down().await;
+        return Err(Status::permission_denied(
+            "this coordinator does not know this agent, or its secret is wrong: enrol it anew with a fresh token",
+        ));
+    };
+    Ok((agent, hello))
+}
+
+/// Waits for the agent's older connection to end, then serves this one.
+async fn attend(
+    fleet: &Fleet,
+    agent: &Arc<Agent>,
+    hello: wire::Hello,
+    incoming: Streaming<wire::FromAgent>,
+    outgoing: &Outgoing,
+) -> Status {
+    let mut number = 0;
+    agent.newest.send_modify(|newest| {
+        *newest += 1;
+        number = *newest;
+    });
+    let mut newest = agent.newest.subscribe();
+    let _turn = agent.turn.lock().await;
+    // What comes after this look is seen as a change later.
+    if *newest.borrow_and_update() != number {
+        return taken_over();
+    }
+    agent.connected.store(true, Ordering::Relaxed);
+    fleet.connected.fetch_add(1, Ordering::Relaxed);
+    agent.seen(clock::now());
+    fleet.note_return(agent);
+    tracing::info!(version = hello.agent_version, document = hello.document_version, "agent connected");
+    let mut connection = Connection::new(fleet, agent, hello, outgoing);
+    let end = connection.run(incoming, newest).await;
+    // What could not be stored is sent again over the next connection.
+    let _ = connection.settle_all().await;
+    keep_seen(fleet, agent).await;
+    agent.connected.store(false, Ordering::Relaxed);
+    fleet.connected.fetch_sub(1, Ordering::Relaxed);
+    tracing::info!(reason = end.message(), code = ?end.code(), "agent disconnected");
+    end
+}
+
+/// Keeps when the agent was seen last: of messages that change nothing, such as heartbeats, nothing is stored.
+async fn keep_seen(fleet: &Fleet, agent: &Agent) {
+    let position = {
+        let mut state = lock(&agent.state);
+        state.position.at_micros = agent.last_seen.load(Ordering::Relaxed);
+        state.position.clone()
+    };
+    let write = (keys::position(&agent.id), Some(records::json(keys::POSITION, &position)));
+    // If it cannot be stored, an earlier time is shown after a restart, and that is all.
+    let _ = fleet.commits.send(&Lane::default(), vec![write]).await.await;
+}
+
+fn taken_over() -> Status {
+    Status::aborted("a newer connection of this agent took over")
+}
+
+struct Connection<'a> {
+    fleet: &'a Fleet,
+    agent: &'a Agent,
+    outgoing: &'a Outgoing,
+    epoch: String,
+    /// The document that the agent follows, as it said in its Hello; none once it was compared with the newest.
+    follows: Option<u64>,
+    /// The newest document cannot be sent now; it is tried again with every heartbeat.
+    is_withheld: bool,
+    /// Up to where messages were taken in; what is stored may lag behind by the pipeline.
+    received: Position,
+    pipeline: VecDeque<InFlight>,
+    lane: Lane,
+    documents: watch::Receiver<Option<Arc<Published>>>,
+    outbox: Outbox,
+    heard: Instant,
+    /// When it was stored last that the agent was heard of.
+    kept: Instant,
+}
+
+/// A change on its way to the store.
+struct InFlight {
+    sequence: u64,
+    change: Change,
+    answer: oneshot::Receiver<Stored>,
+}
+
+/// A document with the agent's own accounts in it.
+struct Addressed {
+    wire: wire::Document,
+    traceparent: String,
+}
+
+/// What has to be said: the newest of each kind.
+struct Outbox {
+    welcome: Option<wire::Welcome>,
+    acknowledge: Option<u64>,
+    document: Option<Addressed>,
+    heartbeat: bool,
+    /// Projects that the agent is to contact.
+    contacts: BTreeSet<String>,
+    /// Since when there is something to be said and no room.
+    waiting_since: Option<Instant>,
+}
+
+impl<'a> Connection<'a> {
+    fn new(fleet: &'a Fleet, agent: &'a Agent, hello: wire::Hello, outgoing: &'a Outgoing) -> Self {
+        let documents = fleet.documents.watch();
+        let held = lock(&agent.state).position.clone();
+        let welcome = wire::Welcome {
+            protocol: PROTOCOL,
+            epoch: held.epoch.clone(),
+            applied_sequence: held.sequence,
+            heartbeat_interval_micros: i64::try_from(fleet.settings.heartbeat.as_micros())
+                .unwrap_or(i64::MAX),
+        };
+        let outbox = Outbox {
+            welcome: Some(welcome),
+            acknowledge: None,
+            document: None,
+            heartbeat: false,
+            contacts: BTreeSet::new(),
+            waiting_since: None,
+        };
+        let (epoch, follows, received) = (hello.epoch, Some(hello.document_version), held);
+        Self {
+            fleet,
+            agent,
+            outgoing,
+            epoch,
+            follows,
+            is_withheld: false,
+            received,
+            pipeline: VecDeque::new(),
+            lane: Lane::default(),
+            documents,
+            outbox,
+            heard: Instant::now(),
+            kept: Instant::now(),
+        }
+    }
+
+    async fn run(
+        &mut self,
+        mut incoming: Streaming<wire::FromAgent>,
+        mut newest: watch::Receiver<u64>,
+    ) -> Status {
+        let mut stopping = self.fleet.stopping.subscribe();
+        let mut ticks = interval(self.fleet.settings.heartbeat);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.reset();
+        // Whatever it follows: its accounts must be there.
+        self.take_document().await;
+        loop {
+            if *stopping.borrow_and_update() {
+                return Status::unavailable("the coordinator is stopping: connect again later");
+            }
+            let turn = tokio::select! {
+                message = incoming.message(), if self.pipeline.len() < PIPELINE => match message {
+                    Ok(Some(message)) => self.take(message).await,
+                    Ok(None) => return Status::ok("the agent closed the link"),
+                    Err(status) => return Status::cancelled(format!("the link broke: {}", status.message())),
+                },
+                stored = answer(&mut self.pipeline) => self.settle(stored),
+                permit = self.outgoing.reserve(), if !self.outbox.is_empty() => match permit {
+                    Ok(permit) => {
+                        if let Some(message) = self.outbox.next() {
+                            permit.send(Ok(message));
+                        }
+                        Ok(())
+                    }
+                    Err(_) => return Status::cancelled("the agent is gone"),
+                },
+                changed = self.documents.changed() => match changed {
+                    Ok(()) => {
+                        self.take_document().await;
+                        Ok(())
+                    }
+                    Err(_) => Err(Status::unavailable("the coordinator is stopping")),
+                },
+                () = self.agent.contact_wanted.notified() => {
+                    self.outbox.contacts.append(&mut lock(&self.agent.contacts));
+                    Ok(())
+                }
+                _ = ticks.tick() => {
+                    if self.is_withheld {
+                        self.take_document().await;
+                    }
+                    self.keep_seen().await;
+                    self.tick()
+                }
+                _ = newest.changed() => return taken_over(),
+                _ = stopping.changed() => Ok(()),
+            };
+            if let Err(status) = turn {
+                return status;
+            }
+            self.outbox.note_waiting();
+        }
+    }
+
+    /// Makes the newest document the next to be sent. One that cannot be addressed to the agent now is withheld, and the
+    /// link goes on without.
+    async fn take_document(&mut self) {
+        let Some(newest) = self.documents.borrow_and_update().clone() else { return };
+        let was_withheld = self.is_withheld;
+        match self.fleet.addressed(self.agent, &newest).await {
+            Ok(wire) => {
+                self.is_withheld = false;
+                if was_withheld {
+                    tracing::info!(
+                        version = wire.version,
+                        "the agent has its accounts now and gets its document"
+                    );
+                }
+                if self.follows.take() != Some(wire.version) {
+                    self.outbox.document = Some(Addressed { wire, traceparent: newest.traceparent.clone() });
+                }
+            }
+            Err(why) => {
+                self.is_withheld = true;
+                // With a full disk all agents are in the same plight.
+                if !was_withheld && let Some(times) = WITHHELD.times() {
+                    tracing::warn!(
+                        agent = self.agent.id.0,
+                        version = newest.wire.version,
+                        error = why,
+                        times,
+                        "an agent's account cannot be made: the agent is not sent the document until it can; it is \
+                         tried again every few seconds"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Takes in a message: what it changes goes to the store.
+    async fn take(&mut self, message: wire::FromAgent) -> Result<(), Status> {
+        self.heard = Instant::now();
+        self.agent.seen(clock::now());
+        let wire::FromAgent { traceparent, body } = message;
+        let (sequence, is_snapshot, entries, removed) = match body {
+            Some(FromAgent::Snapshot(snapshot)) => (snapshot.sequence, true, snapshot.entries, Vec::new()),
+            Some(FromAgent::Delta(delta)) => (delta.sequence, false, delta.entries, delta.removed),
+            Some(FromAgent::Heartbeat(_)) => return Ok(()),
+            Some(FromAgent::Hello(_)) => return Err(Status::invalid_argument("a second Hello")),
+            // A newer agent may know kinds that this coordinator does not; it must not depend on them.
+            None => return Ok(()),
+        };
+        let bad = |error: entry::BadEntry| {
+            tracing::warn!(sequence, error = %error, "a message that means nothing was refused");
+            Status::invalid_argument(format!("message {sequence} is refused: {error}"))
+        };
+        let entries = entry::check_all(entries).map_err(bad)?;
+        let removed = entry::check_removed(removed).map_err(bad)?;
+        let update = Update { sequence, is_snapshot, entries, removed };
+        if traceparent.is_empty() {
+            return self.apply(update).await;
+        }
+        let span = tracing::info_span!(
+            "fleet.apply",
+            agent = self.agent.id.0,
+            sequence,
+            entries = update.entries.len()
+        );
+        propagation::set_parent(&span, &traceparent);
+        self.apply(update).instrument(span).await
+    }
+
+    async fn apply(&mut self, update: Update) -> Result<(), Status> {
+        let sequence = update.sequence;
+        match judge(&self.received, &self.epoch, &update) {
+            Verdict::Refuse(why) => return Err(Status::aborted(why)),
+            Verdict::Old => {
+                // It may still be on its way to the store, and fail there.
+                self.settle_all().await?;
+                self.outbox.acknowledge(sequence);
+                return Ok(());
+            }
+            Verdict::Apply => {}
+        }
+        // These need to know what is held now, and nothing may be planned on what was before them.
+        let alone = update.is_snapshot
+            || update.removed.iter().any(|key| key.starts_with("project/"))
+            || self.is_crowded(&update);
+        if alone {
+            self.settle_all().await?;
+        }
+        let position = Position { epoch: self.epoch.clone(), sequence, at_micros: clock::now().as_micros() };
+        let planned = lock(&self.agent.state).plan(&self.agent.id, position.clone(), update);
+        let (change, writes) = planned.map_err(Status::resource_exhausted)?;
+        let answer = self.fleet.commits.send(&self.lane, writes).await;
+        self.received = position;
+        self.kept = Instant::now();
+        self.pipeline.push_back(InFlight { sequence, change, answer });
+        if alone { self.settle_all().await } else { Ok(()) }
+    }
+
+    /// Whether the agent could come to hold too much by this, with what is still on its way to the store.
+    fn is_crowded(&self, update: &Update) -> bool {
+        let on_their_way: usize = self.pipeline.iter().map(|message| message.change.given()).sum();
+        lock(&self.agent.state).len() + on_their_way + update.entries.len() > ENTRIES_PER_AGENT
+    }
+
+    /// Takes over the oldest change in the pipeline, whose answer came.
+    fn settle(&mut self, stored: Result<Stored, oneshot::error::RecvError>) -> Result<(), Status> {
+        let Some(InFlight { sequence, change, .. }) = self.pipeline.pop_front() else { return Ok(()) };
+        let failed = match stored {
+            Ok(Ok(())) => {
+                lock(&self.agent.state).take(change, &mut lock(&self.fleet.totals));
+                self.outbox.acknowledge(sequence);
+                return Ok(());
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the store is closed".to_owned(),
+        };
+        // Later changes rest on this one, and the lane stores none of them.
+        self.pipeline.clear();
+        tracing::error!(error = failed, "the fleet's state cannot be stored");
+        Err(Status::unavailable(failed))
+    }
+
+    /// Waits for all changes that are on their way to the store.
+    async fn settle_all(&mut self) -> Result<(), Status> {
+        while !self.pipeline.is_empty() {
+            let stored = answer(&mut self.pipeline).await;
+            self.settle(stored)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps every few heartbeats that the agent was heard of: a coordinator that is killed cannot do so at its end.
+    async fn keep_seen(&mut self) {
+        // What is on its way to the store holds a later position than the one that would be written here.
+        let is_due = self.kept.elapsed() >= self.fleet.settings.heartbeat * SEEN_KEPT;
+        if is_due && self.pipeline.is_empty() {
+            self.kept = Instant::now();
+            keep_seen(self.fleet, self.agent).await;
+        }
+    }
+
+    fn tick(&mut self) -> Result<(), Status> {
+        let silence = self.heard.elapsed();
+        if silence > self.fleet.settings.heartbeat * 3 {
+            return Err(Status::deadline_exceeded(format!(
+                "nothing came from the agent for {} s",
+                silence.as_secs()
+            )));
+        }
+        if self.outbox.waiting_since.is_some_and(|since| since.elapsed() > SLOW) {
+            return Err(Status::resource_exhausted("the agent does not take its messages"));
+        }
+        self.outbox.heartbeat = true;
+        Ok(())
+    }
+}
+
+/// The answer to the oldest change; never, if there is none.
+async fn answer(pipeline: &mut VecDeque<InFlight>) -> Result<Stored, oneshot::error::RecvError> {
+    match pipeline.front_mut() {
+        Some(oldest) => (&mut oldest.answer).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Outbox {
+    fn is_empty(&self) -> bool {
+        self.welcome.is_none()
+            && self.acknowledge.is_none()
+            && self.document.is_none()
+            && self.contacts.is_empty()
+            && !self.heartbeat
+    }
+
+    fn acknowledge(&mut self, sequence: u64) {
+        self.acknowledge = self.acknowledge.max(Some(sequence));
+    }
+
+    fn note_waiting(&mut self) {
+        self.waiting_since =
+            if self.is_empty() { None } else { self.waiting_since.or_else(|| Some(Instant::now())) };
+    }
+
+    /// The next thing to say.
+    fn next(&mut self) -> Option<wire::FromCoordinator> {
+        let mut traceparent = String::new();
+        let body = if let Some(welcome) = self.welcome.take() {
+            FromCoordinator::Welcome(welcome)
+        } else if let Some(document) = self.document.take() {
+            traceparent = document.traceparent;
+            FromCoordinator::Document(document.wire)
+        } else if let Some(sequence) = self.acknowledge.take() {
+            FromCoordinator::Acknowledge(wire::Acknowledge { sequence })
+        } else if let Some(url) = self.contacts.pop_first() {
+            FromCoordinator::ContactProject(wire::ContactProject { url })
+        } else if std::mem::take(&mut self.heartbeat) {
+            FromCoordinator::Heartbeat(wire::Heartbeat { sent_at_micros: clock::now().as_micros() })
+        } else {
+            return None;
+        };
+        // Something got out: the agent takes its messages.
+        self.waiting_since = None;
+        Some(wire::FromCoordinator { traceparent, body: Some(body) })
+    }
+}

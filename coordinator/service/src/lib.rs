@@ -1,0 +1,19 @@
+//! The coordinator as a service: the fleet, what it shall do, and what operators can ask.
+//!
+//! - [`fleet`]: the agents, what they say of themselves, the link to each.
+//! - [`document`]: what the fleet shall do, versioned.
+//! - [`operator`], [`daemon`]: the API, the process.
+//!
+//! The lab's own projects are the work server's (`fallow-work-server`), which is opened and served here.
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod daemon;
+pub mod document;
+pub mod fleet;
+pub mod operator;
+mod records;
+pub mod secret;
+
+// What comes from hosts, jobs and peers is shown in many places here.
+use fallow_domain::printable;

@@ -1,0 +1,233 @@
+//! Between the operator contract and the projects' own types.
+
+use std::path::PathBuf;
+
+use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid, ResourceType, Usage};
+use fallow_proto::operator::v1 as wire;
+use fallow_work_server::{
+    CanonicalResult, JobReport, JobView, NewAppVersion, NewInput, NewWorkunit, OutputSpec, Piece,
+    ProjectInfo, Refusal, Rules, Taken, WorkunitView,
+};
+use tonic::Status;
+
+/// A submission, or a piece of one, with its project.
+pub(super) fn piece(wire: wire::SubmitRequest) -> Result<(String, Piece), Status> {
+    let wire::SubmitRequest { project, workunits: given, key, digest, total, offset, check_only } = wire;
+    let mut workunits = Vec::with_capacity(given.len());
+    for (at, workunit) in given.into_iter().enumerate() {
+        workunits.push(new_workunit(workunit).map_err(|error| {
+            let place = offset.saturating_add(at as u64).saturating_add(1);
+            Status::invalid_argument(format!("workunit {place} of the submission: {error}"))
+        })?);
+    }
+    let total = if total == 0 { workunits.len() as u64 } else { total };
+    Ok((project, Piece { key, digest, total, offset, check_only, workunits }))
+}
+
+/// With how many agents are enrolled, and how many accounts outside the fleet asked for work lately.
+pub(super) fn taken(taken: Taken, agents: u64, accounts_outside: u64) -> wire::SubmitReply {
+    wire::SubmitReply {
+        names: taken.names,
+        taken: taken.taken,
+        begun_at_micros: taken.begun_at.map_or(0, Instant::as_micros),
+        known: taken.known,
+        agents,
+        accounts_outside,
+    }
+}
+
+/// A workunit to be added; zeros and empty texts stand for defaults.
+pub(super) fn new_workunit(wire: wire::NewWorkunit) -> Result<NewWorkunit, Invalid> {
+    let flops = Flops::new(wire.flops_estimate)?;
+    if flops.get() <= 0.0 {
+        let expected = "a number above 0: clients plan by it";
+        return Err(Invalid::new("estimate of floating-point operations", wire.flops_estimate, expected));
+    }
+    let mut workunit = NewWorkunit::new(wire.application, flops);
+    let default = workunit.rules;
+    let quorum = if wire.quorum == 0 { default.quorum } else { wire.quorum };
+    let initial_jobs =
+        if wire.initial_jobs == 0 { quorum.max(default.initial_jobs) } else { wire.initial_jobs };
+    let some = |value: u32, otherwise: u32| if value == 0 { otherwise } else { value };
+    workunit.rules = Rules {
+        quorum,
+        initial_jobs,
+        max_error_jobs: some(wire.max_error_jobs, default.max_error_jobs),
+        max_total_jobs: some(wire.max_total_jobs, default.max_total_jobs.max(initial_jobs.saturating_mul(3))),
+    };
+    workunit.name = wire.name;
+    workunit.command_line = wire.command_line;
+    workunit.inputs = wire
+        .inputs
+        .into_iter()
+        .map(|input| NewInput {
+            open_name: input.open_name,
+            content: input.content,
+            keep_as: input.keep_as,
+            sha256: input.sha256,
+        })
+        .collect();
+    let output_max = Bytes::from_mebibytes(10);
+    workunit.outputs = wire
+        .outputs
+        .into_iter()
+        .map(|output| OutputSpec {
+            open_name: output.open_name,
+            max_bytes: if output.max_bytes == 0 { output_max } else { Bytes(output.max_bytes) },
+        })
+        .collect();
+    if wire.flops_bound != 0.0 {
+        workunit.flops_bound = Flops::new(wire.flops_bound)?;
+    }
+    if wire.memory_bound_bytes != 0 {
+        workunit.memory_bound = Bytes(wire.memory_bound_bytes);
+    }
+    if wire.disk_bound_bytes != 0 {
+        workunit.disk_bound = Bytes(wire.disk_bound_bytes);
+    }
+    if wire.delay_bound_micros != 0 {
+        workunit.delay_bound = Duration::from_micros(wire.delay_bound_micros);
+    }
+    if !wire.comparator.is_empty() {
+        workunit.comparator = wire.comparator;
+    }
+    Ok(workunit)
+}
+
+/// A version whose files have been received and lie at these places.
+pub(super) fn app_version(
+    wire: wire::AddAppVersionRequest,
+    files: Vec<PathBuf>,
+) -> Result<NewAppVersion, Invalid> {
+    let cpus = if wire.cpus == 0.0 { 1.0 } else { wire.cpus };
+    let coprocessor = match wire.coprocessor.as_str() {
+        "" => None,
+        name => {
+            let kind = ResourceType::from_name(name).filter(|kind| kind.is_coprocessor());
+            let expected = "nvidia, amd, intel or apple";
+            Some((
+                kind.ok_or_else(|| Invalid::new("kind of coprocessor", name, expected))?,
+                wire.coprocessor_count,
+            ))
+        }
+    };
+    Ok(NewAppVersion {
+        application: wire.application,
+        friendly_name: wire.friendly_name,
+        version: wire.version,
+        platform: wire.platform,
+        files,
+        usage: Usage { cpus, coprocessor },
+    })
+}
+
+pub(super) fn refusal(refusal: Refusal) -> wire::Refusal {
+    wire::Refusal {
+        at_micros: refusal.at.as_micros(),
+        host_id: refusal.host,
+        host_name: refusal.host_name,
+        agent_id: refusal.agent.map(|agent| agent.0).unwrap_or_default(),
+        // Whoever knows the fleet adds it.
+        agent_name: String::new(),
+        reason: refusal.reason,
+    }
+}
+
+pub(super) fn settings(info: &ProjectInfo) -> wire::ProjectSettings {
+    let setting = |(key, value): (&str, String)| wire::Setting { key: key.to_owned(), value };
+    wire::ProjectSettings {
+        name: info.name.clone(),
+        url: info.url.to_string(),
+        settings: info.settings.list().into_iter().map(setting).collect(),
+    }
+}
+
+pub(super) fn workunit(project: &str, view: WorkunitView) -> wire::Workunit {
+    wire::Workunit {
+        project: project.to_owned(),
+        name: view.name,
+        application: view.application,
+        state: view.state.to_owned(),
+        error: view.error,
+        quorum: view.quorum,
+        canonical_job: view.canonical_job,
+        jobs: view.jobs.into_iter().map(job).collect(),
+    }
+}
+
+pub(super) fn job_report(project: &str, report: JobReport) -> wire::JobReport {
+    wire::JobReport {
+        job: Some(job(report.job)),
+        project: project.to_owned(),
+        workunit: report.workunit,
+        workunit_state: report.workunit_state.to_owned(),
+        workunit_error: report.workunit_error,
+        application: report.application,
+        command_line: report.command_line,
+        version: report.version,
+        platform: report.platform,
+        stderr: report.stderr,
+    }
+}
+
+fn job(view: JobView) -> wire::Job {
+    let micros = |instant: Option<Instant>| instant.map_or(0, Instant::as_micros);
+    wire::Job {
+        name: view.name,
+        state: view.state.as_str().to_owned(),
+        outcome: view.outcome.map_or("", |outcome| outcome.as_str()).to_owned(),
+        validation: view.validation.map_or("", |validation| validation.as_str()).to_owned(),
+        host_id: view.host_id,
+        host_name: view.host_name,
+        waits_for: view.waits_for,
+        waits_until_micros: micros(view.waits_until),
+        agent_id: view.agent.map(|agent| agent.0).unwrap_or_default(),
+        agent_name: String::new(),
+        sent_at_micros: micros(view.sent_at),
+        deadline_micros: micros(view.deadline),
+        received_at_micros: micros(view.received_at),
+        cpu_time_micros: view.cpu_time.as_micros(),
+        exit_status: view.exit_status,
+        times_sent: view.times_sent.into(),
+    }
+}
+
+pub(super) fn result(view: CanonicalResult) -> wire::CanonicalResult {
+    let output = |output: fallow_work_server::OutputContent| wire::OutputContent {
+        open_name: output.open_name,
+        content: output.content,
+    };
+    wire::CanonicalResult {
+        workunit: view.workunit,
+        job: view.job,
+        agreeing_hosts: view.agreeing_hosts,
+        outputs: view.outputs.into_iter().map(output).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_of_a_workunit_gets_defaults_that_hold_together() {
+        let wire = wire::NewWorkunit {
+            application: "a".into(),
+            flops_estimate: 1e9,
+            quorum: 3,
+            ..Default::default()
+        };
+        let workunit = new_workunit(wire).unwrap();
+        assert!(workunit.rules.check().is_ok());
+        assert_eq!((workunit.rules.quorum, workunit.rules.initial_jobs), (3, 3));
+        assert_eq!(workunit.comparator, "bytewise");
+    }
+
+    #[test]
+    fn a_workunit_of_no_size_or_an_absurd_one_is_refused() {
+        for flops_estimate in [0.0, -1.0, f64::NAN] {
+            let wire = wire::NewWorkunit { application: "a".into(), flops_estimate, ..Default::default() };
+            assert!(new_workunit(wire).is_err());
+        }
+    }
+}

@@ -1,0 +1,490 @@
+//! The operator service itself.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use fallow_domain::{Duration, Share};
+use fallow_proto::operator::v1 as wire;
+use fallow_telemetry::opentelemetry::metrics::Histogram;
+use fallow_telemetry::{KeyValue, names, propagation};
+use fallow_work_server::{Counts, PAGE_MAX, ProjectError, ProjectInfo, ProjectServer, ProjectSettings};
+use tokio::sync::watch;
+use tonic::{Request, Response, Status, Streaming};
+use tracing::{Instrument as _, Span};
+use wire::operator_server::Operator as Service;
+
+use super::auth::AUTHOR;
+use super::{convert, incoming, status};
+use crate::clock;
+use crate::document::{self, Author, Documents, to_wire};
+use crate::fleet::totals::to_micros;
+use crate::fleet::{Fleet, token};
+use fallow_domain::ProjectAssignment;
+use fallow_store::Store;
+
+/// Serves the operator contract.
+#[derive(Clone)]
+pub struct OperatorService {
+    store: Arc<dyn Store>,
+    fleet: Arc<Fleet>,
+    documents: Arc<Documents>,
+    projects: ProjectServer,
+    stop: watch::Sender<bool>,
+    calls: Histogram<f64>,
+}
+
+type Reply<T> = Result<Response<T>, Status>;
+
+impl OperatorService {
+    /// For a server. `stop` becomes true when an operator shuts the coordinator down.
+    #[must_use]
+    pub fn new(
+        store: Arc<dyn Store>,
+        fleet: Arc<Fleet>,
+        documents: Arc<Documents>,
+        projects: ProjectServer,
+        stop: watch::Sender<bool>,
+    ) -> Self {
+        // `fallow.rpcs` counts scheduler RPCs.
+        let calls = names::CALL_DURATION.seconds_histogram(&fallow_telemetry::meter("fallow_coordinator"));
+        Self { store, fleet, documents, projects, stop, calls }
+    }
+
+    /// Runs a call in a span of its own, in the caller's trace, and counts it.
+    async fn call<T, W>(&self, method: &'static str, span: Span, work: W) -> Reply<T>
+    where
+        W: Future<Output = Result<T, Status>>,
+    {
+        let began = std::time::Instant::now();
+        let result = work.instrument(span.clone()).await;
+        let code = result.as_ref().err().map_or(tonic::Code::Ok, Status::code);
+        let attributes = [
+            KeyValue::new("rpc.system.name", "grpc"),
+            KeyValue::new("rpc.method", full_name(method)),
+            KeyValue::new("rpc.response.status_code", code_name(code)),
+        ];
+        span.record("rpc.response.status_code", code_name(code));
+        // A caller's mistake is no failure of this server's, and success needs no word.
+        if is_own_failure(code) {
+            span.record("otel.status_code", "error");
+        }
+        self.calls.record(began.elapsed().as_secs_f64(), &attributes);
+        if let Err(status) = &result {
+            let _entered = span.enter();
+            tracing::warn!(method, code = ?status.code(), reason = status.message(), "an operator's call failed");
+        }
+        result.map(Response::new)
+    }
+
+    /// Runs what blocks on a thread where that is fine.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&ProjectServer) -> Result<T, ProjectError> + Send + 'static,
+    ) -> Result<T, Status> {
+        let projects = self.projects.clone();
+        let span = Span::current();
+        let done = tokio::task::spawn_blocking(move || span.in_scope(|| work(&projects))).await;
+        done.map_err(|died| Status::internal(died.to_string()))?.map_err(|error| status::of_project(&error))
+    }
+
+    async fn summaries(&self) -> Result<Vec<wire::ProjectSummary>, Status> {
+        let hosted = self
+            .blocking(|projects| {
+                let with_counts = |info: ProjectInfo| Ok((projects.counts(&info.name)?, info));
+                projects.projects().into_iter().map(with_counts).collect::<Result<Vec<_>, ProjectError>>()
+            })
+            .await?;
+        let document = self.documents.document();
+        let mut summaries = Vec::new();
+        for assignment in &document.projects {
+            let found = hosted.iter().find(|(_, info)| info.name == assignment.name);
+            let mut last_refusal =
+                found.and_then(|(_, info)| info.last_refusal.clone()).map(convert::refusal);
+            if let Some(refusal) = &mut last_refusal {
+                refusal.agent_name = self.fleet.name_of(&refusal.agent_id);
+            }
+            let summary = self.summary(assignment, found.map(|(counts, _)| *counts));
+            summaries.push(wire::ProjectSummary { last_refusal, ..summary });
+        }
+        Ok(summaries)
+    }
+
+    fn summary(&self, assignment: &ProjectAssignment, counts: Option<Counts>) -> wire::ProjectSummary {
+        let amounts = self.fleet.amounts(assignment.url.as_str());
+        let hosted = counts.is_some();
+        let counts = counts.unwrap_or_default();
+        wire::ProjectSummary {
+            name: assignment.name.clone(),
+            url: assignment.url.to_string(),
+            share: assignment.share.get(),
+            cpu_time_micros: to_micros(amounts.cpu),
+            cpu_contested_micros: to_micros(amounts.contested),
+            debt_seconds: to_micros(amounts.debt) as f64 / 1e6,
+            workunits: counts.workunits,
+            workunits_validated: counts.workunits_validated,
+            workunits_failed: counts.workunits_failed,
+            jobs_unsent: counts.jobs_unsent,
+            jobs_in_progress: counts.jobs_in_progress,
+            jobs_over: counts.jobs_over,
+            hosted,
+            account_key: assignment.account_key.reveal().to_owned(),
+            last_refusal: None,
+        }
+    }
+
+    async fn create(
+        &self,
+        author: Author,
+        request: wire::CreateProjectRequest,
+    ) -> Result<wire::ProjectSummary, Status> {
+        let share = Share::given(request.share).map_err(|error| status::of_invalid(&error))?;
+        let mut settings = ProjectSettings::default();
+        if request.request_delay_micros != 0 {
+            settings.request_delay = Duration::from_micros(request.request_delay_micros);
+        }
+        for wire::Setting { key, value } in &request.settings {
+            settings.set(key, value).map_err(|error| status::of_invalid(&error))?;
+        }
+        let known = self.documents.document().projects.iter().any(|project| project.name == request.name);
+        let name = request.name;
+        let info = self
+            .blocking(move |projects| match projects.create_project(&name, settings) {
+                // Made before, by a call that did not get as far as the document.
+                Err(ProjectError::ProjectExists { .. }) if !known => {
+                    let made = projects.projects().into_iter().find(|info| info.name == name);
+                    made.ok_or(ProjectError::ProjectExists { name })
+                }
+                made => made,
+            })
+            .await?;
+        let assignment =
+            ProjectAssignment { name: info.name, url: info.url, account_key: info.account_key, share };
+        let put = self.documents.put_project(author, clock::now(), assignment.clone()).await;
+        put.map_err(|error| status::of_document(&error))?;
+        Ok(self.summary(&assignment, Some(Counts::default())))
+    }
+
+    async fn jobs(&self, request: wire::ListJobsRequest) -> Result<wire::ListJobsReply, Status> {
+        let mut reply = self.jobs_of_projects(request).await?;
+        let jobs = reply.workunits.iter_mut().flat_map(|workunit| &mut workunit.jobs);
+        for job in jobs.filter(|job| !job.agent_id.is_empty()) {
+            job.agent_name = self.fleet.name_of(&job.agent_id);
+        }
+        Ok(reply)
+    }
+
+    async fn jobs_of_projects(&self, request: wire::ListJobsRequest) -> Result<wire::ListJobsReply, Status> {
+        let limit = page_size(request.limit);
+        let wire::ListJobsRequest { project, after, .. } = request;
+        self.blocking(move |projects| {
+            if !project.is_empty() {
+                return page(
+                    projects,
+                    &project,
+                    Some(after).filter(|name| !name.is_empty()).as_deref(),
+                    limit,
+                );
+            }
+            // All projects, one after the other, in order of their names.
+            let (from, mut after) = match after.split_once('/') {
+                Some((project, name)) => (project.to_owned(), Some(name.to_owned())),
+                None => (String::new(), None),
+            };
+            let mut reply = wire::ListJobsReply::default();
+            for info in projects.projects().into_iter().filter(|info| info.name >= from) {
+                let after = after.take().filter(|_| info.name == from);
+                if reply.workunits.len() >= limit {
+                    reply.more = true;
+                    break;
+                }
+                let rest = page(projects, &info.name, after.as_deref(), limit - reply.workunits.len())?;
+                reply.workunits.extend(rest.workunits);
+                reply.more = rest.more;
+                if rest.more {
+                    break;
+                }
+            }
+            Ok(reply)
+        })
+        .await
+    }
+}
+
+fn page_size(limit: u32) -> usize {
+    match limit as usize {
+        0 => PAGE_MAX,
+        limit => limit.min(PAGE_MAX),
+    }
+}
+
+fn page(
+    projects: &ProjectServer,
+    project: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<wire::ListJobsReply, ProjectError> {
+    let page = projects.list_workunits(project, after, limit)?;
+    let workunits = page.items.into_iter().map(|view| convert::workunit(project, view)).collect();
+    Ok(wire::ListJobsReply { workunits, more: page.more })
+}
+
+/// A method with its service, as OpenTelemetry names spans of calls.
+fn full_name(method: &str) -> String {
+    format!("fallow.operator.v1.Operator/{method}")
+}
+
+/// A code as gRPC's text and OpenTelemetry have it: `INVALID_ARGUMENT`.
+fn code_name(code: tonic::Code) -> String {
+    let mut name = String::new();
+    for (at, letter) in format!("{code:?}").chars().enumerate() {
+        if at > 0 && letter.is_ascii_uppercase() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_uppercase());
+    }
+    name
+}
+
+/// The codes that mean a failure of the server to OpenTelemetry.
+fn is_own_failure(code: tonic::Code) -> bool {
+    use tonic::Code;
+    matches!(
+        code,
+        Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::Unimplemented
+            | Code::Internal
+            | Code::Unavailable
+            | Code::DataLoss
+    )
+}
+
+/// The span of a call, in the caller's trace.
+fn span_of<T>(request: &Request<T>, method: &'static str) -> Span {
+    let name = full_name(method);
+    let span = tracing::info_span!(
+        "operator",
+        "otel.name" = name,
+        "otel.kind" = "server",
+        "otel.status_code" = tracing::field::Empty,
+        "rpc.system.name" = "grpc",
+        "rpc.method" = name,
+        "rpc.response.status_code" = tracing::field::Empty,
+    );
+    propagation::extract_metadata(&span, request.metadata());
+    span
+}
+
+/// Who calls, for the audit record; in which trace, for the agents' spans.
+fn author_of<T>(request: &Request<T>, span: &Span) -> Author {
+    let text =
+        |key: &str| request.metadata().get(key).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let name: String = text(AUTHOR).chars().filter(|c| !c.is_control()).take(128).collect();
+    let name = if name.is_empty() { "operator".to_owned() } else { name };
+    // Without telemetry here the caller's own context still reaches the agents.
+    let received: String = text("traceparent").chars().take(64).collect();
+    Author { name, traceparent: propagation::traceparent_of(span).unwrap_or(received) }
+}
+
+#[tonic::async_trait]
+impl Service for OperatorService {
+    async fn create_tokens(
+        &self,
+        request: Request<wire::CreateTokensRequest>,
+    ) -> Reply<wire::CreateTokensReply> {
+        let span = span_of(&request, "CreateTokens");
+        let count = request.into_inner().count.max(1);
+        let store = self.store.clone();
+        let work = async move {
+            let made = tokio::task::spawn_blocking(move || token::create(&*store, clock::now(), count)).await;
+            let made = made.map_err(|died| Status::internal(died.to_string()))?;
+            let tokens = made.map_err(|error| status::of_enrolment(&error))?;
+            tracing::info!(count, "enrolment tokens made");
+            Ok(wire::CreateTokensReply { tokens })
+        };
+        self.call("CreateTokens", span, work).await
+    }
+
+    async fn list_hosts(&self, request: Request<wire::ListHostsRequest>) -> Reply<wire::ListHostsReply> {
+        let span = span_of(&request, "ListHosts");
+        let document_version = self.documents.document().version.0;
+        let work = async { Ok(wire::ListHostsReply { hosts: self.fleet.hosts(), document_version }) };
+        self.call("ListHosts", span, work).await
+    }
+
+    async fn list_projects(
+        &self,
+        request: Request<wire::ListProjectsRequest>,
+    ) -> Reply<wire::ListProjectsReply> {
+        let span = span_of(&request, "ListProjects");
+        let work = async { Ok(wire::ListProjectsReply { projects: self.summaries().await? }) };
+        self.call("ListProjects", span, work).await
+    }
+
+    async fn list_jobs(&self, request: Request<wire::ListJobsRequest>) -> Reply<wire::ListJobsReply> {
+        let span = span_of(&request, "ListJobs");
+        self.call("ListJobs", span, self.jobs(request.into_inner())).await
+    }
+
+    async fn set_shares(&self, request: Request<wire::SetSharesRequest>) -> Reply<wire::DocumentReply> {
+        let span = span_of(&request, "SetShares");
+        let author = author_of(&request, &span);
+        let shares: Vec<_> =
+            request.into_inner().shares.into_iter().map(|one| (one.project, one.share)).collect();
+        let work = async {
+            let document = self.documents.set_shares(author, clock::now(), &shares).await;
+            let document = document.map_err(|error| status::of_document(&error))?;
+            Ok(wire::DocumentReply { document: Some(to_wire(&document)) })
+        };
+        self.call("SetShares", span, work).await
+    }
+
+    async fn set_preferences(
+        &self,
+        request: Request<wire::SetPreferencesRequest>,
+    ) -> Reply<wire::DocumentReply> {
+        let span = span_of(&request, "SetPreferences");
+        let author = author_of(&request, &span);
+        let work = async {
+            let given = request.into_inner().preferences;
+            let given = given.ok_or_else(|| Status::invalid_argument("the request holds no preferences"))?;
+            let preferences =
+                document::preferences_from_wire(&given).map_err(|error| status::of_invalid(&error))?;
+            let document = self.documents.set_preferences(author, clock::now(), preferences).await;
+            let document = document.map_err(|error| status::of_document(&error))?;
+            Ok(wire::DocumentReply { document: Some(to_wire(&document)) })
+        };
+        self.call("SetPreferences", span, work).await
+    }
+
+    async fn get_document(&self, request: Request<wire::GetDocumentRequest>) -> Reply<wire::DocumentReply> {
+        let span = span_of(&request, "GetDocument");
+        let document = Some(to_wire(&self.documents.document()));
+        self.call("GetDocument", span, async { Ok(wire::DocumentReply { document }) }).await
+    }
+
+    async fn create_project(
+        &self,
+        request: Request<wire::CreateProjectRequest>,
+    ) -> Reply<wire::ProjectSummary> {
+        let span = span_of(&request, "CreateProject");
+        let author = author_of(&request, &span);
+        self.call("CreateProject", span, self.create(author, request.into_inner())).await
+    }
+
+    async fn set_project(&self, request: Request<wire::SetProjectRequest>) -> Reply<wire::ProjectSettings> {
+        let span = span_of(&request, "SetProject");
+        let author = author_of(&request, &span);
+        let wire::SetProjectRequest { name, settings } = request.into_inner();
+        let changes: Vec<(String, String)> =
+            settings.into_iter().map(|setting| (setting.key, setting.value)).collect();
+        let work = async {
+            tracing::info!(project = name, by = author.name, ?changes, "settings of a project change");
+            self.blocking(move |projects| {
+                let settings = projects.change_settings(&name, &changes)?;
+                Ok(convert::settings(&ProjectInfo { settings, ..projects.project(&name)? }))
+            })
+            .await
+        };
+        self.call("SetProject", span, work).await
+    }
+
+    async fn get_project(&self, request: Request<wire::GetProjectRequest>) -> Reply<wire::ProjectSettings> {
+        let span = span_of(&request, "GetProject");
+        let name = request.into_inner().name;
+        let work =
+            async { self.blocking(move |projects| Ok(convert::settings(&projects.project(&name)?))).await };
+        self.call("GetProject", span, work).await
+    }
+
+    async fn add_app_version(
+        &self,
+        request: Request<Streaming<wire::AddAppVersionPart>>,
+    ) -> Reply<wire::AddAppVersionReply> {
+        let span = span_of(&request, "AddAppVersion");
+        let parts = request.into_inner();
+        let work = async {
+            let received = incoming::receive(&self.projects, parts).await?;
+            let file_names = self
+                .blocking(move |projects| {
+                    // Its directory stays until this is over, also if the caller goes away meanwhile.
+                    let received = received;
+                    projects.add_app_version(&received.project, &received.version)
+                })
+                .await?;
+            Ok(wire::AddAppVersionReply { file_names })
+        };
+        self.call("AddAppVersion", span, work).await
+    }
+
+    async fn submit(&self, request: Request<wire::SubmitRequest>) -> Reply<wire::SubmitReply> {
+        let span = span_of(&request, "Submit");
+        let work = async {
+            let (project, piece) = convert::piece(request.into_inner())?;
+            let agents = self.fleet.enrolled() as u64;
+            let submit = move |projects: &ProjectServer| {
+                let taken = projects.submit_piece(&project, piece)?;
+                Ok(convert::taken(taken, agents, projects.accounts_outside(&project)? as u64))
+            };
+            self.blocking(submit).await
+        };
+        self.call("Submit", span, work).await
+    }
+
+    async fn get_job(&self, request: Request<wire::GetJobRequest>) -> Reply<wire::JobReport> {
+        let span = span_of(&request, "GetJob");
+        let wire::GetJobRequest { project, name } = request.into_inner();
+        let work = async {
+            let report = self
+                .blocking(move |projects| Ok(convert::job_report(&project, projects.job(&project, &name)?)));
+            let mut report = report.await?;
+            if let Some(job) = report.job.as_mut().filter(|job| !job.agent_id.is_empty()) {
+                job.agent_name = self.fleet.name_of(&job.agent_id);
+            }
+            Ok(report)
+        };
+        self.call("GetJob", span, work).await
+    }
+
+    async fn list_results(
+        &self,
+        request: Request<wire::ListResultsRequest>,
+    ) -> Reply<wire::ListResultsReply> {
+        let span = span_of(&request, "ListResults");
+        let wire::ListResultsRequest { project, after, limit } = request.into_inner();
+        let work = async {
+            let limit = page_size(limit);
+            let after = Some(after).filter(|name| !name.is_empty());
+            let page = self
+                .blocking(move |projects| projects.list_results(&project, after.as_deref(), limit))
+                .await?;
+            let results = page.items.into_iter().map(convert::result).collect();
+            Ok(wire::ListResultsReply { results, more: page.more })
+        };
+        self.call("ListResults", span, work).await
+    }
+
+    async fn shutdown(&self, request: Request<wire::ShutdownRequest>) -> Reply<wire::ShutdownReply> {
+        let span = span_of(&request, "Shutdown");
+        let author = author_of(&request, &span);
+        let work = async {
+            tracing::info!(by = author.name, "an operator shuts the coordinator down");
+            self.stop.send_replace(true);
+            Ok(wire::ShutdownReply {})
+        };
+        self.call("Shutdown", span, work).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_methods_are_named_as_opentelemetry_does() {
+        assert_eq!(code_name(tonic::Code::Ok), "OK");
+        assert_eq!(code_name(tonic::Code::InvalidArgument), "INVALID_ARGUMENT");
+        assert_eq!(full_name("SetShares"), "fallow.operator.v1.Operator/SetShares");
+        assert!(is_own_failure(tonic::Code::Internal) && !is_own_failure(tonic::Code::NotFound));
+    }
+}

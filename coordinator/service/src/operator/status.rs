@@ -1,0 +1,87 @@
+//! Errors as statuses. The message says what to do; the code decides a tool's exit status.
+
+use fallow_domain::Invalid;
+use fallow_store::StoreError;
+use fallow_work_server::ProjectError;
+use tonic::Status;
+
+use crate::document::DocumentError;
+use crate::fleet::token::EnrolError;
+
+/// An error with its causes, for a status that has room for one text.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+pub(super) fn of_store(error: &StoreError) -> Status {
+    let text = chain(error);
+    tracing::error!(error = text, "the store failed");
+    match error {
+        StoreError::Full { .. } => Status::resource_exhausted(text),
+        StoreError::Corrupted { .. } | StoreError::BadValue { .. } | StoreError::NewerFormat { .. } => {
+            Status::data_loss(text)
+        }
+        _ => Status::internal(text),
+    }
+}
+
+pub(super) fn of_invalid(error: &Invalid) -> Status {
+    Status::invalid_argument(error.to_string())
+}
+
+pub(super) fn of_document(error: &DocumentError) -> Status {
+    match error {
+        DocumentError::UnknownProject { .. } => Status::not_found(error.to_string()),
+        DocumentError::NamedTwice { .. } | DocumentError::Nothing | DocumentError::Invalid(_) => {
+            Status::invalid_argument(error.to_string())
+        }
+        DocumentError::Store(error) => of_store(error),
+    }
+}
+
+pub(super) fn of_enrolment(error: &EnrolError) -> Status {
+    match error {
+        EnrolError::Unknown | EnrolError::Spent => Status::permission_denied(error.to_string()),
+        EnrolError::Absurd(text) => Status::invalid_argument(text),
+        EnrolError::Random(_) => Status::internal(chain(error)),
+        EnrolError::Store(error) => of_store(error),
+    }
+}
+
+pub(super) fn of_project(error: &ProjectError) -> Status {
+    match error {
+        ProjectError::OfWorkunit { position, source } => {
+            let inner = of_project(source);
+            Status::new(inner.code(), format!("workunit {position} of the submission: {}", inner.message()))
+        }
+        ProjectError::UnknownProject { .. }
+        | ProjectError::UnknownApplication { .. }
+        | ProjectError::UnknownJob { .. } => Status::not_found(error.to_string()),
+        ProjectError::ProjectExists { .. }
+        | ProjectError::VersionExists { .. }
+        | ProjectError::WorkunitExists { .. }
+        | ProjectError::KeyTaken { .. } => Status::already_exists(error.to_string()),
+        ProjectError::PieceTooEarly { .. } => Status::failed_precondition(error.to_string()),
+        ProjectError::Invalid(error) => of_invalid(error),
+        ProjectError::WorkunitTwice { .. } | ProjectError::OpenName(_) | ProjectError::TakesPlace { .. } => {
+            Status::invalid_argument(error.to_string())
+        }
+        ProjectError::File { source, .. } => match source.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::IsADirectory => {
+                Status::invalid_argument(chain(error))
+            }
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                Status::resource_exhausted(chain(error))
+            }
+            _ => Status::internal(chain(error)),
+        },
+        ProjectError::Store(error) => of_store(error),
+        ProjectError::Record { .. } | ProjectError::Key { .. } => Status::data_loss(chain(error)),
+    }
+}

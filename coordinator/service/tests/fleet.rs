@@ -1,0 +1,668 @@
+//! The fleet link and the operator API over real loopback sockets and a real store.
+//!
+//! The agent here is a plain gRPC client that says exactly what a test wants said.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
+
+mod peers;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fallow_coordinator::daemon::{Coordinator, Options};
+use fallow_coordinator::document::{Author, Documents};
+use fallow_coordinator::fleet::{Accounts, Fleet, FleetService, LinkSettings, token};
+use fallow_domain::{AccountKey, AgentId, Instant, MasterUrl, ProjectAssignment, Share};
+use fallow_proto::fleet::v1 as wire;
+use fallow_proto::fleet::v1::fleet_client::FleetClient;
+use fallow_proto::fleet::v1::fleet_server::FleetServer;
+use fallow_proto::operator::v1::add_app_version_part::Part;
+use fallow_proto::operator::v1::{
+    AddAppVersionPart, AddAppVersionRequest, AppFile, CreateProjectRequest, ListHostsRequest,
+    ListProjectsRequest, NewWorkunit, SetSharesRequest, ShareOfProject, SubmitRequest,
+};
+use fallow_store::{SledStore, Store};
+use peers::{Agent, Client, SOON, connect, enroll, hello, host, seen, tokens};
+use tokio::time::timeout;
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_stream::{StreamExt as _, StreamMap};
+use tonic::Code;
+use wire::entry::Value;
+use wire::from_agent::Body as Said;
+use wire::from_coordinator::Body as Heard;
+
+// ---- enrolment ----
+
+#[tokio::test]
+async fn a_token_enrols_one_agent_and_a_spent_or_wrong_one_is_refused_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let token = tokens(&mut operator, 1).await.remove(0);
+    let mut client = FleetClient::connect(coordinator.fleet_url()).await.unwrap();
+    enroll(&mut client, &token).await.unwrap();
+    for (token, said) in [(token.as_str(), "used before"), ("made up", "not one of this coordinator's")] {
+        let status = enroll(&mut client, token).await.unwrap_err();
+        assert_eq!(status.code(), Code::PermissionDenied);
+        assert!(
+            status.message().contains(said) && status.message().contains("fallow tokens create"),
+            "{status}"
+        );
+    }
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_with_a_wrong_secret_or_protocol_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let wrong = wire::EnrollReply { agent_secret: "guess".into(), ..identity.clone() };
+    let unknown = wire::EnrollReply { agent_id: "nobody".into(), ..identity.clone() };
+    for bad in [wrong, unknown] {
+        let status = Agent::refused(&coordinator, hello(&bad, "e", 0)).await;
+        assert_eq!(status.code(), Code::PermissionDenied, "{status}");
+    }
+    let status = Agent::refused(&coordinator, wire::Hello { protocol: 99, ..hello(&identity, "e", 0) }).await;
+    assert!(status.message().contains("update the older"), "{status}");
+    coordinator.stop().await.unwrap();
+}
+
+// ---- the link ----
+
+#[tokio::test]
+async fn r6_3_snapshot_and_deltas_are_applied_in_order_and_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let (mut agent, welcome) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    assert_eq!((welcome.epoch.as_str(), welcome.applied_sequence), ("", 0));
+    agent.snapshot(1, vec![host(), project(10)]).await;
+    agent.acknowledged(1).await;
+    agent.delta(2, vec![project(25)], &[]).await;
+    agent.delta(3, vec![task("one")], &[]).await;
+    agent.delta(4, vec![], &["task/http://127.0.0.1:1/a//one"]).await;
+    agent.acknowledged(4).await;
+    // What was applied before is acknowledged again, and changes nothing.
+    agent.delta(2, vec![project(99)], &[]).await;
+    agent.acknowledged(2).await;
+    let held = operator.list_hosts(ListHostsRequest {}).await.unwrap().into_inner().hosts.remove(0);
+    assert_eq!((held.connected, held.applied_sequence, held.tasks.len()), (true, 4, 0));
+    assert_eq!(held.projects[0].cpu_time_micros, 25);
+    assert_eq!(coordinator.fleet().amounts(URL).cpu, 25);
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_3_a_gap_ends_the_stream_with_the_reason_and_the_agent_resumes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    agent.snapshot(1, vec![project(10)]).await;
+    agent.acknowledged(1).await;
+    agent.delta(3, vec![project(30)], &[]).await;
+    let status = agent.ended().await;
+    assert!(status.code() == Code::Aborted && status.message().contains("2 was due"), "{status}");
+    let (mut agent, welcome) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    assert_eq!((welcome.epoch.as_str(), welcome.applied_sequence), ("e", 1));
+    agent.delta(2, vec![project(20)], &[]).await;
+    agent.delta(3, vec![project(30)], &[]).await;
+    agent.acknowledged(3).await;
+    assert_eq!(coordinator.fleet().amounts(URL).cpu, 30);
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_3_a_restart_of_the_coordinator_loses_nothing_and_counts_nothing_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    agent.snapshot(1, vec![host(), project(10)]).await;
+    agent.delta(2, vec![project(20)], &[]).await;
+    agent.acknowledged(2).await;
+    let at = coordinator.fleet_url();
+    coordinator.stop().await.unwrap();
+    let status = agent.ended().await;
+    assert!(status.code() == Code::Unavailable && status.message().contains("stopping"), "{status}");
+
+    let (coordinator, mut operator) = start(dir.path()).await;
+    assert_eq!(coordinator.fleet_url(), at, "the ports are kept");
+    assert_eq!(coordinator.fleet().amounts(URL).cpu, 20);
+    let (mut agent, welcome) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    assert_eq!((welcome.epoch.as_str(), welcome.applied_sequence), ("e", 2));
+    // The acknowledgement of 2 may have been lost: it is sent again, and then comes what happened meanwhile.
+    agent.delta(2, vec![project(20)], &[]).await;
+    agent.delta(3, vec![project(50)], &[]).await;
+    agent.acknowledged(3).await;
+    assert_eq!(coordinator.fleet().amounts(URL).cpu, 50);
+    // The agent's store was made anew: what it had computed before is not forgotten.
+    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "another", 0)).await;
+    agent.delta(4, vec![project(1)], &[]).await;
+    assert!(agent.ended().await.message().contains("before the first snapshot"));
+    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "another", 0)).await;
+    agent.snapshot(1, vec![project(7)]).await;
+    agent.acknowledged(1).await;
+    assert_eq!(coordinator.fleet().amounts(URL).cpu, 57);
+    let hosts = operator.list_hosts(ListHostsRequest {}).await.unwrap().into_inner().hosts;
+    assert_eq!(hosts.len(), 1);
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_3_when_an_agent_was_seen_does_not_go_back_with_a_restart_of_the_coordinator() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    agent.snapshot(1, vec![host()]).await;
+    agent.acknowledged(1).await;
+    let at_snapshot = seen(&mut operator).await;
+    // A heartbeat changes nothing else.
+    agent.say(Said::Heartbeat(wire::Heartbeat { sent_at_micros: 1 })).await;
+    let later = async {
+        while seen(&mut operator).await <= at_snapshot {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, later).await.unwrap();
+    let before = seen(&mut operator).await;
+    coordinator.stop().await.unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    assert_eq!(seen(&mut operator).await, before);
+    // Its stream goes on where it was.
+    let (mut agent, welcome) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    assert_eq!((welcome.epoch.as_str(), welcome.applied_sequence), ("e", 1));
+    agent.delta(2, vec![project(20)], &[]).await;
+    agent.acknowledged(2).await;
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_3_a_newer_connection_takes_over_and_many_deltas_in_flight_all_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let (mut first, _) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    first.snapshot(1, vec![project(1)]).await;
+    for sequence in 2..=500 {
+        first.delta(sequence, vec![project(sequence as i64)], &[]).await;
+    }
+    let (mut second, welcome) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+    let status = first.ended().await;
+    assert!(status.code() == Code::Aborted && status.message().contains("took over"), "{status}");
+    let applied = welcome.applied_sequence;
+    assert_eq!(coordinator.fleet().amounts(URL).cpu, i128::from(applied));
+    for sequence in applied + 1..=600 {
+        second.delta(sequence, vec![project(sequence as i64)], &[]).await;
+    }
+    second.acknowledged(600).await;
+    assert_eq!(coordinator.fleet().amounts(URL).cpu, 600);
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn absurd_entries_are_refused_and_leave_no_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let mut nan = project(10);
+    if let Some(Value::Project(project)) = &mut nan.value {
+        project.debt_seconds = f64::NAN;
+    }
+    let misplaced = wire::Entry { key: "host".into(), value: project(10).value };
+    let empty = wire::Entry { key: "host".into(), value: None };
+    let many = vec![host(); 20_001];
+    for entries in [vec![project(1), nan], vec![project(-5)], vec![misplaced], vec![empty], many] {
+        let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
+        agent.snapshot(1, entries).await;
+        let status = agent.ended().await;
+        assert!(
+            status.code() == Code::InvalidArgument && status.message().contains("message 1 is refused"),
+            "{status}"
+        );
+    }
+    assert_eq!(coordinator.fleet().amounts(URL).cpu, 0);
+    let held = operator.list_hosts(ListHostsRequest {}).await.unwrap().into_inner().hosts.remove(0);
+    assert_eq!((held.applied_sequence, held.projects.len()), (0, 0));
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_that_falls_silent_is_taken_for_gone_and_one_that_beats_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let link = LinkSettings { heartbeat: Duration::from_millis(200) };
+    let (coordinator, mut operator) = start_with(dir.path(), link).await;
+    let (lively, silent) =
+        (identity(&coordinator, &mut operator).await, identity(&coordinator, &mut operator).await);
+    let (mut lively, _) = Agent::link(&coordinator, hello(&lively, "e", 0)).await;
+    let (mut silent, _) = Agent::link(&coordinator, hello(&silent, "e", 0)).await;
+    let beats = lively.to.clone();
+    let beating = tokio::spawn(async move {
+        loop {
+            let beat = Said::Heartbeat(wire::Heartbeat { sent_at_micros: 1 });
+            if beats.send(wire::FromAgent { traceparent: String::new(), body: Some(beat) }).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    let status = silent.ended().await;
+    assert!(status.code() == Code::DeadlineExceeded && status.message().contains("nothing came"), "{status}");
+    // The coordinator beats as well.
+    assert!(matches!(lively.next().await.unwrap(), Heard::Heartbeat(_)));
+    assert_eq!(coordinator.fleet().connected(), 1);
+    beating.abort();
+    coordinator.stop().await.unwrap();
+}
+
+// ---- new jobs ----
+
+#[tokio::test]
+async fn r1_4_agents_with_the_project_are_told_at_once_of_new_jobs_and_no_more_of_them_than_jobs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let (url, attached) = with_application(&coordinator, &mut operator).await;
+    // The third has another project only.
+    let mut agents = Vec::new();
+    for entries in [vec![host(), attached.clone()], vec![host(), attached], vec![host(), project(1)]] {
+        let identity = identity(&coordinator, &mut operator).await;
+        let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 1)).await;
+        agent.snapshot(1, entries).await;
+        agent.acknowledged(1).await;
+        agents.push(agent);
+    }
+    for (jobs, told) in [(1, 1), (2, 2), (50, 2)] {
+        submit(&mut operator, jobs).await;
+        assert_eq!(contacts(&mut agents, told).await, vec![url.clone(); told], "{jobs} jobs");
+    }
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r1_4_agents_that_come_back_are_told_of_jobs_that_wait_and_no_more_of_them_than_jobs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let (url, attached) = with_application(&coordinator, &mut operator).await;
+    let mut identities = Vec::new();
+    for _ in 0..3 {
+        let identity = identity(&coordinator, &mut operator).await;
+        let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 1)).await;
+        agent.snapshot(1, vec![host(), attached.clone()]).await;
+        agent.acknowledged(1).await;
+        identities.push(identity);
+    }
+    while coordinator.fleet().connected() > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    submit(&mut operator, 2).await;
+    let mut first = come_back(&coordinator, &identities[..1]).await;
+    assert_eq!(contacts(&mut first, 1).await, vec![url.clone()]);
+    // That call stands for a job until it is taken: one is left, however often somebody comes.
+    for told in [1, 0] {
+        let mut others = come_back(&coordinator, &identities[1..]).await;
+        assert_eq!(contacts(&mut others, told).await, vec![url.clone(); told]);
+    }
+    drop(first);
+    coordinator.stop().await.unwrap();
+    // A new coordinator knows of no calls; all come at once.
+    let (coordinator, _operator) = start(dir.path()).await;
+    let mut all = come_back(&coordinator, &identities).await;
+    assert_eq!(contacts(&mut all, 2).await, vec![url.clone(); 2]);
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r1_4_an_agent_that_was_told_before_it_left_is_told_again_when_it_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let (url, attached) = with_application(&coordinator, &mut operator).await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 1)).await;
+    agent.snapshot(1, vec![host(), attached]).await;
+    agent.acknowledged(1).await;
+    submit(&mut operator, 1).await;
+    assert_eq!(contacts(std::slice::from_mut(&mut agent), 1).await, vec![url.clone()]);
+    drop(agent);
+    while coordinator.fleet().connected() > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    submit(&mut operator, 1).await;
+    let mut back = come_back(&coordinator, std::slice::from_ref(&identity)).await;
+    assert_eq!(contacts(&mut back, 1).await, vec![url]);
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r1_4_an_agent_that_comes_back_to_a_project_without_jobs_is_left_in_peace() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let (_, attached) = with_application(&coordinator, &mut operator).await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "e", 1)).await;
+    agent.snapshot(1, vec![host(), attached, project(1)]).await;
+    agent.acknowledged(1).await;
+    let mut back = come_back(&coordinator, std::slice::from_ref(&identity)).await;
+    assert_eq!(contacts(&mut back, 0).await, Vec::<String>::new());
+    coordinator.stop().await.unwrap();
+}
+
+// ---- the document ----
+
+#[tokio::test]
+async fn r6_5_a_new_document_reaches_connected_agents_within_a_second_and_others_when_they_come() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator, "a").await;
+    let identities =
+        [identity(&coordinator, &mut operator).await, identity(&coordinator, &mut operator).await];
+    let (mut agent, _) = Agent::link(&coordinator, hello(&identities[0], "e", 0)).await;
+    let Heard::Document(first) = agent.next().await.unwrap() else { panic!("no document") };
+    assert_eq!((first.version, first.projects.len()), (1, 1));
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let mut request = tonic::Request::new(shares(&[("a", 25.0)]));
+    request.metadata_mut().insert("traceparent", trace.parse().unwrap());
+    operator.set_shares(request).await.unwrap();
+    let pushed = timeout(Duration::from_secs(1), agent.message()).await.unwrap().unwrap();
+    assert_eq!(pushed.traceparent, trace);
+    let Some(Heard::Document(second)) = pushed.body else { panic!("no document") };
+    assert_eq!((second.version, second.projects[0].share), (2, 25.0));
+    // One that comes later gets the newest, one that has it gets none.
+    let (mut late, _) = Agent::link(&coordinator, hello(&identities[1], "e", 1)).await;
+    assert!(matches!(late.next().await.unwrap(), Heard::Document(document) if document.version == 2));
+    let (mut knows, _) = Agent::link(&coordinator, hello(&identities[1], "e", 2)).await;
+    knows.snapshot(1, vec![]).await;
+    knows.acknowledged(1).await;
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_10_each_agent_is_sent_an_account_of_its_own_and_the_same_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let agents = [identity(&coordinator, &mut operator).await, identity(&coordinator, &mut operator).await];
+    let (mut early, _) = Agent::link(&coordinator, hello(&agents[0], "e", 0)).await;
+    create(&mut operator, "lab").await;
+    let mut keys = vec![early.account_key().await];
+    for agent in &agents {
+        keys.push(Agent::link(&coordinator, hello(agent, "e", 0)).await.0.account_key().await);
+    }
+    let shown = coordinator.projects().project("lab").unwrap().account_key;
+    assert_eq!(keys[0], keys[1]);
+    assert!(keys[1] != keys[2] && keys.iter().all(|key| key.len() == 32 && key != shown.reveal()));
+    drop(operator);
+    coordinator.stop().await.unwrap();
+    let (coordinator, _operator) = start(dir.path()).await;
+    for (agent, key) in agents.iter().zip(&keys[1..]) {
+        assert_eq!(Agent::link(&coordinator, hello(agent, "e", 0)).await.0.account_key().await, *key);
+    }
+}
+
+/// Makes no account until it may.
+#[derive(Default)]
+struct Reluctant {
+    may: AtomicBool,
+    asked: AtomicU64,
+}
+
+impl Accounts for Reluctant {
+    fn key(&self, _: &AgentId, _: &ProjectAssignment) -> Result<Option<AccountKey>, String> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let may = self.may.load(Ordering::SeqCst);
+        may.then(|| Some(AccountKey::new("own"))).ok_or_else(|| "no space left".to_owned())
+    }
+}
+
+/// Keeps the warnings of the thread that it is set for.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut said = Fields(String::new());
+        event.record(&mut said);
+        self.0.lock().unwrap().push(said.0);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+struct Fields(String);
+
+impl tracing::field::Visit for Fields {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0.push_str(&format!("{field}={value:?} "));
+    }
+}
+
+#[tokio::test]
+async fn r6_3_an_agent_whose_account_cannot_be_made_keeps_its_link_and_is_sent_the_document_later() {
+    let warnings = Warnings::default();
+    let _listening = tracing::subscriber::set_default(warnings.clone());
+    let dir = tempfile::tempdir().unwrap();
+    let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path()).unwrap());
+    let documents = Arc::new(Documents::open(store.clone()).unwrap());
+    let link = LinkSettings { heartbeat: Duration::from_millis(200) };
+    let fleet = Fleet::open(store.clone(), documents.clone(), link).unwrap();
+    let accounts = Arc::new(Reluctant::default());
+    fleet.set_accounts(accounts.clone());
+    let assignment = ProjectAssignment {
+        name: "a".into(),
+        url: MasterUrl::parse(URL).unwrap(),
+        account_key: AccountKey::new("the project's own"),
+        share: Share::DEFAULT,
+    };
+    documents.put_project(Author::default(), Instant::EPOCH, assignment).await.unwrap();
+    let token = token::create(&*store, Instant::EPOCH, 1).unwrap().remove(0);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let service = FleetServer::new(FleetService::new(fleet.clone()));
+    let serving = tonic::transport::Server::builder()
+        .add_service(service)
+        .serve_with_incoming(TcpListenerStream::new(listener));
+    let serving = tokio::spawn(serving);
+
+    let mut client = FleetClient::connect(url.clone()).await.unwrap();
+    let identity = enroll(&mut client, &token).await.unwrap();
+    let mut agent = Agent::open_at(&url, hello(&identity, "e", 0)).await;
+    agent.snapshot(1, vec![project(10)]).await;
+    agent.acknowledged(1).await;
+    // It is tried again and again, and meanwhile state goes on flowing.
+    let mut sequence = 1;
+    while accounts.asked.load(Ordering::SeqCst) < 4 {
+        sequence += 1;
+        agent.delta(sequence, vec![project(sequence as i64)], &[]).await;
+        agent.acknowledged(sequence).await;
+    }
+    let said = |warnings: &Warnings| {
+        let all = warnings.0.lock().unwrap().clone();
+        all.into_iter().filter(|text| text.contains("no space left")).collect::<Vec<_>>()
+    };
+    assert_eq!(said(&warnings).len(), 1, "{:?}", said(&warnings));
+    accounts.may.store(true, Ordering::SeqCst);
+    assert_eq!(agent.account_key().await, "own");
+    assert_eq!(said(&warnings).len(), 1);
+    serving.abort();
+}
+
+#[tokio::test]
+async fn shares_that_mean_nothing_and_unknown_projects_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator, "a").await;
+    for (bad, code) in [
+        (vec![("a", -1.0)], Code::InvalidArgument),
+        (vec![("a", f64::NAN)], Code::InvalidArgument),
+        (vec![("a", 1e300)], Code::InvalidArgument),
+        (vec![("a", 1.0), ("b", 1.0)], Code::NotFound),
+        (vec![], Code::InvalidArgument),
+    ] {
+        let status = operator.set_shares(shares(&bad)).await.unwrap_err();
+        assert_eq!(status.code(), code, "{status}");
+    }
+    for (name, share, code) in [
+        ("a", 1.0, Code::AlreadyExists),
+        ("b", -1.0, Code::InvalidArgument),
+        ("../b", 1.0, Code::InvalidArgument),
+    ] {
+        let request =
+            CreateProjectRequest { name: name.into(), share, request_delay_micros: 0, settings: Vec::new() };
+        assert_eq!(operator.create_project(request).await.unwrap_err().code(), code, "{name}");
+    }
+    assert_eq!(coordinator.documents().document().version.0, 1);
+    let projects = operator.list_projects(ListProjectsRequest {}).await.unwrap().into_inner().projects;
+    assert_eq!(projects.iter().map(|project| project.name.as_str()).collect::<Vec<_>>(), ["a"]);
+    coordinator.stop().await.unwrap();
+}
+
+// ---- operators ----
+
+#[tokio::test]
+async fn a_call_without_the_operators_token_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, _) = start(dir.path()).await;
+    let mut stranger = connect(&coordinator.fleet_url(), &"0".repeat(64)).await.unwrap();
+    let status = stranger.list_hosts(ListHostsRequest {}).await.unwrap_err();
+    assert!(
+        status.code() == Code::PermissionDenied && status.message().contains("operator.token"),
+        "{status}"
+    );
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_directory_has_one_coordinator_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, _) = start(dir.path()).await;
+    let Err(error) = Coordinator::start(options(dir.path(), LinkSettings::default())).await else {
+        panic!("two in one directory")
+    };
+    assert_eq!(error.exit_code().number(), 6, "{error}");
+    coordinator.stop().await.unwrap();
+}
+
+// ---- helpers ----
+
+const URL: &str = "http://127.0.0.1:1/a/";
+
+fn options(dir: &Path, link: LinkSettings) -> Options {
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    Options { dir: dir.to_path_buf(), listen: any, http: any, link }
+}
+
+async fn start(dir: &Path) -> (Coordinator, Client) {
+    start_with(dir, LinkSettings::default()).await
+}
+
+async fn start_with(dir: &Path, link: LinkSettings) -> (Coordinator, Client) {
+    let coordinator = Coordinator::start(options(dir, link)).await.unwrap();
+    let operator = connect(&coordinator.fleet_url(), coordinator.token()).await.unwrap();
+    (coordinator, operator)
+}
+
+async fn identity(coordinator: &Coordinator, operator: &mut Client) -> wire::EnrollReply {
+    let token = tokens(operator, 1).await.remove(0);
+    let mut client = FleetClient::connect(coordinator.fleet_url()).await.unwrap();
+    enroll(&mut client, &token).await.unwrap()
+}
+
+/// A project `a` with an application `app`: its URL, and the entry of an agent that has it.
+async fn with_application(coordinator: &Coordinator, operator: &mut Client) -> (String, wire::Entry) {
+    create(operator, "a").await;
+    let file = AppFile {
+        name: "program".into(),
+        size_bytes: 1,
+        sha256: "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881".into(),
+        executable: true,
+    };
+    let version = AddAppVersionRequest {
+        project: "a".into(),
+        application: "app".into(),
+        version: 100,
+        platform: "x86_64-pc-linux-gnu".into(),
+        files: vec![file],
+        ..Default::default()
+    };
+    let parts = [Part::Version(version), Part::Content(b"x".to_vec())];
+    let parts = parts.map(|part| AddAppVersionPart { part: Some(part) });
+    operator.add_app_version(tokio_stream::iter(parts)).await.unwrap();
+    let url = coordinator.projects().projects()[0].url.to_string();
+    let attached = wire::Entry {
+        key: format!("project/{url}"),
+        value: Some(Value::Project(wire::ProjectState { url: url.clone(), ..Default::default() })),
+    };
+    (url, attached)
+}
+
+/// Workunits of one job each.
+async fn submit(operator: &mut Client, jobs: usize) {
+    let workunit = NewWorkunit { application: "app".into(), flops_estimate: 1e9, ..Default::default() };
+    let request =
+        SubmitRequest { project: "a".into(), workunits: vec![workunit; jobs], ..Default::default() };
+    operator.submit(request).await.unwrap();
+}
+
+/// New links of agents that have said all before.
+async fn come_back(coordinator: &Coordinator, agents: &[wire::EnrollReply]) -> Vec<Agent> {
+    let mut back = Vec::new();
+    for identity in agents {
+        back.push(Agent::link(coordinator, hello(identity, "e", 1)).await.0);
+    }
+    back
+}
+
+/// What these are told to contact: waits for so many, and a moment for one too many.
+async fn contacts(agents: &mut [Agent], expected: usize) -> Vec<String> {
+    let mut all: StreamMap<usize, _> = agents.iter_mut().map(|agent| &mut agent.from).enumerate().collect();
+    let mut contacts = Vec::new();
+    loop {
+        let patience = if contacts.len() < expected { SOON } else { Duration::from_secs(1) };
+        let next = async {
+            loop {
+                let (_, message) = all.next().await.expect("a link ended");
+                if let Some(Heard::ContactProject(contact)) = message.unwrap().body {
+                    return contact.url;
+                }
+            }
+        };
+        match timeout(patience, next).await {
+            Ok(url) => contacts.push(url),
+            Err(_) => return contacts,
+        }
+    }
+}
+
+async fn create(operator: &mut Client, name: &str) {
+    let request = CreateProjectRequest {
+        name: name.into(),
+        share: 75.0,
+        request_delay_micros: 0,
+        settings: Vec::new(),
+    };
+    operator.create_project(request).await.unwrap();
+}
+
+fn shares(shares: &[(&str, f64)]) -> SetSharesRequest {
+    let one = |&(project, share): &(&str, f64)| ShareOfProject { project: project.to_owned(), share };
+    SetSharesRequest { shares: shares.iter().map(one).collect() }
+}
+
+fn project(cpu_time_micros: i64) -> wire::Entry {
+    let project = wire::ProjectState { url: URL.into(), cpu_time_micros, ..Default::default() };
+    wire::Entry { key: format!("project/{URL}"), value: Some(Value::Project(project)) }
+}
+
+fn task(name: &str) -> wire::Entry {
+    let task = wire::TaskState { project_url: URL.into(), name: name.into(), ..Default::default() };
+    wire::Entry { key: format!("task/{URL}/{name}"), value: Some(Value::Task(task)) }
+}

@@ -1,5 +1,0 @@
-//! `fallow`: the coordinator and its operators' tools.
-
-fn main() -> std::process::ExitCode {
-    fallow_coordinator::cli::main()
-}

@@ -1,0 +1,227 @@
+//! The scheduler RPC: who asks, what is reported, what is lost, what is sent (BOINC: `cgi`).
+//!
+//! **Order.** Account, host, reports, jobs that the host has lost or should not have, then new jobs. All of it changes
+//! records in one transaction. The reply is written after it: signing upload permissions takes longer than everything
+//! else, and needs no lock.
+//!
+//! **Errors** go to the client as BOINC's servers put them: status 200, a message, and a delay.
+
+mod held;
+mod host;
+mod reply;
+mod report;
+mod send;
+mod wish;
+
+use fallow_boinc::scheduler::{Message, Priority, SchedulerReply, SchedulerRequest};
+use fallow_domain::{AccountKey, Duration, Instant};
+use fallow_telemetry::Seldom;
+use tracing::{debug, info, warn};
+
+use super::credit::{self, Credit};
+use super::error::ProjectError;
+use super::hosted::Project;
+use super::keys::md5_hex;
+use super::records::{Account, Host, Version};
+use super::workunit::{Taker, Workunit};
+use crate::printable;
+pub(super) use wish::{Likeness, Means, SIZES};
+
+/// Version 8.3: what clients take our replies to be like. Newer features depend on it.
+const SCHEDULER_VERSION: u32 = 803;
+/// After a request that cannot be read. It may be a network's fault.
+const UNREADABLE_DELAY: Duration = Duration::from_mins(10);
+/// After a wrong account key: a person has to do something first.
+const BAD_KEY_DELAY: Duration = Duration::from_hours(1);
+/// After a platform that nobody has heard of.
+const PLATFORM_DELAY: Duration = Duration::from_hours(24);
+
+/// What an agent is told whose RPCs do not count on.
+const COPIED: &str = "This agent's directory was copied and runs twice, or an older copy of it was put back: if two run, \
+    stop one and enrol it anew in an empty directory";
+
+/// Bytes of a text from outside that are logged.
+const TEXT_MAX: usize = 255;
+/// Jobs that are looked at of those that a request lists as held. Clients hold some thousands of a project at most; the time
+/// that a longer list takes would be other hosts' time.
+const LISTED_MAX: usize = 10_000;
+static UNREADABLE: Seldom = Seldom::new();
+
+/// A job that goes into the reply.
+pub(super) struct SentJob {
+    pub(super) workunit: Workunit,
+    pub(super) index: u32,
+    pub(super) version: Version,
+}
+
+/// What a request led to; the reply is made of it.
+pub(super) struct Outcome {
+    pub(super) host: Host,
+    /// The host's record is new to it, or another than it thought.
+    pub(super) tell_host_id: bool,
+    pub(super) acks: Vec<String>,
+    pub(super) aborts: Vec<String>,
+    pub(super) aborts_if_not_started: Vec<String>,
+    pub(super) jobs: Vec<SentJob>,
+    pub(super) messages: Vec<Message>,
+    /// Something came to be compared.
+    pub(super) to_compare: bool,
+    /// What the account and the host were granted.
+    pub(super) credit: (Credit, Credit),
+}
+
+/// Whether a request lists more jobs of this project than are looked at: nothing is concluded from it then. What it holds of
+/// other projects is not its fault (`send::earliest`).
+fn lists_too_many(request: &SchedulerRequest) -> bool {
+    request.other_results.as_ref().is_some_and(|held| held.len() > LISTED_MAX)
+}
+
+impl Outcome {
+    /// Who computes.
+    pub(super) fn taker(&self) -> Taker {
+        Taker { host: self.host.id, account: self.host.account }
+    }
+}
+
+impl Project {
+    /// Answers a request. Says also whether outputs are to be compared now.
+    ///
+    /// # Errors
+    /// Failures of the store, after which the client should try again; whatever is wrong with the request is said in
+    /// the reply.
+    pub(crate) fn scheduler_rpc(
+        &self,
+        body: &[u8],
+        account: &Account,
+        now: Instant,
+    ) -> Result<(String, bool), ProjectError> {
+        let request = match SchedulerRequest::parse(body) {
+            Ok(request) => request,
+            Err(problem) => {
+                if let Some(times) = UNREADABLE.times() {
+                    let error = printable::line(&problem.to_string(), TEXT_MAX);
+                    warn!(project = %self.name, account = account.id, error, times, "a scheduler request cannot be read");
+                }
+                return Ok((self.refusal(problem.to_string(), UNREADABLE_DELAY), false));
+            }
+        };
+        // It was admitted by the key in its first bytes.
+        if request.authenticator != account.key {
+            return Ok((self.refuse_key(), false));
+        }
+        if !reply::is_known_platform(&request, &self.catalog()) {
+            let text = format!("This project does not support computers of type {}", request.platform_name);
+            return Ok((self.refusal(text, PLATFORM_DELAY), false));
+        }
+        let outcome = self.carry_out(&request, account, now)?;
+        self.log(&request, &outcome);
+        let to_compare = outcome.to_compare;
+        Ok((reply::write(self, &request, account, outcome, now)?, to_compare))
+    }
+
+    /// The account with this key.
+    pub(crate) fn account(&self, key: &AccountKey) -> Result<Option<Account>, ProjectError> {
+        self.read().get("account", &self.keys.account(key.reveal()))
+    }
+
+    /// The answer to a key that nobody has.
+    pub(crate) fn refuse_key(&self) -> String {
+        let text = "Invalid or missing account key. To fix, remove and add this project.";
+        self.refusal(text.to_owned(), BAD_KEY_DELAY)
+    }
+
+    /// The answer to a request that does not begin with a key: it may have been broken on its way.
+    pub(crate) fn refuse_without_key(&self) -> String {
+        let text = "The request does not begin with an account key";
+        self.refusal(text.to_owned(), UNREADABLE_DELAY)
+    }
+
+    /// All that a request changes, in one transaction; durable if something was acknowledged.
+    fn carry_out(
+        &self,
+        request: &SchedulerRequest,
+        account: &Account,
+        now: Instant,
+    ) -> Result<Outcome, ProjectError> {
+        let outcome = self.transact(|txn| {
+            let (host, tell_host_id) = host::identify(self, txn, request, account, now)?;
+            let mut outcome = Outcome {
+                host,
+                tell_host_id,
+                acks: Vec::new(),
+                aborts: Vec::new(),
+                aborts_if_not_started: Vec::new(),
+                jobs: Vec::new(),
+                messages: Vec::new(),
+                to_compare: false,
+                credit: (Credit::default(), Credit::default()),
+            };
+            outcome.credit = credit::of(txn, &self.keys, outcome.host.account, outcome.host.id)?;
+            report::take(self, txn, request, &mut outcome, now)?;
+            held::check(self, txn, request, &mut outcome, now)?;
+            self.take_file_list(txn, request, outcome.host.id)?;
+            send::send(self, txn, request, &mut outcome, now)?;
+            if outcome.host.copied_at == Some(now) {
+                outcome.messages.push(note(COPIED));
+            }
+            txn.put("host", self.keys.host(outcome.host.id), &outcome.host)?;
+            Ok(outcome)
+        })?;
+        // An acknowledged report is forgotten by the client: it must survive here, whatever happens.
+        if !outcome.acks.is_empty() {
+            self.store.flush()?;
+        }
+        Ok(outcome)
+    }
+
+    fn refusal(&self, text: String, delay: Duration) -> String {
+        debug!(project = %self.name, %text, "request refused");
+        let message = Message { priority: Priority::High, text };
+        SchedulerReply {
+            scheduler_version: Some(SCHEDULER_VERSION),
+            project_name: Some(self.long_name()),
+            request_delay: delay,
+            messages: vec![message],
+            ..SchedulerReply::default()
+        }
+        .write()
+    }
+
+    fn log(&self, request: &SchedulerRequest, outcome: &Outcome) {
+        let host = outcome.host.id;
+        if outcome.tell_host_id {
+            info!(project = %self.name, host, name = %outcome.host.name, before = request.hostid, "host registered");
+        }
+        // Names as the client gave them: nobody may have made them here.
+        let shown = |name: &String| printable::line(name, TEXT_MAX);
+        for name in outcome.acks.iter().map(shown) {
+            info!(project = %self.name, host, job = %name, "reported");
+        }
+        for sent in &outcome.jobs {
+            info!(project = %self.name, host, job = %sent.workunit.job_name(sent.index), "sent");
+        }
+        for name in outcome.aborts.iter().map(shown) {
+            info!(project = %self.name, host, job = %name, "told to abort: this host should not have it");
+        }
+        debug!(
+            project = %self.name, host, seqno = request.rpc_seqno, wanted_secs = request.cpu_req_secs,
+            wanted_instances = request.cpu_req_instances, sent = outcome.jobs.len(), "scheduler RPC"
+        );
+    }
+}
+
+/// A message for the event log of the client.
+fn note(text: impl Into<String>) -> Message {
+    Message { priority: Priority::Low, text: text.into() }
+}
+
+/// Floating-point operations per second of one of the host's CPUs: what it measured, or BOINC's assumption before that.
+fn speed(request: &SchedulerRequest) -> f64 {
+    let measured = request.host_info.p_fpops;
+    if measured.is_finite() && measured > 0.0 { measured } else { 1e9 }
+}
+
+/// A host's identity for others: they must not learn the one that it shows to us.
+fn external_cpid(account: &Account) -> String {
+    md5_hex(format!("{}{}", account.cross_project_id, account.email))
+}

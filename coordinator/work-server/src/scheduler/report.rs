@@ -1,0 +1,100 @@
+//! Reports of finished jobs.
+//!
+//! Every report is acknowledged, also a repeated one and one for a job that nobody knows: a client keeps what is not
+//! acknowledged, and would report it for ever. Of very many, the rest waits for the next request: the project's lock is
+//! held meanwhile.
+
+use fallow_boinc::scheduler::{ReportedResult, ResultState, SchedulerRequest};
+use fallow_domain::{Duration, Instant};
+use tracing::info;
+
+use super::{Outcome as Done, speed};
+use crate::credit;
+use crate::error::ProjectError;
+use crate::hosted::Project;
+use crate::index;
+use crate::keys::split_job_name;
+use crate::printable;
+use crate::txn::Txn;
+use crate::workunit::{Outcome, Report};
+
+/// Reports taken from one request. A client repeats those that were not acknowledged.
+const REPORTS_MAX: usize = 10_000;
+/// The end of standard error that is kept of a job in error.
+const STDERR_KEPT: usize = 4_096;
+/// What is kept of what a client says of a failure, in bytes.
+const MESSAGE_KEPT: usize = 1_024;
+/// Files whose failed upload is told of.
+const FILES_NAMED: usize = 4;
+/// Exit statuses of jobs that were aborted: by the client's owner, by the project, through a GUI.
+const ABORTED: [i32; 3] = [194, 202, 203];
+
+/// Takes all reports of a request.
+pub(super) fn take(
+    project: &Project,
+    txn: &mut Txn<'_>,
+    request: &SchedulerRequest,
+    done: &mut Done,
+    now: Instant,
+) -> Result<(), ProjectError> {
+    for result in request.results.iter().take(REPORTS_MAX) {
+        done.acks.push(result.name.clone());
+        let Some((name, index)) = split_job_name(&result.name) else { continue };
+        let Some(before) = index::read(txn, &project.keys, name)? else { continue };
+        let mut after = before.clone();
+        let mut report = report_of(result);
+        if let Some(job) = before.jobs.get(index as usize) {
+            // No host has more CPU time than its CPUs had.
+            let most =
+                job.sent_at.map_or(Duration::ZERO, |sent| now.since(sent)) * i64::from(done.host.ncpus);
+            report.claimed = credit::claim(report.cpu_time.min(most), speed(request), before.flops_bound);
+        }
+        if matches!(report.outcome, Outcome::Error | Outcome::Aborted) {
+            info!(
+                project = %project.name, host = done.host.id, job = %printable::line(&result.name, 255), exit = report.exit_status,
+                outcome = report.outcome.as_str(), "a job failed on its host"
+            );
+        }
+        if after.report(index, done.taker(), report, now) {
+            done.to_compare |= !after.to_compare().is_empty();
+            index::write(txn, &project.keys, Some(&before), &after, now)?;
+        }
+    }
+    Ok(())
+}
+
+fn report_of(result: &ReportedResult) -> Report {
+    let outcome = match () {
+        // A failed upload shows only in the file (boinc-client reports state 5 then).
+        () if result.is_success() && result.files.iter().all(|file| file.error_msg.is_none()) => {
+            Outcome::Success
+        }
+        () if result.state == ResultState::Aborted || ABORTED.contains(&result.exit_status) => {
+            Outcome::Aborted
+        }
+        () => Outcome::Error,
+    };
+    let stderr = match outcome {
+        Outcome::Success => String::new(),
+        _ => last_words(result),
+    };
+    Report { outcome, cpu_time: result.final_cpu_time, claimed: 0.0, exit_status: result.exit_status, stderr }
+}
+
+/// What is kept of a failed job: what its client said of the failure, and the end of its standard error.
+fn last_words(result: &ReportedResult) -> String {
+    let said = &result.stderr_out;
+    let mut words = Vec::new();
+    if let Some(message) = said.message.as_deref().map(str::trim).filter(|message| !message.is_empty()) {
+        words.push(printable::lines(message, MESSAGE_KEPT));
+    }
+    let files = result.files.iter().filter_map(|file| Some((&file.name, file.error_msg.as_deref()?)));
+    words.extend(
+        files.take(FILES_NAMED).map(|(name, why)| printable::line(&format!("{name}: {why}"), MESSAGE_KEPT)),
+    );
+    let text = said.stderr_txt.as_str();
+    let start = text.ceil_char_boundary(text.len().saturating_sub(STDERR_KEPT));
+    words.push(printable::lines(&text[start..], 3 * STDERR_KEPT));
+    words.retain(|words| !words.is_empty());
+    words.join("\n")
+}

@@ -1,0 +1,578 @@
+//! Choosing jobs for a request (R3.12, R4.10, R5.5, R5.6).
+//!
+//! Candidates come from the queue of workunits with unsent jobs, the oldest first. Of each workunit an account gets one
+//! job; another only if that one failed and nobody else can take it (`seekers`). Two windows of the queue are looked
+//! at: its head, and, if that is not enough, a stretch that moves on with every request of the host, so that a host whose
+//! jobs at the head wait for *other* hosts still finds work behind them, at a bounded cost per request. Which of the
+//! candidates are sent is the policy's decision.
+//!
+//! All of that is a pass, made with the disk space that is free. A host that deletes files for jobs tells what would be
+//! free then; only if a pass sends nothing for want of space the next is made, with more (R4.10).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fallow_boinc::scheduler::{InProgressResult, SchedulerRequest, type_name};
+use fallow_domain::{Bytes, Duration, Fraction, Instant, PerType, ResourceType, Usage};
+use fallow_policy::composition::SendPolicy;
+use fallow_policy::disk::holders::prefer_local;
+use fallow_policy::disk::passes::Pass;
+use fallow_policy::work_send::{InProgress, Offer, SendHost, Wanted, ws1, ws2};
+use tracing::debug;
+
+use super::wish::{Means, OfTypes, Wish, wanted};
+use super::{LISTED_MAX, Outcome as Done, SentJob, lists_too_many, note};
+use crate::error::ProjectError;
+use crate::hosted::{Project, lock};
+use crate::index::{self, RestEnd};
+use crate::keys::tail;
+use crate::listing::in_seconds;
+use crate::records::{UnsentEntry, Version, min_interval};
+use crate::txn::{Txn, decode};
+use crate::types::Refusal;
+use crate::workunit::{Standing, Taker, Workunit};
+
+/// Queue entries looked at in each of the two windows.
+const WINDOW: usize = 256;
+/// Jobs in one reply. A host that wants more asks again after the delay.
+const JOBS_MAX: usize = 100;
+
+/// A workunit with a job for this host.
+struct Candidate {
+    workunit: Workunit,
+    index: u32,
+    version: Version,
+}
+
+/// Why workunits were passed over, for the message to the host's owner.
+#[derive(Default)]
+struct Passed {
+    memory: Option<(String, Bytes)>,
+    disk: Option<(String, Bytes)>,
+    time: usize,
+    /// Workunits of which the account has a copy or has computed one; they wait for others.
+    has_one: usize,
+    /// Workunits whose copies failed on the account; they wait for others.
+    failed: usize,
+    /// Workunits that rest after an error.
+    rests: Vec<RestEnd>,
+}
+
+impl Passed {
+    /// When the first workunit rests no longer, if any does.
+    fn rested_at(&self) -> Option<Instant> {
+        self.rests.iter().map(|rest| rest.at).min()
+    }
+}
+
+/// Sends jobs.
+pub(super) fn send(
+    project: &Project,
+    txn: &mut Txn<'_>,
+    request: &SchedulerRequest,
+    done: &mut Done,
+    now: Instant,
+) -> Result<(), ProjectError> {
+    let catalog = project.catalog();
+    let Some(mut wish) = Wish::of(request, &catalog) else {
+        done.host.waiting &= !request.dont_send_work;
+        return Ok(());
+    };
+    let asks = wish.types();
+    for sent in &done.jobs {
+        // What was lost and is sent again counts.
+        let usage = sent.version.usage;
+        wish.wanted.fill(usage, wish.capacity.estimate(&sent.workunit, usage));
+    }
+    if wish.wanted.is_open() && !refused(project, request, done, now) {
+        done.host.last_request = Some(now);
+        let means = wish.means(done.host.id, project.settings().delete_from_self);
+        let mut seekers = lock(&project.seekers);
+        seekers.asked(done.host.account, &asks, Some(means), now);
+        if done.host.agent.is_none() {
+            seekers.note_outside(done.host.account);
+        }
+        drop(seekers);
+        send_what_suits(project, txn, request, &wish, done, now)?;
+    }
+    done.host.waiting = is_in_vain(request, &wish, done);
+    Ok(())
+}
+
+/// Whether the client got no job of a type that it asked for and may hope for: it backs off then (R3.7).
+fn is_in_vain(request: &SchedulerRequest, wish: &Wish<'_>, done: &Done) -> bool {
+    let asked = wanted(request, 1.0);
+    let has_versions = wish.catalog.types(&wish.capacity.platforms);
+    // A project without a program yet gets one soon; for a GPU it rarely does.
+    let may_hope = |kind| has_versions[kind] || kind == ResourceType::Cpu;
+    let got = |kind| done.jobs.iter().any(|sent| sent.version.kind() == kind);
+    if asked.unsupported(&PerType::default()) == PerType::default() {
+        // It knows the scalar only.
+        return done.jobs.is_empty();
+    }
+    ResourceType::ALL.into_iter().any(|kind| asked.wants(kind) && may_hope(kind) && !got(kind))
+}
+
+fn send_what_suits(
+    project: &Project,
+    txn: &mut Txn<'_>,
+    request: &SchedulerRequest,
+    wish: &Wish<'_>,
+    done: &mut Done,
+    now: Instant,
+) -> Result<(), ProjectError> {
+    let mut passed = Passed::default();
+    let room = room(project, txn, done)?;
+    let from = done.host.search_from;
+    let held: Option<BTreeSet<&str>> =
+        request.other_results.as_ref().map(|held| held.iter().map(|job| job.name.as_str()).collect());
+    let assigned = wish.disk.assign(project.settings().delete_from_self, |pass, space| {
+        let lacked_space = std::mem::take(&mut passed).disk.is_some();
+        if room == 0 || (pass != Pass::Free && !lacked_space) {
+            return Ok(Vec::new());
+        }
+        done.host.search_from = from;
+        let search = Search {
+            project,
+            txn,
+            request,
+            wish,
+            held: held.as_ref(),
+            space,
+            room,
+            now,
+            taker: done.taker(),
+        };
+        search.pass(done, &mut passed)
+    });
+    let assigned: Option<(Pass, Vec<Candidate>)> = assigned?;
+    // Whoever has enough to do, or would be too late now, may well take more later.
+    let may_later = room == 0 || passed.time > 0 || !passed.rests.is_empty();
+    if let Some((pass, chosen)) = assigned {
+        debug!(project = %project.name, host = done.host.id, jobs = chosen.len(), %pass, "jobs chosen");
+        chosen.into_iter().try_for_each(|candidate| give(project, txn, done, candidate, now))?;
+    }
+    if done.jobs.is_empty() && !may_later {
+        lock(&project.seekers).left_without(done.host.account, now);
+    }
+    if done.jobs.is_empty() {
+        // It may have been told in vain, or ask for nothing for a long time from now on.
+        project.note_rests(passed.rests.iter().copied());
+    }
+    let refusal = done.jobs.is_empty().then(|| {
+        let said = done.messages.len();
+        say_why(project, wish, &passed, room, done, now);
+        let reasons: Vec<&str> = done.messages.iter().skip(said).map(|note| note.text.as_str()).collect();
+        Refusal {
+            at: now,
+            host: done.host.id,
+            agent: done.host.agent.clone(),
+            host_name: done.host.name.clone(),
+            reason: reasons.join("; "),
+        }
+    });
+    *lock(&project.refusal) = refusal;
+    Ok(())
+}
+
+/// Whether the host gets nothing at all this time.
+fn refused(project: &Project, request: &SchedulerRequest, done: &mut Done, now: Instant) -> bool {
+    let held = request.code_sign_key.as_deref().map(str::trim);
+    if held.is_some_and(|key| key != project.keyring.code_sign_public().trim()) {
+        done.messages.push(note(
+            "The code-signing key of this project is another one. To fix, remove and add this project.",
+        ));
+        return true;
+    }
+    if project.was_shared(done.host.account) {
+        let name = &project.name;
+        done.messages.push(note(format!(
+            "No new work for the account key that all agents had together: each agent gets a key of its own from its \
+             coordinator; attach any other client again with the key that `fallow project show {name}` shows"
+        )));
+        return true;
+    }
+    if request.platform_name == "anonymous" {
+        done.messages.push(note("This project does not support anonymous platforms"));
+        return true;
+    }
+    if lists_too_many(request) {
+        done.messages.push(note(format!(
+            "Not sending work - more than {LISTED_MAX} jobs of this project are listed as held"
+        )));
+        return true;
+    }
+    // A request in the future is from before the clock was set back: nobody has to wait for that time to come.
+    let since = done.host.last_request.filter(|last| *last <= now).map(|last| now.since(last));
+    if let Some(since) = since.filter(|since| *since < min_interval(&project.settings())) {
+        let text = format!("Not sending work - last request too recent: {:.0} sec", since.as_secs_f64());
+        done.messages.push(note(text));
+        return true;
+    }
+    false
+}
+
+/// How many jobs more the host may have.
+fn room(project: &Project, txn: &Txn<'_>, done: &Done) -> Result<usize, ProjectError> {
+    let most = u64::from(done.host.ncpus) * u64::from(project.settings().max_in_progress_per_cpu);
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let held = txn.scan(&project.keys.held_by(done.host.id), None, most)?.len();
+    Ok(most.saturating_sub(held).min(JOBS_MAX))
+}
+
+/// One pass over the queue.
+struct Search<'a> {
+    project: &'a Project,
+    txn: &'a Txn<'a>,
+    request: &'a SchedulerRequest,
+    wish: &'a Wish<'a>,
+    /// Names of the jobs that the host says it holds, if it says so.
+    held: Option<&'a BTreeSet<&'a str>>,
+    /// Disk space that the jobs may take.
+    space: Bytes,
+    /// Jobs that the host may have more.
+    room: usize,
+    now: Instant,
+    taker: Taker,
+}
+
+/// What was found, and what more would be looked for.
+struct Found<'c> {
+    /// Of each application that jobs in the queue are of.
+    versions: BTreeMap<String, OfTypes<'c>>,
+    candidates: Vec<Candidate>,
+    still: Wanted,
+    disk: Bytes,
+    /// The host has input files: whatever the windows hold is looked at, to find the jobs that read them.
+    is_choosy: bool,
+}
+
+impl<'a> Search<'a> {
+    /// Finds candidates and lets the policy choose.
+    fn pass(&self, done: &mut Done, passed: &mut Passed) -> Result<Vec<Candidate>, ProjectError> {
+        let mut candidates = self.search(done, passed)?;
+        let has_local = self.prefer_local(done.host.id, &mut candidates);
+        self.cut(done, &mut candidates);
+        let chosen = self.choose(&candidates, passed);
+        // What was found and not needed is the first to be looked at next time.
+        let left = if has_local {
+            // Not in the order of the queue.
+            let others = candidates.iter().enumerate().filter(|(at, _)| chosen.binary_search(at).is_err());
+            others.map(|(_, candidate)| candidate).min_by_key(|candidate| candidate.workunit.sequence)
+        } else {
+            chosen.last().and_then(|last| candidates.get(last + 1))
+        };
+        if let Some(left) = left.filter(|left| left.workunit.sequence <= done.host.search_from) {
+            done.host.search_from = left.workunit.sequence - 1;
+        }
+        let numbered = candidates.into_iter().enumerate();
+        Ok(numbered.filter(|(at, _)| chosen.binary_search(at).is_ok()).map(|(_, one)| one).collect())
+    }
+
+    /// Puts jobs first whose inputs the host has (R4.11). Says whether there are any.
+    fn prefer_local(&self, host: u64, candidates: &mut [Candidate]) -> bool {
+        let holders = lock(&self.project.holders);
+        let locality = |candidate: &Candidate| {
+            let inputs = candidate.workunit.inputs.iter();
+            holders.locality(&host, inputs.map(|input| (input.file_name.as_str(), Bytes(input.nbytes))))
+        };
+        let has_local = candidates.iter().any(|candidate| locality(candidate).held > Bytes(0));
+        if has_local {
+            prefer_local(candidates, locality);
+        }
+        has_local
+    }
+
+    /// Twice what is wanted, so that the policy can refuse half of it.
+    fn looked_for(&self, done: &Done) -> Wanted {
+        let mut wanted = wanted(self.request, 2.0);
+        for sent in &done.jobs {
+            let usage = sent.version.usage;
+            wanted.fill(usage, self.wish.capacity.estimate(&sent.workunit, usage));
+        }
+        wanted
+    }
+
+    /// Of all that was found, the first that the request can take.
+    fn cut(&self, done: &Done, candidates: &mut Vec<Candidate>) {
+        let (mut still, mut disk) = (self.looked_for(done), Bytes(0));
+        candidates.retain(|Candidate { workunit, version, .. }| {
+            let with = disk.plus(workunit.disk_bound);
+            let fits = still.wants(version.kind()) && with <= self.space;
+            if fits {
+                disk = with;
+                still.fill(version.usage, self.wish.capacity.estimate(workunit, version.usage));
+            }
+            fits
+        });
+    }
+
+    /// Candidates for this host in both windows, at most `room`, and no more than the request can take.
+    fn search(&self, done: &mut Done, passed: &mut Passed) -> Result<Vec<Candidate>, ProjectError> {
+        let prefix = self.project.keys.all_unsent();
+        let mut found = Found {
+            versions: BTreeMap::new(),
+            candidates: Vec::new(),
+            still: self.looked_for(done),
+            disk: Bytes(0),
+            is_choosy: lock(&self.project.holders).files(&done.host.id).next().is_some(),
+        };
+        let head = self.txn.scan(&prefix, None, WINDOW)?;
+        let head_end = head.last().map(|(key, _)| key.clone());
+        let head_is_all = head.len() < WINDOW;
+        self.gather(head, &mut found, passed)?;
+        let Some(head_end) = head_end.filter(|_| !head_is_all && !self.is_enough(&found)) else {
+            return Ok(found.candidates);
+        };
+        let from = self.project.keys.unsent(done.host.search_from).max(head_end);
+        let stretch = self.txn.scan(&prefix, Some(&from), WINDOW)?;
+        let is_last = stretch.len() < WINDOW;
+        let ends: Vec<u64> = stretch.iter().map(|(key, _)| sequence_of(tail(key, &prefix))).collect();
+        let looked_at = self.gather(stretch, &mut found, passed)?;
+        done.host.search_from = match looked_at.checked_sub(1).and_then(|last| ends.get(last)) {
+            Some(last) if !(is_last && looked_at == ends.len()) => *last,
+            // The end: begin behind the head again.
+            _ => 0,
+        };
+        Ok(found.candidates)
+    }
+
+    /// Adds what suits the host from a window. Gives the number of entries looked at.
+    fn gather(
+        &self,
+        window: Vec<(Vec<u8>, Vec<u8>)>,
+        found: &mut Found<'a>,
+        passed: &mut Passed,
+    ) -> Result<usize, ProjectError> {
+        let all = window.len();
+        for (position, (key, value)) in window.into_iter().enumerate() {
+            if self.is_enough(found) {
+                return Ok(position);
+            }
+            let entry: UnsentEntry = decode("queue entry", &key, &value)?;
+            let versions = found.versions.entry(entry.application);
+            let versions = versions.or_insert_with_key(|application| self.wish.versions(application));
+            let Some(version) = self.wish.choose(versions, &found.still) else { continue };
+            if entry.accounts.contains(&self.taker.account) {
+                passed.has_one += 1;
+                continue;
+            }
+            let workunit = index::read(self.txn, &self.project.keys, &entry.workunit)?;
+            let Some(workunit) = workunit else { continue };
+            let Some(index) = workunit.unsent().filter(|_| self.may_have(&workunit, passed)) else {
+                continue;
+            };
+            if workunit.memory_bound > self.wish.capacity.memory {
+                passed.memory.get_or_insert((workunit.application.clone(), workunit.memory_bound));
+            } else if workunit.disk_bound.plus(found.disk) > self.space {
+                passed.disk.get_or_insert((workunit.application.clone(), workunit.disk_bound));
+            } else if self.is_late_even_alone(&workunit, version.usage) {
+                // Not counted as found: whatever lies behind it is looked at as if it were not there.
+                passed.time += 1;
+            } else {
+                if !found.is_choosy {
+                    found.still.fill(version.usage, self.wish.capacity.estimate(&workunit, version.usage));
+                    found.disk = found.disk.plus(workunit.disk_bound);
+                }
+                found.candidates.push(Candidate { workunit, index, version: version.clone() });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Whether the account may have a copy of the workunit.
+    fn may_have(&self, workunit: &Workunit, passed: &mut Passed) -> bool {
+        // A client that does not list what it holds may hold it.
+        let is_held = |name: &str| self.held.as_ref().is_none_or(|held| held.contains(name));
+        let standing = workunit.standing(self.taker, is_held);
+        let for_all = workunit.rests_until(Standing::New, self.now);
+        match standing {
+            Standing::HasOne => passed.has_one += 1,
+            Standing::Failed if for_all.is_none() && !self.is_for_anybody(workunit) => passed.failed += 1,
+            _ => match for_all.or_else(|| workunit.rests_until(standing, self.now)) {
+                None => return true,
+                Some(until) => passed.rests.push(RestEnd::of(workunit, until)),
+            },
+        }
+        false
+    }
+
+    /// How much longer than computing it takes a job is under way on this host.
+    fn stretch(&self) -> f64 {
+        1.0 / self.availability().get().max(0.01)
+    }
+
+    fn availability(&self) -> Fraction {
+        let stats = &self.request.time_stats;
+        Fraction::clamped(stats.on_frac.clamp(0.0, 1.0) * stats.active_frac.clamp(0.0, 1.0))
+    }
+
+    /// Whether the host would miss the deadline of a job that it began now and interrupted for no other.
+    fn is_late_even_alone(&self, workunit: &Workunit, usage: Usage) -> bool {
+        self.wish.capacity.estimate(workunit, usage).mul_f64(self.stretch()) > workunit.delay_bound
+    }
+
+    /// Whether nobody is waited for who could run a workunit that failed on the account.
+    fn is_for_anybody(&self, workunit: &Workunit) -> bool {
+        let catalog = self.wish.catalog;
+        let types = catalog.types_of(&workunit.application);
+        let can = |means: &Means, asks: &PerType<bool>| {
+            means.can(catalog, workunit, |kind| asks[kind] && types[kind])
+        };
+        let mut seekers = lock(&self.project.seekers);
+        seekers.is_for_anybody(&workunit.accounts(), workunit.quiet_since(self.now), self.now, can)
+    }
+
+    /// Whether the candidates would fill the request even if the policy refused half of them.
+    fn is_enough(&self, found: &Found<'_>) -> bool {
+        found.candidates.len() >= self.room || !found.still.is_open()
+    }
+
+    /// The policy's choice: positions in `candidates`, rising.
+    fn choose(&self, candidates: &[Candidate], passed: &mut Passed) -> Vec<usize> {
+        let Self { project, request, wish, now, .. } = *self;
+        let availability = self.availability();
+        let offers = candidates.iter().enumerate().map(|(id, candidate)| Offer {
+            id,
+            estimate: wish.capacity.estimate(&candidate.workunit, candidate.version.usage),
+            deadline: now + candidate.workunit.delay_bound,
+            usage: candidate.version.usage,
+        });
+        let rules = project.settings().send;
+        match (rules.policy, &request.in_progress_results) {
+            (SendPolicy::Ws2, Some(held)) => {
+                let host = SendHost { instances: wish.capacity.instances, availability };
+                let held: Vec<InProgress> = earliest(held)
+                    .into_iter()
+                    .map(|job| InProgress {
+                        deadline: job.report_deadline,
+                        remaining: job.time_remaining,
+                        usage: usage_of(job.avg_ncpus, job.coprocessor),
+                    })
+                    .collect();
+                let sent = ws2(wish.wanted, &host, &held, offers, rules.ws2, now);
+                for (position, refusal) in &sent.refused {
+                    let workunit =
+                        candidates.get(*position).map(|candidate| candidate.workunit.name.as_str());
+                    debug!(project = %project.name, workunit, %refusal, "not sent");
+                }
+                passed.time += sent.refused.len();
+                sent.send
+            }
+            _ => {
+                // Without the host's workload, a job is still not sent to a host that cannot make it even alone.
+                let stretch = self.stretch();
+                let (alone, late): (Vec<_>, Vec<_>) = offers.partition(|offer| {
+                    now + request.estimated_delay.max(Duration::ZERO) + offer.estimate.mul_f64(stretch)
+                        <= offer.deadline
+                });
+                passed.time += late.len();
+                ws1(wish.wanted, alone)
+            }
+        }
+    }
+}
+
+/// Of the jobs in progress, of all projects, those with the earliest deadlines: no more than can be planned with in time.
+fn earliest(held: &[InProgressResult]) -> Vec<&InProgressResult> {
+    let mut held: Vec<&InProgressResult> = held.iter().collect();
+    if held.len() > LISTED_MAX {
+        held.select_nth_unstable_by_key(LISTED_MAX, |job| job.report_deadline);
+        held.truncate(LISTED_MAX);
+    }
+    held
+}
+
+fn usage_of(cpus: f64, coprocessor: Option<(ResourceType, f64)>) -> Usage {
+    let usage = Usage::from_cpus(cpus);
+    coprocessor.map_or(usage, |(kind, count)| usage.with_coprocessor(kind, count))
+}
+
+fn sequence_of(text: &str) -> u64 {
+    u64::from_str_radix(text, 16).unwrap_or_default()
+}
+
+fn give(
+    project: &Project,
+    txn: &mut Txn<'_>,
+    done: &mut Done,
+    candidate: Candidate,
+    now: Instant,
+) -> Result<(), ProjectError> {
+    let Candidate { workunit: before, index, version } = candidate;
+    let mut after = before.clone();
+    if after.send(index, done.taker(), now, version.version, &version.platform) {
+        index::write(txn, &project.keys, Some(&before), &after, now)?;
+        let kept = after.inputs.iter().filter(|input| input.sticky);
+        let kept = kept.map(|input| (input.file_name.as_str(), Bytes(input.nbytes)));
+        project.note_sent_files(txn, done.host.id, kept)?;
+        done.jobs.push(SentJob { workunit: after, index, version });
+    }
+    Ok(())
+}
+
+/// So many jobs wait, and the pronoun for them.
+fn jobs_that_wait(count: usize) -> (String, &'static str) {
+    if count == 1 { ("1 job waits".to_owned(), "it") } else { (format!("{count} jobs wait"), "them") }
+}
+
+/// A client that asked and got nothing is told the reason.
+fn say_why(project: &Project, wish: &Wish<'_>, passed: &Passed, room: usize, done: &mut Done, now: Instant) {
+    let megabytes = |bytes: Bytes| bytes.as_f64() / 1e6;
+    if room == 0 {
+        done.messages.push(note("This computer has reached a limit on tasks in progress"));
+    }
+    if let Some((application, needs)) = &passed.memory {
+        let (needs, has) = (megabytes(*needs), megabytes(wish.capacity.memory));
+        done.messages.push(note(format!(
+            "{application} needs {needs:.2} MB RAM but only {has:.2} MB is available for use."
+        )));
+    }
+    if let Some((application, needs)) = &passed.disk {
+        let most = wish.disk.passes(project.settings().delete_from_self).last();
+        let (needs, has) = (megabytes(*needs), megabytes(most.map_or(Bytes(0), |(_, space)| space)));
+        done.messages.push(note(format!(
+            "{application} needs {needs:.2} MB of disk space but only {has:.2} MB is available for use."
+        )));
+    }
+    if passed.time > 0 {
+        done.messages.push(note("Tasks won't finish in time on this computer"));
+    }
+    // An agent is its account's only host; others may have many.
+    let (who, whose) = match done.host.agent {
+        Some(_) => ("a host", "host"),
+        None => ("an account", "account"),
+    };
+    if passed.failed > 0 {
+        let (jobs, it) = jobs_that_wait(passed.failed);
+        done.messages.push(note(format!("{jobs} for {who} that has not failed {it}")));
+    }
+    if let Some(at) = passed.rested_at() {
+        let time = in_seconds(at.since(now));
+        done.messages.push(note(match passed.rests.len() {
+            1 => format!("1 job that failed is tried again in {time}"),
+            count => format!("{count} jobs that failed are tried again, the first in {time}"),
+        }));
+    }
+    if passed.has_one > 0 {
+        let (jobs, it) = jobs_that_wait(passed.has_one);
+        done.messages.push(note(format!(
+            "{jobs} for another {whose}: this one has a copy of {it}, or has computed one"
+        )));
+    }
+    if done.messages.is_empty() {
+        let platforms = &wish.capacity.platforms;
+        let has_versions: PerType<bool> = wish.catalog.types(platforms);
+        let lacking = wish.wanted.unsupported(&has_versions);
+        done.messages.push(note(match () {
+            () if wish.catalog.platforms().next().is_none() => {
+                "This project has no application yet".to_owned()
+            }
+            () if platforms.is_empty() => "No application of this project runs on this platform".to_owned(),
+            () if !wish.wanted.is_supported(&has_versions) => {
+                let kinds = lacking.iter().filter(|(_, lacks)| **lacks).map(|(kind, _)| type_name(kind));
+                format!("No application of this project uses {}", kinds.collect::<Vec<_>>().join(" or "))
+            }
+            () => "Project has no tasks available".to_owned(),
+        }));
+    }
+}

@@ -1,0 +1,339 @@
+//! Jobs that fail: who gets them next, who is told what, and how it ends.
+
+use fallow_boinc::scheduler::ResultState;
+use fallow_domain::{Bytes, Duration};
+use fallow_work_server::{JobState, NewWorkunit, Rules};
+
+use crate::client::Client;
+use crate::fixture::{Fixture, workunit};
+use crate::scheduler::{messages, only_workunit, with_workunits};
+use crate::types::{gpu_client, with_both};
+
+fn fail(client: &mut Client) {
+    let jobs: Vec<String> = client.held.keys().cloned().collect();
+    assert_eq!(jobs.len(), 1);
+    client.report(&jobs[0], ResultState::ComputeError, 65);
+    client.request.results[0].stderr_out.stderr_txt = "no such table".into();
+    client.rpc();
+}
+
+/// New jobs since the last call, and how many agents are to be told.
+fn told(fixture: &Fixture) -> (u64, u64) {
+    let new = fixture.server.take_new_jobs();
+    new.iter().fold((0, 0), |(jobs, agents), (_, new)| (jobs + new.jobs, agents + new.agents))
+}
+
+#[test]
+fn r6_8_the_only_host_gets_a_failed_job_again_until_the_workunit_ends_with_its_reason() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut client = Client::new(&fixture, &info, "only");
+    for (attempt, pause) in [(1, 0), (2, 30), (3, 60), (4, 120)] {
+        fixture.advance(Duration::from_secs(pause + 1));
+        assert_eq!(client.fetch(1.0).results.len(), 1, "attempt {attempt}");
+        fail(&mut client);
+    }
+    let view = only_workunit(&fixture);
+    let reason = "4 jobs in error, 3 allowed; the last ended with exit status 65: no such table";
+    assert_eq!((view.state, view.error.as_str()), ("failed", reason));
+    assert!(messages(&client.fetch(1.0)).contains("Project has no tasks available"));
+}
+
+#[test]
+fn r6_8_a_failed_job_goes_to_another_host_first_and_who_waits_for_that_is_told_so() {
+    let (fixture, info) = with_workunits(1, 1);
+    let (mut broken, mut sound) =
+        (Client::new(&fixture, &info, "broken"), Client::new(&fixture, &info, "sound"));
+    assert_eq!(broken.fetch(1.0).results.len(), 1);
+    assert_eq!(sound.fetch(1.0).results.len(), 0);
+    fail(&mut broken);
+    let reply = broken.fetch(1.0);
+    let reason = "1 job waits for a host that has not failed it";
+    assert!(reply.results.is_empty() && messages(&reply).contains(reason), "{}", messages(&reply));
+    assert!(!messages(&reply).contains("no tasks"), "{}", messages(&reply));
+    assert_eq!(fixture.server.project("p").unwrap().last_refusal.unwrap().reason, reason);
+    let waiting = |fixture: &Fixture| {
+        let view = only_workunit(fixture);
+        let job = view.jobs.into_iter().find(|job| job.state == JobState::Unsent).unwrap();
+        job.waits_for
+    };
+    assert_eq!(waiting(&fixture), "a host that has not failed it");
+    // The other one is gone. After a day nobody waits for it any more.
+    fixture.advance(Duration::from_hours(25));
+    assert_eq!(broken.fetch(1.0).results.len(), 1);
+    fail(&mut broken);
+    assert_eq!(sound.fetch(1.0).results.len(), 1);
+    sound.complete_all("x");
+    assert_eq!(only_workunit(&fixture).state, "validated");
+}
+
+#[test]
+fn r6_8_a_job_that_fails_wherever_it_is_tried_pauses_longer_each_time_and_a_restart_forgets_nothing() {
+    let (mut fixture, info) = with_workunits(1, 1);
+    let clients = ["a", "b", "fresh"].map(|name| Client::new(&fixture, &info, name));
+    let [mut a, mut b, mut fresh] = clients;
+    assert_eq!((a.fetch(1.0).results.len(), b.fetch(1.0).results.len()), (1, 0));
+    fail(&mut a);
+    assert_eq!(b.fetch(1.0).results.len(), 1, "another host tries it at once");
+    fail(&mut b);
+    for pause in [60, 120] {
+        fixture.advance(Duration::from_secs(pause - 20));
+        fixture.restart();
+        for client in [&mut a, &mut b, &mut fresh] {
+            let reply = client.fetch(1.0);
+            assert!(reply.results.is_empty(), "{}", messages(&reply));
+            assert!(
+                messages(&reply).contains("1 job that failed is tried again in "),
+                "{}",
+                messages(&reply)
+            );
+        }
+        let view = only_workunit(&fixture);
+        let waiting = view.jobs.iter().find(|job| job.state == JobState::Unsent).unwrap();
+        assert!(waiting.waits_for.starts_with("its next attempt in "), "{}", waiting.waits_for);
+        fixture.advance(Duration::from_secs(20));
+        let mut had = Vec::new();
+        for client in [&mut a, &mut b, &mut fresh] {
+            had.extend((client.fetch(1.0).results.len() == 1).then_some(client));
+        }
+        assert_eq!(had.len(), 1);
+        fail(had[0]);
+    }
+    assert_eq!(only_workunit(&fixture).state, "failed");
+}
+
+#[test]
+fn r6_8_agents_are_told_when_a_job_that_failed_may_be_had_again() {
+    let (fixture, info) = with_workunits(1, 1);
+    let told = || told(&fixture);
+    let mut clients = ["a", "b"].map(|name| Client::new(&fixture, &info, name));
+    assert_eq!(told(), (1, 1), "as it is submitted");
+    assert_eq!(clients[0].fetch(1.0).results.len(), 1);
+    fail(&mut clients[0]);
+    assert_eq!(
+        (told(), told()),
+        ((1, 2), (0, 0)),
+        "another one may try it at once: this one may be told in vain"
+    );
+    fixture.advance(Duration::from_secs(32));
+    assert_eq!((told(), told()), ((0, 2), (0, 0)), "the same one too, if there is no other");
+    assert_eq!(clients[1].fetch(1.0).results.len(), 1);
+    fail(&mut clients[1]);
+    assert_eq!(told(), (1, 0), "it rests");
+    fixture.advance(Duration::from_secs(62));
+    assert_eq!((told(), told()), ((0, 3), (0, 0)));
+}
+
+#[test]
+fn r6_8_agents_are_told_of_the_end_of_a_rest_that_a_restart_forgot() {
+    let (mut fixture, info) = with_workunits(1, 1);
+    let [mut a, mut b] = ["a", "b"].map(|name| Client::new(&fixture, &info, name));
+    for client in [&mut a, &mut b] {
+        assert_eq!(client.fetch(1.0).results.len(), 1);
+        fail(client);
+    }
+    fixture.restart();
+    assert_eq!(told(&fixture), (0, 0));
+    // Those who come back ask at once, in vain, and more than once.
+    assert_eq!([&mut a, &mut b].map(|client| client.fetch(1.0).results.len()), [0, 0]);
+    assert_eq!(a.fetch(1.0).results.len(), 0);
+    assert_eq!(told(&fixture), (0, 0), "it rests");
+    fixture.advance(Duration::from_secs(62));
+    assert_eq!((told(&fixture), told(&fixture)), ((0, 3), (0, 0)));
+}
+
+#[test]
+fn r6_8_agents_are_told_of_the_end_of_a_rest_that_an_error_reported_late_has_begun() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut late = Client::new(&fixture, &info, "late");
+    assert_eq!(late.fetch(1.0).results.len(), 1);
+    fixture.advance(Duration::from_hours(25));
+    fixture.server.run_upkeep().unwrap();
+    assert_eq!(told(&fixture).0, 2, "as it is submitted, and once more");
+    fail(&mut late);
+    assert_eq!(told(&fixture), (0, 0));
+    fixture.advance(Duration::from_secs(32));
+    assert_eq!(told(&fixture), (0, 2));
+}
+
+#[test]
+fn r6_8_a_job_waits_for_no_time_to_come_when_the_clock_was_set_back() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut only = Client::new(&fixture, &info, "only");
+    assert_eq!(only.fetch(1.0).results.len(), 1);
+    fail(&mut only);
+    assert_eq!(only.fetch(1.0).results.len(), 0);
+    fixture.advance(Duration::from_hours(-24 * 365));
+    assert_eq!(only.fetch(1.0).results.len(), 1);
+    // Nor for a host that cannot take it and asks all the time.
+    let (fixture, info) = with_workunits(1, 1);
+    let [mut able, mut small] = ["able", "small"].map(|name| Client::new(&fixture, &info, name));
+    small.request.host_info.m_nbytes = 1_000.0;
+    assert_eq!(able.fetch(1.0).results.len(), 1);
+    fail(&mut able);
+    assert_eq!(small.fetch(1.0).results.len(), 0);
+    fixture.advance(Duration::from_hours(-24 * 365));
+    assert_eq!(small.fetch(1.0).results.len(), 0);
+    let reply = able.fetch(1.0);
+    assert_eq!(reply.results.len(), 1, "{}", messages(&reply));
+    // From then on it is as ever.
+    fail(&mut able);
+    let told = messages(&able.fetch(1.0));
+    assert!(told.contains("1 job waits for a host that has not failed it"), "{told}");
+    fixture.advance(Duration::from_mins(31));
+    assert_eq!(small.fetch(1.0).results.len(), 0);
+    assert_eq!(able.fetch(1.0).results.len(), 1);
+}
+
+#[test]
+fn r6_8_a_failed_job_rests_after_the_clock_was_set_back_as_before() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut only = Client::new(&fixture, &info, "only");
+    assert_eq!(only.fetch(1.0).results.len(), 1);
+    fail(&mut only);
+    fixture.advance(Duration::from_hours(-24 * 365));
+    assert_eq!(only.fetch(1.0).results.len(), 1);
+    fail(&mut only);
+    let told = messages(&only.fetch(1.0));
+    assert!(told.contains("1 job that failed is tried again in "), "{told}");
+    fixture.advance(Duration::from_secs(61));
+    assert_eq!(only.fetch(1.0).results.len(), 1);
+}
+
+#[test]
+fn r6_8_agents_are_told_once_of_a_copy_that_comes_long_after_the_last_error() {
+    let (fixture, info) = with_workunits(1, 1);
+    let [mut failed, mut gone] = ["failed", "gone"].map(|name| Client::new(&fixture, &info, name));
+    assert_eq!(failed.fetch(1.0).results.len(), 1);
+    fail(&mut failed);
+    assert_eq!(gone.fetch(1.0).results.len(), 1);
+    fixture.advance(Duration::from_mins(1));
+    assert_eq!(told(&fixture), (2, 1 + 2 + 2), "as it is submitted, at once, and after its rest");
+    fixture.advance(Duration::from_hours(30 * 24));
+    fixture.server.run_upkeep().unwrap();
+    assert_eq!((told(&fixture), told(&fixture)), ((1, 3), (0, 0)));
+}
+
+#[test]
+fn r6_11_a_job_of_a_quorum_that_cannot_be_met_yet_says_how_many_hosts_there_are() {
+    let (fixture, info) = with_workunits(0, 1);
+    let rules = Rules { quorum: 20, initial_jobs: 20, max_error_jobs: 3, max_total_jobs: 30 };
+    let many = NewWorkunit { rules, ..workunit("app", "x", 1e11, 1) };
+    fixture.server.submit("p", vec![many]).unwrap();
+    assert_eq!(only_workunit(&fixture).jobs[0].waits_for, "", "any host");
+    let clients = ["a", "b"].map(|name| Client::new(&fixture, &info, name));
+    for mut client in clients {
+        assert_eq!(client.fetch(1.0).results.len(), 1);
+    }
+    assert_eq!(fixture.server.accounts_outside("p").unwrap(), 0);
+    let view = only_workunit(&fixture);
+    let waiting = view.jobs.iter().find(|job| job.state == JobState::Unsent).unwrap();
+    assert_eq!(waiting.waits_for, "another host: 20 needed, 2 ask for work");
+    let mut outside = Client::stock(&info, "c");
+    assert_eq!(outside.fetch(1.0).results.len(), 1);
+    assert_eq!(fixture.server.accounts_outside("p").unwrap(), 1);
+    fixture.advance(Duration::from_hours(25));
+    assert_eq!(fixture.server.accounts_outside("p").unwrap(), 0);
+}
+
+#[test]
+fn r6_8_a_broken_host_that_is_always_idle_does_not_end_workunits_while_sound_hosts_are_busy() {
+    let (fixture, info) = with_workunits(1, 1);
+    let (mut broken, mut sound) =
+        (Client::new(&fixture, &info, "broken"), Client::new(&fixture, &info, "sound"));
+    assert_eq!(sound.fetch(1.0).results.len(), 1);
+    fixture.server.submit("p", vec![workunit("app", "y", 1e11, 1)]).unwrap();
+    assert_eq!(broken.fetch(1.0).results.len(), 1);
+    fail(&mut broken);
+    // The sound one computes for hours, and asks for nothing meanwhile.
+    for attempt in 1..=12 {
+        fixture.advance(Duration::from_mins(31));
+        assert_eq!(broken.fetch(1.0).results.len(), 0, "attempt {attempt}");
+    }
+    sound.complete_all("x");
+    assert_eq!(sound.fetch(1.0).results.len(), 1);
+    sound.complete_all("y");
+    fixture.server.run_upkeep().unwrap();
+    assert_eq!(fixture.server.counts("p").unwrap().workunits_validated, 2);
+}
+
+#[test]
+fn r6_8_a_failed_job_waits_half_an_hour_for_an_idle_host_that_cannot_take_it() {
+    let (fixture, info) = with_workunits(1, 1);
+    let (mut broken, mut small) =
+        (Client::new(&fixture, &info, "broken"), Client::new(&fixture, &info, "small"));
+    small.request.host_info.m_nbytes = 1_000.0;
+    assert_eq!(broken.fetch(1.0).results.len(), 1);
+    fail(&mut broken);
+    fixture.advance(Duration::from_mins(5));
+    let told = messages(&small.fetch(1.0));
+    assert!(told.contains("MB RAM"), "{told}");
+    assert_eq!(broken.fetch(1.0).results.len(), 0);
+    fixture.advance(Duration::from_mins(31));
+    assert_eq!(broken.fetch(1.0).results.len(), 1);
+}
+
+#[test]
+fn r6_8_a_failed_gpu_job_waits_half_an_hour_for_hosts_without_a_gpu_that_get_other_work() {
+    let (fixture, info) = with_both(1);
+    fixture.server.submit("p", vec![workunit("cpu", "x", 1e11, 1); 9]).unwrap();
+    let mut only = gpu_client(&fixture, &info, "only", 1.0, 0.0);
+    let mut without = Client::new(&fixture, &info, "without");
+    assert_eq!(without.fetch(1.0).results.len(), 1);
+    assert_eq!(only.rpc().results.len(), 1);
+    fail(&mut only);
+    for _ in 0..6 {
+        assert_eq!(only.rpc().results.len(), 0);
+        assert_eq!(without.fetch(1.0).results.len(), 1, "it gets work of its own");
+        fixture.advance(Duration::from_mins(5));
+    }
+    let reply = only.rpc();
+    assert_eq!(reply.results.len(), 1, "{}", messages(&reply));
+}
+
+#[test]
+fn r6_8_a_failed_job_waits_half_an_hour_for_a_host_with_too_little_memory_that_has_enough_to_do() {
+    let (fixture, info) = with_workunits(1, 1);
+    fixture.set("p", "jobs-per-cpu", "1");
+    let (mut broken, mut small) =
+        (Client::new(&fixture, &info, "broken"), Client::new(&fixture, &info, "small"));
+    small.request.host_info.m_nbytes = 1_000.0;
+    small.request.host_info.p_ncpus = 1;
+    assert_eq!(broken.fetch(1.0).results.len(), 1);
+    fail(&mut broken);
+    let light = NewWorkunit { memory_bound: Bytes(100), ..workunit("app", "y", 1e11, 1) };
+    fixture.server.submit("p", vec![light]).unwrap();
+    assert_eq!(small.fetch(1.0).results.len(), 1);
+    assert_eq!(broken.fetch(1.0).results.len(), 0);
+    fixture.advance(Duration::from_mins(31));
+    let told = messages(&small.fetch(1.0));
+    assert!(told.contains("limit on tasks in progress"), "{told}");
+    assert_eq!(broken.fetch(1.0).results.len(), 1);
+}
+
+#[test]
+fn r6_8_hosts_of_one_account_outside_the_fleet_are_told_of_the_account() {
+    let (fixture, info) = with_workunits(1, 2);
+    let (mut first, mut second) = (Client::stock(&info, "first"), Client::stock(&info, "second"));
+    assert_eq!(first.fetch(1.0).results.len(), 1);
+    let told = messages(&second.fetch(1.0));
+    let reason = "1 job waits for another account: this one has a copy of it, or has computed one";
+    assert!(told.contains(reason), "{told}");
+    assert_eq!(only_workunit(&fixture).jobs[1].waits_for, "another account: 2 needed, 1 asks for work");
+    fail(&mut first);
+    fixture.advance(Duration::from_mins(1));
+    assert_eq!(
+        only_workunit(&fixture).jobs[1].waits_for,
+        "an account that has not failed it: 2 needed, 1 asks for work"
+    );
+}
+
+#[test]
+fn r6_8_a_job_that_waits_for_a_second_opinion_says_so() {
+    let (fixture, info) = with_workunits(1, 2);
+    let mut client = Client::new(&fixture, &info, "only");
+    client.fetch(1.0);
+    client.complete_all("42");
+    let told = messages(&client.fetch(1.0));
+    assert!(told.contains("1 job waits for another host"), "{told}");
+    assert_eq!(only_workunit(&fixture).jobs[1].waits_for, "another host: 2 needed, 1 asks for work");
+}

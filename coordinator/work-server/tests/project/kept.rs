@@ -1,0 +1,49 @@
+//! Inputs that hosts keep: one name, one content, for all workunits that read it.
+
+use std::fs;
+
+use fallow_work_server::NewWorkunit;
+
+use crate::fixture::{Fixture, workunit};
+
+/// A workunit that keeps its input as `rice`.
+fn reads(name: &str, content: &str) -> NewWorkunit {
+    let mut workunit = workunit("app", content, 1e11, 1);
+    workunit.name = name.to_owned();
+    workunit.inputs[0].keep_as = "rice".to_owned();
+    workunit
+}
+
+fn started() -> Fixture {
+    let fixture = Fixture::start();
+    fixture.project("p");
+    fixture.script("p", "app");
+    fixture
+}
+
+/// Shows R6.8.
+#[test]
+fn two_contents_under_one_name_are_refused_together_and_either_is_taken_after_that() {
+    let fixture = started();
+    let mixed = vec![reads("a", "first"), reads("b", "second")];
+    let why = fixture.server.submit("p", mixed).unwrap_err().to_string();
+    assert!(why.contains("workunit 2 of the submission") && why.contains("rice"), "{why}");
+    let kept = fixture.dir.path().join("projects/p/download/kept_rice");
+    assert!(!kept.exists());
+    fixture.server.submit("p", vec![reads("a", "second"), reads("b", "second")]).unwrap();
+    assert_eq!(fs::read(kept).unwrap(), b"second");
+}
+
+/// Shows R6.8.
+#[test]
+fn a_kept_file_of_a_submission_whose_files_could_not_be_written_does_not_block_its_name() {
+    let fixture = started();
+    let download = fixture.dir.path().join("projects/p/download");
+    // In the way of the second workunit's own input.
+    fs::create_dir(download.join("b_in0")).unwrap();
+    let own = NewWorkunit { name: "b".to_owned(), ..workunit("app", "x", 1e11, 1) };
+    fixture.server.submit("p", vec![reads("a", "first"), own.clone()]).unwrap_err();
+    fs::remove_dir(download.join("b_in0")).unwrap();
+    fixture.server.submit("p", vec![reads("a", "corrected"), own]).unwrap();
+    assert_eq!(fs::read(download.join("kept_rice")).unwrap(), b"corrected");
+}
