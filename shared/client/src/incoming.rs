@@ -3,7 +3,9 @@
 //! That is asked at every event while files are under way, and must not look at every job, let alone at every file that
 //! each of two thousand jobs waits for. So jobs are kept by their CPUs, in sixteenths, and those of equal CPUs by memory;
 //! of each number of CPUs the first one answers for all. However many jobs there are, no more steps are made than there
-//! are sixteenths of the host's CPUs. Derived state: it is worked out again after a restart.
+//! are sixteenths of the host's CPUs. Needs are rounded up and what is left is rounded down, so at worst a job of less than
+//! a whole CPU is said not to fit where it would, by up to two sixteenths, and is waited for as if all CPUs were busy.
+//! Derived state: it is worked out again after a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,6 +86,8 @@ mod tests {
             (0.25, 8_000, false),
             (3.9, 299, false),
             (4.0, 100, true),
+            // It needs 5.3 sixteenths, counted as 6; and 5.4 are counted as 5.
+            (0.34, 8_000, false),
             (-1.0, 8_000, false),
         ];
         for (cpus, memory, expected) in table {

@@ -204,6 +204,9 @@ impl Client {
             return WorkRequest::default();
         }
         let request = request.without(&self.gathered(id));
+        if request.is_none() {
+            return request;
+        }
         match self.state.projects.get(&id).and_then(|project| project.job_time) {
             Some(job) => {
                 let job = self.correction(id).apply(job);

@@ -9,6 +9,7 @@ use fallow_domain::{
     PerType, ProjectId, ResourceType, Share, SlotId, Speed, Usage,
 };
 use fallow_policy::fetch::WorkRequest;
+use fallow_policy::fetch_bounds::Gathered;
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::type_backoff::{AfterReply, ReplyForType};
 
@@ -174,6 +175,17 @@ fn a_job_that_waits_to_be_started_again_in_another_slot_is_not_forgotten() {
     client.handle(until, Event::WakeUp);
     assert_eq!(client.state.jobs[&id].run.not_before, Instant::EPOCH);
     assert_eq!(client.set_aside.counts(a), PerType::default());
+}
+
+#[test]
+fn r2_16_a_project_whose_jobs_gather_is_asked_for_no_type_that_the_plan_leaves_out() {
+    let mut client = client(1, &["a"]);
+    let a = id_of(&client, "a");
+    let mut gathered = PerType::default();
+    gathered[ResourceType::Cpu] = 100;
+    client.net.gathered.insert(a, Gathered::of(&gathered, 2));
+    let request = client.bounded(a, WorkRequest::cpu(Duration::from_hours(1), 1.0));
+    assert!(request.is_none(), "{request:?}");
 }
 
 #[test]
