@@ -253,6 +253,9 @@ pub(crate) struct Run {
     pub checkpoint_said: Duration,
     pub elapsed: Duration,
     pub checkpoint_elapsed: Duration,
+    /// What the last run had come to at its end: what it had left may be taken later.
+    #[serde(default)]
+    pub end_elapsed: Duration,
     pub fraction_done: f64,
     /// The same at the last checkpoint, to which a task falls back with its CPU time.
     #[serde(default)]

@@ -59,6 +59,8 @@ impl Client {
         job.run.failed_starts = 0;
         match job.process {
             Process::Starting => {
+        // It computes again.
+        job.run.end_elapsed = Duration::ZERO;
                 self.set_process(id, Process::Executing(pid));
                 if self.is_paused(id) {
                     let reason = Reason::new("R2.8", "it began in a pause of the limit on CPU time");
@@ -197,6 +199,7 @@ impl Client {
             job.run.process_cpu = job.run.process_cpu.max(process_cpu);
         }
         self.touch(crate::Entity::Job(id));
+            job.run.elapsed = job.run.elapsed.max(job.run.end_elapsed);
     }
 
     /// The estimate of a running task moves all the time; that alone is no reason to think about fetching work.
@@ -275,6 +278,9 @@ impl Client {
         if let Some(times) = gives_up {
             let message = format!("too many exit(0)s: the application left without having finished {times}");
             return self.job_failed(id, exit::TOO_MANY_EXITS, 3, message);
+        }
+        if let Some(job) = self.state.jobs.get_mut(&id) {
+            job.run.end_elapsed = job.run.end_elapsed.max(job.run.elapsed);
         }
         if !expected {
             let why = match reason {

@@ -169,6 +169,10 @@ fn is_charged_once(mut world: World) {
         (world.projects["a"].reports[0].final_cpu_time, world.client.host_view().cpu_time);
     let once = Duration::from_secs(33);
     assert_eq!((world.cpu_used, reported, charged), (once, once, once));
+    // Nobody computes more than a second in a second, or the host would seem more efficient than it is.
+    let elapsed = world.projects["a"].reports[0].final_elapsed_time;
+    let apart = (elapsed - once).as_secs_f64().abs();
+    assert!(apart < 2.0, "{elapsed}");
 }
 
 /// Shows R4.12.
