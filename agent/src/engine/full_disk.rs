@@ -8,7 +8,8 @@
 //! what the project can give again is deleted: its downloads, whole and in part. That needs no storing, for a file that
 //! is gone is fetched again after a restart. With the space the detachment is stored, and then the rest is carried out.
 //!
-//! Tasks that hold more than they may are killed and their slots emptied, see `room`.
+//! Tasks that hold more than they may are killed and their slots emptied, see `room`. If there is no space for a minute, so is
+//! the one that holds most, and another one a minute later.
 //!
 //! If nobody makes space, parts of downloads go too, for the agent would stand still beside them, and no download would come
 //! to an end. Those that were written to a moment ago stay.
@@ -37,6 +38,9 @@ const TRIES: u32 = 12;
 /// Likewise.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
+/// How long there is no space before a task has to go that holds no more than it may, and how long until the next one has to.
+const PRESS: Duration = Duration::from_secs(60);
+
 /// How long the engine waits for files to be deleted, however many there are.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -58,6 +62,7 @@ impl Engine {
         let new: Vec<(ProjectId, String)> = self.new_projects(step).collect();
         let stems: Vec<String> = new.iter().map(|(_, stem)| stem.clone()).collect();
         let (begun, mut has_given_up, mut told, mut hurry) = (Instant::now(), false, None, 0);
+        let mut press_at = begun + PRESS;
         loop {
             match tokio::task::block_in_place(|| self.records.apply(&step.changes, &stems, step.durable)) {
                 Ok(()) => {
@@ -83,7 +88,11 @@ impl Engine {
                         tokio::time::sleep(TRY_AGAIN).await;
                         continue;
                     }
-                    self.take_from_tasks(None);
+                    let is_pressing = Instant::now() >= press_at;
+                    if is_pressing {
+                        press_at = Instant::now() + PRESS;
+                    }
+                    self.take_from_tasks(None, is_pressing);
                     // The owner is not kept waiting for it again and again.
                     if begun.elapsed() >= PARTS_STAY
                         && self.give_up_parts(&mut told)
@@ -146,13 +155,17 @@ impl Engine {
         let Departure { project, url, files } = departure;
         tracing::warn!(project = %url, "deleting its downloads, so that its detachment can be stored");
         self.transfers.cancel_project(*project);
-        self.take_from_tasks(Some(url));
+        self.take_from_tasks(Some(url), false);
         let whole = files.iter().filter(|name| fallow_boinc::names::is_file_name(name));
         let whole = whole.map(|name| self.dir.project(url).join(name));
         let (mut freed, end) = (Freed::default(), Instant::now() + SOON);
         tokio::task::block_in_place(|| {
-            for path in whole.chain([self.dir.partial(url)]) {
+            for path in std::iter::once(self.dir.partial(url)).chain(whole) {
                 freed.delete(self.dir.trash(), &path, end);
+                // The rest goes with the project.
+                if Instant::now() >= end {
+                    break;
+                }
             }
         });
         freed.say_stuck(&mut None);

@@ -70,6 +70,7 @@ pub(super) fn collect(
         outputs,
         peak_working_set: peak,
         disk_usage,
+        made_room: false,
     })
 }
 
@@ -116,6 +117,7 @@ pub(super) fn interrupted(cpu_time: Duration, peak: Bytes) -> TaskEnd {
         outputs: Vec::new(),
         peak_working_set: peak,
         disk_usage: Bytes(0),
+        made_room: false,
     }
 }
 

@@ -18,6 +18,7 @@ mod memory;
 mod messages;
 mod place;
 mod record;
+mod room;
 mod slot;
 mod task;
 mod untaken;
@@ -33,7 +34,7 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::files;
 use fallow_boinc::runtime::message::ProcessControl;
-use fallow_client::{Event, StartFault, TaskEnd, TaskSample, TaskSetup};
+use fallow_client::{Event, Room, StartFault, TaskEnd, TaskSample, TaskSetup};
 use fallow_domain::{Bytes, JobId, SlotId};
 
 use crate::dir::DataDir;
@@ -43,6 +44,7 @@ use crate::proc::Sessions;
 use disk::DiskLook;
 use members::Members;
 use place::Place;
+use room::Ends;
 use task::Task;
 use untaken::Untaken;
 use untold::Untold;
@@ -88,6 +90,19 @@ impl std::ops::Deref for Shared {
     }
 }
 
+impl Shared {
+    /// Empties a slot, and forgets its task.
+    fn clean(&self, slot: SlotId) {
+        self.untaken.forget(slot);
+        for path in [self.dir.slot(slot), self.dir.slot_record(slot)] {
+            if let Err(error) = self.dir.trash().take(&path) {
+                // Whoever gets the number next finds it so too, and takes another.
+                tracing::error!(%slot, path = %path.display(), %error, "cannot empty a slot");
+            }
+        }
+    }
+}
+
 impl Context {
     /// The mark of a task's processes. No mark is the beginning of another one.
     fn mark(&self, slot: SlotId) -> String {
@@ -125,15 +140,12 @@ pub enum Delivery {
     },
 }
 
-/// What each task may hold on the disk.
-pub type Room = BTreeMap<JobId, Bytes>;
-
 enum Order {
     Start(Box<TaskSetup>),
     Tell(JobId, ProcessControl),
     Clean(SlotId),
     Deliver(JobId, SlotId, Delivery),
-    /// Kill what holds more than this, and all that is not named; nothing is to be killed from now on if it is none.
+    /// Kill what has no room, and empty its slot; nothing is to be killed from now on if it is none.
     MakeRoom(Option<Room>),
     /// Quit all tasks; kill after the grace.
     Stop(StdDuration),
@@ -156,6 +168,7 @@ impl Supervisor {
             own,
             members: Members::default(),
             disk: DiskLook::default(),
+            ends: Ends::default(),
             untold: Untold::default(),
             kill_all_at: None,
             room: None,
@@ -179,8 +192,8 @@ impl Supervisor {
     pub fn deliver(&self, job: JobId, slot: SlotId, what: Delivery) {
         let _ = self.orders.send(Order::Deliver(job, slot, what));
     }
-    /// Has the tasks' files counted soon, and kills those that hold more than they may and those that are not named; their
-    /// slots are emptied when they are gone. It goes on until it is told otherwise with `None`.
+    /// Has the tasks' files counted soon, and kills those that have no room; their slots are emptied when they are gone, as are
+    /// those of tasks that are gone already. It goes on until it is told otherwise with `None`.
     pub fn make_room(&self, room: Option<Room>) {
         let _ = self.orders.send(Order::MakeRoom(room));
     }
@@ -211,6 +224,8 @@ struct Supervision {
     own: Sender<Order>,
     members: Members,
     disk: DiskLook,
+    /// What tasks that are gone have left.
+    ends: Ends,
     untold: Untold,
     kill_all_at: Option<StdInstant>,
     /// What tasks may hold while there is no space on the disk.
@@ -270,7 +285,10 @@ impl Supervision {
                 }
             }
             Order::Failed(job, failure) => {
-                self.tasks.remove(&job);
+                let task = self.tasks.remove(&job);
+                if let Some(task) = task.filter(Task::is_discarded) {
+                    self.clean(task.slot());
+                }
                 let slot::StartFailure { reason, fault } = failure;
                 (self.shared.report)(Event::TaskStartFailed { job, reason, fault });
             }
@@ -299,15 +317,9 @@ impl Supervision {
         }
     }
 
-    /// Empties a slot, and forgets its task.
-    fn clean(&self, slot: SlotId) {
-        self.shared.untaken.forget(slot);
-        for path in [self.shared.dir.slot(slot), self.shared.dir.slot_record(slot)] {
-            if let Err(error) = self.shared.dir.trash().take(&path) {
-                // Whoever gets the number next finds it so too, and takes another.
-                tracing::error!(%slot, path = %path.display(), %error, "cannot empty a slot");
-            }
-        }
+    fn clean(&mut self, slot: SlotId) {
+        self.ends.forget(slot);
+        self.shared.clean(slot);
     }
 
     fn start(&mut self, setup: Box<TaskSetup>) {
@@ -316,6 +328,7 @@ impl Supervision {
             tracing::error!(%job, "a task was to be started twice, or during the stop");
             return;
         }
+        self.ends.forget(setup.slot);
         let task = Task::new(&setup);
         let meter = task.meter();
         self.tasks.insert(job, task);
@@ -331,8 +344,13 @@ impl Supervision {
     fn gone(&mut self, job: JobId, mut end: Box<TaskEnd>) {
         // What the application said last, for no other look comes after this: a checkpoint, perhaps.
         let task = self.tasks.remove(&job);
-        if let Some(slot) = task.as_ref().and_then(Task::discarded) {
-            self.clean(slot);
+        match &task {
+            Some(task) if task.is_discarded() => {
+                self.clean(task.slot());
+                end.made_room = true;
+            }
+            Some(task) => self.ends.note(job, task, &end),
+            None => {}
         }
         if let Some((name, nbytes)) = task.as_ref().and_then(|task| task.last_trickle(&self.shared)) {
             self.untold.push(job, name, nbytes);
@@ -354,20 +372,6 @@ impl Supervision {
             end.exit = Ended::Signal { number: rustix::process::Signal::TERM.as_raw(), core_dumped: false };
         }
         (self.shared.report)(Event::TaskEnded { job, end });
-    }
-
-    /// Kills tasks that hold more than they may.
-    fn make_room(&mut self) {
-        let Some(room) = &self.room else { return };
-        for (job, task) in &mut self.tasks {
-            match room.get(job) {
-                None => task.discard("its result is not wanted, and there is no space on the disk"),
-                Some(most) if task.disk_usage().is_some_and(|holds| holds > *most) => {
-                    task.discard("it holds more than it may, and there is no space on the disk");
-                }
-                Some(_) => {}
-            }
-        }
     }
 
     fn look(&mut self) {

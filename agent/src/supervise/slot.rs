@@ -16,6 +16,9 @@ use super::place::Place;
 use super::{Context, Shared};
 use crate::files::open_plain;
 
+/// So much stays free where inputs are copied: twice what the agent's store asks for.
+const KEEP_FREE: u64 = 16 << 20;
+
 /// Why a task could not be started.
 #[derive(Debug)]
 pub(super) struct StartFailure {
@@ -113,6 +116,18 @@ fn check(file: &SlotFile) -> Result<(), StartFailure> {
     Ok(())
 }
 
+/// Looks whether a copy leaves the space that the agent needs, so that it can store what comes of it. Downloads leave much
+/// more; but each job has copies of its own.
+fn has_space(slot: &Path, nbytes: u64) -> io::Result<()> {
+    let free =
+        rustix::fs::statvfs(slot).map_or(u64::MAX, |volume| volume.f_bavail.saturating_mul(volume.f_frsize));
+    if free >= nbytes.saturating_add(KEEP_FREE) {
+        return Ok(());
+    }
+    let what = format!("no space for {nbytes} bytes: {free} are free, {KEEP_FREE} of which have to stay so");
+    Err(io::Error::new(io::ErrorKind::StorageFull, what))
+}
+
 /// Puts one file where the application will open it.
 fn put(context: &Context, setup: &TaskSetup, place: &Place, file: &SlotFile) -> Result<(), StartFailure> {
     let at = place.path().join(&file.open_name);
@@ -136,8 +151,14 @@ fn put(context: &Context, setup: &TaskSetup, place: &Place, file: &SlotFile) -> 
             let mode =
                 std::os::unix::fs::PermissionsExt::mode(&source.metadata().map_err(fail)?.permissions());
             // The application may change its copy.
+            has_space(place.path(), source.metadata().map_err(fail)?.len()).map_err(fail)?;
             let mut copy = place.make(&file.open_name, mode & 0o777 | 0o600).map_err(fail)?;
-            io::copy(&mut source, &mut copy).map(drop).map_err(fail)
+            let copied = io::copy(&mut source, &mut copy).map(drop);
+            if copied.is_err() {
+                // The space that it took is wanted.
+                let _ = place.remove(&file.open_name);
+            }
+            copied.map_err(fail)
         }
     }
 }

@@ -11,7 +11,7 @@ use fallow_boinc::runtime::control::ControlQueue;
 use fallow_boinc::runtime::exit::{Ended, FINISH_GRACE, QUIT_GRACE};
 use fallow_boinc::runtime::files;
 use fallow_boinc::runtime::message::{AppStatus, Heartbeat, ProcessControl, TrickleUp};
-use fallow_client::{Event, SlotFile, TaskEnd, TaskSetup};
+use fallow_client::{Event, Held, SlotFile, StartFault, TaskEnd, TaskSetup};
 use fallow_domain::{Bytes, Duration, Instant, JobId, MasterUrl, SlotId};
 use rand::TryRng;
 use rustix::process::{WaitId, WaitIdOptions};
@@ -193,6 +193,9 @@ impl Task {
     /// Its process runs.
     pub(super) fn is_up(&mut self, process: Process) {
         self.process = Some(process);
+        if self.discarded {
+            self.kill("it was to go before it was up");
+        }
         self.turn();
     }
 
@@ -222,15 +225,28 @@ impl Task {
         }
     }
 
-    /// Kills it, and has its slot emptied.
+    /// Kills it, and has its slot emptied. What it has left is not waited for any more, and if it is only being started, it is
+    /// killed when it is up.
     pub(super) fn discard(&mut self, why: &str) {
         self.discarded = true;
+        self.meter.leaving.store(true, Ordering::Relaxed);
         self.kill(why);
     }
 
-    /// The slot that is to be emptied now that it is gone, if any.
-    pub(super) fn discarded(&self) -> Option<SlotId> {
-        self.discarded.then_some(self.slot)
+    /// Where it is.
+    pub(super) fn slot(&self) -> SlotId {
+        self.slot
+    }
+
+    /// What its files hold, and how it stands.
+    pub(super) fn held(&self, job: JobId) -> Held {
+        let (slot, holds, is_going) = (self.slot, self.meter.disk(), self.discarded);
+        Held { slot, job, holds, is_finished: false, is_going }
+    }
+
+    /// Whether its slot is to be emptied when it is gone.
+    pub(super) fn is_discarded(&self) -> bool {
+        self.discarded
     }
 
     /// Notes the sessions that its processes made for themselves, so that they end with it.
@@ -381,7 +397,13 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
             lower_group(&leader, launch::urgency(setup));
             (leader, place)
         }
-        Err(failure) => return say(Order::Failed(setup.job, failure)),
+        Err(failure) => {
+            // Half of what belongs into it: nothing in it is worth its space.
+            if setup.fresh && failure.fault != StartFault::Slot {
+                shared.clean(setup.slot);
+            }
+            return say(Order::Failed(setup.job, failure));
+        }
     };
     let (exit, cpu, young) = wait(&leader, meter);
     let strays = kill_strays(meter, young, &shared.mark(setup.slot));
@@ -562,6 +584,40 @@ mod tests {
         other.kill().unwrap();
         other.wait().unwrap();
         assert_eq!((is_leaving, leader, ended), (false, None, None));
+    }
+
+    #[test]
+    fn r4_12_what_a_task_has_left_is_not_waited_for_once_it_is_not_wanted() {
+        let mut task = Task::new(&setup());
+        let meter = task.meter();
+        // Its process is gone, and this host cannot take what it has left.
+        meter.gone.store(true, Ordering::Relaxed);
+        let full = || Err(std::io::ErrorKind::StorageFull.into());
+        let begun = StdInstant::now();
+        let waits = std::thread::spawn(move || {
+            collect::patiently("job_1_0", || meter.is_leaving() || begun.elapsed().as_secs() > 5, full)
+        });
+        task.discard("nobody wants it");
+        assert!(task.meter.is_leaving());
+        assert!(waits.join().unwrap().is_err());
+    }
+
+    #[test]
+    fn r4_12_a_task_that_is_not_wanted_is_killed_as_soon_as_it_is_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::at(dir.path());
+        std::fs::create_dir_all(data.slots()).unwrap();
+        let place = Arc::new(Place::create(&data.slot(SlotId(0)), data.trash()).unwrap());
+        let mut process = std::process::Command::new("/bin/sleep");
+        sys::isolate(process.arg("1000"), Urgency::Inherited, None);
+        let mut task = Task::new(&setup());
+        task.discard("nobody wants it");
+        let mut process = process.spawn().unwrap();
+        task.is_up(Process { pid: process.id(), channel: None, place });
+        let is_killed = task.killed;
+        process.kill().unwrap();
+        let ended = process.wait().unwrap();
+        assert!(is_killed && !ended.success());
     }
 
     fn setup() -> TaskSetup {

@@ -5,9 +5,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fallow_agent::dir::DataDir;
-use fallow_domain::MasterUrl;
+use fallow_client::{Event, StartFault, TaskSetup};
+use fallow_domain::{Bytes, JobId, MasterUrl, SlotId};
 
 use crate::daemon::{Daemon, command, outcome};
+use crate::supervision::Bench;
 use crate::support::{put, wait_for};
 
 /// Names the small volume to the child.
@@ -180,18 +182,15 @@ fn child_whose_volume_a_job_fills() {
     let dir = &volume.join("agent");
     let _daemon = Daemon::start(dir);
     // Both of its jobs take all there is, in time, and stay.
-    let script =
-        r#"while [ ! -e "$0.go" ]; do sleep 0.1; done; cat /dev/zero >fill; while :; do sleep 1; done"#;
-    let script = script.replace("$0.go", volume.join("go").to_str().unwrap());
-    let hog = crate::spinning::project("Hog", &script, "");
-    crate::spinning::attach(dir, &hog);
-    wait_for("both jobs", 60, || (crate::spinning::running(dir).len() == 2).then_some(()));
-    put(&volume.join("go"), b"");
-    let slot = dir.join("slots/0/fill");
-    let free = || rustix::fs::statvfs(volume).map(|volume| volume.f_bavail * volume.f_frsize).unwrap();
-    wait_for("a full disk", 60, || (free() < 1 << 20 && slot.exists()).then_some(()));
+    let _hog = is_filled_by_jobs(dir, "while :; do sleep 1; done", Bytes(10_000_000));
     // Nobody has to do anything.
-    wait_for("space", 90, || (free() > 1_000 << 20).then_some(()));
+    is_freed_and_all_tasks_fail(volume, dir);
+    println!("\nall was as it should");
+}
+
+/// Waits until there is space on a volume again, and all tasks have failed.
+fn is_freed_and_all_tasks_fail(volume: &Path, dir: &Path) {
+    wait_for("space", 90, || (free(volume) > 1_000 << 20).then_some(()));
     let failed = || {
         let (_, text) = outcome(dir, &["status", "--json"]);
         let status: serde_json::Value = serde_json::from_str(&text).ok()?;
@@ -199,7 +198,105 @@ fn child_whose_volume_a_job_fills() {
         (status["tasks"].as_array()?.iter().all(over) && status["store_trouble"].is_null()).then_some(())
     };
     wait_for("the jobs' end", 60, failed);
+}
+
+fn free(volume: &Path) -> u64 {
+    rustix::fs::statvfs(volume).map(|volume| volume.f_bavail * volume.f_frsize).unwrap()
+}
+
+/// Has both jobs of a project take all the space there is, then do `then`.
+fn is_filled_by_jobs(dir: &Path, then: &str, bound: Bytes) -> (crate::transfers::Server, tempfile::TempDir) {
+    // Where there is always space.
+    let signs = tempfile::tempdir().unwrap();
+    let [go, full] = ["go", "full"].map(|name| signs.path().join(name));
+    let script = r#"while [ ! -e "$0.go" ]; do sleep 0.1; done; cat /dev/zero >fill; : >"$0.full"; "#;
+    let script = script.replace("$0.go", go.to_str().unwrap()).replace("$0.full", full.to_str().unwrap());
+    let hog = crate::spinning::bounded(&(script + then), bound);
+    crate::spinning::attach(dir, &hog);
+    wait_for("both jobs", 60, || (crate::spinning::running(dir).len() == 2).then_some(()));
+    put(&go, b"");
+    wait_for("a full disk", 60, || full.exists().then_some(()));
+    (hog, signs)
+}
+
+#[test]
+fn child_whose_volume_jobs_fill_and_leave() {
+    let Some(volume) = std::env::var_os(VOLUME) else { return };
+    let volume = Path::new(&volume);
+    let dir = &volume.join("agent");
+    let _daemon = Daemon::start(dir);
+    // What a program does that meets a full disk: one gives up, the other is killed.
+    let then = r#"case "$PWD" in */0) exit 1;; *) kill -9 $$;; esac"#;
+    let _hog = is_filled_by_jobs(dir, then, Bytes(10_000_000));
+    is_freed_and_all_tasks_fail(volume, dir);
     println!("\nall was as it should");
+}
+
+#[test]
+fn child_whose_volume_jobs_fill_within_their_bounds() {
+    let Some(volume) = std::env::var_os(VOLUME) else { return };
+    let volume = Path::new(&volume);
+    let dir = &volume.join("agent");
+    let _daemon = Daemon::start(dir);
+    let _hog = is_filled_by_jobs(dir, "while :; do sleep 1; done", Bytes(1_000_000_000_000_000));
+    wait_for("space", 180, || (free(volume) > 100 << 20).then_some(()));
+    let goes_on = || {
+        let (_, text) = outcome(dir, &["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_str(&text).ok()?;
+        status["store_trouble"].is_null().then_some(status)
+    };
+    let status = wait_for("a store", 60, goes_on);
+    // It is the host that has too little, and not the job that went wrong.
+    let phases: Vec<_> = status["tasks"].as_array().unwrap().iter().map(|task| &task["phase"]).collect();
+    assert!(phases.len() == 2 && phases.iter().all(|phase| **phase != "failed"), "{status}");
+    println!("\nall was as it should");
+}
+
+#[test]
+fn child_whose_volume_starts_of_tasks_fill() {
+    let Some(volume) = std::env::var_os(VOLUME) else { return };
+    let volume = Path::new(&volume);
+    let bench = Bench::at(tempfile::tempdir_in(volume).unwrap());
+    let script = bench.script("sleep 1000");
+    put(&bench.data.project(&crate::support::project()).join("input_1"), &vec![1; 12 << 20]);
+    let copies = bench.setup(true, true).files.into_iter().filter(|file| !file.output);
+    let copies: Vec<_> = copies.collect();
+    let started = (1..=4).find_map(|number| {
+        let (job, slot) = (JobId(number), SlotId(u32::try_from(number).unwrap()));
+        bench.supervisor.start_task(Box::new(TaskSetup {
+            job,
+            slot,
+            files: copies.clone(),
+            ..*script.clone()
+        }));
+        bench.next("start", |event| match event {
+            Event::TaskStarted { .. } => Some(None),
+            Event::TaskStartFailed { reason, fault, .. } => Some(Some((slot, reason, fault))),
+            _ => None,
+        })
+    });
+    let (slot, reason, fault) = started.unwrap();
+    assert!(fault == StartFault::Host && reason.contains("space"), "{reason}");
+    assert!(slot > SlotId(1), "there is space for one: {reason}");
+    // As much as it takes to store that; and nothing is left of the one that could not be started.
+    assert!(free(volume) > 8 << 20, "{} {reason}", free(volume));
+    assert!(!bench.data.slot(slot).exists());
+    println!("\nall was as it should");
+}
+
+#[test]
+fn r6_10_jobs_that_fill_the_disk_and_leave_have_failed_and_the_agent_goes_on() {
+    passes_on_a_volume_of(1_300, "disk::child_whose_volume_jobs_fill_and_leave");
+}
+
+#[test]
+fn r6_10_jobs_that_fill_the_disk_within_their_bounds_make_room_and_start_again_later() {
+    passes_on_a_volume_of(1_300, "disk::child_whose_volume_jobs_fill_within_their_bounds");
+}
+
+#[test]
+fn r6_10_copies_of_inputs_leave_the_space_that_the_agent_needs() {
+    passes_on_a_volume_of(48, "disk::child_whose_volume_starts_of_tasks_fill");
 }
 
 #[test]

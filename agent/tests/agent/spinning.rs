@@ -16,6 +16,15 @@ const PLATFORM: &str =
 
 /// A project called `name` that gives two jobs, each of which runs `script` with half a CPU. Their names end in `mark`.
 pub(crate) fn project(name: &str, script: &str, mark: &str) -> Server {
+    serve(name, script, mark, Bytes(10_000_000))
+}
+
+/// One whose jobs' files may hold so much.
+pub(crate) fn bounded(script: &str, bound: Bytes) -> Server {
+    serve("Bounded", script, "", bound)
+}
+
+fn serve(name: &str, script: &str, mark: &str, bound: Bytes) -> Server {
     let mut state = 1_u64;
     let mut random = move |bytes: &mut [u8]| {
         for byte in bytes {
@@ -58,12 +67,12 @@ pub(crate) fn project(name: &str, script: &str, mark: &str) -> Server {
             _ => return http("404 Not Found", "", b"no such page"),
         };
         let url = format!("http://{host}/p/spin");
-        let reply = with_jobs(reply, FileInfo { download_urls: vec![url], ..program.clone() }, &mark);
+        let reply = with_jobs(reply, FileInfo { download_urls: vec![url], ..program.clone() }, &mark, bound);
         http("200 OK", "", reply.write().as_bytes())
     })
 }
 
-fn with_jobs(mut reply: SchedulerReply, program: FileInfo, mark: &str) -> SchedulerReply {
+fn with_jobs(mut reply: SchedulerReply, program: FileInfo, mark: &str, bound: Bytes) -> SchedulerReply {
     reply.apps.push(App { name: "spin".into(), ..App::default() });
     reply.app_versions.push(AppVersion {
         app_name: "spin".into(),
@@ -81,7 +90,7 @@ fn with_jobs(mut reply: SchedulerReply, program: FileInfo, mark: &str) -> Schedu
             app_name: "spin".into(),
             rsc_fpops_est: Flops::new(1e12).ok(),
             rsc_fpops_bound: Flops::new(1e18).ok(),
-            rsc_disk_bound: Some(Bytes(10_000_000)),
+            rsc_disk_bound: Some(bound),
             ..Workunit::default()
         });
         reply.files.push(FileInfo {

@@ -63,17 +63,21 @@ impl Drop for Bench {
 
 impl Bench {
     pub(crate) fn new() -> Self {
-        Self::with(None, Arc::new(AtomicBool::new(true)))
+        Self::at(tempfile::tempdir().unwrap())
+    }
+
+    /// With its data in this directory.
+    pub(crate) fn at(dir: tempfile::TempDir) -> Self {
+        Self::with(dir, None, Arc::new(AtomicBool::new(true)))
     }
 
     /// Nothing is taken in but what must not be lost, unless there is `room`.
     pub(crate) fn with_room(room: &Arc<AtomicBool>) -> Self {
-        Self::with(None, Arc::clone(room))
+        Self::with(tempfile::tempdir().unwrap(), None, Arc::clone(room))
     }
 
     /// Samples go to `dropped` instead, if there is one.
-    fn with(dropped: Option<Sender<Event>>, room: Arc<AtomicBool>) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+    fn with(dir: tempfile::TempDir, dropped: Option<Sender<Event>>, room: Arc<AtomicBool>) -> Self {
         let data = DataDir::at(dir.path());
         std::mem::forget(data.lock().unwrap());
         let (sender, events) = channel();
@@ -241,7 +245,7 @@ fn a_task_suspends_resumes_and_after_a_quit_goes_on_from_its_checkpoint() {
 #[test]
 fn the_last_checkpoint_of_a_task_arrives_although_its_samples_were_dropped() {
     let (dropped, samples) = channel();
-    let bench = Bench::with(Some(dropped), Arc::new(AtomicBool::new(true)));
+    let bench = Bench::with(tempfile::tempdir().unwrap(), Some(dropped), Arc::new(AtomicBool::new(true)));
     bench.stock(600);
     bench.supervisor.start_task(bench.setup(true, false));
     bench.started();

@@ -228,6 +228,8 @@ pub struct TaskEnd {
     pub peak_working_set: Bytes,
     /// Bytes of the slot directory.
     pub disk_usage: Bytes,
+    /// It was killed to make room on a full disk (see [`crate::Room`]), and its slot is emptied.
+    pub made_room: bool,
 }
 
 /// An output file in the project directory.

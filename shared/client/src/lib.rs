@@ -38,6 +38,7 @@ mod projects;
 mod record;
 mod reply;
 mod request;
+mod room;
 mod rpc;
 mod schedule;
 mod set_aside;
@@ -57,6 +58,7 @@ pub use effect::*;
 pub use event::*;
 pub use machine::{Client, ClientConfig};
 pub use record::RestoreError;
+pub use room::{Held, Room};
 pub use trickles::TRICKLE_MAX;
 pub use view::*;
 

@@ -53,6 +53,7 @@ impl Client {
             premature_exits: job.run.premature_exits,
             quick_exits: job.run.quick_exits,
             failed_starts: job.run.failed_starts,
+            made_room: job.run.made_room,
             not_before: job.run.not_before,
             ..Run::default()
         };

@@ -271,6 +271,9 @@ pub(crate) struct Run {
     /// Starts in a row that the host has not brought about.
     #[serde(default)]
     pub failed_starts: u32,
+    /// How often it was ended to make room on a full disk.
+    #[serde(default)]
+    pub made_room: u32,
     /// Not to be started before.
     pub not_before: Instant,
     /// When the present time slice began.
@@ -332,6 +335,13 @@ pub(crate) struct Outcome {
     pub message: Option<String>,
     pub stderr: String,
     pub at: Instant,
+}
+
+impl Outcome {
+    /// The job is done.
+    pub(crate) fn is_success(&self) -> bool {
+        self.exit_status == 0 && self.state == 5
+    }
 }
 
 /// What the client knows.

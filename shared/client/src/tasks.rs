@@ -1,9 +1,9 @@
 //! Tasks: jobs that have, had, or will have a process. What happened to the process, and what that means.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use fallow_boinc::runtime::exit::{self, RestartReason};
-use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId};
+use fallow_domain::{Bytes, Duration, Instant, JobId};
 
 use crate::machine::Client;
 use crate::record::Record;
@@ -21,6 +21,8 @@ const START_WAIT: Duration = Duration::from_secs(60);
 const START_WAIT_MAX: Duration = Duration::from_secs(3600);
 /// So often in a row another slot, or files that are fetched again, are tried without a wait.
 const START_TRIES: u32 = 3;
+/// The first wait of a task that was ended to make room on a full disk; it doubles, up to [`START_WAIT_MAX`].
+const SPACE_WAIT: Duration = Duration::from_mins(10);
 /// How long a slot that could not be made empty is left alone.
 const SPOILT_FOR: Duration = Duration::from_secs(3600);
 /// The first wait after an exit without a finish file; it doubles. A program that does not use BOINC's library would else be
@@ -57,10 +59,10 @@ impl Client {
         };
         job.run.ran |= job.process.exists();
         job.run.failed_starts = 0;
-        match job.process {
-            Process::Starting => {
         // It computes again.
         job.run.end_elapsed = Duration::ZERO;
+        match job.process {
+            Process::Starting => {
                 self.set_process(id, Process::Executing(pid));
                 if self.is_paused(id) {
                     let reason = Reason::new("R2.8", "it began in a pause of the limit on CPU time");
@@ -193,13 +195,13 @@ impl Client {
         self.touch(crate::Entity::Job(id));
     }
 
-    /// What a process used counts towards the result, and is charged already.
+    /// What a process used counts towards the result, and is charged already. So does the time that it took.
     fn note_charged(&mut self, id: JobId, process_cpu: Duration) {
         if let Some(job) = self.state.jobs.get_mut(&id) {
             job.run.process_cpu = job.run.process_cpu.max(process_cpu);
+            job.run.elapsed = job.run.elapsed.max(job.run.end_elapsed);
         }
         self.touch(crate::Entity::Job(id));
-            job.run.elapsed = job.run.elapsed.max(job.run.end_elapsed);
     }
 
     /// The estimate of a running task moves all the time; that alone is no reason to think about fetching work.
@@ -240,19 +242,46 @@ impl Client {
                 {
                     message = format!("{message} on {kind} {}", job.run.devices);
                 }
-                self.job_failed(id, exit_status, 3, message);
-                if let Some(outcome) = self.state.jobs.get_mut(&id).and_then(|job| job.outcome.as_mut()) {
-                    outcome.stderr = tail(&end.stderr);
-                }
-                self.mark(Record::Job(id));
+                self.failed_at_its_end(id, exit_status, message, end);
             }
-            exit::Outcome::Restart { delay, reason } => self.task_to_restart(id, delay, &reason, expected),
+            exit::Outcome::Restart { delay, reason } => match self.over_disk_bound(id, end.disk_usage) {
+                // It would fill the disk once more before it is looked at.
+                Some(why) => self.failed_at_its_end(id, exit::DISK_LIMIT_EXCEEDED, why, end),
+                None if end.made_room => self.task_to_wait_for_space(id, &reason, end.disk_usage),
+                None => self.task_to_restart(id, delay, &reason, expected),
+            },
         }
+    }
+
+    fn failed_at_its_end(&mut self, id: JobId, exit_status: i32, message: String, end: &TaskEnd) {
+        self.job_failed(id, exit_status, 3, message);
+        if let Some(outcome) = self.state.jobs.get_mut(&id).and_then(|job| job.outcome.as_mut()) {
+            outcome.stderr = tail(&end.stderr);
+        }
+        self.mark(Record::Job(id));
+    }
+
+    /// A task gave way to what has to be stored. It may hold so much, and this host had no more: it begins anew when there may
+    /// be more, later each time.
+    fn task_to_wait_for_space(&mut self, id: JobId, reason: &RestartReason, held: Bytes) {
+        let Some(job) = self.state.jobs.get_mut(&id) else { return };
+        let wait = doubled(SPACE_WAIT, job.run.made_room, START_WAIT_MAX);
+        job.run.made_room = job.run.made_room.saturating_add(1);
+        let (project, name) = (job.project, job.result.name.clone());
+        self.task_to_restart(id, wait, reason, true);
+        self.begin_anew(id);
+        let text = format!(
+            "{name} was ended to make room: there was no space on the disk, and it held most, {held}; it begins anew in {wait}"
+        );
+        self.notice(NoticeLevel::Warn, Some(project), text);
     }
 
     fn task_to_restart(&mut self, id: JobId, delay: Duration, reason: &RestartReason, expected: bool) {
         // Before it falls back: how long this try has lasted.
         let lasted = self.state.jobs.get(&id).map(|job| job.run.elapsed - job.run.checkpoint_elapsed);
+        if let Some(job) = self.state.jobs.get_mut(&id) {
+            job.run.end_elapsed = job.run.end_elapsed.max(job.run.elapsed);
+        }
         self.fall_back(id);
         let Some(job) = self.state.jobs.get_mut(&id) else { return };
         let counts = !expected && !matches!(reason, RestartReason::Stopped(_));
@@ -268,6 +297,7 @@ impl Client {
             RestartReason::Stopped(_) if quick > 1 => doubled(EXIT_WAIT, quick - 2, EXIT_WAIT_MAX),
             _ => delay,
         };
+        let wait = wait.max(delay);
         job.run.not_before = if wait.is_positive() { self.now + wait } else { Instant::EPOCH };
         let (project, name, checkpoint) = (job.project, job.result.name.clone(), job.run.checkpoint_cpu);
         let gives_up = match (exits > exit::PREMATURE_EXITS_MAX, counts && quick >= QUICK_EXITS_MAX) {
@@ -278,9 +308,6 @@ impl Client {
         if let Some(times) = gives_up {
             let message = format!("too many exit(0)s: the application left without having finished {times}");
             return self.job_failed(id, exit::TOO_MANY_EXITS, 3, message);
-        }
-        if let Some(job) = self.state.jobs.get_mut(&id) {
-            job.run.end_elapsed = job.run.end_elapsed.max(job.run.elapsed);
         }
         if !expected {
             let why = match reason {
@@ -319,11 +346,7 @@ impl Client {
             if let Some(job) = self.state.jobs.get_mut(&id) {
                 job.outcome = None;
             }
-            self.job_failed(id, number, 3, message);
-            if let Some(outcome) = self.state.jobs.get_mut(&id).and_then(|job| job.outcome.as_mut()) {
-                outcome.stderr = tail(&end.stderr);
-            }
-            return;
+            return self.failed_at_its_end(id, number, message, end);
         }
         self.learn_estimate(id, estimated);
         let text = self.said(|| format!("finished {name} after {cpu} of CPU time"));
@@ -414,18 +437,16 @@ impl Client {
     }
 
     /// What the slot and the outputs of a job may hold (BOINC: `rsc_disk_bound`).
-    fn disk_bound(&self, job: &Job) -> Bytes {
+    pub(crate) fn disk_bound(&self, job: &Job) -> Bytes {
         let workunit = FileKey { project: job.project, name: job.result.wu_name.clone() };
         let said = self.state.workunits.get(&workunit).and_then(|workunit| workunit.rsc_disk_bound);
         said.filter(|bound| *bound > Bytes(0)).unwrap_or(DISK_BOUND)
     }
 
-    /// What each task that is still wanted may hold on the disk. For a shell that has no space left to store anything, and so
-    /// cannot wait for [`Effect::AbortTask`].
-    pub fn disk_bounds(&self) -> BTreeMap<JobId, (ProjectId, Bytes)> {
-        let wanted = |id: &JobId| self.state.jobs.get(id).filter(|job| job.outcome.is_none());
-        let jobs = self.state.slots.values().filter_map(wanted);
-        jobs.map(|job| (job.id, (job.project, self.disk_bound(job)))).collect()
+    /// Why what a job's files hold is too much, if it is.
+    fn over_disk_bound(&self, id: JobId, held: Bytes) -> Option<String> {
+        let most = self.disk_bound(self.state.jobs.get(&id)?);
+        (held > most).then(|| format!("its files hold {held}, its project allows {most}"))
     }
 
     /// Ends tasks that go beyond what their project or this host allows them.
@@ -445,14 +466,7 @@ impl Client {
                 let why = format!("working set of {} is over this host's limit of {memory}", run.working_set);
                 return Some((job.id, exit::MEM_LIMIT_EXCEEDED, why));
             }
-            if run.disk_usage <= Bytes(0) {
-                return None;
-            }
-            let disk = self.disk_bound(job);
-            (run.disk_usage > disk).then(|| {
-                let why = format!("its files hold {}, its project allows {disk}", run.disk_usage);
-                (job.id, exit::DISK_LIMIT_EXCEEDED, why)
-            })
+            self.over_disk_bound(job.id, run.disk_usage).map(|why| (job.id, exit::DISK_LIMIT_EXCEEDED, why))
         };
         let broken: Vec<_> = self.state.slots.values().filter_map(broken).collect();
         for (id, exit_status, why) in broken {

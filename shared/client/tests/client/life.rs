@@ -387,6 +387,22 @@ fn a_task_whose_files_outgrow_what_its_project_allows_is_aborted_with_196() {
 }
 
 #[test]
+fn r6_10_a_task_that_held_too_much_when_it_was_stopped_is_not_started_again() {
+    let mut world = World::new(40);
+    world.add_project("a", 1, Duration::from_secs(600));
+    // A task of this world leaves 1,000 bytes.
+    world.alter = Some(|reply, _| {
+        reply.workunits.iter_mut().for_each(|workunit| workunit.rsc_disk_bound = Some(Bytes(999)));
+    });
+    world.exits_at_once = true;
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_until("the report", Duration::from_hours(30), |w| w.acknowledged("a") == 1);
+    let report = &world.projects["a"].reports[0];
+    assert_eq!((report.exit_status, report.state.code()), (196, 3));
+    assert_eq!((world.start_times.len(), world.slots_in_use()), (1, 0));
+}
+
+#[test]
 fn a_finished_task_in_the_slot_of_another_job_is_not_taken_for_that_jobs() {
     let mut world = World::new(41);
     world.add_project("a", 1, Duration::from_secs(60));

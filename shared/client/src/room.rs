@@ -1,0 +1,142 @@
+//! Whose files go while there is no space on the disk to store anything.
+//!
+//! What the client decides is carried out when it is stored. Here the files of a task may be why nothing can be, so a shell
+//! asks at once what may go. Less is lost by some than by others:
+//! - What nobody wants goes: of jobs that have failed or were aborted, of projects that leave. At worst, when the agent ends
+//!   before that is stored, such a job is computed from its beginning.
+//! - So does what holds more than its project allows. Its job fails for that anyway, see `poll_limits`.
+//! - What has finished and holds no more than it may stays. Its end is not stored, and it would be computed once more.
+//! - If that is not enough for a while, the one of the rest that holds most goes, one at a time. A project may allow its
+//!   jobs more than this host has, and a host that stores nothing gets on with none of them. Its job is not failed for what
+//!   the host lacks: it is started again later.
+
+use std::collections::BTreeMap;
+
+use fallow_domain::{Bytes, JobId, ProjectId, SlotId};
+
+use crate::machine::Client;
+use crate::state::Outcome;
+
+/// What holds less is not worth a task.
+const WORTH: Bytes = Bytes(1_000_000);
+
+/// What the files of a task hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Where they are.
+    pub slot: SlotId,
+    /// Whose they are.
+    pub job: JobId,
+    /// How much that is, as far as it was counted.
+    pub holds: Option<Bytes>,
+    /// The task has finished, and its end is told.
+    pub is_finished: bool,
+    /// It was killed to make room, and is not gone yet.
+    pub is_going: bool,
+}
+
+/// What tasks may hold while there is no space.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Of jobs that are wanted, finished ones among them.
+    most: BTreeMap<JobId, Bytes>,
+    is_pressing: bool,
+}
+
+impl Room {
+    /// The same where that was not enough for a while.
+    #[must_use]
+    pub fn pressing(self) -> Self {
+        Self { is_pressing: true, ..self }
+    }
+
+    /// Whose files go, and why. The one that holds most is named once.
+    pub fn who_goes(&mut self, held: &[Held]) -> Vec<(SlotId, &'static str)> {
+        let stay = || held.iter().filter(|held| !held.is_going);
+        let go: Vec<_> = stay().filter_map(|held| Some((held.slot, self.why(held)?))).collect();
+        if !go.is_empty() || !self.is_pressing || held.iter().any(|held| held.is_going) {
+            return go;
+        }
+        let large = stay().filter(|held| !held.is_finished && held.holds.is_some_and(|holds| holds >= WORTH));
+        let most = large.max_by_key(|held| held.holds);
+        self.is_pressing &= most.is_none();
+        most.map(|held| (held.slot, "of all tasks it holds most")).into_iter().collect()
+    }
+
+    fn why(&self, held: &Held) -> Option<&'static str> {
+        match self.most.get(&held.job) {
+            None => Some("its result is not wanted"),
+            Some(most) if held.holds.is_some_and(|holds| holds > *most) => Some("it holds more than it may"),
+            Some(_) => None,
+        }
+    }
+}
+
+impl Client {
+    /// What tasks may hold while there is no space on the disk to store anything. `leaving` are to be detached.
+    pub fn room(&self, leaving: &[ProjectId]) -> Room {
+        let jobs = self.state.jobs.values().filter(|job| {
+            !leaving.contains(&job.project) && job.outcome.as_ref().is_none_or(Outcome::is_success)
+        });
+        Room { most: jobs.map(|job| (job.id, self.disk_bound(job))).collect(), is_pressing: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: u64 = 1_000_000;
+    const NONE: [u32; 0] = [];
+
+    /// Of the job with the slot's number.
+    fn holds(slot: u32, megabytes: u64) -> Held {
+        let (holds, job) = (Some(Bytes(megabytes * MB)), JobId(slot.into()));
+        Held { slot: SlotId(slot), job, holds, is_finished: false, is_going: false }
+    }
+
+    /// Jobs 1 to 4 may hold 100 MB each.
+    fn room() -> Room {
+        Room { most: (1..=4).map(|id| (JobId(id), Bytes(100 * MB))).collect(), is_pressing: false }
+    }
+
+    fn going(room: &mut Room, held: &[Held]) -> Vec<u32> {
+        room.who_goes(held).into_iter().map(|(slot, _)| slot.0).collect()
+    }
+
+    #[test]
+    fn r6_10_without_space_what_is_not_wanted_or_holds_too_much_goes_and_nothing_else() {
+        let uncounted = Held { holds: None, ..holds(3, 0) };
+        let finished = |held| Held { is_finished: true, ..held };
+        let table = [
+            // what is held; which slots are emptied
+            (vec![holds(1, 100), uncounted], vec![]),
+            (vec![holds(1, 101), holds(2, 100)], vec![1]),
+            (vec![holds(9, 0), holds(1, 1)], vec![9]),
+            (vec![finished(holds(1, 100)), finished(holds(2, 101)), finished(holds(9, 1))], vec![2, 9]),
+            // The same job, in the slot that it had before.
+            (vec![holds(1, 1), Held { slot: SlotId(7), ..holds(1, 200) }], vec![7]),
+            (vec![Held { is_going: true, ..holds(1, 200) }], vec![]),
+        ];
+        for (held, expected) in table {
+            assert_eq!(going(&mut room(), &held), expected, "{held:?}");
+        }
+    }
+
+    #[test]
+    fn r6_10_if_that_is_not_enough_what_holds_most_goes_one_at_a_time() {
+        let finished = Held { is_finished: true, ..holds(4, 90) };
+        let all = [holds(1, 20), holds(2, 80), holds(3, 50), finished];
+        assert_eq!(going(&mut room(), &all), NONE);
+        let mut pressing = room().pressing();
+        assert_eq!(going(&mut pressing, &all), [2]);
+        let dying = [holds(1, 20), Held { is_going: true, ..holds(2, 80) }, holds(3, 50), finished];
+        assert_eq!(going(&mut pressing, &dying), NONE, "named once");
+        assert_eq!(going(&mut room().pressing(), &dying), NONE, "what it held is not given back yet");
+        assert_eq!(going(&mut room().pressing(), &[holds(1, 101), holds(2, 80)]), [1], "it has to go anyway");
+        // Not known yet, and too little: it is named when it is known.
+        let mut pressing = room().pressing();
+        assert_eq!(going(&mut pressing, &[Held { holds: None, ..holds(1, 0) }, holds(2, 0)]), NONE);
+        assert_eq!(going(&mut pressing, &[holds(1, 70), holds(2, 0)]), [1]);
+    }
+}
