@@ -66,7 +66,8 @@ pub(crate) struct Project {
     new_jobs: Mutex<NewJobs>,
     /// How many agents are to be told of jobs that rest after an error, by the second in which somebody may have them and
     /// the sequence number of their workunit. Kept in memory only: after a restart it is found anew by those that ask in
-    /// vain ([`Project::note_rests`]). Rests have an end, so that there are no more entries than errors in two hours.
+    /// vain ([`Project::note_rests`]). Rests have an end, so that there
+    /// are no more entries than errors in two hours; after the clock was set back those from before stay until then.
     resting: Mutex<BTreeMap<(i64, u64), u64>>,
 }
 

@@ -141,8 +141,9 @@ impl Seekers {
     }
 
     /// Whether a job that waits since then, of a workunit that failed on the account that asks, is for that account
-    /// again. A time that is still to come was before the clock was set back, and that is long enough. `had` are all that had a copy; `can` says whether an account that is this and asks for these types could
-    /// run it: one that has more of everything can if another one can.
+    /// again. A `since` later than `now` is from before the clock was set back: it counts as waited long enough.
+    /// `had` are all that had a copy; `can` says whether an account that is this and asks for these types could run
+    /// it: one that has more of everything can if another one can.
     pub(crate) fn is_for_anybody(
         &mut self,
         had: &BTreeSet<u64>,

@@ -59,19 +59,21 @@ const PATIENCE: Patience = Patience {
 };
 
 impl Bounds {
-    /// As long as other servers keep idle connections.
+    /// Of the projects' server. A whole head has to come within 75 s, as long as other servers keep idle connections.
     pub(super) const fn projects(connections: usize) -> Self {
         let speech = Speech::Projects { head: Duration::from_secs(75) };
         Self { speech, connections, patience: PATIENCE }
     }
 
+    /// Of the port of agents and operators. Whoever comes has to speak within 10 s.
     pub(super) const fn fleet(connections: usize) -> Self {
         let speech = Speech::Fleet { greeting: Duration::from_secs(10), keepalive: Duration::from_secs(60) };
         Self { speech, connections, patience: PATIENCE }
     }
 }
 
-/// Bytes of a request that wait in a connection's buffer: with all connections open, a quarter of a gibibyte.
+/// Bytes of a request that wait in a connection's buffer: with 4,096 connections to the projects' server, a
+/// quarter of a gibibyte.
 const BUFFER: usize = 64 << 10;
 /// Bytes of an answer that wait in the kernel for a client that takes them slowly. As many as the kernel would take are
 /// megabytes for each, and hide for minutes whether it takes any.

@@ -206,7 +206,7 @@ impl State {
     }
 
     fn send_answered_away(&mut self, patience: Patience, start: Instant, now: Instant) -> Turn {
-        // Whoever took something since it was looked at last goes further back: each once.
+        // Whoever took something since it was looked at last goes further back.
         while let Some((since, number)) = self.first(Rank::Answered)
             && let Some(member) = self.all.get(&number)
             && let took = start + Duration::from_micros(member.took.load(Ordering::Relaxed))
