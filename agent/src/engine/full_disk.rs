@@ -9,7 +9,7 @@
 //! is gone is fetched again after a restart. With the space the detachment is stored, and then the rest is carried out.
 //!
 //! Tasks that hold more than they may are killed and their slots emptied, see `room`. If there is no space for a minute, so is
-//! the one that holds most, and another one a minute later.
+//! the largest one of the project whose tasks hold most, and another one a minute later.
 //!
 //! If nobody makes space, parts of downloads go too, for the agent would stand still beside them, and no download would come
 //! to an end. Those that were written to a moment ago stay.

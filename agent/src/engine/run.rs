@@ -10,6 +10,7 @@ use fallow_client::{Benchmarks, Client, ClientConfig, Event, FileKey, Startup};
 use fallow_domain::{Bytes, HostFacts, HostSpeed};
 use fallow_policy::composition::Composition;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval_at, sleep, timeout};
@@ -326,7 +327,15 @@ fn supervisor(
         // The other half is for what must not be lost, and must not hold up heartbeats.
         for_offers.capacity() > QUEUE / 2 && for_offers.try_send(event.into()).is_ok()
     };
-    let report = move |event: Event| drop(inputs.blocking_send(event.into()));
+    let report = move |event: Event| match inputs.try_reserve() {
+        Ok(place) => {
+            place.send(event.into());
+            None
+        }
+        Err(TrySendError::Full(())) => Some(event),
+        // The engine has ended: nobody is left who could be told.
+        Err(TrySendError::Closed(())) => None,
+    };
     let context = Context {
         dir: settings.dir.clone(),
         life,

@@ -70,7 +70,7 @@ pub(super) fn collect(
         outputs,
         peak_working_set: peak,
         disk_usage,
-        made_room: false,
+        made_room: None,
     })
 }
 
@@ -117,7 +117,7 @@ pub(super) fn interrupted(cpu_time: Duration, peak: Bytes) -> TaskEnd {
         outputs: Vec::new(),
         peak_working_set: peak,
         disk_usage: Bytes(0),
-        made_room: false,
+        made_room: None,
     }
 }
 

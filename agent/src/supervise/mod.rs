@@ -18,6 +18,7 @@ mod memory;
 mod messages;
 mod place;
 mod record;
+mod reports;
 mod room;
 mod slot;
 mod task;
@@ -44,20 +45,24 @@ use crate::proc::Sessions;
 use disk::DiskLook;
 use members::Members;
 use place::Place;
+use reports::Reports;
 use room::Ends;
 use task::Task;
 use untaken::Untaken;
 use untold::Untold;
 use verify::Known;
 
-/// Where events go.
-pub type Report = Arc<dyn Fn(Event) + Send + Sync>;
+/// Where events go that must not be lost. One that there is no room for comes back, and is told again.
+pub type Report = Arc<dyn Fn(Event) -> Option<Event> + Send + Sync>;
 
 /// Where an event goes only if there is room for it at once. False when it was not passed on.
 pub type Offer = Arc<dyn Fn(Event) -> bool + Send + Sync>;
 
 /// How often tasks are looked at.
 const TICK: StdDuration = StdDuration::from_secs(1);
+
+/// How soon the engine is told again what it had no room for.
+const TELL_AGAIN: StdDuration = StdDuration::from_millis(50);
 
 /// What all tasks share.
 pub struct Context {
@@ -69,7 +74,7 @@ pub struct Context {
     pub guard: Keeper,
     /// The host's memory, which heartbeats tell to applications.
     pub memory: Bytes,
-    /// Where events go.
+    /// Where events go that must not be lost.
     pub report: Report,
     /// Where goes what must not hold up heartbeats: samples, of which another comes in a second, and what is told later if
     /// not now.
@@ -169,6 +174,7 @@ impl Supervisor {
             members: Members::default(),
             disk: DiskLook::default(),
             ends: Ends::default(),
+            reports: Reports::default(),
             untold: Untold::default(),
             kill_all_at: None,
             room: None,
@@ -226,6 +232,7 @@ struct Supervision {
     disk: DiskLook,
     /// What tasks that are gone have left.
     ends: Ends,
+    reports: Reports,
     untold: Untold,
     kill_all_at: Option<StdInstant>,
     /// What tasks may hold while there is no space on the disk.
@@ -237,8 +244,13 @@ impl Supervision {
     fn run(mut self, incoming: &Receiver<Order>) {
         let mut next = StdInstant::now() + TICK;
         loop {
-            match incoming.recv_timeout(next.saturating_duration_since(StdInstant::now())) {
+            let mut wait = next.saturating_duration_since(StdInstant::now());
+            if !self.reports.is_empty() {
+                wait = wait.min(TELL_AGAIN);
+            }
+            match incoming.recv_timeout(wait) {
                 Ok(order) => self.carry_out(order),
+                Err(RecvTimeoutError::Timeout) if StdInstant::now() < next => {}
                 Err(RecvTimeoutError::Timeout) => {
                     // From now on, not from the last tick: a machine that slept does not owe ticks.
                     next = StdInstant::now() + TICK;
@@ -246,7 +258,8 @@ impl Supervision {
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            if self.stopping && self.tasks.is_empty() {
+            self.reports.tell(&self.shared.report);
+            if self.stopping && self.tasks.is_empty() && self.reports.is_empty() {
                 return;
             }
         }
@@ -281,16 +294,16 @@ impl Supervision {
                 if let Some(task) = self.tasks.get_mut(&job) {
                     let pid = process.pid;
                     task.is_up(process);
-                    (self.shared.report)(Event::TaskStarted { job, pid });
+                    self.report(Event::TaskStarted { job, pid });
                 }
             }
             Order::Failed(job, failure) => {
                 let task = self.tasks.remove(&job);
-                if let Some(task) = task.filter(Task::is_discarded) {
+                if let Some(task) = task.filter(|task| task.discarded().is_some()) {
                     self.clean(task.slot());
                 }
                 let slot::StartFailure { reason, fault } = failure;
-                (self.shared.report)(Event::TaskStartFailed { job, reason, fault });
+                self.report(Event::TaskStartFailed { job, reason, fault });
             }
             Order::Gone(job, end) => self.gone(job, end),
         }
@@ -317,6 +330,10 @@ impl Supervision {
         }
     }
 
+    fn report(&mut self, event: Event) {
+        self.reports.push(event, &self.shared.report);
+    }
+
     fn clean(&mut self, slot: SlotId) {
         self.ends.forget(slot);
         self.shared.clean(slot);
@@ -337,7 +354,7 @@ impl Supervision {
         if let Err(error) = std::thread::Builder::new().name(format!("task-{job}")).spawn(life) {
             self.tasks.remove(&job);
             let reason = format!("no thread for the task: {error}");
-            (self.shared.report)(Event::TaskStartFailed { job, reason, fault: StartFault::Host });
+            self.report(Event::TaskStartFailed { job, reason, fault: StartFault::Host });
         }
     }
 
@@ -345,9 +362,9 @@ impl Supervision {
         // What the application said last, for no other look comes after this: a checkpoint, perhaps.
         let task = self.tasks.remove(&job);
         match &task {
-            Some(task) if task.is_discarded() => {
+            Some(task) if let Some(why) = task.discarded() => {
                 self.clean(task.slot());
-                end.made_room = true;
+                end.made_room = Some(why);
             }
             Some(task) => self.ends.note(job, task, &end),
             None => {}
@@ -358,7 +375,7 @@ impl Supervision {
         }
         if let Some((used, status)) = task.and_then(|task| task.last_words()) {
             let (cpu_time, working_set) = (used.cpu, used.memory);
-            (self.shared.report)(Event::TasksSampled(vec![TaskSample {
+            self.report(Event::TasksSampled(vec![TaskSample {
                 job,
                 cpu_time,
                 working_set,
@@ -371,7 +388,7 @@ impl Supervision {
             // It left because the agent asked it to: no premature exit of its own, but a stop from outside.
             end.exit = Ended::Signal { number: rustix::process::Signal::TERM.as_raw(), core_dumped: false };
         }
-        (self.shared.report)(Event::TaskEnded { job, end });
+        self.report(Event::TaskEnded { job, end });
     }
 
     fn look(&mut self) {
@@ -404,7 +421,8 @@ impl Supervision {
         let news = tasks.values().any(Task::is_uncounted);
         self.disk.look(news, || tasks.values().map(|task| task.files(shared)).collect());
         self.make_room();
-        if !samples.is_empty() {
+        // None of a task before its start is told.
+        if !samples.is_empty() && self.reports.is_empty() {
             let _ = (self.shared.offer)(Event::TasksSampled(samples));
         }
         self.untold.tell(&self.shared.offer);

@@ -42,7 +42,7 @@ impl Supervision {
         let held: Vec<Held> = tasks.chain(self.ends.0.values().copied()).collect();
         for (slot, why) in room.who_goes(&held) {
             match self.tasks.values_mut().find(|task| task.slot() == slot) {
-                Some(task) => task.discard(&format!("{why}, and there is no space on the disk")),
+                Some(task) => task.discard(why),
                 None => {
                     tracing::warn!(%slot, "emptying the slot of a task that is gone: {why}, and there is no space on the disk");
                     self.clean(slot);

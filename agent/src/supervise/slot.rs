@@ -16,8 +16,8 @@ use super::place::Place;
 use super::{Context, Shared};
 use crate::files::open_plain;
 
-/// So much stays free where inputs are copied: twice what the agent's store asks for.
-const KEEP_FREE: u64 = 16 << 20;
+/// So much stays free where inputs are copied: what the agent's store asks for, several times over, for others write too.
+const KEEP_FREE: u64 = 8 * fallow_store::SPARE;
 
 /// Why a task could not be started.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use fallow_boinc::runtime::control::ControlQueue;
 use fallow_boinc::runtime::exit::{Ended, FINISH_GRACE, QUIT_GRACE};
 use fallow_boinc::runtime::files;
 use fallow_boinc::runtime::message::{AppStatus, Heartbeat, ProcessControl, TrickleUp};
-use fallow_client::{Event, Held, SlotFile, StartFault, TaskEnd, TaskSetup};
+use fallow_client::{Event, Goes, Held, SlotFile, StartFault, TaskEnd, TaskSetup};
 use fallow_domain::{Bytes, Duration, Instant, JobId, MasterUrl, SlotId};
 use rand::TryRng;
 use rustix::process::{WaitId, WaitIdOptions};
@@ -133,8 +133,8 @@ pub(super) struct Task {
     /// When its finish file was first seen.
     finished_since: Option<StdInstant>,
     killed: bool,
-    /// What it has done is not wanted: its slot is emptied when it is gone.
-    discarded: bool,
+    /// Why its slot is emptied when it is gone, if it is.
+    discarded: Option<Goes>,
 }
 
 impl Task {
@@ -161,7 +161,7 @@ impl Task {
             leave_by: None,
             finished_since: None,
             killed: false,
-            discarded: false,
+            discarded: None,
         }
     }
 
@@ -193,7 +193,7 @@ impl Task {
     /// Its process runs.
     pub(super) fn is_up(&mut self, process: Process) {
         self.process = Some(process);
-        if self.discarded {
+        if self.discarded.is_some() {
             self.kill("it was to go before it was up");
         }
         self.turn();
@@ -225,12 +225,12 @@ impl Task {
         }
     }
 
-    /// Kills it, and has its slot emptied. What it has left is not waited for any more, and if it is only being started, it is
-    /// killed when it is up.
-    pub(super) fn discard(&mut self, why: &str) {
-        self.discarded = true;
+    /// Kills it to make room on a full disk, and has its slot emptied. What it has left is not waited for any more, and if it is
+    /// only being started, it is killed when it is up.
+    pub(super) fn discard(&mut self, why: Goes) {
+        self.discarded.get_or_insert(why);
         self.meter.leaving.store(true, Ordering::Relaxed);
-        self.kill(why);
+        self.kill(&format!("{why}, and there is no space on the disk"));
     }
 
     /// Where it is.
@@ -240,12 +240,12 @@ impl Task {
 
     /// What its files hold, and how it stands.
     pub(super) fn held(&self, job: JobId) -> Held {
-        let (slot, holds, is_going) = (self.slot, self.meter.disk(), self.discarded);
+        let (slot, holds, is_going) = (self.slot, self.meter.disk(), self.discarded.is_some());
         Held { slot, job, holds, is_finished: false, is_going }
     }
 
-    /// Whether its slot is to be emptied when it is gone.
-    pub(super) fn is_discarded(&self) -> bool {
+    /// Why its slot is to be emptied when it is gone, if it is.
+    pub(super) fn discarded(&self) -> Option<Goes> {
         self.discarded
     }
 
@@ -597,7 +597,7 @@ mod tests {
         let waits = std::thread::spawn(move || {
             collect::patiently("job_1_0", || meter.is_leaving() || begun.elapsed().as_secs() > 5, full)
         });
-        task.discard("nobody wants it");
+        task.discard(Goes::NotWanted);
         assert!(task.meter.is_leaving());
         assert!(waits.join().unwrap().is_err());
     }
@@ -611,7 +611,7 @@ mod tests {
         let mut process = std::process::Command::new("/bin/sleep");
         sys::isolate(process.arg("1000"), Urgency::Inherited, None);
         let mut task = Task::new(&setup());
-        task.discard("nobody wants it");
+        task.discard(Goes::NotWanted);
         let mut process = process.spawn().unwrap();
         task.is_up(Process { pid: process.id(), channel: None, place });
         let is_killed = task.killed;

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration as StdDuration;
 
@@ -68,16 +68,27 @@ impl Bench {
 
     /// With its data in this directory.
     pub(crate) fn at(dir: tempfile::TempDir) -> Self {
-        Self::with(dir, None, Arc::new(AtomicBool::new(true)))
+        Self::with(dir, None, Arc::new(AtomicBool::new(true)), Arc::default())
     }
 
     /// Nothing is taken in but what must not be lost, unless there is `room`.
     pub(crate) fn with_room(room: &Arc<AtomicBool>) -> Self {
-        Self::with(tempfile::tempdir().unwrap(), None, Arc::clone(room))
+        Self::with(tempfile::tempdir().unwrap(), None, Arc::clone(room), Arc::default())
+    }
+
+    /// Nothing at all is taken in while `full` is not zero. It counts what was not.
+    fn with_queue(full: &Arc<AtomicUsize>) -> Self {
+        let room = Arc::new(AtomicBool::new(true));
+        Self::with(tempfile::tempdir().unwrap(), None, room, Arc::clone(full))
     }
 
     /// Samples go to `dropped` instead, if there is one.
-    fn with(dir: tempfile::TempDir, dropped: Option<Sender<Event>>, room: Arc<AtomicBool>) -> Self {
+    fn with(
+        dir: tempfile::TempDir,
+        dropped: Option<Sender<Event>>,
+        room: Arc<AtomicBool>,
+        full: Arc<AtomicUsize>,
+    ) -> Self {
         let data = DataDir::at(dir.path());
         std::mem::forget(data.lock().unwrap());
         let (sender, events) = channel();
@@ -90,7 +101,14 @@ impl Bench {
             life,
             guard,
             memory: Bytes::from_mebibytes(1024),
-            report: Arc::new(move |event| drop(sender.lock().unwrap().send(event))),
+            report: Arc::new(move |event| {
+                if full.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n > 0).then(|| n + 1)).is_ok()
+                {
+                    return Some(event);
+                }
+                let _ = sender.lock().unwrap().send(event);
+                None
+            }),
             offer: Arc::new(move |event| {
                 room.load(Ordering::Relaxed) && for_samples.lock().unwrap().send(event).is_ok()
             }),
@@ -199,6 +217,25 @@ fn a_task_runs_reports_and_leaves_its_output() {
 }
 
 #[test]
+fn r4_12_tasks_are_looked_after_while_the_agent_can_take_nothing_in() {
+    let full = Arc::new(AtomicUsize::new(1));
+    let bench = Bench::with_queue(&full);
+    let other = SlotId(7);
+    std::fs::create_dir_all(bench.data.slot(other)).unwrap();
+    bench.supervisor.start_task(bench.script("sleep 1000"));
+    // Its start is told, to nobody. What is ordered next is carried out all the same.
+    wait_for("a start that nobody hears of", 60, || (full.load(Ordering::Relaxed) > 1).then_some(()));
+    bench.supervisor.clean(other);
+    wait_for("the other slot to be emptied", 60, || (!bench.data.slot(other).exists()).then_some(()));
+    bench.supervisor.stop(StdDuration::ZERO);
+    full.store(0, Ordering::Relaxed);
+    // In order, and none is lost.
+    bench.started();
+    bench.ended();
+    wait_for("the supervisor to end", 60, || bench.supervisor.is_stopped().then_some(()));
+}
+
+#[test]
 fn a_copied_output_is_moved_to_the_project() {
     let bench = Bench::new();
     bench.stock(1);
@@ -245,7 +282,8 @@ fn a_task_suspends_resumes_and_after_a_quit_goes_on_from_its_checkpoint() {
 #[test]
 fn the_last_checkpoint_of_a_task_arrives_although_its_samples_were_dropped() {
     let (dropped, samples) = channel();
-    let bench = Bench::with(tempfile::tempdir().unwrap(), Some(dropped), Arc::new(AtomicBool::new(true)));
+    let room = Arc::new(AtomicBool::new(true));
+    let bench = Bench::with(tempfile::tempdir().unwrap(), Some(dropped), room, Arc::default());
     bench.stock(600);
     bench.supervisor.start_task(bench.setup(true, false));
     bench.started();

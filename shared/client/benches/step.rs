@@ -151,7 +151,7 @@ impl Host {
             outputs: vec![OutputFound { name: output, nbytes: Bytes(10), md5: "0".repeat(32) }],
             peak_working_set: Bytes(0),
             disk_usage: Bytes(0),
-            made_room: false,
+            made_room: None,
         };
         let step = self.event(Event::TaskEnded { job, end: Box::new(end) });
         let uploads: Vec<FileKey> = step.actions.iter().filter_map(|action| upload(&action.effect)).collect();

@@ -15,7 +15,7 @@ use fallow_domain::{
 
 pub use fallow_policy::rpc_timing::Asker;
 
-use crate::FileKey;
+use crate::{FileKey, Goes};
 
 /// Something that happened, to be told to [`crate::Client::handle`] with the time at which it did.
 #[derive(Clone, Debug)]
@@ -228,8 +228,8 @@ pub struct TaskEnd {
     pub peak_working_set: Bytes,
     /// Bytes of the slot directory.
     pub disk_usage: Bytes,
-    /// It was killed to make room on a full disk (see [`crate::Room`]), and its slot is emptied.
-    pub made_room: bool,
+    /// Why it was killed to make room on a full disk (see [`crate::Room`]), and its slot emptied, if it was.
+    pub made_room: Option<Goes>,
 }
 
 /// An output file in the project directory.

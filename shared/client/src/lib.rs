@@ -58,7 +58,7 @@ pub use effect::*;
 pub use event::*;
 pub use machine::{Client, ClientConfig};
 pub use record::RestoreError;
-pub use room::{Held, Room};
+pub use room::{Goes, Held, Room};
 pub use trickles::TRICKLE_MAX;
 pub use view::*;
 

@@ -6,11 +6,13 @@
 //!   before that is stored, such a job is computed from its beginning.
 //! - So does what holds more than its project allows. Its job fails for that anyway, see `poll_limits`.
 //! - What has finished and holds no more than it may stays. Its end is not stored, and it would be computed once more.
-//! - If that is not enough for a while, the one of the rest that holds most goes, one at a time. A project may allow its
-//!   jobs more than this host has, and a host that stores nothing gets on with none of them. Its job is not failed for what
-//!   the host lacks: it is started again later.
+//! - If that is not enough for a while, the largest one of the project whose tasks hold most goes, one at a time. A project
+//!   may allow its jobs more than this host has, and a host that stores nothing gets on with none of them. Its job is not
+//!   failed for what the host lacks: it is started again later. A project that spreads what it holds over many small tasks
+//!   does not have the large task of another one pay for it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use fallow_domain::{Bytes, JobId, ProjectId, SlotId};
 
@@ -35,11 +37,32 @@ pub struct Held {
     pub is_going: bool,
 }
 
+/// Why the files of a task go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goes {
+    /// Its result is not wanted: its job failed or was aborted, or its project is to be detached.
+    NotWanted,
+    /// It holds more than its project allows.
+    OverBound,
+    /// Something has to go. The tasks of its project hold most, and of these it does.
+    HoldsMost,
+}
+
+impl fmt::Display for Goes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotWanted => "its result is not wanted",
+            Self::OverBound => "it holds more than it may",
+            Self::HoldsMost => "the tasks of its project hold most, and of these it does",
+        })
+    }
+}
+
 /// What tasks may hold while there is no space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Room {
-    /// Of jobs that are wanted, finished ones among them.
-    most: BTreeMap<JobId, Bytes>,
+    /// Whose the jobs are that are wanted, finished ones among them, and how much each may hold.
+    most: BTreeMap<JobId, (ProjectId, Bytes)>,
     is_pressing: bool,
 }
 
@@ -50,23 +73,40 @@ impl Room {
         Self { is_pressing: true, ..self }
     }
 
-    /// Whose files go, and why. The one that holds most is named once.
-    pub fn who_goes(&mut self, held: &[Held]) -> Vec<(SlotId, &'static str)> {
+    /// Whose files go, and why. One that holds most is named once.
+    pub fn who_goes(&mut self, held: &[Held]) -> Vec<(SlotId, Goes)> {
         let stay = || held.iter().filter(|held| !held.is_going);
         let go: Vec<_> = stay().filter_map(|held| Some((held.slot, self.why(held)?))).collect();
         if !go.is_empty() || !self.is_pressing || held.iter().any(|held| held.is_going) {
             return go;
         }
         let large = stay().filter(|held| !held.is_finished && held.holds.is_some_and(|holds| holds >= WORTH));
-        let most = large.max_by_key(|held| held.holds);
+        let totals = self.totals(held);
+        let most = large.max_by_key(|held| (self.project(held).and_then(|id| totals.get(&id)), held.holds));
         self.is_pressing &= most.is_none();
-        most.map(|held| (held.slot, "of all tasks it holds most")).into_iter().collect()
+        most.map(|held| (held.slot, Goes::HoldsMost)).into_iter().collect()
     }
 
-    fn why(&self, held: &Held) -> Option<&'static str> {
+    /// What the tasks of each project hold, finished ones among them.
+    fn totals(&self, held: &[Held]) -> BTreeMap<ProjectId, Bytes> {
+        let mut totals = BTreeMap::new();
+        for held in held {
+            if let (Some(project), Some(holds)) = (self.project(held), held.holds) {
+                let total = totals.entry(project).or_insert(Bytes(0));
+                *total = Bytes(total.0.saturating_add(holds.0));
+            }
+        }
+        totals
+    }
+
+    fn project(&self, held: &Held) -> Option<ProjectId> {
+        self.most.get(&held.job).map(|(project, _)| *project)
+    }
+
+    fn why(&self, held: &Held) -> Option<Goes> {
         match self.most.get(&held.job) {
-            None => Some("its result is not wanted"),
-            Some(most) if held.holds.is_some_and(|holds| holds > *most) => Some("it holds more than it may"),
+            None => Some(Goes::NotWanted),
+            Some((_, most)) if held.holds.is_some_and(|holds| holds > *most) => Some(Goes::OverBound),
             Some(_) => None,
         }
     }
@@ -78,7 +118,10 @@ impl Client {
         let jobs = self.state.jobs.values().filter(|job| {
             !leaving.contains(&job.project) && job.outcome.as_ref().is_none_or(Outcome::is_success)
         });
-        Room { most: jobs.map(|job| (job.id, self.disk_bound(job))).collect(), is_pressing: false }
+        Room {
+            most: jobs.map(|job| (job.id, (job.project, self.disk_bound(job)))).collect(),
+            is_pressing: false,
+        }
     }
 }
 
@@ -95,9 +138,15 @@ mod tests {
         Held { slot: SlotId(slot), job, holds, is_finished: false, is_going: false }
     }
 
-    /// Jobs 1 to 4 may hold 100 MB each.
+    /// Jobs 1 to 4 may hold 100 MB each, and are of four projects.
     fn room() -> Room {
-        Room { most: (1..=4).map(|id| (JobId(id), Bytes(100 * MB))).collect(), is_pressing: false }
+        of_projects(&[1, 2, 3, 4])
+    }
+
+    /// Jobs from 1 on of these projects, which may hold 100 MB each.
+    fn of_projects(projects: &[u32]) -> Room {
+        let job = |(id, project): (JobId, &u32)| (id, (ProjectId(*project), Bytes(100 * MB)));
+        Room { most: (1..).map(JobId).zip(projects).map(job).collect(), is_pressing: false }
     }
 
     fn going(room: &mut Room, held: &[Held]) -> Vec<u32> {
@@ -138,5 +187,17 @@ mod tests {
         let mut pressing = room().pressing();
         assert_eq!(going(&mut pressing, &[Held { holds: None, ..holds(1, 0) }, holds(2, 0)]), NONE);
         assert_eq!(going(&mut pressing, &[holds(1, 70), holds(2, 0)]), [1]);
+    }
+
+    #[test]
+    fn r6_10_what_a_project_holds_counts_together_and_its_largest_task_goes() {
+        let all = [holds(1, 40), holds(2, 25), holds(3, 24), holds(4, 0)];
+        assert_eq!(going(&mut of_projects(&[1, 2, 2, 2]).pressing(), &all), [2]);
+        assert_eq!(going(&mut of_projects(&[1, 2, 3, 4]).pressing(), &all), [1]);
+        // What it has finished counts, and stays.
+        let finished = [holds(1, 40), holds(2, 25), Held { is_finished: true, ..holds(3, 90) }];
+        assert_eq!(going(&mut of_projects(&[1, 2, 2]).pressing(), &finished), [2]);
+        let nothing_else = [holds(1, 40), holds(2, 0), Held { is_finished: true, ..holds(3, 90) }];
+        assert_eq!(going(&mut of_projects(&[1, 2, 2]).pressing(), &nothing_else), [1]);
     }
 }

@@ -9,7 +9,7 @@ use crate::machine::Client;
 use crate::record::Record;
 use crate::set_aside::is_due;
 use crate::state::{FileStatus, Job, Outcome, Process, Stage};
-use crate::{Effect, FileKey, NoticeLevel, Reason, StartFault, TaskEnd, TaskSample};
+use crate::{Effect, FileKey, Goes, NoticeLevel, Reason, StartFault, TaskEnd, TaskSample};
 
 /// How much of `stderr.txt` a report carries.
 const STDERR_MAX: usize = 63 * 1024;
@@ -247,8 +247,10 @@ impl Client {
             exit::Outcome::Restart { delay, reason } => match self.over_disk_bound(id, end.disk_usage) {
                 // It would fill the disk once more before it is looked at.
                 Some(why) => self.failed_at_its_end(id, exit::DISK_LIMIT_EXCEEDED, why, end),
-                None if end.made_room => self.task_to_wait_for_space(id, &reason, end.disk_usage),
-                None => self.task_to_restart(id, delay, &reason, expected),
+                None => match end.made_room {
+                    Some(why) => self.task_to_wait_for_space(id, &reason, end.disk_usage, why),
+                    None => self.task_to_restart(id, delay, &reason, expected),
+                },
             },
         }
     }
@@ -263,15 +265,20 @@ impl Client {
 
     /// A task gave way to what has to be stored. It may hold so much, and this host had no more: it begins anew when there may
     /// be more, later each time.
-    fn task_to_wait_for_space(&mut self, id: JobId, reason: &RestartReason, held: Bytes) {
+    fn task_to_wait_for_space(&mut self, id: JobId, reason: &RestartReason, held: Bytes, why: Goes) {
         let Some(job) = self.state.jobs.get_mut(&id) else { return };
         let wait = doubled(SPACE_WAIT, job.run.made_room, START_WAIT_MAX);
         job.run.made_room = job.run.made_room.saturating_add(1);
         let (project, name) = (job.project, job.result.name.clone());
         self.task_to_restart(id, wait, reason, true);
         self.begin_anew(id);
+        let why = match why {
+            Goes::NotWanted => "its project was to be detached".to_owned(),
+            Goes::OverBound => format!("it held {held}, more than it may"),
+            Goes::HoldsMost => format!("the tasks of its project held most, and of these it did, {held}"),
+        };
         let text = format!(
-            "{name} was ended to make room: there was no space on the disk, and it held most, {held}; it begins anew in {wait}"
+            "{name} was ended to make room, for there was no space on the disk: {why}; it begins anew in {wait}"
         );
         self.notice(NoticeLevel::Warn, Some(project), text);
     }

@@ -35,7 +35,7 @@ pub use error::StoreError;
 pub use format::{Format, Migrate, no_migration};
 pub use kind::Kind;
 pub use range::KeyRange;
-pub use sled_store::SledStore;
+pub use sled_store::{SPARE, SledStore};
 pub use watch::{Change, Lagged, WATCH_QUEUE, Watch};
 
 /// A key and its value.

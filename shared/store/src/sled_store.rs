@@ -31,7 +31,7 @@ const ENGINE: &str = "sled";
 /// Pages the engine may keep in memory, bytes: an agent's whole state is a few mebibytes.
 const CACHE: u64 = 32 << 20;
 /// Space that must be free beyond a batch, bytes: four of the engine's segments, which it writes whole.
-const SPARE: u64 = 4 * (512 << 10);
+pub const SPARE: u64 = 4 * (512 << 10);
 
 /// A [`Store`] in a directory of its own, on sled.
 #[derive(Debug)]

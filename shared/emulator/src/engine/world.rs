@@ -310,7 +310,7 @@ impl<'a> World<'a> {
             outputs: task.output.filter(|_| finished).map(output).into_iter().collect(),
             peak_working_set: Bytes(0),
             disk_usage: Bytes(0),
-            made_room: false,
+            made_room: None,
         };
         self.soon.push_back(Event::TaskEnded { job, end: Box::new(end) });
     }

@@ -104,7 +104,7 @@ impl World {
                         outputs: Vec::new(),
                         peak_working_set: Bytes(0),
                         disk_usage: Bytes(0),
-                        made_room: false,
+                        made_room: None,
                     }),
                 };
                 self.queue.push((self.now + LEAVING, ended));

@@ -108,7 +108,7 @@ impl World {
                 outputs,
                 peak_working_set: Bytes::from_mebibytes(11),
                 disk_usage: Bytes(1000),
-                made_room: false,
+                made_room: None,
             }),
         });
     }
@@ -220,7 +220,7 @@ fn finished_after(cpu_time: Duration, is_charged: bool) -> TaskEnd {
         outputs: Vec::new(),
         peak_working_set: Bytes(0),
         disk_usage: Bytes(0),
-        made_room: false,
+        made_room: None,
     }
 }
 
