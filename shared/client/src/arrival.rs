@@ -188,13 +188,8 @@ impl Client {
     /// Takes in a job; says what type it counts for, if it is a new one.
     fn put_job(&mut self, id: ProjectId, result: ResultJob, offer: &mut Offer) -> Option<ResourceType> {
         let name = FileKey { project: id, name: result.name.clone() };
-        if let Some(&known) = self.state.job_names.get(&name) {
-            if let Some(job) = self.state.jobs.get_mut(&known) {
-                job.result.report_deadline = result.report_deadline;
-            }
-            self.net.reports_due = None;
-            self.requeue(known);
-            self.mark(Record::Job(known));
+        if let Some(known) = self.state.jobs.named(&name) {
+            self.edit_job(known, |job| job.result.report_deadline = result.report_deadline);
             return None;
         }
         match self.new_job(id, result, offer) {
@@ -384,10 +379,8 @@ impl Client {
     }
 
     fn versions_in_use(&self, id: ProjectId) -> BTreeSet<VersionKey> {
-        let from = FileKey { project: id, name: String::new() };
-        let jobs = self.state.job_names.range(from..).take_while(|(key, _)| key.project == id);
         let mut used = BTreeSet::new();
-        for job in jobs.filter_map(|(_, job)| self.state.jobs.get(job)) {
+        for job in self.state.jobs.of(id).filter_map(|job| self.state.jobs.get(&job)) {
             if !used.contains(&job.version) {
                 used.insert(job.version.clone());
             }

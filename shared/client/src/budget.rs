@@ -153,12 +153,12 @@ fn holds(state: &State, project: ProjectId) -> Need {
         held.files += 1;
         held.bytes += file.info.weight();
     }
-    for (_, workunit) in state.workunits.range(from.clone()..).take_while(|(key, _)| key.project == project) {
+    for (_, workunit) in state.workunits.range(from..).take_while(|(key, _)| key.project == project) {
         held.bytes += workunit.weight();
     }
-    for (_, id) in state.job_names.range(from..).take_while(|(key, _)| key.project == project) {
+    for id in state.jobs.of(project) {
         held.jobs += 1;
-        held.bytes += state.jobs.get(id).map_or(0, |job| job.result.weight());
+        held.bytes += state.jobs.get(&id).map_or(0, |job| job.result.weight());
     }
     for (_, version) in
         state.versions.range(VersionKey::first(project)..).take_while(|(key, _)| key.project == project)

@@ -49,7 +49,7 @@ impl Client {
         let any = self.net.sessions.any_in_flight()
             || !self.net.pages.is_empty()
             || self.state.transfers.any()
-            || !self.state.reporting.is_empty()
+            || !self.state.jobs.reporting().is_empty()
             || self.net.plan.wants_work()
             || self.state.projects.keys().any(page_due);
         NetworkNeeds {
@@ -71,8 +71,8 @@ impl Client {
             project.is_some_and(|project| project.rpc.min_rpc_time(self.now, Asker::Client).is_none())
         };
         let job = |id| self.state.jobs.get(id);
-        let reporting = self.state.reporting.iter().filter_map(job).filter(takes);
-        let uploading = self.state.uploading.iter().filter_map(job);
+        let reporting = self.state.jobs.reporting().iter().filter_map(job).filter(takes);
+        let uploading = self.state.jobs.uploading().iter().filter_map(job);
         uploading.chain(reporting).map(|job| job.result.report_deadline).min()
     }
 
@@ -93,7 +93,7 @@ impl Client {
     /// contacted.
     pub(crate) fn next_contactable(&self) -> Instant {
         let waits = self.net.requested.keys().filter_map(|id| self.contactable_at(*id));
-        let reporting = self.state.reporting.iter().filter_map(|id| self.state.jobs.get(id));
+        let reporting = self.state.jobs.reporting().iter().filter_map(|id| self.state.jobs.get(id));
         let projects: BTreeSet<ProjectId> = reporting.map(|job| job.project).collect();
         let projects = projects.iter().filter_map(|id| self.state.projects.get(id));
         let takes =

@@ -73,7 +73,7 @@ impl Client {
     /// Tasks that wait in the memory of a device which must not be used any more leave it at once. Those that
     /// run are preempted by the decision that follows.
     fn leave_excluded_devices(&mut self) {
-        let held = self.state.slots.values().filter_map(|id| self.state.jobs.get(id));
+        let held = self.state.jobs.slots().values().filter_map(|id| self.state.jobs.get(id));
         let waits = |job: &&Job| matches!(job.process, Process::Suspended(_)) && self.is_excluded(job);
         let waiting: Vec<JobId> = held.filter(waits).map(|job| job.id).collect();
         for id in waiting {
@@ -90,7 +90,7 @@ impl Client {
     /// holds the memory of the device until its process is gone.
     pub(crate) fn is_being_left(&self, id: JobId, devices: Devices) -> bool {
         let Some((wanted, _)) = self.state.jobs.get(&id).and_then(devices_of) else { return false };
-        let held = self.state.slots.values().filter_map(|id| self.state.jobs.get(id));
+        let held = self.state.jobs.slots().values().filter_map(|id| self.state.jobs.get(id));
         let quitting = held
             .filter(|job| matches!(job.process, Process::Quitting(_) | Process::Aborting(_)))
             .filter_map(devices_of);

@@ -157,8 +157,7 @@ impl Client {
     }
 
     fn upload_rank(&self, key: &FileKey) -> Rank {
-        let writers = self.state.outputs.range((key.clone(), JobId(0))..=(key.clone(), JobId(u64::MAX)));
-        writers.map(|(_, job)| self.rank(Use::Job, *job)).min().unwrap_or(Rank::LAST)
+        self.state.jobs.writers(key).map(|job| self.rank(Use::Job, job)).min().unwrap_or(Rank::LAST)
     }
 
     /// Starts sending an output.

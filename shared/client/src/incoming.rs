@@ -17,7 +17,7 @@ const PARTS: f64 = 16.0;
 const TINY: f64 = 1e-3;
 
 /// The CPU jobs that wait for files.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Incoming {
     /// Whose they are, and what they need: sixteenths of CPUs, and memory.
     jobs: BTreeMap<JobId, (ProjectId, u32, Bytes)>,

@@ -30,7 +30,8 @@ impl Client {
         }
         let jobs: Vec<JobId> = self.state.jobs.keys().copied().collect();
         for id in jobs {
-            self.index_job(id);
+            self.await_files(id);
+            self.reassess(id);
             for file in self.job_files(id) {
                 self.use_file(&file);
             }
@@ -42,34 +43,13 @@ impl Client {
         self.place_transfers();
     }
 
-    fn index_job(&mut self, id: JobId) {
-        let Some(job) = self.state.jobs.get(&id) else { return };
-        let name = FileKey { project: job.project, name: job.result.name.clone() };
-        self.state.job_names.insert(name, id);
-        if let Some(slot) = job.slot {
-            self.state.slots.insert(slot, id);
+    /// Takes note of the files that a job waits for.
+    fn await_files(&mut self, id: JobId) {
+        if self.state.jobs.get(&id).is_some_and(|job| job.stage == Stage::Downloading) {
+            for key in self.missing_files(id) {
+                self.state.waiting.entry(key).or_default().insert(id);
+            }
         }
-        let workunit = FileKey { project: job.project, name: job.result.wu_name.clone() };
-        *self.state.workunit_jobs.entry(workunit).or_default() += 1;
-        let outputs = self.output_files(job);
-        self.state.outputs.extend(outputs.into_iter().map(|key| (key, id)));
-        let Some(job) = self.state.jobs.get(&id) else { return };
-        match job.stage {
-            Stage::Downloading => {
-                let missing = self.missing_files(id);
-                for key in missing {
-                    self.state.waiting.entry(key).or_default().insert(id);
-                }
-            }
-            Stage::Reporting => {
-                self.state.reporting.insert(id);
-            }
-            Stage::Uploading => {
-                self.state.uploading.insert(id);
-            }
-            Stage::Runnable => {}
-        }
-        self.requeue(id);
     }
 
     /// The files that a job reads: its version's and its workunit's.
@@ -87,16 +67,11 @@ impl Client {
         files.iter().map(|file| FileKey { project: key.project, name: file.file_name.clone() }).collect()
     }
 
-    pub(crate) fn output_files(&self, job: &Job) -> Vec<FileKey> {
-        let outputs = job.result.files.iter();
-        outputs.map(|file| FileKey { project: job.project, name: file.file_name.clone() }).collect()
-    }
-
     /// The files that a job keeps alive.
     fn job_files(&self, id: JobId) -> Vec<FileKey> {
         let Some(job) = self.state.jobs.get(&id) else { return Vec::new() };
         let mut keys = self.input_files(job);
-        keys.extend(self.output_files(job));
+        keys.extend(job.output_files());
         keys
     }
 
@@ -114,13 +89,13 @@ impl Client {
     /// Takes in a job that was checked already.
     pub(crate) fn add_job(&mut self, job: Job) {
         let id = job.id;
-        self.state.jobs.insert(id, job);
+        self.insert_job(job);
         for file in self.job_files(id) {
             self.use_file(&file);
         }
-        self.index_job(id);
+        self.await_files(id);
+        self.reassess(id);
         self.settle_job_files(id);
-        self.mark(Record::Job(id));
         self.mark(Record::Meta);
     }
 
@@ -139,31 +114,12 @@ impl Client {
             self.want_file(key, id);
         }
         if missing.is_empty() {
-            if let Some(job) = self.state.jobs.get_mut(&id) {
-                job.stage = Stage::Runnable;
-            }
-            self.requeue(id);
-            self.mark(Record::Job(id));
-            self.schedule_due = true;
+            self.edit_job(id, |job| job.stage = Stage::Runnable);
         }
-    }
-
-    /// Tells the policies how a job stands.
-    pub(crate) fn requeue(&mut self, id: JobId) {
-        let job = self.place_job(id);
-        self.fetch_due = true;
-        if let Some(job) = job {
-            self.tell_hopeless(&job);
-        }
-    }
-
-    /// The same of a task that runs, and so can, which is no news to work fetch.
-    pub(crate) fn requeue_untold(&mut self, id: JobId) {
-        self.place_job(id);
     }
 
     /// Puts a job among those that plans reckon with, aside if it is held and cannot run, or nowhere.
-    fn place_job(&mut self, id: JobId) -> Option<JobSnapshot> {
+    pub(crate) fn place_job(&mut self, id: JobId) -> Option<JobSnapshot> {
         self.place_incoming(id);
         let Some(job) = self.snapshot(id) else {
             self.queue.remove(id);
@@ -199,21 +155,6 @@ impl Client {
         }
     }
 
-    /// A job is over.
-    fn dequeue(&mut self, id: JobId) {
-        self.incoming.remove(id);
-        self.queue.remove(id);
-        self.set_aside.remove(id);
-    }
-
-    /// The same for all jobs.
-    pub(crate) fn requeue_all(&mut self) {
-        let jobs: Vec<JobId> = self.state.jobs.keys().copied().collect();
-        for job in jobs {
-            self.requeue(job);
-        }
-    }
-
     /// Why a job could not run here even if nothing else did.
     fn hopeless(&self, job: &JobSnapshot) -> Option<WhyNot> {
         self.state.host.as_ref()?;
@@ -236,7 +177,7 @@ impl Client {
     }
 
     /// Tells the owner once of a job that cannot run here under the present preferences.
-    fn tell_hopeless(&mut self, job: &JobSnapshot) {
+    pub(crate) fn tell_hopeless(&mut self, job: &JobSnapshot) {
         let Some(why) = self.hopeless(job) else { return };
         let Some(name) = self.state.jobs.get(&job.id).map(|job| job.result.name.clone()) else { return };
         if self.told_hopeless.insert(job.id) {
@@ -247,13 +188,15 @@ impl Client {
 
     fn snapshot(&self, id: JobId) -> Option<JobSnapshot> {
         let job = self.state.jobs.get(&id)?;
+        // Only its process, its slot or its files may still be there.
+        if job.outcome.is_some() {
+            return None;
+        }
         let state = match job.stage {
             // It keeps no instance busy; what it lacks is asked of others.
             Stage::Downloading if self.is_stalled(job) => return None,
             Stage::Downloading => JobState::Incoming,
             Stage::Runnable if matches!(job.process, Process::Aborting(_)) => return None,
-            // It is over, and only its process or its slot is still there.
-            Stage::Runnable if job.outcome.is_some() => return None,
             Stage::Runnable if job.process.computes() => JobState::Running {
                 slice_began: job.run.slice_since,
                 checkpointed_at: job.run.checkpoint_at.unwrap_or(job.run.slice_since),
@@ -275,6 +218,27 @@ impl Client {
         })
     }
 
+    /// Whether policies hold of each job what follows from the state as it is now.
+    #[cfg(test)]
+    pub(crate) fn is_placed(&self) -> bool {
+        let mut anew =
+            (Vec::new(), crate::set_aside::SetAside::default(), crate::incoming::Incoming::default());
+        for job in self.state.jobs.values() {
+            let waits = job.stage == Stage::Downloading && job.outcome.is_none();
+            if waits && job.usage.main_type() == ResourceType::Cpu {
+                let cpus = Cpus::of(job.usage).as_f64();
+                anew.2.insert(job.id, job.project, cpus, self.memory_estimate(job));
+            }
+            let Some(found) = self.snapshot(job.id) else { continue };
+            match self.why_aside(&found) {
+                Some(aside) => anew.1.insert(job.id, job.project, job.usage.main_type(), aside.until),
+                None => anew.0.push(found),
+            }
+        }
+        let held: Vec<JobSnapshot> = self.queue.iter().copied().collect();
+        (&anew.0, &anew.1, &anew.2) == (&held, &self.set_aside, &self.incoming)
+    }
+
     pub(crate) fn memory_estimate(&self, job: &Job) -> fallow_domain::Bytes {
         let workunit = FileKey { project: job.project, name: job.result.wu_name.clone() };
         let bound = self.state.workunits.get(&workunit).and_then(|workunit| workunit.rsc_memory_bound);
@@ -285,17 +249,11 @@ impl Client {
     /// contacted less (R1.3 c).
     pub(crate) fn job_failed(&mut self, id: JobId, exit_status: i32, state: u8, message: impl Into<String>) {
         let message = message.into();
-        let Some(job) = self.state.jobs.get_mut(&id) else { return };
-        if job.outcome.is_some() {
-            return;
-        }
+        let Some(job) = self.state.jobs.get(&id).filter(|job| job.outcome.is_none()) else { return };
         let (project, name) = (job.project, job.result.name.clone());
-        job.outcome = Some(Outcome {
-            exit_status,
-            state,
-            message: Some(message.clone()),
-            stderr: String::new(),
-            at: self.now,
+        let (said, stderr, at) = (Some(message.clone()), String::new(), self.now);
+        self.edit_job(id, |job| {
+            job.outcome = Some(Outcome { exit_status, state, message: said, stderr, at });
         });
         let what = exit::name(exit_status).map_or(String::new(), |name| format!(" ({name})"));
         self.notice(
@@ -309,10 +267,6 @@ impl Client {
             self.with_rpc(project, |rpc, rng| rpc.on_job_failure(now, rng));
             self.mark(Record::Project(project));
         }
-        self.mark_durable(Record::Job(id));
-        self.schedule_due = true;
-        self.dequeue(id);
-        self.fetch_due = true;
         if !self.state.jobs.get(&id).is_some_and(|job| job.process.exists()) {
             self.settle_failed(id);
         }
@@ -342,7 +296,7 @@ impl Client {
     pub(crate) fn settle_outputs(&mut self, id: JobId) {
         let Some(job) = self.state.jobs.get(&id) else { return };
         let mut sending = false;
-        for key in self.output_files(job) {
+        for key in job.output_files() {
             let Some(file) = self.state.files.get(&key) else { continue };
             let send = file.found.is_some()
                 && !file.info.upload_urls.is_empty()
@@ -352,26 +306,14 @@ impl Client {
             }
             sending |= send;
         }
-        if let Some(job) = self.state.jobs.get_mut(&id) {
-            if sending {
-                job.stage = Stage::Uploading;
-                self.state.uploading.insert(id);
-            } else {
-                job.stage = Stage::Reporting;
-                self.state.uploading.remove(&id);
-                self.state.reporting.insert(id);
-                self.net.reports_due = None;
-            }
-        }
-        self.requeue(id);
-        self.mark_durable(Record::Job(id));
+        let stage = if sending { Stage::Uploading } else { Stage::Reporting };
+        self.edit_job(id, |job| job.stage = stage);
     }
 
     /// An output is sent or given up.
     pub(crate) fn output_settled(&mut self, key: &FileKey) {
-        let writers = self.state.outputs.range((key.clone(), JobId(0))..=(key.clone(), JobId(u64::MAX)));
-        let uploading = |id: &JobId| self.state.jobs.get(id).is_some_and(|job| job.stage == Stage::Uploading);
-        let found: Vec<JobId> = writers.map(|(_, id)| *id).filter(uploading).collect();
+        let uploading = |id: &JobId| self.state.jobs.uploading().contains(id);
+        let found: Vec<JobId> = self.state.jobs.writers(key).filter(uploading).collect();
         for id in found {
             self.output_of_job_settled(id, key);
         }
@@ -380,14 +322,15 @@ impl Client {
     fn output_of_job_settled(&mut self, id: JobId, key: &FileKey) {
         let failed =
             self.state.files.get(key).is_some_and(|file| matches!(file.status, FileStatus::Failed(..)));
-        if failed
-            && let Some(outcome) = self.state.jobs.get_mut(&id).and_then(|job| job.outcome.as_mut())
-            && outcome.exit_status == 0
-        {
-            // BOINC's client reports such a job as done; a server would look for an output that never comes.
-            outcome.state = 7;
-            outcome.exit_status = exit::UPLOAD_FAILED;
-            outcome.message = Some(format!("{} could not be uploaded", key.name));
+        if failed {
+            self.edit_job(id, |job| {
+                // BOINC's client reports such a job as done; a server would look for an output that never comes.
+                if let Some(outcome) = job.outcome.as_mut().filter(|outcome| outcome.exit_status == 0) {
+                    outcome.state = 7;
+                    outcome.exit_status = exit::UPLOAD_FAILED;
+                    outcome.message = Some(format!("{} could not be uploaded", key.name));
+                }
+            });
         }
         self.settle_outputs(id);
     }
@@ -396,46 +339,25 @@ impl Client {
     pub(crate) fn forget_job(&mut self, id: JobId) {
         self.give_back_slot(id);
         let files = self.job_files(id);
-        let Some(job) = self.state.jobs.remove(&id) else { return };
+        let Some(job) = self.remove_job(id) else { return };
         self.book_job(&job);
-        for key in self.output_files(&job) {
-            self.state.outputs.remove(&(key, id));
-        }
         for key in files {
             if let Some(waiting) = self.state.waiting.get_mut(&key) {
                 waiting.remove(&id);
             }
             self.unuse_file(&key);
         }
-        self.state.uploading.remove(&id);
-        self.state.reporting.remove(&id);
-        self.net.reports_due = None;
-        self.state.job_names.remove(&FileKey { project: job.project, name: job.result.name.clone() });
-        let workunit = FileKey { project: job.project, name: job.result.wu_name.clone() };
-        if let Some(jobs) = self.state.workunit_jobs.get_mut(&workunit) {
-            *jobs -= 1;
-            if *jobs == 0 {
-                self.state.workunit_jobs.remove(&workunit);
-                self.state.workunits.remove(&workunit);
-                self.mark(Record::Workunit(workunit));
-            }
-        }
-        self.dequeue(id);
-        self.told_hopeless.remove(&id);
-        self.fetch_due = true;
         self.touch(Entity::Project(job.project));
-        self.mark_durable(Record::Job(id));
         self.mark(Record::Ledger);
     }
 
     /// Gives back the slot of a job that is forgotten: at once, or when its process has left.
     fn give_back_slot(&mut self, id: JobId) {
-        let Some(job) = self.state.jobs.get_mut(&id).filter(|job| job.process.exists()) else {
+        let Some(job) = self.state.jobs.get(&id).filter(|job| job.process.exists()) else {
             return self.free_slot(id);
         };
         let on = devices_of(job);
-        if let Some(slot) = job.slot.take() {
-            self.state.slots.remove(&slot);
+        if let Some(slot) = self.edit_job(id, |job| job.slot.take()).flatten() {
             self.state.leaving.insert(id, Leaving { slot, on });
         }
     }
@@ -454,10 +376,8 @@ impl Client {
 
     /// Empties and gives back a job's slot.
     pub(crate) fn free_slot(&mut self, id: JobId) {
-        if let Some(slot) = self.state.jobs.get_mut(&id).and_then(|job| job.slot.take()) {
-            self.state.slots.remove(&slot);
+        if let Some(slot) = self.edit_job(id, |job| job.slot.take()).flatten() {
             self.act(Effect::CleanSlot { slot }, Reason::new("slots", "the job is over"));
-            self.mark(Record::Job(id));
         }
     }
 }

@@ -160,17 +160,14 @@ impl Ledger {
 }
 
 impl Client {
-    /// Books CPU time of a task.
-    pub(crate) fn charge(&mut self, id: JobId, cpu: Duration) {
+    /// Books CPU time of a task, which the task's own record counts already.
+    pub(crate) fn charge(&mut self, id: JobId, project: ProjectId, cpu: Duration) {
         if !cpu.is_positive() {
             return;
         }
         // What is said to people only.
         let contested = self.config.keeps_records && self.is_contested();
         let now = self.now;
-        let Some(job) = self.state.jobs.get_mut(&id) else { return };
-        let project = job.project;
-        job.run.charged += cpu;
         if self.config.keeps_records {
             self.charged.insert(id);
         }
@@ -262,9 +259,8 @@ impl Client {
             self.ledger.unsettled += length;
         }
         if length.is_positive() {
-            let slots = std::mem::take(&mut self.state.slots);
-            slots.values().for_each(|id| self.ran_for(*id, length));
-            self.state.slots = slots;
+            let slots: Vec<JobId> = self.state.jobs.slots().values().copied().collect();
+            slots.into_iter().for_each(|id| self.ran_for(id, length));
         }
         let here = allowed && !off.is_positive();
         self.note_stretches(here);
@@ -299,15 +295,14 @@ impl Client {
         if self.is_paused(id) {
             return;
         }
-        let job = self.state.jobs.get_mut(&id);
+        let job = self.state.jobs.get(&id);
         let Some(job) = job.filter(|job| matches!(job.process, Process::Executing(_))) else { return };
-        job.run.elapsed += length;
         // The kernel counts CPU time only.
-        if let Some((kind, count)) = job.usage.coprocessor {
-            let (project, used) = (job.project, length.mul_f64(count));
-            job.run.charged_coprocessor += used;
-            self.ledger.used(project, kind, used);
+        let used = job.usage.coprocessor.map(|(kind, count)| (kind, length.mul_f64(count)));
+        if let Some((kind, used)) = used {
+            self.ledger.used(job.project, kind, used);
         }
+        self.state.jobs.ran_for(id, length, used.map_or(Duration::ZERO, |(_, used)| used));
     }
 
     /// Books that time, and what was used in it, for the metrics.
@@ -388,15 +383,13 @@ impl Client {
         }
         let jobs: Vec<JobId> = self.jobs_of(id);
         for job in jobs {
-            self.requeue(job);
+            self.reassess(job);
         }
     }
 
     /// The jobs of a project.
     pub(crate) fn jobs_of(&self, project: ProjectId) -> Vec<JobId> {
-        let from = crate::FileKey { project, name: String::new() };
-        let names = self.state.job_names.range(from..);
-        names.take_while(|(key, _)| key.project == project).map(|(_, id)| *id).collect()
+        self.state.jobs.of(project).collect()
     }
 }
 

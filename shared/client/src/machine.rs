@@ -19,7 +19,7 @@ use crate::ledger::Ledger;
 use crate::record::{self, Record, RestoreError};
 use crate::rpc::Network;
 use crate::set_aside::SetAside;
-use crate::state::{Process, State};
+use crate::state::State;
 use crate::throttle::Throttle;
 use crate::{Action, Effect, Entity, Event, NoticeLevel, Reason, Step};
 
@@ -280,7 +280,7 @@ impl Client {
             self.metrics_saved_at = self.now;
             self.mark(Record::Metrics);
         }
-        let running: Vec<JobId> = self.state.slots.values().copied().collect();
+        let running: Vec<JobId> = self.state.jobs.slots().values().copied().collect();
         for job in running {
             self.mark(Record::Job(job));
         }
@@ -290,7 +290,8 @@ impl Client {
         let computing = self.config.keeps_records
             && self
                 .state
-                .slots
+                .jobs
+                .slots()
                 .values()
                 .any(|job| self.state.jobs.get(job).is_some_and(|job| job.process.exists()));
         let mut at = self
@@ -315,7 +316,7 @@ impl Client {
         at.max(self.now + Duration::from_millis(100)).min(self.now + LOOK_PERIOD)
     }
 
-    fn finish_step(&mut self, wake_at: Option<Instant>) -> Step {
+    pub(crate) fn finish_step(&mut self, wake_at: Option<Instant>) -> Step {
         for (project, told) in std::mem::take(&mut self.told) {
             if told > NOTICES_MAX {
                 let text = format!("... and {} more of such notices about this project", told - NOTICES_MAX);
@@ -444,12 +445,5 @@ impl Client {
         self.mark(Record::Project(id));
         self.dirty.insert(Record::Meta);
         Some(changed)
-    }
-
-    pub(crate) fn set_process(&mut self, id: JobId, process: Process) {
-        if let Some(job) = self.state.jobs.get_mut(&id) {
-            job.process = process;
-        }
-        self.touch(Entity::Job(id));
     }
 }

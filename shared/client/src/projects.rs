@@ -13,7 +13,7 @@ use fallow_policy::rpc_timing::RpcState;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{Identity, Process, Project};
-use crate::{Effect, Entity, FileKey, NoticeLevel, Reason};
+use crate::{Effect, Entity, NoticeLevel, Reason};
 
 impl Client {
     /// Takes over what another client has learned of a project's estimates (R5.8): of a host that is simulated as it stands.
@@ -291,8 +291,7 @@ impl Client {
     }
 
     fn has_jobs(&self, project: ProjectId) -> bool {
-        let from = FileKey { project, name: String::new() };
-        self.state.job_names.range(from..).next().is_some_and(|(key, _)| key.project == project)
+        self.state.jobs.of(project).next().is_some()
     }
 
     /// Projects that the document dropped leave when their last job is reported, so that no finished work is lost.
@@ -361,7 +360,7 @@ impl Client {
             || now.memory_fraction != before.memory_fraction
             || now.excluded_devices != before.excluded_devices
         {
-            self.requeue_all();
+            self.reassess_all();
         }
         self.notice(
             NoticeLevel::Info,
@@ -378,7 +377,7 @@ impl Client {
             self.state.meta.owner.excluded_devices = devices;
             self.preferences_changed();
             self.mark_durable(Record::Meta);
-            self.requeue_all();
+            self.reassess_all();
             let all = &self.preferences().excluded_devices;
             let text = match all.is_empty() {
                 true => "all devices may be used".to_owned(),
@@ -421,7 +420,7 @@ impl Client {
         self.state.host = Some(facts);
         self.host_changed();
         if changed {
-            self.requeue_all();
+            self.reassess_all();
         }
         self.schedule_due |= changed;
         self.fetch_due |= changed;

@@ -143,7 +143,7 @@ pub(crate) fn restore(
         }
         "job" => {
             let job: Job = decode(&key, value)?;
-            state.jobs.insert(job.id, job);
+            state.jobs.insert(job);
         }
         _ => return Err(RestoreError::Unreadable { key, source: None }),
     }

@@ -136,7 +136,7 @@ impl Client {
         let reported = self.net.reporting.remove(&id).unwrap_or_default();
         for name in names {
             let key = FileKey { project: id, name: name.clone() };
-            let Some(&job) = self.state.job_names.get(&key) else { continue };
+            let Some(job) = self.state.jobs.named(&key) else { continue };
             // An acknowledgement of something that was not reported is a server's mistake that would cost a job.
             if reported.contains(&job) {
                 self.forget_job(job);
@@ -145,7 +145,7 @@ impl Client {
     }
 
     fn abort_by_project(&mut self, id: ProjectId, name: String, unless_started: bool) {
-        let Some(&job) = self.state.job_names.get(&FileKey { project: id, name }) else { return };
+        let Some(job) = self.state.jobs.named(&FileKey { project: id, name }) else { return };
         let begun = self.state.jobs.get(&job).is_some_and(|job| job.run.begun);
         if !(unless_started && begun) {
             self.abort_job(job, exit::ABORTED_BY_PROJECT, "aborted by the project");

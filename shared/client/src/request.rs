@@ -43,7 +43,8 @@ impl Client {
     ) -> Option<(SchedulerRequest, Vec<JobId>)> {
         let project = self.state.projects.get(&id)?;
         let host = self.state.host.as_ref()?;
-        let reported = self.state.reporting.iter().filter(|job| self.state.jobs[job].project == id).copied();
+        let reported =
+            self.state.jobs.reporting().iter().filter(|job| self.state.jobs[job].project == id).copied();
         let reported: Vec<JobId> = reported.take(REPORTS_MAX).collect();
         let versions: Vec<&VersionKey> = self.state.versions.keys().filter(|key| key.project == id).collect();
         let request = SchedulerRequest {
@@ -185,7 +186,7 @@ impl Client {
                 message: outcome.message.clone(),
                 stderr_txt: outcome.stderr.clone(),
             },
-            files: self.output_files(job).iter().filter_map(uploaded).collect(),
+            files: job.output_files().iter().filter_map(uploaded).collect(),
         })
     }
 

@@ -255,7 +255,7 @@ impl Client {
         let interval = self.preferences().connection_interval;
         let mut due = ReportsDue { by_project: BTreeMap::new(), next: Instant::FAR_FUTURE };
         let mut ready: BTreeMap<ProjectId, usize> = BTreeMap::new();
-        for job in self.state.reporting.iter().filter_map(|id| self.state.jobs.get(id)) {
+        for job in self.state.jobs.reporting().iter().filter_map(|id| self.state.jobs.get(id)) {
             let Some(report) = finished(job) else { continue };
             let count = ready.entry(job.project).or_default();
             *count += 1;

@@ -11,7 +11,6 @@ use fallow_policy::debt::ProjectPeriod;
 use fallow_policy::plan_host::PlanHost;
 
 use crate::machine::Client;
-use crate::record::Record;
 use crate::state::Process;
 use crate::{Effect, Entity, Reason};
 
@@ -94,7 +93,7 @@ impl Client {
     }
 
     fn computing_projects(&self) -> BTreeSet<ProjectId> {
-        let held = self.state.slots.values().filter_map(|id| self.state.jobs.get(id));
+        let held = self.state.jobs.slots().values().filter_map(|id| self.state.jobs.get(id));
         held.filter(|job| job.process.computes()).map(|job| job.project).collect()
     }
 
@@ -146,17 +145,15 @@ impl Client {
             .is_some_and(|job| job.usage.coprocessor.is_some() && job.run.devices != chosen.devices);
         let why = self.said(|| chosen.reason.to_string());
         let rule = chosen.reason.rule();
-        if let Some(job) = self.state.jobs.get_mut(&id) {
+        self.edit_job(id, |job| {
             job.run.devices = chosen.devices;
-        }
-        if let Some(job) = self.state.jobs.get_mut(&id)
-            && job.run.slice_since != chosen.slice_began
-        {
-            job.run.slice_since = chosen.slice_began;
-            if chosen.action != Action::Continue {
-                job.run.checkpoint_at = None;
+            if job.run.slice_since != chosen.slice_began {
+                job.run.slice_since = chosen.slice_began;
+                if chosen.action != Action::Continue {
+                    job.run.checkpoint_at = None;
+                }
             }
-        }
+        });
         match self.state.jobs.get(&id).map(|job| job.process) {
             // Its end leads to the next decision.
             Some(Process::None) if self.is_being_left(id, chosen.devices) => {}
@@ -177,7 +174,7 @@ impl Client {
             Some(Process::Starting | Process::Executing(_) | Process::Quitting(_) | Process::Aborting(_))
             | None => {}
         }
-        self.requeue_quietly(id);
+        self.refresh(id);
     }
 
     fn start_task(&mut self, id: JobId, reason: Reason) {
@@ -187,9 +184,7 @@ impl Client {
         };
         // A slot without a process so far may be half filled: the last start failed on the way.
         let fresh = self.state.jobs.get(&id).is_none_or(|job| job.slot.is_none() || !job.run.ran);
-        if let Some(job) = self.state.jobs.get_mut(&id) {
-            job.run.starts = job.run.starts.wrapping_add(1);
-        }
+        self.edit_job(id, |job| job.run.starts = job.run.starts.wrapping_add(1));
         let setup = match self.task_setup(id, slot, fresh) {
             Ok(setup) => setup,
             Err(why) => {
@@ -201,7 +196,7 @@ impl Client {
                 );
             }
         };
-        if let Some(job) = self.state.jobs.get_mut(&id) {
+        let started = self.edit_job(id, |job| {
             job.slot = Some(slot);
             job.process = Process::Starting;
             job.run.base = job.run.checkpoint_cpu;
@@ -211,8 +206,9 @@ impl Client {
             // Stored before the start is carried out: what the process then does is never lost, however
             // little of it could be stored.
             job.run.live = true;
-            let resumed = job.run.checkpoint_cpu;
-            let (project, name) = (job.project, job.result.name.clone());
+            (job.run.checkpoint_cpu, job.project, job.result.name.clone())
+        });
+        if let Some((resumed, project, name)) = started {
             let text = self.said(|| match resumed.is_positive() {
                 true => format!("resuming {name} from its checkpoint at {resumed} of CPU time"),
                 false if !fresh => format!("starting {name} again from the beginning: it has no checkpoint"),
@@ -220,14 +216,12 @@ impl Client {
             });
             self.notice(crate::NoticeLevel::Info, Some(project), text);
         }
-        self.state.slots.insert(slot, id);
-        self.mark(Record::Job(id));
         self.act(Effect::StartTask(Box::new(setup)), reason);
     }
 
     fn free_slot_number(&self) -> SlotId {
         let mut slot = SlotId(0);
-        while self.state.slots.contains_key(&slot)
+        while self.state.jobs.slots().contains_key(&slot)
             || self.state.spoilt.get(&slot).is_some_and(|until| *until > self.now)
             || self.state.leaving.values().any(|left| left.slot == slot)
         {
@@ -262,15 +256,7 @@ impl Client {
             }
             Process::None | Process::Suspended(_) | Process::Quitting(_) | Process::Aborting(_) => {}
         }
-        self.requeue_quietly(id);
-        self.mark(Record::Job(id));
-    }
-
-    /// Tells the policies of a decision's own effects, which are no news to work fetch.
-    fn requeue_quietly(&mut self, id: JobId) {
-        let due = self.fetch_due;
-        self.requeue(id);
-        self.fetch_due = due;
+        self.refresh(id);
     }
 
     /// When to decide again if nothing happens.

@@ -13,7 +13,7 @@ use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType};
 const WAIT_MAX: Duration = Duration::from_hours(24);
 
 /// The jobs that are set aside.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct SetAside {
     /// Whose they are, what type they count for, and until when they wait, if they do.
     jobs: BTreeMap<JobId, (ProjectId, ResourceType, Option<Instant>)>,

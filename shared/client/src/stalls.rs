@@ -80,7 +80,7 @@ impl Client {
         };
         let waiting: Vec<JobId> = waiting.into_iter().filter(waits).collect();
         for job in waiting {
-            self.requeue(job);
+            self.reassess(job);
         }
     }
 
@@ -159,7 +159,7 @@ impl Client {
     /// Looks of which projects enough is held.
     pub(crate) fn look_what_is_enough(&mut self) {
         let mut uploading: BTreeMap<ProjectId, usize> = BTreeMap::new();
-        for job in self.state.uploading.iter().filter_map(|id| self.state.jobs.get(id)) {
+        for job in self.state.jobs.uploading().iter().filter_map(|id| self.state.jobs.get(id)) {
             *uploading.entry(job.project).or_default() += 1;
         }
         let instances = self.state.host.as_ref().map_or(1, |host| {

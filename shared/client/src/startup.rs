@@ -25,7 +25,8 @@ impl Client {
         let on_disk: BTreeSet<SlotId> = startup.slots.iter().map(|found| found.slot).collect();
         let lost: Vec<JobId> = self
             .state
-            .slots
+            .jobs
+            .slots()
             .iter()
             .filter(|(slot, _)| !on_disk.contains(slot))
             .map(|(_, job)| *job)
@@ -43,31 +44,30 @@ impl Client {
     /// A slot that the store knows and the disk does not: with it went all that the task had done.
     pub(crate) fn begin_anew(&mut self, id: JobId) {
         self.free_slot(id);
-        let Some(job) = self.state.jobs.get_mut(&id) else { return };
-        let had_begun = job.run.ran;
-        job.run = Run {
-            charged: job.run.charged,
-            charged_coprocessor: job.run.charged_coprocessor,
-            starts: job.run.starts,
-            // A job that spoils its own slot again and again does not get on by that.
-            premature_exits: job.run.premature_exits,
-            quick_exits: job.run.quick_exits,
-            failed_starts: job.run.failed_starts,
-            made_room: job.run.made_room,
-            not_before: job.run.not_before,
-            ..Run::default()
-        };
-        let (project, name, over) = (job.project, job.result.name.clone(), job.outcome.is_some());
+        let begun = self.edit_job(id, |job| {
+            let had_begun = job.run.ran;
+            job.run = Run {
+                charged: job.run.charged,
+                charged_coprocessor: job.run.charged_coprocessor,
+                starts: job.run.starts,
+                // A job that spoils its own slot again and again does not get on by that.
+                premature_exits: job.run.premature_exits,
+                quick_exits: job.run.quick_exits,
+                failed_starts: job.run.failed_starts,
+                made_room: job.run.made_room,
+                not_before: job.run.not_before,
+                ..Run::default()
+            };
+            (had_begun, job.project, job.result.name.clone(), job.outcome.is_some())
+        });
+        let Some((had_begun, project, name, over)) = begun else { return };
         if had_begun {
             let text = format!("the slot of {name} is gone: it begins anew");
             self.notice(NoticeLevel::Warn, Some(project), text);
         }
         if over {
             self.settle_failed(id);
-        } else {
-            self.requeue(id);
         }
-        self.mark(Record::Job(id));
     }
 
     /// Believes the disk over the records: a file that is gone is fetched again (R4.12).
@@ -106,18 +106,16 @@ impl Client {
             |job: &&Job| matches!(job.stage, Stage::Downloading | Stage::Runnable) && job.outcome.is_none();
         let waiting: Vec<JobId> = self.state.jobs.values().filter(waiting).map(|job| job.id).collect();
         for id in waiting {
-            if let Some(job) = self.state.jobs.get_mut(&id) {
-                job.stage = Stage::Downloading;
-            }
+            self.edit_job(id, |job| job.stage = Stage::Downloading);
             self.settle_job_files(id);
             // What may be used here is known only now.
-            self.requeue(id);
+            self.reassess(id);
         }
     }
 
     /// What a slot tells about the task that was in it when the agent went down.
     fn slot_found(&mut self, found: SlotFound) {
-        let Some(&id) = self.state.slots.get(&found.slot) else {
+        let Some(&id) = self.state.jobs.slots().get(&found.slot) else {
             let reason = Reason::new("slots", "left over, and no job's");
             return self.act(Effect::CleanSlot { slot: found.slot }, reason);
         };
@@ -127,12 +125,13 @@ impl Client {
         }
         // The channel outlives the process: it says nothing new where the process's end was seen and charged, or where the
         // last start was never carried out.
-        let live = self.state.jobs.get_mut(&id).is_some_and(|job| {
+        let live = self.edit_job(id, |job| {
             let is_last = found.start.is_none_or(|start| start == job.run.starts);
             // That it runs may not have been stored any more, as on a full disk; what it has done is in its slot.
             job.run.ran |= job.run.live && is_last && found.start.is_some();
             job.run.live && is_last
         });
+        let live = live.unwrap_or_default();
         if let Some(status) = found.last_status.filter(|_| live) {
             // What the application computed after the last record was stored is charged by its own figures.
             let known = self.state.jobs.get(&id).map(|job| job.run.base).unwrap_or_default();

@@ -18,6 +18,7 @@ use fallow_policy::transfer_backoff::TransferBackoff;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::devices::Leaving;
+use crate::job_table::Jobs;
 use crate::transfers::Transfers;
 use crate::trickles::Trickle;
 use crate::{FileKey, RequiredSignature};
@@ -353,23 +354,12 @@ pub(crate) struct State {
     pub versions: BTreeMap<VersionKey, AppVersion>,
     pub workunits: BTreeMap<FileKey, Workunit>,
     pub files: BTreeMap<FileKey, File>,
-    pub jobs: BTreeMap<JobId, Job>,
+    pub jobs: Jobs,
     // Worked out from the above.
-    pub job_names: BTreeMap<FileKey, JobId>,
     /// How many jobs or versions need a file.
     pub file_users: BTreeMap<FileKey, u32>,
     /// Jobs waiting for a file.
     pub waiting: BTreeMap<FileKey, BTreeSet<JobId>>,
-    /// Jobs that hold a slot.
-    pub slots: BTreeMap<SlotId, JobId>,
-    /// Jobs that are over and whose outputs are on their way.
-    pub uploading: BTreeSet<JobId>,
-    /// Jobs to be reported.
-    pub reporting: BTreeSet<JobId>,
-    /// Who writes a file.
-    pub outputs: BTreeSet<(FileKey, JobId)>,
-    /// How many jobs belong to a workunit.
-    pub workunit_jobs: BTreeMap<FileKey, u32>,
     /// Slots that the shell could not make empty, and when to try them again.
     pub spoilt: BTreeMap<SlotId, Instant>,
     /// Slots of processes that have yet to end although their job is forgotten.

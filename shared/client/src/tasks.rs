@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use fallow_boinc::runtime::exit::{self, RestartReason};
+use fallow_boinc::runtime::message::AppStatus;
 use fallow_domain::{Bytes, Duration, Instant, JobId};
 
 use crate::machine::Client;
@@ -39,66 +40,66 @@ const QUICK_EXITS_MAX: u32 = 5;
 impl Client {
     /// The process is gone: the task stands where its last checkpoint was.
     pub(crate) fn fall_back(&mut self, id: JobId) {
-        if let Some(job) = self.state.jobs.get_mut(&id) {
+        self.edit_job(id, |job| {
             job.run.base = job.run.checkpoint_cpu;
             job.run.process_cpu = Duration::ZERO;
             job.run.elapsed = job.run.checkpoint_elapsed;
             job.run.fraction_done = job.run.checkpoint_fraction;
             job.run.live = false;
             job.process = Process::None;
-        }
-        self.requeue(id);
-        self.mark(Record::Job(id));
-        self.schedule_due = true;
+        });
     }
 
     pub(crate) fn task_started(&mut self, id: JobId, pid: u32) {
-        let Some(job) = self.state.jobs.get_mut(&id) else {
+        let before = self.edit_job(id, |job| {
+            job.run.ran |= job.process.exists();
+            job.run.failed_starts = 0;
+            // It computes again.
+            job.run.end_elapsed = Duration::ZERO;
+            let now = match job.process {
+                Process::Starting => Process::Executing(pid),
+                Process::Quitting(_) => Process::Quitting(Some(pid)),
+                Process::Aborting(_) => Process::Aborting(Some(pid)),
+                same @ (Process::None | Process::Executing(_) | Process::Suspended(_)) => same,
+            };
+            std::mem::replace(&mut job.process, now)
+        });
+        match before {
             // Forgotten while it was being started.
-            return self.act(Effect::AbortTask { job: id }, Reason::new("tasks", "its job is gone"));
-        };
-        job.run.ran |= job.process.exists();
-        job.run.failed_starts = 0;
-        // It computes again.
-        job.run.end_elapsed = Duration::ZERO;
-        match job.process {
-            Process::Starting => {
-                self.set_process(id, Process::Executing(pid));
-                if self.is_paused(id) {
-                    let reason = Reason::new("R2.8", "it began in a pause of the limit on CPU time");
-                    self.act(Effect::SuspendTask { job: id }, reason);
-                }
+            None => self.act(Effect::AbortTask { job: id }, Reason::new("tasks", "its job is gone")),
+            Some(Process::Starting) if self.is_paused(id) => {
+                let reason = Reason::new("R2.8", "it began in a pause of the limit on CPU time");
+                self.act(Effect::SuspendTask { job: id }, reason);
             }
-            Process::Quitting(_) => self.set_process(id, Process::Quitting(Some(pid))),
-            Process::Aborting(_) => self.set_process(id, Process::Aborting(Some(pid))),
-            Process::None | Process::Executing(_) | Process::Suspended(_) => {}
+            Some(_) => {}
         }
-        self.mark(Record::Job(id));
     }
 
     pub(crate) fn task_start_failed(&mut self, id: JobId, reason: String, fault: StartFault) {
-        let Some(job) = self.state.jobs.get_mut(&id) else { return self.left(id) };
+        let Some(job) = self.state.jobs.get(&id) else { return self.left(id) };
         if !job.process.exists() {
             return;
         }
-        job.process = Process::None;
-        job.run.live = false;
-        if job.outcome.is_some() {
+        if job.outcome.is_some() || fault == StartFault::Job {
+            // Nothing to do where it is over already.
+            self.job_failed(id, exit::START_FAILED, 3, reason);
+            self.process_gone(id);
             return self.settle_failed(id);
         }
-        if fault == StartFault::Job {
-            return self.job_failed(id, exit::START_FAILED, 3, reason);
-        }
-        job.run.failed_starts = job.run.failed_starts.saturating_add(1);
-        let failures = job.run.failed_starts;
+        let (project, job_name, slot) = (job.project, job.result.name.clone(), job.slot);
+        let failures = job.run.failed_starts.saturating_add(1);
         let wait = match &fault {
             // Another slot, or the file that is fetched, is likely to help at once. Not for ever.
             StartFault::Slot | StartFault::Files(_) if failures <= START_TRIES => Duration::ZERO,
             _ => doubled(START_WAIT, failures - 1, START_WAIT_MAX),
         };
-        let job_name = job.result.name.clone();
-        let (project, slot) = (job.project, job.slot);
-        job.run.not_before = if wait.is_positive() { self.now + wait } else { Instant::EPOCH };
+        let not_before = self.wait_for(wait);
+        self.edit_job(id, |job| {
+            job.process = Process::None;
+            job.run.live = false;
+            job.run.failed_starts = failures;
+            job.run.not_before = not_before;
+        });
         let next = match &fault {
             StartFault::Slot => "it takes another slot".to_owned(),
             StartFault::Files(names) => format!("getting {} again", names.join(", ")),
@@ -119,16 +120,16 @@ impl Client {
             StartFault::Files(names) => self.fetch_again(id, &names),
             StartFault::Job | StartFault::Host => {}
         }
-        self.requeue(id);
-        self.mark(Record::Job(id));
-        self.schedule_due = true;
     }
 
     /// Files that a job needs are gone or were changed since they came.
     fn fetch_again(&mut self, id: JobId, names: &[String]) {
-        let Some(job) = self.state.jobs.get_mut(&id) else { return };
-        let project = job.project;
-        job.stage = Stage::Downloading;
+        let Some(project) = self.edit_job(id, |job| {
+            job.stage = Stage::Downloading;
+            job.project
+        }) else {
+            return;
+        };
         for name in names {
             let key = FileKey { project, name: name.clone() };
             if let Some(file) = self.state.files.get_mut(&key)
@@ -143,70 +144,61 @@ impl Client {
 
     pub(crate) fn tasks_sampled(&mut self, samples: Vec<TaskSample>) {
         for sample in samples {
-            let Some(job) = self.state.jobs.get_mut(&sample.job) else { continue };
-            if !job.process.exists() {
+            if !self.state.jobs.get(&sample.job).is_some_and(|job| job.process.exists()) {
                 continue;
             }
-            job.run.peak_working_set = job.run.peak_working_set.max(sample.working_set);
-            job.run.working_set = smooth(job.run.working_set, sample.working_set);
-            job.run.disk_usage = job.run.disk_usage.max(sample.disk_usage.unwrap_or_default());
-            self.note_progress(sample.job, sample.cpu_time, sample.status.as_ref());
+            self.look_at(sample.job, sample.cpu_time, sample.status.as_ref(), |job| {
+                job.run.peak_working_set = job.run.peak_working_set.max(sample.working_set);
+                job.run.working_set = smooth(job.run.working_set, sample.working_set);
+                job.run.disk_usage = job.run.disk_usage.max(sample.disk_usage.unwrap_or_default());
+            });
         }
     }
 
     /// Charges what the process used since the last look, and notices checkpoints.
-    pub(crate) fn note_progress(
+    pub(crate) fn note_progress(&mut self, id: JobId, process_cpu: Duration, status: Option<&AppStatus>) {
+        self.look_at(id, process_cpu, status, |_| {});
+    }
+
+    fn look_at(
         &mut self,
         id: JobId,
         process_cpu: Duration,
-        status: Option<&fallow_boinc::runtime::message::AppStatus>,
+        status: Option<&AppStatus>,
+        change: impl FnOnce(&mut Job),
     ) {
         let now = self.now;
-        let Some(job) = self.state.jobs.get_mut(&id) else { return };
-        let more = (process_cpu - job.run.process_cpu).max(Duration::ZERO);
-        job.run.process_cpu += more;
-        let mut checkpointed = false;
-        if let Some(status) = status {
-            if let Some(fraction) = status.fraction_done {
-                job.run.fraction_done = fraction.get();
+        let Some(job) = self.state.jobs.get(&id) else { return };
+        let (project, more) = (job.project, (process_cpu - job.run.process_cpu).max(Duration::ZERO));
+        self.charge(id, project, more);
+        self.sample_job(id, |job| {
+            change(job);
+            job.run.charged += more;
+            job.run.process_cpu += more;
+            if let Some(status) = status {
+                note_status(job, status, now);
             }
-            // BOINC: a checkpoint is a change of what the application says, whatever that is.
-            if status.checkpoint_cpu_time != job.run.checkpoint_said
-                && status.checkpoint_cpu_time.is_positive()
-            {
-                job.run.checkpoint_said = status.checkpoint_cpu_time;
-                // The kernel's count is believed over the application's where they differ.
-                job.run.checkpoint_cpu =
-                    status.checkpoint_cpu_time.min(job.run.cpu().max(job.run.checkpoint_cpu));
-                job.run.checkpoint_elapsed = job.run.elapsed;
-                job.run.checkpoint_fraction = job.run.fraction_done;
-                job.run.checkpoint_at = Some(now);
-                job.run.premature_exits = 0;
-                job.run.quick_exits = 0;
-                checkpointed = true;
-            }
-        }
-        self.charge(id, more);
-        if checkpointed {
-            self.mark(Record::Job(id));
-            self.schedule_due |= self.ledger.waits_for_checkpoint;
-        }
-        self.requeue_running(id);
-        self.touch(crate::Entity::Job(id));
+        });
     }
 
     /// What a process used counts towards the result, and is charged already. So does the time that it took.
     fn note_charged(&mut self, id: JobId, process_cpu: Duration) {
-        if let Some(job) = self.state.jobs.get_mut(&id) {
+        self.edit_job(id, |job| {
             job.run.process_cpu = job.run.process_cpu.max(process_cpu);
             job.run.elapsed = job.run.elapsed.max(job.run.end_elapsed);
-        }
-        self.touch(crate::Entity::Job(id));
+        });
     }
 
-    /// The estimate of a running task moves all the time; that alone is no reason to think about fetching work.
-    fn requeue_running(&mut self, id: JobId) {
-        self.requeue_untold(id);
+    /// From when on a job that waits so long may be started.
+    fn wait_for(&self, wait: Duration) -> Instant {
+        if wait.is_positive() { self.now + wait } else { Instant::EPOCH }
+    }
+
+    fn process_gone(&mut self, id: JobId) {
+        self.edit_job(id, |job| {
+            job.process = Process::None;
+            job.run.live = false;
+        });
     }
 
     pub(crate) fn task_ended(&mut self, id: JobId, end: &TaskEnd) {
@@ -220,56 +212,70 @@ impl Client {
             false => self.note_progress(id, end.cpu_time, None),
         }
         self.outputs_found(id, end);
-        self.schedule_due = true;
-        let Some(job) = self.state.jobs.get_mut(&id) else { return };
+        let Some(job) = self.state.jobs.get(&id) else { return };
         let expected = matches!(job.process, Process::Quitting(_));
-        job.process = Process::None;
-        job.run.live = false;
-        job.run.ran = true;
-        job.run.peak_working_set = job.run.peak_working_set.max(end.peak_working_set);
-        job.run.disk_usage = job.run.disk_usage.max(end.disk_usage);
-        if let Some(outcome) = &mut job.outcome {
-            // It was aborted, and now it is gone.
-            outcome.stderr = tail(&end.stderr);
-            return self.settle_failed(id);
-        }
-        match end.exit.outcome(end.finish.as_ref(), end.temporary_exit.as_ref()) {
-            exit::Outcome::Finished => self.task_finished(id, end),
-            exit::Outcome::Failed { exit_status, mut message } => {
+        let was_over = job.outcome.is_some();
+        let ended = end.exit.outcome(end.finish.as_ref(), end.temporary_exit.as_ref());
+        let is_finished = !was_over && matches!(ended, exit::Outcome::Finished);
+        let failure = match &ended {
+            _ if was_over => None,
+            exit::Outcome::Finished => self.bad_output(id),
+            exit::Outcome::Failed { exit_status, message } => {
                 // One device of many may be broken (R3.14).
-                if let Some(job) = self.state.jobs.get(&id)
-                    && let Some((kind, _)) = job.usage.coprocessor
-                {
-                    message = format!("{message} on {kind} {}", job.run.devices);
-                }
-                self.failed_at_its_end(id, exit_status, message, end);
+                let on = job.usage.coprocessor.map(|(kind, _)| format!(" on {kind} {}", job.run.devices));
+                Some((*exit_status, format!("{message}{}", on.unwrap_or_default())))
             }
-            exit::Outcome::Restart { delay, reason } => match self.over_disk_bound(id, end.disk_usage) {
-                // It would fill the disk once more before it is looked at.
-                Some(why) => self.failed_at_its_end(id, exit::DISK_LIMIT_EXCEEDED, why, end),
-                None => match end.made_room {
-                    Some(why) => self.task_to_wait_for_space(id, &reason, end.disk_usage, why),
-                    None => self.task_to_restart(id, delay, &reason, expected),
-                },
+            // It would fill the disk once more before it is looked at.
+            exit::Outcome::Restart { .. } => {
+                self.over_disk_bound(id, end.disk_usage).map(|why| (exit::DISK_LIMIT_EXCEEDED, why))
+            }
+        };
+        let goes_on = !was_over && failure.is_none();
+        if let Some((exit_status, message)) = failure {
+            self.job_failed(id, exit_status, 3, message);
+        }
+        let (stderr, at) = (tail(&end.stderr), self.now);
+        let gone = |job: &mut Job| {
+            job.process = Process::None;
+            job.run.live = false;
+            job.run.ran = true;
+            job.run.peak_working_set = job.run.peak_working_set.max(end.peak_working_set);
+            job.run.disk_usage = job.run.disk_usage.max(end.disk_usage);
+            if is_finished {
+                job.run.fraction_done = 1.0;
+            }
+            match &mut job.outcome {
+                // It failed, or it was aborted, and now it is gone.
+                Some(outcome) => outcome.stderr = stderr,
+                None if is_finished => {
+                    job.outcome = Some(Outcome { exit_status: 0, state: 5, message: None, stderr, at });
+                    return true;
+                }
+                None => {}
+            }
+            false
+        };
+        let succeeded = if is_finished { self.finish_job(id, gone) } else { self.edit_job(id, gone) };
+        match ended {
+            _ if succeeded == Some(true) => self.task_finished(id),
+            exit::Outcome::Restart { delay, reason } if goes_on => match end.made_room {
+                Some(why) => self.task_to_wait_for_space(id, &reason, end.disk_usage, why),
+                None => self.task_to_restart(id, delay, &reason, expected),
             },
+            _ => self.settle_failed(id),
         }
-    }
-
-    fn failed_at_its_end(&mut self, id: JobId, exit_status: i32, message: String, end: &TaskEnd) {
-        self.job_failed(id, exit_status, 3, message);
-        if let Some(outcome) = self.state.jobs.get_mut(&id).and_then(|job| job.outcome.as_mut()) {
-            outcome.stderr = tail(&end.stderr);
-        }
-        self.mark(Record::Job(id));
     }
 
     /// A task gave way to what has to be stored. It may hold so much, and this host had no more: it begins anew when there may
     /// be more, later each time.
     fn task_to_wait_for_space(&mut self, id: JobId, reason: &RestartReason, held: Bytes, why: Goes) {
-        let Some(job) = self.state.jobs.get_mut(&id) else { return };
-        let wait = doubled(SPACE_WAIT, job.run.made_room, START_WAIT_MAX);
-        job.run.made_room = job.run.made_room.saturating_add(1);
-        let (project, name) = (job.project, job.result.name.clone());
+        let Some((wait, project, name)) = self.edit_job(id, |job| {
+            let wait = doubled(SPACE_WAIT, job.run.made_room, START_WAIT_MAX);
+            job.run.made_room = job.run.made_room.saturating_add(1);
+            (wait, job.project, job.result.name.clone())
+        }) else {
+            return;
+        };
         self.task_to_restart(id, wait, reason, true);
         self.begin_anew(id);
         let why = match why {
@@ -285,18 +291,17 @@ impl Client {
 
     fn task_to_restart(&mut self, id: JobId, delay: Duration, reason: &RestartReason, expected: bool) {
         // Before it falls back: how long this try has lasted.
-        let lasted = self.state.jobs.get(&id).map(|job| job.run.elapsed - job.run.checkpoint_elapsed);
-        if let Some(job) = self.state.jobs.get_mut(&id) {
+        let lasted = self.edit_job(id, |job| {
             job.run.end_elapsed = job.run.end_elapsed.max(job.run.elapsed);
-        }
+            job.run.elapsed - job.run.checkpoint_elapsed
+        });
         self.fall_back(id);
-        let Some(job) = self.state.jobs.get_mut(&id) else { return };
+        let Some(job) = self.state.jobs.get(&id) else { return };
         let counts = !expected && !matches!(reason, RestartReason::Stopped(_));
         let asked = matches!(reason, RestartReason::Temporary(_));
         let is_quick = !expected && !asked && lasted.is_none_or(|lasted| lasted < QUICK);
-        job.run.premature_exits += u32::from(counts);
-        job.run.quick_exits = if is_quick { job.run.quick_exits + 1 } else { 0 };
-        let (exits, quick) = (job.run.premature_exits, job.run.quick_exits);
+        let exits = job.run.premature_exits + u32::from(counts);
+        let quick = if is_quick { job.run.quick_exits + 1 } else { 0 };
         // Where the original starts it again at once.
         let wait = match reason {
             RestartReason::Premature if counts => doubled(EXIT_WAIT, exits - 1, EXIT_WAIT_MAX),
@@ -305,8 +310,12 @@ impl Client {
             _ => delay,
         };
         let wait = wait.max(delay);
-        job.run.not_before = if wait.is_positive() { self.now + wait } else { Instant::EPOCH };
         let (project, name, checkpoint) = (job.project, job.result.name.clone(), job.run.checkpoint_cpu);
+        let not_before = self.wait_for(wait);
+        self.edit_job(id, |job| {
+            (job.run.premature_exits, job.run.quick_exits) = (exits, quick);
+            job.run.not_before = not_before;
+        });
         let gives_up = match (exits > exit::PREMATURE_EXITS_MAX, counts && quick >= QUICK_EXITS_MAX) {
             (true, _) => Some(format!("{exits} times, without a checkpoint in between")),
             (_, true) => Some(format!("{quick} times in a row, each time within 20 s of its start")),
@@ -333,29 +342,13 @@ impl Client {
                 format!("{name} {why}; it is started again{when} {from}"),
             );
         }
-        self.requeue(id);
     }
 
-    /// The application says it is done: its outputs are checked, sent, and the job reported.
-    fn task_finished(&mut self, id: JobId, end: &TaskEnd) {
-        let Some(job) = self.state.jobs.get_mut(&id) else { return };
-        job.outcome = Some(Outcome {
-            exit_status: 0,
-            state: 5,
-            message: None,
-            stderr: tail(&end.stderr),
-            at: self.now,
-        });
-        job.run.fraction_done = 1.0;
+    /// The application says it is done, and its outputs are as they should be: they are sent, and the job reported.
+    fn task_finished(&mut self, id: JobId) {
+        let Some(job) = self.state.jobs.get(&id) else { return };
         let (project, name, cpu) = (job.project, job.result.name.clone(), job.run.cpu());
-        let estimated = self.estimated_total(id);
-        if let Some((number, message)) = self.bad_output(id) {
-            if let Some(job) = self.state.jobs.get_mut(&id) {
-                job.outcome = None;
-            }
-            return self.failed_at_its_end(id, number, message, end);
-        }
-        self.learn_estimate(id, estimated);
+        self.learn_estimate(id, self.estimated_total(id));
         let text = self.said(|| format!("finished {name} after {cpu} of CPU time"));
         self.notice(NoticeLevel::Info, Some(project), text);
         self.free_slot(id);
@@ -425,21 +418,17 @@ impl Client {
             (job.run.not_before > Instant::EPOCH && due).then_some(job.id)
         };
         // Those whose slot was given up wait as well.
-        let slots = self.state.slots.values().filter_map(awake);
+        let slots = self.state.jobs.slots().values().filter_map(awake);
         let awake: BTreeSet<JobId> = slots.chain(self.set_aside.due(self.now)).collect();
         for id in awake {
-            if let Some(job) = self.state.jobs.get_mut(&id) {
-                job.run.not_before = Instant::EPOCH;
-            }
-            self.requeue(id);
-            self.schedule_due = true;
+            self.edit_job(id, |job| job.run.not_before = Instant::EPOCH);
         }
     }
 
     pub(crate) fn next_task_wake_up(&self) -> Instant {
         let waits =
             |id: &JobId| self.state.jobs.get(id).map(|job| job.run.not_before).filter(|at| *at > self.now);
-        let slots = self.state.slots.values().filter_map(waits);
+        let slots = self.state.jobs.slots().values().filter_map(waits);
         slots.chain(self.set_aside.next(self.now)).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
@@ -475,7 +464,7 @@ impl Client {
             }
             self.over_disk_bound(job.id, run.disk_usage).map(|why| (job.id, exit::DISK_LIMIT_EXCEEDED, why))
         };
-        let broken: Vec<_> = self.state.slots.values().filter_map(broken).collect();
+        let broken: Vec<_> = self.state.jobs.slots().values().filter_map(broken).collect();
         for (id, exit_status, why) in broken {
             let pid = self.state.jobs.get(&id).and_then(|job| job.process.pid());
             self.act(Effect::AbortTask { job: id }, Reason::new("limits", why.clone()));
@@ -483,6 +472,26 @@ impl Client {
             self.job_failed(id, exit_status, 3, why);
         }
     }
+}
+
+/// What an application says of its progress, and whether it has made a checkpoint.
+fn note_status(job: &mut Job, status: &AppStatus, now: Instant) {
+    let run = &mut job.run;
+    if let Some(fraction) = status.fraction_done {
+        run.fraction_done = fraction.get();
+    }
+    // BOINC: a checkpoint is a change of what the application says, whatever that is.
+    if status.checkpoint_cpu_time == run.checkpoint_said || !status.checkpoint_cpu_time.is_positive() {
+        return;
+    }
+    run.checkpoint_said = status.checkpoint_cpu_time;
+    // The kernel's count is believed over the application's where they differ.
+    run.checkpoint_cpu = status.checkpoint_cpu_time.min(run.cpu().max(run.checkpoint_cpu));
+    run.checkpoint_elapsed = run.elapsed;
+    run.checkpoint_fraction = run.fraction_done;
+    run.checkpoint_at = Some(now);
+    run.premature_exits = 0;
+    run.quick_exits = 0;
 }
 
 /// `first`, doubled so many times, but no longer than `most`.

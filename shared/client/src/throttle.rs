@@ -157,7 +157,7 @@ impl Client {
     }
 
     fn executing(&self) -> impl Iterator<Item = &Job> {
-        let held = self.state.slots.values().filter_map(|id| self.state.jobs.get(id));
+        let held = self.state.jobs.slots().values().filter_map(|id| self.state.jobs.get(id));
         held.filter(|job| matches!(job.process, Process::Executing(_)))
     }
 

@@ -140,7 +140,7 @@ impl Client {
     pub(crate) fn apply_trickles(&mut self, project: ProjectId, trickles: Vec<TrickleDown>) {
         for trickle in trickles.into_iter().take(PER_JOB) {
             let key = FileKey { project, name: trickle.result_name };
-            let job = self.state.job_names.get(&key).and_then(|id| self.state.jobs.get(id));
+            let job = self.state.jobs.named(&key).and_then(|id| self.state.jobs.get(&id));
             let Some((job, slot)) = job.and_then(|job| Some((job.id, job.slot?))) else {
                 let text =
                     format!("a message of the project to {} is dropped: no such job has begun", key.name);
@@ -157,7 +157,7 @@ impl Client {
     pub(crate) fn upload_wanted(&mut self, id: JobId, output: OutputFound) {
         let Some(job) = self.state.jobs.get(&id).filter(|job| job.process.exists()) else { return };
         let key = FileKey { project: job.project, name: output.name };
-        if !self.output_files(job).contains(&key) {
+        if !job.output_files().contains(&key) {
             return;
         }
         let Some(file) = self.state.files.get_mut(&key) else { return };
@@ -185,14 +185,13 @@ impl Client {
             Some(FileStatus::Failed(number, _)) => *number,
             _ => return,
         };
-        let writers = self.state.outputs.range((key.clone(), JobId(0))..=(key.clone(), JobId(u64::MAX)));
-        let tell = |(_, id): &(FileKey, JobId)| {
-            let job = self.state.jobs.get(id).filter(|job| job.process.exists() && job.outcome.is_none())?;
+        let tell = |id: JobId| {
+            let job = self.state.jobs.get(&id).filter(|job| job.process.exists() && job.outcome.is_none())?;
             let output = job.result.files.iter().find(|file| file.file_name == key.name)?;
             let open_name = output.open_name.clone().unwrap_or_else(|| key.name.clone());
             Some((job.id, job.slot?, open_name))
         };
-        let told: Vec<_> = writers.filter_map(tell).collect();
+        let told: Vec<_> = self.state.jobs.writers(key).filter_map(tell).collect();
         for (job, slot, open_name) in told {
             let reason = Reason::new("BOINC early uploads", format!("{} ended with {status}", key.name));
             self.act(Effect::TellUpload { job, slot, open_name, status }, reason);

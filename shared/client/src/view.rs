@@ -275,7 +275,8 @@ impl Client {
 
     fn computing(&self) -> impl Iterator<Item = &Job> {
         self.state
-            .slots
+            .jobs
+            .slots()
             .values()
             .filter_map(|id| self.state.jobs.get(id))
             .filter(|job| job.process.computes())
@@ -283,8 +284,10 @@ impl Client {
 
     /// Instance time of jobs that are late already, and not reported yet.
     pub(crate) fn late_unreported(&self) -> Duration {
-        let (slots, over) =
-            (self.state.slots.values(), self.state.uploading.iter().chain(&self.state.reporting));
+        let (slots, over) = (
+            self.state.jobs.slots().values(),
+            self.state.jobs.uploading().iter().chain(self.state.jobs.reporting()),
+        );
         let held: BTreeSet<&JobId> = slots.chain(over).collect();
         let late = held.into_iter().filter_map(|id| self.state.jobs.get(id));
         late.filter(|job| job.result.report_deadline < self.now).map(|job| self.worth(job)).sum()

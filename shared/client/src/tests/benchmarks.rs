@@ -28,10 +28,10 @@ fn running() -> Client {
         (put_job(&mut client, 1, a, Usage::from_cpus(0.5)), 0),
         (put_job(&mut client, 2, a, Usage::from_cpus(0.5)), 1),
     ] {
-        let job = client.state.jobs.get_mut(&id).unwrap();
-        (job.process, job.slot) = (Process::Executing(7), Some(SlotId(slot)));
-        (job.run.begun, job.run.ran, job.run.live) = (true, true, true);
-        client.state.slots.insert(SlotId(slot), id);
+        client.edit_job(id, |job| {
+            (job.process, job.slot) = (Process::Executing(7), Some(SlotId(slot)));
+            (job.run.begun, job.run.ran, job.run.live) = (true, true, true);
+        });
     }
     client.handle(NOW, Event::WakeUp);
     client
@@ -83,10 +83,10 @@ fn a_measurement_that_is_tried_again_is_not_told_and_leaves_jobs_on_coprocessors
     let gpu = Usage::from_cpus(0.1).with_coprocessor(ResourceType::Nvidia, 1.0);
     for (number, slot, usage) in [(1, 0, Usage::from_cpus(1.0)), (2, 1, gpu)] {
         let id = put_job(&mut client, number, a, usage);
-        let job = client.state.jobs.get_mut(&id).unwrap();
-        (job.process, job.slot) = (Process::Executing(7), Some(SlotId(slot)));
-        (job.run.begun, job.run.ran, job.run.live) = (true, true, true);
-        client.state.slots.insert(SlotId(slot), id);
+        client.edit_job(id, |job| {
+            (job.process, job.slot) = (Process::Executing(7), Some(SlotId(slot)));
+            (job.run.begun, job.run.ran, job.run.live) = (true, true, true);
+        });
     }
     client.handle(NOW, Event::WakeUp);
     let run = |client: &mut Client, what| {

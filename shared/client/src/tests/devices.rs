@@ -27,10 +27,10 @@ fn r3_14_a_gpu_task_in_memory_that_is_to_go_on_on_another_device_is_started_anew
         let mut client = client(2, &["a"]);
         let a = id_of(&client, "a");
         let id = put_job(&mut client, 1, a, gpu_job());
-        let job = client.state.jobs.get_mut(&id).unwrap();
-        (job.process, job.slot) = (Process::Suspended(7), Some(SlotId(0)));
-        (job.run.begun, job.run.devices) = (true, Devices::first(1));
-        client.state.slots.insert(SlotId(0), id);
+        client.edit_job(id, |job| {
+            (job.process, job.slot) = (Process::Suspended(7), Some(SlotId(0)));
+            (job.run.begun, job.run.devices) = (true, Devices::first(1));
+        });
         client.actions.clear();
         client.run(&Chosen {
             job: id,
@@ -58,9 +58,9 @@ fn r3_14_a_gpu_task_begins_only_when_the_one_before_it_has_left_the_device() {
         let mut client = client(2, &["a"]);
         let a = id_of(&client, "a");
         let before = put_job(&mut client, 1, a, gpu_job());
-        let job = client.state.jobs.get_mut(&before).unwrap();
-        (job.process, job.slot, job.run.devices) = (process, Some(SlotId(0)), busy);
-        client.state.slots.insert(SlotId(0), before);
+        client.edit_job(before, |job| {
+            (job.process, job.slot, job.run.devices) = (process, Some(SlotId(0)), busy);
+        });
         let id = put_job(&mut client, 2, a, gpu_job());
         client.run(&Chosen {
             job: id,
@@ -81,11 +81,12 @@ fn r5_31_a_late_gpu_job_wastes_the_time_of_its_gpu_before_it_is_reported_too() {
     let mut client = client(1, &["a"]);
     let a = id_of(&client, "a");
     let id = put_job(&mut client, 1, a, gpu_job());
-    let job = client.state.jobs.get_mut(&id).unwrap();
-    job.run.charged = Duration::from_secs(10);
-    job.run.charged_coprocessor = Duration::from_secs(1_000);
+    client.edit_job(id, |job| {
+        job.run.charged = Duration::from_secs(10);
+        job.run.charged_coprocessor = Duration::from_secs(1_000);
+        job.slot = Some(SlotId(0));
+    });
     assert_eq!(client.worth(&client.state.jobs[&id]), Duration::from_secs(2_010));
-    client.state.slots.insert(SlotId(0), id);
     client.now = NOW + Duration::from_hours(241);
     assert_eq!(client.late_unreported(), Duration::from_secs(2_010));
 }
@@ -96,8 +97,8 @@ fn r2_8_the_limit_on_cpu_time_leaves_gpu_jobs_alone() {
     let a = id_of(&client, "a");
     for (id, usage) in [(1, gpu_job()), (2, Usage::ONE_CPU)] {
         let id = put_job(&mut client, id, a, usage);
-        client.state.jobs.get_mut(&id).unwrap().process = Process::Executing(1);
-        client.state.slots.insert(SlotId(id.0 as u32), id);
+        let slot = Some(SlotId(id.0 as u32));
+        client.edit_job(id, |job| (job.process, job.slot) = (Process::Executing(1), slot));
     }
     let throttled: Vec<JobId> = client.throttled_jobs().map(|job| job.id).collect();
     assert_eq!(throttled, [JobId(2)]);
@@ -161,11 +162,10 @@ fn r2_4_a_preempted_gpu_task_leaves_memory_once_it_has_made_a_checkpoint() {
         let a = id_of(&client, "a");
         client.handle(NOW, document(Preferences { leave_in_memory: true, ..Preferences::default() }));
         let id = put_job(&mut client, 1, a, usage);
-        let job = client.state.jobs.get_mut(&id).unwrap();
-        (job.process, job.slot, job.run.begun) = (Process::Executing(1), Some(SlotId(0)), true);
-        job.run.checkpoint_cpu = Duration::from_secs(checkpoint);
-        client.state.slots.insert(SlotId(0), id);
-        client.requeue(id);
+        client.edit_job(id, |job| {
+            (job.process, job.slot, job.run.begun) = (Process::Executing(1), Some(SlotId(0)), true);
+            job.run.checkpoint_cpu = Duration::from_secs(checkpoint);
+        });
         client.actions.clear();
         client.preempt(&Passed { job: id, reason });
         let quit = client.actions.iter().any(|action| matches!(action.effect, Effect::QuitTask { .. }));
@@ -183,11 +183,10 @@ fn r3_14_a_task_on_the_only_gpu_leaves_it_at_once_when_it_is_excluded() {
         let a = id_of(&client, "a");
         client.handle(NOW, document(Preferences { leave_in_memory: true, ..Preferences::default() }));
         let id = put_job(&mut client, 1, a, gpu_job());
-        let job = client.state.jobs.get_mut(&id).unwrap();
-        (job.process, job.slot, job.run.begun) = (process, Some(SlotId(0)), true);
-        (job.run.devices, job.run.slice_since) = (Devices::first(1), NOW);
-        client.state.slots.insert(SlotId(0), id);
-        client.requeue(id);
+        client.edit_job(id, |job| {
+            (job.process, job.slot, job.run.begun) = (process, Some(SlotId(0)), true);
+            (job.run.devices, job.run.slice_since) = (Devices::first(1), NOW);
+        });
         let excluded = [Device::new(ResourceType::Nvidia, 0).unwrap()].into();
         let step = client.handle(NOW + Duration::from_secs(10), Event::OwnerExcludedDevices(excluded));
         let quits =
@@ -205,10 +204,10 @@ fn r3_14_a_gpu_task_waits_for_a_forgotten_one_on_its_device_too() {
     let mut client = client(1, &["a"]);
     let a = id_of(&client, "a");
     let forgotten = put_job(&mut client, 1, a, gpu_job());
-    let job = client.state.jobs.get_mut(&forgotten).unwrap();
-    (job.process, job.slot, job.run.devices) =
-        (Process::Aborting(Some(7)), Some(SlotId(0)), Devices::first(1));
-    client.state.slots.insert(SlotId(0), forgotten);
+    client.edit_job(forgotten, |job| {
+        (job.process, job.slot) = (Process::Aborting(Some(7)), Some(SlotId(0)));
+        job.run.devices = Devices::first(1);
+    });
     client.forget_job(forgotten);
     let id = put_job(&mut client, 2, a, gpu_job());
     assert!(client.is_being_left(id, Devices::first(1)));
@@ -225,8 +224,7 @@ fn asked_beside(usage: Usage, excluded: bool) -> (Client, f64, f64) {
     for id in 1..=20 {
         let id = put_job(&mut client, id, a, usage);
         let waits = if excluded { Duration::ZERO } else { Duration::from_hours(1) };
-        client.state.jobs.get_mut(&id).unwrap().run.not_before = NOW + waits;
-        client.requeue(id);
+        client.edit_job(id, |job| job.run.not_before = NOW + waits);
     }
     client.state.projects.get_mut(&a).unwrap().job_time = Some(Duration::from_secs(1_000));
     if excluded {

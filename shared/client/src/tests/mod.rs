@@ -2,6 +2,7 @@
 
 mod benchmarks;
 mod devices;
+mod job_edits;
 
 use fallow_boinc::scheduler::{AppVersion, ClientVersion, ResultJob, SchedulerReply, Workunit};
 use fallow_domain::{
@@ -16,7 +17,7 @@ use fallow_policy::type_backoff::{AfterReply, ReplyForType};
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{Job, Process, Run, Stage, VersionKey};
-use crate::{ClientConfig, Effect, Event, FileKey, Startup};
+use crate::{ClientConfig, Effect, Event, Startup};
 
 const NOW: Instant = Instant::from_micros(1_800_000_000_000_000);
 
@@ -77,8 +78,15 @@ fn id_of(client: &Client, name: &str) -> ProjectId {
     client.project_of(&url(name)).unwrap()
 }
 
-/// A job of 1000 seconds on one of what it uses.
+/// A job of 1000 seconds on one of what it uses, held by the client.
 fn put_job(client: &mut Client, id: u64, project: ProjectId, usage: Usage) -> JobId {
+    client.insert_job(job(id, project, usage));
+    client.reassess(JobId(id));
+    JobId(id)
+}
+
+/// A job of 1000 seconds on one of what it uses.
+pub(crate) fn job(id: u64, project: ProjectId, usage: Usage) -> Job {
     let id = JobId(id);
     let platform = "x86_64-pc-linux-gnu".to_owned();
     let version =
@@ -89,7 +97,7 @@ fn put_job(client: &mut Client, id: u64, project: ProjectId, usage: Usage) -> Jo
         report_deadline: NOW + Duration::from_hours(240),
         ..ResultJob::default()
     };
-    let job = Job {
+    Job {
         id,
         project,
         result,
@@ -104,11 +112,7 @@ fn put_job(client: &mut Client, id: u64, project: ProjectId, usage: Usage) -> Jo
         run: Run::default(),
         outcome: None,
         process: Process::None,
-    };
-    client.state.job_names.insert(FileKey { project, name: job.result.name.clone() }, id);
-    client.state.jobs.insert(id, job);
-    client.requeue(id);
-    id
+    }
 }
 
 #[test]
@@ -150,7 +154,7 @@ fn r2_7_a_job_that_can_never_run_earns_its_project_nothing_and_its_owner_is_told
     client.actions.clear();
     let large = put_job(&mut client, 1, a, Usage::from_cpus(8.0));
     put_job(&mut client, 2, b, Usage::ONE_CPU);
-    client.requeue(large);
+    client.reassess(large);
     let told = client.actions.iter().filter(
         |action| matches!(&action.effect, Effect::Notice { text, .. } if text.contains("cannot run on this host")),
     );
@@ -168,8 +172,7 @@ fn a_job_that_waits_to_be_started_again_in_another_slot_is_not_forgotten() {
     let a = id_of(&client, "a");
     let id = put_job(&mut client, 1, a, Usage::ONE_CPU);
     let until = NOW + Duration::from_secs(60);
-    client.state.jobs.get_mut(&id).unwrap().run.not_before = until;
-    client.requeue(id);
+    client.edit_job(id, |job| job.run.not_before = until);
     let wake_at = client.handle(NOW, Event::WakeUp).wake_at.unwrap();
     assert!(!client.queue.is_runnable(a) && wake_at <= until);
     client.handle(until, Event::WakeUp);
@@ -210,9 +213,10 @@ fn r1_12_a_clock_that_is_set_back_takes_no_task_that_runs_for_one_that_waits() {
     let mut client = client(0, &["a"]);
     let a = id_of(&client, "a");
     let id = put_job(&mut client, 1, a, Usage::ONE_CPU);
-    client.state.jobs.get_mut(&id).unwrap().process = Process::Executing(7);
-    client.state.jobs.get_mut(&id).unwrap().run.not_before = NOW + Duration::from_secs(60);
-    client.requeue(id);
+    client.edit_job(id, |job| {
+        job.process = Process::Executing(7);
+        job.run.not_before = NOW + Duration::from_secs(60);
+    });
     assert_eq!((client.set_aside.counts(a), client.queue.running().count()), (PerType::default(), 1));
 }
 
@@ -223,8 +227,8 @@ fn r5_7_what_is_learned_of_cpu_efficiency_holds_for_the_jobs_already_queued() {
     let waiting = put_job(&mut client, 1, b, Usage::ONE_CPU);
     for n in 2..30 {
         let id = put_job(&mut client, n, a, Usage::ONE_CPU);
-        let run = &mut client.state.jobs.get_mut(&id).unwrap().run;
-        (run.elapsed, run.base) = (Duration::from_secs(2_000), Duration::from_secs(1_000));
+        let (elapsed, base) = (Duration::from_secs(2_000), Duration::from_secs(1_000));
+        client.edit_job(id, |job| (job.run.elapsed, job.run.base) = (elapsed, base));
         client.learn_estimate(id, Duration::from_secs(1_000));
     }
     let now = client.running_time_left(&client.state.jobs[&waiting]).as_secs_f64();
@@ -279,9 +283,7 @@ fn r5_6_a_job_that_is_being_aborted_is_no_work_that_a_server_plans_with() {
     let mut client = client(0, &["a"]);
     let a = id_of(&client, "a");
     let [aborted, kept] = [1, 2].map(|id| put_job(&mut client, id, a, Usage::ONE_CPU));
-    let job = client.state.jobs.get_mut(&aborted).unwrap();
-    (job.process, job.slot) = (Process::Executing(1), Some(SlotId(0)));
-    client.state.slots.insert(SlotId(0), aborted);
+    client.edit_job(aborted, |job| (job.process, job.slot) = (Process::Executing(1), Some(SlotId(0))));
     client.abort_job(aborted, 197, "somebody does not want it");
     client.state.projects.get_mut(&a).unwrap().send_full_workload = true;
     let (mut request, _) = client.compose_request(a, &WorkRequest::default()).unwrap();
