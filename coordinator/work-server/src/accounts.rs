@@ -186,7 +186,7 @@ mod tests {
 
     use fallow_boinc::scheduler::{SchedulerReply, SchedulerRequest};
     use fallow_domain::Duration;
-    use fallow_store::{Batch, Entry, KeyRange, Outcome, SledStore, StoreError, Watch};
+    use fallow_store::{Batch, Entry, KeyRange, Outcome, SledStore, StoreError};
 
     use super::*;
 
@@ -276,9 +276,6 @@ mod tests {
         fn apply_durable(&self, batch: Batch) -> Result<Outcome, StoreError> {
             self.1.fetch_add(1, Ordering::SeqCst);
             self.0.apply_durable(batch)
-        }
-        fn watch(&self, prefix: &[u8]) -> Watch {
-            self.0.watch(prefix)
         }
         fn flush(&self) -> Result<(), StoreError> {
             self.1.fetch_add(1, Ordering::SeqCst);

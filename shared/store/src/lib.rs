@@ -1,8 +1,8 @@
 //! An ordered key-value store behind one small interface; sled is its first engine.
 //!
 //! Purpose: both daemons keep their state here (R6.9). The interface is what sled and a replicated engine have in
-//! common: ordered keys, atomic batches with preconditions, a prefix that can be watched. Named keyspaces are plain
-//! key prefixes, chosen by the caller (`b"job/"`).
+//! common: ordered keys, atomic batches with preconditions. Named keyspaces are plain key prefixes, chosen by the caller
+//! (`b"job/"`).
 //!
 //! Model: one writer process per directory, shown by a lock file with its process id. A [`Batch`] is applied as a
 //! whole or not at all, also over a `kill -9`. Two strengths of "applied":
@@ -16,7 +16,7 @@
 //! (`spawn_blocking`), or accept the microseconds of [`Store::get`] and
 //! the fraction of a millisecond of [`Store::apply`].
 //!
-//! Omitted: several trees, compare-and-swap on anything but equality and absence, time to live, replication.
+//! Omitted: watching a prefix, until several coordinators share a store; several trees, compare-and-swap on anything but equality and absence, time to live, replication.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -27,7 +27,6 @@ mod lock;
 mod quiet;
 mod range;
 mod sled_store;
-mod watch;
 mod witness;
 
 pub use batch::{Batch, Outcome, Precondition};
@@ -36,7 +35,6 @@ pub use format::{Format, Migrate, no_migration};
 pub use kind::Kind;
 pub use range::KeyRange;
 pub use sled_store::{SPARE, SledStore};
-pub use watch::{Change, Lagged, WATCH_QUEUE, Watch};
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
@@ -63,9 +61,6 @@ pub trait Store: Send + Sync {
     /// Measured on a virtual disk of two cores (`cargo run --release -p fallow-store --example cost`): 3 ms a batch,
     /// against 0.3 ms for [`Store::apply`], which waits for the kernel's write but not for the drive's cache.
     fn apply_durable(&self, batch: Batch) -> Result<Outcome, StoreError>;
-
-    /// Changes under `prefix` from now on, one [`Change`] per batch, in the order of application.
-    fn watch(&self, prefix: &[u8]) -> Watch;
 
     /// Puts everything applied so far on the medium (see [`Store::apply_durable`]).
     fn flush(&self) -> Result<(), StoreError>;

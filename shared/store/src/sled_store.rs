@@ -17,7 +17,6 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::lock::{DirectoryLock, wait_for_engine};
 use crate::quiet::catching;
-use crate::watch::{Watch, Watchers};
 use crate::witness::Witness;
 use crate::{Batch, Entry, Format, KeyRange, Kind, Outcome, Precondition, Store, StoreError, no_migration};
 
@@ -38,7 +37,6 @@ pub const SPARE: u64 = 4 * (512 << 10);
 pub struct SledStore {
     dir: PathBuf,
     state: RwLock<State>,
-    watchers: Watchers,
     // Last, so that it is released after the engine is closed.
     _lock: DirectoryLock,
 }
@@ -104,7 +102,7 @@ impl SledStore {
             kind.write(&dir)?;
         }
         let state = RwLock::new(State::Open(Box::new(opened)));
-        Ok(Self { dir, state, watchers: Watchers::default(), _lock: lock })
+        Ok(Self { dir, state, _lock: lock })
     }
 
     /// The directory.
@@ -140,12 +138,7 @@ impl SledStore {
         let State::Open(opened) = &mut *guard else { return Err(self.closed()) };
         let result = catching(|| opened.apply(&self.dir, batch, is_durable));
         match result {
-            Ok(Ok(outcome)) => {
-                if let Outcome::Applied { revision } = outcome {
-                    self.watchers.tell(revision, &batch.writes);
-                }
-                Ok(outcome)
-            }
+            Ok(Ok(outcome)) => Ok(outcome),
             Ok(Err(Failure::Refused(error))) => Err(error),
             Ok(Err(Failure::Unfinished(error))) => {
                 // The engine takes no more writes after a failed one, and what it holds in memory may not be what is
@@ -202,10 +195,6 @@ impl Store for SledStore {
 
     fn apply_durable(&self, batch: Batch) -> Result<Outcome, StoreError> {
         self.write(&batch, true)
-    }
-
-    fn watch(&self, prefix: &[u8]) -> Watch {
-        self.watchers.add(prefix)
     }
 
     fn flush(&self) -> Result<(), StoreError> {

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fallow_store::{Batch, KeyRange, Lagged, Outcome, SledStore, Store, StoreError, WATCH_QUEUE};
+use fallow_store::{Batch, KeyRange, Outcome, SledStore, Store, StoreError};
 use proptest::prelude::*;
 
 fn open(dir: &Path) -> SledStore {
@@ -77,40 +77,6 @@ fn a_batch_whose_precondition_fails_writes_nothing() {
     let right = Batch::new().put("owner", "b").require_value("owner", "a").require_absent("other");
     assert!(store.apply(right).unwrap().is_applied());
     assert_eq!(store.get(b"owner").unwrap().unwrap(), b"b");
-}
-
-#[test]
-fn a_watcher_gets_each_batch_once_and_only_its_prefix() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    put(&store, "doc/0", "before");
-    let watch = store.watch(b"doc/");
-    put(&store, "job/1", "elsewhere");
-    let revision =
-        match store.apply(Batch::new().put("doc/1", "x").delete("doc/0").put("job/2", "y")).unwrap() {
-            Outcome::Applied { revision } => revision,
-            conflict => panic!("{conflict:?}"),
-        };
-    let change = watch.try_next().unwrap().unwrap();
-    assert_eq!(change.revision, revision);
-    assert_eq!(
-        change.writes,
-        BTreeMap::from([(b"doc/0".to_vec(), None), (b"doc/1".to_vec(), Some(b"x".to_vec()))])
-    );
-    assert_eq!(watch.next_within(Duration::ZERO).unwrap(), None);
-}
-
-#[test]
-fn a_watcher_that_lags_is_told_and_the_writer_goes_on() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let watch = store.watch(b"");
-    for _ in 0..=WATCH_QUEUE {
-        put(&store, "k", "v");
-    }
-    let read = (0..WATCH_QUEUE).filter(|_| matches!(watch.try_next(), Ok(Some(_)))).count();
-    assert_eq!(read, WATCH_QUEUE);
-    assert_eq!(watch.try_next(), Err(Lagged));
 }
 
 #[test]

@@ -100,12 +100,6 @@ pub fn init(service: &Service) -> Result<Guard, TelemetryError> {
 }
 
 impl Guard {
-    /// Whether traces, metrics and logs are exported.
-    #[must_use]
-    pub fn is_exporting(&self) -> bool {
-        self.exporters.is_some()
-    }
-
     /// Sends what is queued and ends; waits for at most three seconds.
     pub fn shutdown(self) {
         drop(self);

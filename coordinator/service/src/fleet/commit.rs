@@ -103,7 +103,7 @@ fn run(store: &dyn Store, mut requests: mpsc::Receiver<Request>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fallow_store::{Entry, KeyRange, Outcome, Watch};
+    use fallow_store::{Entry, KeyRange, Outcome};
     use std::sync::Mutex;
 
     /// A store that fails once, and holds each batch until it is let go.
@@ -126,9 +126,6 @@ mod tests {
         }
         fn apply_durable(&self, batch: Batch) -> Result<Outcome, StoreError> {
             self.apply(batch)
-        }
-        fn watch(&self, _: &[u8]) -> Watch {
-            unreachable!("nobody watches here")
         }
         fn flush(&self) -> Result<(), StoreError> {
             Ok(())
