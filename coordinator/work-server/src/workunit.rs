@@ -533,7 +533,7 @@ impl Workunit {
 }
 
 impl Job {
-    fn unsent(index: u32) -> Self {
+    pub(crate) fn unsent(index: u32) -> Self {
         Self {
             index,
             state: JobState::Unsent,

@@ -1,15 +1,24 @@
 //! Many connections of nobody, at both ports of a coordinator with few descriptors.
 
+use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::pin::pin;
 use std::process::Command;
 use std::time::Duration;
 
+use axum::body::{Body, Bytes, HttpBody as _};
 use fallow_coordinator::daemon::DaemonFile;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::operator::v1::ListHostsRequest;
+use futures_util::{StreamExt as _, stream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tonic::codegen::{Service as _, http};
+use tonic::transport::{Channel, Endpoint};
 
 use crate::peers::{Agent, Client, connect, enroll, hello, host, tokens};
 use crate::support;
@@ -91,16 +100,104 @@ async fn r6_10_a_coordinator_takes_all_the_descriptors_that_it_may_have() {
     assert_eq!(running.stop(), Some(0));
 }
 
+/// How many descriptors a process has open.
+fn open(running: &support::Running) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", running.0.id())).unwrap().count()
+}
+
 #[tokio::test]
 async fn r6_10_where_descriptors_are_scarce_connections_of_nobody_give_way_at_both_ports() {
     let dir = tempfile::tempdir().unwrap();
-    // Fewer than both ports have places for, with what the store takes.
-    let mut running = with_descriptors(dir.path(), 64, 64);
+    let mut running = with_descriptors(dir.path(), 1_024, 1_024);
     let file = DaemonFile::read(&dir.path().join("coordinator")).unwrap();
+    // Far fewer than both ports have places for.
+    let most = open(&running) + 20;
+    let limit =
+        ["prlimit".to_owned(), format!("--pid={}", running.0.id()), format!("--nofile={most}:{most}")];
+    assert!(Command::new(&limit[0]).args(&limit[1..]).status().unwrap().success());
     let silent = (silent(&file.fleet, 100), silent(&file.http, 100));
+    let all_are_open = async {
+        while open(&running) < most {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(LATER, all_are_open).await.expect("no descriptor is left");
     for _ in 0..3 {
         both_answer(dir.path(), &file).await;
     }
     drop(silent);
+    assert_eq!(running.stop(), Some(0));
+}
+
+/// The largest size that a process has had, in KiB.
+fn peak(running: &support::Running) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", running.0.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// A call whose message is said to have 7 MiB: 4 MiB of it come.
+async fn unfinished(mut channel: Channel, method: &str) {
+    let message = stream::iter(vec![Ok::<_, Infallible>(Bytes::from_static(&[0; 64 << 10])); 64]);
+    let begin = stream::iter([Ok(Bytes::from_static(&[0, 0, 0x70, 0, 0]))]);
+    let body = tonic::body::Body::new(Body::from_stream(begin.chain(message).chain(stream::pending())));
+    let request = http::Request::post(format!("http://h/fallow.fleet.v1.Fleet/{method}"));
+    let request = request.header("content-type", "application/grpc").body(body).unwrap();
+    poll_fn(|context| channel.poll_ready(context)).await.unwrap();
+    // It is refused, or the connection is cut off.
+    if let Ok(answer) = channel.call(request).await {
+        let mut answer = pin!(answer.into_body());
+        while let Some(Ok(_)) = poll_fn(|context| answer.as_mut().poll_frame(context)).await {}
+    }
+}
+
+#[tokio::test]
+async fn r6_10_messages_of_nobody_that_never_end_take_no_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = with_descriptors(dir.path(), 256, 256);
+    let file = DaemonFile::read(&dir.path().join("coordinator")).unwrap();
+    let before = peak(&running);
+    let channel = Endpoint::from_shared(file.fleet.clone()).unwrap().connect().await.unwrap();
+    let calls: Vec<_> = (0..24)
+        .map(|number| {
+            let method = if number % 2 == 0 { "Enroll" } else { "Link" };
+            tokio::spawn(unfinished(channel.clone(), method))
+        })
+        .collect();
+    for call in calls {
+        timeout(LATER, call).await.expect("it ends").unwrap();
+    }
+    let took = peak(&running) - before;
+    assert!(took < 16 << 10, "{took} KiB");
+    both_answer(dir.path(), &file).await;
+    assert_eq!(running.stop(), Some(0));
+}
+
+#[tokio::test]
+async fn r6_10_operators_are_served_though_agents_take_all_places() {
+    /// Of 128 descriptors.
+    const PLACES: usize = 36;
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = with_descriptors(dir.path(), 128, 128);
+    let file = DaemonFile::read(&dir.path().join("coordinator")).unwrap();
+    let tokens = tokens(&mut operator(dir.path(), &file).await, PLACES as u32 + 4).await;
+    let mut client = FleetClient::connect(file.fleet.clone()).await.unwrap();
+    let (welcome, mut welcomed) = mpsc::unbounded_channel();
+    let mut links = JoinSet::new();
+    for token in tokens {
+        let identity = enroll(&mut client, &token).await.unwrap();
+        let (url, welcome) = (file.fleet.clone(), welcome.clone());
+        links.spawn(async move {
+            let mut agent = Agent::open_at(&url, hello(&identity, "e", 0)).await;
+            let mut welcome = Some(welcome);
+            while let Ok(Some(_)) = agent.from.message().await {
+                welcome.take().map(|welcome| welcome.send(()));
+            }
+        });
+    }
+    for _ in 0..PLACES {
+        timeout(LATER, welcomed.recv()).await.expect("as many agents as there are places").unwrap();
+    }
+    both_answer(dir.path(), &file).await;
     assert_eq!(running.stop(), Some(0));
 }

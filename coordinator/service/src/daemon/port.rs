@@ -1,11 +1,13 @@
 //! The coordinator's ports, bounded in what clients can hold of them.
 //!
 //! Connections have places. When all are taken, a guest gives way to a newcomer ([`guests`]); where nobody is a
-//! guest, newcomers wait. The same when the process has no descriptor left.
+//! guest, newcomers wait. The same when the process has no descriptor left. Agents leave some places to operators: whoever
+//! finds the fleet too large for its coordinator can ask it why.
 //!
 //! A client of the projects that is slow with a request's *head*, or leaves a connection idle, is cut off here: no handler
 //! runs yet that could. Bodies are the handlers' own affair, because an upload may take hours. At the fleet's port,
-//! whoever has not shown in time who he is is cut off whatever he does.
+//! whoever has not shown in time who he is is cut off whatever he does, and little is read of a request before it shows
+//! whose it is.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -14,7 +16,7 @@ use std::time::Duration;
 
 use axum::{Extension, Router, middleware};
 use fallow_telemetry::Seldom;
-use fallow_work_server::guests::{self, Guest, Guests, Open, Patience};
+use fallow_work_server::guests::{self, Attended, Guest, Guests, Open, Patience};
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -53,6 +55,7 @@ pub(super) struct Bounds {
 }
 
 const PATIENCE: Patience = Patience {
+    silent: Duration::from_secs(2),
     grace: Duration::from_secs(2),
     stall: Duration::from_secs(10),
     answer: Duration::from_secs(60),
@@ -68,7 +71,17 @@ impl Bounds {
     /// Of the port of agents and operators. Whoever comes has to speak within 10 s.
     pub(super) const fn fleet(connections: usize) -> Self {
         let speech = Speech::Fleet { greeting: Duration::from_secs(10), keepalive: Duration::from_secs(60) };
-        Self { speech, connections, patience: PATIENCE }
+        // Agents and tools speak at once.
+        let patience = Patience { silent: Duration::from_millis(500), ..PATIENCE };
+        Self { speech, connections, patience }
+    }
+
+    /// Places that members may keep in all: agents leave every sixteenth to operators, 64 at most and one at least.
+    fn kept(&self) -> usize {
+        match self.speech {
+            Speech::Projects { .. } => self.connections,
+            Speech::Fleet { .. } => (self.connections - (self.connections / 16).clamp(1, 64)).max(1),
+        }
     }
 }
 
@@ -78,11 +91,15 @@ const BUFFER: usize = 64 << 10;
 /// Bytes of an answer that wait in the kernel for a client that takes them slowly. As many as the kernel would take are
 /// megabytes for each, and hide for minutes whether it takes any.
 const SENT: usize = 256 << 10;
+/// Requests at once on a connection to the fleet's port: an agent has its link, a tool a call or two.
+const STREAMS: u32 = 16;
+/// Bytes that come of a request, and of all on a connection, before they are read: with 16,384 connections two gibibytes.
+const REQUEST_WINDOW: u32 = 64 << 10;
+const CONNECTION_WINDOW: u32 = 128 << 10;
 /// After a failed accept, when nobody can give way: trying at once would be a busy loop.
 const PAUSE: Duration = Duration::from_millis(500);
 /// What somebody who gives way takes for that.
 const LEAVING: Duration = Duration::from_millis(10);
-static NOT_ACCEPTED: Seldom = Seldom::new();
 
 /// Serves until `stop` is true and all requests in progress are answered.
 pub(super) async fn serve(
@@ -91,12 +108,7 @@ pub(super) async fn serve(
     bounds: Bounds,
     mut stop: watch::Receiver<bool>,
 ) {
-    let open = match bounds.speech {
-        Speech::Projects { .. } => Open::ToAll,
-        Speech::Fleet { .. } => Open::ToMembers,
-    };
-    let places = Arc::new(Semaphore::new(bounds.connections));
-    let room = Room { places, guests: Guests::new(open, bounds.patience) };
+    let room = Room::new(bounds);
     let router = router.layer(middleware::from_fn(guests::attend));
     let mut connections = JoinSet::new();
     loop {
@@ -126,8 +138,11 @@ pub(super) async fn serve(
 
 /// Where connections find a place.
 struct Room {
+    bounds: Bounds,
     places: Arc<Semaphore>,
     guests: Guests,
+    not_accepted: Seldom,
+    crowded: Seldom,
 }
 
 /// A connection's place, until it is dropped.
@@ -143,13 +158,51 @@ impl Drop for Seat {
 }
 
 impl Room {
+    fn new(bounds: Bounds) -> Self {
+        let open = match bounds.speech {
+            Speech::Projects { .. } => Open::ToAll,
+            Speech::Fleet { greeting, .. } => Open::ToMembers { greeting },
+        };
+        Self {
+            bounds,
+            places: Arc::new(Semaphore::new(bounds.connections)),
+            guests: Guests::new(open, bounds.patience, bounds.kept()),
+            not_accepted: Seldom::new(),
+            crowded: Seldom::new(),
+        }
+    }
+
+    /// Sends a guest away, as soon as one may be.
+    async fn one_gives_way(&self) {
+        self.guests.one_gives_way(|| self.say_crowded()).await;
+    }
+
+    fn say_crowded(&self) {
+        let Some(times) = self.crowded.times() else { return };
+        let places = self.bounds.connections;
+        match self.bounds.speech {
+            Speech::Projects { .. } => tracing::warn!(
+                places,
+                times,
+                "clients of the projects have all connections that there are places for: others wait until a request is \
+                 answered; let the coordinator have more descriptors (ulimit -n, or LimitNOFILE in its unit)"
+            ),
+            Speech::Fleet { .. } => tracing::warn!(
+                places,
+                times,
+                "agents and operators have all connections that they may keep: further ones wait, or are soon cut off for \
+                 others; let the coordinator have more descriptors (ulimit -n, or LimitNOFILE in its unit), or fewer agents"
+            ),
+        }
+    }
+
     /// A place, which somebody else may have to give up. One only: whoever is sent away leaves at once.
     async fn place(&self) -> Option<OwnedSemaphorePermit> {
         let mut place = pin!(self.places.clone().acquire_owned());
         tokio::select! {
             biased;
             place = place.as_mut() => return place.ok(),
-            () = self.guests.one_gives_way() => {}
+            () = self.one_gives_way() => {}
         }
         place.await.ok()
     }
@@ -167,11 +220,11 @@ async fn accept(listener: &TcpListener, room: &Room) -> Option<(TcpStream, Seat,
             Some((stream, Seat { guest, _place: place }, goes))
         }
         Err(error) => {
-            if let Some(times) = NOT_ACCEPTED.times() {
+            if let Some(times) = room.not_accepted.times() {
                 tracing::warn!(%error, times, "a connection is not accepted");
             }
             let is_want = [Some(Errno::MFILE), Some(Errno::NFILE)].contains(&Errno::from_io_error(&error));
-            match is_want && timeout(PAUSE, room.guests.one_gives_way()).await.is_ok() {
+            match is_want && timeout(PAUSE, room.one_gives_way()).await.is_ok() {
                 true => sleep(LEAVING).await,
                 false => sleep(PAUSE).await,
             }
@@ -205,20 +258,26 @@ async fn converse(
     speech: Speech,
     stop: impl Future<Output = ()>,
 ) {
+    if let Speech::Projects { .. } = speech {
+        // Without it there is more memory for this one, and that is all.
+        let _ = sockopt::set_socket_send_buffer_size(&stream, SENT);
+    }
+    let stream = TokioIo::new(Attended::new(stream, &guest));
     let service = TowerToHyperService::new(Extension(guest).layer(router));
     let ended = match speech {
         Speech::Projects { head } => {
-            // Without it there is more memory for this one, and that is all.
-            let _ = sockopt::set_socket_send_buffer_size(&stream, SENT);
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(BUFFER);
-            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            let connection = builder.serve_connection(stream, service);
             until(connection, |connection| connection.graceful_shutdown(), stop).await
         }
         Speech::Fleet { keepalive, .. } => {
             let mut builder = http2::Builder::new(TokioExecutor::new());
-            builder.timer(TokioTimer::new()).keep_alive_interval(keepalive);
-            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            builder.timer(TokioTimer::new()).keep_alive_interval(keepalive).max_concurrent_streams(STREAMS);
+            builder
+                .initial_stream_window_size(REQUEST_WINDOW)
+                .initial_connection_window_size(CONNECTION_WINDOW);
+            let connection = builder.serve_connection(stream, service);
             until(connection, |connection| connection.graceful_shutdown(), stop).await
         }
     };
@@ -256,17 +315,24 @@ async fn stopped_owned(mut stop: watch::Receiver<bool>) {
 mod tests {
     use super::*;
     use axum::body::{Body, Bytes, to_bytes};
+    use axum::http::{Request, StatusCode};
     use axum::routing::{get, post};
-    use futures_util::stream;
+    use futures_util::{StreamExt as _, stream};
+    use std::future::poll_fn;
     use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tonic::codegen::Service as _;
+    use tonic::transport::{Channel, Endpoint};
 
     const SOON: Duration = Duration::from_secs(20);
+    /// Bytes of an answer in one part: more than the kernel holds for a client.
+    const LARGE: usize = 16 << 20;
 
     const REQUEST: &str = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
     const LONG: Duration = Duration::from_secs(3_600);
     /// Guests go at once, but for those that take what they asked for.
-    const HASTE: Patience = Patience { grace: Duration::ZERO, stall: LONG, answer: LONG };
+    const HASTE: Patience =
+        Patience { silent: Duration::ZERO, grace: Duration::ZERO, stall: LONG, answer: LONG };
 
     fn bounds(head: Duration, connections: usize, patience: Patience) -> Bounds {
         Bounds { speech: Speech::Projects { head }, connections, patience }
@@ -279,7 +345,7 @@ mod tests {
         // Answers when the request has come whole.
         let known = |guest: Extension<Guest>, body: Body| async move {
             guest.is_known("somebody", 2);
-            let _ = to_bytes(body, 10).await;
+            let _ = to_bytes(body, 8 << 20).await;
             "known"
         };
         let endless = || async {
@@ -290,6 +356,13 @@ mod tests {
         let router = Router::new()
             .route("/", get(|| async { "here" }))
             .route("/known", post(known))
+            .route(
+                "/read",
+                post(|body: Body| async {
+                    to_bytes(body, 8 << 20).await.map(|_| "whole").map_err(|_| StatusCode::BAD_REQUEST)
+                }),
+            )
+            .route("/large", get(|| async { vec![b'x'; LARGE] }))
             .route("/endless", get(endless));
         let server = tokio::spawn(serve(listener, router, bounds, stop.subscribe()));
         (address, stop, server)
@@ -332,7 +405,7 @@ mod tests {
 
     #[tokio::test]
     async fn clients_that_never_finish_a_head_or_say_nothing_are_cut_off_and_keep_nobody_out() {
-        let patience = Patience { grace: SOON, ..HASTE };
+        let patience = Patience { silent: SOON, grace: SOON, ..HASTE };
         let (address, stop, server) = start(bounds(Duration::from_millis(300), 2, patience)).await;
         let slow = ["GET / HTTP/1.1\r\nHost: h\r\nX: ", "", "GET / HTTP/1.1\r\nHost: h\r\n\r\n"];
         let slow = slow.map(|text| tokio::spawn(talk(address, text)));
@@ -408,6 +481,72 @@ mod tests {
         timeout(SOON, download.read_exact(&mut part)).await.expect("it goes on").unwrap();
         drop((download, silent));
         server.abort();
+    }
+
+    #[tokio::test]
+    async fn r6_10_an_answer_whose_last_part_is_not_sent_yet_stays_when_newer_connections_come() {
+        let (address, _stop, server) = start(bounds(LONG, 3, HASTE)).await;
+        let mut download = say(address, "GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        answered(&mut download).await;
+        // These have been idle for a shorter time than nothing was to be done any more for the first one.
+        let mut idle = Vec::new();
+        for _ in 0..2 {
+            let mut stream = say(address, "GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
+            answered(&mut stream).await;
+            idle.push(stream);
+        }
+        assert!(talk(address, REQUEST).await.ends_with("here"));
+        let mut part = vec![0; LARGE];
+        timeout(SOON, download.read_exact(&mut part)).await.expect("it goes on").unwrap();
+        // With all of it taken it is idle, and gives way after the other one that was so before.
+        for _ in 0..2 {
+            let mut stream = say(address, "GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
+            answered(&mut stream).await;
+            idle.push(stream);
+            assert!(talk(address, REQUEST).await.ends_with("here"));
+        }
+        is_closed(&mut download).await;
+        server.abort();
+    }
+
+    /// What comes of a request at the fleet's port with so many bytes, and whether more are awaited.
+    async fn post_bytes(channel: &mut Channel, path: &str, bytes: usize, is_whole: bool) -> StatusCode {
+        let begin =
+            stream::iter(vec![Ok::<_, std::convert::Infallible>(Bytes::from(vec![0; 1 << 10])); bytes >> 10]);
+        let body = match is_whole {
+            true => Body::from_stream(begin),
+            false => Body::from_stream(begin.chain(stream::pending())),
+        };
+        let request = Request::post(format!("http://h{path}")).body(tonic::body::Body::new(body)).unwrap();
+        let answer = async {
+            poll_fn(|context| channel.poll_ready(context)).await.unwrap();
+            channel.call(request).await.unwrap().status()
+        };
+        timeout(SOON, answer).await.expect("an answer")
+    }
+
+    #[tokio::test]
+    async fn r6_10_who_is_not_known_at_the_fleets_port_says_little_and_soon() {
+        let speech = Speech::Fleet { greeting: Duration::from_millis(300), keepalive: LONG };
+        let (address, _stop, server) = start(Bounds { speech, connections: 100, patience: HASTE }).await;
+        let url = format!("http://{address}");
+        let mut channel = Endpoint::from_shared(url).unwrap().connect().await.unwrap();
+        // The connection is known by its first request, which goes on. Of others nobody knows whose they are.
+        let mut first = channel.clone();
+        let first = tokio::spawn(async move { post_bytes(&mut first, "/known", 1 << 10, false).await });
+        assert_eq!(post_bytes(&mut channel, "/known", 1 << 20, true).await, StatusCode::OK);
+        assert_eq!(post_bytes(&mut channel, "/read", 4 << 10, true).await, StatusCode::OK);
+        assert_eq!(post_bytes(&mut channel, "/read", 1 << 20, true).await, StatusCode::BAD_REQUEST);
+        assert_eq!(post_bytes(&mut channel, "/read", 4 << 10, false).await, StatusCode::BAD_REQUEST);
+        assert!(!first.is_finished(), "whoever is known takes his time");
+        server.abort();
+    }
+
+    #[test]
+    fn r6_10_agents_leave_places_to_operators_however_few_there_are() {
+        let kept = |connections| Bounds::fleet(connections).kept();
+        assert_eq!([1, 2, 24, 160, 6_144, 16_384].map(kept), [1, 1, 23, 150, 6_080, 16_320]);
+        assert_eq!(Bounds::projects(7).kept(), 7);
     }
 
     #[tokio::test]

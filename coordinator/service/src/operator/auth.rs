@@ -104,7 +104,7 @@ impl Interceptor for Authorised {
         match token {
             Some(token) if self.0.admits(token.trim()) => {
                 if let Some(guest) = request.extensions().get::<Guest>() {
-                    guest.is_known("operator", CALLS);
+                    guest.is_operator(CALLS);
                 }
                 Ok(request)
             }

@@ -1,7 +1,9 @@
 //! One request on a connection, from its whole head to the end of its answer.
 
 use std::pin::{Pin, pin};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Extension;
 use axum::body::{Body, Bytes, HttpBody};
@@ -9,8 +11,13 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
+use tokio::time::{Sleep, sleep};
 
-use super::Guest;
+use super::{Guest, Open};
+
+/// What is read of a request at a port for members until it is known whose it is. An agent's first message has some hundred
+/// bytes.
+const GREETING_BYTES: usize = 64 << 10;
 
 /// A request in progress, until it is dropped.
 #[derive(Debug)]
@@ -24,16 +31,88 @@ impl Drop for Call {
 
 /// Serves a request and goes with its answer. A layer around all that a port serves.
 pub async fn attend(Extension(guest): Extension<Guest>, request: Request, next: Next) -> Response {
+    let guest = guest.in_request();
     let call = guest.begins();
+    let mut request = match guest.all.0.open {
+        Open::ToAll => request,
+        Open::ToMembers { greeting } => {
+            request.map(|body| Body::new(Greeting::new(body, guest.clone(), greeting)))
+        }
+    };
+    request.extensions_mut().insert(guest.clone());
     let answer = next.run(request).await;
     guest.is_answered();
-    answer.map(|body| Body::new(Answer { body, call }))
+    answer.map(|body| Body::new(Answer { body, _call: call }))
 }
 
-/// An answer's body. It is asked for its next part when there is room for that.
+/// The body of a request, of which little is read, and not for long, until it is known whose it is.
+struct Greeting {
+    body: Body,
+    guest: Guest,
+    left: usize,
+    /// None once it is known.
+    late: Option<Pin<Box<Sleep>>>,
+}
+
+/// Why a request of nobody is not read on.
+#[derive(Debug, thiserror::Error)]
+enum Unknown {
+    #[error("whose this request is was not shown in time")]
+    Late,
+    #[error("whose this request is has to be shown within its first {} KiB", GREETING_BYTES >> 10)]
+    Long,
+}
+
+impl Greeting {
+    fn new(body: Body, guest: Guest, time: Duration) -> Self {
+        Self { body, guest, left: GREETING_BYTES, late: Some(Box::pin(sleep(time))) }
+    }
+}
+
+impl HttpBody for Greeting {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = &mut *self;
+        if this.guest.shown.load(Ordering::Relaxed) {
+            this.late = None;
+        }
+        let refuse = |why: Unknown| Poll::Ready(Some(Err(axum::Error::new(why))));
+        if let Some(late) = &mut this.late
+            && late.as_mut().poll(context).is_ready()
+        {
+            return refuse(Unknown::Late);
+        }
+        let frame = pin!(&mut this.body).poll_frame(context);
+        if this.late.is_some()
+            && let Poll::Ready(Some(Ok(part))) = &frame
+            && let Some(data) = part.data_ref()
+        {
+            match this.left.checked_sub(data.len()) {
+                Some(left) => this.left = left,
+                None => return refuse(Unknown::Long),
+            }
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// An answer's body.
 struct Answer {
     body: Body,
-    call: Call,
+    _call: Call,
 }
 
 impl HttpBody for Answer {
@@ -44,11 +123,7 @@ impl HttpBody for Answer {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = pin!(&mut self.body).poll_frame(context);
-        if frame.is_ready() {
-            self.call.0.takes();
-        }
-        frame
+        pin!(&mut self.body).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {

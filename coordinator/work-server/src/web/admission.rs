@@ -11,7 +11,7 @@ use crate::records::Account;
 /// Requests at once of an agent's account: one, and those that its HTTP library gave up and repeated.
 const AGENT_REQUESTS: u32 = 4;
 /// Of another account, under which there may be many hosts.
-const OTHER_REQUESTS: u32 = 32;
+pub(super) const OTHER_REQUESTS: u32 = 32;
 
 /// A project's name and the number of an account in it.
 type Whose = (String, u64);

@@ -33,6 +33,7 @@ use super::error::ProjectError;
 use super::hosted::Project;
 use super::server::{ProjectServer, Shared};
 use crate::guests::Guest;
+use crate::workunit::Job;
 
 /// Memory for the bodies of scheduler RPCs: for their first so many KiB, this many KiB of all of them together. Who says little
 /// needs little, and is kept out by nobody who says more: that comes from another budget, and who finds that one used up
@@ -146,16 +147,55 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     })
 }
 
-/// Connections that an account of a project can keep at once; with more of them it is as anybody else.
-const KEPT_CONNECTIONS: usize = 16;
+/// Connections that an account of a project can keep at once: as many as it can have requests at the scheduler. With more
+/// of them, which wait for these, it comes after all strangers.
+const KEPT_CONNECTIONS: usize = admission::OTHER_REQUESTS as usize;
+
+/// Who can keep connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    Account(u64),
+    /// Of a job from before jobs named an account: nobody knows which of its host's this was, and others have such jobs too.
+    Host(u64),
+}
+
+impl Holder {
+    /// Of a job.
+    fn of(job: &Job) -> Self {
+        if job.account == 0 { Self::Host(job.host) } else { Self::Account(job.account) }
+    }
+
+    /// Its name among those of all projects.
+    fn name(self, project: &str) -> String {
+        match self {
+            Self::Account(account) => format!("{project}/{account}"),
+            Self::Host(host) => format!("{project}/host/{host}"),
+        }
+    }
+}
 
 /// Whoever has shown an account, or a signature for a job that one has, keeps the connection for this request.
-fn known(guest: Option<Extension<Guest>>, project: &str, account: u64) {
+fn known(guest: Option<Extension<Guest>>, project: &str, holder: Holder) {
     if let Some(Extension(guest)) = guest {
-        guest.is_known(&format!("{project}/{account}"), KEPT_CONNECTIONS);
+        guest.is_known(&holder.name(project), KEPT_CONNECTIONS);
     }
 }
 
 fn xml(body: String) -> Response {
     ([(header::CONTENT_TYPE, "text/xml; charset=utf-8")], body).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_10_hosts_whose_jobs_name_no_account_keep_connections_each_for_itself() {
+        let job = |account, host| Job { account, host, ..Job::unsent(0) };
+        let name = |account, host| Holder::of(&job(account, host)).name("p");
+        assert_eq!(name(7, 1), name(7, 2));
+        assert_eq!(name(7, 1), Holder::Account(7).name("p"));
+        assert_ne!(name(0, 1), name(0, 2));
+        assert_ne!(name(0, 7), name(7, 7));
+    }
 }

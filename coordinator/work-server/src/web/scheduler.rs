@@ -20,7 +20,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::admission::Place;
-use super::{Budgets, Failure, Web, blocking, known, xml};
+use super::{Budgets, Failure, Holder, Web, blocking, known, xml};
 use crate::guests::Guest;
 use crate::hosted::Project;
 use crate::records::Account;
@@ -70,7 +70,7 @@ pub(super) async fn rpc(
         arriving.drop_rest().await;
         return Err(Failure::Busy);
     };
-    known(guest, &project.name, account.id);
+    known(guest, &project.name, Holder::Account(account.id));
     let memory = Memory { budgets: web.bodies.clone(), held: [None, None, None] };
     let received = timeout(BODY_TIMEOUT, arriving.rest(place, memory)).await;
     let whole = received.map_err(|_| Failure::Timeout)??;

@@ -32,7 +32,7 @@ use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
-use super::{Failure, Web, blocking, known, xml};
+use super::{Failure, Holder, Web, blocking, known, xml};
 use crate::error::ProjectError;
 use crate::guests::Guest;
 use crate::hosted::{Project, lock};
@@ -61,10 +61,10 @@ static REFUSED: Seldom = Seldom::new();
 
 /// What becomes of an upload's bytes.
 enum Use {
-    /// They are wanted, from this account.
-    Keep(u64),
-    /// They are there already, or not needed: taken from this account and dropped.
-    Drop(u64),
+    /// They are wanted, from whoever has the job.
+    Keep(Holder),
+    /// They are there already, or not needed: taken from whoever had the job, and dropped.
+    Drop(Holder),
     Refuse(&'static str),
 }
 
@@ -139,8 +139,8 @@ async fn upload(
 ) -> Result<Response, Failure> {
     let (judge, asked) = (project.clone(), header.clone());
     let wanted = blocking(move || judge.use_of(&asked)).await??;
-    if let Use::Keep(account) | Use::Drop(account) = wanted {
-        known(guest, &project.name, account);
+    if let Use::Keep(holder) | Use::Drop(holder) = wanted {
+        known(guest, &project.name, holder);
     }
     match wanted {
         Use::Refuse(reason) => {
@@ -183,10 +183,10 @@ async fn take_again(
 
 /// What a file's name stands for.
 enum Output {
-    /// An output of a job that is in progress, or late; the account whose host has it.
-    Awaited(u64),
+    /// An output of a job that is in progress, or late; who has it.
+    Awaited(Holder),
     /// Of one that is over.
-    Over(u64),
+    Over(Holder),
     /// Of none: why not.
     Unknown(&'static str),
 }
@@ -201,8 +201,8 @@ impl Project {
         }
         Ok(match self.find_output(&header.name)? {
             Output::Unknown(why) => Use::Refuse(why),
-            Output::Awaited(account) if !self.layout.upload(&header.name).is_file() => Use::Keep(account),
-            Output::Awaited(account) | Output::Over(account) => Use::Drop(account),
+            Output::Awaited(holder) if !self.layout.upload(&header.name).is_file() => Use::Keep(holder),
+            Output::Awaited(holder) | Output::Over(holder) => Use::Drop(holder),
         })
     }
 
@@ -218,8 +218,8 @@ impl Project {
             return Ok(Output::Unknown("no such job"));
         };
         let awaited = job.state == JobState::InProgress || job.outcome == Some(Outcome::Late);
-        let account = job.account;
-        Ok(if awaited { Output::Awaited(account) } else { Output::Over(account) })
+        let holder = Holder::of(job);
+        Ok(if awaited { Output::Awaited(holder) } else { Output::Over(holder) })
     }
 }
 
