@@ -4,6 +4,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Taken for the limit where the system names none.
 const MANY: u64 = 1 << 20;
+/// What the coordinator takes for itself, but for half of all at most: twice what it has open when nobody is there.
+const OWN: u64 = 40;
 
 /// Connections that each port has places for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,11 +17,12 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Of so many descriptors. A client of a project may need a second one for the file that it is sent or sends, so that
-    /// half of all are for those and an eighth is left for the store and all else.
+    /// Of so many descriptors. An eighth is left for the store and all else. A client of a project may need a second one for
+    /// the file that it is sent or sends, so that four sevenths of the rest are for those.
     fn of(descriptors: u64) -> Self {
-        let share = |eighths: u64, most: usize| {
-            let share = descriptors / 8 * eighths;
+        let own = (descriptors / 8).max(OWN.min(descriptors / 2));
+        let share = |sevenths: u64, most: usize| {
+            let share = (descriptors - own) / 7 * sevenths;
             usize::try_from(share).unwrap_or(usize::MAX).clamp(1, most)
         };
         Self { fleet: share(3, 16_384), projects: share(2, 4_096) }
@@ -27,7 +30,7 @@ impl Shares {
 }
 
 /// Asks for as many descriptors as the system allows this process (a terminal gives a thousand, and every one may ask for
-/// more), and shares them out.
+/// more), and shares them out. The coordinator starts no other program, which would begin with that limit too.
 pub(super) fn shares() -> Shares {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
@@ -45,9 +48,10 @@ mod tests {
     fn connections_leave_descriptors_for_the_store_whatever_the_limit() {
         assert_eq!(Shares::of(16_384), Shares { fleet: 6_144, projects: 4_096 });
         assert_eq!(Shares::of(u64::MAX), Shares { fleet: 16_384, projects: 4_096 });
-        for limit in [64, 256, 1_024, 4_096, 16_384, 1 << 20] {
+        for limit in [16, 64, 256, 1_024, 4_096, 16_384, 1 << 20] {
             let Shares { fleet, projects } = Shares::of(limit);
-            assert!(fleet > 0 && projects > 0 && (fleet + 2 * projects) as u64 <= limit / 8 * 7, "{limit}");
+            let left = limit - (fleet + 2 * projects) as u64;
+            assert!(fleet > 0 && projects > 0 && left >= 40.min(limit / 2).max(limit / 8), "{limit}: {left}");
         }
     }
 }
