@@ -1,14 +1,8 @@
-//! Addresses of this very host, and why the coordinator's has to be one.
+//! The coordinator's address, and why it has to be one of this very host.
 
-use std::net::IpAddr;
+use fallow_daemon::loopback;
 
 use crate::error::AgentError;
-
-/// True for `127.0.0.0/8`, `::1` (in brackets or not) and `localhost`.
-pub fn is_this_host(host: &str) -> bool {
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    bare.eq_ignore_ascii_case("localhost") || is_loopback(bare)
-}
 
 /// Takes a coordinator's address: `http://` and a literal loopback address with its port, and nothing else.
 ///
@@ -33,18 +27,13 @@ pub fn coordinator(url: &str) -> Result<String, AgentError> {
     if port.parse::<u16>().ok().filter(|&port| port != 0).is_none() {
         return Err(bad("has no port from 1 to 65535"));
     }
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    if !is_loopback(bare) {
+    if !loopback::is_address(host) {
         return Err(AgentError::bad_input(format!(
             "the coordinator's address {given} is not on this machine: without mutual TLS, which this version lacks, \
              agents connect to loopback addresses only (127.0.0.0/8 or [::1], as numbers). Use a tunnel that ends here"
         )));
     }
     Ok(format!("http://{authority}"))
-}
-
-fn is_loopback(address: &str) -> bool {
-    address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]

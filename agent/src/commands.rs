@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::CommandFactory;
+use fallow_daemon::clock;
 use fallow_domain::{Bytes, Device, MasterUrl, Share};
 use fallow_store::StoreError;
 use fallow_telemetry::Service;
@@ -15,7 +16,7 @@ use crate::control::protocol::Request;
 use crate::dir::DataDir;
 use crate::engine::{self, Enrolment, Settings};
 use crate::error::AgentError;
-use crate::{account, clock, guard, host, manual};
+use crate::{account, guard, host, manual};
 
 /// Longest file that holds a key, a token or a password.
 const SECRET_MAX: u64 = 4096;

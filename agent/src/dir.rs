@@ -14,18 +14,18 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use fallow_daemon::file;
+use fallow_daemon::file_lock::{FileLock, Refused};
 use fallow_domain::{MasterUrl, SlotId};
 use fallow_store::Kind;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::AgentError;
@@ -36,27 +36,14 @@ use crate::trash::Trash;
 #[derive(Clone, Debug)]
 pub struct DataDir(PathBuf, Arc<RwLock<BTreeMap<MasterUrl, String>>>, Trash);
 
-/// Held by the process that works in a data directory. The kernel lets go of it however the process ends.
-#[derive(Debug)]
-pub struct DirLock(#[expect(dead_code, reason = "held, not used")] File);
+/// `daemon.json` of an agent.
+pub type DaemonFile = fallow_daemon::DaemonFile<Told>;
 
-/// `daemon.json`: by which a person or a tool finds the running agent.
+/// Where an agent is reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DaemonFile {
-    /// Its process.
-    pub pid: u32,
-    /// When that process began, in clock ticks since boot (field 22 of `/proc/PID/stat`): a process of the same id with another
-    /// start is not the agent.
-    pub start_time: u64,
+pub struct Told {
     /// Its control socket.
     pub control_socket: PathBuf,
-}
-
-impl DaemonFile {
-    /// True while the process that wrote this lives.
-    pub fn is_alive(&self) -> bool {
-        crate::proc::find(self.pid).is_some_and(|found| found.start == self.start_time && !found.zombie)
-    }
 }
 
 impl DataDir {
@@ -72,7 +59,7 @@ impl DataDir {
     /// # Errors
     /// [`AgentError::InUse`] when another process has it, [`AgentError::Directory`] when it cannot be made or written,
     /// [`AgentError::BadInput`] when it is no directory, or not an agent's and not empty either.
-    pub fn lock(&self) -> Result<DirLock, AgentError> {
+    pub fn lock(&self) -> Result<FileLock, AgentError> {
         self.check_owner()?;
         if self.0.exists() && !self.0.is_dir() {
             let dir = self.0.display();
@@ -83,24 +70,10 @@ impl DataDir {
         self.check_own()?;
         // Others may look at the results of no one's jobs: keys lie here.
         fs::DirBuilder::new().recursive(true).mode(0o750).create(&self.0).map_err(fail)?;
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.0.join("lock"))
-            .map_err(fail)?;
-        match lock_patiently(&file) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                let mut holder = String::new();
-                let _ = (&file).take(32).read_to_string(&mut holder);
-                return Err(AgentError::InUse { dir: self.0.clone(), holder: holder.trim().parse().ok() });
-            }
-            Err(errno) => return Err(fail(errno.into())),
-        }
-        file.set_len(0).and_then(|()| file.rewind()).map_err(fail)?;
-        writeln!(file, "{}", std::process::id()).map_err(fail)?;
+        let lock = FileLock::take(&self.0.join("lock")).map_err(|refused| match refused {
+            Refused::InUse(holder) => AgentError::InUse { dir: self.0.clone(), holder },
+            Refused::Io(source) => fail(source),
+        })?;
         self.check_whole()?;
         // One that was made beforehand may be open to others.
         let mode = fs::metadata(&self.0).map_err(fail)?.permissions().mode();
@@ -114,7 +87,7 @@ impl DataDir {
             .and_then(|()| fs::set_permissions(self.store(), closed))
             .map_err(fail)?;
         self.make_usable().map_err(fail)?;
-        Ok(DirLock(file))
+        Ok(lock)
     }
 
     /// Makes the directories that jobs are run in, and opens up those that a job has closed: it runs as the same user.
@@ -274,22 +247,19 @@ impl DataDir {
     /// # Errors
     /// [`AgentError::Directory`].
     pub fn write_daemon_file(&self) -> Result<(), AgentError> {
-        let pid = std::process::id();
-        let start_time = crate::proc::find(pid).map_or(0, |me| me.start);
-        let daemon = DaemonFile { pid, start_time, control_socket: self.control_socket() };
-        let text = serde_json::to_vec_pretty(&daemon).unwrap_or_default();
-        write_atomically(&self.0.join("daemon.json"), &text, 0o644)
+        DaemonFile::new(Told { control_socket: self.control_socket() })
+            .write(&self.0)
             .map_err(|source| AgentError::Directory { dir: self.0.clone(), source })
     }
 
     /// Reads `daemon.json`; none if there is none that can be read.
     pub fn daemon_file(&self) -> Option<DaemonFile> {
-        serde_json::from_slice(&fs::read(self.0.join("daemon.json")).ok()?).ok()
+        DaemonFile::read(&self.0).ok()
     }
 
     /// Takes `daemon.json` and the control socket away, at a clean end.
     pub fn remove_daemon_files(&self) {
-        let _ = fs::remove_file(self.0.join("daemon.json"));
+        DaemonFile::remove(&self.0);
         let _ = fs::remove_file(self.control_socket());
     }
 }
@@ -342,21 +312,21 @@ pub fn remove_copies(parts: &Path) {
 /// # Errors
 /// The system's.
 pub fn write_atomically(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    // Whatever it is: a job may have put a directory there.
-    take_away(&new)?;
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
-    file.write_all(content)?;
-    file.sync_data()?;
-    fs::rename(&new, path).or_else(|error| {
-        if !path.is_dir() {
+    file::write_whole(path, content, mode).or_else(|error| {
+        // A job may have put directories there.
+        let squatters = [path, &file::beside(path)].map(Path::to_path_buf);
+        let squatters: Vec<_> = squatters.into_iter().filter(|path| is_directory(path)).collect();
+        if squatters.is_empty() {
             return Err(error);
         }
-        take_away(path)?;
-        fs::rename(&new, path)
+        squatters.iter().try_for_each(|squatter| take_away(squatter))?;
+        file::write_whole(path, content, mode)
     })
+}
+
+/// Whether it is a directory, and no link to one.
+fn is_directory(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|data| data.is_dir())
 }
 
 /// Not for ever: somebody may go on creating files there.
@@ -381,25 +351,6 @@ pub fn default_dir() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("."))
         .join("fallow-agent")
 }
-
-/// A process that was killed a moment ago holds its lock until the kernel has taken it apart, and whoever starts the
-/// next one by hand or in a script should not have to know: the lock is tried for [`DYING`].
-fn lock_patiently(file: &File) -> Result<(), Errno> {
-    const ROUND: Duration = Duration::from_millis(50);
-    let mut left = DYING;
-    loop {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if !left.is_zero() => {
-                std::thread::sleep(ROUND);
-                left = left.saturating_sub(ROUND);
-            }
-            result => return result,
-        }
-    }
-}
-
-/// How long a killed process may take to end: tens of milliseconds on a busy machine, with a wide margin.
-const DYING: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -428,14 +379,14 @@ mod tests {
     }
 
     #[test]
-    fn the_daemon_file_knows_whether_its_process_lives() {
+    fn a_record_is_written_where_a_job_has_put_directories() {
         let dir = tempfile::tempdir().unwrap();
-        let data = DataDir::at(dir.path());
-        data.write_daemon_file().unwrap();
-        let mut daemon = data.daemon_file().unwrap();
-        assert!(daemon.is_alive());
-        daemon.start_time += 1;
-        assert!(!daemon.is_alive());
+        let path = dir.path().join("0.json");
+        for squatter in [&path, &file::beside(&path)] {
+            fs::create_dir_all(squatter.join("deeper")).unwrap();
+            write_atomically(&path, b"{}", 0o600).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"{}");
+        }
     }
 
     #[test]

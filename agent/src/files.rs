@@ -6,9 +6,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use fallow_boinc::names;
+use fallow_boinc::{names, signature};
 use fallow_domain::{Bytes, printable};
-use md5::{Digest, Md5};
 use rustix::fs::{FileType, Mode, OFlags};
 
 pub use crate::tree::{remove, size_below};
@@ -71,23 +70,7 @@ pub fn whole(path: &Path, max: u64) -> io::Result<Vec<u8>> {
 
 /// MD5 in lower-case hexadecimal, and the size.
 pub fn md5_of(path: &Path) -> io::Result<(String, Bytes)> {
-    md5_of_open(&open_own(path)?)
-}
-
-/// The same of an open file, from where it stands.
-pub fn md5_of_open(mut file: &File) -> io::Result<(String, Bytes)> {
-    let (mut digest, mut buffer, mut size) = (Md5::new(), vec![0; 64 * 1024], 0);
-    loop {
-        let read = match file.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        digest.update(&buffer[..read]);
-        size += read as u64;
-    }
-    Ok((hex(&digest.finalize()), Bytes(size)))
+    signature::md5_of(open_own(path)?)
 }
 
 /// At most the first `max` bytes.
@@ -105,14 +88,6 @@ pub fn tail(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(max).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        text.push(char::from_digit(u32::from(byte >> 4), 16).unwrap_or('0'));
-        text.push(char::from_digit(u32::from(byte & 15), 16).unwrap_or('0'));
-        text
-    })
 }
 
 #[cfg(test)]

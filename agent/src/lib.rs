@@ -17,7 +17,6 @@
 pub mod account;
 pub mod address;
 pub mod cli;
-pub mod clock;
 pub mod commands;
 pub mod control;
 pub mod dir;

@@ -64,7 +64,7 @@ impl Records {
         let birth = Birth {
             seed: rng.random(),
             epoch: ulid::Ulid::from_parts(
-                crate::clock::now().as_micros().unsigned_abs() / 1_000,
+                fallow_daemon::clock::now().as_micros().unsigned_abs() / 1_000,
                 rng.random(),
             )
             .to_string(),
@@ -153,20 +153,12 @@ impl Records {
         format: Format,
     ) -> Result<Option<T>, StoreError> {
         let Some(stored) = self.store.get(key)? else { return Ok(None) };
-        serde_json::from_slice(&format.open(key, &stored)?).map(Some).map_err(|error| StoreError::BadValue {
-            key: key.escape_ascii().to_string(),
-            format: format.name,
-            detail: error.to_string(),
-        })
+        format.read(key, &stored).map(Some)
     }
 
     fn write<T: Serialize>(&self, key: &[u8], format: Format, value: &T) -> Result<(), StoreError> {
-        let bytes = serde_json::to_vec(value).map_err(|error| StoreError::BadValue {
-            key: key.escape_ascii().to_string(),
-            format: format.name,
-            detail: error.to_string(),
-        })?;
-        let _ = self.store.apply_durable(Batch::new().put(key, format.wrap(&bytes)))?;
+        let stored = format.write(key, value)?;
+        let _ = self.store.apply_durable(Batch::new().put(key, stored))?;
         Ok(())
     }
 }

@@ -21,11 +21,11 @@ use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::message::ProcessControl;
 use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_client::{Action, Asker, Client, Effect, Entity, Event, FileKey, NoticeLevel};
+use fallow_daemon::clock;
 use fallow_domain::{Instant, JobId, MasterUrl, ProjectId, printable};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
 
-use crate::clock;
 use crate::control::notices::Notices;
 use crate::control::protocol::{Request, Response};
 use crate::control::status::Notice;

@@ -91,7 +91,9 @@ impl Engine {
                         true => {
                             format!("an answer of {url} is awaited; if none comes soon, it is asked anew")
                         }
-                        false => contact(&url, &self.client.contact_held_by(&url), crate::clock::now()),
+                        false => {
+                            contact(&url, &self.client.contact_held_by(&url), fallow_daemon::clock::now())
+                        }
                     };
                     self.turn(Event::ContactRequested { url, by: Asker::Owner }, None).await?;
                     Ok(Response::done(text))

@@ -7,6 +7,8 @@ use std::time::Duration as StdDuration;
 
 use fallow_boinc::scheduler::ClientVersion;
 use fallow_client::{Benchmarks, Client, ClientConfig, Event, FileKey, Startup};
+use fallow_daemon::clock;
+use fallow_daemon::file_lock::FileLock;
 use fallow_domain::{Bytes, HostFacts, HostSpeed};
 use fallow_policy::composition::Composition;
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,7 +22,7 @@ use super::metrics::Metrics;
 use super::{Asked, Engine, Input, QUEUE, ToEngine};
 use crate::control::protocol::Request;
 use crate::control::server;
-use crate::dir::{DataDir, DirLock, PARTIAL};
+use crate::dir::{DataDir, PARTIAL};
 use crate::error::AgentError;
 use crate::fleet::identity::Identity;
 use crate::fleet::link::Link;
@@ -28,7 +30,7 @@ use crate::guard::Keeper;
 use crate::records::{Birth, Records};
 use crate::supervise::{Context, Supervisor, leftovers, life_mark};
 use crate::transfer::{Transfers, Web};
-use crate::{clock, host, proc};
+use crate::{host, proc};
 
 /// The version that projects are told, which is the one whose protocol is spoken: servers gate features by it.
 const VERSION: ClientVersion = ClientVersion { major: 8, minor: 3, release: 0 };
@@ -74,7 +76,7 @@ impl std::fmt::Debug for Enrolment {
 /// A data directory that is this process's own, and what is stored in it.
 pub struct Opened {
     settings: Settings,
-    _lock: DirLock,
+    _lock: FileLock,
     records: Records,
     birth: Birth,
     identity: Option<Identity>,

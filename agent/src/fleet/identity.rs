@@ -4,6 +4,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use fallow_daemon::{causes, file};
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::fleet::v1::{EnrollReply, EnrollRequest};
 use rand::SeedableRng;
@@ -12,7 +13,6 @@ use tonic::Code;
 use tonic::transport::Endpoint;
 
 use super::backoff::Backoff;
-use crate::dir::write_atomically;
 use crate::error::AgentError;
 
 /// How long a new agent waits for a coordinator that is just starting.
@@ -75,10 +75,8 @@ impl Identity {
     pub fn write(&self, path: &Path) -> Result<(), AgentError> {
         let fail = |error| AgentError::system(format!("cannot write {}", path.display()), error);
         let text = serde_json::to_vec_pretty(self).map_err(|error| fail(error.into()))?;
-        write_atomically(path, &text, 0o600).map_err(fail)?;
-        // The token is spent, so this must outlive a power cut: the name too, not only the content.
-        let dir = path.parent().unwrap_or_else(|| Path::new("/"));
-        std::fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(fail)
+        // The token is spent, so this must outlive a power cut.
+        file::write_whole(path, &text, 0o600).map_err(fail)
     }
 
     /// Trades a token for an identity.
@@ -155,7 +153,7 @@ impl Identity {
 
 async fn ask(endpoint: &Endpoint, token: &str, hostname: &str) -> Result<EnrollReply, tonic::Status> {
     let channel =
-        endpoint.connect().await.map_err(|error| tonic::Status::unavailable(super::chain(&error)))?;
+        endpoint.connect().await.map_err(|error| tonic::Status::unavailable(causes::line(&error)))?;
     let request = EnrollRequest {
         token: token.to_owned(),
         hostname: hostname.to_owned(),

@@ -1,10 +1,11 @@
 //! The stream itself: connects, resumes, sends what changed, takes what comes; and does so again after every loss.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fallow_client::Entity;
+use fallow_daemon::{causes, clock, lock};
 use fallow_domain::MasterUrl;
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
@@ -203,7 +204,7 @@ impl<E: Engine> Session<E> {
     async fn talk(&mut self) -> Result<(), End> {
         let endpoint =
             endpoint(&self.identity.coordinator).map_err(|error| End::Refused(error.to_string()))?;
-        let channel = endpoint.connect().await.map_err(|error| End::Lost(super::chain(&error)))?;
+        let channel = endpoint.connect().await.map_err(|error| End::Lost(causes::line(&error)))?;
         let (to, outgoing) = mpsc::channel(64);
         let hello = Hello {
             protocol: PROTOCOL,
@@ -290,7 +291,7 @@ impl<E: Engine> Session<E> {
                 }
                 () = sleep_until(beat_at) => {
                     beat_at = Instant::now() + self.jittered(interval);
-                    send(to, from_agent::Body::Heartbeat(Heartbeat { sent_at_micros: crate::clock::now().as_micros() }), None).await?;
+                    send(to, from_agent::Body::Heartbeat(Heartbeat { sent_at_micros: clock::now().as_micros() }), None).await?;
                 }
                 () = stopped(&mut stop) => return self.farewell(to, stream).await,
             }
@@ -384,8 +385,4 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 async fn send(to: &Sender<FromAgent>, body: from_agent::Body, trace: Option<String>) -> Result<(), End> {
     let message = FromAgent { traceparent: trace.unwrap_or_default(), body: Some(body) };
     to.send(message).await.map_err(|_| End::Lost("the coordinator takes no more".into()))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -50,18 +50,3 @@ pub enum Arrived {
     /// Somebody wants a project contacted soon.
     Contact(MasterUrl),
 }
-
-/// An error with all its causes, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(error) = next {
-        let part = error.to_string();
-        if !text.contains(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
-        next = error.source();
-    }
-    text
-}

@@ -52,7 +52,7 @@ pub fn measure(phase: Duration) -> Option<HostSpeed> {
         })
         .collect();
     let rates: Vec<Rates> = threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect();
-    mean(&rates)?.speed(crate::clock::now().as_secs_f64())
+    mean(&rates)?.speed(fallow_daemon::clock::now().as_secs_f64())
 }
 
 fn one_of_many(together: &Barrier, phase: Duration) -> Option<Rates> {

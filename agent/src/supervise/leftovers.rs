@@ -27,7 +27,7 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
     let slots = slots(dir);
     let records: Vec<_> =
         slots.iter().map(|&slot| (slot, SlotRecord::read(&dir.slot_record(slot)))).collect();
-    let boot = proc::boot();
+    let boot = fallow_daemon::proc::boot().unwrap_or_default();
     let leaders: Vec<Leader> = records
         .iter()
         .filter_map(|(_, record)| record.as_ref()?.process.clone())

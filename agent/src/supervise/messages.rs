@@ -27,7 +27,7 @@ pub(super) fn take_trickle(place: &Place, project: &Path, result_name: &str) -> 
     let size = place.read(files::TRICKLE_UP).and_then(|file| file.metadata()).map(|data| Bytes(data.len()));
     let moved = match size {
         Ok(size) if size <= TRICKLE_MAX => {
-            let now = crate::clock::now().as_secs_f64() as i64;
+            let now = fallow_daemon::clock::now().as_secs_f64() as i64;
             let free = (now..now + SAME_SECOND)
                 .map(|secs| files::trickle_up(result_name, secs))
                 .find(|name| names::is_file_name(name) && project.join(name).symlink_metadata().is_err());

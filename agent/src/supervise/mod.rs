@@ -400,7 +400,7 @@ impl Supervision {
             self.shared.guard.keep_strays(&Sessions::new());
             return;
         }
-        let now = crate::clock::now();
+        let now = fallow_daemon::clock::now();
         let overdue = self.kill_all_at.is_some_and(|at| at <= StdInstant::now());
         let used = self.members.look(&self.tasks.values().filter_map(Task::leader).collect());
         self.tasks.values().for_each(|task| task.note_strays(&self.members));

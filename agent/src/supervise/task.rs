@@ -376,7 +376,7 @@ impl Task {
 
     fn turn(&mut self) {
         if let Some(channels) = self.process.as_ref().and_then(Process::channels) {
-            self.queue.turn(channels, crate::clock::now());
+            self.queue.turn(channels, fallow_daemon::clock::now());
         }
     }
 }
@@ -468,7 +468,7 @@ fn start(shared: &Shared, setup: &TaskSetup, record: &mut SlotRecord) -> Result<
     let program = verify::verify(shared, &shared.known, setup)?;
     let pid = launch::launch(shared, setup, &place, &program)?;
     let start = proc::find(pid).map_or(0, |process| process.start);
-    let leader = Leader { pid, start, boot: proc::boot() };
+    let leader = Leader { pid, start, boot: fallow_daemon::proc::boot().unwrap_or_default() };
     shared.guard.add(leader.pid, leader.start);
     record.process = Some(leader.clone());
     if let Err(error) = record.write(&shared.dir, setup.slot) {
@@ -484,7 +484,8 @@ fn segment_key() -> i32 {
     let mut bytes = [0; 4];
     // Without randomness the time does: a key that is taken is an error, and never another's memory.
     if rand::rngs::SysRng.try_fill_bytes(&mut bytes).is_err() {
-        bytes = crate::clock::now().as_micros().to_le_bytes().first_chunk().copied().unwrap_or_default();
+        bytes =
+            fallow_daemon::clock::now().as_micros().to_le_bytes().first_chunk().copied().unwrap_or_default();
     }
     (i32::from_le_bytes(bytes) & i32::MAX).max(1)
 }
@@ -579,7 +580,7 @@ mod tests {
         assert_eq!(task.leader(), Some((other.id(), Urgency::Idle)));
         task.meter.gone.store(true, Ordering::Relaxed);
         task.leave_by = Some(StdInstant::now());
-        task.kill_if_overdue(crate::clock::now());
+        task.kill_if_overdue(fallow_daemon::clock::now());
         let (is_leaving, leader, ended) = (task.meter.is_leaving(), task.leader(), other.try_wait().unwrap());
         other.kill().unwrap();
         other.wait().unwrap();

@@ -26,14 +26,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fallow_boinc::names;
-use fallow_boinc::signature::PublicKey;
+use fallow_boinc::signature::{PublicKey, md5_of};
 use fallow_client::{ApplicationFile, StartFault, TaskSetup};
 use fallow_domain::Bytes;
 
 use super::Context;
 use super::slot::StartFailure;
 use crate::dir::{self, PARTIAL};
-use crate::files::{md5_of_open, open_plain, remove, shown_path};
+use crate::files::{open_plain, remove, shown_path};
 use crate::sys::Lease;
 
 /// How long a writer that is about to close the file, a download perhaps, is waited for.
@@ -139,7 +139,7 @@ impl Known {
         let seen = leased.as_ref().and_then(|_| self.recall(&before));
         let (md5, is_new) = match seen {
             Some(md5) => (md5, false),
-            None => (md5_of_open(&file)?.0, true),
+            None => (md5_of(&file)?.0, true),
         };
         if identity(&file)? != before {
             return Ok(Err("it changes while it is looked at".to_owned()));

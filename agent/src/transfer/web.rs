@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use fallow_client::{TransferError, TransferErrorKind};
+use fallow_daemon::{causes, loopback};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RANGE};
 use reqwest::{Body, Client, RequestBuilder, Response, StatusCode, Url};
 use tokio::time::{Instant, timeout_at};
@@ -191,7 +192,7 @@ impl Web {
     }
 
     fn request(&self, ask: &Ask<'_>, method: Method, url: &Url) -> Result<RequestBuilder, TransferError> {
-        let near = url.host_str().is_some_and(crate::address::is_this_host);
+        let near = url.host_str().is_some_and(loopback::is_this_host);
         let client = if near { &self.near } else { &self.far };
         let request = match (method, ask.content) {
             (Method::Post, Some(content)) => {
@@ -355,18 +356,8 @@ fn stalled(url: &str, pace: &Pace) -> TransferError {
 
 /// An error with all its causes: the outermost one of HTTP libraries says little.
 fn chain(error: &reqwest::Error) -> String {
-    let mut text = String::new();
-    let mut next: Option<&dyn std::error::Error> = Some(error);
-    while let Some(error) = next {
-        let part = error.to_string();
-        // The URL stands in front of the whole message already, and causes repeat each other.
-        if !text.contains(&part) && !part.starts_with("error sending request for url") {
-            if !text.is_empty() {
-                text.push_str(": ");
-            }
-            text.push_str(&part);
-        }
-        next = error.source();
-    }
-    text
+    // The URL stands in front of the whole message already.
+    let mut texts = causes::texts(error);
+    texts.retain(|text| !text.starts_with("error sending request for url"));
+    texts.join(": ")
 }

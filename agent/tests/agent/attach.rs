@@ -123,7 +123,7 @@ fn a_wrong_key_that_was_recorded_unseen_holds_the_right_one_back_for_no_moment()
     assert_eq!(code, 0, "{text}");
     let status = status(dir);
     let wait = status["projects"][0]["min_rpc"][0].as_f64().unwrap_or(0.0)
-        - fallow_agent::clock::now().as_secs_f64();
+        - fallow_daemon::clock::now().as_secs_f64();
     assert!(wait < 120.0, "next contact in {wait} s");
 }
 

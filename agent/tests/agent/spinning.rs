@@ -102,7 +102,7 @@ fn with_jobs(mut reply: SchedulerReply, program: FileInfo, mark: &str, bound: By
         reply.results.push(ResultJob {
             name: format!("{name}_0"),
             wu_name: name.clone(),
-            report_deadline: fallow_agent::clock::now() + Duration::from_secs(86_400),
+            report_deadline: fallow_daemon::clock::now() + Duration::from_secs(86_400),
             files: vec![FileRef {
                 file_name: format!("{name}_0_0"),
                 open_name: Some("out".into()),

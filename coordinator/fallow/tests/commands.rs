@@ -320,7 +320,7 @@ fn a_coordinator_that_is_not_there_gives_status_4_and_a_wrong_token_5() {
     assert_eq!(output.status.code(), Some(4));
     assert!(text(&output).contains("fallow coordinator run"), "{}", text(&output));
     let mut running = Running::start(dir.path());
-    let address = DaemonFile::read(&dir.path().join("coordinator")).unwrap().fleet;
+    let address = DaemonFile::read(&dir.path().join("coordinator")).unwrap().told.fleet;
     let wrong = dir.path().join("wrong.token");
     std::fs::write(&wrong, "0".repeat(64)).unwrap();
     let with_token = |address: &str| {
@@ -345,11 +345,11 @@ fn an_address_that_is_not_the_coordinators_is_told_apart_from_one_where_nobody_a
     let daemon = DaemonFile::read(&dir.path().join("coordinator")).unwrap();
     let at = |address: &str| fallow(dir.path(), &["hosts", "--coordinator", address]);
     // The directory's own token is used.
-    let right = at(&daemon.fleet);
+    let right = at(&daemon.told.fleet);
     assert_eq!(right.status.code(), Some(0), "{}", text(&right));
-    let projects = at(&daemon.http);
+    let projects = at(&daemon.told.http);
     assert_eq!(projects.status.code(), Some(4), "{}", text(&projects));
-    for said in ["not a coordinator's gRPC port", "port of the projects", &daemon.fleet] {
+    for said in ["not a coordinator's gRPC port", "port of the projects", &daemon.told.fleet] {
         assert!(text(&projects).contains(said), "{said}: {}", text(&projects));
     }
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -363,12 +363,12 @@ fn an_address_that_is_not_the_coordinators_is_told_apart_from_one_where_nobody_a
     let output = at(&other_at);
     assert_eq!(output.status.code(), Some(4), "{}", text(&output));
     assert!(text(&output).contains("not a coordinator's gRPC port"), "{}", text(&output));
-    assert!(text(&output).contains(&format!("projects' port is {}", daemon.http)), "{}", text(&output));
+    assert!(text(&output).contains(&format!("projects' port is {}", daemon.told.http)), "{}", text(&output));
     let garbage = at("garbage");
     assert_eq!(garbage.status.code(), Some(2), "{}", text(&garbage));
     assert!(text(&garbage).contains("such as http://127.0.0.1:20001"), "{}", text(&garbage));
     assert_eq!(running.stop(), Some(0));
-    let nobody = at(&daemon.fleet);
+    let nobody = at(&daemon.told.fleet);
     assert_eq!(nobody.status.code(), Some(4));
     assert!(
         text(&nobody).contains("Connection refused") && !text(&nobody).contains("transport"),
@@ -381,7 +381,7 @@ fn an_address_that_is_not_the_coordinators_is_told_apart_from_one_where_nobody_a
 fn a_token_file_that_will_not_do_is_named_with_where_the_right_one_is() {
     let dir = tempfile::tempdir().unwrap();
     let mut running = Running::start(dir.path());
-    let address = DaemonFile::read(&dir.path().join("coordinator")).unwrap().fleet;
+    let address = DaemonFile::read(&dir.path().join("coordinator")).unwrap().told.fleet;
     let file = dir.path().join("mine");
     let file = file.to_str().unwrap();
     let with_file = || fallow(dir.path(), &["hosts", "--operator-token-file", file]);
@@ -412,7 +412,7 @@ fn what_another_process_holds_gives_status_6() {
     let output = run(&coordinator, &[]);
     assert_eq!(output.status.code(), Some(6));
     assert!(text(&output).contains("in use by process"), "{}", text(&output));
-    let address = DaemonFile::read(&coordinator).unwrap().fleet;
+    let address = DaemonFile::read(&coordinator).unwrap().told.fleet;
     assert_eq!(running.stop(), Some(0));
     let address = address.strip_prefix("http://").unwrap().to_owned();
     let _taken = TcpListener::bind(&address).unwrap();

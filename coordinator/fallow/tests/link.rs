@@ -25,7 +25,7 @@ async fn r6_3_a_coordinator_that_was_killed_still_knows_roughly_when_an_agent_wa
         command.args(["coordinator", "run", "--heartbeat", "500ms", "--dir"]).arg(&place);
         support::Running::of(command, dir.path())
     };
-    let url = || DaemonFile::read(&place).unwrap().fleet;
+    let url = || DaemonFile::read(&place).unwrap().told.fleet;
     let operator = async || {
         let token = std::fs::read_to_string(place.join("operator.token")).unwrap();
         connect(&url(), token.trim()).await.unwrap()

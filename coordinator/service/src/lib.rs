@@ -7,12 +7,10 @@
 //! The lab's own projects are the work server's (`fallow-work-server`), which is opened and served here.
 #![forbid(unsafe_code)]
 
-pub mod clock;
 pub mod daemon;
 pub mod document;
 pub mod fleet;
 pub mod operator;
-mod records;
 pub mod secret;
 
 // What comes from hosts, jobs and peers is shown in many places here.

@@ -3,8 +3,7 @@
 //! A secret is 256 random bits, so its SHA-256 needs neither salt nor stretching: nobody can try them all. Only the
 //! hash is stored; the comparison takes the same time wherever two hashes differ.
 
-use std::fmt::Write as _;
-
+use fallow_domain::hex;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
 
@@ -69,16 +68,6 @@ impl std::fmt::Debug for SecretHash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("SecretHash(…)")
     }
-}
-
-/// Two hexadecimal digits for each byte.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

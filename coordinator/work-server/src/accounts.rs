@@ -10,14 +10,15 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use fallow_domain::{AccountKey, AgentId, Instant};
+use fallow_daemon::lock;
+use fallow_domain::{AccountKey, AgentId, Instant, hex};
 use fallow_store::Store;
 use ring::hmac;
 use tracing::warn;
 
 use super::error::ProjectError;
-use super::hosted::{OWN_ACCOUNT, Project, lock, put_account};
-use super::keys::{Keys, hex};
+use super::hosted::{OWN_ACCOUNT, Project, put_account};
+use super::keys::Keys;
 use super::random::random_key;
 use super::records::{Account, Counters, ProjectRecord};
 use super::settings::ProjectSettings;

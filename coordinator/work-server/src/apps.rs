@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use fallow_boinc::names::api_version;
 use fallow_boinc::runtime::slot_names::{Owner, SlotClash, SlotNames};
+use fallow_boinc::signature::md5_hex;
+use fallow_daemon::lock;
 use fallow_domain::{Invalid, Usage};
 
 use super::catalog::Catalog;
 use super::error::ProjectError;
-use super::hosted::{Project, lock};
-use super::keys::md5_hex;
+use super::hosted::Project;
 use super::layout::write_whole;
 use super::names::{PLAIN_RULE, is_plain};
 use super::records::{App, Version, VersionFile, plan_class};

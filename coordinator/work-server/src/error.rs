@@ -144,15 +144,6 @@ pub enum ProjectError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A stored value is not what was stored.
-    #[error("the stored {what} cannot be read: restore the store from a copy")]
-    Record {
-        /// What it was meant to be.
-        what: &'static str,
-        /// What the parser said.
-        #[source]
-        source: serde_json::Error,
-    },
 }
 
 /// A version number as people write it: 100 is 1.0, 107 is 1.07, 170 is 1.7.

@@ -6,12 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::SchedulerRequest;
+use fallow_daemon::lock;
 use fallow_domain::Bytes;
 use fallow_policy::disk::holders::{FILES_PER_HOST_MAX, FileHolders};
 use serde::{Deserialize, Serialize};
 
 use super::error::ProjectError;
-use super::hosted::{Project, lock};
+use super::hosted::Project;
 use super::keys::{Keys, tail};
 use super::txn::{Txn, decode};
 

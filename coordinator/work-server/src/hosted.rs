@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use fallow_daemon::lock;
 use fallow_domain::{Instant, Invalid, MasterUrl};
 use fallow_policy::disk::holders::FileHolders;
 use fallow_store::Store;
@@ -265,11 +266,6 @@ impl Project {
 pub(crate) fn put_account(txn: &mut Txn<'_>, keys: &Keys, account: &Account) -> Result<(), ProjectError> {
     txn.put("account", keys.account(account.key.reveal()), account)?;
     txn.put("account key", keys.account_email(&account.email), &account.key)
-}
-
-/// Locks whatever became of the last holder: what the lock guards is in the store, whole.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The first whole second that is not before this.

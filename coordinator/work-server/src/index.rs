@@ -104,7 +104,9 @@ fn entries(keys: &Keys, workunit: &Workunit) -> Result<BTreeMap<Vec<u8>, Vec<u8>
         let accounts = workunit.jobs.iter().filter(has_one).map(|job| job.account).collect();
         let entry =
             UnsentEntry { workunit: name.clone(), application: workunit.application.clone(), accounts };
-        out.insert(keys.unsent(workunit.sequence), encode("queue entry", &entry)?);
+        let key = keys.unsent(workunit.sequence);
+        let value = encode("queue entry", &key, &entry)?;
+        out.insert(key, value);
     }
     for job in workunit.jobs.iter().filter(|job| job.state == JobState::InProgress) {
         out.insert(keys.held(job.host, name, job.index), Vec::new());

@@ -8,10 +8,10 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
-use md5::{Digest as _, Md5};
+use fallow_boinc::signature::md5_of;
+use fallow_domain::Bytes;
 use tracing::error;
 
 use super::catalog::Catalog;
@@ -23,12 +23,12 @@ pub(crate) fn damaged(project: &str, catalog: &Catalog, layout: &Layout) -> BTre
     let mut damaged = BTreeSet::new();
     for (name, (nbytes, md5)) in &catalog.files {
         let path = layout.download(name);
-        let found = fingerprint(&path);
-        if found.as_ref().is_ok_and(|found| *found == (*nbytes, md5.clone())) {
+        let found = File::open(&path).and_then(md5_of);
+        if found.as_ref().is_ok_and(|found| *found == (md5.clone(), Bytes(*nbytes))) {
             continue;
         }
-        let found =
-            found.map_or_else(|error| error.to_string(), |(size, md5)| format!("{size} bytes, MD5 {md5}"));
+        let found = found
+            .map_or_else(|error| error.to_string(), |(md5, Bytes(size))| format!("{size} bytes, MD5 {md5}"));
         tell(project, &path, &found, &format!("{nbytes} bytes, MD5 {md5}"));
         damaged.insert(name.clone());
     }
@@ -40,24 +40,6 @@ fn tell(project: &str, path: &Path, found: &str, expected: &str) {
         project, file = %path.display(), found, expected,
         "a file of an application is not what was signed and is not given out: restore it from a copy and restart the coordinator, or add a higher version of the application"
     );
-}
-
-/// Size and MD5.
-fn fingerprint(path: &Path) -> std::io::Result<(u64, String)> {
-    let mut file = File::open(path)?;
-    let (mut md5, mut size, mut buffer) = (Md5::new(), 0, vec![0; 1 << 16]);
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(read) => {
-                md5.update(buffer.get(..read).unwrap_or_default());
-                size += read as u64;
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok((size, md5.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
 }
 
 impl Project {

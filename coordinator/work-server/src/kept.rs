@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
-use fallow_domain::Invalid;
+use fallow_boinc::signature::md5_hex;
+use fallow_domain::{Invalid, hex};
 use ring::digest::{SHA256, digest};
 use tracing::warn;
 
 use super::error::ProjectError;
-use super::keys::{hex, md5_hex};
 use super::layout::{Layout, remove_if_there, write_whole};
 use super::types::NewInput;
 

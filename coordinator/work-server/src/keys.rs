@@ -3,6 +3,7 @@
 //! Numbers in keys have a fixed width, so that byte order is their order. No part of a key can hold a `/`: names of
 //! workunits and applications are checked before they get here, and what people typed (e-mail addresses) is hashed.
 
+use fallow_boinc::signature::md5_hex;
 use fallow_domain::Instant;
 
 /// Before the name in all keys of hosted projects.
@@ -152,22 +153,6 @@ pub(crate) fn split_job_name(name: &str) -> Option<(&str, u32)> {
     let (workunit, index) = name.rsplit_once('_')?;
     let number: u32 = index.parse().ok()?;
     (number.to_string() == index).then_some((workunit, number))
-}
-
-/// MD5 in lower-case hexadecimal: BOINC's fingerprint, good enough to spread keys.
-pub(crate) fn md5_hex(text: impl AsRef<[u8]>) -> String {
-    use md5::{Digest, Md5};
-    hex(&Md5::digest(text.as_ref()))
-}
-
-/// Bytes in lower-case hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
 }
 
 #[cfg(test)]

@@ -5,8 +5,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use fallow_boinc::signature::md5_hex;
+use fallow_daemon::file;
+
 use super::error::ProjectError;
-use super::keys::md5_hex;
 
 /// Where a project's files are.
 #[derive(Clone, Debug)]
@@ -36,7 +38,7 @@ impl Layout {
             if !path.is_dir() {
                 let made = DirBuilder::new().recursive(true).mode(mode).create(&path);
                 // Keys and files are on the medium only if their directories are.
-                let made = made.and_then(|()| sync_directory_of(&path));
+                let made = made.and_then(|()| file::sync_directory_of(&path));
                 made.map_err(ProjectError::file("create", &path))?;
             }
             if mode == 0o700 {
@@ -91,20 +93,7 @@ pub(crate) fn close(path: &Path, mode: u32) -> Result<(), ProjectError> {
 
 /// Writes a file in one step: after a crash it is there whole or not at all.
 pub(crate) fn write_whole(path: &Path, content: &[u8], mode: u32) -> Result<(), ProjectError> {
-    let temporary = with_suffix(path, ".new");
-    let write = || -> io::Result<()> {
-        // One left over from a crash has an unknown mode.
-        match fs::remove_file(&temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)?;
-        sync_directory_of(path)
-    };
-    write().map_err(ProjectError::file("write", path))
+    file::write_whole(path, content, mode).map_err(ProjectError::file("write", path))
 }
 
 /// Writes a file of which no record speaks yet. It is on the medium only after [`sync_filesystem`]; a crash before leaves
@@ -124,26 +113,7 @@ pub(crate) fn sync_filesystem(dir: &Path) -> Result<(), ProjectError> {
     sync().map_err(ProjectError::file("sync", dir))
 }
 
-/// Makes sure that a renamed or removed file stays so after a power cut.
-pub(crate) fn sync_directory_of(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
-    }
-}
-
 /// Removes a file that may be gone already.
 pub(crate) fn remove_if_there(path: &Path) -> Result<(), ProjectError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(ProjectError::file("remove", path)(error))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
-    path.push(suffix);
-    path.into()
+    file::remove_if_there(path).map_err(ProjectError::file("remove", path))
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use fallow_daemon::lock;
 use fallow_domain::{AgentId, Duration, Instant};
 
 use super::error::ProjectError;
-use super::hosted::{Project, lock};
+use super::hosted::Project;
 use super::index;
 use super::keys::{split_job_name, tail};
 use super::names::output_name;

@@ -3,11 +3,11 @@
 use std::io;
 use std::path::Path;
 
+use fallow_domain::hex;
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng, TryRng};
 
 use super::error::ProjectError;
-use super::keys::hex;
 
 /// A generator seeded by the system. Cryptographic, and without failures of its own once it is seeded.
 pub(crate) fn generator() -> Result<StdRng, ProjectError> {

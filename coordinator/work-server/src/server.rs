@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::time::SystemTime;
 
+use fallow_daemon::lock;
 use fallow_domain::{AccountKey, AgentId, Instant, MasterUrl};
 use fallow_store::{KeyRange, Store};
 
 use super::error::ProjectError;
-use super::hosted::{Project, lock};
+use super::hosted::Project;
 use super::keys::PROJECTS;
 use super::settings::ProjectSettings;
 use super::types::{
@@ -68,8 +68,7 @@ impl ProjectServer {
     /// # Errors
     /// When the store, a directory or a key cannot be used.
     pub fn open(store: Arc<dyn Store>, dir: &Path, base_url: &str) -> Result<Self, ProjectError> {
-        let clock = || Instant::from_micros(micros_of(SystemTime::now()));
-        Self::open_with_clock(store, dir, base_url, Arc::new(clock))
+        Self::open_with_clock(store, dir, base_url, Arc::new(fallow_daemon::clock::now))
     }
 
     /// As [`ProjectServer::open`], with another clock.
@@ -323,9 +322,4 @@ fn names(store: &dyn Store) -> Result<Vec<String>, ProjectError> {
         names.push(name);
     }
     Ok(names)
-}
-
-fn micros_of(time: SystemTime) -> i64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }

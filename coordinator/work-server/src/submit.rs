@@ -9,14 +9,16 @@ use std::collections::BTreeMap;
 
 use fallow_boinc::names::{OPEN_NAME_RULE, is_open_name};
 use fallow_boinc::runtime::slot_names::{SlotClash, SlotNames};
+use fallow_boinc::signature::md5_hex;
+use fallow_daemon::lock;
 use fallow_domain::{Bytes, Duration, Instant, Invalid};
 
 use super::comparator;
 use super::error::ProjectError;
-use super::hosted::{Project, lock};
+use super::hosted::Project;
 use super::index;
 use super::kept::Kept;
-use super::keys::{md5_hex, tail};
+use super::keys::tail;
 use super::layout::{sync_filesystem, write_unsynced};
 use super::names::{PLAIN_RULE, is_plain};
 use super::records::{Counters, Submission};

@@ -64,7 +64,7 @@ fn a_repeated_piece_reads_the_names_of_its_own_workunits_alone_wherever_it_is_cu
 }
 
 fn fingerprint(content: &[u8]) -> String {
-    crate::keys::hex(ring::digest::digest(&ring::digest::SHA256, content).as_ref())
+    fallow_domain::hex(ring::digest::digest(&ring::digest::SHA256, content).as_ref())
 }
 
 /// Workunit `number` of three, which keeps its input as `data`: its content, or the fingerprint of that.

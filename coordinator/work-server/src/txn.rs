@@ -36,7 +36,7 @@ impl<'a> Txn<'a> {
             Some(pending) => pending.clone(),
             None => self.store.get(key)?,
         };
-        stored.map(|bytes| decode(what, key, &bytes)).transpose()
+        Ok(stored.map(|bytes| decode(what, key, &bytes)).transpose()?)
     }
 
     pub(crate) fn contains(&self, key: &[u8]) -> Result<bool, StoreError> {
@@ -52,7 +52,8 @@ impl<'a> Txn<'a> {
         key: Vec<u8>,
         record: &T,
     ) -> Result<(), ProjectError> {
-        self.writes.insert(key, Some(encode(what, record)?));
+        let value = encode(what, &key, record)?;
+        self.writes.insert(key, Some(value));
         Ok(())
     }
 
@@ -121,18 +122,21 @@ impl<'a> Txn<'a> {
     }
 }
 
-pub(crate) fn encode<T: Serialize>(what: &'static str, record: &T) -> Result<Vec<u8>, ProjectError> {
-    let bytes = serde_json::to_vec(record).map_err(|source| ProjectError::Record { what, source })?;
-    Ok(RECORD.wrap(&bytes))
+/// The envelope of one kind of record, named in messages.
+const fn record(what: &'static str) -> Format {
+    Format { name: what, ..RECORD }
+}
+
+pub(crate) fn encode<T: Serialize>(what: &'static str, key: &[u8], value: &T) -> Result<Vec<u8>, StoreError> {
+    record(what).write(key, value)
 }
 
 pub(crate) fn decode<T: DeserializeOwned>(
     what: &'static str,
     key: &[u8],
     stored: &[u8],
-) -> Result<T, ProjectError> {
-    let bytes = RECORD.open(key, stored)?;
-    serde_json::from_slice(&bytes).map_err(|source| ProjectError::Record { what, source })
+) -> Result<T, StoreError> {
+    record(what).read(key, stored)
 }
 
 #[cfg(test)]

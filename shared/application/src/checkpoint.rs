@@ -5,8 +5,7 @@
 //! another program, another version, or with damage in it is recognised; then an application says so and starts
 //! over, which costs time but never correctness.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 /// Why a checkpoint is not used.
@@ -31,15 +30,7 @@ pub enum Unusable {
 /// # Errors
 /// When the directory or the disk refuses; the old content is then still there.
 pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let mut file = File::create(&beside)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    std::fs::rename(&beside, path)?;
-    // The rename itself is on the disk only when the directory is.
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    fallow_daemon::file::write_whole(path, content, 0o666)
 }
 
 /// Wraps a text: a first line with its kind, a last line with a checksum. `kind` names the program and the version
@@ -90,15 +81,5 @@ mod tests {
         assert_eq!(checksum(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(checksum(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(checksum(b"foobar"), 0x8594_4171_f739_67e8);
-    }
-
-    #[test]
-    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("checkpoint");
-        write_atomically(&path, b"old").unwrap();
-        write_atomically(&path, b"new").unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), b"new");
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }

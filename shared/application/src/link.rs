@@ -1,11 +1,12 @@
 //! What the computing threads and the library's own thread share.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use fallow_boinc::runtime::channel::{Channel, Channels};
 use fallow_boinc::runtime::init_data::AppInitData;
 use fallow_boinc::runtime::message::AppStatus;
+use fallow_daemon::lock;
 use fallow_domain::{Duration, Fraction};
 
 use crate::clock::{process_cpu_time, ticks};
@@ -46,11 +47,6 @@ struct Leaving {
 /// The period between checkpoints when no client says one (BOINC: 300 s).
 const CHECKPOINT_PERIOD_DEFAULT: Duration = Duration::from_secs(300);
 
-/// A panic in another thread does not make these values wrong: each is written in one step.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Link {
     pub(crate) fn new(mapping: Option<Mapping>, init_data: Option<AppInitData>) -> Self {
         let earlier_cpu = init_data.as_ref().map_or(Duration::ZERO, |data| data.wu_cpu_time);
@@ -78,14 +74,14 @@ impl Link {
     }
 
     pub(crate) fn init_data(&self) -> Option<Arc<AppInitData>> {
-        locked(&self.init_data).clone()
+        lock(&self.init_data).clone()
     }
 
     pub(crate) fn set_init_data(&self, init_data: Option<AppInitData>) {
         if let Some(data) = &init_data {
             self.checkpoint_period.store(ticks(data.checkpoint_period), Ordering::Relaxed);
         }
-        *locked(&self.init_data) = init_data.map(Arc::new);
+        *lock(&self.init_data) = init_data.map(Arc::new);
     }
 
     pub(crate) fn set_fraction(&self, fraction: f64) {
@@ -123,7 +119,7 @@ impl Link {
     }
 
     pub(crate) fn set_suspended(&self, suspended: bool) {
-        *locked(&self.gate) = suspended;
+        *lock(&self.gate) = suspended;
         self.suspended.store(suspended, Ordering::Release);
         self.resumed.notify_all();
     }
@@ -131,10 +127,10 @@ impl Link {
     /// Sleeps here for as long as the application is suspended, unless a thread is busy with what must not be
     /// interrupted: that has to come to its end first.
     pub(crate) fn pause_point(&self) {
-        if !self.suspended.load(Ordering::Acquire) || locked(&self.leaving).busy > 0 {
+        if !self.suspended.load(Ordering::Acquire) || lock(&self.leaving).busy > 0 {
             return;
         }
-        let mut suspended = locked(&self.gate);
+        let mut suspended = lock(&self.gate);
         while *suspended {
             suspended = self.resumed.wait(suspended).unwrap_or_else(PoisonError::into_inner);
         }
@@ -143,7 +139,7 @@ impl Link {
     /// Sends the status unless the client has not read the last one; true if there is nothing left to send.
     pub(crate) fn send_status(&self) -> bool {
         let Some(channels) = self.channels() else { return true };
-        let _sending = locked(&self.sending);
+        let _sending = lock(&self.sending);
         // Made only when it can be sent, so that it is never an old one.
         !channels.is_full(Channel::AppStatus) && channels.send(Channel::AppStatus, &self.status().text())
     }
@@ -163,7 +159,7 @@ impl Link {
 
     /// The process must not end until the answer is dropped. If its end is decided already, this waits for it.
     pub(crate) fn busy(&self) -> Busy<'_> {
-        let mut leaving = locked(&self.leaving);
+        let mut leaving = lock(&self.leaving);
         if leaving.decided {
             drop(leaving);
             loop {
@@ -176,7 +172,7 @@ impl Link {
 
     /// True if the process may end now; after that nobody gets busy any more.
     pub(crate) fn try_leave(&self) -> bool {
-        let mut leaving = locked(&self.leaving);
+        let mut leaving = lock(&self.leaving);
         leaving.decided = leaving.busy == 0;
         leaving.decided
     }
@@ -188,7 +184,7 @@ pub(crate) struct Busy<'a>(&'a Link);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        let mut leaving = locked(&self.0.leaving);
+        let mut leaving = lock(&self.0.leaving);
         leaving.busy = leaving.busy.saturating_sub(1);
     }
 }

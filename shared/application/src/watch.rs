@@ -5,6 +5,7 @@
 //! parent's death is not used: it fires when the parent's *thread* ends, which a client with a pool of threads
 //! would see as random kills, and a client that forks twice is nobody's parent.
 
+use fallow_daemon::proc;
 use rustix::process::{Pid, getppid, test_kill_process};
 
 /// The client as it was when we started.
@@ -19,7 +20,7 @@ impl ClientWatch {
     /// Remembers the client; none if its number is not known.
     pub(crate) fn new(client_pid: u32) -> Option<Self> {
         let pid = Pid::from_raw(i32::try_from(client_pid).ok()?)?;
-        let started = stat(pid).map(|stat| stat.started);
+        let started = proc::find(client_pid).map(|client| client.start);
         Some(Self { pid, was_parent: getppid() == Some(pid), started })
     }
 
@@ -33,42 +34,15 @@ impl ClientWatch {
             return true;
         }
         // Where there is no /proc, or we may not read it, the two signs above have to do.
-        stat(self.pid)
-            .is_some_and(|now| now.is_dead || self.started.is_some_and(|started| started != now.started))
+        let now = u32::try_from(self.pid.as_raw_pid()).ok().and_then(proc::find);
+        now.is_some_and(|now| now.zombie || self.started.is_some_and(|started| started != now.start))
     }
-}
-
-struct Stat {
-    is_dead: bool,
-    /// In clock ticks since boot.
-    started: u64,
-}
-
-fn stat(pid: Pid) -> Option<Stat> {
-    let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
-    parse_stat(&text)
-}
-
-/// The state and the start time, fields 3 and 22. The second field is a name in parentheses, with anything in it.
-fn parse_stat(text: &str) -> Option<Stat> {
-    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
-    let is_dead = matches!(fields.next()?, "Z" | "X" | "x");
-    let started = fields.nth(18)?.parse().ok()?;
-    Some(Stat { is_dead, started })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::process::Command;
-
-    #[test]
-    fn a_name_with_blanks_and_parentheses_does_not_confuse() {
-        let text = "42 (a) b ) (c) Z 1 42 42 0 -1 4 0 0 0 0 1 2 3 4 20 0 1 0 987654 1000 10\n";
-        let stat = parse_stat(text).unwrap();
-        assert!(stat.is_dead);
-        assert_eq!(stat.started, 987_654);
-    }
 
     #[test]
     fn a_client_that_lives_is_not_gone() {

@@ -66,7 +66,7 @@ pub enum StoreError {
         supported: u16,
     },
     /// A value is not in its envelope, or its migration failed.
-    #[error("the value under key {key:?} cannot be read as {format}: {detail}")]
+    #[error("the {format} under key {key:?} cannot be read ({detail}): restore the store from a copy")]
     BadValue {
         /// The key, printable bytes as they are.
         key: String,

@@ -3,6 +3,11 @@
 //! Layout: magic byte 0xFA, version as big-endian u16, the value's own bytes. What the bytes are (JSON, protobuf) is
 //! the caller's matter.
 
+use std::fmt::Display;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::StoreError;
 
 /// First byte of every envelope: not the first byte of any JSON or UTF-8 text, so that a bare value is noticed.
@@ -50,9 +55,8 @@ impl Format {
     /// Errors: [`StoreError::NewerFormat`] for a version above the current one, [`StoreError::BadValue`] for no
     /// envelope or a failed migration.
     pub fn open(&self, key: &[u8], stored: &[u8]) -> Result<Vec<u8>, StoreError> {
-        let bad = |detail: String| StoreError::BadValue { key: printable(key), format: self.name, detail };
         let [MAGIC, high, low, bytes @ ..] = stored else {
-            return Err(bad(format!("{} bytes without a format envelope", stored.len())));
+            return Err(self.bad_value(key, format_args!("{} bytes without a format envelope", stored.len())));
         };
         let found = u16::from_be_bytes([*high, *low]);
         if found > self.version {
@@ -63,7 +67,29 @@ impl Format {
             return Ok(bytes.to_vec());
         }
         (self.migrate)(found, bytes)
-            .map_err(|why| bad(format!("migration from version {found} failed: {why}")))
+            .map_err(|why| self.bad_value(key, format_args!("migration from version {found} failed: {why}")))
+    }
+
+    /// A record as JSON in an envelope of the current version.
+    ///
+    /// # Errors
+    /// [`StoreError::BadValue`] for what JSON cannot hold, such as a map whose keys are no texts.
+    pub fn write<T: Serialize + ?Sized>(&self, key: &[u8], record: &T) -> Result<Vec<u8>, StoreError> {
+        let bytes = serde_json::to_vec(record).map_err(|error| self.bad_value(key, error))?;
+        Ok(self.wrap(&bytes))
+    }
+
+    /// A record out of its envelope, migrated to the current version.
+    ///
+    /// # Errors
+    /// Those of [`Format::open`], and [`StoreError::BadValue`] for what is no such record.
+    pub fn read<T: DeserializeOwned>(&self, key: &[u8], stored: &[u8]) -> Result<T, StoreError> {
+        serde_json::from_slice(&self.open(key, stored)?).map_err(|error| self.bad_value(key, error))
+    }
+
+    /// The error for a value that its reader does not understand, and why.
+    pub fn bad_value(&self, key: &[u8], why: impl Display) -> StoreError {
+        StoreError::BadValue { key: printable(key), format: self.name, detail: why.to_string() }
     }
 }
 
@@ -103,6 +129,18 @@ mod tests {
         for stored in [&b""[..], b"{}", b"\xfa", b"\xfa\0"] {
             assert!(matches!(OLD.open(b"k", stored), Err(StoreError::BadValue { .. })));
         }
+    }
+
+    #[test]
+    fn a_record_comes_back_and_what_is_none_is_named_with_its_key() {
+        let stored = OLD.write(b"k", &["a", "b"]).unwrap();
+        assert_eq!(OLD.open(b"k", &stored).unwrap(), br#"["a","b"]"#);
+        assert_eq!(OLD.read::<Vec<String>>(b"k", &stored).unwrap(), ["a", "b"]);
+        let text = OLD.read::<u32>(b"word/1", &stored).unwrap_err().to_string();
+        assert!(text.contains("word/1") && text.contains("invalid type"), "{text}");
+        // JSON has no such keys.
+        let keys = std::collections::BTreeMap::from([((1, 2), 3)]);
+        assert!(matches!(OLD.write(b"k", &keys), Err(StoreError::BadValue { .. })));
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! keys, and gets the file then. Empty stores belong to whoever opens them first.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use crate::StoreError;
@@ -96,15 +96,7 @@ impl Kind {
 
     /// Writes the file.
     pub(crate) fn write(self, dir: &Path) -> Result<(), StoreError> {
-        let new = dir.join("kind.new");
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&new)
-            .and_then(|mut file| writeln!(file, "{}", self.word()).and_then(|()| file.sync_all()))
-            .and_then(|()| std::fs::rename(&new, dir.join(NAME)))
-            .and_then(|()| File::open(dir)?.sync_all())
+        fallow_daemon::file::write_whole(&dir.join(NAME), format!("{}\n", self.word()).as_bytes(), 0o644)
             .map_err(|source| StoreError::from_io(dir, "write its file \"kind\"", source))
     }
 }

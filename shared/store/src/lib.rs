@@ -9,7 +9,7 @@
 //! [`Store::apply`] survives the death of the process (the bytes are with the kernel), [`Store::apply_durable`] also
 //! survives the loss of power (the bytes are on the medium) and costs an fsync of the file and its folder.
 //! Values are wrapped in an envelope with a [`Format`] version: an older one is migrated by the caller's function, a
-//! newer one refused.
+//! newer one refused. Those that are plain structs are JSON in their envelope ([`Format::write`], [`Format::read`]).
 //!
 //! An exception in `shared/`: this room knows files, because a store that did not would be a stub; it has no clock,
 //! no sockets and no async runtime. The calls block: from async code run them where blocking is fine
@@ -23,7 +23,6 @@ mod batch;
 mod error;
 mod format;
 mod kind;
-mod lock;
 mod quiet;
 mod range;
 mod sled_store;

@@ -15,7 +15,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::lock::{DirectoryLock, wait_for_engine};
+use fallow_daemon::file_lock::{FileLock, Refused, wait_until_free};
+
 use crate::quiet::catching;
 use crate::witness::Witness;
 use crate::{Batch, Entry, Format, KeyRange, Kind, Outcome, Precondition, Store, StoreError, no_migration};
@@ -38,7 +39,7 @@ pub struct SledStore {
     dir: PathBuf,
     state: RwLock<State>,
     // Last, so that it is released after the engine is closed.
-    _lock: DirectoryLock,
+    _lock: FileLock,
 }
 
 #[derive(Debug)]
@@ -95,7 +96,7 @@ impl SledStore {
         };
         std::fs::create_dir_all(&dir)
             .map_err(|source| StoreError::from_io(&dir, "create its directory", source))?;
-        let lock = DirectoryLock::take(&dir)?;
+        let lock = lock(&dir)?;
         let opened = Opened::open(&dir)?;
         if let (Some(kind), None) = (kind, marked) {
             kind.require(&dir, opened.kind_by_keys(&dir)?)?;
@@ -214,6 +215,14 @@ enum Failure {
 /// The engine's settings as it writes them: text, and its CRC. They are the same in every store.
 const SETTINGS: &[u8] = b"segment_size: 524288\nuse_compression: false\nversion: 0.34\nv\x19Q\xc1";
 
+/// Makes the directory this process's own, or says who has it.
+fn lock(dir: &Path) -> Result<FileLock, StoreError> {
+    FileLock::take(&dir.join("lock")).map_err(|refused| match refused {
+        Refused::InUse(holder) => StoreError::InUse { dir: dir.to_path_buf(), holder },
+        Refused::Io(source) => StoreError::from_io(dir, "open its lock file", source),
+    })
+}
+
 /// The engine only logs that its settings are damaged, and goes on with what is left of them. It writes them before
 /// anything else, so that beside data they are whole.
 fn check_settings(dir: &Path, folder: &Path) -> Result<(), StoreError> {
@@ -234,7 +243,7 @@ fn check_settings(dir: &Path, folder: &Path) -> Result<(), StoreError> {
 impl Opened {
     fn open(dir: &Path) -> Result<Self, StoreError> {
         let folder = dir.join(ENGINE);
-        wait_for_engine(&folder.join("db"));
+        wait_until_free(&folder.join("db"));
         check_settings(dir, &folder)?;
         let config = sled::Config::new().path(&folder).flush_every_ms(None).cache_capacity(CACHE);
         let db = catching(|| config.open())

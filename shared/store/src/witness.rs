@@ -109,7 +109,8 @@ const UNKNOWN_BOOT: u64 = 0;
 
 /// Identifies the running boot.
 fn boot() -> u64 {
-    std::fs::read("/proc/sys/kernel/random/boot_id").map_or(UNKNOWN_BOOT, |id| fingerprint(&id, b""))
+    // With the line's end, as records hold it since there are any.
+    fallow_daemon::proc::boot().map_or(UNKNOWN_BOOT, |id| fingerprint(format!("{id}\n").as_bytes(), b""))
 }
 
 #[cfg(test)]

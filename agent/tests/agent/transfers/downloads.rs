@@ -130,7 +130,7 @@ async fn a_file_with_the_projects_signature_is_taken_whatever_its_md5_says_and_a
         }
     };
     let private = PrivateKey::generate(&mut random).unwrap();
-    let signature = private.sign_file(&md5_hex(&content()), &mut random).unwrap();
+    let signature = private.sign_file(&md5_hex(content()), &mut random).unwrap();
     let required = RequiredSignature { signature, key: private.public_key().to_text() };
     for (sent, is_good) in [(content(), true), ([&content()[1..], b"x"].concat(), false)] {
         let server = Server::start(move |_| http("200 OK", "", &sent));

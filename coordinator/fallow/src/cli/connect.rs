@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use fallow_coordinator::daemon::DaemonFile;
 use fallow_coordinator::operator::{AUTHOR, TokenError, TokenFile};
+use fallow_daemon::{causes, loopback};
 use fallow_domain::ExitCode;
 use fallow_proto::operator::v1::GetDocumentRequest;
 use fallow_proto::operator::v1::operator_client::OperatorClient;
@@ -18,7 +19,6 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
 use super::Failure;
-use super::failure::innermost;
 
 /// Which coordinator a command speaks to.
 #[derive(Args, Clone, Debug)]
@@ -85,7 +85,7 @@ impl Target {
             let (dir, daemon) = find(&self.dir)?;
             let own = dir.join("operator.token");
             let token = read_token(self.operator_token_file.as_deref().unwrap_or(&own))?;
-            return connect_within(&daemon.fleet, &token, longest).await;
+            return connect_within(&daemon.told.fleet, &token, longest).await;
         };
         require_loopback(url)?;
         let token = match &self.operator_token_file {
@@ -114,15 +114,15 @@ impl Target {
     fn no_coordinator(&self, url: &str) -> Failure {
         let what = "something answers there, but it is not a coordinator's gRPC port";
         let advice = match find(&self.dir) {
-            Ok((_, daemon)) if daemon.http == url.trim_end_matches('/') => format!(
+            Ok((_, daemon)) if daemon.told.http == url.trim_end_matches('/') => format!(
                 "it is the port of the projects, for BOINC clients; the coordinator is at {}",
-                daemon.fleet
+                daemon.told.fleet
             ),
             Ok((_, daemon)) => format!(
                 "the coordinator in {} is at {}, and its projects' port is {}",
                 self.dir.display(),
-                daemon.fleet,
-                daemon.http
+                daemon.told.fleet,
+                daemon.told.http
             ),
             Err(_) => "a coordinator has another port for its projects; daemon.json in its directory names both, the right one as \"fleet\"".to_owned(),
         };
@@ -246,7 +246,7 @@ async fn connect_within(url: &str, token: &str, longest: Duration) -> Result<Cli
     require_loopback(url)?;
     let endpoint = endpoint.connect_timeout(Duration::from_secs(5)).timeout(longest).tcp_nodelay(true);
     let channel = endpoint.connect().await.map_err(|error| {
-        let why = innermost(&error);
+        let why = causes::innermost(&error);
         let text = format!(
             "no coordinator answers at {url} ({why}): see whether it runs, and start it with `fallow coordinator run`"
         );
@@ -261,10 +261,7 @@ async fn connect_within(url: &str, token: &str, longest: Duration) -> Result<Cli
 
 fn require_loopback(url: &str) -> Result<(), Failure> {
     let uri: Option<Uri> = url.parse().ok();
-    let host = uri.as_ref().and_then(Uri::host).unwrap_or_default().trim_matches(['[', ']']);
-    let is_loopback =
-        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    if is_loopback {
+    if uri.as_ref().and_then(Uri::host).is_some_and(loopback::is_this_host) {
         return Ok(());
     }
     let text = format!(

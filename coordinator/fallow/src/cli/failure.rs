@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use fallow_coordinator::daemon::StartError;
+use fallow_daemon::causes;
 use fallow_domain::{ExitCode, Invalid};
 use tonic::{Code, Status};
 
@@ -92,7 +93,7 @@ impl Failure {
     pub fn of_status(status: &Status) -> Self {
         // Only a status that was made on this side has a cause.
         if let Some(cause) = status.source() {
-            let text = format!("the coordinator does not answer: {}", innermost(cause));
+            let text = format!("the coordinator does not answer: {}", causes::innermost(cause));
             return Self::new(ExitCode::Unreachable, text);
         }
         let code = match status.code() {
@@ -115,34 +116,11 @@ impl Failure {
     }
 }
 
-/// The cause of all causes. What wraps it repeats the same in the words of libraries.
-pub(super) fn innermost(error: &dyn Error) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
-}
-
-/// An error's own text and those of its causes, without repetitions.
-fn causes(error: &dyn Error) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let text = error.to_string();
-        if !texts.iter().any(|said| said.contains(&text)) {
-            texts.push(text);
-        }
-        next = error.source();
-    }
-    texts.join(": ")
-}
-
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;
         match &self.source {
-            Some(source) => write!(f, ": {}", causes(&**source)),
+            Some(source) => write!(f, ": {}", causes::line(&**source)),
             None => Ok(()),
         }
     }
@@ -162,7 +140,7 @@ impl From<Invalid> for Failure {
 
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
-        Self::new(error.exit_code(), causes(&error))
+        Self::new(error.exit_code(), causes::line(&error))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `fallow hosts`.
 
 use clap::Args;
-use fallow_coordinator::clock;
+use fallow_daemon::clock;
 use fallow_proto::fleet::v1::{Metrics, TaskPhase};
 use fallow_proto::operator::v1::{Host, ListHostsRequest};
 use serde_json::{Value, json};

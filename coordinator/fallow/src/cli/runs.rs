@@ -220,12 +220,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     let part = target.with_file_name(format!(".{name}.{}.part", std::process::id()));
-    let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &target));
-    written.map_err(|error| {
-        // A full disk gets its room back. If that fails too, the first failure is the one to tell.
-        let _ = std::fs::remove_file(&part);
-        failed(error)
-    })
+    fallow_daemon::file::write_by(&target, &part, text.as_bytes(), 0o666).map_err(failed)
 }
 
 /// Whether it is there and is no regular file: a pipe, a terminal, `/dev/null`. Nothing is renamed over

@@ -17,8 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fallow_boinc::runtime::slot_names::SlotNames;
-use fallow_coordinator::secret::hex;
-use fallow_domain::ExitCode;
+use fallow_domain::{ExitCode, hex};
 use fallow_proto::operator::v1::{InputFile, NewWorkunit, SubmitReply, SubmitRequest};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use prost::Message as _;

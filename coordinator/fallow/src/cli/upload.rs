@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fallow_coordinator::secret::hex;
+use fallow_domain::hex;
 use fallow_proto::operator::v1::add_app_version_part::Part;
 use fallow_proto::operator::v1::{AddAppVersionPart, AddAppVersionRequest, AppFile};
 use fallow_work_server::APP_FILE_MAX;

@@ -10,10 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use fallow_coordinator::daemon::process_start;
+use fallow_daemon::{DaemonFile, ProcessId};
 use fallow_domain::ExitCode;
 use rustix::process::{Pid, Signal, kill_process};
-use serde::Deserialize;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
@@ -25,13 +24,6 @@ use crate::cli::Failure;
 const PATIENCE: Duration = Duration::from_secs(25);
 const POLL: Duration = Duration::from_millis(50);
 
-/// A process that is what it was: a process id may be given again, with another start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct Process {
-    pid: u32,
-    start_time: u64,
-}
-
 /// A daemon.
 pub(super) struct Daemon {
     pub(super) name: String,
@@ -40,7 +32,7 @@ pub(super) struct Daemon {
     /// What starts it again by hand.
     arguments: Vec<String>,
     child: Option<Child>,
-    process: Option<Process>,
+    process: Option<ProcessId>,
 }
 
 /// All daemons of a demonstration.
@@ -55,21 +47,11 @@ pub(super) enum News {
     Back(u32),
 }
 
-impl Process {
-    fn of(pid: u32) -> Option<Self> {
-        Some(Self { pid, start_time: process_start(pid)? })
-    }
-
-    pub(super) fn is_alive(self) -> bool {
-        process_start(self.pid) == Some(self.start_time)
-    }
-
-    /// Sends a signal, if it is still the same process.
-    pub(super) fn signal(self, signal: Signal) {
-        if let (true, Some(pid)) = (self.is_alive(), i32::try_from(self.pid).ok().and_then(Pid::from_raw)) {
-            // Gone in between is what was wanted.
-            let _ = kill_process(pid, signal);
-        }
+/// Sends a signal to a process, if it is still the same.
+fn signal(process: ProcessId, signal: Signal) {
+    if let (true, Some(pid)) = (process.is_alive(), i32::try_from(process.pid).ok().and_then(Pid::from_raw)) {
+        // Gone in between is what was wanted.
+        let _ = kill_process(pid, signal);
     }
 }
 
@@ -111,12 +93,9 @@ impl Daemon {
 
     /// Takes over one that runs already.
     pub(super) fn adopt(&mut self) -> bool {
-        self.process = self.recorded().filter(|process| process.is_alive());
+        let recorded = DaemonFile::<()>::read(&self.dir).ok();
+        self.process = recorded.map(|file| file.process).filter(|process| process.is_alive());
         self.process.is_some()
-    }
-
-    fn recorded(&self) -> Option<Process> {
-        serde_json::from_slice(&std::fs::read(self.dir.join("daemon.json")).ok()?).ok()
     }
 
     /// Starts it.
@@ -132,7 +111,7 @@ impl Daemon {
         let child = command.spawn().map_err(|error| {
             Failure::caused(ExitCode::Internal, format!("cannot start {}", self.program.display()), error)
         })?;
-        self.process = child.id().and_then(Process::of);
+        self.process = child.id().and_then(ProcessId::of);
         self.child = Some(child);
         Ok(())
     }
@@ -180,7 +159,7 @@ impl Daemon {
     fn ask_to_end(&mut self) {
         self.look();
         if let Some(process) = self.process {
-            process.signal(Signal::TERM);
+            signal(process, Signal::TERM);
         }
     }
 
@@ -199,12 +178,12 @@ impl Daemon {
 
     fn is_up(&mut self) -> bool {
         self.ended();
-        self.process.is_some_and(Process::is_alive)
+        self.process.is_some_and(ProcessId::is_alive)
     }
 
     fn kill(&mut self) {
         if let Some(process) = self.process {
-            process.signal(Signal::KILL);
+            signal(process, Signal::KILL);
         }
     }
 }

@@ -54,7 +54,7 @@ pub(super) async fn coordinator(
             return Err(not_started(&daemon.name, &daemon.last_words(), &daemon.log(), status));
         }
         match DaemonFile::read(&dir) {
-            Ok(file) if Some(file.pid) == daemon.pid() => break file,
+            Ok(file) if Some(file.process.pid) == daemon.pid() => break file,
             _ if Instant::now() > end => {
                 let text = format!(
                     "the coordinator did not start in {} s: see {}",
@@ -68,8 +68,11 @@ pub(super) async fn coordinator(
     };
     let token = TokenFile::read(&dir.join("operator.token"))
         .map_err(|error| Failure::caused(ExitCode::Refused, "no operator's token", error))?;
-    reporter.say("coordinator", &format!("coordinator at {}, projects at {}", running.fleet, running.http));
-    connect(&running.fleet, &token).await
+    reporter.say(
+        "coordinator",
+        &format!("coordinator at {}, projects at {}", running.told.fleet, running.told.http),
+    );
+    connect(&running.told.fleet, &token).await
 }
 
 /// A daemon that ended at once has said why; its status becomes ours.
@@ -182,8 +185,10 @@ pub(super) async fn agents(
     reporter: &Reporter,
 ) -> Result<(), Failure> {
     let file = DaemonFile::read(&site.coordinator());
-    let coordinator =
-        file.map_err(|error| Failure::file("read", &DaemonFile::path(&site.coordinator()), error))?.fleet;
+    let coordinator = file
+        .map_err(|error| Failure::file("read", &DaemonFile::path(&site.coordinator()), error))?
+        .told
+        .fleet;
     let mut enrolling = Vec::new();
     for agent in &mut daemons.agents {
         if agent.adopt() {

@@ -1,10 +1,10 @@
 //! The directory of a demonstration, the executables, and what an earlier run decided.
 
-use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
+use fallow_daemon::file;
+use fallow_daemon::file_lock::{FileLock, Refused};
 use fallow_domain::ExitCode;
-use rustix::fs::{FlockOperation, flock};
 
 use super::UpArguments;
 use super::plan::Wanted;
@@ -13,9 +13,9 @@ use crate::cli::Failure;
 
 /// What shows that a directory is a demonstration's: the work that was cut for it. Written before anything else.
 const MARK: &str = "up.json";
-/// What may lie in a directory that is to become one: a lock of a start that came no further, and what file systems put
+/// What may lie in a directory that is to become one: what a start leaves that came no further, and what file systems put
 /// into a new volume.
-const NOTHING: [&str; 2] = ["up.lock", "lost+found"];
+const NOTHING: [&str; 3] = ["up.lock", "up.json.new", "lost+found"];
 
 /// Where a demonstration happens.
 pub(super) struct Site {
@@ -24,7 +24,7 @@ pub(super) struct Site {
     binaries: PathBuf,
     /// The work.
     pub(super) wanted: Wanted,
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl Site {
@@ -100,28 +100,22 @@ fn require_own(dir: &Path) -> Result<(), Failure> {
     Err(Failure::bad_input(format!("{what}: {advice}")))
 }
 
-fn lock(dir: &Path) -> Result<File, Failure> {
+fn lock(dir: &Path) -> Result<FileLock, Failure> {
     let path = dir.join("up.lock");
-    let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).create(true).truncate(false).open(&path);
-    let file = file.map_err(|error| {
-        Failure::caused(
-            ExitCode::NoSpace,
-            format!("cannot write {}: check its directory", path.display()),
-            error,
-        )
-    })?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
+    FileLock::take(&path).map_err(|refused| match refused {
+        Refused::InUse(holder) => {
+            let holder = holder.map_or_else(String::new, |pid| format!(" as process {pid}"));
+            let dir = dir.display();
             let text = format!(
-                "another `fallow up` runs in {}: stop it with Ctrl-C there, or give another --dir",
-                dir.display()
+                "another `fallow up` runs in {dir}{holder}: stop it with Ctrl-C there, or give another --dir"
             );
-            Err(Failure::new(ExitCode::InUse, text))
+            Failure::new(ExitCode::InUse, text)
         }
-        Err(error) => Err(Failure::internal(format!("cannot lock {}", path.display()), error)),
-    }
+        Refused::Io(error) => {
+            let text = format!("cannot write {}: check its directory", path.display());
+            Failure::caused(ExitCode::NoSpace, text, error)
+        }
+    })
 }
 
 /// The agent and the applications lie beside this executable.
@@ -169,7 +163,7 @@ fn remembered(dir: &Path, arguments: &UpArguments) -> Result<Wanted, Failure> {
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let text = serde_json::to_vec_pretty(&asked).unwrap_or_default();
-            std::fs::write(&path, text).map_err(|error| Failure::file("write", &path, error))?;
+            file::write_whole(&path, &text, 0o644).map_err(|error| Failure::file("write", &path, error))?;
             Ok(asked)
         }
         Err(error) => Err(Failure::file("read", &path, error)),

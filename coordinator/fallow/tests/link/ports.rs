@@ -45,14 +45,14 @@ fn silent(url: &str, count: usize) -> Vec<TcpStream> {
 
 async fn operator(dir: &Path, file: &DaemonFile) -> Client {
     let token = std::fs::read_to_string(dir.join("coordinator/operator.token")).unwrap();
-    connect(&file.fleet, token.trim()).await.unwrap()
+    connect(&file.told.fleet, token.trim()).await.unwrap()
 }
 
 /// Both ports answer whoever comes.
 async fn both_answer(dir: &Path, file: &DaemonFile) {
     let hosts = async { operator(dir, file).await.list_hosts(ListHostsRequest {}).await };
     timeout(LATER, hosts).await.expect("the fleet's port answers").unwrap();
-    let url = file.http.clone();
+    let url = file.told.http.clone();
     let page = tokio::task::spawn_blocking(move || {
         let mut stream = TcpStream::connect(address(&url)).unwrap();
         stream.set_read_timeout(Some(LATER)).unwrap();
@@ -70,12 +70,12 @@ async fn r6_10_connections_that_say_nothing_keep_nobody_out_of_the_fleets_port_a
     let mut running = with_descriptors(dir.path(), 256, 256);
     let file = DaemonFile::read(&dir.path().join("coordinator")).unwrap();
     let token = tokens(&mut operator(dir.path(), &file).await, 1).await.remove(0);
-    let mut client = FleetClient::connect(file.fleet.clone()).await.unwrap();
+    let mut client = FleetClient::connect(file.told.fleet.clone()).await.unwrap();
     let identity = enroll(&mut client, &token).await.unwrap();
-    let mut agent = Agent::open_at(&file.fleet, hello(&identity, "e", 0)).await;
+    let mut agent = Agent::open_at(&file.told.fleet, hello(&identity, "e", 0)).await;
     agent.snapshot(1, vec![host()]).await;
     agent.acknowledged(1).await;
-    let silent = silent(&file.fleet, 400);
+    let silent = silent(&file.told.fleet, 400);
     both_answer(dir.path(), &file).await;
     for mut stream in silent {
         stream.set_read_timeout(Some(LATER)).unwrap();
@@ -115,7 +115,7 @@ async fn r6_10_where_descriptors_are_scarce_connections_of_nobody_give_way_at_bo
     let limit =
         ["prlimit".to_owned(), format!("--pid={}", running.0.id()), format!("--nofile={most}:{most}")];
     assert!(Command::new(&limit[0]).args(&limit[1..]).status().unwrap().success());
-    let silent = (silent(&file.fleet, 100), silent(&file.http, 100));
+    let silent = (silent(&file.told.fleet, 100), silent(&file.told.http, 100));
     let all_are_open = async {
         while open(&running) < most {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -157,7 +157,7 @@ async fn r6_10_messages_of_nobody_that_never_end_take_no_memory() {
     let mut running = with_descriptors(dir.path(), 256, 256);
     let file = DaemonFile::read(&dir.path().join("coordinator")).unwrap();
     let before = peak(&running);
-    let channel = Endpoint::from_shared(file.fleet.clone()).unwrap().connect().await.unwrap();
+    let channel = Endpoint::from_shared(file.told.fleet.clone()).unwrap().connect().await.unwrap();
     let calls: Vec<_> = (0..24)
         .map(|number| {
             let method = if number % 2 == 0 { "Enroll" } else { "Link" };
@@ -181,12 +181,12 @@ async fn r6_10_operators_are_served_though_agents_take_all_places() {
     let mut running = with_descriptors(dir.path(), 128, 128);
     let file = DaemonFile::read(&dir.path().join("coordinator")).unwrap();
     let tokens = tokens(&mut operator(dir.path(), &file).await, PLACES as u32 + 4).await;
-    let mut client = FleetClient::connect(file.fleet.clone()).await.unwrap();
+    let mut client = FleetClient::connect(file.told.fleet.clone()).await.unwrap();
     let (welcome, mut welcomed) = mpsc::unbounded_channel();
     let mut links = JoinSet::new();
     for token in tokens {
         let identity = enroll(&mut client, &token).await.unwrap();
-        let (url, welcome) = (file.fleet.clone(), welcome.clone());
+        let (url, welcome) = (file.told.fleet.clone(), welcome.clone());
         links.spawn(async move {
             let mut agent = Agent::open_at(&url, hello(&identity, "e", 0)).await;
             let mut welcome = Some(welcome);

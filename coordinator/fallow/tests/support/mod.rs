@@ -23,7 +23,7 @@ impl Running {
         let coordinator = dir.join("coordinator");
         let child = command.stderr(Stdio::null()).spawn().unwrap();
         let end = Instant::now() + Duration::from_secs(30);
-        while !DaemonFile::read(&coordinator).is_ok_and(|file| file.pid == child.id()) {
+        while !DaemonFile::read(&coordinator).is_ok_and(|file| file.process.pid == child.id()) {
             assert!(Instant::now() < end, "the coordinator does not start");
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -4,9 +4,9 @@ use fallow_domain::{AccountKey, AgentId, ProjectAssignment};
 use fallow_work_server::{ProjectError, ProjectServer};
 
 use super::StartError;
-use crate::clock;
 use crate::document::{Author, DocumentError, Documents};
 use crate::fleet::Accounts;
+use fallow_daemon::clock;
 
 /// The hosted projects, as the fleet sees them.
 pub(super) struct Hosted(pub(super) ProjectServer);

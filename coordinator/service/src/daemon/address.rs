@@ -9,7 +9,6 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 
 use super::{Options, StartError};
-use crate::records;
 
 const FORMAT: Format = Format { name: "addresses", version: 1, migrate: no_migration };
 const KEY: &[u8] = b"daemon/addresses";
@@ -68,7 +67,7 @@ pub(super) fn bind(
     http: SocketAddr,
 ) -> Result<(TcpListener, TcpListener), StartError> {
     let stored = store.get(KEY)?;
-    let kept: Option<Kept> = stored.map(|value| records::read(FORMAT, KEY, &value)).transpose()?;
+    let kept: Option<Kept> = stored.map(|value| FORMAT.read(KEY, &value)).transpose()?;
     if let Some(Kept { http: kept, .. }) = kept
         && (http.ip() != kept.ip() || (http.port() != 0 && http.port() != kept.port()))
     {
@@ -83,7 +82,7 @@ pub(super) fn bind(
     let http = listener(kept.map_or(http, |kept| kept.http), http_use)?;
     let now = Kept { grpc: local(&grpc)?, http: local(&http)? };
     if kept != Some(now) {
-        let _ = store.apply_durable(Batch::new().put(KEY, records::json(FORMAT, &now)))?;
+        let _ = store.apply_durable(Batch::new().put(KEY, FORMAT.write(KEY, &now)?))?;
     }
     Ok((grpc, http))
 }

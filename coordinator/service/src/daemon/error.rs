@@ -193,7 +193,7 @@ impl StartError {
             Self::Token(TokenError::File { .. }) => ExitCode::NoSpace,
             Self::Store(error) | Self::Project(ProjectError::Store(error)) => of_store(error),
             Self::Project(ProjectError::File { .. }) => ExitCode::NoSpace,
-            Self::Project(ProjectError::Record { .. } | ProjectError::Key { .. }) => ExitCode::BadStore,
+            Self::Project(ProjectError::Key { .. }) => ExitCode::BadStore,
             Self::Project(_) | Self::Document(_) | Self::Token(_) | Self::Thread(_) | Self::Died(_) => {
                 ExitCode::Internal
             }

@@ -34,7 +34,7 @@ use crate::fleet::{Fleet, LinkSettings};
 use crate::operator::TokenFile;
 
 pub use error::StartError;
-pub use file::{DaemonFile, process_start};
+pub use file::{Addresses, DaemonFile};
 
 /// How to run a coordinator.
 #[derive(Clone, Debug)]
@@ -132,7 +132,9 @@ impl Coordinator {
         serve::grpc(&mut coordinator, grpc)?;
         serve::http(&mut coordinator, http)?;
         serve::new_jobs(&mut coordinator);
-        DaemonFile::new(coordinator.grpc, coordinator.http).write(&coordinator.dir)?;
+        DaemonFile::new(Addresses::new(coordinator.grpc, coordinator.http))
+            .write(&coordinator.dir)
+            .map_err(|source| StartError::Directory { dir: coordinator.dir.clone(), source })?;
         tracing::info!(
             dir = %coordinator.dir.display(),
             fleet = %coordinator.fleet_url(),
@@ -246,9 +248,7 @@ pub fn instance(dir: &Path) -> Result<String, StartError> {
         Err(error) => return Err(fail(error)),
     }
     let name = ulid::Ulid::new().to_string();
-    // Under another name first: a crash leaves no half of it.
-    let new = dir.join("instance.new");
-    std::fs::write(&new, format!("{name}\n")).and_then(|()| std::fs::rename(&new, &path)).map_err(fail)?;
+    fallow_daemon::file::write_whole(&path, format!("{name}\n").as_bytes(), 0o644).map_err(fail)?;
     Ok(name)
 }
 

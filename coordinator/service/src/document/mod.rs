@@ -19,8 +19,6 @@ use fallow_store::{Batch, Format, Outcome, Store, StoreError, no_migration};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, watch};
 
-use crate::records;
-
 pub use wire::{preferences_from_wire, preferences_to_wire, to_wire};
 
 const FORMAT: Format = Format { name: "document", version: 1, migrate: no_migration };
@@ -102,8 +100,7 @@ impl Documents {
     /// What the store says.
     pub fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
         let newest = store.scan_prefix(PREFIX)?.pop();
-        let mut newest =
-            newest.map(|(key, value)| records::read::<Audited>(FORMAT, &key, &value)).transpose()?;
+        let mut newest = newest.map(|(key, value)| FORMAT.read::<Audited>(&key, &value)).transpose()?;
         // An older version may have stored them in another form.
         for project in newest.iter_mut().flat_map(|audited| &mut audited.document.projects) {
             project.url = project.url.renewed();
@@ -136,7 +133,7 @@ impl Documents {
     /// What the store says.
     pub fn history(&self) -> Result<Vec<Audited>, StoreError> {
         let entries = self.store.scan_prefix(PREFIX)?;
-        entries.iter().map(|(key, value)| records::read(FORMAT, key, value)).collect()
+        entries.iter().map(|(key, value)| FORMAT.read(key, value)).collect()
     }
 
     /// Gives the named projects new shares. Shares that are so already make no new version.
@@ -256,7 +253,8 @@ impl Documents {
         document.check()?;
         let audited = Audited { document: document.clone(), made_at: now, made_by: author.name, change };
         let key = key(document.version);
-        let batch = Batch::new().require_absent(key.clone()).put(key, records::json(FORMAT, &audited));
+        let value = FORMAT.write(&key, &audited)?;
+        let batch = Batch::new().require_absent(key.clone()).put(key, value);
         let (store, current) = (self.store.clone(), self.current.clone());
         // Stored and published in one go: a caller that goes away meanwhile (its call is dropped then) must not leave a
         // version in the store that nobody was told of and no other can follow.

@@ -10,10 +10,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fallow_daemon::lock;
 use fallow_domain::{AccountKey, AgentId, ProjectAssignment};
 use fallow_proto::fleet::v1 as wire;
 
-use super::{Agent, Fleet, lock};
+use super::{Agent, Fleet};
 use crate::document::Published;
 
 /// Gives agents their accounts in projects.

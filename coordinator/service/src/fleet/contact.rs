@@ -16,11 +16,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fallow_daemon::lock;
 use fallow_proto::fleet::v1::entry::Value;
 use rand::rngs::{StdRng, SysRng};
 use rand::{RngExt as _, SeedableRng as _, TryRng as _};
 
-use super::{Agent, Fleet, lock};
+use super::{Agent, Fleet};
 
 /// Agents told in a second, at most. Each makes a scheduler RPC then.
 const PER_SECOND: f64 = 200.0;

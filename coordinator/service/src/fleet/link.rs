@@ -26,10 +26,10 @@ use super::commit::{Lane, Stored};
 use super::keys;
 use super::limits::{ENTRIES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SLOW};
 use super::state::{Change, Position, Update, Verdict, judge};
-use super::{Agent, Fleet, entry, lock};
+use super::{Agent, Fleet, entry};
 use crate::document::Published;
 use crate::printable;
-use crate::{clock, records};
+use fallow_daemon::{clock, lock};
 
 static REFUSED: Seldom = Seldom::new();
 static WITHHELD: Seldom = Seldom::new();
@@ -134,9 +134,10 @@ async fn keep_seen(fleet: &Fleet, agent: &Agent) {
         state.position.at_micros = agent.last_seen.load(Ordering::Relaxed);
         state.position.clone()
     };
-    let write = (keys::position(&agent.id), Some(records::json(keys::POSITION, &position)));
+    let key = keys::position(&agent.id);
+    let Ok(value) = keys::POSITION.write(&key, &position) else { return };
     // If it cannot be stored, an earlier time is shown after a restart, and that is all.
-    let _ = fleet.commits.send(&Lane::default(), vec![write]).await.await;
+    let _ = fleet.commits.send(&Lane::default(), vec![(key, Some(value))]).await.await;
 }
 
 fn taken_over() -> Status {

@@ -24,9 +24,10 @@ pub mod totals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+use fallow_daemon::lock;
 use fallow_domain::{AccountKey, AgentId, Instant};
 use fallow_proto::fleet::v1 as wire;
 use fallow_proto::operator::v1 as operator;
@@ -36,7 +37,6 @@ use tokio::sync::watch;
 use wire::entry::Value;
 
 use crate::document::Documents;
-use crate::records;
 use crate::secret::SecretHash;
 use commit::Commits;
 use entry::Entry;
@@ -254,9 +254,9 @@ const PAGE: usize = 10_000;
 fn load(store: &dyn Store, totals: &mut Totals) -> Result<BTreeMap<AgentId, Arc<Agent>>, StoreError> {
     let mut agents = BTreeMap::new();
     each(store, keys::AGENTS, |key, value| {
-        let record: AgentRecord = records::read(keys::AGENT, key, value)?;
+        let record: AgentRecord = keys::AGENT.read(key, value)?;
         let agent = keys::split(keys::AGENTS, key).and_then(|(id, _)| Agent::new(id, &record));
-        let agent = agent.ok_or_else(|| bad(keys::AGENT.name, key, "it has no usable id or hash"))?;
+        let agent = agent.ok_or_else(|| keys::AGENT.bad_value(key, "it has no usable id or hash"))?;
         agents.insert(agent.id.clone(), Arc::new(agent));
         Ok(())
     })?;
@@ -265,7 +265,7 @@ fn load(store: &dyn Store, totals: &mut Totals) -> Result<BTreeMap<AgentId, Arc<
         Some((Arc::clone(agents.get(&id)?), rest.to_owned()))
     };
     each(store, keys::POSITIONS, |key, value| {
-        let position: Position = records::read(keys::POSITION, key, value)?;
+        let position: Position = keys::POSITION.read(key, value)?;
         if let Some((agent, _)) = owner(keys::POSITIONS, key) {
             agent.last_seen.store(position.at_micros, Ordering::Relaxed);
             lock(&agent.state).position = position;
@@ -274,16 +274,15 @@ fn load(store: &dyn Store, totals: &mut Totals) -> Result<BTreeMap<AgentId, Arc<
     })?;
     each(store, keys::ENTRIES, |key, value| {
         let bytes = keys::ENTRY.open(key, value)?;
-        let entry =
-            wire::Entry::decode(&bytes[..]).map_err(|error| records::bad_value(keys::ENTRY, key, &error))?;
-        let entry = Entry::check(entry).map_err(|error| records::bad_value(keys::ENTRY, key, &error))?;
+        let entry = wire::Entry::decode(&bytes[..]).map_err(|error| keys::ENTRY.bad_value(key, &error))?;
+        let entry = Entry::check(entry).map_err(|error| keys::ENTRY.bad_value(key, &error))?;
         if let Some((agent, _)) = owner(keys::ENTRIES, key) {
             lock(&agent.state).put(entry, totals);
         }
         Ok(())
     })?;
     each(store, keys::PASTS, |key, value| {
-        let past: Past = records::read(keys::PAST, key, value)?;
+        let past: Past = keys::PAST.read(key, value)?;
         if let Some((agent, url)) = owner(keys::PASTS, key) {
             lock(&agent.state).put_past(url, past, totals);
         }
@@ -308,13 +307,4 @@ fn each(
             _ => return Ok(()),
         }
     }
-}
-
-fn bad(format: &'static str, key: &[u8], detail: &str) -> StoreError {
-    StoreError::BadValue { key: key.escape_ascii().to_string(), format, detail: detail.to_owned() }
-}
-
-/// Locks whatever became of the last holder: no holder leaves a change half done.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,11 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fallow_daemon::lock;
 use fallow_domain::AgentId;
 use fallow_proto::fleet::v1::entry::Value;
 
 use super::contact::spread;
-use super::{Agent, Fleet, lock};
+use super::{Agent, Fleet};
 
 /// How long after its link began an agent is told: its newest state is here then, and it has its document.
 const SETTLED: Duration = Duration::from_secs(1);

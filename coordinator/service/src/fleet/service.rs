@@ -17,7 +17,7 @@ use tracing::Instrument as _;
 use super::limits::{LINKS, OUTGOING};
 use super::token::{self, EnrolError};
 use super::{Fleet, link};
-use crate::clock;
+use fallow_daemon::clock;
 
 static REFUSED: Seldom = Seldom::new();
 

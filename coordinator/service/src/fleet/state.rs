@@ -14,8 +14,6 @@ use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use wire::entry::Value;
 
-use crate::records;
-
 use super::entry::Entry;
 use super::keys;
 use super::limits::{ENTRIES_PER_AGENT, PASTS_PER_AGENT};
@@ -124,7 +122,7 @@ impl State {
         if self.pasts.len() + pasts > PASTS_PER_AGENT {
             return Err(format!("an agent may have left {PASTS_PER_AGENT} projects"));
         }
-        let writes = change.writes(id);
+        let writes = change.writes(id).map_err(|error| error.to_string())?;
         Ok((change, writes))
     }
 
@@ -221,9 +219,11 @@ impl Change {
         self.entries.len()
     }
 
-    fn writes(&self, id: &AgentId) -> Writes {
+    fn writes(&self, id: &AgentId) -> Result<Writes, fallow_store::StoreError> {
         let mut writes: Writes = Vec::with_capacity(self.entries.len() + self.removed.len() + 1);
-        writes.push((keys::position(id), Some(records::json(keys::POSITION, &self.position))));
+        let position = keys::position(id);
+        let value = keys::POSITION.write(&position, &self.position)?;
+        writes.push((position, Some(value)));
         // Removals first: a key both removed and given ends as given, here as in memory.
         for key in &self.removed {
             writes.push((keys::entry(id, key), None));
@@ -233,9 +233,11 @@ impl Change {
             writes.push((keys::entry(id, entry.key()), Some(keys::ENTRY.wrap(&bytes))));
         }
         for (url, past) in &self.pasts {
-            writes.push((keys::past(id, url), Some(records::json(keys::PAST, past))));
+            let key = keys::past(id, url);
+            let value = keys::PAST.write(&key, past)?;
+            writes.push((key, Some(value)));
         }
-        writes
+        Ok(writes)
     }
 }
 
@@ -372,7 +374,7 @@ mod tests {
                     read.put(entry, &mut sums);
                 } else if key.starts_with(keys::PASTS) {
                     let (_, url) = keys::split(keys::PASTS, key).unwrap();
-                    read.put_past(url.to_owned(), records::read(keys::PAST, key, value).unwrap(), &mut sums);
+                    read.put_past(url.to_owned(), keys::PAST.read(key, value).unwrap(), &mut sums);
                 }
             }
             prop_assert_eq!(totals.of(URL), sums.of(URL));

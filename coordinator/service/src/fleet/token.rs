@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::keys;
 use super::limits::{TEXT_BYTES, TOKENS};
-use crate::records;
 use crate::secret::{self, NoRandomness, SecretHash};
 
 /// An agent is not enrolled, or no tokens are made.
@@ -76,7 +75,9 @@ pub fn create(store: &dyn Store, now: Instant, count: u32) -> Result<Vec<String>
     for _ in 0..count {
         let token = secret::generate()?;
         let record = Token { made_at: now, spent_by: None };
-        batch.add_put(keys::token(&SecretHash::of(&token).to_hex()), records::json(keys::TOKEN, &record));
+        let key = keys::token(&SecretHash::of(&token).to_hex());
+        let value = keys::TOKEN.write(&key, &record)?;
+        batch.add_put(key, value);
         tokens.push(token);
     }
     let _ = store.apply_durable(batch)?;
@@ -95,7 +96,7 @@ pub fn enrol(store: &dyn Store, now: Instant, token: &str, hostname: &str) -> Re
     }
     let token_key = keys::token(&SecretHash::of(token).to_hex());
     let stored = store.get(&token_key)?.ok_or(EnrolError::Unknown)?;
-    let open: Token = records::read(keys::TOKEN, &token_key, &stored)?;
+    let open: Token = keys::TOKEN.read(&token_key, &stored)?;
     if open.spent_by.is_some() {
         return Err(EnrolError::Spent);
     }
@@ -104,10 +105,10 @@ pub fn enrol(store: &dyn Store, now: Instant, token: &str, hostname: &str) -> Re
     let secret_hash = SecretHash::of(&secret).to_hex();
     let record = AgentRecord { secret_hash, enrolled_at: now, hostname: hostname.to_owned() };
     let spent = Token { spent_by: Some(id.clone()), ..open };
-    let batch = Batch::new()
-        .require_value(token_key.clone(), stored)
-        .put(token_key, records::json(keys::TOKEN, &spent))
-        .put(keys::agent(&id), records::json(keys::AGENT, &record));
+    let agent_key = keys::agent(&id);
+    let (spent, agent) = (keys::TOKEN.write(&token_key, &spent)?, keys::AGENT.write(&agent_key, &record)?);
+    let batch =
+        Batch::new().require_value(token_key.clone(), stored).put(token_key, spent).put(agent_key, agent);
     match store.apply_durable(batch)? {
         Outcome::Applied { .. } => Ok(Identity { id, secret, record }),
         Outcome::Conflict { .. } => Err(EnrolError::Spent),

@@ -1,10 +1,11 @@
 //! The operator's token: made at first start, readable by its owner only, checked with every call.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use fallow_daemon::file;
 use fallow_work_server::guests::Guest;
 use tonic::service::Interceptor;
 use tonic::{Request, Status};
@@ -59,13 +60,7 @@ impl TokenFile {
         }
         let fail = |source| TokenError::File { action: "make", path: path.to_path_buf(), source };
         let token = secret::generate()?;
-        // Written whole under another name first: a crash leaves no half of it.
-        let new = path.with_extension("new");
-        let mut options = OpenOptions::new();
-        let mut file =
-            options.write(true).create(true).truncate(true).mode(0o600).open(&new).map_err(fail)?;
-        writeln!(file, "{token}").and_then(|()| file.sync_all()).map_err(fail)?;
-        std::fs::rename(&new, path).map_err(fail)?;
+        file::write_whole(path, format!("{token}\n").as_bytes(), 0o600).map_err(fail)?;
         Ok(token)
     }
 

@@ -16,7 +16,7 @@ use tonic::{Status, Streaming};
 use wire::add_app_version_part::Part;
 
 use super::{convert, status};
-use crate::secret::hex;
+use fallow_domain::hex;
 
 /// The most files of a version.
 const FILES_MAX: usize = 100;

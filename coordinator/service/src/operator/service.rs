@@ -15,10 +15,10 @@ use wire::operator_server::Operator as Service;
 
 use super::auth::AUTHOR;
 use super::{convert, incoming, status};
-use crate::clock;
 use crate::document::{self, Author, Documents, to_wire};
 use crate::fleet::totals::to_micros;
 use crate::fleet::{Fleet, token};
+use fallow_daemon::clock;
 use fallow_domain::ProjectAssignment;
 use fallow_store::Store;
 

@@ -1,5 +1,6 @@
 //! Errors as statuses. The message says what to do; the code decides a tool's exit status.
 
+use fallow_daemon::causes;
 use fallow_domain::Invalid;
 use fallow_store::StoreError;
 use fallow_work_server::ProjectError;
@@ -8,19 +9,8 @@ use tonic::Status;
 use crate::document::DocumentError;
 use crate::fleet::token::EnrolError;
 
-/// An error with its causes, for a status that has room for one text.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
-}
-
 pub(super) fn of_store(error: &StoreError) -> Status {
-    let text = chain(error);
+    let text = causes::line(error);
     tracing::error!(error = text, "the store failed");
     match error {
         StoreError::Full { .. } => Status::resource_exhausted(text),
@@ -49,7 +39,7 @@ pub(super) fn of_enrolment(error: &EnrolError) -> Status {
     match error {
         EnrolError::Unknown | EnrolError::Spent => Status::permission_denied(error.to_string()),
         EnrolError::Absurd(text) => Status::invalid_argument(text),
-        EnrolError::Random(_) => Status::internal(chain(error)),
+        EnrolError::Random(_) => Status::internal(causes::line(error)),
         EnrolError::Store(error) => of_store(error),
     }
 }
@@ -74,14 +64,14 @@ pub(super) fn of_project(error: &ProjectError) -> Status {
         }
         ProjectError::File { source, .. } => match source.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::IsADirectory => {
-                Status::invalid_argument(chain(error))
+                Status::invalid_argument(causes::line(error))
             }
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                Status::resource_exhausted(chain(error))
+                Status::resource_exhausted(causes::line(error))
             }
-            _ => Status::internal(chain(error)),
+            _ => Status::internal(causes::line(error)),
         },
         ProjectError::Store(error) => of_store(error),
-        ProjectError::Record { .. } | ProjectError::Key { .. } => Status::data_loss(chain(error)),
+        ProjectError::Key { .. } => Status::data_loss(causes::line(error)),
     }
 }

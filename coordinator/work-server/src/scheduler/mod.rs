@@ -14,6 +14,7 @@ mod send;
 mod wish;
 
 use fallow_boinc::scheduler::{Message, Priority, SchedulerReply, SchedulerRequest};
+use fallow_boinc::signature::md5_hex;
 use fallow_domain::{AccountKey, Duration, Instant};
 use fallow_telemetry::Seldom;
 use tracing::{debug, info, warn};
@@ -21,7 +22,6 @@ use tracing::{debug, info, warn};
 use super::credit::{self, Credit};
 use super::error::ProjectError;
 use super::hosted::Project;
-use super::keys::md5_hex;
 use super::records::{Account, Host, Version};
 use super::workunit::{Taker, Workunit};
 use crate::printable;

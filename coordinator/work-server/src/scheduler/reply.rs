@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use fallow_boinc::scheduler as wire;
 use fallow_boinc::scheduler::{SchedulerReply, SchedulerRequest};
+use fallow_boinc::signature::md5_hex;
+use fallow_daemon::lock;
 use fallow_domain::{Bytes, Duration, Instant, ResourceType, Speed};
 use fallow_policy::composition::SendPolicy;
 
@@ -11,8 +13,7 @@ use super::wish::Capacity;
 use super::{Outcome, SCHEDULER_VERSION, SentJob, external_cpid};
 use crate::catalog::Catalog;
 use crate::error::ProjectError;
-use crate::hosted::{Project, lock};
-use crate::keys::md5_hex;
+use crate::hosted::Project;
 use crate::names::output_name;
 use crate::records::{Account, Host, Version, VersionFile};
 use crate::settings::DeletionPolicy;

@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::{InProgressResult, SchedulerRequest, type_name};
+use fallow_daemon::lock;
 use fallow_domain::{Bytes, Duration, Fraction, Instant, PerType, ResourceType, Usage};
 use fallow_policy::composition::SendPolicy;
 use fallow_policy::disk::holders::prefer_local;
@@ -22,7 +23,7 @@ use tracing::debug;
 use super::wish::{Means, OfTypes, Wish, wanted};
 use super::{LISTED_MAX, Outcome as Done, SentJob, lists_too_many, note};
 use crate::error::ProjectError;
-use crate::hosted::{Project, lock};
+use crate::hosted::Project;
 use crate::index::{self, RestEnd};
 use crate::keys::tail;
 use crate::listing::in_seconds;

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use crate::hosted::lock;
+use fallow_daemon::lock;
+
 use crate::records::Account;
 
 /// Requests at once of an agent's account: one, and those that its HTTP library gave up and repeated.

@@ -23,7 +23,9 @@ use axum::body::{Body, BodyDataStream};
 use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::Bytes as Chunk;
+use fallow_boinc::signature::md5_of;
 use fallow_boinc::transfer::{DataServerReply, Head, UploadHeader, UploadRequest, UploadStatus};
+use fallow_daemon::{file, lock};
 use fallow_domain::Bytes;
 use fallow_telemetry::Seldom;
 use futures_util::StreamExt;
@@ -35,10 +37,9 @@ use tracing::{debug, info, warn};
 use super::{Failure, Holder, Web, blocking, known, xml};
 use crate::error::ProjectError;
 use crate::guests::Guest;
-use crate::hosted::{Project, lock};
+use crate::hosted::Project;
 use crate::index;
-use crate::keys::hex;
-use crate::layout::{remove_if_there, sync_directory_of};
+use crate::layout::remove_if_there;
 use crate::names::split_output_name;
 use crate::printable;
 use crate::workunit::{JobState, Outcome};
@@ -280,14 +281,15 @@ async fn finish(
         // The file is this connection's until it has its name, even if the client goes away before the answer.
         let _claim = claim;
         let path = project.layout.upload(&header.name);
-        let md5 = md5_of(&part).map_err(ProjectError::file("read", &part))?;
+        let (md5, _) =
+            std::fs::File::open(&part).and_then(md5_of).map_err(ProjectError::file("read", &part))?;
         if !header.md5_cksum.is_empty() && !md5.eq_ignore_ascii_case(&header.md5_cksum) {
             // Some of it belongs to another attempt. From the beginning, then.
             remove_if_there(&part)?;
             return Ok(answer(UploadStatus::Transient, "the file's MD5 is another one"));
         }
         std::fs::rename(&part, &path).map_err(ProjectError::file("rename", &part))?;
-        sync_directory_of(&path).map_err(ProjectError::file("write", &path))?;
+        file::sync_directory_of(&path).map_err(ProjectError::file("write", &path))?;
         info!(project = %project.name, file = %header.name, bytes = header.nbytes.0, "uploaded");
         Ok::<_, ProjectError>(answer(UploadStatus::Ok, ""))
     });
@@ -353,20 +355,6 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         lock(&self.project.uploading).remove(&self.name);
-    }
-}
-
-fn md5_of(path: &FsPath) -> std::io::Result<String> {
-    use md5::{Digest, Md5};
-    use std::io::Read;
-    let mut file = std::fs::File::open(path)?;
-    let mut md5 = Md5::new();
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(hex(&md5.finalize())),
-            len => md5.update(&buffer[..len]),
-        }
     }
 }
 

@@ -9,7 +9,6 @@ mod reply;
 
 pub use config::{ConfigPlatform, ProjectConfig};
 pub use file::{AccountFile, resource_share};
-pub(crate) use query::hex;
 pub use query::{create_query, lookup_query, passwd_hash, percent_escape};
 pub use reply::{AccountOut, error_num};
 

@@ -1,5 +1,6 @@
 //! Queries for accounts.
 
+use fallow_domain::hex;
 use md5::{Digest, Md5};
 
 /// What a client sends instead of a password: MD5 of the password followed by the email address in lower case.
@@ -42,11 +43,6 @@ pub fn percent_escape(text: &str) -> String {
         }
     }
     out
-}
-
-/// Lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -20,14 +20,33 @@ mod text;
 
 pub use key::{GENERATED_BITS, KeyError, PrivateKey, PublicKey};
 
-use fallow_domain::Bytes;
+use std::io::{self, Read};
+
+use fallow_domain::{Bytes, hex};
 use md5::{Digest, Md5};
 
-use crate::account::hex;
-
 /// The MD5 of `bytes` as projects write it: 32 lower-case hexadecimal digits.
-pub fn md5_hex(bytes: &[u8]) -> String {
+pub fn md5_hex(bytes: impl AsRef<[u8]>) -> String {
     hex(&Md5::digest(bytes))
+}
+
+/// The same of all that a reader gives, and how much that is.
+///
+/// # Errors
+/// The reader's.
+pub fn md5_of(mut reader: impl Read) -> io::Result<(String, Bytes)> {
+    let (mut digest, mut buffer, mut size) = (Md5::new(), vec![0; 64 * 1024], 0);
+    loop {
+        match reader.read(&mut buffer) {
+            Ok(0) => return Ok((hex(&digest.finalize()), Bytes(size))),
+            Ok(read) => {
+                digest.update(buffer.get(..read).unwrap_or_default());
+                size += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// What an upload permission signs: the file's name and its maximum size, without any white space.

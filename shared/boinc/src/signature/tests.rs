@@ -126,13 +126,20 @@ fn keys_that_are_none_are_refused_with_the_reason() {
     }
 }
 
+#[test]
+fn the_md5_of_a_reader_is_that_of_all_it_gives() {
+    assert_eq!(md5_of(&b"abc"[..]).unwrap(), ("900150983cd24fb0d6963f7d28e17f72".to_owned(), Bytes(3)));
+    let long = vec![7; 200_000];
+    assert_eq!(md5_of(&long[..]).unwrap(), (md5_hex(&long), Bytes(200_000)));
+}
+
 proptest! {
     #[test]
     fn no_signature_text_panics_or_passes(text in ".{0,300}", bytes in prop::collection::vec(any::<u8>(), 128)) {
         let public = PublicKey::parse(REAL_KEY).unwrap();
         let md5 = md5_hex(b"x");
         prop_assert!(!public.verify_file(&md5, &text));
-        prop_assert!(!public.verify_file(&md5, &crate::account::hex(&bytes)));
+        prop_assert!(!public.verify_file(&md5, &hex(&bytes)));
         let _ = PublicKey::parse(&text);
     }
 }

@@ -3,7 +3,7 @@
 /// Appends `bytes` in lines.
 pub(super) fn put_lines(bytes: &[u8], out: &mut String) {
     for line in bytes.chunks(32) {
-        out.push_str(&crate::account::hex(line));
+        out.push_str(&fallow_domain::hex(line));
         out.push('\n');
     }
 }

@@ -1,0 +1,113 @@
+//! Files that are there whole or not at all.
+//!
+//! One rule for all of them: the content is written beside the file, by a new file that no link leads elsewhere and that
+//! has its mode from the first byte; it is put on the medium, gets the file's name, and so does the name. After a crash or a
+//! power cut a reader finds the old content or the new one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Where the content of a file is while it is written: beside it, `.new` behind its name.
+pub fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    name.into()
+}
+
+/// Writes a file in one step, with this mode where the process's mask allows it.
+///
+/// # Errors
+/// The system's. The file is as it was then.
+pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    write_by(path, &beside(path), content, mode)
+}
+
+/// The same by a file of another name, in the same directory: for places where `.new` may be somebody's.
+///
+/// # Errors
+/// The system's. The file is as it was then.
+pub fn write_by(path: &Path, new: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    // One left over from a crash has an unknown mode; a link leads anywhere.
+    remove_if_there(new)?;
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(new)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(new, path)
+    };
+    write().inspect_err(|_| {
+        // A full disk gets its room back. The first failure is the one to tell.
+        let _ = fs::remove_file(new);
+    })?;
+    sync_directory_of(path)
+}
+
+/// Makes sure that a renamed or removed file stays so after a power cut.
+///
+/// # Errors
+/// The system's.
+pub fn sync_directory_of(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => File::open(".")?.sync_all(),
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Removes a file that may be gone already.
+///
+/// # Errors
+/// The system's.
+pub fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("record");
+        write_whole(&path, b"old", 0o600).unwrap();
+        write_whole(&path, b"new", 0o600).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    /// Shows R6.10.
+    #[test]
+    fn what_was_left_beside_it_decides_neither_place_nor_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (dir.path().join("token"), dir.path().join("elsewhere"));
+        fs::write(&elsewhere, "untouched").unwrap();
+        symlink(&elsewhere, beside(&path)).unwrap();
+        write_whole(&path, b"secret", 0o600).unwrap();
+        assert_eq!(fs::read(&elsewhere).unwrap(), b"untouched");
+        fs::write(beside(&path), "half").unwrap();
+        fs::set_permissions(beside(&path), fs::Permissions::from_mode(0o666)).unwrap();
+        write_whole(&path, b"secret", 0o600).unwrap();
+        let data = path.symlink_metadata().unwrap();
+        assert!(data.is_file());
+        assert_eq!(data.permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_failure_leaves_the_old_content_and_nothing_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        // A directory has the name, so the last step fails.
+        let path = dir.path().join("record");
+        fs::create_dir(&path).unwrap();
+        write_whole(&path, b"new", 0o600).unwrap_err();
+        assert!(path.is_dir() && !beside(&path).exists());
+        // Nothing was ever there to write in.
+        write_whole(&dir.path().join("none/record"), b"new", 0o600).unwrap_err();
+    }
+}

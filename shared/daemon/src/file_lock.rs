@@ -1,0 +1,123 @@
+//! A file's lock: one process at a time, and its id for whoever comes second.
+//!
+//! The lock is the kernel's (`flock`), so it ends with its process however that dies; the file's content is only for
+//! messages and may be stale.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+/// Held by the process that has the file to itself. The kernel lets go of it however the process ends.
+#[derive(Debug)]
+pub struct FileLock(#[expect(dead_code, reason = "held, not used")] File);
+
+/// Why a lock is not taken.
+#[derive(Debug)]
+pub enum Refused {
+    /// Another process has it: its id, if it left one.
+    InUse(Option<u32>),
+    /// The file cannot be opened, locked or written.
+    Io(io::Error),
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl FileLock {
+    /// Takes the lock on a file, which is made if there is none, and leaves this process's id in it. A process that was
+    /// killed a moment ago holds its lock until the kernel has taken it apart, and whoever starts the next one by hand or
+    /// in a script should not have to know: for that the lock is waited for a second.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn take(path: &Path) -> Result<Self, Refused> {
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match lock_patiently(&file) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(Refused::InUse(holder(&file))),
+            Err(errno) => return Err(Refused::Io(errno.into())),
+        }
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())?;
+        Ok(Self(file))
+    }
+}
+
+/// Waits until nobody holds the lock of a file, a second at most. For a lock that somebody else takes, who will say what is
+/// wrong.
+pub fn wait_until_free(path: &Path) {
+    let Ok(file) = File::open(path) else { return };
+    if lock_patiently(&file).is_ok() {
+        // Said to the kernel, and not left to the closing: a process just started may have this file too.
+        let _ = flock(&file, FlockOperation::Unlock);
+    }
+}
+
+/// How long a killed process may take to end: tens of milliseconds on a busy machine, with a wide margin.
+const DYING: Duration = Duration::from_secs(1);
+
+#[expect(clippy::disallowed_methods, reason = "this room waits for the world outside, for a bounded time")]
+fn lock_patiently(file: &File) -> Result<(), Errno> {
+    const ROUND: Duration = Duration::from_millis(50);
+    let mut left = DYING;
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if !left.is_zero() => {
+                std::thread::sleep(ROUND);
+                left = left.saturating_sub(ROUND);
+            }
+            result => return result,
+        }
+    }
+}
+
+fn holder(file: &File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_learns_whose_the_lock_is_and_gets_it_when_it_is_free() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let first = FileLock::take(&path).unwrap();
+        let refused = FileLock::take(&path).unwrap_err();
+        assert!(matches!(refused, Refused::InUse(Some(pid)) if pid == std::process::id()), "{refused:?}");
+        drop(first);
+        FileLock::take(&path).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_cannot_be_made_is_no_lock_in_use() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = FileLock::take(&dir.path().join("none/lock")).unwrap_err();
+        assert!(matches!(&refused, Refused::Io(error) if error.kind() == io::ErrorKind::NotFound));
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the other one is about to go, and not gone")]
+    fn a_holder_that_is_about_to_go_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = FileLock::take(&path).unwrap();
+        let holder = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(200));
+            drop(held);
+        });
+        FileLock::take(&path).unwrap();
+        holder.join().unwrap();
+    }
+}

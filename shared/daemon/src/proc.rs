@@ -1,0 +1,170 @@
+//! What the kernel says of processes: `/proc`.
+
+use std::fs;
+use std::io::Read;
+
+use fallow_domain::{Bytes, Duration};
+use serde::{Deserialize, Serialize};
+
+/// A process that is what it was: an id is given again in time, with another start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// Its id.
+    pub pid: u32,
+    /// When it began, in clock ticks since boot (field 22 of `/proc/PID/stat`).
+    pub start_time: u64,
+}
+
+impl ProcessId {
+    /// A process that lives now.
+    pub fn of(pid: u32) -> Option<Self> {
+        find(pid).filter(|found| !found.zombie).map(|found| Self { pid, start_time: found.start })
+    }
+
+    /// This very process.
+    pub fn own() -> Self {
+        let pid = std::process::id();
+        Self::of(pid).unwrap_or(Self { pid, start_time: 0 })
+    }
+
+    /// True while it lives.
+    pub fn is_alive(self) -> bool {
+        Self::of(self.pid) == Some(self)
+    }
+}
+
+/// One process, as `/proc/PID/stat` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// Its parent: init or a reaper where its own is gone.
+    pub parent: u32,
+    /// Its session, which is the id of the session's first process.
+    pub session: u32,
+    /// Its start, in clock ticks since boot: tells it from a later process of the same id.
+    pub start: u64,
+    /// It has ended and waits to be taken away.
+    pub zombie: bool,
+    /// CPU time of itself and of the children it waited for, in clock ticks.
+    ticks: u64,
+    /// Resident pages.
+    pages: u64,
+}
+
+/// What processes use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// CPU time.
+    pub cpu: Duration,
+    /// Main memory.
+    pub memory: Bytes,
+}
+
+/// All processes that can be seen, in no order.
+pub fn all() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter_map(find).collect()
+}
+
+/// One process, if it exists.
+pub fn find(pid: u32) -> Option<Process> {
+    // The kernel gives the line as a whole to one read: at most a name of 64 bytes and 52 numbers.
+    let mut line = [0; 2048];
+    let len = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
+    // A process may call itself what it likes, and be found all the same.
+    parse(&String::from_utf8_lossy(&line[..len]))
+}
+
+/// A line of `/proc/PID/stat`. The name in it can hold anything, parentheses too; the fields follow the last one.
+fn parse(line: &str) -> Option<Process> {
+    let (head, tail) = line.rsplit_once(')')?;
+    let pid = head.split_once(' ')?.0.parse().ok()?;
+    let fields: Vec<&str> = tail.split_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    Some(Process {
+        pid,
+        parent: u32::try_from(number(1)?).ok()?,
+        session: u32::try_from(number(3)?).ok()?,
+        start: number(19)?,
+        zombie: matches!(fields.first(), Some(&("Z" | "X" | "x"))),
+        ticks: (11..=14).filter_map(number).fold(0, u64::saturating_add),
+        pages: fields.get(21)?.parse().unwrap_or(0),
+    })
+}
+
+/// What these processes use together.
+pub fn total<'a>(processes: impl Iterator<Item = &'a Process>) -> Used {
+    let (mut ticks, mut pages) = (0_u64, 0_u64);
+    for process in processes {
+        ticks = ticks.saturating_add(process.ticks);
+        pages = pages.saturating_add(process.pages);
+    }
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    let micros = u128::from(ticks) * 1_000_000 / u128::from(per_second);
+    Used {
+        cpu: Duration::from_micros(i64::try_from(micros).unwrap_or(i64::MAX)),
+        memory: Bytes(pages.saturating_mul(rustix::param::page_size() as u64)),
+    }
+}
+
+/// Names this boot of the machine; none where the kernel does not say (in a sandbox without `/proc/sys`, for instance).
+pub fn boot() -> Option<String> {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_stat_line_is_read_whatever_the_program_calls_itself() {
+        let line = "42 (a) b (c)) S 1 42 42 0 -1 4194304 100 0 0 0 150 50 30 20 39 19 1 0 777 1000 3 184 0";
+        let process = parse(line).unwrap();
+        assert_eq!((process.pid, process.session, process.start, process.zombie), (42, 42, 777, false));
+        assert_eq!(process.ticks, 250);
+        assert_eq!(process.pages, 3);
+        assert!(parse(&line.replace(") S", ") Z")).unwrap().zombie);
+    }
+
+    #[test]
+    fn lines_that_are_none_are_nothing() {
+        for line in ["", "1", "1 (x", "1 (x) S", "x (x) S 1 2 3"] {
+            assert_eq!(parse(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_whose_name_is_no_text_is_found() {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "printf '\\377\\376' > /proc/$$/comm; echo; read wait"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let found = ProcessId::of(child.id());
+        let _ = child.kill();
+        child.wait().unwrap();
+        assert_eq!(found.map(|process| process.pid), Some(child.id()));
+    }
+
+    #[test]
+    fn this_very_process_lives_and_uses_memory() {
+        let own = ProcessId::own();
+        assert!(own.is_alive() && own.start_time > 0);
+        assert!(total([find(own.pid).unwrap()].iter()).memory.0 > 0);
+        assert!(!ProcessId { start_time: own.start_time + 1, ..own }.is_alive());
+    }
+
+    #[test]
+    fn a_dead_process_does_not_live_even_before_somebody_buries_it() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let process = ProcessId::of(child.id()).unwrap();
+        child.kill().unwrap();
+        // The kernel makes it a zombie in its own time.
+        while process.is_alive() {
+            std::thread::yield_now();
+        }
+        assert!(find(child.id()).is_some_and(|found| found.zombie));
+        child.wait().unwrap();
+    }
+}
