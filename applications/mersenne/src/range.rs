@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use fallow_application::program::{InputError, from_to};
+
 /// The largest exponent that a job may name. A single test of it takes hours; a search beyond it is for programs with
 /// Fourier transforms.
 pub const EXPONENT_MAX: u32 = 1_000_000;
@@ -17,12 +19,9 @@ pub struct Range {
 /// Why an input is no range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeError {
-    /// A number is missing.
-    #[error("the input has no {0:?}; expected \"from=A to=B\" with two whole numbers")]
-    Missing(&'static str),
-    /// A word that means nothing.
-    #[error("the input says {0:?}; expected \"from=A to=B\" with two whole numbers")]
-    Unknown(String),
+    /// It is no input at all.
+    #[error(transparent)]
+    Input(#[from] InputError),
     /// Numbers that are no range.
     #[error("exponents from {from} to {to} are no range; expected from <= to <= {EXPONENT_MAX}")]
     Bounds {
@@ -68,19 +67,8 @@ impl FromStr for Range {
     type Err = RangeError;
     /// Reads an input file: `from=A to=B`, in any order, with white space between and around.
     fn from_str(text: &str) -> Result<Self, RangeError> {
-        let (mut from, mut to) = (None, None);
-        for word in text.split_whitespace() {
-            // A word of an input that is something else altogether may be long.
-            let unknown = || RangeError::Unknown(word.chars().take(40).collect());
-            let (name, number) = word.split_once('=').ok_or_else(unknown)?;
-            let number: u64 = number.parse().map_err(|_| unknown())?;
-            match name {
-                "from" => from = Some(number),
-                "to" => to = Some(number),
-                _ => return Err(unknown()),
-            }
-        }
-        Self::new(from.ok_or(RangeError::Missing("from"))?, to.ok_or(RangeError::Missing("to"))?)
+        let (from, to) = from_to(text)?;
+        Self::new(from, to)
     }
 }
 

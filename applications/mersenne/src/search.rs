@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use fallow_application::checkpoint::{Unusable, seal, unseal};
+use fallow_application::program::Work;
 use num_bigint::BigUint;
 
 use crate::cost::test_flops;
@@ -30,30 +31,6 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search at its beginning.
-    pub fn new(range: Range) -> Self {
-        let exponents = primes_in(range.from(), range.to());
-        Self {
-            range,
-            test: exponents.first().copied().map(Test::new),
-            cost_total: exponents.iter().copied().map(test_flops).sum(),
-            exponents,
-            tested: 0,
-            found: Vec::new(),
-            residues: 0,
-            cost_done: 0.0,
-        }
-    }
-
-    /// A search that goes on where a checkpoint was made.
-    ///
-    /// # Errors
-    /// [`Unusable`] when the checkpoint is damaged, of another format or of another range.
-    pub fn resume(range: Range, checkpoint: &str) -> Result<Self, Unusable> {
-        let body = unseal(KIND, checkpoint)?;
-        Self::from_body(range, body).ok_or(Unusable::Unfit("it is of another range, or says what cannot be"))
-    }
-
     fn from_body(range: Range, body: &str) -> Option<Self> {
         let mut lines = body.lines();
         let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
@@ -75,8 +52,52 @@ impl Search {
         Some(search)
     }
 
-    /// Does one step of one test. Nothing happens at the end of the search.
-    pub fn advance(&mut self) {
+    /// The exponent that is being tested; none at the end.
+    pub fn exponent(&self) -> Option<u32> {
+        self.test.as_ref().map(Test::exponent)
+    }
+
+    /// The result; none before the end.
+    pub fn report(&self) -> Option<Report> {
+        if self.test.is_some() {
+            return None;
+        }
+        Some(Report {
+            range: self.range,
+            found: self.found.clone(),
+            tested: u32::try_from(self.tested).ok()?,
+            residues: self.residues,
+        })
+    }
+}
+
+impl Work for Search {
+    const NAME: &'static str = "mersenne";
+    const USAGE: &'static str = "usage: mersenne [--from A --to B]\n\
+    Tests all prime exponents from A to B, or those that the file \"in\" names with \"from=A to=B\",\n\
+    and writes the file \"out\". Runs under a BOINC client, or alone.";
+    type Range = Range;
+
+    fn new(range: Range) -> Self {
+        let exponents = primes_in(range.from(), range.to());
+        Self {
+            range,
+            test: exponents.first().copied().map(Test::new),
+            cost_total: exponents.iter().copied().map(test_flops).sum(),
+            exponents,
+            tested: 0,
+            found: Vec::new(),
+            residues: 0,
+            cost_done: 0.0,
+        }
+    }
+
+    fn resume(range: Range, checkpoint: &str) -> Result<Self, Unusable> {
+        let body = unseal(KIND, checkpoint)?;
+        Self::from_body(range, body).ok_or(Unusable::Unfit("it is of another range, or says what cannot be"))
+    }
+
+    fn advance(&mut self) {
         let Some(test) = &mut self.test else { return };
         test.advance();
         if !test.is_done() {
@@ -92,20 +113,13 @@ impl Search {
         self.test = self.exponents.get(self.tested).copied().map(Test::new);
     }
 
-    /// The exponent that is being tested; none at the end.
-    pub fn exponent(&self) -> Option<u32> {
-        self.test.as_ref().map(Test::exponent)
-    }
-
-    /// How much of the cost is behind, from 0 to 1.
-    pub fn fraction_done(&self) -> f64 {
+    fn fraction_done(&self) -> f64 {
         let Some(test) = &self.test else { return 1.0 };
         let part = f64::from(test.step()) / f64::from(test.steps().max(1));
         (self.cost_done + part * test_flops(test.exponent())) / self.cost_total
     }
 
-    /// The text to resume from.
-    pub fn checkpoint(&self) -> String {
+    fn checkpoint(&self) -> String {
         let mut body =
             format!("range {}\ntested {}\nresidues {:016x}\nfound", self.range, self.tested, self.residues);
         for exponent in &self.found {
@@ -119,17 +133,16 @@ impl Search {
         seal(KIND, &body)
     }
 
-    /// The result; none before the end.
-    pub fn report(&self) -> Option<Report> {
-        if self.test.is_some() {
-            return None;
-        }
-        Some(Report {
-            range: self.range,
-            found: self.found.clone(),
-            tested: u32::try_from(self.tested).ok()?,
-            residues: self.residues,
-        })
+    fn output(&self) -> Option<String> {
+        self.report().map(|report| report.write())
+    }
+
+    fn describe(range: Range) -> String {
+        format!("exponents {} to {}", range.from(), range.to())
+    }
+
+    fn place(&self) -> String {
+        self.exponent().map_or_else(|| "the end".to_owned(), |exponent| format!("p={exponent}"))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use fallow_application::checkpoint::{Unusable, seal, unseal};
+use fallow_application::program::Work;
 
 use crate::range::Range;
 use crate::report::{ROW, Report};
@@ -23,24 +24,36 @@ pub struct Summation {
 }
 
 impl Summation {
-    /// A summation at its beginning.
-    pub fn new(range: Range) -> Self {
+    /// The next number.
+    pub const fn next(&self) -> u64 {
+        self.range.from() + self.done
+    }
+
+    /// The result; none before the end.
+    pub fn report(&self) -> Option<Report> {
+        (self.done == self.range.len()).then(|| Report { range: self.range, rows: self.rows.clone() })
+    }
+}
+
+impl Work for Summation {
+    const NAME: &'static str = "totient";
+    const USAGE: &'static str = "usage: totient [--from A --to B]\n\
+    Sums phi over the numbers from A to B, or those that the file \"in\" names with \"from=A to=B\",\n\
+    and writes the file \"out\". Runs under a BOINC client, or alone.";
+    type Range = Range;
+
+    fn new(range: Range) -> Self {
         Self { range, sieve: Sieve::new(range.to()), done: 0, rows: Vec::new() }
     }
 
-    /// A summation that goes on where a checkpoint was made.
-    ///
-    /// # Errors
-    /// [`Unusable`] when the checkpoint is damaged, of another format or of another range.
-    pub fn resume(range: Range, checkpoint: &str) -> Result<Self, Unusable> {
+    fn resume(range: Range, checkpoint: &str) -> Result<Self, Unusable> {
         let body = unseal(KIND, checkpoint)?;
         let (done, rows) =
             read(range, body).ok_or(Unusable::Unfit("it is of another range, or says what cannot be"))?;
         Ok(Self { done, rows, ..Self::new(range) })
     }
 
-    /// Sums one segment. Nothing happens at the end of the range.
-    pub fn advance(&mut self) {
+    fn advance(&mut self) {
         let len = SEGMENT.min(self.range.len() - self.done);
         if len == 0 {
             return;
@@ -54,18 +67,12 @@ impl Summation {
         self.done += len;
     }
 
-    /// The next number.
-    pub const fn next(&self) -> u64 {
-        self.range.from() + self.done
-    }
-
-    /// How much of the range is behind, from 0 to 1. Numbers within one range cost the same.
-    pub fn fraction_done(&self) -> f64 {
+    fn fraction_done(&self) -> f64 {
+        // Numbers within one range cost the same.
         self.done as f64 / self.range.len() as f64
     }
 
-    /// The text to resume from.
-    pub fn checkpoint(&self) -> String {
+    fn checkpoint(&self) -> String {
         let mut body = format!("range {}\ndone {}", self.range, self.done);
         for row in &self.rows {
             // Writing to a String cannot fail.
@@ -74,9 +81,16 @@ impl Summation {
         seal(KIND, &body)
     }
 
-    /// The result; none before the end.
-    pub fn report(&self) -> Option<Report> {
-        (self.done == self.range.len()).then(|| Report { range: self.range, rows: self.rows.clone() })
+    fn output(&self) -> Option<String> {
+        self.report().map(|report| report.write())
+    }
+
+    fn describe(range: Range) -> String {
+        format!("numbers {} to {}", range.from(), range.to())
+    }
+
+    fn place(&self) -> String {
+        format!("n={}", self.next())
     }
 }
 

@@ -24,6 +24,8 @@
 //! # ; #[allow(unreachable_code)] Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! A program whose work is a range from one number to another needs only its steps: [`program`] is all the rest.
+//!
 //! # The contract
 //! Call [`Application::fraction_done`] (or [`Application::poll`]) from every computing thread at least ten times
 //! a second: **that is where a suspended application stops.** BOINC's own library stops threads with signals;
@@ -55,6 +57,7 @@ mod files;
 mod link;
 mod lock;
 pub mod mapping;
+pub mod program;
 mod tick;
 mod watch;
 
