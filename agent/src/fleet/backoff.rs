@@ -5,10 +5,13 @@
 
 use std::time::Duration;
 
-use rand::{Rng, RngExt};
+use fallow_policy::backoff::Backoff as Intervals;
+use rand::Rng;
 
-const FIRST: Duration = Duration::from_millis(500);
-const CAP: Duration = Duration::from_secs(60);
+const INTERVALS: Intervals = Intervals {
+    first: fallow_domain::Duration::from_micros(500_000),
+    max: fallow_domain::Duration::from_secs(60),
+};
 
 /// Counts failures.
 #[derive(Debug, Default)]
@@ -19,14 +22,13 @@ pub struct Backoff {
 impl Backoff {
     /// How long to wait after another failure.
     pub fn next(&mut self, rng: &mut impl Rng) -> Duration {
-        let capped = FIRST.saturating_mul(1 << self.failures.min(16)).min(CAP);
         self.failures = self.failures.saturating_add(1);
-        capped.mul_f64(rng.random_range(0.5..=1.0))
+        INTERVALS.draw(self.failures, rng).into()
     }
 
     /// How long to wait when asking again soon cannot help.
     pub fn longest(&mut self, rng: &mut impl Rng) -> Duration {
-        CAP.mul_f64(rng.random_range(0.5..=1.0))
+        INTERVALS.draw(u32::MAX, rng).into()
     }
 
     /// It worked.
@@ -44,11 +46,12 @@ mod tests {
     fn r6_3_waits_double_up_to_a_minute_and_are_spread_at_the_cap_too() {
         let mut rng = rand::rngs::StdRng::seed_from_u64(1);
         let mut backoff = Backoff::default();
-        let mut cap = FIRST;
+        let (first, longest) = (Duration::from_millis(500), Duration::from_secs(60));
+        let mut cap = first;
         for _ in 0..20 {
             let wait = backoff.next(&mut rng);
             assert!(wait >= cap / 2 && wait <= cap, "{wait:?} at {cap:?}");
-            cap = (cap * 2).min(CAP);
+            cap = (cap * 2).min(longest);
         }
         let at_cap: Vec<Duration> = (0..10).map(|_| backoff.next(&mut rng)).collect();
         assert!(
@@ -56,6 +59,6 @@ mod tests {
             "{at_cap:?}"
         );
         backoff.reset();
-        assert!(backoff.next(&mut rng) <= FIRST);
+        assert!(backoff.next(&mut rng) <= first);
     }
 }
