@@ -243,14 +243,8 @@ impl Capacity {
 /// By type; a client that knows no types says one number. `times` as much: more is looked at than is wanted, so that
 /// the policy can refuse some of it.
 pub(super) fn wanted(request: &SchedulerRequest, times: f64) -> Wanted {
-    let mut seconds = PerType::cpu(request.cpu_req_secs);
-    let mut instances = PerType::cpu(request.cpu_req_instances.ceil());
-    for coprocessors in &request.coprocs {
-        if let Some(kind) = coprocessors.resource_type() {
-            seconds[kind] = coprocessors.req_secs;
-            instances[kind] = coprocessors.req_instances;
-        }
-    }
+    let (seconds, mut instances) = request.asked();
+    instances[ResourceType::Cpu] = instances[ResourceType::Cpu].ceil();
     let seconds = seconds.map(|_, seconds| seconds * times);
     let instances = instances.map(|_, idle| if *idle > IDLE_MAX { IDLE_MAX } else { *idle } * times);
     Wanted::new(&seconds, &instances, request.work_req_seconds * times)

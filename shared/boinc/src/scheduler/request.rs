@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fallow_domain::{AccountKey, Duration};
+use fallow_domain::{AccountKey, Duration, PerType};
 
 use super::{
     AppVersionRef, DiskUsage, GlobalPreferences, HostCoprocessors, HostInfo, InProgressResult, NetStats,
@@ -184,6 +184,20 @@ impl SchedulerRequest {
     pub fn platforms(&self) -> impl Iterator<Item = &str> {
         let others = self.alt_platforms.iter().filter(|name| **name != self.platform_name);
         std::iter::once(self.platform_name.as_str()).chain(others.map(String::as_str))
+    }
+
+    /// What is asked for of each type of processor: seconds of work, and instances that have none. What a client asks for
+    /// that knows no types is `work_req_seconds` alone.
+    pub fn asked(&self) -> (PerType<f64>, PerType<f64>) {
+        let mut seconds = PerType::cpu(self.cpu_req_secs);
+        let mut instances = PerType::cpu(self.cpu_req_instances);
+        for coprocessors in &self.coprocs {
+            if let Some(kind) = coprocessors.resource_type() {
+                seconds[kind] = coprocessors.req_secs;
+                instances[kind] = coprocessors.req_instances;
+            }
+        }
+        (seconds, instances)
     }
 
     /// Reads a request.

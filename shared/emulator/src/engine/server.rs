@@ -346,13 +346,6 @@ fn plan_class(application: &Application<'_>) -> String {
 
 /// What is asked for, by type.
 pub(crate) fn wanted(request: &SchedulerRequest) -> Wanted {
-    let mut seconds = PerType::cpu(request.cpu_req_secs);
-    let mut instances = PerType::cpu(request.cpu_req_instances);
-    for coprocs in &request.coprocs {
-        if let Some(kind) = coprocs.resource_type() {
-            seconds[kind] = coprocs.req_secs;
-            instances[kind] = coprocs.req_instances;
-        }
-    }
+    let (seconds, instances) = request.asked();
     Wanted::new(&seconds, &instances, request.work_req_seconds)
 }
