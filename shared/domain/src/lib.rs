@@ -7,6 +7,7 @@
 //! The types can be serialised because the client's state is stored; wire formats have types of their own.
 #![forbid(unsafe_code)]
 
+pub mod amount;
 mod device;
 mod document;
 mod error;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use fallow_domain::amount::{self, SIZES};
 use fallow_domain::{Duration, Fraction};
 
 /// A value that can be read but is not acceptable. The command line ends with status 3 for it, and with 2 for what
@@ -72,18 +73,10 @@ pub(crate) fn fraction(text: &str) -> Result<Fraction, Refusal> {
 /// A size such as `64MiB`, `100kB` or `5000`.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let expected = || "expected a size such as 64MiB, 100kB or 5000".to_owned();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor: u64 = match unit.trim() {
-        "" | "B" => 1,
-        "kB" => 1_000,
-        "MB" => 1_000_000,
-        "GB" => 1_000_000_000,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return Err(expected()),
-    };
+    let (number, unit) = amount::split(text);
+    let unit = if unit.is_empty() { "B" } else { unit };
+    // Sizes are whole numbers of bytes, so that none is rounded.
+    let factor = amount::factor(SIZES, unit).ok_or_else(expected)? as u64;
     number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).ok_or_else(expected)
 }
 

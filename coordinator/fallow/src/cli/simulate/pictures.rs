@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 
 use fallow_domain::ResourceType;
+use fallow_domain::amount::{self, TIMES};
 use fallow_emulator::experiment::{Metric, Sample};
 use fallow_emulator::plot::{self, Axis, Curve, Dot, Figure, Lanes, Origin, Panel, Scale};
 use fallow_emulator::scenario::CoprocessorKind;
@@ -110,19 +111,14 @@ fn figure(groups: &[Group], first: Option<&str>) -> Figure {
     }
 }
 
-/// Units of time as scenarios have them, in seconds, the longest first; and from how many of them an axis counts in one.
-const TIMES: [(&[&str], f64); 4] = [
-    (&["days", "day", "d"], 86_400.0),
-    (&["h", "hours", "hour"], 3_600.0),
-    (&["min", "minutes", "minute", "m"], 60.0),
-    (&["s", "seconds", "second"], 1.0),
-];
+/// Units of time that an axis may be in, the longest first.
+const AXES: [&str; 4] = ["days", "h", "min", "s"];
 /// An axis is in the longest unit of which its end has so many.
 const UNITS_MIN: f64 = 3.0;
 
 /// The values as numbers in one unit, if they are at least two amounts of the same kind. Times are brought to one unit.
 fn amounts(places: &[String]) -> Option<(String, Vec<f64>)> {
-    let parts: Vec<(f64, &str)> = places.iter().map(|place| amount(place)).collect::<Option<_>>()?;
+    let parts: Vec<(f64, &str)> = places.iter().map(|place| number_and_unit(place)).collect::<Option<_>>()?;
     let (_, unit) = *parts.first().filter(|_| parts.len() > 1)?;
     if parts.iter().all(|(_, other)| *other == unit) && time_unit(unit).is_none() {
         return Some((unit.to_owned(), parts.into_iter().map(|(number, _)| number).collect()));
@@ -132,33 +128,25 @@ fn amounts(places: &[String]) -> Option<(String, Vec<f64>)> {
         .map(|(number, unit)| time_unit(unit).map(|seconds| number * seconds))
         .collect::<Option<_>>()?;
     let end = seconds.iter().copied().fold(0.0, f64::max);
-    let fits = TIMES.iter().find(|(_, each)| end >= UNITS_MIN * each);
-    let (names, each) = fits.unwrap_or(&TIMES[3]);
-    Some((names[0].to_owned(), seconds.into_iter().map(|seconds| seconds / each).collect()))
+    let mut axes = AXES.iter().filter_map(|name| Some((*name, time_unit(name)?)));
+    let (name, each) = axes.find(|(_, each)| end >= UNITS_MIN * each).unwrap_or(("s", 1.0));
+    Some((name.to_owned(), seconds.into_iter().map(|seconds| seconds / each).collect()))
 }
 
 /// `6.5 h` as a number and its unit.
-fn amount(text: &str) -> Option<(f64, &str)> {
-    let text = text.trim();
-    let is_of_unit = |c: char| c.is_alphabetic() || c == '%' || c == '/';
-    let end = text.char_indices().find(|(at, c)| {
-        // `1e9` is one number.
-        let is_exponent = matches!(c, 'e' | 'E')
-            && text[at + 1..].starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '+');
-        is_of_unit(*c) && !is_exponent
-    });
-    let (number, unit) = text.split_at(end.map_or(text.len(), |(at, _)| at));
-    let number: f64 = number.trim().parse().ok()?;
-    number.is_finite().then_some((number, unit.trim()))
+fn number_and_unit(text: &str) -> Option<(f64, &str)> {
+    let (number, unit) = amount::split(text);
+    let number: f64 = number.replace('_', "").parse().ok()?;
+    number.is_finite().then_some((number, unit))
 }
 
 fn time_unit(name: &str) -> Option<f64> {
-    TIMES.iter().find(|(names, _)| names.contains(&name)).map(|(_, seconds)| *seconds)
+    amount::factor(TIMES, name).map(|micros| micros / 1e6)
 }
 
 /// A value as a label: a number in it has four digits at most.
 fn rounded(place: &str) -> String {
-    let Some((number, unit)) = amount(place) else { return place.to_owned() };
+    let Some((number, unit)) = number_and_unit(place) else { return place.to_owned() };
     let decimals = match number.abs() {
         small if small < 10.0 => 3,
         middle if middle < 100.0 => 2,

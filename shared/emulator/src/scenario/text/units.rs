@@ -2,48 +2,13 @@
 //!
 //! Written amounts read back equal: a unit is chosen in which the number is short, down to microseconds and bytes.
 
+use fallow_domain::amount::{self, SIZES, TIMES, Units};
 use fallow_domain::{Bytes, Duration};
 
 use super::super::Bandwidth;
 use super::suggest::suggest;
 
-/// Names of a unit, and how many microseconds or bytes it is. The first of a value is how it is written.
-type Units = &'static [(&'static str, f64)];
-
-const TIMES: Units = &[
-    ("days", 86_400e6),
-    ("day", 86_400e6),
-    ("d", 86_400e6),
-    ("weeks", 604_800e6),
-    ("week", 604_800e6),
-    ("h", 3_600e6),
-    ("hours", 3_600e6),
-    ("hour", 3_600e6),
-    ("min", 60e6),
-    ("minutes", 60e6),
-    ("minute", 60e6),
-    ("s", 1e6),
-    ("sec", 1e6),
-    ("seconds", 1e6),
-    ("second", 1e6),
-    ("ms", 1e3),
-    ("us", 1.0),
-];
-
-const SIZES: Units = &[
-    ("TB", 1e12),
-    ("GB", 1e9),
-    ("MB", 1e6),
-    ("kB", 1e3),
-    ("KB", 1e3),
-    ("B", 1.0),
-    ("TiB", 1_099_511_627_776.0),
-    ("GiB", 1_073_741_824.0),
-    ("MiB", 1_048_576.0),
-    ("KiB", 1024.0),
-    ("kiB", 1024.0),
-];
-
+/// Speeds of transfer, in bytes per second.
 const SPEEDS: Units = &[
     ("GB/s", 1e9),
     ("MB/s", 1e6),
@@ -102,26 +67,6 @@ pub(crate) fn write_bandwidth(bandwidth: Bandwidth) -> String {
     write_amount(bytes, SPEEDS, &["GB/s", "MB/s", "kB/s"], "B/s")
 }
 
-/// Splits an amount into its number and its unit, neither of them looked at.
-pub(crate) fn split(text: &str) -> (&str, &str) {
-    let text = text.trim();
-    // An exponent is part of the number; the `e` of no unit stands behind a digit and before one.
-    let bytes = text.as_bytes();
-    let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
-    let part = |at: usize| match bytes[at] {
-        b'0'..=b'9' | b'.' | b'_' => true,
-        b'+' | b'-' => at == 0 || matches!(bytes[at - 1], b'e' | b'E'),
-        b'e' | b'E' => {
-            at > 0
-                && (digit(at - 1) || bytes[at - 1] == b'.')
-                && (digit(at + 1) || (matches!(bytes.get(at + 1), Some(b'+' | b'-')) && digit(at + 2)))
-        }
-        _ => false,
-    };
-    let end = (0..bytes.len()).find(|&at| !part(at)).unwrap_or(bytes.len());
-    (&text[..end], text[end..].trim_start())
-}
-
 fn bad(problem: String) -> BadAmount {
     BadAmount { problem, suggestion: None }
 }
@@ -132,14 +77,14 @@ fn not_negative(amount: f64, what: &str) -> Result<u64, BadAmount> {
 
 /// An amount in the smallest unit, a whole number.
 fn amount(text: &str, units: Units, what: &str) -> Result<f64, BadAmount> {
-    let (number, unit) = split(text);
+    let (number, unit) = amount::split(text);
     let Ok(value) = number.replace('_', "").parse::<f64>() else {
         return Err(bad(format!("{text:?} does not begin with a number")));
     };
     if unit.is_empty() {
         return Err(bad(format!("{what} needs a unit")));
     }
-    let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit) else {
+    let Some(factor) = amount::factor(units, unit) else {
         let problem = format!("{unit:?} is no unit of {what}");
         let suggestion = meant(unit, units).map(|unit| format!("{number} {unit}"));
         return Err(BadAmount { problem, suggestion });
@@ -164,7 +109,7 @@ fn meant(unit: &str, units: Units) -> Option<&'static str> {
 
 fn write_amount(amount: i64, units: Units, preferred: &[&str], smallest: &str) -> String {
     for name in preferred {
-        let Some((_, factor)) = units.iter().find(|(unit, _)| unit == name) else { continue };
+        let Some(factor) = amount::factor(units, name) else { continue };
         let value = amount as f64 / factor;
         let text = value.to_string();
         // Parts of days are how people give buffers; of other units there is a smaller one.

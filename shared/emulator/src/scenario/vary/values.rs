@@ -1,6 +1,6 @@
 //! The values of a `--vary` option: a list with commas, in which a range stands for its values.
 
-use super::super::text::units;
+use fallow_domain::amount;
 
 /// Most values of one range.
 const RANGE_MAX: usize = 10_000;
@@ -15,7 +15,7 @@ pub(crate) fn split(list: &str) -> Result<Vec<String>, String> {
         }
         match item.split_once("..") {
             // Other dots may be part of a file's name.
-            Some((low, high)) if number(units::split(low).0).is_some() => values.extend(range(low, high)?),
+            Some((low, high)) if number(amount::split(low).0).is_some() => values.extend(range(low, high)?),
             _ => values.push(item.to_owned()),
         }
     }
@@ -75,7 +75,7 @@ fn range(low: &str, high: &str) -> Result<Vec<String>, String> {
         }
         _ => (high, None),
     };
-    let ((low, low_unit), (high, high_unit)) = (units::split(low), units::split(high));
+    let ((low, low_unit), (high, high_unit)) = (amount::split(low), amount::split(high));
     let (Some(low), Some(high)) = (number(low), number(high)) else {
         return Err(format!("{shown} is no range of numbers"));
     };
