@@ -234,7 +234,7 @@ fn shares_and_preferences_alone_are_shown_and_the_manual_names_no_other_page() {
     }
     assert_eq!(running.stop(), Some(0));
     let page = text(&fallow(dir.path(), &["man"]));
-    for part in [".SH EXAMPLES", ".SH EXIT STATUS", ".SS fallow shares set", "130"] {
+    for part in [".SH EXAMPLES", ".SH \"EXIT STATUS\"", ".SH ENVIRONMENT", ".SS \"fallow shares set", "130"] {
         assert!(page.contains(part), "{part}");
     }
     assert!(!page.contains("(1)") && !page.contains("SUBCOMMANDS"));
