@@ -173,11 +173,13 @@ impl Client {
         let versions = self.state.versions.range(VersionKey::first(id)..);
         let used: BTreeSet<&str> =
             versions.take_while(|(key, _)| key.project == id).map(|(key, _)| key.app.as_str()).collect();
-        let Some(project) = self.state.projects.get_mut(&id) else { return };
-        for app in apps.into_iter().filter(|app| used.contains(app.name.as_str()) && !app.is_oversized()) {
-            project.apps.insert(app.name.clone(), app);
-        }
-        project.apps.retain(|name, _| used.contains(name.as_str()));
+        let used: BTreeSet<String> = used.into_iter().map(str::to_owned).collect();
+        self.edit_project(id, |project| {
+            for app in apps.into_iter().filter(|app| used.contains(&app.name) && !app.is_oversized()) {
+                project.apps.insert(app.name.clone(), app);
+            }
+            project.apps.retain(|name, _| used.contains(name));
+        });
     }
 
     pub(crate) fn primary_platform(&self) -> String {

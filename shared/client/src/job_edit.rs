@@ -49,7 +49,7 @@ impl Client {
     pub(crate) fn insert_job(&mut self, job: Job) {
         let id = job.id;
         self.state.jobs.insert(job);
-        self.mark(Record::Job(id));
+        self.mark_durable(Record::Job(id));
     }
 
     /// Takes out a job. Nobody has to do with it any more.

@@ -9,7 +9,7 @@ use crate::devices::{Leaving, devices_of};
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{FileStatus, Job, Outcome, Process, Stage};
-use crate::{Effect, Entity, FileKey, NoticeLevel, Reason};
+use crate::{Effect, FileKey, NoticeLevel, Reason};
 
 /// That a job is held and keeps no instance busy.
 struct Aside {
@@ -265,7 +265,6 @@ impl Client {
         if state != 6 {
             let now = self.now;
             self.with_rpc(project, |rpc, rng| rpc.on_job_failure(now, rng));
-            self.mark(Record::Project(project));
         }
         if !self.state.jobs.get(&id).is_some_and(|job| job.process.exists()) {
             self.settle_failed(id);
@@ -347,8 +346,6 @@ impl Client {
             }
             self.unuse_file(&key);
         }
-        self.touch(Entity::Project(job.project));
-        self.mark(Record::Ledger);
     }
 
     /// Gives back the slot of a job that is forgotten: at once, or when its process has left.

@@ -16,6 +16,7 @@ use fallow_policy::metrics::{Fate, Metrics, ProjectStretch, Stretch};
 use fallow_policy::net_rate::NetRates;
 use fallow_policy::network_period::NetworkPeriods;
 use fallow_policy::recent_credit::RecentCredit;
+use fallow_policy::rpc_timing::RpcState;
 use fallow_policy::type_backoff::TypeBackoffs;
 use serde::{Deserialize, Serialize};
 
@@ -202,22 +203,16 @@ impl Client {
             job.outcome.as_ref().is_some_and(|outcome| outcome.exit_status == 0 && outcome.state == 5);
         let cost = job.run.charged;
         let worth = self.worth(job);
-        let totals = self.ledger.totals.entry(job.project).or_default();
-        totals.cpu_in_progress -= cost;
-        match (success, late) {
-            (true, false) => {
-                totals.cpu_success += cost;
-                totals.jobs_success += 1;
-            }
-            (true, true) => {
-                totals.cpu_late += cost;
-                totals.jobs_late += 1;
-            }
-            (false, _) => {
-                totals.cpu_error += cost;
-                totals.jobs_error += 1;
-            }
-        }
+        self.count(job.project, |totals| {
+            totals.cpu_in_progress -= cost;
+            let (cpu, jobs) = match (success, late) {
+                (true, false) => (&mut totals.cpu_success, &mut totals.jobs_success),
+                (true, true) => (&mut totals.cpu_late, &mut totals.jobs_late),
+                (false, _) => (&mut totals.cpu_error, &mut totals.jobs_error),
+            };
+            *cpu += cost;
+            *jobs += 1;
+        });
         let fate = if success && late { Fate::Missed } else { Fate::InTime };
         self.ledger.metrics.job_settled(self.now, worth, fate);
     }
@@ -356,19 +351,16 @@ impl Client {
     /// computed.
     pub(crate) fn learn_estimate(&mut self, id: JobId, estimated: Duration) {
         let Some(job) = self.state.jobs.get(&id) else { return };
-        let (project, actual) = (job.project, running_time(job));
+        let (project, actual, before) = (job.project, running_time(job), self.ledger.cpu_efficiency);
         if job.usage.coprocessor.is_none() {
-            self.ledger.cpu_efficiency = self.ledger.cpu_efficiency.learned(actual, job.run.elapsed);
+            self.ledger.cpu_efficiency = before.learned(actual, job.run.elapsed);
         }
-        if let Some(project) = self.state.projects.get_mut(&project) {
-            project.correction = project.correction.learned(estimated, actual);
-            project.rpc.on_job_success();
-        }
-        self.mark(crate::record::Record::Project(project));
+        self.edit_correction(project, |correction| correction.learned(estimated, actual));
+        self.edit_rpc(project, RpcState::on_job_success);
         // How much of its time a job computes is measured for the host, and holds for all of them.
-        let projects: Vec<ProjectId> = self.state.projects.keys().copied().collect();
-        for project in projects {
-            self.estimates_changed(project);
+        if self.ledger.cpu_efficiency != before {
+            let projects: Vec<ProjectId> = self.state.projects.keys().copied().collect();
+            projects.into_iter().for_each(|project| self.estimates_changed(project));
         }
     }
 

@@ -37,6 +37,8 @@ mod machine;
 mod messages;
 mod plan;
 mod planning;
+mod project_edit;
+mod project_table;
 mod projects;
 mod record;
 mod reply;

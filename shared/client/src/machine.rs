@@ -440,10 +440,10 @@ impl Client {
         change: impl FnOnce(&mut RpcState, &mut Pcg64Mcg) -> T,
     ) -> Option<T> {
         self.state.meta.draws += 1;
-        let project = self.state.projects.get_mut(&id)?;
-        let changed = change(&mut project.rpc, &mut self.rng);
-        self.mark(Record::Project(id));
+        let rng = &mut self.rng;
+        let (told, found) = self.state.projects.edit_rpc(id, |rpc| change(rpc, rng))?;
+        self.note_project_difference(id, found);
         self.dirty.insert(Record::Meta);
-        Some(changed)
+        Some(told)
     }
 }

@@ -18,11 +18,7 @@ use crate::{Effect, Entity, NoticeLevel, Reason};
 impl Client {
     /// Takes over what another client has learned of a project's estimates (R5.8): of a host that is simulated as it stands.
     pub fn adopt_correction(&mut self, id: ProjectId, factor: f64) {
-        if let Some(project) = self.state.projects.get_mut(&id) {
-            project.correction = DurationCorrection::new(factor);
-            self.estimates_changed(id);
-            self.mark(Record::Project(id));
-        }
+        self.edit_correction(id, |_| DurationCorrection::new(factor));
     }
 
     pub(crate) fn project_of(&self, url: &MasterUrl) -> Option<ProjectId> {
@@ -51,50 +47,43 @@ impl Client {
         let wanted = ProjectAssignment { name: url.stem(), url, account_key, share: now };
         self.put_project(&wanted, false);
         let Some(id) = self.project_of(&wanted.url) else { return };
-        if let Some(project) = self.state.projects.get_mut(&id) {
+        let share = self.edit_project(id, |project| {
             // The coordinator had dropped it: now it is the owner's.
             project.from_document = false;
             project.chosen_share = chosen;
-            self.mark_durable(Record::Project(id));
+            project.settle_share().then_some(project.share)
+        });
+        if let Some(share) = share.flatten() {
+            self.tell_share(id, share);
         }
-        self.settle_share(id);
     }
 
-    /// The weight of a project that the owner attached: what he gave it, else what its user set on its web site.
-    pub(crate) fn settle_share(&mut self, id: ProjectId) {
-        let Some(project) = self.state.projects.get_mut(&id).filter(|project| !project.from_document) else {
-            return;
-        };
-        let share = project.chosen_share.or(project.web.share).unwrap_or(Share::DEFAULT);
-        if project.share == share {
-            return;
-        }
-        project.share = share;
-        self.mark_durable(Record::Project(id));
+    pub(crate) fn tell_share(&mut self, id: ProjectId, share: Share) {
         self.notice(NoticeLevel::Info, Some(id), format!("its share is {} now", share.get()));
-        self.shares_changed();
     }
 
     /// Works out what is not stored of projects, and settles what older versions stored otherwise.
     pub(crate) fn rebuild_projects(&mut self) {
         self.renew_urls();
-        let (mut taken, mut moved) = (BTreeSet::new(), Vec::new());
-        for project in self.state.projects.values_mut() {
-            let who = &project.identity;
-            project.web = WebPreferences::parse(&who.project_preferences, &who.venue);
-            let unchosen = project.chosen_share.is_none() && !project.from_document;
-            if unchosen && project.share != Share::DEFAULT && project.web.share != Some(project.share) {
-                // Only the owner can have given it.
-                project.chosen_share = Some(project.share);
-            }
-            if taken.contains(&project.directory()) {
-                // The first one keeps what lies there; the other's files are fetched again.
-                project.directory = Some(other_directory(&project.url, &taken));
-                moved.push(project.id);
-            }
-            taken.insert(project.directory());
+        let mut taken = BTreeSet::new();
+        for id in self.project_ids() {
+            self.edit_project(id, |project| {
+                let unchosen = project.chosen_share.is_none() && !project.from_document;
+                if unchosen && project.share != Share::DEFAULT && project.web.share != Some(project.share) {
+                    // Only the owner can have given it.
+                    project.chosen_share = Some(project.share);
+                }
+                if taken.contains(&project.directory()) {
+                    // The first one keeps what lies there; the other's files are fetched again.
+                    project.directory = Some(other_directory(&project.url, &taken));
+                }
+                taken.insert(project.directory());
+            });
         }
-        moved.into_iter().for_each(|id| self.mark_durable(Record::Project(id)));
+    }
+
+    fn project_ids(&self) -> Vec<ProjectId> {
+        self.state.projects.keys().copied().collect()
     }
 
     /// Gives the URLs of an older store the form that URLs have now, by which the coordinator and the owner name them. A
@@ -107,17 +96,15 @@ impl Client {
         }
         let mut taken: BTreeSet<_> =
             self.state.projects.values().map(|project| project.url.clone()).collect();
-        let mut renewed = Vec::new();
-        for project in self.state.projects.values_mut().filter(|project| project.directory.is_none()) {
-            let url = project.url.renewed();
-            if url != project.url && taken.insert(url.clone()) {
-                let directory = project.directory();
-                project.url = url;
-                project.directory = Some(directory);
-                renewed.push(project.id);
-            }
+        for id in self.project_ids() {
+            self.edit_project(id, |project| {
+                let url = project.url.renewed();
+                if project.directory.is_none() && url != project.url && taken.insert(url.clone()) {
+                    project.directory = Some(project.directory());
+                    project.url = url;
+                }
+            });
         }
-        renewed.into_iter().for_each(|id| self.mark_durable(Record::Project(id)));
     }
 
     /// A directory for a new project, where BOINC's name for it is another's: ports and paths, `http` and `https` can
@@ -134,16 +121,15 @@ impl Client {
 
     /// As after a first attachment: the master page is due, and no earlier failure or delay holds.
     fn contact_anew(&mut self, id: ProjectId) {
-        if let Some(project) = self.state.projects.get_mut(&id) {
+        self.edit_project(id, |project| {
             project.rpc = RpcState::attached();
             project.contact_by = None;
-        }
+        });
         self.ledger.type_backoffs.clear_project(id);
         // An answer on its way is about the earlier contact.
         if self.net.sessions.in_flight(id).is_some() {
             self.give_up_rpc(id, "it is about another account");
         }
-        self.mark_durable(Record::Project(id));
     }
 
     fn put_project(&mut self, wanted: &ProjectAssignment, from_document: bool) {
@@ -155,24 +141,15 @@ impl Client {
             // A wrong key is answered with a long delay, which is not meant for the right one.
             self.contact_anew(id);
         }
-        if let Some(project) = self.state.projects.get_mut(&id) {
-            let changed = project.share != wanted.share
-                || project.account_key != wanted.account_key
-                || project.detach_when_done
-                || (from_document && !project.from_document);
+        self.edit_project(id, |project| {
             project.share = wanted.share;
             project.account_key = wanted.account_key.clone();
             project.detach_when_done = false;
             project.from_document |= from_document;
-            if from_document && project.name != wanted.name {
+            if from_document {
                 project.name = wanted.name.clone();
-                self.mark(Record::Project(id));
             }
-            if changed {
-                self.mark_durable(Record::Project(id));
-                self.shares_changed();
-            }
-        }
+        });
     }
 
     fn new_project(&mut self, wanted: &ProjectAssignment, from_document: bool) -> ProjectId {
@@ -203,20 +180,10 @@ impl Client {
             web: WebPreferences::default(),
             job_time: None,
         };
-        self.state.projects.insert(id, project);
-        self.ledger.totals.entry(id).or_default();
-        self.mark_durable(Record::Project(id));
+        self.insert_project(project);
         self.mark_durable(Record::Meta);
-        self.mark(Record::Ledger);
         self.notice(NoticeLevel::Info, Some(id), format!("attached to {}", wanted.url));
-        self.shares_changed();
         id
-    }
-
-    fn shares_changed(&mut self) {
-        self.schedule_due = true;
-        self.fetch_due = true;
-        self.touch(Entity::Host);
     }
 
     /// Detaches at once: somebody at this host wants rid of it.
@@ -281,13 +248,11 @@ impl Client {
         self.net.gathered.remove(&id);
         self.net.pages.remove(&id);
         self.net.transfers.retain(|(project, _), _| *project != id);
-        if let Some(project) = self.state.projects.remove(&id) {
+        if let Some(project) = self.remove_project(id) {
             self.notice(NoticeLevel::Info, Some(id), format!("{why}: {}", project.url));
             self.act(Effect::DeleteProject { project: id, url: project.url }, Reason::new("detach", why));
         }
-        self.mark_durable(Record::Project(id));
         self.mark(Record::Ledger);
-        self.shares_changed();
     }
 
     fn has_jobs(&self, project: ProjectId) -> bool {
@@ -337,10 +302,7 @@ impl Client {
             .map(|p| p.id)
             .collect();
         for id in dropped {
-            if let Some(project) = self.state.projects.get_mut(&id) {
-                project.detach_when_done = true;
-            }
-            self.mark_durable(Record::Project(id));
+            self.edit_project(id, |project| project.detach_when_done = true);
             self.notice(
                 NoticeLevel::Info,
                 Some(id),

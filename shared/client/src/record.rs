@@ -126,8 +126,9 @@ pub(crate) fn restore(
         }
         "metrics" => ledger.metrics = decode(&key, value)?,
         "project" => {
-            let project: Project = decode(&key, value)?;
-            state.projects.insert(project.id, project);
+            let mut project: Project = decode(&key, value)?;
+            project.read_web_preferences();
+            state.projects.insert(project);
         }
         "version" => {
             let (id, version) = decode(&key, value)?;

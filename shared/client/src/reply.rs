@@ -5,13 +5,13 @@
 //! for graphical tools, and a change of the master URL other than a notice.
 
 use fallow_boinc::runtime::exit;
-use fallow_boinc::scheduler::{SchedulerReply, WebPreferences, type_of};
+use fallow_boinc::scheduler::{SchedulerReply, type_of};
 use fallow_boinc::signature::PublicKey;
-use fallow_domain::{Duration, PerType, ProjectId, printable};
+use fallow_domain::{Duration, MasterUrl, PerType, ProjectId, printable};
 use fallow_policy::backoff::Wait;
 
 use crate::machine::Client;
-use crate::record::Record;
+use crate::state::Project;
 use crate::{FileKey, NoticeLevel};
 
 /// Longest name of a user, a team, a project (BOINC's buffers). Longer ones count as not sent, as there.
@@ -37,57 +37,25 @@ impl Client {
         }
         self.apply_trickles(id, reply.trickle_downs);
         self.drop_old_versions(id);
-        self.mark_durable(Record::Project(id));
         arrived
     }
 
     fn apply_identity(&mut self, id: ProjectId, reply: &SchedulerReply) {
         let now = self.now;
-        let Some(project) = self.state.projects.get_mut(&id) else { return };
-        let short = |text: &&String| text.len() <= NAME_MAX;
-        fn set<T: Clone>(place: &mut T, value: Option<&T>) {
-            if let Some(value) = value {
-                *place = value.clone();
-            }
+        let told = self.edit_project(id, |project| {
+            take_identity(project, reply);
+            project.read_web_preferences();
+            // None at all is no wish to hear of us at once, and then again at once (BOINC).
+            let delay = reply.next_rpc_delay.filter(|delay| delay.is_positive());
+            project.contact_by = delay.map(|delay| Wait::new(now, delay.max(NEXT_RPC_DELAY_MIN)));
+            (project.settle_share().then_some(project.share), project.url.clone())
+        });
+        let Some((share, ours)) = told else { return };
+        if let Some(share) = share {
+            self.tell_share(id, share);
         }
-        // The coordinator's name for a project stays; a project attached by hand takes its own.
-        if !project.from_document {
-            let name = reply.project_name.as_ref().map(|name| printable::line(name, NAME_MAX));
-            set(&mut project.name, name.as_ref().filter(|name| !name.is_empty()));
-        }
-        let who = &mut project.identity;
-        set(&mut who.user_id, reply.userid.as_ref());
-        set(&mut who.team_id, reply.teamid.as_ref());
-        set(&mut who.user_name, reply.user_name.as_ref().filter(short));
-        set(&mut who.team_name, reply.team_name.as_ref().filter(short));
-        set(&mut who.cross_project_id, reply.cross_project_id.as_ref().filter(short));
-        set(&mut who.user_total_credit, reply.user_total_credit.as_ref());
-        set(&mut who.user_expavg_credit, reply.user_expavg_credit.as_ref());
-        set(&mut who.host_total_credit, reply.host_total_credit.as_ref());
-        set(&mut who.host_expavg_credit, reply.host_expavg_credit.as_ref());
-        set(&mut who.venue, reply.host_venue.as_ref().filter(short));
-        let preferences = reply.project_preferences.as_ref();
-        set(&mut who.project_preferences, preferences.filter(|block| block.len() <= PREFERENCES_MAX));
-        if let Some(hostid) = reply.hostid.filter(|hostid| *hostid != 0) {
-            project.hostid = hostid;
-            project.rpc_seqno = 0;
-        }
-        project.dont_use_dcf = reply.dont_use_dcf;
-        self.estimates_changed(id);
-        self.read_web_preferences(id);
-        let Some(project) = self.state.projects.get_mut(&id) else { return };
-        project.send_full_workload |= reply.send_full_workload;
-        project.lacks = PerType::default();
-        for kind in reply.no_rsc_apps.iter().filter_map(|name| type_of(name)) {
-            project.lacks[kind] = true;
-        }
-        // None at all is no wish to hear of us at once, and then again at once (BOINC).
-        let delay = reply.next_rpc_delay.filter(|delay| delay.is_positive());
-        project.contact_by = delay.map(|delay| Wait::new(now, delay.max(NEXT_RPC_DELAY_MIN)));
-        let (ours, theirs) = (project.url.clone(), reply.master_url.as_ref());
-        if let Some(theirs) =
-            theirs.filter(|url| fallow_domain::MasterUrl::parse(url).is_ok_and(|u| u != ours))
-        {
+        let is_other = |url: &&String| MasterUrl::parse(url).is_ok_and(|url| url != ours);
+        if let Some(theirs) = reply.master_url.as_ref().filter(is_other) {
             let text = format!(
                 "the project calls itself {theirs}, but is attached as {ours}: attach to the new URL"
             );
@@ -95,23 +63,11 @@ impl Client {
         }
     }
 
-    /// What the user has set for the project on its web site, as it holds at this host's venue.
-    pub(crate) fn read_web_preferences(&mut self, id: ProjectId) {
-        let Some(project) = self.state.projects.get_mut(&id) else { return };
-        let who = &project.identity;
-        let web = WebPreferences::parse(&who.project_preferences, &who.venue);
-        if web.without != project.web.without {
-            self.fetch_due = true;
-        }
-        project.web = web;
-        self.settle_share(id);
-    }
-
     /// The first code-signing key is taken on trust; a later one only with a signature by the one held. A key held that
     /// proves nothing, as an older version took it, is as none.
     fn apply_key(&mut self, id: ProjectId, reply: &SchedulerReply) {
         let Some(offered) = &reply.code_sign_key else { return };
-        let Some(project) = self.state.projects.get_mut(&id) else { return };
+        let Some(project) = self.state.projects.get(&id) else { return };
         let signature = reply.code_sign_key_signature.as_deref().unwrap_or_default();
         if let Err(error) = PublicKey::parse(offered) {
             let text = format!(
@@ -125,7 +81,7 @@ impl Client {
             Some(held) => held.trim() == offered.trim() || replaces(held, offered, signature),
         };
         if accepted {
-            project.code_sign_key = Some(offered.clone());
+            self.edit_project(id, |project| project.code_sign_key = Some(offered.clone()));
         } else {
             let text = "the project sent another code-signing key without a signature by the one held; the old key stays";
             self.notice(NoticeLevel::Error, Some(id), text);
@@ -156,4 +112,42 @@ impl Client {
 /// Whether the key held says that the new one takes its place.
 fn replaces(held: &str, new: &str, signature: &str) -> bool {
     PublicKey::parse(held).is_ok_and(|key| key.verify_key(new, signature))
+}
+
+/// What a reply says of the project, of us there, and of the work that it has.
+fn take_identity(project: &mut Project, reply: &SchedulerReply) {
+    let short = |text: &&String| text.len() <= NAME_MAX;
+    fn set<T: Clone>(place: &mut T, value: Option<&T>) {
+        if let Some(value) = value {
+            *place = value.clone();
+        }
+    }
+    // The coordinator's name for a project stays; a project attached by hand takes its own.
+    if !project.from_document {
+        let name = reply.project_name.as_ref().map(|name| printable::line(name, NAME_MAX));
+        set(&mut project.name, name.as_ref().filter(|name| !name.is_empty()));
+    }
+    let who = &mut project.identity;
+    set(&mut who.user_id, reply.userid.as_ref());
+    set(&mut who.team_id, reply.teamid.as_ref());
+    set(&mut who.user_name, reply.user_name.as_ref().filter(short));
+    set(&mut who.team_name, reply.team_name.as_ref().filter(short));
+    set(&mut who.cross_project_id, reply.cross_project_id.as_ref().filter(short));
+    set(&mut who.user_total_credit, reply.user_total_credit.as_ref());
+    set(&mut who.user_expavg_credit, reply.user_expavg_credit.as_ref());
+    set(&mut who.host_total_credit, reply.host_total_credit.as_ref());
+    set(&mut who.host_expavg_credit, reply.host_expavg_credit.as_ref());
+    set(&mut who.venue, reply.host_venue.as_ref().filter(short));
+    let preferences = reply.project_preferences.as_ref();
+    set(&mut who.project_preferences, preferences.filter(|block| block.len() <= PREFERENCES_MAX));
+    if let Some(hostid) = reply.hostid.filter(|hostid| *hostid != 0) {
+        project.hostid = hostid;
+        project.rpc_seqno = 0;
+    }
+    project.dont_use_dcf = reply.dont_use_dcf;
+    project.send_full_workload |= reply.send_full_workload;
+    project.lacks = PerType::default();
+    for kind in reply.no_rsc_apps.iter().filter_map(|name| type_of(name)) {
+        project.lacks[kind] = true;
+    }
 }

@@ -13,16 +13,15 @@ use fallow_policy::fetch::WorkRequest;
 use fallow_policy::fetch_bounds::{Enough, Gathered};
 use fallow_policy::report_due::{self, FinishedJob, WhyDue};
 use fallow_policy::rpc_session::{AfterFailure, Ask, Candidate, Sessions, WhyAsk};
-use fallow_policy::rpc_timing::{Asker, MasterPage};
+use fallow_policy::rpc_timing::{Asker, MasterPage, RpcState};
 use fallow_policy::transfer_backoff::ProjectTransferBackoff;
 
 use crate::machine::Client;
 use crate::messages::Hearing;
 use crate::plan::Plan;
-use crate::record::Record;
 use crate::state::Job;
 use crate::under_way::UnderWay;
-use crate::{Effect, Entity, FileKey, NoticeLevel, Reason, TransferError};
+use crate::{Effect, FileKey, NoticeLevel, Reason, TransferError};
 
 /// Contact with the outside that is under way. Not stored: after a restart nothing is.
 #[derive(Debug, Default)]
@@ -69,9 +68,8 @@ impl Client {
                 }
                 let asker = self.net.requested.entry(id).or_default();
                 *asker = by.max(*asker);
-                if let Some(project) = self.state.projects.get_mut(&id).filter(|_| by == Asker::Owner) {
-                    project.rpc.on_owner_request();
-                    self.mark(Record::Project(id));
+                if by == Asker::Owner {
+                    self.edit_rpc(id, RpcState::on_owner_request);
                 }
                 self.settle_long_term();
                 // Who asks for contact knows better than a backoff (R1.4).
@@ -92,14 +90,7 @@ impl Client {
     pub(crate) fn poll_network(&mut self) {
         let now = self.now;
         self.ledger.type_backoffs.observe(now);
-        let mut overdue = false;
-        for project in self.state.projects.values_mut() {
-            project.rpc.observe(now);
-            if let Some(wait) = &mut project.contact_by {
-                wait.observe(now);
-                overdue |= !wait.holds(now);
-            }
-        }
+        let overdue = self.state.projects.observe(now);
         self.poll_master_pages();
         // What was asked of a scheduler that does not answer is still lacking.
         self.fetch_due |= self.net.sessions.observe(now);
@@ -165,28 +156,28 @@ impl Client {
             return;
         }
         let now = self.now;
-        let Some(project) = self.state.projects.get_mut(&id) else { return };
+        let Some(url) = self.state.projects.get(&id).map(|project| project.url.clone()) else { return };
         let page = match outcome {
             Ok(urls) if urls.is_empty() => {
-                let text = format!("the page {} names no scheduler: is it a project's?", project.url);
+                let text = format!("the page {url} names no scheduler: is it a project's?");
                 self.notice(NoticeLevel::Error, Some(id), text);
                 MasterPage::NoSchedulers
             }
             Ok(urls) => {
-                let new = urls.iter().any(|url| !project.scheduler_urls.contains(url));
-                project.scheduler_urls = urls;
-                if new { MasterPage::NewScheduler } else { MasterPage::KnownSchedulers }
+                let new = self.edit_project(id, |project| {
+                    let known = std::mem::replace(&mut project.scheduler_urls, urls);
+                    project.scheduler_urls.iter().any(|url| !known.contains(url))
+                });
+                if new == Some(true) { MasterPage::NewScheduler } else { MasterPage::KnownSchedulers }
             }
             Err(error) => {
-                let text = format!("the page {} could not be read: {error}", project.url);
+                let text = format!("the page {url} could not be read: {error}");
                 self.notice(NoticeLevel::Warn, Some(id), text);
                 MasterPage::Unreadable
             }
         };
         let known = self.state.projects.get(&id).is_some_and(|project| !project.scheduler_urls.is_empty());
         self.with_rpc(id, |rpc, rng| rpc.on_master_page(now, page, known, rng));
-        self.mark_durable(Record::Project(id));
-        self.fetch_due = true;
     }
 
     fn candidates(&self) -> Vec<Candidate> {
@@ -280,9 +271,9 @@ impl Client {
         let (Some(url), Some((request, reported))) = (url, self.compose_request(id, &ask.work)) else {
             return self.net.sessions.abandon(id);
         };
-        if let Some(project) = self.state.projects.get_mut(&id) {
+        self.edit_project(id, |project| {
             project.rpc_seqno = if project.hostid == 0 { 0 } else { project.rpc_seqno + 1 };
-        }
+        });
         let carried = self.trickles_for(id).into_iter().map(|(key, _)| key).collect();
         self.net.trickling.insert(id, carried);
         let wanted = Duration::from_secs_f64(ask.work.scalar());
@@ -300,10 +291,8 @@ impl Client {
         });
         self.net.asked_meanwhile.remove(&id);
         self.net.reporting.insert(id, reported.into_iter().collect());
-        self.ledger.totals.entry(id).or_default().rpcs += 1;
+        self.count(id, |totals| totals.rpcs += 1);
         self.ledger.metrics.rpc_made(self.now);
-        self.mark(Record::Project(id));
-        self.mark(Record::Ledger);
         self.act(
             Effect::CallScheduler { project: id, url, request: Box::new(request) },
             Reason::new("R1.9", why),
@@ -316,7 +305,6 @@ impl Client {
         outcome: Result<Box<SchedulerReply>, TransferError>,
     ) {
         let Some(asked) = self.net.sessions.in_flight(id).map(|ask| ask.work) else { return };
-        self.touch(Entity::Project(id));
         match outcome {
             Ok(reply) if reply.project_is_down => {
                 let delay = reply.request_delay;
@@ -374,8 +362,7 @@ impl Client {
     }
 
     fn count_failure(&mut self, id: ProjectId) {
-        self.ledger.totals.entry(id).or_default().rpc_failures += 1;
-        self.mark(Record::Ledger);
+        self.count(id, |totals| totals.rpc_failures += 1);
     }
 
     /// Gives up an RPC in flight: nobody wants to know its answer any more.
@@ -394,7 +381,6 @@ impl Client {
         }
         self.net.reporting.remove(&id);
         self.net.trickling.remove(&id);
-        self.fetch_due = true;
         if let Some(failure) = self.with_rpc(id, |rpc, rng| rpc.on_failure(now, rng)) {
             let text = format!(
                 "no scheduler answered, {} times in a row: next try in {}",

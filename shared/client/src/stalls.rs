@@ -221,11 +221,9 @@ impl Client {
     pub(crate) fn learn_job_time(&mut self, id: ProjectId, first: JobId) {
         let new = self.state.jobs.range(first..).map(|(_, job)| job).filter(|job| job.project == id);
         let times: Vec<f64> = new.map(|job| self.job_time(job).as_secs_f64()).collect();
-        if !times.is_empty()
-            && let Some(project) = self.state.projects.get_mut(&id)
-        {
+        if !times.is_empty() {
             let mean = times.iter().sum::<f64>() / times.len() as f64;
-            project.job_time = Some(Duration::from_secs_f64(mean));
+            self.edit_project(id, |project| project.job_time = Some(Duration::from_secs_f64(mean)));
         }
     }
 

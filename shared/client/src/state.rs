@@ -19,6 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::devices::Leaving;
 use crate::job_table::Jobs;
+use crate::project_table::Projects;
 use crate::transfers::Transfers;
 use crate::trickles::Trickle;
 use crate::{FileKey, RequiredSignature};
@@ -41,7 +42,7 @@ pub(crate) struct Meta {
 }
 
 /// A project, apart from its accounts with us (`Totals`, debts), which change far more often.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Project {
     pub id: ProjectId,
     pub url: MasterUrl,
@@ -86,10 +87,25 @@ impl Project {
     pub(crate) fn directory(&self) -> String {
         self.directory.clone().unwrap_or_else(|| self.url.stem())
     }
+
+    /// Reads what its user set on its web site, as it holds at this host's venue.
+    pub(crate) fn read_web_preferences(&mut self) {
+        self.web = WebPreferences::parse(&self.identity.project_preferences, &self.identity.venue);
+    }
+
+    /// Gives one that the owner attached its weight: what he gave it, else what its user set on its web site. Says whether
+    /// that is another than before.
+    pub(crate) fn settle_share(&mut self) -> bool {
+        if self.from_document {
+            return false;
+        }
+        let share = self.chosen_share.or(self.web.share).unwrap_or(Share::DEFAULT);
+        std::mem::replace(&mut self.share, share) != share
+    }
 }
 
 /// What a project told us about our account there; echoed or passed on to applications.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub user_id: u64,
     pub team_id: u64,
@@ -350,7 +366,7 @@ impl Outcome {
 pub(crate) struct State {
     pub meta: Meta,
     pub host: Option<HostFacts>,
-    pub projects: BTreeMap<ProjectId, Project>,
+    pub projects: Projects,
     pub versions: BTreeMap<VersionKey, AppVersion>,
     pub workunits: BTreeMap<FileKey, Workunit>,
     pub files: BTreeMap<FileKey, File>,

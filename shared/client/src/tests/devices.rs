@@ -226,7 +226,7 @@ fn asked_beside(usage: Usage, excluded: bool) -> (Client, f64, f64) {
         let waits = if excluded { Duration::ZERO } else { Duration::from_hours(1) };
         client.edit_job(id, |job| job.run.not_before = NOW + waits);
     }
-    client.state.projects.get_mut(&a).unwrap().job_time = Some(Duration::from_secs(1_000));
+    client.edit_project(a, |project| project.job_time = Some(Duration::from_secs(1_000)));
     if excluded {
         let excluded_devices = [Device::new(ResourceType::Nvidia, 0).unwrap()].into();
         client.handle(NOW, document(Preferences { excluded_devices, ..Preferences::default() }));

@@ -3,6 +3,7 @@
 mod benchmarks;
 mod devices;
 mod job_edits;
+mod project_edits;
 
 use fallow_boinc::scheduler::{AppVersion, ClientVersion, ResultJob, SchedulerReply, Workunit};
 use fallow_domain::{
@@ -285,7 +286,7 @@ fn r5_6_a_job_that_is_being_aborted_is_no_work_that_a_server_plans_with() {
     let [aborted, kept] = [1, 2].map(|id| put_job(&mut client, id, a, Usage::ONE_CPU));
     client.edit_job(aborted, |job| (job.process, job.slot) = (Process::Executing(1), Some(SlotId(0))));
     client.abort_job(aborted, 197, "somebody does not want it");
-    client.state.projects.get_mut(&a).unwrap().send_full_workload = true;
+    client.edit_project(a, |project| project.send_full_workload = true);
     let (mut request, _) = client.compose_request(a, &WorkRequest::default()).unwrap();
     client.list_jobs(a, &mut request);
     let planned = request.in_progress_results.unwrap();

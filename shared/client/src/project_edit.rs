@@ -1,0 +1,99 @@
+//! The one door through which projects are changed: what follows is found by difference (`project_table`) and seen to here.
+
+use fallow_domain::ProjectId;
+use fallow_policy::estimate::DurationCorrection;
+use fallow_policy::rpc_timing::RpcState;
+
+use crate::machine::Client;
+use crate::project_table::Difference;
+use crate::record::Record;
+use crate::state::Project;
+use crate::{Entity, Totals};
+
+impl Client {
+    /// Changes a project, and sees to what follows. Nothing, if there is none of that id.
+    pub(crate) fn edit_project<T>(
+        &mut self,
+        id: ProjectId,
+        change: impl FnOnce(&mut Project) -> T,
+    ) -> Option<T> {
+        let (told, found) = self.state.projects.edit(id, change)?;
+        self.note_project_difference(id, found);
+        Some(told)
+    }
+
+    /// The same of when it may be asked, alone.
+    pub(crate) fn edit_rpc<T>(
+        &mut self,
+        id: ProjectId,
+        change: impl FnOnce(&mut RpcState) -> T,
+    ) -> Option<T> {
+        let (told, found) = self.state.projects.edit_rpc(id, change)?;
+        self.note_project_difference(id, found);
+        Some(told)
+    }
+
+    /// The same of how its estimates are corrected, alone.
+    pub(crate) fn edit_correction(
+        &mut self,
+        id: ProjectId,
+        change: impl FnOnce(DurationCorrection) -> DurationCorrection,
+    ) {
+        if let Some(found) = self.state.projects.edit_correction(id, change) {
+            self.note_project_difference(id, found);
+        }
+    }
+
+    /// Takes in a new project.
+    pub(crate) fn insert_project(&mut self, project: Project) {
+        let id = project.id;
+        self.state.projects.insert(project);
+        self.ledger.totals.entry(id).or_default();
+        self.mark_durable(Record::Project(id));
+        self.mark(Record::Ledger);
+        self.shares_changed();
+        self.estimates_changed(id);
+    }
+
+    /// Takes out a project of which nothing is held any more.
+    pub(crate) fn remove_project(&mut self, id: ProjectId) -> Option<Project> {
+        let project = self.state.projects.remove(id)?;
+        self.mark_durable(Record::Project(id));
+        self.shares_changed();
+        Some(project)
+    }
+
+    pub(crate) fn note_project_difference(&mut self, id: ProjectId, found: Difference) {
+        if found.durable {
+            self.mark_durable(Record::Project(id));
+        } else if found.store {
+            self.mark(Record::Project(id));
+        }
+        if found.shares {
+            self.shares_changed();
+        }
+        self.fetch_due |= found.asks;
+        if found.estimates {
+            self.estimates_changed(id);
+        }
+    }
+
+    /// Who gets what of the host, and who says so.
+    pub(crate) fn shares_changed(&mut self) {
+        self.schedule_due = true;
+        self.fetch_due = true;
+        self.touch(Entity::Host);
+    }
+
+    /// Counts something of a project in its totals, which add up to the host's.
+    pub(crate) fn count(&mut self, id: ProjectId, change: impl FnOnce(&mut Totals)) {
+        let totals = self.ledger.totals.entry(id).or_default();
+        let before = *totals;
+        change(totals);
+        if *totals != before {
+            self.mark(Record::Ledger);
+            self.touch(Entity::Project(id));
+            self.touch(Entity::Host);
+        }
+    }
+}

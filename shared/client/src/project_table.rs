@@ -1,0 +1,131 @@
+//! The projects, with private fields: read as a map, changed through one door that says what follows.
+//!
+//! **Model.** An edit keeps the project as it was, and all that follows is found by comparing it with what it has become.
+//! Projects are few and seldom edited, so they are compared whole. What changes with each of its jobs, which may be ten
+//! thousand, is a part of it that is edited and compared alone.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+
+use fallow_domain::{Instant, ProjectId};
+use fallow_policy::estimate::DurationCorrection;
+use fallow_policy::rpc_timing::RpcState;
+
+use crate::state::Project;
+
+/// The projects, to be looked at as a map.
+#[derive(Debug, Default)]
+pub(crate) struct Projects {
+    all: BTreeMap<ProjectId, Project>,
+}
+
+/// What follows from an edit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// Its record is to be written, and its view to be sent.
+    pub store: bool,
+    /// The record must survive a power cut: somebody was told, or would have to say it again.
+    pub durable: bool,
+    /// Others get another part of the host, or somebody else decides about it: a reason to decide what runs.
+    pub shares: bool,
+    /// It may be asked at another time, or for something else: a reason to check work fetch.
+    pub asks: bool,
+    /// Its jobs take another time than the queue reckons with.
+    pub estimates: bool,
+}
+
+impl Deref for Projects {
+    type Target = BTreeMap<ProjectId, Project>;
+    fn deref(&self) -> &Self::Target {
+        &self.all
+    }
+}
+
+impl Projects {
+    /// Takes in a project, in place of another of the same id.
+    pub(crate) fn insert(&mut self, project: Project) {
+        self.all.insert(project.id, project);
+    }
+
+    pub(crate) fn remove(&mut self, id: ProjectId) -> Option<Project> {
+        self.all.remove(&id)
+    }
+
+    /// Changes a project, but for its id. Says what follows from it.
+    pub(crate) fn edit<T>(
+        &mut self,
+        id: ProjectId,
+        change: impl FnOnce(&mut Project) -> T,
+    ) -> Option<(T, Difference)> {
+        let project = self.all.get_mut(&id)?;
+        let before = project.clone();
+        let told = change(project);
+        Some((told, Difference::between(&before, project)))
+    }
+
+    /// Changes when it may be asked, and nothing else of it.
+    pub(crate) fn edit_rpc<T>(
+        &mut self,
+        id: ProjectId,
+        change: impl FnOnce(&mut RpcState) -> T,
+    ) -> Option<(T, Difference)> {
+        let rpc = &mut self.all.get_mut(&id)?.rpc;
+        let before = rpc.clone();
+        let told = change(rpc);
+        let asks = before != *rpc;
+        Some((told, Difference { store: asks, asks, ..Difference::default() }))
+    }
+
+    /// Changes how its estimates are corrected, and nothing else of it.
+    pub(crate) fn edit_correction(
+        &mut self,
+        id: ProjectId,
+        change: impl FnOnce(DurationCorrection) -> DurationCorrection,
+    ) -> Option<Difference> {
+        let correction = &mut self.all.get_mut(&id)?.correction;
+        let before = std::mem::replace(correction, change(*correction));
+        let estimates = before != *correction;
+        Some(Difference { store: estimates, estimates, ..Difference::default() })
+    }
+
+    /// Takes note of the time: no wait becomes longer by a clock that was set back. That follows from what is stored, and is
+    /// no difference to anybody. Says whether one wants to hear of us by now.
+    pub(crate) fn observe(&mut self, now: Instant) -> bool {
+        let mut overdue = false;
+        for project in self.all.values_mut() {
+            project.rpc.observe(now);
+            if let Some(wait) = &mut project.contact_by {
+                wait.observe(now);
+                overdue |= !wait.holds(now);
+            }
+        }
+        overdue
+    }
+}
+
+impl Difference {
+    /// What follows when a project that was like this is like that.
+    fn between(was: &Project, is: &Project) -> Self {
+        let shares = |p: &Project| (p.share, p.detach_when_done, p.from_document);
+        let store = was != is;
+        let shares = shares(was) != shares(is) || was.account_key != is.account_key;
+        Self {
+            store,
+            durable: !settled_alike(was, is),
+            shares,
+            asks: was.rpc != is.rpc || was.web.without != is.web.without,
+            estimates: was.correction != is.correction || was.dont_use_dcf != is.dont_use_dcf,
+        }
+    }
+}
+
+/// Whether all is the same that was settled with the owner, the coordinator or the project. So are the numbers of RPCs: a
+/// server takes a host whose numbers go back for a copy of another.
+fn settled_alike(was: &Project, is: &Project) -> bool {
+    let short = |p: &Project| (p.share, p.chosen_share, p.from_document, p.detach_when_done, p.hostid);
+    short(was) == short(is)
+        && (&was.url, &was.directory, &was.name) == (&is.url, &is.directory, &is.name)
+        && (&was.account_key, &was.code_sign_key) == (&is.account_key, &is.code_sign_key)
+        && (was.rpc_seqno, &was.scheduler_urls, &was.identity)
+            == (is.rpc_seqno, &is.scheduler_urls, &is.identity)
+}
