@@ -612,12 +612,18 @@ async fn submit(operator: &mut Client, jobs: usize) {
     operator.submit(request).await.unwrap();
 }
 
-/// New links of agents that have said all before.
+/// New links of agents that have said all before. Those that are to be told of jobs that wait are told from now on.
 async fn come_back(coordinator: &Coordinator, agents: &[wire::EnrollReply]) -> Vec<Agent> {
     let mut back = Vec::new();
     for identity in agents {
         back.push(Agent::link(coordinator, hello(identity, "e", 1)).await.0);
     }
+    let dealt_with = async {
+        while coordinator.fleet().has_returned() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(SOON, dealt_with).await.expect("it is decided who is told");
     back
 }
 

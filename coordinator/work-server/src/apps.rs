@@ -13,13 +13,15 @@ use fallow_domain::{Invalid, Usage};
 use super::catalog::Catalog;
 use super::error::ProjectError;
 use super::hosted::Project;
+use super::index;
+use super::keys::tail;
 use super::layout::write_whole;
 use super::names::{PLAIN_RULE, is_plain};
 use super::records::{App, Version, VersionFile, plan_class};
 use super::submit::check_beside;
 use super::txn::decode;
 use super::types::NewAppVersion;
-use super::workunit::{Workunit, WorkunitState};
+use super::workunit::Workunit;
 
 /// The largest file of an application. They are read into memory to be signed.
 pub const APP_FILE_MAX: u64 = 1 << 30;
@@ -32,7 +34,7 @@ const PLATFORM_RULE: &str = "CPU-VENDOR-SYSTEM as BOINC clients name it, such as
 const OTHER_PLATFORMS: [&str; 3] = ["windows_x86_64", "windows_intelx86", "windows_arm64"];
 /// Clients hold file names of this length.
 const NAME_MAX: usize = 255;
-/// Workunits that are read at a time.
+/// Records that are read at a time.
 const PAGE: usize = 1_000;
 
 impl Project {
@@ -100,26 +102,52 @@ impl Project {
     }
 
     /// Refuses files that have no place of their own in a slot: beside each other, beside those of the client, and beside
-    /// those of workunits whose jobs may yet run with this version.
+    /// those of workunits whose jobs may yet run with this version, whose names are counted.
     fn check_slot(&self, new: &NewAppVersion, names: &[Names]) -> Result<(), ProjectError> {
         let mut in_slot = SlotNames::of(Owner::Application);
         names.iter().try_for_each(|names| in_slot.add(names.in_slot()))?;
-        let counts = self.counts()?;
-        if counts.workunits == counts.workunits_validated + counts.workunits_failed {
-            return Ok(());
+        for is_output in [false, true] {
+            let (prefix, mut after) = (self.keys.open_names(&new.application, is_output), None);
+            loop {
+                let page = self.read().scan(&prefix, after.as_deref(), PAGE)?;
+                for (key, _) in &page {
+                    if let Some((file, name)) = takes_place(&in_slot, tail(key, &prefix), is_output)
+                        && let Some(workunit) = self.open_workunit_with(&new.application, is_output, &name)?
+                    {
+                        return Err(ProjectError::TakesPlace { file, workunit, name });
+                    }
+                }
+                match page.into_iter().next_back() {
+                    Some((last, _)) => after = Some(last),
+                    None => break,
+                }
+            }
         }
+        Ok(())
+    }
+
+    /// The first open workunit of an application with a file of this name. Looks through all: for those who are told of it.
+    fn open_workunit_with(
+        &self,
+        application: &str,
+        is_output: bool,
+        name: &str,
+    ) -> Result<Option<String>, ProjectError> {
         let (prefix, mut after) = (self.keys.workunits(), None);
         loop {
             let page = self.read().scan(&prefix, after.as_deref(), PAGE)?;
             for (key, value) in &page {
                 let workunit: Workunit = decode("workunit", key, value)?;
-                if workunit.application == new.application && workunit.state == WorkunitState::Active {
-                    check_workunit(&workunit, &in_slot)?;
+                if workunit.application == application
+                    && index::open_names(&workunit).contains(&(is_output, name))
+                {
+                    return Ok(Some(workunit.name));
                 }
             }
             match page.into_iter().next_back() {
                 Some((last, _)) => after = Some(last),
-                None => return Ok(()),
+                // It was decided since its name was found.
+                None => return Ok(None),
             }
         }
     }
@@ -186,16 +214,15 @@ fn names(new: &NewAppVersion) -> Result<Vec<Names>, Invalid> {
     new.files.iter().enumerate().map(names_of).collect()
 }
 
-/// Refuses files of an application that have no place beside those of a workunit.
-fn check_workunit(workunit: &Workunit, in_slot: &SlotNames) -> Result<(), ProjectError> {
-    let inputs = workunit.inputs.iter().map(|input| input.open_name.as_str());
-    let outputs = workunit.outputs.iter().map(|output| output.open_name.as_str());
-    match check_beside(in_slot, inputs, outputs) {
+/// The file of an application that has no place beside a workunit's of this name, and that.
+fn takes_place(in_slot: &SlotNames, name: &str, is_output: bool) -> Option<(String, String)> {
+    let (input, output) = if is_output { (None, Some(name)) } else { (Some(name), None) };
+    match check_beside(in_slot, input.into_iter(), output.into_iter()) {
         Err(SlotClash::Same { name, other, .. } | SlotClash::Inside { name, other, .. }) => {
-            Err(ProjectError::TakesPlace { file: other, workunit: workunit.name.clone(), name })
+            Some((other, name))
         }
         // What is no matter of this application's files.
-        Err(SlotClash::Runtime { .. }) | Ok(()) => Ok(()),
+        Err(SlotClash::Runtime { .. }) | Ok(()) => None,
     }
 }
 

@@ -16,7 +16,7 @@ use super::accounts::{self, Wanted};
 use super::catalog::Catalog;
 use super::error::ProjectError;
 use super::holders;
-use super::index::RestEnd;
+use super::index::{self, RestEnd};
 use super::intact;
 use super::keyring::Keyring;
 use super::keys::Keys;
@@ -27,6 +27,7 @@ use super::settings::ProjectSettings;
 use super::txn::Txn;
 use super::types::{Counts, NewJobs, ProjectInfo, Refusal};
 use super::waiting::Waiting;
+use super::workunit::REST_MAX;
 
 /// The account that a project is made with: its own, for clients that its operator attaches by hand. In stores of earlier
 /// versions all agents had it; there the project has another one of its own by now (`accounts::brought_up`).
@@ -67,8 +68,8 @@ pub(crate) struct Project {
     new_jobs: Mutex<NewJobs>,
     /// How many agents are to be told of jobs that rest after an error, by the second in which somebody may have them and
     /// the sequence number of their workunit. Kept in memory only: after a restart it is found anew by those that ask in
-    /// vain ([`Project::note_rests`]). Rests have an end, so that there
-    /// are no more entries than errors in two hours; after the clock was set back those from before stay until then.
+    /// vain ([`Project::note_rests`]). Rests have an end, so that there are no more entries than errors in two hours; what lies
+    /// further ahead than any rest is long was noted before the clock was set back, and is dropped.
     resting: Mutex<BTreeMap<(i64, u64), u64>>,
 }
 
@@ -103,7 +104,8 @@ impl Project {
         let mut txn = Txn::new(&*store);
         txn.put("project", keys.settings(), &record)?;
         put_account(&mut txn, &keys, &account)?;
-        txn.put("counters", keys.counters(), &Counters { last_account: OWN_ACCOUNT, ..Counters::default() })?;
+        let counters = Counters { last_account: OWN_ACCOUNT, has_open_names: true, ..Counters::default() };
+        txn.put("counters", keys.counters(), &counters)?;
         let _ = store.apply_durable(txn.into_batch())?;
         Self::open(store, dir, base_url, name)
     }
@@ -125,6 +127,7 @@ impl Project {
         let record = accounts::brought_up(&*store, &keys, name, record)?;
         let seekers = Seekers::load(&txn, &keys, record.shared_account)?;
         drop(txn);
+        index::count_open_names(&*store, &keys)?;
         let layout = Layout::open(dir, name)?;
         Ok(Self {
             name: name.to_owned(),
@@ -185,7 +188,8 @@ impl Project {
     /// What came to wait for a host since the last call, agents included for whom a rest is over.
     pub(crate) fn take_new_jobs(&self, now: Instant) -> NewJobs {
         let mut resting = lock(&self.resting);
-        let later = resting.split_off(&(second_after(now), 0));
+        let mut later = resting.split_off(&(second_after(now), 0));
+        later.split_off(&(second_after(now + REST_MAX) + 1, 0));
         let rested: u64 = std::mem::replace(&mut *resting, later).values().sum();
         let new = std::mem::take(&mut *lock(&self.new_jobs));
         NewJobs { agents: new.agents + rested, ..new }
@@ -301,5 +305,24 @@ mod tests {
         project.note_rests([rest(2, 2)]);
         project.note_rests([rest(2, 2), rest(1, 3)]);
         assert_eq!(project.take_new_jobs(now + Duration::from_secs(1)), NewJobs { jobs: 0, agents: 5 });
+    }
+
+    #[test]
+    fn r6_8_rests_that_were_noted_before_the_clock_was_set_back_are_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path().join("store")).unwrap());
+        let (now, url) = (Instant::EPOCH + Duration::from_hours(9), "http://127.0.0.1:1");
+        let project = Project::create(store, dir.path(), url, "p", ProjectSettings::default(), now).unwrap();
+        let rest =
+            |minutes, workunit| RestEnd { at: now + Duration::from_mins(minutes), workunit, agents: 1 };
+        // The longest rest that there is, noted half a second after it began.
+        project.note_rests([rest(60, 1), rest(10, 2)]);
+        let half = Duration::from_micros(500_000);
+        assert_eq!(project.take_new_jobs(now + half), NewJobs::default());
+        assert_eq!(lock(&project.resting).len(), 2);
+        // Set back by half an hour.
+        assert_eq!(project.take_new_jobs(now - Duration::from_mins(30)), NewJobs::default());
+        assert_eq!(lock(&project.resting).len(), 1);
+        assert_eq!(project.take_new_jobs(now + Duration::from_mins(11)), NewJobs { jobs: 0, agents: 1 });
     }
 }

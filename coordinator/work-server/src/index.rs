@@ -1,19 +1,26 @@
 //! What follows from a workunit: its index entries and what it adds to the counts.
 //!
 //! Both are pure functions of the workunit, and a change writes the difference between before and after. So no
-//! code path can forget an entry, and a test can compute all indexes anew and compare.
+//! code path can forget an entry, and a test can compute all indexes anew and compare. So are the names that its files have
+//! in the slot while it is open, which are counted by application: who adds a version looks at them instead of all workunits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::Instant;
+use fallow_store::Store;
 
 use super::error::ProjectError;
 use super::hosted::OWN_ACCOUNT;
 use super::keys::Keys;
 use super::records::{Counters, Host, UnsentEntry};
-use super::txn::{Txn, encode};
+use super::txn::{Txn, decode, encode};
 use super::types::{Counts, NewJobs};
 use super::workunit::{Job, JobState, Outcome, Rest, Workunit, WorkunitState};
+
+/// Workunits that are read at a time.
+const PAGE: usize = 1_000;
+/// What a count of a name is called in errors.
+const OPEN_NAME: &str = "count of a file's name";
 
 /// Reads a workunit. Jobs that were stored before they named an account get that of their host; of those who had the
 /// account that all agents then had together nobody knows who computed, so they get none.
@@ -69,6 +76,15 @@ pub(crate) fn write(
         }
     }
     txn.put("workunit", keys.workunit(&after.name), after)?;
+    let (old_names, new_names) = (before.map(open_names).unwrap_or_default(), open_names(after));
+    for (is_output, name) in old_names.difference(&new_names) {
+        count_name(txn, keys.open_name(&after.application, *is_output, name), |count| {
+            count.saturating_sub(1)
+        })?;
+    }
+    for (is_output, name) in new_names.difference(&old_names) {
+        count_name(txn, keys.open_name(&after.application, *is_output, name), |count| count + 1)?;
+    }
     let (minus, plus) = (before.map(counts).unwrap_or_default(), counts(after));
     note_new_jobs(txn, before, after, plus.jobs_unsent.saturating_sub(minus.jobs_unsent), now);
     if minus != plus {
@@ -128,6 +144,55 @@ fn entries(keys: &Keys, workunit: &Workunit) -> Result<BTreeMap<Vec<u8>, Vec<u8>
     Ok(out)
 }
 
+/// The names that files of a workunit have in the slot, while it is open; whether they are outputs.
+pub(crate) fn open_names(workunit: &Workunit) -> BTreeSet<(bool, &str)> {
+    if workunit.state != WorkunitState::Active {
+        return BTreeSet::new();
+    }
+    let inputs = workunit.inputs.iter().map(|input| (false, input.open_name.as_str()));
+    inputs.chain(workunit.outputs.iter().map(|output| (true, output.open_name.as_str()))).collect()
+}
+
+fn count_name(txn: &mut Txn<'_>, key: Vec<u8>, change: impl FnOnce(u64) -> u64) -> Result<(), ProjectError> {
+    let count: Option<u64> = txn.get(OPEN_NAME, &key)?;
+    match change(count.unwrap_or_default()) {
+        0 => txn.delete(key),
+        count => txn.put(OPEN_NAME, key, &count)?,
+    }
+    Ok(())
+}
+
+/// Counts the names of open workunits' files anew, in a store of an earlier version.
+pub(crate) fn count_open_names(store: &dyn Store, keys: &Keys) -> Result<(), ProjectError> {
+    let mut txn = Txn::new(store);
+    let mut counters: Counters = txn.get("counters", &keys.counters())?.unwrap_or_default();
+    if counters.has_open_names {
+        return Ok(());
+    }
+    // A version that knows nothing of them may have been here since they were counted last.
+    for (key, _) in txn.scan(&keys.all_open_names(), None, usize::MAX)? {
+        txn.delete(key);
+    }
+    let (prefix, mut after) = (keys.workunits(), None);
+    while let page = Txn::new(store).scan(&prefix, after.as_deref(), PAGE)?
+        && !page.is_empty()
+    {
+        for (key, value) in page {
+            let workunit: Workunit = decode("workunit", &key, &value)?;
+            for (is_output, name) in open_names(&workunit) {
+                count_name(&mut txn, keys.open_name(&workunit.application, is_output, name), |count| {
+                    count + 1
+                })?;
+            }
+            after = Some(key);
+        }
+    }
+    counters.has_open_names = true;
+    txn.put("counters", keys.counters(), &counters)?;
+    let _ = store.apply_durable(txn.into_batch())?;
+    Ok(())
+}
+
 /// What a workunit adds to the counts.
 pub(crate) fn counts(workunit: &Workunit) -> Counts {
     let jobs = |state| workunit.jobs.iter().filter(|job| job.state == state).count() as u64;
@@ -161,22 +226,31 @@ fn shift(total: Counts, minus: Counts, plus: Counts) -> Counts {
 mod tests {
     use std::collections::BTreeMap;
 
-    use fallow_domain::Duration;
-    use fallow_store::{KeyRange, SledStore, Store};
+    use fallow_domain::{Bytes, Duration};
+    use fallow_store::{KeyRange, SledStore};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::types::OutputSpec;
     use crate::workunit::tests::{report, workunit};
     use crate::workunit::{Rules, Taker};
 
     /// All index entries as they follow from the workunits in the store.
     fn anew(store: &dyn Store, keys: &Keys) -> (BTreeMap<Vec<u8>, Vec<u8>>, Counts) {
         let (mut entries_of_all, mut total) = (BTreeMap::new(), Counts::default());
+        let mut names = BTreeMap::<Vec<u8>, u64>::new();
         for (key, value) in store.scan(&KeyRange::prefix(&keys.workunits()), usize::MAX).unwrap() {
             let workunit: Workunit = crate::txn::decode("workunit", &key, &value).unwrap();
             total = shift(total, Counts::default(), counts(&workunit));
             entries_of_all.extend(entries(keys, &workunit).unwrap());
+            for (is_output, name) in open_names(&workunit) {
+                *names.entry(keys.open_name(&workunit.application, is_output, name)).or_default() += 1;
+            }
         }
+        entries_of_all.extend(names.into_iter().map(|(key, count)| {
+            let value = encode(OPEN_NAME, &key, &count).unwrap();
+            (key, value)
+        }));
         (entries_of_all, total)
     }
 
@@ -194,7 +268,11 @@ mod tests {
                 let before = read(&txn, &keys, &name).unwrap();
                 let mut after = match before.clone() {
                     Some(workunit) => workunit,
-                    None => Workunit { name, sequence: number, ..workunit(rules) },
+                    None => {
+                        let outputs = ["out", "also"].iter().take(number as usize);
+                        let outputs = outputs.map(|name| OutputSpec { open_name: (*name).into(), max_bytes: Bytes(1) });
+                        Workunit { name, sequence: number, outputs: outputs.collect(), ..workunit(rules) }
+                    }
                 };
                 let now = Instant::EPOCH + Duration::from_secs(host as i64);
                 let index = after.jobs.iter().find(|job| job.host == host).map(|job| job.index);

@@ -82,6 +82,18 @@ impl Keys {
     pub(crate) fn workunits(&self) -> Vec<u8> {
         self.key("workunit/")
     }
+    /// How many open workunits of an application have this name for an input, or for an output, in the slot. It may hold a
+    /// `/`, and comes last.
+    pub(crate) fn open_name(&self, app: &str, is_output: bool, name: &str) -> Vec<u8> {
+        let side = if is_output { "out" } else { "in" };
+        self.key(format_args!("open-name/{app}/{side}/{name}"))
+    }
+    pub(crate) fn open_names(&self, app: &str, is_output: bool) -> Vec<u8> {
+        self.open_name(app, is_output, "")
+    }
+    pub(crate) fn all_open_names(&self) -> Vec<u8> {
+        self.key("open-name/")
+    }
     /// A submission by its key, which is a plain name.
     pub(crate) fn submission(&self, key: &str) -> Vec<u8> {
         self.key(format_args!("submission/{key}"))

@@ -35,6 +35,8 @@ pub(crate) struct Counters {
     /// Of workunits; never used again.
     pub(crate) last_sequence: u64,
     pub(crate) counts: Counts,
+    /// Names of files of open workunits are counted (`index::count_open_names`); in stores of earlier versions they are not.
+    pub(crate) has_open_names: bool,
 }
 
 /// Somebody who computes for the project (BOINC: user).

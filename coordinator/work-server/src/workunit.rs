@@ -36,7 +36,7 @@ pub const TOTAL_MAX: u32 = 100;
 /// How long a workunit rests after its first error.
 const REST: Duration = Duration::from_secs(30);
 /// The longest rest: what takes longer to mend is for the operator.
-const REST_MAX: Duration = Duration::from_hours(1);
+pub(crate) const REST_MAX: Duration = Duration::from_hours(1);
 /// What is told of a failed job's last words, in bytes.
 const WORDS_MAX: usize = 200;
 

@@ -15,7 +15,12 @@ use crate::scheduler::{messages, with_workunits};
 
 /// A request that announces 60 MB, of which the account key and so much come.
 fn begun(info: &ProjectInfo, key: &str, bytes: usize) -> TcpStream {
-    let length = format!("Content-Length: {}\r\n", 60 << 20);
+    announced(info, key, 60 << 20, bytes)
+}
+
+/// A request that announces so much, of which the account key and so much come.
+pub(crate) fn announced(info: &ProjectInfo, key: &str, length: usize, bytes: usize) -> TcpStream {
+    let length = format!("Content-Length: {length}\r\n");
     let mut stream = open("POST", &format!("{}cgi", info.url), &length);
     let head = format!("<scheduler_request>\n<authenticator>{key}</authenticator>\n");
     stream.write_all(head.as_bytes()).unwrap();

@@ -11,6 +11,7 @@ use fallow_work_server::{
     JobState, NewWorkunit, Outcome, ProjectError, ProjectSettings, Validation, WorkunitView,
 };
 
+use crate::bounds::announced;
 use crate::client::{Client, body_of};
 use crate::fixture::{Fixture, workunit};
 use crate::http::post;
@@ -522,15 +523,19 @@ fn what_submitters_get_wrong_is_said_and_nothing_is_stored() {
 #[test]
 fn clients_that_announce_much_and_send_nothing_keep_nobody_out() {
     let (fixture, info) = with_workunits(1, 1);
-    let url = format!("{}cgi", info.url);
-    let head = format!("Content-Length: {}\r\nExpect: 100-continue\r\n", 60 << 20);
-    let silent: Vec<_> = (0..16).map(|_| crate::http::open("POST", &url, &head)).collect();
-    let go_on = b"HTTP/1.1 100 Continue\r\n\r\n";
-    for mut stream in &silent {
-        // The server reads the request from now on.
-        let mut said = [0; 25];
-        stream.read_exact(&mut said).unwrap();
-        assert_eq!(&said, go_on);
+    // All that is announced together is more than there is memory for, for each budget.
+    let mut silent = Vec::new();
+    for number in 0..16 {
+        let client = Client::new(&fixture, &info, &format!("silent{number}"));
+        let key = client.request.authenticator.reveal();
+        silent.extend((0..4).map(|_| announced(&info, key, 15 << 20, 0)));
+        // All four are taken in, when there is no place for a fifth.
+        let body = client.request.write();
+        let is_full = || post(&format!("{}cgi", info.url), body.as_bytes()).status == 503;
+        assert!((0..1_000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            is_full()
+        }));
     }
     assert_eq!(Client::new(&fixture, &info, "a").fetch(1.0).results.len(), 1);
     for mut stream in silent {
