@@ -76,10 +76,7 @@ impl DataDir {
         })?;
         self.check_whole()?;
         // One that was made beforehand may be open to others.
-        let mode = fs::metadata(&self.0).map_err(fail)?.permissions().mode();
-        if mode & 0o027 != 0 {
-            fs::set_permissions(&self.0, fs::Permissions::from_mode(mode & 0o7750)).map_err(fail)?;
-        }
+        file::close(&self.0, 0o027).map_err(fail)?;
         // Account keys lie in it. The directory itself may be one that somebody made with another mode, so what is secret
         // is closed by itself.
         let closed = fs::Permissions::from_mode(0o700);

@@ -92,7 +92,7 @@ impl Keyring {
 
 fn private(path: &Path) -> Result<PrivateKey, ProjectError> {
     let text = text(path)?;
-    close(path, 0o600)?;
+    close(path)?;
     PrivateKey::from_pem(&text).map_err(bad(path))
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use fallow_boinc::signature::md5_hex;
@@ -42,7 +42,7 @@ impl Layout {
                 made.map_err(ProjectError::file("create", &path))?;
             }
             if mode == 0o700 {
-                close(&path, mode)?;
+                close(&path)?;
             }
         }
         Ok(layout)
@@ -83,12 +83,8 @@ impl Layout {
 }
 
 /// Takes from others what they could do with a file or a directory.
-pub(crate) fn close(path: &Path, mode: u32) -> Result<(), ProjectError> {
-    let found = fs::metadata(path).map_err(ProjectError::file("look at", path))?.permissions().mode();
-    if found & 0o077 == 0 {
-        return Ok(());
-    }
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(ProjectError::file("close", path))
+pub(crate) fn close(path: &Path) -> Result<(), ProjectError> {
+    file::close(path, 0o077).map_err(ProjectError::file("close", path)).map(drop)
 }
 
 /// Writes a file in one step: after a crash it is there whole or not at all.

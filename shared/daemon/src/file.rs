@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Where the content of a file is while it is written: beside it, `.new` behind its name.
@@ -56,6 +56,20 @@ pub fn sync_directory_of(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Takes rights away from a file or a directory that was made beforehand, perhaps by somebody else: all in `rights`, such
+/// as `0o077` for what the group and others may do. Gives the mode that it had, if it had any of them.
+///
+/// # Errors
+/// The system's: it may lie open then.
+pub fn close(path: &Path, rights: u32) -> io::Result<Option<u32>> {
+    let mode = fs::metadata(path)?.permissions().mode() & 0o7777;
+    if mode & rights == 0 {
+        return Ok(None);
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode & !rights))?;
+    Ok(Some(mode))
+}
+
 /// Removes a file that may be gone already.
 ///
 /// # Errors
@@ -70,7 +84,7 @@ pub fn remove_if_there(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
@@ -97,6 +111,20 @@ mod tests {
         let data = path.symlink_metadata().unwrap();
         assert!(data.is_file());
         assert_eq!(data.permissions().mode() & 0o777, 0o600);
+    }
+
+    /// Shows R6.10.
+    #[test]
+    fn what_was_open_to_others_is_closed_to_them_and_stays_its_owners() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode = || fs::metadata(dir.path()).unwrap().permissions().mode() & 0o7777;
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(close(dir.path(), 0o027).unwrap(), Some(0o755));
+        assert_eq!(mode(), 0o750);
+        assert_eq!(close(dir.path(), 0o027).unwrap(), None);
+        assert_eq!(close(dir.path(), 0o077).unwrap(), Some(0o750));
+        assert_eq!(mode(), 0o700);
+        assert!(close(&dir.path().join("none"), 0o077).is_err());
     }
 
     #[test]

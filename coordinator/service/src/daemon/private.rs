@@ -3,10 +3,12 @@
 //! A directory may have been made beforehand, by a package or by hand, and be open to others; so its mode is set at every
 //! start, and those of the store's files with it. What cannot be closed stops the start: secrets would lie open.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+
+use fallow_daemon::file;
 
 use super::StartError;
 
@@ -84,20 +86,17 @@ fn close_all(dir: &Path, depth: u32) -> Result<(), StartError> {
 
 /// Takes everything from the group and from others.
 fn close(path: &Path) -> Result<(), StartError> {
-    let closed = || -> io::Result<()> {
-        let mode = fs::metadata(path)?.permissions().mode();
-        if mode & OTHERS == 0 {
-            return Ok(());
-        }
-        tracing::debug!(path = %path.display(), mode = format!("{:o}", mode & 0o7777), "closed to other users");
-        fs::set_permissions(path, Permissions::from_mode(mode & !OTHERS & 0o7777))
-    };
-    closed().map_err(|source| StartError::Open { path: path.to_path_buf(), source })
+    let closed = file::close(path, OTHERS);
+    if let Some(mode) = closed.map_err(|source| StartError::Open { path: path.to_path_buf(), source })? {
+        tracing::debug!(path = %path.display(), mode = format!("{mode:o}"), "closed to other users");
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{chown, lchown, symlink};
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
 
     use super::*;
 
