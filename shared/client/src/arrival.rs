@@ -173,6 +173,11 @@ impl Client {
         let versions = self.state.versions.range(VersionKey::first(id)..);
         let used: BTreeSet<&str> =
             versions.take_while(|(key, _)| key.project == id).map(|(key, _)| key.app.as_str()).collect();
+        let is_used = |name: &String| used.contains(name.as_str());
+        let all_used = self.state.projects.get(&id).is_none_or(|project| project.apps.keys().all(is_used));
+        if apps.is_empty() && all_used {
+            return;
+        }
         let used: BTreeSet<String> = used.into_iter().map(str::to_owned).collect();
         self.edit_project(id, |project| {
             for app in apps.into_iter().filter(|app| used.contains(&app.name) && !app.is_oversized()) {

@@ -317,7 +317,9 @@ impl Client {
     }
 
     pub(crate) fn finish_step(&mut self, wake_at: Option<Instant>) -> Step {
-        for (project, told) in std::mem::take(&mut self.told) {
+        // Taken apart only if there is something: there is a step for every event.
+        let told = if self.told.is_empty() { BTreeMap::new() } else { std::mem::take(&mut self.told) };
+        for (project, told) in told {
             if told > NOTICES_MAX {
                 let text = format!("... and {} more of such notices about this project", told - NOTICES_MAX);
                 self.announce(NoticeLevel::Warn, Some(project), text);

@@ -1,6 +1,6 @@
 //! The one door through which projects are changed: what follows is found by difference (`project_table`) and seen to here.
 
-use fallow_domain::ProjectId;
+use fallow_domain::{Duration, ProjectId};
 use fallow_policy::estimate::DurationCorrection;
 use fallow_policy::rpc_timing::RpcState;
 
@@ -40,6 +40,20 @@ impl Client {
         change: impl FnOnce(DurationCorrection) -> DurationCorrection,
     ) {
         if let Some(found) = self.state.projects.edit_correction(id, change) {
+            self.note_project_difference(id, found);
+        }
+    }
+
+    /// The same of how long its jobs are.
+    pub(crate) fn edit_job_time(&mut self, id: ProjectId, time: Duration) {
+        if let Some(found) = self.state.projects.set_job_time(id, time) {
+            self.note_project_difference(id, found);
+        }
+    }
+
+    /// An RPC to it gets its number.
+    pub(crate) fn number_rpc(&mut self, id: ProjectId) {
+        if let Some(found) = self.state.projects.number_rpc(id) {
             self.note_project_difference(id, found);
         }
     }

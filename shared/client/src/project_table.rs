@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use fallow_domain::{Instant, ProjectId};
+use fallow_domain::{Duration, Instant, ProjectId};
 use fallow_policy::estimate::DurationCorrection;
 use fallow_policy::rpc_timing::RpcState;
 
@@ -69,11 +69,8 @@ impl Projects {
         id: ProjectId,
         change: impl FnOnce(&mut RpcState) -> T,
     ) -> Option<(T, Difference)> {
-        let rpc = &mut self.all.get_mut(&id)?.rpc;
-        let before = rpc.clone();
-        let told = change(rpc);
-        let asks = before != *rpc;
-        Some((told, Difference { store: asks, asks, ..Difference::default() }))
+        let follows = Difference { store: true, asks: true, ..Difference::default() };
+        self.edit_part(id, |project| &mut project.rpc, change, follows)
     }
 
     /// Changes how its estimates are corrected, and nothing else of it.
@@ -82,10 +79,38 @@ impl Projects {
         id: ProjectId,
         change: impl FnOnce(DurationCorrection) -> DurationCorrection,
     ) -> Option<Difference> {
-        let correction = &mut self.all.get_mut(&id)?.correction;
-        let before = std::mem::replace(correction, change(*correction));
-        let estimates = before != *correction;
-        Some(Difference { store: estimates, estimates, ..Difference::default() })
+        let follows = Difference { store: true, estimates: true, ..Difference::default() };
+        let change = |correction: &mut DurationCorrection| *correction = change(*correction);
+        self.edit_part(id, |project| &mut project.correction, change, follows).map(|(_, found)| found)
+    }
+
+    /// Takes note of how long its jobs are, and changes nothing else of it.
+    pub(crate) fn set_job_time(&mut self, id: ProjectId, time: Duration) -> Option<Difference> {
+        let follows = Difference { store: true, ..Difference::default() };
+        let edited = self.edit_part(id, |project| &mut project.job_time, |old| *old = Some(time), follows);
+        edited.map(|(_, found)| found)
+    }
+
+    /// Gives an RPC its number: 0 until the project has given the host its own.
+    pub(crate) fn number_rpc(&mut self, id: ProjectId) -> Option<Difference> {
+        let is_known = self.all.get(&id)?.hostid != 0;
+        let follows = Difference { store: true, durable: true, ..Difference::default() };
+        let change = |number: &mut u64| *number = if is_known { *number + 1 } else { 0 };
+        self.edit_part(id, |project| &mut project.rpc_seqno, change, follows).map(|(_, found)| found)
+    }
+
+    /// Changes a part of a project alone, from which so much follows if it changes at all.
+    fn edit_part<P: Clone + PartialEq, T>(
+        &mut self,
+        id: ProjectId,
+        part: impl FnOnce(&mut Project) -> &mut P,
+        change: impl FnOnce(&mut P) -> T,
+        follows: Difference,
+    ) -> Option<(T, Difference)> {
+        let part = part(self.all.get_mut(&id)?);
+        let before = part.clone();
+        let told = change(part);
+        Some((told, if before == *part { Difference::default() } else { follows }))
     }
 
     /// Takes note of the time: no wait becomes longer by a clock that was set back. That follows from what is stored, and is

@@ -271,9 +271,7 @@ impl Client {
         let (Some(url), Some((request, reported))) = (url, self.compose_request(id, &ask.work)) else {
             return self.net.sessions.abandon(id);
         };
-        self.edit_project(id, |project| {
-            project.rpc_seqno = if project.hostid == 0 { 0 } else { project.rpc_seqno + 1 };
-        });
+        self.number_rpc(id);
         let carried = self.trickles_for(id).into_iter().map(|(key, _)| key).collect();
         self.net.trickling.insert(id, carried);
         let wanted = Duration::from_secs_f64(ask.work.scalar());

@@ -87,6 +87,9 @@ impl Client {
     /// Looks which downloads are under way, and which of them come to nothing.
     pub(crate) fn poll_stalls(&mut self) {
         let now = self.now;
+        if self.net.downloads.is_empty() && self.state.transfers.active_downloads().next().is_none() {
+            return;
+        }
         let seen = self.downloads_seen();
         let mut changed: Vec<ProjectId> = Vec::new();
         self.net.downloads.retain(|project, under_way| {
@@ -223,7 +226,7 @@ impl Client {
         let times: Vec<f64> = new.map(|job| self.job_time(job).as_secs_f64()).collect();
         if !times.is_empty() {
             let mean = times.iter().sum::<f64>() / times.len() as f64;
-            self.edit_project(id, |project| project.job_time = Some(Duration::from_secs_f64(mean)));
+            self.edit_job_time(id, Duration::from_secs_f64(mean));
         }
     }
 

@@ -441,6 +441,10 @@ impl Client {
 
     /// Why what a job's files hold is too much, if it is.
     fn over_disk_bound(&self, id: JobId, held: Bytes) -> Option<String> {
+        // Asked of every task at every step, and most were not counted since they began.
+        if held == Bytes(0) {
+            return None;
+        }
         let most = self.disk_bound(self.state.jobs.get(&id)?);
         (held > most).then(|| format!("its files hold {held}, its project allows {most}"))
     }
