@@ -148,11 +148,12 @@ impl Outline {
         let said = after.stored.checkpoint.0;
         let returns = |place: &Place| matches!(place.stage, Stage::Uploading | Stage::Reporting);
         let leaves = was.stage != is.stage && (returns(was) || returns(is));
+        let goes_on = moved || self.course != after.course;
         Difference {
             store: moved || self.stored != after.stored,
             durable: over || leaves,
-            show: moved || self.course != after.course || self.shown != after.shown,
-            place: moved || self.course != after.course,
+            show: goes_on || self.shown != after.shown,
+            place: goes_on,
             news: moved || ends || begins_anew,
             frees: ready || ends || waited || (is.over && !was.over),
             checkpoint: said.is_positive() && said != self.stored.checkpoint.0,

@@ -36,7 +36,7 @@ use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, Resourc
 use crate::job_queue::{Devices, Instances, JobQueue, Needs};
 use deal::Deal;
 pub use reason::{WhyChosen, WhyNot};
-use room::Room;
+use room::Whole;
 
 /// A checkpoint made this recently counts as "at a checkpoint": longer than a shell takes to hear of it and ask
 /// for a decision, short enough that next to no work is lost.
@@ -62,7 +62,7 @@ pub struct ScheduleHost {
 impl ScheduleHost {
     /// Why a job with such needs could not run even if nothing else did: its owner has to be told.
     pub fn hopeless(&self, needs: &Needs) -> Option<WhyNot> {
-        Room::new(self).hopeless(needs)
+        Whole::of(self).hopeless(needs)
     }
 
     /// Instances of a type that may be used.

@@ -13,59 +13,22 @@ use crate::job_queue::{Cpus, Devices, Instances, Needs};
 /// What running tasks that are not dealt with yet hold of the devices of a type, by number.
 pub(super) type Held = BTreeMap<u32, Instances>;
 
-/// Room left.
-#[derive(Clone, Debug)]
-pub(super) struct Room {
+/// All that the host has, while nothing runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Whole {
     usable: Cpus,
-    /// CPUs of the CPU jobs taken.
-    cpu_jobs: Cpus,
-    /// CPUs of the GPU jobs taken, and of each the whole ones only.
-    gpu_jobs: Cpus,
-    gpu_jobs_whole: Cpus,
-    memory: Bytes,
     memory_limit: Bytes,
     devices: PerType<Devices>,
-    /// What is taken of each device, by type and number, once something is.
-    taken: PerType<Held>,
 }
 
-impl Room {
-    pub(super) fn new(host: &ScheduleHost) -> Self {
+impl Whole {
+    pub(super) fn of(host: &ScheduleHost) -> Self {
         let on = host.usable > 0;
         Self {
             usable: Cpus::whole(host.usable),
-            cpu_jobs: Cpus::ZERO,
-            gpu_jobs: Cpus::ZERO,
-            gpu_jobs_whole: Cpus::ZERO,
-            memory: host.memory_limit,
             memory_limit: host.memory_limit,
             devices: host.devices.map(|_, devices| if on { *devices } else { Devices::NONE }),
-            taken: PerType::default(),
         }
-    }
-
-    /// CPUs that a further CPU job could use.
-    pub(super) fn cpus(&self) -> Cpus {
-        let packed = self.usable.minus(self.cpu_jobs).minus(self.gpu_jobs_whole);
-        packed.min(self.below_one_more().minus(self.cpu_jobs))
-    }
-
-    /// The sum of CPUs of the CPU jobs that the GPU jobs leave: all of them together exceed the CPUs by less than one.
-    fn below_one_more(&self) -> Cpus {
-        self.usable.plus(Cpus::ONE).minus(self.gpu_jobs).minus(Cpus::SMALLEST)
-    }
-
-    /// Instances of a type that no job was given.
-    pub(super) fn idle(&self, kind: ResourceType) -> Instances {
-        let devices = self.devices[kind].iter();
-        match kind {
-            ResourceType::Cpu => self.cpus(),
-            _ => devices.fold(Instances::ZERO, |sum, device| sum.plus(self.left_of(kind, device))),
-        }
-    }
-
-    fn left_of(&self, kind: ResourceType, device: u32) -> Instances {
-        Instances::ONE.minus(self.taken[kind].get(&device).copied().unwrap_or_default())
     }
 
     /// Why a job could not run even on the empty host.
@@ -80,6 +43,62 @@ impl Room {
         let (kind, needed) = needs.coprocessor?;
         let usable = self.devices[kind].count();
         (needed.devices() > usable).then_some(WhyNot::DevicesUsable { kind, needed, usable })
+    }
+}
+
+/// Room left.
+#[derive(Clone, Debug)]
+pub(super) struct Room {
+    whole: Whole,
+    /// CPUs of the CPU jobs taken.
+    cpu_jobs: Cpus,
+    /// CPUs of the GPU jobs taken, and of each the whole ones only.
+    gpu_jobs: Cpus,
+    gpu_jobs_whole: Cpus,
+    memory: Bytes,
+    /// What is taken of each device, by type and number, once something is.
+    taken: PerType<Held>,
+}
+
+impl Room {
+    pub(super) fn new(host: &ScheduleHost) -> Self {
+        Self {
+            whole: Whole::of(host),
+            cpu_jobs: Cpus::ZERO,
+            gpu_jobs: Cpus::ZERO,
+            gpu_jobs_whole: Cpus::ZERO,
+            memory: host.memory_limit,
+            taken: PerType::default(),
+        }
+    }
+
+    /// See [`Whole::hopeless`].
+    pub(super) fn hopeless(&self, needs: &Needs) -> Option<WhyNot> {
+        self.whole.hopeless(needs)
+    }
+
+    /// CPUs that a further CPU job could use.
+    pub(super) fn cpus(&self) -> Cpus {
+        let packed = self.whole.usable.minus(self.cpu_jobs).minus(self.gpu_jobs_whole);
+        packed.min(self.below_one_more().minus(self.cpu_jobs))
+    }
+
+    /// The sum of CPUs of the CPU jobs that the GPU jobs leave: all of them together exceed the CPUs by less than one.
+    fn below_one_more(&self) -> Cpus {
+        self.whole.usable.plus(Cpus::ONE).minus(self.gpu_jobs).minus(Cpus::SMALLEST)
+    }
+
+    /// Instances of a type that no job was given.
+    pub(super) fn idle(&self, kind: ResourceType) -> Instances {
+        let devices = self.whole.devices[kind].iter();
+        match kind {
+            ResourceType::Cpu => self.cpus(),
+            _ => devices.fold(Instances::ZERO, |sum, device| sum.plus(self.left_of(kind, device))),
+        }
+    }
+
+    fn left_of(&self, kind: ResourceType, device: u32) -> Instances {
+        Instances::ONE.minus(self.taken[kind].get(&device).copied().unwrap_or_default())
     }
 
     /// Finds a place for a job: the devices that it is to run on, none for a CPU job. A running task keeps its devices
@@ -100,7 +119,9 @@ impl Room {
         }
         let Some((kind, needed)) = needs.coprocessor else { return Ok(Devices::NONE) };
         match keep {
-            Some(devices) if !devices.are_within(self.devices[kind]) => Err(WhyNot::DeviceGone { devices }),
+            Some(devices) if !devices.are_within(self.whole.devices[kind]) => {
+                Err(WhyNot::DeviceGone { devices })
+            }
             Some(devices) if devices.count() == needed.devices() => {
                 let part = needed.min(Instances::ONE);
                 let has_room = devices.iter().all(|device| self.left_of(kind, device) >= part);
@@ -113,7 +134,7 @@ impl Room {
     /// A job that needs a part of a device takes the fullest that has room for it, so that whole ones stay free.
     fn free_devices(&self, kind: ResourceType, needed: Instances, held: &Held) -> Option<Devices> {
         let part = needed.min(Instances::ONE);
-        let mut fit: Vec<_> = self.devices[kind]
+        let mut fit: Vec<_> = self.whole.devices[kind]
             .iter()
             .map(|device| (self.left_of(kind, device), device))
             .filter(|(left, _)| *left >= part)
