@@ -244,8 +244,8 @@ impl DataDir {
     /// # Errors
     /// [`AgentError::Directory`].
     pub fn write_daemon_file(&self) -> Result<(), AgentError> {
-        DaemonFile::new(Told { control_socket: self.control_socket() })
-            .write(&self.0)
+        let file = DaemonFile::new(Told { control_socket: self.control_socket() });
+        whatever_lies_there(&DaemonFile::path(&self.0), || file.write(&self.0))
             .map_err(|source| AgentError::Directory { dir: self.0.clone(), source })
     }
 
@@ -309,15 +309,19 @@ pub fn remove_copies(parts: &Path) {
 /// # Errors
 /// The system's.
 pub fn write_atomically(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    file::write_whole(path, content, mode).or_else(|error| {
-        // A job may have put directories there.
+    whatever_lies_there(path, || file::write_whole(path, content, mode))
+}
+
+/// Writes a file whole, by `write`. Directories in its way go: jobs may have put them there.
+fn whatever_lies_there(path: &Path, write: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    write().or_else(|error| {
         let squatters = [path, &file::beside(path)].map(Path::to_path_buf);
         let squatters: Vec<_> = squatters.into_iter().filter(|path| is_directory(path)).collect();
         if squatters.is_empty() {
             return Err(error);
         }
         squatters.iter().try_for_each(|squatter| take_away(squatter))?;
-        file::write_whole(path, content, mode)
+        write()
     })
 }
 
@@ -398,10 +402,14 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_written_for_their_owner_only() {
+    fn r6_10_an_agent_starts_whatever_a_job_has_put_in_the_way_of_its_daemon_file() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("identity.json");
-        write_atomically(&path, b"{}", 0o600).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let data = DataDir::at(dir.path());
+        for squatter in ["daemon.json", "daemon.json.new"] {
+            let _ = fs::remove_file(dir.path().join("daemon.json"));
+            fs::create_dir_all(dir.path().join(squatter).join("deeper")).unwrap();
+            data.write_daemon_file().unwrap();
+            assert!(data.daemon_file().unwrap().is_alive());
+        }
     }
 }

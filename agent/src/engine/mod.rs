@@ -1,7 +1,7 @@
 //! The event loop: one task owns the client, takes one input at a time, stores what changed, then acts.
 //!
 //! Model: everything that happens comes as an [`Input`] over one bounded queue; whoever has something to say waits
-//! when the queue is full. For each, the client gives a step; its changes are stored in one atomic batch before any of
+//! when the queue is full, but the supervisor of tasks, which keeps what it has to say. For each, the client gives a step; its changes are stored in one atomic batch before any of
 //! its actions is carried out, so that a `kill -9` between the two leaves a client that will want the same again.
 //! Actions never wait here: processes and transfers go on elsewhere and come back as inputs.
 

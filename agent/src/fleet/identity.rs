@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fallow_daemon::{causes, file};
+use fallow_daemon::causes;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::fleet::v1::{EnrollReply, EnrollRequest};
 use rand::SeedableRng;
@@ -13,6 +13,7 @@ use tonic::Code;
 use tonic::transport::Endpoint;
 
 use super::backoff::Backoff;
+use crate::dir::write_atomically;
 use crate::error::AgentError;
 
 /// How long a new agent waits for a coordinator that is just starting.
@@ -76,7 +77,7 @@ impl Identity {
         let fail = |error| AgentError::system(format!("cannot write {}", path.display()), error);
         let text = serde_json::to_vec_pretty(self).map_err(|error| fail(error.into()))?;
         // The token is spent, so this must outlive a power cut.
-        file::write_whole(path, &text, 0o600).map_err(fail)
+        write_atomically(path, &text, 0o600).map_err(fail)
     }
 
     /// Trades a token for an identity.
@@ -220,8 +221,12 @@ mod tests {
             agent_id: "a".into(),
             agent_secret: "hush".into(),
         };
+        // The token is spent by then, whatever a job has put in the way.
+        std::fs::create_dir_all(dir.path().join("identity.json.new/deeper")).unwrap();
         identity.write(&path).unwrap();
         assert_eq!(Identity::read(&path).unwrap(), Some(identity.clone()));
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600, "for its owner only");
         assert!(!format!("{identity:?}").contains("hush"));
     }
 

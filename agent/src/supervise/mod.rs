@@ -365,6 +365,8 @@ impl Supervision {
             Some(task) if let Some(why) = task.discarded() => {
                 self.clean(task.slot());
                 end.made_room = Some(why);
+                // For that it was killed, its outputs elsewhere included.
+                end.disk_usage = end.disk_usage.max(task.disk_usage().unwrap_or_default());
             }
             Some(task) => self.ends.note(job, task, &end),
             None => {}

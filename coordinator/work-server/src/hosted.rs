@@ -189,8 +189,10 @@ impl Project {
     pub(crate) fn take_new_jobs(&self, now: Instant) -> NewJobs {
         let mut resting = lock(&self.resting);
         let mut later = resting.split_off(&(second_after(now), 0));
-        later.split_off(&(second_after(now + REST_MAX) + 1, 0));
-        let rested: u64 = std::mem::replace(&mut *resting, later).values().sum();
+        // After the clock was set back: no rest is so long, and those are over (`Workunit::rest`).
+        let beyond = later.split_off(&(second_after(now + REST_MAX) + 1, 0));
+        let rested = std::mem::replace(&mut *resting, later);
+        let rested: u64 = rested.values().chain(beyond.values()).sum();
         let new = std::mem::take(&mut *lock(&self.new_jobs));
         NewJobs { agents: new.agents + rested, ..new }
     }
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn r6_8_rests_that_were_noted_before_the_clock_was_set_back_are_forgotten() {
+    fn r6_8_rests_that_were_noted_before_the_clock_was_set_back_are_over() {
         let dir = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path().join("store")).unwrap());
         let (now, url) = (Instant::EPOCH + Duration::from_hours(9), "http://127.0.0.1:1");
@@ -321,7 +323,7 @@ mod tests {
         assert_eq!(project.take_new_jobs(now + half), NewJobs::default());
         assert_eq!(lock(&project.resting).len(), 2);
         // Set back by half an hour.
-        assert_eq!(project.take_new_jobs(now - Duration::from_mins(30)), NewJobs::default());
+        assert_eq!(project.take_new_jobs(now - Duration::from_mins(30)), NewJobs { jobs: 0, agents: 1 });
         assert_eq!(lock(&project.resting).len(), 1);
         assert_eq!(project.take_new_jobs(now + Duration::from_mins(11)), NewJobs { jobs: 0, agents: 1 });
     }

@@ -72,7 +72,8 @@ struct Shown {
 pub(crate) struct Difference {
     /// Its record is to be written.
     pub store: bool,
-    /// And must survive a power cut: it is over, or on its way back to its project.
+    /// And must survive a power cut: it is over, or on its way back to its project, or its project gave it another deadline and
+    /// will not say it again.
     pub durable: bool,
     /// Its view is to be sent.
     pub show: bool,
@@ -151,7 +152,7 @@ impl Outline {
         let goes_on = moved || self.course != after.course;
         Difference {
             store: moved || self.stored != after.stored,
-            durable: over || leaves,
+            durable: over || leaves || was.deadline != is.deadline,
             show: goes_on || self.shown != after.shown,
             place: goes_on,
             news: moved || ends || begins_anew,
@@ -227,7 +228,7 @@ mod tests {
         assert_eq!(follows(|job| job.stage = Stage::Downloading), "store show place news");
         assert_eq!(
             follows(|job| job.result.report_deadline = Instant::EPOCH),
-            "store show place news reports",
+            "store durable show place news reports",
         );
         assert_eq!(follows(|job| job.outcome = failed()), "store durable show place news frees");
         assert_eq!(follows(|job| job.stage = Stage::Reporting), "store durable show place news reports",);

@@ -145,10 +145,12 @@ impl Difference {
 }
 
 /// Whether all is the same that was settled with the owner, the coordinator or the project. So are the numbers of RPCs: a
-/// server takes a host whose numbers go back for a copy of another.
+/// server takes a host whose numbers go back for a copy of another. And so is when it may be asked: a delay that its owner has
+/// overridden does not come back. (Waits after failures alone are changed by `edit_rpc`.)
 fn settled_alike(was: &Project, is: &Project) -> bool {
     let short = |p: &Project| (p.share, p.chosen_share, p.from_document, p.detach_when_done, p.hostid);
     short(was) == short(is)
+        && was.rpc == is.rpc
         && (&was.url, &was.directory, &was.name) == (&is.url, &is.directory, &is.name)
         && (&was.account_key, &was.code_sign_key) == (&is.account_key, &is.code_sign_key)
         && (was.rpc_seqno, &was.scheduler_urls, &was.identity)

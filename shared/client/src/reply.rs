@@ -11,6 +11,7 @@ use fallow_domain::{Duration, MasterUrl, PerType, ProjectId, printable};
 use fallow_policy::backoff::Wait;
 
 use crate::machine::Client;
+use crate::record::Record;
 use crate::state::Project;
 use crate::{FileKey, NoticeLevel};
 
@@ -37,6 +38,8 @@ impl Client {
         }
         self.apply_trickles(id, reply.trickle_downs);
         self.drop_old_versions(id);
+        // It may have asked for a delay of hours, and would be asked by all hosts of a house at once after a power cut.
+        self.mark_durable(Record::Project(id));
         arrived
     }
 

@@ -281,7 +281,9 @@ impl Client {
         let why = match why {
             Goes::NotWanted => "its project was to be detached".to_owned(),
             Goes::OverBound => format!("it held {held}, more than it may"),
-            Goes::HoldsMost => format!("the tasks of its project held most, and of these it did, {held}"),
+            Goes::HoldsMost => {
+                format!("the jobs of its project held most, and this one most of them, {held}")
+            }
         };
         let text = format!(
             "{name} was ended to make room, for there was no space on the disk: {why}; it begins anew in {wait}"

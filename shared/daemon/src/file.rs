@@ -1,8 +1,9 @@
 //! Files that are there whole or not at all.
 //!
 //! One rule for all of them: the content is written beside the file, by a new file that no link leads elsewhere and that
-//! has its mode from the first byte; it is put on the medium, gets the file's name, and so does the name. After a crash or a
-//! power cut a reader finds the old content or the new one.
+//! has its mode from the first byte; it is put on the medium, gets the file's name, and the name is put there too. After a
+//! crash or a power cut a reader finds the old content or the new one. Two who write one file at the same time are to be kept
+//! apart by whoever calls.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -19,7 +20,7 @@ pub fn beside(path: &Path) -> PathBuf {
 /// Writes a file in one step, with this mode where the process's mask allows it.
 ///
 /// # Errors
-/// The system's. The file is as it was then.
+/// The system's. The file is as it was then, or new, but perhaps not after a power cut.
 pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     write_by(path, &beside(path), content, mode)
 }
@@ -27,12 +28,13 @@ pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
 /// The same by a file of another name, in the same directory: for places where `.new` may be somebody's.
 ///
 /// # Errors
-/// The system's. The file is as it was then.
+/// The system's. The file is as it was then, or new, but perhaps not after a power cut.
 pub fn write_by(path: &Path, new: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     // One left over from a crash has an unknown mode; a link leads anywhere.
     remove_if_there(new)?;
-    let write = || {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(new)?;
+    // If it is there now, it is somebody else's.
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(new)?;
+    let mut write = || {
         file.write_all(content)?;
         file.sync_all()?;
         fs::rename(new, path)

@@ -222,14 +222,19 @@ fn of_agent(dir: &Path) -> Failure {
     ))
 }
 
+/// What an agent's `daemon.json` says of itself.
+#[derive(serde::Deserialize)]
+struct Agents {
+    #[serde(rename = "control_socket")]
+    _control_socket: serde_json::Value,
+}
+
 /// Whether a directory is an agent's: its store says so, or its `daemon.json` says where its control socket is.
 fn is_agents(dir: &Path) -> bool {
     if matches!(Kind::of(&dir.join("store")), Ok(Some(Kind::Agent))) {
         return true;
     }
-    let bytes = std::fs::read(DaemonFile::path(dir)).unwrap_or_default();
-    let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    value.get("control_socket").is_some()
+    fallow_daemon::DaemonFile::<Agents>::read(dir).is_ok()
 }
 
 /// Connects to a coordinator at a loopback address.

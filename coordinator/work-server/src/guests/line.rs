@@ -161,11 +161,13 @@ impl State {
         }
     }
 
-    pub(super) fn is_answered(&mut self, number: u64, now: Instant) {
+    /// `may_ask` where any answer counts. Elsewhere a member without a place of its own would stay by requests of which each
+    /// has an answer.
+    pub(super) fn is_answered(&mut self, number: u64, may_ask: bool, now: Instant) {
         let Some(member) = self.all.get_mut(&number) else { return };
         match member.stands {
             None => member.answered_since = now,
-            Some((Rank::Asking | Rank::Shown, _)) => {
+            Some((Rank::Asking | Rank::Shown, _)) if may_ask => {
                 member.answered_since = now;
                 self.stand(number, Some((Rank::Answered, now)));
             }

@@ -167,7 +167,7 @@ impl Guest {
 
     /// The head of its answer is there.
     fn is_answered(&self) {
-        self.all.state().is_answered(self.number, Instant::now());
+        self.all.state().is_answered(self.number, self.all.0.open == Open::ToAll, Instant::now());
     }
 
     /// A request has ended.

@@ -45,7 +45,8 @@ fn r6_10_who_does_nothing_gives_way_before_who_waits_for_something() {
     for answered in [&takes, &stalled] {
         answered.is_answered();
     }
-    takes.flow.takes();
+    // A second after its answer began, whatever the clock's steps are.
+    takes.flow.took.store(1_000_000, Ordering::Relaxed);
     let [known_call, stalled_call, takes_call, asks_call, idle_call] = calls;
     drop(idle_call);
     assert_eq!(all_go(&guests, goes), ["silent", "newer", "idle", "asks", "stalled", "takes"]);
@@ -108,6 +109,21 @@ fn r6_10_at_the_fleets_port_who_asks_without_a_token_is_as_silent_as_before() {
     assert_eq!((rank(), guest.has_shown()), (None, true));
     drop(call);
     assert_eq!((rank(), guest.has_shown()), (Some(Rank::Idle), true));
+}
+
+#[test]
+fn r6_10_a_member_without_a_place_gives_way_soon_at_the_fleets_port_however_it_is_answered() {
+    let guests = guests(MEMBERS);
+    let [(first, _a), (second, _b)] = [guests.enter(), guests.enter()];
+    let calls = [&first, &second].map(Guest::begins);
+    first.is_known("a", 1);
+    second.is_known("a", 1);
+    // Another request on it has an answer, as everybody's has.
+    let other = second.begins();
+    second.is_answered();
+    let rank = guests.state().all[&second.number].stands.map(|(rank, _)| rank);
+    assert_eq!(rank, Some(Rank::Shown));
+    drop((calls, other));
 }
 
 #[test]

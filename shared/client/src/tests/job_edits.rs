@@ -186,8 +186,10 @@ fn an_edit_makes_due_what_follows_from_it() {
     let (mut client, id) = running();
     client.edit_job(id, |job| job.process = Process::Suspended(7));
     assert_eq!(due(&mut client), (false, false, false));
+    assert!(!client.finish_step(None).durable);
     client.edit_job(id, |job| job.result.report_deadline = NOW);
     assert_eq!(due(&mut client), (false, true, true));
+    assert!(client.finish_step(None).durable, "the project will not say it again");
     client.edit_job(id, |job| job.process = Process::None);
     assert_eq!(due(&mut client), (true, true, true));
     assert!(!client.finish_step(None).durable);

@@ -76,7 +76,7 @@ fn an_edit_of_a_project_makes_due_what_follows_from_it() {
     assert_eq!(edited(&|project| project.from_document = !project.from_document), shares);
     // When and for what it may be asked.
     let asks = (false, true, false, vec![a]);
-    assert_eq!(changed(8, 7), asks);
+    assert_eq!(changed(8, 7), (false, true, true, vec![a]), "its owner overrode a delay");
     assert_eq!(edited(&|project| project.web.without[ResourceType::Cpu] = true), asks);
     let delayed = follows(|client, id| {
         client.edit_rpc(id, |rpc| rpc.on_request_delay(NOW, Duration::from_secs(9)));

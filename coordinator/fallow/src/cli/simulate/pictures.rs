@@ -137,7 +137,9 @@ fn amounts(places: &[String]) -> Option<(String, Vec<f64>)> {
 fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let (number, unit) = amount::split(text);
     let number: f64 = number.replace('_', "").parse().ok()?;
-    number.is_finite().then_some((number, unit))
+    // `2-hosts` is a name.
+    let is_unit = unit.starts_with(|c: char| c.is_alphabetic() || "%/".contains(c)) || unit.is_empty();
+    (number.is_finite() && is_unit).then_some((number, unit))
 }
 
 fn time_unit(name: &str) -> Option<f64> {
@@ -182,14 +184,21 @@ mod tests {
         assert_eq!(of(&["36 h", "9 days"]), Some(("days".into(), vec![1.5, 9.0])));
         assert_eq!(of(&["0.1", "1e9", "-2"]), Some((String::new(), vec![0.1, 1e9, -2.0])));
         assert_eq!(of(&["1 GB", "2 GB"]), Some(("GB".into(), vec![1.0, 2.0])));
-        for names in [&["1 GB", "2 MB"][..], &["1 h", "none"], &["CS1", "CS2"], &["1 h"], &["1", "2 h"]] {
+        for names in [
+            &["1 GB", "2 MB"][..],
+            &["1 h", "none"],
+            &["CS1", "CS2"],
+            &["1 h"],
+            &["1", "2 h"],
+            &["1-week.csv", "2-week.csv"],
+        ] {
             assert_eq!(of(names), None, "{names:?}");
         }
     }
 
     #[test]
     fn a_number_in_a_label_has_four_digits() {
-        let shown = ["6.85714285714 h", "0.25", "1200 s", "12.3456", "CS1", "100 %"].map(rounded);
-        assert_eq!(shown, ["6.857 h", "0.25", "1200 s", "12.35", "CS1", "100 %"]);
+        let shown = ["6.85714285714 h", "0.25", "1200 s", "12.3456", "CS1", "100 %", "2-hosts"].map(rounded);
+        assert_eq!(shown, ["6.857 h", "0.25", "1200 s", "12.35", "CS1", "100 %", "2-hosts"]);
     }
 }
