@@ -2,7 +2,7 @@
 //!
 //! Anybody can open connections, and there is room for so many only. A connection is known while a request is in
 //! progress on it that shows whose it is; it keeps its place so long. Each account can keep a few, and all members together
-//! leave some to operators. All other connections are guests. When a newcomer finds no place, one of them gives way, in this
+//! leave some to others. All other connections are guests. When a newcomer finds no place, one of them gives way, in this
 //! order:
 //!
 //! 1. who has not said anything whole yet: the oldest;
