@@ -46,7 +46,7 @@ use disk::DiskLook;
 use members::Members;
 use place::Place;
 use reports::Reports;
-use room::{Ends, is_finished};
+use room::Ends;
 use task::Task;
 use untaken::Untaken;
 use untold::Untold;
@@ -364,14 +364,11 @@ impl Supervision {
         match &task {
             Some(task) if let Some(why) = task.discarded() => {
                 self.clean(task.slot());
-                if !is_finished(&end) {
-                    self.take_outputs(&task.files(&self.shared).outputs);
-                }
                 end.made_room = Some(why);
                 // For that it was killed, its outputs elsewhere included.
                 end.disk_usage = end.disk_usage.max(task.disk_usage().unwrap_or_default());
             }
-            Some(task) => self.ends.note(job, task, &end, task.files(&self.shared).outputs),
+            Some(task) => self.ends.note(job, task, &end),
             None => {}
         }
         if let Some((name, nbytes)) = task.as_ref().and_then(|task| task.last_trickle(&self.shared)) {

@@ -5,7 +5,6 @@
 //! while nothing can be stored: so it is known here until then.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use fallow_boinc::runtime::exit::Outcome;
 use fallow_client::{Held, TaskEnd};
@@ -14,24 +13,24 @@ use fallow_domain::{JobId, SlotId};
 use super::Supervision;
 use super::task::Task;
 
-/// What tasks that are gone have left, by slot, with their outputs elsewhere.
+/// What tasks that are gone have left, by slot.
 #[derive(Debug, Default)]
-pub(super) struct Ends(BTreeMap<SlotId, (Held, Vec<PathBuf>)>);
+pub(super) struct Ends(BTreeMap<SlotId, Held>);
 
 impl Ends {
     /// A task is gone.
-    pub(super) fn note(&mut self, job: JobId, task: &Task, end: &TaskEnd, outputs: Vec<PathBuf>) {
+    pub(super) fn note(&mut self, job: JobId, task: &Task, end: &TaskEnd) {
         // Where it could not be looked at, the last count has to do.
         let holds = Some(end.disk_usage).filter(|bytes| bytes.0 > 0).or(task.disk_usage());
-        let (slot, is_finished) = (task.slot(), is_finished(end));
-        // Those of a finished one are taken: they are the client's by now.
-        let outputs = if is_finished { Vec::new() } else { outputs };
-        self.0.insert(slot, (Held { slot, job, holds, is_finished, is_going: false }, outputs));
+        let outcome = end.exit.outcome(end.finish.as_ref(), end.temporary_exit.as_ref());
+        let is_finished = matches!(outcome, Outcome::Finished);
+        let slot = task.slot();
+        self.0.insert(slot, Held { slot, job, holds, is_finished, is_going: false });
     }
 
     /// A slot is emptied, or used again.
-    pub(super) fn forget(&mut self, slot: SlotId) -> Vec<PathBuf> {
-        self.0.remove(&slot).map(|(_, outputs)| outputs).unwrap_or_default()
+    pub(super) fn forget(&mut self, slot: SlotId) {
+        self.0.remove(&slot);
     }
 }
 
@@ -40,31 +39,15 @@ impl Supervision {
     pub(super) fn make_room(&mut self) {
         let Some(room) = &mut self.room else { return };
         let tasks = self.tasks.iter().map(|(&job, task)| task.held(job));
-        let held: Vec<Held> = tasks.chain(self.ends.0.values().map(|(held, _)| *held)).collect();
+        let held: Vec<Held> = tasks.chain(self.ends.0.values().copied()).collect();
         for (slot, why) in room.who_goes(&held) {
             match self.tasks.values_mut().find(|task| task.slot() == slot) {
                 Some(task) => task.discard(why),
                 None => {
                     tracing::warn!(%slot, "emptying the slot of a task that is gone: {why}, and there is no space on the disk");
-                    let outputs = self.ends.forget(slot);
                     self.clean(slot);
-                    self.take_outputs(&outputs);
                 }
             }
         }
     }
-
-    /// Deletes what a task wrote outside of its slot.
-    pub(super) fn take_outputs(&self, outputs: &[PathBuf]) {
-        for path in outputs {
-            if let Err(error) = self.shared.dir.trash().take(path) {
-                tracing::error!(path = %path.display(), %error, "cannot delete an output");
-            }
-        }
-    }
-}
-
-/// Whether it has all that it was to have. Its outputs stay.
-pub(super) fn is_finished(end: &TaskEnd) -> bool {
-    matches!(end.exit.outcome(end.finish.as_ref(), end.temporary_exit.as_ref()), Outcome::Finished)
 }

@@ -76,10 +76,12 @@ impl Bounds {
         Self { speech, connections, patience }
     }
 
-    /// Places that members may keep in all: they leave every sixteenth to operators and to whoever is new, 64 at most and one
-    /// at least.
+    /// Places that members may keep in all: agents leave every sixteenth to operators, 64 at most and one at least.
     fn kept(&self) -> usize {
-        (self.connections - (self.connections / 16).clamp(1, 64)).max(1)
+        match self.speech {
+            Speech::Projects { .. } => self.connections,
+            Speech::Fleet { .. } => (self.connections - (self.connections / 16).clamp(1, 64)).max(1),
+        }
     }
 }
 
@@ -91,8 +93,7 @@ const BUFFER: usize = 64 << 10;
 const SENT: usize = 256 << 10;
 /// Requests at once on a connection to the fleet's port: an agent has its link, a tool a call or two.
 const STREAMS: u32 = 16;
-/// Bytes that come of a request, and of all on a connection, before they are read: with 6,144 connections, as many as the unit has
-/// descriptors for, three quarters of a gibibyte.
+/// Bytes that come of a request, and of all on a connection, before they are read: with 16,384 connections two gibibytes.
 const REQUEST_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 128 << 10;
 /// After a failed accept, when nobody can give way: trying at once would be a busy loop.
@@ -542,10 +543,10 @@ mod tests {
     }
 
     #[test]
-    fn r6_10_members_leave_places_to_others_however_few_there_are() {
+    fn r6_10_agents_leave_places_to_operators_however_few_there_are() {
         let kept = |connections| Bounds::fleet(connections).kept();
         assert_eq!([1, 2, 24, 160, 6_144, 16_384].map(kept), [1, 1, 23, 150, 6_080, 16_320]);
-        assert_eq!(Bounds::projects(7).kept(), 6);
+        assert_eq!(Bounds::projects(7).kept(), 7);
     }
 
     #[tokio::test]

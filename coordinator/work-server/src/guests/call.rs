@@ -15,15 +15,9 @@ use tokio::time::{Sleep, sleep};
 
 use super::{Guest, Open};
 
-/// What is read at a port for members of all requests together of which it is not known yet whose they are, on one connection:
-/// two frames of HTTP/2, in which more may come than the first message.
-pub(super) const GREETING_BYTES: usize = 32 << 10;
-
-/// What a first message may have. An agent's has some hundred bytes.
-const MESSAGE_BYTES: u32 = 8 << 10;
-
-/// What comes before a message of gRPC: whether it is compressed, and how long it is.
-const PREFIX: usize = 5;
+/// What is read of a request at a port for members until it is known whose it is. An agent's first message has some hundred
+/// bytes.
+const GREETING_BYTES: usize = 64 << 10;
 
 /// A request in progress, until it is dropped.
 #[derive(Debug)]
@@ -55,9 +49,7 @@ pub async fn attend(Extension(guest): Extension<Guest>, request: Request, next: 
 struct Greeting {
     body: Body,
     guest: Guest,
-    /// What it has of its connection's allowance.
-    took: usize,
-    prefix: Vec<u8>,
+    left: usize,
     /// None once it is known.
     late: Option<Pin<Box<Sleep>>>,
 }
@@ -73,37 +65,7 @@ enum Unknown {
 
 impl Greeting {
     fn new(body: Body, guest: Guest, time: Duration) -> Self {
-        Self { body, guest, took: 0, prefix: Vec::new(), late: Some(Box::pin(sleep(time))) }
-    }
-
-    /// Takes so much of the connection's allowance, if there is so much.
-    fn takes(&mut self, data: &[u8]) -> Result<(), Unknown> {
-        let missing = PREFIX - self.prefix.len();
-        self.prefix.extend(data.iter().take(missing));
-        if let [_, length @ ..] = self.prefix.as_slice()
-            && let Ok(length) = <[u8; 4]>::try_from(length)
-            && u32::from_be_bytes(length) > MESSAGE_BYTES
-        {
-            // Whoever decodes it would set so much aside.
-            return Err(Unknown::Long);
-        }
-        let less = |left: usize| left.checked_sub(data.len());
-        self.guest
-            .greets
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
-            .map_err(|_| Unknown::Long)?;
-        self.took += data.len();
-        Ok(())
-    }
-
-    fn gives_back(&mut self) {
-        self.guest.greets.fetch_add(std::mem::take(&mut self.took), Ordering::Relaxed);
-    }
-}
-
-impl Drop for Greeting {
-    fn drop(&mut self) {
-        self.gives_back();
+        Self { body, guest, left: GREETING_BYTES, late: Some(Box::pin(sleep(time))) }
     }
 }
 
@@ -118,7 +80,6 @@ impl HttpBody for Greeting {
         let this = &mut *self;
         if this.guest.shown.load(Ordering::Relaxed) {
             this.late = None;
-            this.gives_back();
         }
         let refuse = |why: Unknown| Poll::Ready(Some(Err(axum::Error::new(why))));
         if let Some(late) = &mut this.late
@@ -130,9 +91,11 @@ impl HttpBody for Greeting {
         if this.late.is_some()
             && let Poll::Ready(Some(Ok(part))) = &frame
             && let Some(data) = part.data_ref()
-            && let Err(why) = this.takes(data)
         {
-            return refuse(why);
+            match this.left.checked_sub(data.len()) {
+                Some(left) => this.left = left,
+                None => return refuse(Unknown::Long),
+            }
         }
         frame
     }

@@ -39,8 +39,6 @@ pub(super) struct State {
     pub(super) lines: [BTreeSet<(Instant, u64)>; 5],
     /// Those that are being answered, by the begin of that.
     pub(super) answered: BTreeSet<(Instant, u64)>,
-    /// All other guests, by when they came.
-    unanswered: BTreeSet<(Instant, u64)>,
     pub(super) accounts: BTreeMap<String, Account>,
     /// Places that members may keep in all, and those that they do.
     most: usize,
@@ -51,7 +49,6 @@ pub(super) struct State {
 
 #[derive(Debug)]
 pub(super) struct Member {
-    came: Instant,
     /// Where it stands in the line; nowhere while it is known.
     pub(super) stands: Option<(Rank, Instant)>,
     /// Of an account, while a request is in progress that showed it.
@@ -82,7 +79,6 @@ impl State {
             all: BTreeMap::new(),
             lines: Default::default(),
             answered: BTreeSet::new(),
-            unanswered: BTreeSet::new(),
             accounts: BTreeMap::new(),
             most,
             kept: 0,
@@ -94,7 +90,6 @@ impl State {
         let number = self.next;
         self.next += 1;
         let member = Member {
-            came: now,
             stands: None,
             whose: None,
             calls: 0,
@@ -124,14 +119,11 @@ impl State {
         if let Some((rank, since)) = std::mem::replace(&mut member.stands, place) {
             self.lines[rank as usize].remove(&(since, number));
             self.answered.remove(&(member.answered_since, number));
-            self.unanswered.remove(&(member.came, number));
         }
         if let Some((rank, since)) = place {
             self.lines[rank as usize].insert((since, number));
             if rank == Rank::Answered {
                 self.answered.insert((member.answered_since, number));
-            } else {
-                self.unanswered.insert((member.came, number));
             }
         }
     }
@@ -269,11 +261,6 @@ impl State {
 
     pub(super) fn send_away(&mut self, patience: Patience, now: Instant) -> Turn {
         self.look(patience, now);
-        let turn = self.send_due_away(patience, now);
-        self.send_oldest_away(turn, patience, now)
-    }
-
-    fn send_due_away(&mut self, patience: Patience, now: Instant) -> Turn {
         let due = |(rank, patience)| self.first(rank).map(|(since, number)| (since + patience, number));
         let holders = [(Rank::Silent, patience.silent), (Rank::Idle, patience.grace)].map(due);
         let askers = [(Rank::Asking, patience.grace), (Rank::Shown, patience.grace)].map(due);
@@ -295,16 +282,6 @@ impl State {
         match (self.send_answered_away(patience, now), next) {
             (Turn::At(at), Some(next)) => Turn::At(at.min(next)),
             (Turn::Nobody, Some(next)) => Turn::At(next),
-            (turn, _) => turn,
-        }
-    }
-
-    /// Whoever always has just asked for something, and so is never due, goes for its age.
-    fn send_oldest_away(&mut self, turn: Turn, patience: Patience, now: Instant) -> Turn {
-        let oldest = self.unanswered.first().map(|(came, number)| (*came + patience.answer, *number));
-        match (turn, oldest) {
-            (Turn::At(_), Some((at, number))) if at <= now => self.go(number),
-            (Turn::At(next), Some((at, _))) => Turn::At(next.min(at)),
             (turn, _) => turn,
         }
     }

@@ -127,38 +127,6 @@ fn r6_10_a_member_without_a_place_gives_way_soon_at_the_fleets_port_however_it_i
 }
 
 #[test]
-fn r6_10_one_member_keeps_an_eighth_of_the_places_at_most() {
-    let guests = Guests::new(Open::ToAll, PATIENCE, 16);
-    let entered: Vec<_> = (0..5).map(|_| guests.enter()).collect();
-    let _calls: Vec<_> = entered.iter().map(|(guest, _)| guest.begins()).collect();
-    entered.iter().for_each(|(guest, _)| guest.is_known("a", 32));
-    let kept = guests.state().all.values().filter(|member| member.stands.is_none()).count();
-    assert_eq!(kept, 2);
-}
-
-#[test]
-fn r6_10_nobody_stays_by_asking_again_and_again() {
-    let guests = guests(Open::ToAll);
-    let begin = Instant::now();
-    let entered = [guests.enter(), guests.enter()];
-    for second in 0..=61 {
-        let now = begin + Duration::from_secs(second);
-        for (guest, _) in &entered {
-            let mut state = guests.state();
-            state.begins(guest.number, true, now);
-            state.is_answered(guest.number, true, now);
-            state.ends(guest.number, true, now);
-        }
-        let turn = guests.state().send_away(PATIENCE, now);
-        match second {
-            0..60 => assert!(matches!(turn, Turn::At(at) if at > now), "{second}: {turn:?}"),
-            60 => assert!(matches!(turn, Turn::At(_) | Turn::Went), "{turn:?}"),
-            _ => assert_eq!(turn, Turn::Went),
-        }
-    }
-}
-
-#[test]
 fn r6_10_a_few_who_have_just_come_do_not_keep_those_who_take_nothing() {
     let guests = guests(Open::ToAll);
     let begin = Instant::now();
