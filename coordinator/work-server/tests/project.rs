@@ -18,8 +18,12 @@ mod identity;
 mod kept;
 #[path = "project/pages.rs"]
 mod pages;
+#[path = "project/patience.rs"]
+mod patience;
 #[path = "project/scheduler.rs"]
 mod scheduler;
+#[path = "project/stalled.rs"]
+mod stalled;
 #[path = "project/types.rs"]
 mod types;
 #[path = "project/upload.rs"]

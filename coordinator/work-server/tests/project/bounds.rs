@@ -1,37 +1,21 @@
 //! What strangers and accounts can hold of the server.
 
-use std::io::Write as _;
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fallow_boinc::scheduler::{ClientVersion, InProgressResult, OtherResult, ResultState, SchedulerReply};
 use fallow_boinc::transfer::{DataServerReply, UploadHeader, UploadRequest, UploadStatus};
 use fallow_domain::{Duration, Instant};
-use fallow_work_server::ProjectInfo;
 
 use crate::client::Client;
-use crate::http::{answer, open, post};
+use crate::http::{answer, post};
+use crate::patience::until;
 use crate::scheduler::{messages, with_workunits};
-
-/// A request that announces 60 MB, of which the account key and so much come.
-fn begun(info: &ProjectInfo, key: &str, bytes: usize) -> TcpStream {
-    announced(info, key, 60 << 20, bytes)
-}
-
-/// A request that announces so much, of which the account key and so much come.
-pub(crate) fn announced(info: &ProjectInfo, key: &str, length: usize, bytes: usize) -> TcpStream {
-    let length = format!("Content-Length: {length}\r\n");
-    let mut stream = open("POST", &format!("{}cgi", info.url), &length);
-    let head = format!("<scheduler_request>\n<authenticator>{key}</authenticator>\n");
-    stream.write_all(head.as_bytes()).unwrap();
-    stream.write_all(&vec![b' '; bytes]).unwrap();
-    stream
-}
+use crate::stalled::{Stalled, announced, status_of};
 
 #[test]
 fn r6_10_who_has_no_account_is_refused_before_the_request_is_read() {
     let (_fixture, info) = with_workunits(1, 1);
-    let reply = answer(begun(&info, "00000000000000000000000000000000", 100_000));
+    let reply = answer(announced(&info, "00000000000000000000000000000000", 60 << 20, 100_000));
     assert_eq!(reply.status, 200);
     let reply = SchedulerReply::parse(&reply.body).unwrap();
     assert!(messages(&reply).contains("account key"), "{reply:?}");
@@ -41,21 +25,12 @@ fn r6_10_who_has_no_account_is_refused_before_the_request_is_read() {
 fn r6_10_an_account_holds_so_many_requests_at_once_and_others_are_served_meanwhile() {
     let (fixture, info) = with_workunits(2, 1);
     let mut greedy = Client::new(&fixture, &info, "greedy");
-    let key = greedy.request.authenticator.reveal().to_owned();
-    let silent: Vec<_> = (0..4).map(|_| begun(&info, &key, 10)).collect();
-    // Until all four have their place.
-    let body = greedy.request.write();
-    let status = || post(&format!("{}cgi", info.url), body.as_bytes()).status;
-    assert!((0..1_000).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-        status() == 503
-    }));
+    let mut stalled = Stalled::new(&info, 60 << 20, 10);
+    stalled.begin(&greedy, 4);
+    stalled.hold_all(|| status_of(&greedy, 0));
     assert_eq!(Client::new(&fixture, &info, "modest").fetch(1.0).results.len(), 1);
-    drop(silent);
-    assert!((0..500).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-        status() == 200
-    }));
+    drop(stalled);
+    until("its places are free again", || status_of(&greedy, 0) == 200);
     assert_eq!(greedy.fetch(1.0).results.len(), 1);
 }
 
@@ -191,23 +166,15 @@ fn r6_10_a_host_full_of_another_projects_jobs_still_gets_work() {
 fn r6_10_long_requests_that_stall_keep_no_others_out() {
     let (fixture, info) = with_workunits(2, 1);
     // As much as may be on its way of long requests, from four accounts, and none of them goes on.
-    let greedy: Vec<_> = (0..4)
-        .map(|n| {
-            let key = Client::new(&fixture, &info, &format!("greedy{n}")).request.authenticator;
-            begun(&info, key.reveal(), 59 << 20)
-        })
-        .collect();
-    assert_eq!(Client::new(&fixture, &info, "modest").fetch(1.0).results.len(), 1);
+    let mut stalled = Stalled::new(&info, 60 << 20, 59 << 20);
+    for n in 0..4 {
+        stalled.begin(&Client::new(&fixture, &info, &format!("greedy{n}")), 1);
+    }
     // A long one more is told to come again, and is taken when there is room.
     let long = Client::new(&fixture, &info, "long");
-    let padding = " ".repeat(40 << 20);
-    let body =
-        long.request.write().replace("</scheduler_request>", &format!("{padding}</scheduler_request>"));
-    let status = || post(&format!("{}cgi", info.url), body.as_bytes()).status;
-    assert_eq!(status(), 503);
-    drop(greedy);
-    assert!((0..500).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-        status() == 200
-    }));
+    let status = || status_of(&long, 40 << 20);
+    stalled.hold_all(status);
+    assert_eq!(Client::new(&fixture, &info, "modest").fetch(1.0).results.len(), 1);
+    drop(stalled);
+    until("there is room again", || status() == 200);
 }

@@ -2,7 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+
+use crate::patience::PATIENCE;
 
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -40,7 +41,7 @@ pub(crate) fn request(method: &str, url: &str, headers: &str, body: &[u8]) -> An
 pub(crate) fn open(method: &str, url: &str, headers: &str) -> TcpStream {
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let head = format!("{method} /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     stream

@@ -1,7 +1,6 @@
 //! Scheduler RPCs: by a simulated client, and with requests captured from the stock client.
 
 use std::fs;
-use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
 use fallow_boinc::scheduler::{InProgressResult, ResultState, SchedulerReply, SchedulerRequest};
@@ -11,10 +10,10 @@ use fallow_work_server::{
     JobState, NewWorkunit, Outcome, ProjectError, ProjectSettings, Validation, WorkunitView,
 };
 
-use crate::bounds::announced;
 use crate::client::{Client, body_of};
 use crate::fixture::{Fixture, workunit};
 use crate::http::post;
+use crate::stalled::{Stalled, status_of};
 
 /// A project with an application and so many workunits of 100 s each on a host of 10^9 FLOPS.
 pub(crate) fn with_workunits(count: usize, quorum: u32) -> (Fixture, fallow_work_server::ProjectInfo) {
@@ -524,25 +523,14 @@ fn what_submitters_get_wrong_is_said_and_nothing_is_stored() {
 fn clients_that_announce_much_and_send_nothing_keep_nobody_out() {
     let (fixture, info) = with_workunits(1, 1);
     // All that is announced together is more than there is memory for, for each budget.
-    let mut silent = Vec::new();
+    let mut stalled = Stalled::new(&info, 15 << 20, 0);
     for number in 0..16 {
         let client = Client::new(&fixture, &info, &format!("silent{number}"));
-        let key = client.request.authenticator.reveal();
-        silent.extend((0..4).map(|_| announced(&info, key, 15 << 20, 0)));
-        // All four are taken in, when there is no place for a fifth.
-        let body = client.request.write();
-        let is_full = || post(&format!("{}cgi", info.url), body.as_bytes()).status == 503;
-        assert!((0..1_000).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            is_full()
-        }));
+        stalled.begin(&client, 4);
+        stalled.hold_all(|| status_of(&client, 0));
     }
     assert_eq!(Client::new(&fixture, &info, "a").fetch(1.0).results.len(), 1);
-    for mut stream in silent {
-        stream.set_nonblocking(true).unwrap();
-        let error = stream.read(&mut [0]).expect_err("it is still waited for");
-        assert_eq!(error.kind(), ErrorKind::WouldBlock);
-    }
+    assert_eq!(stalled.answered(), 0, "they are still waited for");
 }
 
 #[test]

@@ -9,7 +9,8 @@ use fallow_work_server::ProjectInfo;
 
 use crate::client::{Client, body_of};
 use crate::fixture::{Fixture, workunit};
-use crate::http::{answer, open, post};
+use crate::http::{open, post};
+use crate::patience::until;
 
 const JOB: &str = "app_00000001_0";
 
@@ -65,17 +66,9 @@ fn r6_8_a_broken_upload_goes_on_where_it_broke() {
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(&content[..150_000]).unwrap();
     drop(stream);
-    let mut there = size(&client, &name);
-    for _ in 0..100 {
-        if there == 150_000 {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        there = size(&client, &name);
-    }
-    assert_eq!(there, 150_000);
-    let rest = UploadHeader { offset: Bytes(there), ..header };
-    let reply = send(&client, rest, &content[there as usize..]);
+    until("what was sent is there", || size(&client, &name) == 150_000);
+    let rest = UploadHeader { offset: Bytes(150_000), ..header };
+    let reply = send(&client, rest, &content[150_000..]);
     assert_eq!(reply.status, UploadStatus::Ok, "{reply:?}");
     assert_eq!(size(&client, &name), content.len() as u64);
     assert_eq!(canonical(&fixture, &mut client), content);
@@ -155,30 +148,18 @@ fn r6_8_of_several_connections_one_writes_and_the_file_is_whole() {
 fn r6_8_an_upload_in_progress_keeps_others_out_and_frees_its_place_when_it_breaks() {
     let (_fixture, _info, client) = one_job();
     let header = client.upload_header(JOB, b"0123456789");
+    let name = header.name.clone();
     let head = UploadRequest::Upload(header).write();
     let length = format!("Content-Length: {}\r\n", head.len() + 10);
     let mut slow = open("POST", &format!("{}file_upload_handler", client.url), &length);
     slow.write_all(head.as_bytes()).unwrap();
     slow.write_all(b"01234").unwrap();
-    let wait_for = |wanted: UploadStatus| {
-        for _ in 0..200 {
-            let status = client.upload(JOB, b"0123456789").status;
-            if status == wanted {
-                return true;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        false
-    };
-    // Which of the two is first is open; if the slow one is, the other is told to come again.
-    let kept_out = client.upload(JOB, b"0123456789").status;
-    if kept_out == UploadStatus::Transient {
-        drop(slow);
-        assert!(wait_for(UploadStatus::Ok));
-    } else {
-        slow.write_all(b"56789").unwrap();
-        assert_eq!(answer(slow).status, 200);
-    }
+    // It has its place once some of it is there.
+    until("the slow one has begun", || size(&client, &name) == 5);
+    let upload = || client.upload(JOB, b"0123456789").status;
+    assert_eq!(upload(), UploadStatus::Transient);
+    drop(slow);
+    until("its place is free", || upload() == UploadStatus::Ok);
 }
 
 #[test]
@@ -209,11 +190,7 @@ fn r6_8_a_connection_without_permission_keeps_nobody_out() {
     stranger.write_all(head.as_bytes()).unwrap();
     stranger.write_all(b"01234").unwrap();
     // The stranger goes on for as long as it likes; the host is told to come again for a moment at most.
-    let taken = (0..200).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-        client.upload(JOB, b"0123456789").status == UploadStatus::Ok
-    });
-    assert!(taken);
+    until("the host is served", || client.upload(JOB, b"0123456789").status == UploadStatus::Ok);
     assert_eq!(canonical(&fixture, &mut client), b"0123456789");
     drop(stranger);
 }
