@@ -29,6 +29,7 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_stream::{StreamExt as _, StreamMap};
 use tonic::Code;
+use tonic::codegen::Service;
 use wire::entry::Value;
 use wire::from_agent::Body as Said;
 use wire::from_coordinator::Body as Heard;
@@ -50,6 +51,54 @@ async fn a_token_enrols_one_agent_and_a_spent_or_wrong_one_is_refused_with_the_r
             "{status}"
         );
     }
+    coordinator.stop().await.unwrap();
+}
+
+/// This process, with the coordinator in it.
+fn resident_bytes() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = pages.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * rustix::param::page_size()
+}
+
+#[tokio::test]
+async fn r6_10_messages_that_strangers_announce_and_do_not_send_take_no_memory() {
+    const CONNECTIONS: usize = 40;
+    const REQUESTS: usize = 16;
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, _operator) = start(dir.path()).await;
+    // The largest message of an agent, of which nothing comes.
+    let announced = 8 << 20;
+    let head = [&[0][..], &u32::to_be_bytes(announced)].concat();
+    let before = resident_bytes();
+    let mut requests = tokio::task::JoinSet::new();
+    for _ in 0..CONNECTIONS {
+        let endpoint = tonic::transport::Endpoint::from_shared(coordinator.fleet_url()).unwrap();
+        let channel = endpoint.connect().await.unwrap();
+        for _ in 0..REQUESTS {
+            let (mut channel, head) = (channel.clone(), head.clone());
+            requests.spawn(async move {
+                let begin = tokio_stream::once(Ok::<_, std::convert::Infallible>(head));
+                let body = axum::body::Body::from_stream(begin.chain(tokio_stream::pending()));
+                let request = axum::http::Request::post("http://h/fallow.fleet.v1.Fleet/Link")
+                    .header("content-type", "application/grpc")
+                    .body(tonic::body::Body::new(body))
+                    .unwrap();
+                std::future::poll_fn(|context| Service::poll_ready(&mut channel, context)).await.unwrap();
+                if let Ok(answer) = channel.call(request).await {
+                    let _ = axum::body::to_bytes(axum::body::Body::new(answer.into_body()), 1 << 20).await;
+                }
+            });
+        }
+    }
+    // Until all are cut off.
+    let mut most = before;
+    let mut end = std::pin::pin!(requests.join_all());
+    while timeout(Duration::from_millis(100), end.as_mut()).await.is_err() {
+        most = most.max(resident_bytes());
+    }
+    let took = most - before;
+    assert!(took < CONNECTIONS * REQUESTS * announced as usize / 20, "{took}");
     coordinator.stop().await.unwrap();
 }
 

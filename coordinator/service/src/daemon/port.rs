@@ -76,12 +76,10 @@ impl Bounds {
         Self { speech, connections, patience }
     }
 
-    /// Places that members may keep in all: agents leave every sixteenth to operators, 64 at most and one at least.
+    /// Places that members may keep in all: they leave every sixteenth to operators and to whoever is new, 64 at most and one
+    /// at least.
     fn kept(&self) -> usize {
-        match self.speech {
-            Speech::Projects { .. } => self.connections,
-            Speech::Fleet { .. } => (self.connections - (self.connections / 16).clamp(1, 64)).max(1),
-        }
+        (self.connections - (self.connections / 16).clamp(1, 64)).max(1)
     }
 }
 
@@ -542,11 +540,32 @@ mod tests {
         server.abort();
     }
 
+    #[tokio::test]
+    async fn r6_10_requests_of_nobody_on_a_connection_share_what_is_read_of_them() {
+        let speech = Speech::Fleet { greeting: LONG, keepalive: LONG };
+        let (address, _stop, server) = start(Bounds { speech, connections: 100, patience: HASTE }).await;
+        let url = format!("http://{address}");
+        let channel = Endpoint::from_shared(url).unwrap().connect().await.unwrap();
+        // Whichever is read first: there is no room for both, and each alone is short enough.
+        let [mut first, mut second] = [channel.clone(), channel.clone()];
+        let refused = tokio::select! {
+            status = post_bytes(&mut first, "/read", 24 << 10, false) => status,
+            status = post_bytes(&mut second, "/read", 24 << 10, false) => status,
+        };
+        assert_eq!(refused, StatusCode::BAD_REQUEST);
+        // What they had of it is given back when they have ended.
+        let mut third = channel;
+        let is_read =
+            async { while post_bytes(&mut third, "/read", 24 << 10, true).await != StatusCode::OK {} };
+        timeout(SOON, is_read).await.expect("it is read in the end");
+        server.abort();
+    }
+
     #[test]
-    fn r6_10_agents_leave_places_to_operators_however_few_there_are() {
+    fn r6_10_members_leave_places_to_others_however_few_there_are() {
         let kept = |connections| Bounds::fleet(connections).kept();
         assert_eq!([1, 2, 24, 160, 6_144, 16_384].map(kept), [1, 1, 23, 150, 6_080, 16_320]);
-        assert_eq!(Bounds::projects(7).kept(), 7);
+        assert_eq!(Bounds::projects(7).kept(), 6);
     }
 
     #[tokio::test]

@@ -15,9 +15,9 @@ use tokio::time::{Sleep, sleep};
 
 use super::{Guest, Open};
 
-/// What is read of a request at a port for members until it is known whose it is. An agent's first message has some hundred
-/// bytes.
-const GREETING_BYTES: usize = 64 << 10;
+/// What is read at a port for members of all requests together of which it is not known yet whose they are, on one connection.
+/// An agent's first message has some hundred bytes.
+pub(super) const GREETING_BYTES: usize = 32 << 10;
 
 /// A request in progress, until it is dropped.
 #[derive(Debug)]
@@ -49,7 +49,8 @@ pub async fn attend(Extension(guest): Extension<Guest>, request: Request, next: 
 struct Greeting {
     body: Body,
     guest: Guest,
-    left: usize,
+    /// What it has of its connection's allowance.
+    took: usize,
     /// None once it is known.
     late: Option<Pin<Box<Sleep>>>,
 }
@@ -59,13 +60,34 @@ struct Greeting {
 enum Unknown {
     #[error("whose this request is was not shown in time")]
     Late,
-    #[error("whose this request is has to be shown within its first {} KiB", GREETING_BYTES >> 10)]
+    #[error("whose requests are has to be shown within the first {} KiB of them", GREETING_BYTES >> 10)]
     Long,
 }
 
 impl Greeting {
     fn new(body: Body, guest: Guest, time: Duration) -> Self {
-        Self { body, guest, left: GREETING_BYTES, late: Some(Box::pin(sleep(time))) }
+        Self { body, guest, took: 0, late: Some(Box::pin(sleep(time))) }
+    }
+
+    /// Takes so much of the connection's allowance, if there is so much.
+    fn takes(&mut self, bytes: usize) -> Result<(), Unknown> {
+        let less = |left: usize| left.checked_sub(bytes);
+        self.guest
+            .greets
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+            .map_err(|_| Unknown::Long)?;
+        self.took += bytes;
+        Ok(())
+    }
+
+    fn gives_back(&mut self) {
+        self.guest.greets.fetch_add(std::mem::take(&mut self.took), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Greeting {
+    fn drop(&mut self) {
+        self.gives_back();
     }
 }
 
@@ -80,6 +102,7 @@ impl HttpBody for Greeting {
         let this = &mut *self;
         if this.guest.shown.load(Ordering::Relaxed) {
             this.late = None;
+            this.gives_back();
         }
         let refuse = |why: Unknown| Poll::Ready(Some(Err(axum::Error::new(why))));
         if let Some(late) = &mut this.late
@@ -91,11 +114,9 @@ impl HttpBody for Greeting {
         if this.late.is_some()
             && let Poll::Ready(Some(Ok(part))) = &frame
             && let Some(data) = part.data_ref()
+            && let Err(why) = this.takes(data.len())
         {
-            match this.left.checked_sub(data.len()) {
-                Some(left) => this.left = left,
-                None => return refuse(Unknown::Long),
-            }
+            return refuse(why);
         }
         frame
     }

@@ -39,7 +39,11 @@ pub(super) struct State {
     pub(super) lines: [BTreeSet<(Instant, u64)>; 5],
     /// Those that are being answered, by the begin of that.
     pub(super) answered: BTreeSet<(Instant, u64)>,
+    /// All other guests, by when they came.
+    unanswered: BTreeSet<(Instant, u64)>,
     pub(super) accounts: BTreeMap<String, Account>,
+    /// When one went for its age last, and nobody for anything else since.
+    aged: Option<Instant>,
     /// Places that members may keep in all, and those that they do.
     most: usize,
     kept: usize,
@@ -49,6 +53,7 @@ pub(super) struct State {
 
 #[derive(Debug)]
 pub(super) struct Member {
+    came: Instant,
     /// Where it stands in the line; nowhere while it is known.
     pub(super) stands: Option<(Rank, Instant)>,
     /// Of an account, while a request is in progress that showed it.
@@ -79,6 +84,8 @@ impl State {
             all: BTreeMap::new(),
             lines: Default::default(),
             answered: BTreeSet::new(),
+            unanswered: BTreeSet::new(),
+            aged: None,
             accounts: BTreeMap::new(),
             most,
             kept: 0,
@@ -90,6 +97,7 @@ impl State {
         let number = self.next;
         self.next += 1;
         let member = Member {
+            came: now,
             stands: None,
             whose: None,
             calls: 0,
@@ -119,11 +127,14 @@ impl State {
         if let Some((rank, since)) = std::mem::replace(&mut member.stands, place) {
             self.lines[rank as usize].remove(&(since, number));
             self.answered.remove(&(member.answered_since, number));
+            self.unanswered.remove(&(member.came, number));
         }
         if let Some((rank, since)) = place {
             self.lines[rank as usize].insert((since, number));
             if rank == Rank::Answered {
                 self.answered.insert((member.answered_since, number));
+            } else {
+                self.unanswered.insert((member.came, number));
             }
         }
     }
@@ -259,8 +270,21 @@ impl State {
         self.lines[rank as usize].first().copied()
     }
 
-    pub(super) fn send_away(&mut self, patience: Patience, now: Instant) -> Turn {
+    /// For somebody who waits since `begin`.
+    pub(super) fn send_away(&mut self, patience: Patience, begin: Instant, now: Instant) -> Turn {
         self.look(patience, now);
+        let turn = self.send_due_away(patience, now);
+        match turn {
+            Turn::At(next) => self.send_oldest_away(next, patience, begin, now),
+            Turn::Went => {
+                self.aged = None;
+                turn
+            }
+            Turn::Nobody => turn,
+        }
+    }
+
+    fn send_due_away(&mut self, patience: Patience, now: Instant) -> Turn {
         let due = |(rank, patience)| self.first(rank).map(|(since, number)| (since + patience, number));
         let holders = [(Rank::Silent, patience.silent), (Rank::Idle, patience.grace)].map(due);
         let askers = [(Rank::Asking, patience.grace), (Rank::Shown, patience.grace)].map(due);
@@ -284,6 +308,37 @@ impl State {
             (Turn::Nobody, Some(next)) => Turn::At(next),
             (turn, _) => turn,
         }
+    }
+
+    /// Whoever always has just asked for something is never due for that. If somebody has waited long enough for all that, it
+    /// goes for its age, and so do others as long as that is the only way to a place.
+    fn send_oldest_away(&mut self, next: Instant, patience: Patience, begin: Instant, now: Instant) -> Turn {
+        let Some((came, number)) = self.oldest_unanswered() else { return Turn::At(next) };
+        let waited = match self.aged {
+            Some(last) if now <= last + patience.grace => now,
+            _ => begin + patience.grace,
+        };
+        let at = waited.max(came + patience.answer);
+        if at > now {
+            return Turn::At(next.min(at));
+        }
+        self.aged = Some(now);
+        self.go(number)
+    }
+
+    /// Of those who are not being answered. An idle one whose answer waits to be sent is.
+    fn oldest_unanswered(&mut self) -> Option<(Instant, u64)> {
+        while let Some((came, number)) = self.unanswered.first().copied() {
+            let member = self.all.get(&number)?;
+            match member.stands {
+                Some((Rank::Idle, since)) if member.flow.is_unsent() => {
+                    let took = member.flow.took();
+                    self.stand(number, Some((Rank::Answered, took.max(since))));
+                }
+                _ => return Some((came, number)),
+            }
+        }
+        None
     }
 
     /// Looks how answers go: who took something since it was looked at last goes further back. One whose request has ended is

@@ -2,7 +2,7 @@
 //!
 //! Anybody can open connections, and there is room for so many only. A connection is known while a request is in
 //! progress on it that shows whose it is; it keeps its place so long. Each account can keep a few, and all members together
-//! leave some to operators. All other connections are guests. When a newcomer finds no place, one of them gives way, in this
+//! leave some to others. All other connections are guests. When a newcomer finds no place, one of them gives way, in this
 //! order:
 //!
 //! 1. who has not said anything whole yet: the oldest;
@@ -11,6 +11,9 @@
 //! 4. who has shown whose it is as well, which has all the places that it may keep: the oldest;
 //! 5. who is being answered, up to the last byte that the kernel takes: whoever has taken nothing of it for longest; where all
 //!    take theirs, the oldest.
+//!
+//! Nobody stays by asking for one thing after another without end: where a newcomer has waited for a while and no guest's time was
+//! over, the oldest connection goes that is not being answered, if it is older than an answer may take.
 //!
 //! Each is left some time first ([`Patience`]). Nothing here is done for each packet: a connection changes its place with a
 //! request's begin and end, and how an answer goes is looked at when somebody has to give way.
@@ -21,7 +24,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -67,6 +70,8 @@ pub struct Guests(Arc<All>);
 struct All {
     patience: Patience,
     open: Open,
+    /// Places that each member may keep, whatever it could have elsewhere: an eighth of those for all members.
+    each: usize,
     start: Instant,
     state: Mutex<State>,
     /// Somebody is a guest again.
@@ -78,6 +83,8 @@ struct All {
 pub struct Guest {
     number: u64,
     flow: Arc<Flow>,
+    /// What may still be read on its connection of requests that have not shown whose they are.
+    greets: Arc<AtomicUsize>,
     /// This request has shown whose it is.
     shown: Arc<AtomicBool>,
     all: Guests,
@@ -88,7 +95,7 @@ impl Guests {
     #[must_use]
     pub fn new(open: Open, patience: Patience, kept: usize) -> Self {
         let (start, state) = (Instant::now(), Mutex::new(State::new(kept)));
-        Self(Arc::new(All { patience, open, start, state, changed: Notify::new() }))
+        Self(Arc::new(All { patience, open, each: (kept / 8).max(1), start, state, changed: Notify::new() }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -100,16 +107,18 @@ impl Guests {
         let (away, goes) = oneshot::channel();
         let flow = Arc::new(Flow::new(self.0.start));
         let number = self.state().enter(flow.clone(), away, Instant::now());
-        (Guest { number, flow, shown: Arc::default(), all: self.clone() }, goes)
+        let greets = Arc::new(AtomicUsize::new(call::GREETING_BYTES));
+        (Guest { number, flow, greets, shown: Arc::default(), all: self.clone() }, goes)
     }
 
     /// Sends one away, as soon as one may be. Waits as long as all are known. Calls `crowded` when those who are known have
     /// all the places that they may keep.
     pub async fn one_gives_way(&self, crowded: impl Fn()) {
+        let begin = Instant::now();
         loop {
             let (turn, is_crowded) = {
                 let mut state = self.state();
-                let turn = state.send_away(self.0.patience, Instant::now());
+                let turn = state.send_away(self.0.patience, begin, Instant::now());
                 (turn, state.is_crowded(turn))
             };
             if is_crowded {
@@ -134,9 +143,9 @@ impl Guest {
     }
 
     /// This request has shown whose it is. The connection keeps its place until none is in progress on it; if others of the
-    /// same have `most` places by now, it waits for one of them, and is a guest so long.
+    /// same have `most` places by now, or an eighth of all, it waits for one of them, and is a guest so long.
     pub fn is_known(&self, whose: &str, most: usize) {
-        self.shows(whose, most, false);
+        self.shows(whose, most.min(self.all.0.each), false);
     }
 
     /// The same of an operator. He may keep a place that members leave.

@@ -21,7 +21,7 @@ fn guests(open: Open) -> Guests {
 fn all_go(guests: &Guests, mut goes: Vec<(&'static str, oneshot::Receiver<()>)>) -> Vec<&'static str> {
     let later = Instant::now() + Duration::from_secs(3_600);
     let mut went = Vec::new();
-    while guests.state().send_away(PATIENCE, later) == Turn::Went {
+    while guests.state().send_away(PATIENCE, Instant::now(), later) == Turn::Went {
         let position = goes.iter_mut().position(|(_, goes)| goes.try_recv().is_ok()).unwrap();
         went.push(goes.remove(position).0);
     }
@@ -50,10 +50,10 @@ fn r6_10_who_does_nothing_gives_way_before_who_waits_for_something() {
     let [known_call, stalled_call, takes_call, asks_call, idle_call] = calls;
     drop(idle_call);
     assert_eq!(all_go(&guests, goes), ["silent", "newer", "idle", "asks", "stalled", "takes"]);
-    assert_eq!(guests.state().send_away(PATIENCE, Instant::now()), Turn::Nobody);
+    assert_eq!(guests.state().send_away(PATIENCE, Instant::now(), Instant::now()), Turn::Nobody);
     drop((known_call, stalled_call, takes_call, asks_call));
     // With its call the known one is a guest again, and those that went are none.
-    let turn = guests.state().send_away(PATIENCE, Instant::now());
+    let turn = guests.state().send_away(PATIENCE, Instant::now(), Instant::now());
     assert!(matches!(turn, Turn::At(_)), "{turn:?}");
 }
 
@@ -61,7 +61,8 @@ fn r6_10_who_does_nothing_gives_way_before_who_waits_for_something() {
 fn r6_10_guests_are_left_some_time_and_longer_while_they_take_what_they_asked_for() {
     let guests = guests(Open::ToAll);
     let begin = Instant::now();
-    let after = |seconds| guests.state().send_away(PATIENCE, begin + Duration::from_secs(seconds));
+    let after =
+        |seconds| guests.state().send_away(PATIENCE, Instant::now(), begin + Duration::from_secs(seconds));
     let (guest, _goes) = guests.enter();
     assert!(matches!(after(0), Turn::At(at) if at >= begin + PATIENCE.silent));
     let call = guest.begins();
@@ -127,10 +128,101 @@ fn r6_10_a_member_without_a_place_gives_way_soon_at_the_fleets_port_however_it_i
 }
 
 #[test]
+fn r6_10_one_member_keeps_an_eighth_of_the_places_at_most() {
+    let guests = Guests::new(Open::ToAll, PATIENCE, 16);
+    let entered: Vec<_> = (0..5).map(|_| guests.enter()).collect();
+    let _calls: Vec<_> = entered.iter().map(|(guest, _)| guest.begins()).collect();
+    entered.iter().for_each(|(guest, _)| guest.is_known("a", 32));
+    let kept = guests.state().all.values().filter(|member| member.stands.is_none()).count();
+    assert_eq!(kept, 2);
+}
+
+/// A port whose guests always have just asked for something, and when they came.
+fn askers() -> (Guests, Vec<(Guest, oneshot::Receiver<()>)>, Instant) {
+    let guests = guests(Open::ToAll);
+    let entered = (0..3).map(|_| guests.enter()).collect();
+    (guests, entered, Instant::now())
+}
+
+/// Each has an answer, and asks for the next thing.
+fn ask_again(guests: &Guests, entered: &[(Guest, oneshot::Receiver<()>)], now: Instant) {
+    for (guest, _) in entered {
+        let mut state = guests.state();
+        state.begins(guest.number, true, now);
+        state.is_answered(guest.number, true, now);
+        state.ends(guest.number, true, now);
+    }
+}
+
+#[test]
+fn r6_10_nobody_stays_by_asking_again_and_again() {
+    let (guests, entered, begin) = askers();
+    let second = Duration::from_secs(1);
+    // Somebody comes in the sixtieth second, and waits.
+    let comes = begin + second * 60;
+    for after in 0..=61 {
+        let now = begin + second * after;
+        ask_again(&guests, &entered, now);
+        let turn = guests.state().send_away(PATIENCE, comes.min(now), now);
+        assert!(matches!(turn, Turn::At(at) if at > now), "{after}: {turn:?}");
+    }
+    let now = begin + second * 62;
+    ask_again(&guests, &entered, now);
+    assert_eq!(guests.state().send_away(PATIENCE, comes, now), Turn::Went);
+    // The next one does not have to wait as long, as long as there is no other way.
+    assert_eq!(guests.state().send_away(PATIENCE, now, now), Turn::Went);
+    let now = now + PATIENCE.grace + second;
+    ask_again(&guests, &entered, now);
+    let turn = guests.state().send_away(PATIENCE, now, now);
+    assert!(matches!(turn, Turn::At(at) if at > now), "{turn:?}");
+}
+
+#[test]
+fn r6_10_those_who_say_nothing_do_not_make_older_ones_go_that_ask() {
+    let (guests, mut entered, begin) = askers();
+    let now = begin + PATIENCE.answer;
+    ask_again(&guests, &entered, now);
+    assert_eq!(guests.state().send_away(PATIENCE, begin, now), Turn::Went, "for its age");
+    // From here on somebody who says nothing gets each place, and its time is over when the next one comes.
+    let mut newest = None;
+    for second in 1..10 {
+        let now = now + Duration::from_secs(second);
+        ask_again(&guests, &entered, now);
+        let (silent, away) = guests.enter();
+        guests.state().stand(silent.number, Some((Rank::Silent, now - PATIENCE.silent)));
+        assert_eq!(guests.state().send_away(PATIENCE, now, now), Turn::Went);
+        let turn = guests.state().send_away(PATIENCE, now, now);
+        assert!(matches!(turn, Turn::At(_)), "{turn:?}");
+        newest = Some((silent, away));
+    }
+    let went = entered.iter_mut().filter_map(|(_, away)| away.try_recv().ok()).count();
+    assert_eq!((went, newest.map(|(_, mut away)| away.try_recv())), (1, Some(Ok(()))));
+}
+
+#[test]
+fn r6_10_no_age_is_too_high_for_an_answer_whose_last_part_is_not_sent_yet() {
+    let (guests, entered, begin) = askers();
+    let now = begin + PATIENCE.answer;
+    ask_again(&guests, &entered, now);
+    let old = &entered[0].0;
+    // All of its answer is to be sent by now, so that its request is over. The kernel has taken some of it.
+    guests.state().begins(old.number, true, now);
+    guests.state().is_answered(old.number, true, now);
+    old.flow.took.store(60_000_000, Ordering::Relaxed);
+    old.flow.unsent.store(true, Ordering::Relaxed);
+    guests.state().ends(old.number, true, now);
+    let turn = || guests.state().send_away(PATIENCE, begin, now);
+    assert_eq!([turn(), turn()], [Turn::Went; 2]);
+    let left = turn();
+    assert!(matches!(left, Turn::At(at) if at > now), "{left:?}");
+}
+
+#[test]
 fn r6_10_a_few_who_have_just_come_do_not_keep_those_who_take_nothing() {
     let guests = guests(Open::ToAll);
     let begin = Instant::now();
-    let after = |seconds| guests.state().send_away(PATIENCE, begin + Duration::from_secs(seconds));
+    let after =
+        |seconds| guests.state().send_away(PATIENCE, Instant::now(), begin + Duration::from_secs(seconds));
     let (stalled, _silent) = ([guests.enter(), guests.enter()], guests.enter());
     let calls = [&stalled[0].0, &stalled[1].0].map(Guest::begins);
     for (guest, _) in &stalled {
@@ -185,7 +277,8 @@ fn r6_10_who_asks_beyond_his_places_gives_way_after_strangers_who_ask() {
 fn r6_10_an_answer_is_over_when_its_last_byte_is_taken() {
     let guests = guests(Open::ToAll);
     let begin = Instant::now();
-    let after = |seconds| guests.state().send_away(PATIENCE, begin + Duration::from_secs(seconds));
+    let after =
+        |seconds| guests.state().send_away(PATIENCE, Instant::now(), begin + Duration::from_secs(seconds));
     let (guest, _goes) = guests.enter();
     let call = guest.begins();
     guest.is_answered();
@@ -212,7 +305,7 @@ fn r6_10_an_answer_that_waits_to_be_sent_for_too_long_gives_way() {
         guest.flow.unsent.store(true, Ordering::Relaxed);
         drop(call);
         guest.flow.took.store(took * 1_000_000, Ordering::Relaxed);
-        let after = |time| guests.state().send_away(PATIENCE, begin + time);
+        let after = |time| guests.state().send_away(PATIENCE, Instant::now(), begin + time);
         assert!(matches!(after(goes - Duration::from_secs(1)), Turn::At(_)), "{took}");
         assert_eq!(after(goes + Duration::from_secs(1)), Turn::Went, "{took}");
     }
@@ -253,7 +346,7 @@ fn r6_10_it_is_said_when_all_who_are_there_are_known() {
     let guests = guests(Open::ToAll);
     let is_crowded = || {
         let mut state = guests.state();
-        let turn = state.send_away(PATIENCE, Instant::now());
+        let turn = state.send_away(PATIENCE, Instant::now(), Instant::now());
         (turn == Turn::Nobody, state.is_crowded(turn))
     };
     // Nobody has a place that somebody else could get: descriptors are all in use elsewhere.

@@ -147,8 +147,8 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     })
 }
 
-/// Connections that an account of a project can keep at once: as many as it can have requests at the scheduler. With more
-/// of them, which wait for these, it comes after all strangers.
+/// Connections that an account of a project can keep at once, where there are places enough: as many as one of a user can have
+/// requests at the scheduler. With more of them, which wait for these, it comes after all strangers.
 const KEPT_CONNECTIONS: usize = admission::OTHER_REQUESTS as usize;
 
 /// Who can keep connections.
