@@ -46,7 +46,7 @@ use disk::DiskLook;
 use members::Members;
 use place::Place;
 use reports::Reports;
-use room::Ends;
+use room::{Ends, outputs_go};
 use task::Task;
 use untaken::Untaken;
 use untold::Untold;
@@ -345,7 +345,7 @@ impl Supervision {
             tracing::error!(%job, "a task was to be started twice, or during the stop");
             return;
         }
-        self.ends.forget(setup.slot);
+        self.ends.begins(job, setup.slot);
         let task = Task::new(&setup);
         let meter = task.meter();
         self.tasks.insert(job, task);
@@ -364,11 +364,15 @@ impl Supervision {
         match &task {
             Some(task) if let Some(why) = task.discarded() => {
                 self.clean(task.slot());
+                if outputs_go(&end, why) {
+                    self.take_outputs(&task.files(&self.shared).outputs);
+                    end.outputs.clear();
+                }
                 end.made_room = Some(why);
                 // For that it was killed, its outputs elsewhere included.
                 end.disk_usage = end.disk_usage.max(task.disk_usage().unwrap_or_default());
             }
-            Some(task) => self.ends.note(job, task, &end),
+            Some(task) => self.ends.note(job, task, &end, task.files(&self.shared).outputs),
             None => {}
         }
         if let Some((name, nbytes)) = task.as_ref().and_then(|task| task.last_trickle(&self.shared)) {

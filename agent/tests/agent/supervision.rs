@@ -13,7 +13,7 @@ use fallow_agent::supervise::{Context, Supervisor, leftovers, life_mark};
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::init_data::AppInitData;
 use fallow_boinc::runtime::message::ProcessControl;
-use fallow_client::{Event, SlotFile, StartFault, TaskEnd, TaskSample, TaskSetup};
+use fallow_client::{Event, Goes, Room, SlotFile, StartFault, TaskEnd, TaskSample, TaskSetup};
 use fallow_domain::{Bytes, Duration, JobId, SlotId};
 
 use crate::support::{agent, is_alive, project, put, wait_for};
@@ -233,6 +233,20 @@ fn r4_12_tasks_are_looked_after_while_the_agent_can_take_nothing_in() {
     bench.started();
     bench.ended();
     wait_for("the supervisor to end", 60, || bench.supervisor.is_stopped().then_some(()));
+}
+
+#[test]
+fn r6_10_a_task_that_makes_room_leaves_no_output_either() {
+    let bench = Bench::new();
+    let output = bench.data.project(&project()).join("output_1");
+    let script = bench.script(&format!("echo much > {}; sleep 1000", output.display()));
+    let files = bench.setup(true, false).files.into_iter().filter(|file| file.output).collect();
+    bench.supervisor.start_task(Box::new(TaskSetup { files, ..*script }));
+    wait_for("an output", 60, || output.exists().then_some(()));
+    // No job is wanted.
+    bench.supervisor.make_room(Some(Room::default()));
+    assert_eq!(bench.ended().made_room, Some(Goes::NotWanted));
+    assert!(!output.exists() && !bench.data.slot(SLOT).exists());
 }
 
 #[test]
