@@ -277,10 +277,8 @@ impl Client {
             self.state.workunits.insert(key.clone(), workunit);
             self.mark(Record::Workunit(key));
         }
-        let job = fallow_domain::JobId(self.state.meta.next_job);
-        self.state.meta.next_job += 1;
         Ok(Some(Job {
-            id: job,
+            id: self.new_job_id(),
             project: id,
             result,
             version: version_key,

@@ -7,7 +7,6 @@ use fallow_policy::job_queue::{Cpus, JobSnapshot, JobState};
 
 use crate::devices::{Leaving, devices_of};
 use crate::machine::Client;
-use crate::record::Record;
 use crate::state::{FileStatus, Job, Outcome, Process, Stage};
 use crate::{Effect, FileKey, NoticeLevel, Reason};
 
@@ -96,7 +95,6 @@ impl Client {
         self.await_files(id);
         self.reassess(id);
         self.settle_job_files(id);
-        self.mark(Record::Meta);
     }
 
     /// Starts getting what a job lacks; lets it run when it lacks nothing.

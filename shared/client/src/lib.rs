@@ -27,6 +27,7 @@ mod devices;
 mod effect;
 mod event;
 mod files;
+mod host_edit;
 mod incoming;
 mod job_diff;
 mod job_edit;

@@ -245,7 +245,7 @@ impl Client {
             Event::TrickleFound { job, name, nbytes } => self.trickle_found(job, &name, nbytes),
             Event::UploadWanted { job, output } => self.upload_wanted(job, output),
             Event::TaskEnded { job, end } => self.task_ended(job, &end),
-            Event::HostMeasured(facts) => self.host_measured(*facts),
+            Event::HostMeasured(facts) => self.edit_host(*facts),
         }
     }
 
@@ -422,6 +422,11 @@ impl Client {
         self.mark(record);
     }
 
+    /// Stores a record at the end of the step, of which no view shows what has changed.
+    pub(crate) fn store_only(&mut self, record: Record) {
+        self.dirty.insert(record);
+    }
+
     pub(crate) fn touch(&mut self, entity: Entity) {
         if self.config.keeps_records {
             self.touched.insert(entity);
@@ -430,8 +435,7 @@ impl Client {
 
     /// The host's stream, used only through this, so that a restart knows how far it was.
     pub(crate) fn draw(&mut self) -> &mut Pcg64Mcg {
-        self.state.meta.draws += 1;
-        self.dirty.insert(Record::Meta);
+        self.note_draw();
         &mut self.rng
     }
 
@@ -441,11 +445,10 @@ impl Client {
         id: ProjectId,
         change: impl FnOnce(&mut RpcState, &mut Pcg64Mcg) -> T,
     ) -> Option<T> {
-        self.state.meta.draws += 1;
+        self.note_draw();
         let rng = &mut self.rng;
         let (told, found) = self.state.projects.edit_rpc(id, |rpc| change(rpc, rng))?;
         self.note_project_difference(id, found);
-        self.dirty.insert(Record::Meta);
         Some(told)
     }
 }

@@ -303,11 +303,10 @@ impl Client {
                 0 => ReplyForType::NoneNow,
                 count => ReplyForType::Jobs(count),
             };
-            self.state.meta.draws += 1;
+            self.note_draw();
             let after = self.ledger.type_backoffs.on_reply(id, kind, reply, self.now, &mut self.rng);
             self.ledger.long_term.on_reply(id, kind, reply, after);
         }
-        self.mark(Record::Meta);
         self.mark(Record::Ledger);
     }
 

@@ -29,9 +29,7 @@ impl Client {
     /// document has it; the owner's word is then that he does not decline it any more.
     pub(crate) fn attach(&mut self, url: MasterUrl, account_key: AccountKey, share: Option<Share>) {
         self.settle_long_term();
-        if self.state.meta.declined.remove(&url) {
-            self.mark_durable(Record::Meta);
-        }
+        self.edit_meta(|meta| meta.declined.remove(&url));
         if let Some(assigned) = self.assigned(&url).cloned() {
             return self.put_project(&assigned, true);
         }
@@ -89,11 +87,12 @@ impl Client {
     /// Gives the URLs of an older store the form that URLs have now, by which the coordinator and the owner name them. A
     /// project keeps its form where it was attached twice under two, or has a directory that is not BOINC's name.
     fn renew_urls(&mut self) {
-        let meta = &mut self.state.meta;
-        meta.declined = meta.declined.iter().map(MasterUrl::renewed).collect();
-        for project in meta.document.iter_mut().flat_map(|document| &mut document.projects) {
-            project.url = project.url.renewed();
-        }
+        self.edit_meta(|meta| {
+            meta.declined = meta.declined.iter().map(MasterUrl::renewed).collect();
+            for project in meta.document.iter_mut().flat_map(|document| &mut document.projects) {
+                project.url = project.url.renewed();
+            }
+        });
         let mut taken: BTreeSet<_> =
             self.state.projects.values().map(|project| project.url.clone()).collect();
         for id in self.project_ids() {
@@ -153,8 +152,7 @@ impl Client {
     }
 
     fn new_project(&mut self, wanted: &ProjectAssignment, from_document: bool) -> ProjectId {
-        let id = ProjectId(self.state.meta.next_project);
-        self.state.meta.next_project += 1;
+        let id = self.new_project_id();
         let project = Project {
             id,
             url: wanted.url.clone(),
@@ -181,7 +179,6 @@ impl Client {
             job_time: None,
         };
         self.insert_project(project);
-        self.mark_durable(Record::Meta);
         self.notice(NoticeLevel::Info, Some(id), format!("attached to {}", wanted.url));
         id
     }
@@ -191,8 +188,7 @@ impl Client {
         match self.project_of(url) {
             Some(id) => {
                 if self.assigned(url).is_some() {
-                    self.state.meta.declined.insert(url.clone());
-                    self.mark_durable(Record::Meta);
+                    self.edit_meta(|meta| meta.declined.insert(url.clone()));
                 }
                 self.detach(id, "detached by the owner");
             }
@@ -286,7 +282,6 @@ impl Client {
             return self.touch(Entity::Host);
         }
         self.settle_long_term();
-        let before = self.preferences().clone();
         // What the owner detached stays so (R6.1: the owner keeps the last word).
         let declined = self.state.meta.declined.clone();
         for project in document.projects.iter().filter(|project| !declined.contains(&project.url)) {
@@ -309,44 +304,29 @@ impl Client {
                 "dropped by the coordinator: finishing its jobs, fetching none",
             );
         }
-        self.state.meta.document = Some(document);
-        self.preferences_changed();
-        self.state.meta.document_applied_at = self.now;
-        self.state.meta.document_refused = None;
-        self.mark_durable(Record::Meta);
-        self.net.reports_due = None;
-        let now = self.preferences();
-        // Deadlines are planned for that much earlier (R1.13); more or fewer jobs fit here at all (R2.6).
-        if now.connection_interval != before.connection_interval
-            || now.cpu_fraction != before.cpu_fraction
-            || now.memory_fraction != before.memory_fraction
-            || now.excluded_devices != before.excluded_devices
-        {
-            self.reassess_all();
-        }
+        let now = self.now;
+        self.edit_meta(|meta| {
+            (meta.document, meta.document_applied_at) = (Some(document), now);
+            meta.document_refused = None;
+        });
         self.notice(
             NoticeLevel::Info,
             None,
             format!("following version {version} of the coordinator's document"),
         );
-        self.shares_changed();
     }
 
     /// Devices that the owner wants to be left alone (R3.14): the whole set, stored before anything follows from it.
     pub(crate) fn owner_excludes(&mut self, devices: BTreeSet<Device>) {
         if self.state.meta.owner.excluded_devices != devices {
             self.settle_long_term();
-            self.state.meta.owner.excluded_devices = devices;
-            self.preferences_changed();
-            self.mark_durable(Record::Meta);
-            self.reassess_all();
+            self.edit_meta(|meta| meta.owner.excluded_devices = devices);
             let all = &self.preferences().excluded_devices;
             let text = match all.is_empty() {
                 true => "all devices may be used".to_owned(),
                 false => format!("devices that are not used: {}", Device::list(all)),
             };
             self.notice(NoticeLevel::Info, None, text);
-            self.shares_changed();
         }
     }
 
@@ -356,37 +336,18 @@ impl Client {
             None,
             format!("version {version} of the coordinator's document is refused: {reason}"),
         );
-        self.state.meta.document_refused = Some((DocumentVersion(version), reason));
-        self.mark(Record::Meta);
+        self.edit_meta(|meta| meta.document_refused = Some((DocumentVersion(version), reason)));
+        // Whoever offered it is answered, also for the second time.
+        self.touch(Entity::Host);
     }
 
     /// The owner keeps the last word: it is stored before anything follows from it, and holds until taken back.
     pub(crate) fn owner_suspends(&mut self, suspended: bool) {
         if self.state.meta.owner.suspended != suspended {
-            self.state.meta.owner.suspended = suspended;
-            self.preferences_changed();
-            self.mark_durable(Record::Meta);
+            self.edit_meta(|meta| meta.owner.suspended = suspended);
             let what = if suspended { "suspended" } else { "resumed" };
             self.notice(NoticeLevel::Info, None, format!("computing {what} by the owner"));
-            self.shares_changed();
         }
-    }
-}
-
-impl Client {
-    /// The host was measured again.
-    pub(crate) fn host_measured(&mut self, facts: fallow_domain::HostFacts) {
-        let changed = self.state.host.as_ref().is_none_or(|host| {
-            (host.ncpus, host.memory, &host.coprocessors) != (facts.ncpus, facts.memory, &facts.coprocessors)
-        });
-        self.state.host = Some(facts);
-        self.host_changed();
-        if changed {
-            self.reassess_all();
-        }
-        self.schedule_due |= changed;
-        self.fetch_due |= changed;
-        self.touch(Entity::Host);
     }
 }
 

@@ -76,7 +76,7 @@ impl Record {
     /// The record as it stands, or its absence.
     pub(crate) fn change(&self, state: &State, ledger: &Ledger) -> Change {
         let value = match self {
-            Self::Meta => encode(&state.meta),
+            Self::Meta => encode(&*state.meta),
             Self::Ledger => encode(ledger),
             Self::Metrics => encode(&ledger.metrics),
             Self::Project(id) => state.projects.get(id).and_then(encode),
@@ -119,7 +119,7 @@ pub(crate) fn restore(
 ) -> Result<(), RestoreError> {
     let key = String::from_utf8_lossy(key).into_owned();
     match key.split('/').next().unwrap_or_default() {
-        "meta" => state.meta = decode::<Meta>(&key, value)?,
+        "meta" => state.meta = decode::<Meta>(&key, value)?.into(),
         "ledger" => {
             let metrics = std::mem::take(&mut ledger.metrics);
             *ledger = Ledger { metrics, ..decode::<Ledger>(&key, value)? };

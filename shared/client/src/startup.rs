@@ -16,8 +16,7 @@ impl Client {
     /// The agent is up: what an earlier life left is taken stock of.
     pub(crate) fn start(&mut self, startup: Startup) {
         self.started_at = self.now;
-        self.state.host = Some(startup.host);
-        self.host_changed();
+        self.edit_host(startup.host);
         // Whatever the clock did while nobody looked.
         self.clock_set_back();
         self.ledger.come_up(self.now);
@@ -37,8 +36,6 @@ impl Client {
         for id in lost {
             self.begin_anew(id);
         }
-        self.schedule_due = true;
-        self.fetch_due = true;
     }
 
     /// A slot that the store knows and the disk does not: with it went all that the task had done.

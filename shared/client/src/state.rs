@@ -18,6 +18,7 @@ use fallow_policy::transfer_backoff::TransferBackoff;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::devices::Leaving;
+use crate::host_edit::HostRecord;
 use crate::job_table::Jobs;
 use crate::project_table::Projects;
 use crate::transfers::Transfers;
@@ -25,7 +26,7 @@ use crate::trickles::Trickle;
 use crate::{FileKey, RequiredSignature};
 
 /// What concerns the host as a whole.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Meta {
     pub next_project: u32,
     pub next_job: u64,
@@ -364,7 +365,7 @@ impl Outcome {
 /// What the client knows.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    pub meta: Meta,
+    pub meta: HostRecord,
     pub host: Option<HostFacts>,
     pub projects: Projects,
     pub versions: BTreeMap<VersionKey, AppVersion>,

@@ -110,7 +110,7 @@ fn r3_14_a_gpu_that_comes_or_goes_leads_to_a_decision() {
     for gpus in [1, 2, 0] {
         client.schedule_due = false;
         let before = client.plan_host().instances[ResourceType::Nvidia];
-        client.host_measured(host(gpus));
+        client.edit_host(host(gpus));
         assert_eq!(client.schedule_due, gpus != before, "{before} to {gpus}");
     }
 }
@@ -137,7 +137,7 @@ fn r3_14_devices_that_preferences_or_the_owner_exclude_are_left_alone_by_number(
 
     let stored = Record::Meta.change(&client.state, &client.ledger);
     let mut again = Client::restore(client.config.clone(), [(stored.key, stored.value.unwrap())]).unwrap();
-    again.host_measured(host(3));
+    again.edit_host(host(3));
     check(&again);
 
     client.owner_excludes([device(1), device(2)].into());

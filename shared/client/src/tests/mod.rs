@@ -2,6 +2,7 @@
 
 mod benchmarks;
 mod devices;
+mod host_edits;
 mod job_edits;
 mod project_edits;
 
@@ -163,7 +164,7 @@ fn r2_7_a_job_that_can_never_run_earns_its_project_nothing_and_its_owner_is_told
     assert!(!client.queue.is_runnable(a) && client.queue.is_runnable(b));
     assert!(client.queue.get(large).is_none(), "nor does it keep other projects from being asked");
     assert!(client.task_view(large).is_some(), "it is held all the same");
-    client.host_measured(HostFacts { ncpus: 8, ..host(0) });
+    client.edit_host(HostFacts { ncpus: 8, ..host(0) });
     assert!(client.queue.is_runnable(a), "now it can");
 }
 

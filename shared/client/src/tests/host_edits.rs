@@ -1,0 +1,107 @@
+//! What follows when something of the host as a whole is edited.
+
+use fallow_domain::{
+    Device, DocumentVersion, Duration, FleetDocument, Fraction, HostFacts, MasterUrl, Preferences,
+    ResourceType, Usage,
+};
+
+use super::{NOW, client, host, id_of, put_job};
+use crate::machine::Client;
+use crate::state::Meta;
+use crate::{Entity, Event};
+
+/// A client that runs a job, knows a GPU, and has nothing due.
+fn settled() -> Client {
+    let mut client = client(1, &["a"]);
+    let a = id_of(&client, "a");
+    put_job(&mut client, 1, a, Usage::ONE_CPU);
+    put_job(&mut client, 2, a, Usage::from_cpus(0.1).with_coprocessor(ResourceType::Nvidia, 1.0));
+    client.handle(NOW, Event::WakeUp);
+    assert!(client.net.reports_due.is_some());
+    client.finish_step(None);
+    (client.schedule_due, client.fetch_due) = (false, false);
+    client
+}
+
+/// What follows: a decision about tasks, a check of work fetch, another look at reports, the record survives a power cut, who
+/// is shown anew.
+fn follows(edit: impl FnOnce(&mut Client)) -> (bool, bool, bool, bool, Vec<Entity>) {
+    let mut client = settled();
+    edit(&mut client);
+    let (runs, fetch, reports) = (client.schedule_due, client.fetch_due, client.net.reports_due.is_none());
+    let step = client.finish_step(None);
+    let touched = step.touched.into_iter().filter(|entity| *entity == Entity::Host).collect();
+    (runs, fetch, reports, step.durable, touched)
+}
+
+fn edited(edit: impl FnOnce(&mut Meta)) -> (bool, bool, bool, bool, Vec<Entity>) {
+    follows(|client| client.edit_meta(edit))
+}
+
+fn document(preferences: Preferences) -> Option<FleetDocument> {
+    Some(FleetDocument { version: DocumentVersion(1), preferences, projects: Vec::new() })
+}
+
+#[test]
+fn an_edit_of_the_host_makes_due_what_follows_from_it() {
+    let host = vec![Entity::Host];
+    assert_eq!(edited(|_| {}), (false, false, false, false, vec![]));
+    assert_eq!(edited(|meta| meta.owner.suspended = true), (true, true, false, true, host.clone()));
+    let followed = edited(|meta| meta.document = document(Preferences::default()));
+    assert_eq!(followed, (true, true, true, true, host.clone()));
+    let url = MasterUrl::parse("http://127.0.0.1/a/").unwrap();
+    let declined = follows(|client| {
+        client.edit_meta(|meta| meta.declined.insert(url));
+    });
+    assert_eq!(declined, (false, false, false, true, host.clone()));
+    let refused = edited(|meta| meta.document_refused = Some((DocumentVersion(1), "why".to_owned())));
+    assert_eq!(refused, (false, false, false, false, host));
+    // A number is given out, and stored.
+    let mut client = settled();
+    let (job, project) = (client.new_job_id(), client.new_project_id());
+    assert!(client.new_job_id() > job && client.new_project_id() > project);
+    assert!(client.finish_step(None).changes.iter().any(|change| change.key == b"meta"));
+    client.note_draw();
+    let step = client.finish_step(None);
+    assert!(step.changes.iter().any(|change| change.key == b"meta") && step.touched.is_empty());
+}
+
+#[test]
+fn what_was_measured_is_decided_by_if_it_is_another_machine() {
+    let measured = |change: fn(&mut HostFacts)| {
+        follows(|client| {
+            let mut facts = host(1);
+            change(&mut facts);
+            client.edit_host(facts);
+        })
+    };
+    let touched = vec![Entity::Host];
+    assert_eq!(
+        measured(|facts| facts.disk_free = facts.disk_total),
+        (false, false, false, false, touched.clone())
+    );
+    assert_eq!(measured(|facts| facts.ncpus = 7), (true, true, false, false, touched));
+}
+
+#[test]
+fn jobs_are_queued_by_the_preferences_in_force() {
+    let queued = |client: &Client| client.queue.iter().count();
+    let mut client = settled();
+    assert_eq!(queued(&client), 2);
+    let excluded: std::collections::BTreeSet<_> = [Device::new(ResourceType::Nvidia, 0).unwrap()].into();
+    client.edit_meta(|meta| meta.owner.excluded_devices = excluded.clone());
+    assert_eq!((queued(&client), client.preferences().excluded_devices.len()), (1, 1), "it could not run");
+    client.edit_meta(|meta| meta.owner.excluded_devices.clear());
+    assert_eq!(queued(&client), 2);
+    // So with any of what decides whether a job fits.
+    let none = Fraction::clamped(0.0);
+    let preferences = Preferences { memory_fraction: none, ..Preferences::default() };
+    client.edit_meta(|meta| meta.document = document(preferences));
+    assert_eq!(queued(&client), 0);
+    client.edit_meta(|meta| meta.document = None);
+    client.edit_host(host(0));
+    assert_eq!(queued(&client), 1, "there is no GPU any more");
+    let interval = Preferences { connection_interval: Duration::from_hours(1), ..Preferences::default() };
+    client.edit_meta(|meta| meta.document = document(interval));
+    assert_eq!(client.queue.iter().next().unwrap().deadline, NOW + Duration::from_hours(239));
+}
