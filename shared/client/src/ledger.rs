@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType};
 use fallow_policy::active_fraction::ActiveFraction;
-use fallow_policy::composition::FetchPolicy;
 use fallow_policy::debt::Debts;
 use fallow_policy::decay::RecentCpu;
 use fallow_policy::estimate::{self, CpuEfficiency, DurationCorrection, Progress};
@@ -179,8 +178,8 @@ impl Client {
             totals.cpu_contested += cpu;
         }
         self.ledger.used(project, ResourceType::Cpu, cpu);
-        // Only WF1 ranks by it; an agent keeps it in any case, for the day when its policy changes.
-        if self.config.keeps_records || self.config.composition.fetch == FetchPolicy::Wf1 {
+        // An agent keeps it in any case, for the day when its policy changes.
+        if self.config.keeps_records || self.config.composition.fetch.counts_recent_cpu() {
             self.ledger.recent.entry(project).or_insert_with(|| RecentCpu::new(now)).update(now, cpu);
         }
         self.touch(Entity::Project(project));

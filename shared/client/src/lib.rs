@@ -36,7 +36,6 @@ mod jobs;
 mod ledger;
 mod machine;
 mod messages;
-mod plan;
 mod planning;
 mod project_edit;
 mod project_table;

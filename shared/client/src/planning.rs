@@ -6,25 +6,22 @@
 use std::collections::BTreeMap;
 
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType};
-use fallow_policy::composition::{Accounting, CpuPolicy, FetchPolicy, FetchWhen};
-use fallow_policy::fetch::{self, FetchCandidate, FetchRules, TypeNeed, WorkRequest};
+use fallow_policy::composition::{Accounting, CpuPolicy};
+use fallow_policy::debt::Debt;
+use fallow_policy::fetch::{
+    CHECK_PERIOD, FetchDecision, FetchProject, FetchSituation, Standing, WorkRequest,
+};
 use fallow_policy::long_term_debt::LongTermPeriod;
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::recent_credit::CreditRank;
-use fallow_policy::round_robin::PlanProject;
+use fallow_policy::round_robin::{Outlook, PlanProject};
 use fallow_policy::type_backoff::ReplyForType;
-use fallow_policy::work_fetch::{self, FetchHost, FetchProject, Urgency, WorkBuffer};
 use fallow_policy::work_send::Load;
 
 use crate::machine::Client;
-use crate::plan::Plan;
 use crate::record::Record;
 use crate::state::Project;
 
-/// Work fetch is checked at least this often where its outcome may change with time alone (R2.16).
-const CHECK_PERIOD: Duration = Duration::from_secs(60);
-/// Nor is it checked again sooner, however near the end of what a plan holds for.
-const CHECK_SOONEST: Duration = Duration::from_secs(1);
 /// The measured share of time that computing is possible moves all the time; plans follow it in steps of this
 /// size.
 const ACTIVE_STEP: f64 = 0.01;
@@ -131,61 +128,35 @@ impl Client {
         self.fetch_checked_at = self.now;
         self.settle_long_term();
         if self.preferences().suspended {
-            self.net.plan = Plan::default();
-            self.fetch_check_by = self.now + CHECK_PERIOD;
-            return;
+            return self.follow(FetchDecision::nothing(self.now + CHECK_PERIOD));
         }
         self.look_what_is_enough();
-        match self.config.composition.fetch {
-            FetchPolicy::Wf1 => self.plan_by_starvation(),
-            FetchPolicy::Wf2 => self.plan_by_shortfall(),
+        let (composition, none) = (self.config.composition, Outlook::default());
+        let looks_ahead = composition.fetch.looks_ahead();
+        if looks_ahead {
+            self.look_ahead();
         }
+        let preferences = self.preferences();
+        let decision = composition.fetch.decide(&FetchSituation {
+            now: self.now,
+            host: self.plan_host(),
+            active_fraction: self.ledger.active.get(),
+            buffer_min: preferences.buffer_min,
+            buffer_additional: preferences.buffer_additional,
+            connection_interval: preferences.connection_interval,
+            when: composition.fetch_when,
+            scheduling_period: preferences.scheduling_period,
+            queue: &self.queue,
+            outlook: if looks_ahead { self.round_robin.outlook() } else { &none },
+            backoffs_end: self.ledger.type_backoffs.next_end(self.now),
+            projects: &|| self.fetch_projects(),
+        });
+        self.follow(decision);
     }
 
-    /// WF1 (R5.3): each project by its own expected starvation (R2.10 to R2.16).
-    fn plan_by_starvation(&mut self) {
-        let preferences = self.preferences();
-        let (min, additional) = (preferences.buffer_min, preferences.buffer_additional);
-        let buffer = match self.config.composition.fetch_when {
-            FetchWhen::AnyShortfall => WorkBuffer::whole(min, additional),
-            FetchWhen::BelowMinimum => WorkBuffer::marks(min, additional),
-        };
-        let host = FetchHost {
-            usable: self.plan_host().instances,
-            active_fraction: self.ledger.active.get(),
-            buffer: buffer.beyond(preferences.connection_interval),
-        };
-        let projects: Vec<FetchProject> = self
-            .state
-            .projects
-            .values()
-            .map(|project| {
-                // One that has programs for nothing here is asked all the same, as BOINC does: it could never
-                // take it back otherwise, and asking in vain backs off by itself.
-                let lacks_all = host.usable.iter().all(|(kind, count)| *count == 0 || project.lacks[kind]);
-                let gathered = self.gathered(project.id);
-                FetchProject {
-                    id: project.id,
-                    share: project.share,
-                    may_supply: PerType::from_fn(|kind| {
-                        !project.detach_when_done
-                            && (lacks_all || !project.lacks[kind])
-                            && !project.web.without[kind]
-                            && !gathered[kind]
-                    }),
-                }
-            })
-            .collect();
-        let plan = work_fetch::check(&host, &projects, &self.queue);
-        // Where nobody who starves may be asked now, only the end of a wait or another's starvation makes a
-        // difference.
-        let starving = plan.needs.iter().filter(|need| need.urgency > Urgency::None).map(|need| need.project);
-        let waits = starving
-            .filter_map(|id| self.state.projects.get(&id))
-            .all(|project| !self.may_contact(project) || project.rpc.min_work_time(self.now).is_some());
-        let holds_for = if waits { plan.holds_for.max(CHECK_SOONEST) } else { CHECK_PERIOD };
-        self.fetch_check_by = self.now + holds_for;
-        self.net.plan = Plan::Starvation(plan);
+    fn follow(&mut self, decision: FetchDecision) {
+        self.fetch_check_by = decision.check_by;
+        self.net.plan = decision;
     }
 
     /// Whether a project may be asked for work now, as far as the contact itself goes.
@@ -196,88 +167,40 @@ impl Client {
             && self.enough_of(project.id).is_none()
     }
 
-    /// WF2 (R5.4): one project at a time, by long-term debt and simulated shortfall.
-    fn plan_by_shortfall(&mut self) {
-        self.look_ahead();
-        let now = self.now;
+    /// The projects as fetch policies look at them.
+    fn fetch_projects(&self) -> Vec<FetchProject> {
         let host = self.plan_host();
-        let outlook = self.round_robin.outlook();
-        let needs = outlook.types.map(|_, of| TypeNeed {
-            idle: of.idle,
-            shortfall: of.shortfall,
-            saturated: of.saturated,
-        });
-        // While nothing is short, nothing is asked for until something may be.
-        let short = needs.map(|_, need| need.shortfall > 0.0 || need.idle >= fetch::IDLE_MIN);
-        if !short.iter().any(|(_, short)| *short) {
-            self.net.plan = Plan::default();
-            self.fetch_check_by = outlook.valid_until.max(now + CHECK_SOONEST);
-            return;
-        }
-        let (period, window) = (self.preferences().scheduling_period, self.window());
         let by_credit = (self.config.composition.accounting == Accounting::RecentCredit)
-            .then(|| self.credit_priorities(&host, window));
-        let candidates: Vec<FetchCandidate> = self
-            .state
-            .projects
-            .values()
-            .map(|project| {
-                let id = project.id;
-                let of = outlook.of(id);
-                let standing = self.ledger.long_term.overall(id, &host.speeds);
-                FetchCandidate {
-                    id,
-                    share: project.share,
-                    standing: by_credit.as_ref().map_or(standing, |by| by.get(&id).copied().unwrap_or(0.0)),
-                    over_served: by_credit.is_none() && fetch::over_served(standing, period, window),
-                    tight: of.is_some_and(|of| of.misses != PerType::default()),
-                    may_supply: !project.detach_when_done && self.enough_of(id).is_none(),
-                    may_ask: self.may_contact(project),
-                    hung: self.net.sessions.has_hung(id),
-                    backed_off: self.held_back(project),
-                    untried: PerType::from_fn(|kind| !self.ledger.long_term.supplies(id, kind)),
-                    shortfall: of.map(|of| of.shortfall).unwrap_or_default(),
-                }
-            })
-            .collect();
-        let rules = FetchRules {
-            speeds: host.speeds,
-            when: self.config.composition.fetch_when,
-            buffer_min: self.preferences().buffer_min + self.preferences().connection_interval,
-            accounting: self.config.composition.accounting,
+            .then(|| self.credit_priorities(&host, self.window()));
+        let standing = |id: ProjectId| match &by_credit {
+            None => Standing::Owed(self.overall_debt(id, &host)),
+            Some(by) => Standing::Rank(by.get(&id).copied().unwrap_or(0.0)),
         };
-        // Where nobody may be asked for what is short, or it is no reason to ask yet, only the end of a wait,
-        // another shortfall or less than the minimum makes a difference.
-        let reason = |kind| rules.is_reason_to_ask(&needs[kind]);
-        let may_be_asked = |candidate: &FetchCandidate| {
-            let any = short.iter().any(|(kind, _)| reason(kind) && !candidate.backed_off[kind]);
-            candidate.may_supply && candidate.may_ask && any
+        let project = |project: &Project| {
+            let id = project.id;
+            FetchProject {
+                id,
+                share: project.share,
+                leaving: project.detach_when_done,
+                enough: self.enough_of(id).is_some(),
+                may_contact: self.may_contact(project),
+                contact_from: project.rpc.min_rpc_time(self.now, self.asker(id)).map(|wait| wait.at),
+                work_waits: project.rpc.min_work_time(self.now).is_some(),
+                hung: self.net.sessions.has_hung(id),
+                lacks: project.lacks,
+                left_out: project.web.without,
+                gathered: self.gathered(id),
+                backed_off: self.ledger.type_backoffs.held(id, self.now),
+                supplies: PerType::from_fn(|kind| self.ledger.long_term.supplies(id, kind)),
+                standing: standing(id),
+            }
         };
-        self.fetch_check_by = if candidates.iter().any(may_be_asked) {
-            now + CHECK_PERIOD
-        } else {
-            let later = short.iter().filter(|(kind, short)| **short && !reason(*kind));
-            // Instances are busy for so long by the measured share of time; computing may go on all the time.
-            let active = host.active_fraction.get().max(0.01);
-            let lasts =
-                later.map(|(kind, _)| now + (needs[kind].saturated - rules.buffer_min).mul_f64(active));
-            let waits = self
-                .state
-                .projects
-                .values()
-                .filter_map(|project| Some(project.rpc.min_rpc_time(now, self.asker(project.id))?.at));
-            let waits = waits.chain(self.ledger.type_backoffs.next_end(now));
-            lasts.chain(waits).fold(outlook.valid_until, Instant::min).max(now + CHECK_SOONEST)
-        };
-        self.net.plan = Plan::Shortfall(fetch::plan(&rules, &needs, &candidates));
+        self.state.projects.values().map(project).collect()
     }
 
-    /// The types that a project is not asked for now: it said that it has nothing, its user wants none, or jobs of it
-    /// gather that cannot run.
-    fn held_back(&self, project: &Project) -> PerType<bool> {
-        let held = self.ledger.type_backoffs.held(project.id, self.now);
-        let gathered = self.gathered(project.id);
-        PerType::from_fn(|kind| held[kind] || project.web.without[kind] || gathered[kind])
+    /// What a project is owed over all types, in CPU seconds (R3.4).
+    pub(crate) fn overall_debt(&self, id: ProjectId, host: &PlanHost) -> Debt {
+        self.ledger.long_term.overall(id, &host.speeds)
     }
 
     /// The priority of each project for work fetch by recent credit.

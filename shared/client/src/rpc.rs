@@ -1,16 +1,15 @@
 //! Contact with projects: master pages and scheduler RPCs, whom to ask and for what.
 //!
-//! `fallow_policy::rpc_session` decides, `fallow_policy::fetch_bounds` what is enough; this module gathers what it decides by, makes the request, and takes in what
-//! came of it.
+//! `fallow_policy::rpc_session` decides, `fallow_policy::fetch::bounds` what is enough; this module gathers what it
+//! decides by, makes the request, and takes in what came of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{Duration, Instant, JobId, MasterUrl, ProjectId};
-use fallow_policy::composition::FetchPolicy;
-use fallow_policy::decay::{Ranked, RecentCpu, rank_projects};
-use fallow_policy::fetch::WorkRequest;
-use fallow_policy::fetch_bounds::{Enough, Gathered};
+use fallow_policy::decay::RecentCpu;
+use fallow_policy::fetch::bounds::{Enough, Gathered};
+use fallow_policy::fetch::{FetchDecision, RankedProject, WorkBackoff, WorkRequest};
 use fallow_policy::report_due::{self, FinishedJob, WhyDue};
 use fallow_policy::rpc_session::{AfterFailure, Ask, Candidate, Sessions, WhyAsk};
 use fallow_policy::rpc_timing::{Asker, MasterPage, RpcState};
@@ -18,7 +17,6 @@ use fallow_policy::transfer_backoff::ProjectTransferBackoff;
 
 use crate::machine::Client;
 use crate::messages::Hearing;
-use crate::plan::Plan;
 use crate::state::Job;
 use crate::under_way::UnderWay;
 use crate::{Effect, FileKey, NoticeLevel, Reason, TransferError};
@@ -34,7 +32,8 @@ pub(crate) struct Network {
     pub requested: BTreeMap<ProjectId, Asker>,
     /// Those of them with which contact was wanted after the RPC in flight had begun: its failure is none of theirs.
     pub asked_meanwhile: BTreeSet<ProjectId>,
-    pub plan: Plan,
+    /// What work to ask of whom.
+    pub plan: FetchDecision,
     /// The network is not to be used before then (R1.13).
     pub closed_until: Option<Instant>,
     /// Messages of jobs that the RPC in flight to each project carries.
@@ -182,7 +181,7 @@ impl Client {
 
     fn candidates(&self) -> Vec<Candidate> {
         let now = self.now;
-        let by_starvation = self.config.composition.fetch == FetchPolicy::Wf1;
+        let by_project = self.config.composition.fetch.backoff() == WorkBackoff::ByProject;
         let candidate = |id: ProjectId| {
             let project = self.state.projects.get(&id)?;
             // The project wants to hear of us; but that is no request by a person, so backoffs hold (R1.4).
@@ -195,17 +194,19 @@ impl Client {
             // Whoever asks for contact, the project's user wants no work of these types; nor does a first request.
             let left_out = &project.web.without;
             let wanted = |plan: WorkRequest| self.bounded(id, plan.without(left_out)).without(left_out);
-            let (request, fill) = (wanted(self.net.plan.request(id)), wanted(self.net.plan.fill(id)));
+            let asking = self.net.plan.of(id);
+            let request = wanted(asking.map(|asking| asking.request).unwrap_or_default());
+            let fill = wanted(asking.map(|asking| asking.fill).unwrap_or_default());
             let for_idle = || match project.detach_when_done {
                 true => WorkRequest::default(),
-                false => wanted(self.net.plan.for_idle(id)),
+                false => wanted(asking.map(|asking| asking.for_idle).unwrap_or_default()),
             };
             Some(Candidate {
                 project: id,
                 schedulers: project.scheduler_urls.len(),
                 may_ask: project.rpc.min_rpc_time(now, asker).is_none(),
-                // WF2 waits by resource type, and has seen to that.
-                may_fetch: !by_starvation || project.rpc.min_work_time(now).is_none(),
+                // Where waits are by resource type the policy has seen to them.
+                may_fetch: !by_project || project.rpc.min_work_time(now).is_none(),
                 request: if request.is_none() && requested { fill } else { request },
                 fill,
                 due: self.net.reports_due.as_ref().and_then(|due| due.by_project.get(&id).copied()),
@@ -216,29 +217,25 @@ impl Client {
         self.ranked().into_iter().filter_map(candidate).collect()
     }
 
-    /// All projects, the one that is owed most first, those that hung lately when they were last asked after all others.
+    /// All projects in the order of their turns, those that hung lately when they were last asked after all others.
     fn ranked(&self) -> Vec<ProjectId> {
         let (hung, mut ranked): (Vec<_>, Vec<_>) =
-            self.ranked_by_debt().into_iter().partition(|id| self.net.sessions.has_hung(*id));
+            self.ranked_by_policy().into_iter().partition(|id| self.net.sessions.has_hung(*id));
         ranked.extend(hung);
         ranked
     }
 
-    /// All projects, the one that is owed most first (R1.11): by first-generation debt under WF1 (R1.2), by
-    /// overall long-term debt under WF2 (R3.4).
-    fn ranked_by_debt(&self) -> Vec<ProjectId> {
-        let projects = self.state.projects.values();
-        if self.config.composition.fetch == FetchPolicy::Wf1 {
-            let recent = |id| self.ledger.recent.get(&id).copied().unwrap_or(RecentCpu::new(self.now));
-            let ranked: Vec<Ranked> =
-                projects.map(|p| Ranked { project: p.id, share: p.share, recent: recent(p.id) }).collect();
-            return rank_projects(&ranked);
-        }
-        let speeds = self.plan_host().speeds;
-        let mut ranked: Vec<(f64, ProjectId)> =
-            projects.map(|p| (self.ledger.long_term.overall(p.id, &speeds), p.id)).collect();
-        ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        ranked.into_iter().map(|(_, id)| id).collect()
+    /// All projects, by the policy's order (R1.11).
+    fn ranked_by_policy(&self) -> Vec<ProjectId> {
+        let host = self.plan_host();
+        let recent = |id| self.ledger.recent.get(&id).copied().unwrap_or(RecentCpu::new(self.now));
+        let projects = self.state.projects.values().map(|p| RankedProject {
+            id: p.id,
+            share: p.share,
+            recent: recent(p.id),
+            debt: self.overall_debt(p.id, &host),
+        });
+        self.config.composition.fetch.rank(&projects.collect::<Vec<_>>())
     }
 
     /// Per project, why its finished jobs are due for reporting, if they are (R1.8).
@@ -283,7 +280,11 @@ impl Client {
                 false => why,
             };
             match ask.reason {
-                WhyAsk::NeedsWork { .. } => format!("{why}; {}", self.net.plan.why(id)),
+                WhyAsk::NeedsWork { .. } => match self.net.plan.of(id).and_then(|asking| asking.why.as_ref())
+                {
+                    Some(figures) => format!("{why}; {figures}"),
+                    None => why,
+                },
                 _ => why,
             }
         });
@@ -333,11 +334,11 @@ impl Client {
         let jobs = arrived.iter().map(|(_, jobs)| *jobs as usize).sum();
         self.types_answered(id, &asked, &arrived);
         self.net.sessions.answered(id, jobs);
-        let by_starvation = self.config.composition.fetch == FetchPolicy::Wf1;
+        let by_project = self.config.composition.fetch.backoff() == WorkBackoff::ByProject;
         self.with_rpc(id, |rpc, rng| {
             rpc.on_success();
             rpc.on_request_delay(now, delay);
-            if by_starvation && !asked.is_none() {
+            if by_project && !asked.is_none() {
                 rpc.on_work_reply(now, jobs, rng);
             }
         });

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType};
 use fallow_policy::fetch::WorkRequest;
-use fallow_policy::fetch_bounds::{self, Enough, Gathered, Held};
+use fallow_policy::fetch::bounds::{self as fetch_bounds, Enough, Gathered, Held};
 use fallow_policy::job_queue::Cpus;
 
 use crate::FileKey;

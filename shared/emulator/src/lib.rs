@@ -9,3 +9,8 @@ pub mod engine;
 pub mod experiment;
 pub mod plot;
 pub mod scenario;
+
+/// The page that shows how a policy is added: what it shows is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/policies.md")]
+pub struct Policies;

@@ -5,9 +5,10 @@
 
 use divan::{Bencher, black_box};
 use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId, ResourceType, Share, Usage};
-use fallow_policy::composition::{Accounting, FetchWhen};
+use fallow_policy::debt::Debt;
 use fallow_policy::due::{DueClaim, rates};
-use fallow_policy::fetch::{FetchCandidate, FetchRules, TypeNeed, plan};
+use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, plan};
+use fallow_policy::fetch::{FetchWhen, Standing};
 use fallow_policy::long_term_debt::{LongTermDebts, LongTermPeriod};
 use fallow_policy::metrics::{Metrics, ProjectStretch, Stretch};
 use fallow_policy::plan_host::PlanHost;
@@ -98,13 +99,12 @@ fn plan_fetch(bencher: Bencher<'_, '_>, projects: u32) {
         speeds: host(2).speeds,
         when: FetchWhen::AnyShortfall,
         buffer_min: Duration::from_hours(2),
-        accounting: Accounting::Debt,
     };
     let needs = PerType::from_fn(|_| TypeNeed { shortfall: 5_000.0, ..TypeNeed::default() });
     let candidate = |id: u32| FetchCandidate {
         id: ProjectId(id),
         share: share(id),
-        standing: f64::from(id * 7_919 % 10_007) - 5_000.0,
+        standing: Standing::Owed(Debt::from_secs(f64::from(id * 7_919 % 10_007) - 5_000.0)),
         over_served: id.is_multiple_of(5),
         tight: false,
         may_supply: true,

@@ -13,7 +13,7 @@ mod world;
 use divan::{Bencher, black_box};
 use fallow_domain::{Bytes, Duration, JobId, PerType, ProjectId, ResourceType};
 use fallow_policy::cpu_schedule::choose;
-use fallow_policy::work_fetch::{FetchHost, FetchProject, WorkBuffer, check};
+use fallow_policy::fetch::starvation::{FetchHost, Supplier, WorkBuffer, check};
 use world::{CPUS, Deadlines, World, now, schedule_host};
 
 const SIZES: [(u64, u32); 13] = [
@@ -99,7 +99,7 @@ fn scheduling_decision_when_no_two_jobs_are_alike(bencher: Bencher<'_, '_>, jobs
 fn work_fetch_by_starvation(bencher: Bencher<'_, '_>, (jobs, count): (u64, u32)) {
     let world = World::new(jobs, count, Deadlines::Far);
     let may_supply = PerType::cpu(true);
-    let supplier = |id| FetchProject { id: ProjectId(id), share: fallow_domain::Share::DEFAULT, may_supply };
+    let supplier = |id| Supplier { id: ProjectId(id), share: fallow_domain::Share::DEFAULT, may_supply };
     let projects: Vec<_> = (0..count).map(supplier).collect();
     let host = FetchHost {
         usable: PerType::cpu(CPUS),

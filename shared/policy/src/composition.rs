@@ -10,6 +10,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::fetch::{Fetch, FetchWhen};
 use crate::work_send::Ws2Switches;
 
 /// Which jobs run.
@@ -20,16 +21,6 @@ pub enum CpuPolicy {
     /// The same, but what the round-robin simulation shows late runs earliest deadline first (R5.2).
     #[default]
     Cs2,
-}
-
-/// Whom to ask for how much work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum FetchPolicy {
-    /// Each project by its expected starvation (R5.3).
-    Wf1,
-    /// By long-term debt and simulated shortfall (R5.4).
-    #[default]
-    Wf2,
 }
 
 /// Which jobs a server sends.
@@ -52,16 +43,6 @@ pub enum CompletionPolicy {
     Jc2,
 }
 
-/// When WF2 asks for work (R5.4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum FetchWhen {
-    /// Whenever the whole buffer, minimum and additional, shows any shortfall: the client that was evaluated.
-    #[default]
-    AnyShortfall,
-    /// When less than the minimum is left; then up to the whole buffer: later clients, with fewer RPCs.
-    BelowMinimum,
-}
-
 /// By what account projects are compared for processing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Accounting {
@@ -78,12 +59,12 @@ pub struct Composition {
     /// Which jobs run.
     pub cpu: CpuPolicy,
     /// What is fetched.
-    pub fetch: FetchPolicy,
+    pub fetch: Fetch,
     /// What is sent.
     pub send: SendPolicy,
     /// How long jobs take.
     pub completion: CompletionPolicy,
-    /// When WF2 asks.
+    /// When a shortfall is a reason to ask.
     pub fetch_when: FetchWhen,
     /// What WS2 takes into account beyond what was published.
     pub ws2: Ws2Switches,
@@ -95,7 +76,7 @@ impl Default for Composition {
     fn default() -> Self {
         Self {
             cpu: CpuPolicy::Cs2,
-            fetch: FetchPolicy::Wf2,
+            fetch: Fetch::default(),
             send: SendPolicy::Ws2,
             completion: CompletionPolicy::Jc2,
             fetch_when: FetchWhen::AnyShortfall,
@@ -126,9 +107,9 @@ impl fmt::Display for Composition {
         let number = |second: bool| if second { 2 } else { 1 };
         write!(
             f,
-            "CS{}_WF{}_WS{}_JC{}",
+            "CS{}_{}_WS{}_JC{}",
             number(self.cpu == CpuPolicy::Cs2),
-            number(self.fetch == FetchPolicy::Wf2),
+            self.fetch,
             number(self.send == SendPolicy::Ws2),
             number(self.completion == CompletionPolicy::Jc2)
         )?;
@@ -161,11 +142,13 @@ impl FromStr for Composition {
                 let expected = "each of CS, WF, WS and JC once";
                 return Err(UnknownPolicy { part: part.to_owned(), whole: whole.to_owned(), expected });
             }
+            if let Some(fetch) = Fetch::named(&name) {
+                composition.fetch = fetch;
+                continue;
+            }
             match name.as_str() {
                 "CS1" => composition.cpu = CpuPolicy::Cs1,
                 "CS2" => composition.cpu = CpuPolicy::Cs2,
-                "WF1" => composition.fetch = FetchPolicy::Wf1,
-                "WF2" => composition.fetch = FetchPolicy::Wf2,
                 "WS1" => composition.send = SendPolicy::Ws1,
                 "WS2" => composition.send = SendPolicy::Ws2,
                 "JC1" => composition.completion = CompletionPolicy::Jc1,

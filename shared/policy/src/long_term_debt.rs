@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use fallow_domain::{Duration, PerType, ProjectId, ResourceType, Share};
 use serde::{Deserialize, Serialize};
 
+use crate::debt::Debt;
 use crate::due::{DueClaim, rates};
 use crate::plan_host::PlanHost;
 use crate::type_backoff::{AfterReply, ReplyForType};
@@ -55,8 +56,8 @@ impl LongTermDebts {
     }
 
     /// A project's overall debt (R3.4), in CPU seconds: `speeds` are relative to one CPU.
-    pub fn overall(&self, project: ProjectId, speeds: &PerType<f64>) -> f64 {
-        self.0.get(&project).map_or(0.0, |account| account.overall(speeds))
+    pub fn overall(&self, project: ProjectId, speeds: &PerType<f64>) -> Debt {
+        self.0.get(&project).map_or(Debt::ZERO, |account| account.overall(speeds))
     }
 
     /// Whether a project owes or is owed anything, of whatever type.
@@ -181,8 +182,8 @@ impl LongTermDebts {
 }
 
 impl Account {
-    fn overall(&self, speeds: &PerType<f64>) -> f64 {
-        self.debts.iter().map(|(kind, debt)| debt * speeds[kind]).sum()
+    fn overall(&self, speeds: &PerType<f64>) -> Debt {
+        Debt::from_secs(self.debts.iter().map(|(kind, debt)| debt * speeds[kind]).sum())
     }
 }
 

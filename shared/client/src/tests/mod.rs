@@ -12,7 +12,7 @@ use fallow_domain::{
     PerType, ProjectId, ResourceType, Share, SlotId, Speed, Usage,
 };
 use fallow_policy::fetch::WorkRequest;
-use fallow_policy::fetch_bounds::Gathered;
+use fallow_policy::fetch::bounds::Gathered;
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::type_backoff::{AfterReply, ReplyForType};
 
@@ -129,10 +129,10 @@ fn r3_6_who_is_left_alone_does_not_stay_in_debt_to_a_project_that_was_detached()
     client.ledger.long_period.insert(a, PerType::cpu(Duration::from_hours(200)));
     client.settle_long_term();
     let speeds = PlanHost::cpus(2).speeds;
-    assert!(client.ledger.long_term.overall(a, &speeds) < -300_000.0);
+    assert!(client.ledger.long_term.overall(a, &speeds).as_secs() < -300_000.0);
     client.handle(NOW + Duration::from_mins(1), Event::Detach { url: url("b") });
     client.handle(NOW + Duration::from_mins(3), Event::WakeUp);
-    let debt = client.ledger.long_term.overall(a, &speeds);
+    let debt = client.ledger.long_term.overall(a, &speeds).as_secs();
     assert!(debt.abs() < 1e-6, "over-served for ever, it would only be asked when a CPU idles: {debt}");
 }
 

@@ -1,6 +1,7 @@
 //! R5.23: work fetch over mixes of 1 to 20 projects, WF1 against WF2.
 
-use fallow_policy::composition::{Composition, FetchPolicy};
+use fallow_policy::composition::{Composition, Fetch};
+use fallow_policy::fetch::starvation::Starvation;
 
 use super::{Arm, Curve, Measurements, Metric, Report, Row, TIGHT, Trial, claim, curve, mixes, panel};
 use crate::plot::{Axis, Figure, Scale};
@@ -25,7 +26,7 @@ const MORE: &str = "WF2's stays small at any M while WF1's rises up to M = 14: 0
                     to 20 that is a twentieth. Which of the two is larger or smaller in the paper its text does not say";
 
 fn wf1(group: &'static str) -> Arm {
-    Arm { group, composition: Composition { fetch: FetchPolicy::Wf1, ..Composition::default() } }
+    Arm { group, composition: Composition { fetch: Fetch::new(&Starvation), ..Composition::default() } }
 }
 fn wf2(group: &'static str) -> Arm {
     Arm { group, composition: Composition::default() }

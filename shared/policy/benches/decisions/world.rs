@@ -2,9 +2,10 @@
 
 use divan::black_box;
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, Share, Usage};
-use fallow_policy::composition::{Accounting, FetchWhen};
 use fallow_policy::cpu_schedule::{ProjectSnapshot, ScheduleHost, choose};
-use fallow_policy::fetch::{FetchCandidate, FetchRules, TypeNeed, plan};
+use fallow_policy::debt::Debt;
+use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, plan};
+use fallow_policy::fetch::{FetchWhen, Standing};
 use fallow_policy::job_queue::{Devices, JobQueue, JobSnapshot, JobState};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::{PlanProject, RoundRobin};
@@ -97,7 +98,7 @@ impl World {
                 .map(|id| FetchCandidate {
                     id: ProjectId(id),
                     share: Share::DEFAULT,
-                    standing: priority(id)[ResourceType::Cpu],
+                    standing: Standing::Owed(Debt::from_secs(priority(id)[ResourceType::Cpu])),
                     over_served: false,
                     tight: false,
                     may_supply: true,
@@ -158,7 +159,6 @@ impl World {
             speeds: self.host.speeds,
             when: FetchWhen::AnyShortfall,
             buffer_min: Duration::from_hours(2),
-            accounting: Accounting::Debt,
         };
         let needs = outlook.types.map(|_, of| TypeNeed {
             idle: of.idle,

@@ -54,8 +54,8 @@ fn r3_4_the_overall_debt_is_weighted_by_speed() {
     let host = host(1, 1, 2.0);
     let mut debts = supplied(&[(1, false, true), (2, true, true)]);
     debts.settle(secs(100), &host, &[period(1, 100.0, 0.0, 50.0), period(2, 100.0, 100.0, 50.0)]);
-    assert_eq!(debts.overall(ProjectId(1), &host.speeds), 50.0);
-    assert_eq!(debts.overall(ProjectId(3), &host.speeds), 0.0);
+    assert_eq!(debts.overall(ProjectId(1), &host.speeds).as_secs(), 50.0);
+    assert_eq!(debts.overall(ProjectId(3), &host.speeds).as_secs(), 0.0);
 }
 
 /// Shows R3.11 as well.
@@ -130,7 +130,7 @@ proptest! {
             // The rule of R3.9: each type computes for the project owed most of those that may be asked for it.
             let most = |allowed: &dyn Fn(usize) -> bool| {
                 (0..ids.len()).filter(|i| allowed(*i)).max_by(|a, b| {
-                    let of = |i: &usize| debts.overall(ProjectId(ids[*i]), &host.speeds);
+                    let of = |i: &usize| debts.overall(ProjectId(ids[*i]), &host.speeds).as_secs();
                     of(a).total_cmp(&of(b)).then((a + usize::from(favours)).cmp(&(b + usize::from(favours))))
                 })
             };

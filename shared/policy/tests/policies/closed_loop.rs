@@ -2,10 +2,10 @@
 //! simulation and scheduler, servers that send what is asked for, and time in steps of five minutes.
 
 use fallow_domain::{Duration, Fraction, Instant, JobId, PerType, ProjectId, ResourceType, Usage};
-use fallow_policy::composition::{Accounting, FetchWhen};
 use fallow_policy::cpu_schedule::{ProjectSnapshot, ScheduleHost, choose};
 use fallow_policy::debt::{Debts, ProjectPeriod};
-use fallow_policy::fetch::{FetchCandidate, FetchRules, TypeNeed, over_served, plan};
+use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, over_served, plan};
+use fallow_policy::fetch::{FetchWhen, Standing};
 use fallow_policy::job_queue::{Devices, JobQueue, JobState};
 use fallow_policy::long_term_debt::{LongTermDebts, LongTermPeriod};
 use fallow_policy::plan_host::PlanHost;
@@ -116,7 +116,7 @@ impl World {
             saturated: of.saturated,
         });
         let candidate = |p: &Project| {
-            let standing = self.long.overall(p.id, &self.plan.speeds);
+            let standing = Standing::Owed(self.long.overall(p.id, &self.plan.speeds));
             let of = outlook.of(p.id);
             FetchCandidate {
                 id: p.id,
@@ -137,7 +137,6 @@ impl World {
             speeds: self.plan.speeds,
             when: FetchWhen::AnyShortfall,
             buffer_min: Duration::ZERO,
-            accounting: Accounting::Debt,
         };
         let Some(ask) = plan(&rules, &needs, &candidates).ask else { return false };
         let Some(project) = self.projects.iter().find(|p| p.id == ask.project) else { return false };

@@ -1,10 +1,11 @@
 //! R3.2, R3.7, R3.9, R3.10, R5.4.
 
 use fallow_domain::{Duration, PerType, ProjectId, ResourceType, Share};
-use fallow_policy::composition::{Accounting, FetchWhen};
-use fallow_policy::fetch::{
-    FetchAsk, FetchCandidate, FetchRules, PassedOver, Trigger, TypeNeed, WorkRequest, over_served, plan,
+use fallow_policy::debt::Debt;
+use fallow_policy::fetch::shortfall::{
+    FetchAsk, FetchCandidate, FetchRules, PassedOver, Trigger, TypeNeed, over_served, plan,
 };
+use fallow_policy::fetch::{FetchWhen, Standing, WorkRequest};
 use proptest::prelude::*;
 
 use ResourceType::{Amd, Cpu, Nvidia};
@@ -15,14 +16,14 @@ fn rules() -> FetchRules {
     let mut speeds = PerType::cpu(1.0);
     (speeds[Nvidia], speeds[Amd]) = (10.0, 5.0);
     let buffer_min = Duration::from_hours(2);
-    FetchRules { speeds, when: FetchWhen::AnyShortfall, buffer_min, accounting: Accounting::Debt }
+    FetchRules { speeds, when: FetchWhen::AnyShortfall, buffer_min }
 }
 
 fn candidate(id: u32, standing: f64) -> FetchCandidate {
     FetchCandidate {
         id: ProjectId(id),
         share: Share::DEFAULT,
-        standing,
+        standing: Standing::Owed(Debt::from_secs(standing)),
         over_served: false,
         tight: false,
         may_supply: true,
@@ -127,8 +128,10 @@ fn r1_10_a_project_that_hung_when_it_was_last_asked_is_asked_after_those_that_di
 
 #[test]
 fn r3_9_over_served_is_a_debt_below_a_scheduling_period_and_the_buffer() {
-    let over = |debt| over_served(debt, Duration::from_hours(1), Duration::from_hours(8));
+    let stands = |standing| over_served(standing, Duration::from_hours(1), Duration::from_hours(8));
+    let over = |secs| stands(Standing::Owed(Debt::from_secs(secs)));
     assert!(over(-9.1 * HOUR) && !over(-8.9 * HOUR) && !over(1e9));
+    assert!(!stands(Standing::Rank(-1e9)), "who is only ranked owes nothing");
 }
 
 #[test]
@@ -196,11 +199,11 @@ fn r3_2_the_scalar_for_older_servers_is_the_largest_of_the_seconds() {
 
 #[test]
 fn by_recent_credit_the_priority_alone_ranks() {
-    let rules = FetchRules { accounting: Accounting::RecentCredit, ..rules() };
     let short = needs(&[(Cpu, 0.0, 10.0 * HOUR)]);
-    let mut hungry = candidate(1, -1.5);
+    let ranked = |id, rank| FetchCandidate { standing: Standing::Rank(rank), ..candidate(id, 0.0) };
+    let mut hungry = ranked(1, -1.5);
     hungry.shortfall[Cpu] = 5.0 * HOUR;
-    let ask = plan(&rules, &short, &[hungry, candidate(2, -0.5)]).ask.unwrap();
+    let ask = plan(&rules(), &short, &[hungry, ranked(2, -0.5)]).ask.unwrap();
     assert_eq!((ask.project, ask.request.seconds[Cpu]), (ProjectId(2), 10.0 * HOUR));
 }
 

@@ -4,10 +4,10 @@
 //! for a slice, and a shortfall is the buffer less what is queued.
 
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
-use fallow_policy::composition::{Accounting, FetchWhen};
 use fallow_policy::debt::{Debts, ProjectPeriod};
 use fallow_policy::due::{DueClaim, due_rates};
-use fallow_policy::fetch::{FetchCandidate, FetchRules, TypeNeed, over_served, plan};
+use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, over_served, plan};
+use fallow_policy::fetch::{FetchWhen, Standing};
 use fallow_policy::long_term_debt::{LongTermDebts, LongTermPeriod};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::type_backoff::{ReplyForType, TypeBackoffs};
@@ -108,7 +108,7 @@ impl Host {
             .projects
             .iter()
             .map(|p| {
-                let standing = self.long.overall(p.id, &self.plan.speeds);
+                let standing = Standing::Owed(self.long.overall(p.id, &self.plan.speeds));
                 FetchCandidate {
                     id: p.id,
                     share: p.share,
@@ -124,12 +124,8 @@ impl Host {
                 }
             })
             .collect();
-        let rules = FetchRules {
-            speeds: self.plan.speeds,
-            when: FetchWhen::AnyShortfall,
-            buffer_min: self.buffer,
-            accounting: Accounting::Debt,
-        };
+        let rules =
+            FetchRules { speeds: self.plan.speeds, when: FetchWhen::AnyShortfall, buffer_min: self.buffer };
         let Some(ask) = plan(&rules, &needs, &candidates).ask else { return };
         self.rpcs += 1;
         let Some(project) = self.projects.iter_mut().find(|p| p.id == ask.project) else { return };

@@ -1,12 +1,11 @@
 //! R2.10 to R2.16, R1.11.
 
 use fallow_domain::{Duration, Fraction, PerType, ProjectId, ResourceType, Usage};
-use fallow_policy::fetch::WorkRequest;
-use fallow_policy::job_queue::{JobQueue, JobSnapshot, JobState};
-use fallow_policy::work_fetch::{
-    FetchHost, FetchPlan, FetchProject, REQUEST_MIN, Urgency, WorkBuffer, avg_proc_rate, check, ettprc,
-    min_results,
+use fallow_policy::fetch::starvation::{
+    FetchHost, FetchPlan, Supplier, Urgency, WorkBuffer, avg_proc_rate, check, ettprc, min_results,
 };
+use fallow_policy::fetch::{REQUEST_MIN, WorkRequest};
+use fallow_policy::job_queue::{JobQueue, JobSnapshot, JobState};
 use proptest::prelude::*;
 
 use ResourceType::{Cpu, Nvidia};
@@ -15,15 +14,15 @@ use crate::world::{With, any_jobs, job};
 
 const HOUR: Duration = Duration::from_hours(1);
 
-fn project(id: u32, share: f64) -> FetchProject {
-    FetchProject { id: ProjectId(id), share: crate::world::share(share), may_supply: PerType::cpu(true) }
+fn project(id: u32, share: f64) -> Supplier {
+    Supplier { id: ProjectId(id), share: crate::world::share(share), may_supply: PerType::cpu(true) }
 }
 
 fn host(usable: u32, buffer: WorkBuffer) -> FetchHost {
     FetchHost { usable: PerType::cpu(usable), active_fraction: Fraction::ONE, buffer }
 }
 
-fn plan(host: FetchHost, projects: &[FetchProject], jobs: &[JobSnapshot]) -> FetchPlan {
+fn plan(host: FetchHost, projects: &[Supplier], jobs: &[JobSnapshot]) -> FetchPlan {
     check(&host, projects, &jobs.iter().copied().collect())
 }
 
@@ -119,7 +118,7 @@ fn r2_14_with_no_buffer_at_all_a_starving_project_is_still_asked() {
 #[test]
 fn r2_11_fractions_go_over_projects_that_may_supply_work() {
     let buffer = WorkBuffer::connection_period(HOUR);
-    let silent = FetchProject { may_supply: PerType::default(), ..project(2, 300.0) };
+    let silent = Supplier { may_supply: PerType::default(), ..project(2, 300.0) };
     let plan = plan(host(1, buffer), &[project(1, 100.0), silent, project(3, 0.0)], &[]);
     assert_eq!(plan.of(ProjectId(1)).unwrap().first.rate, 1.0);
     assert!(plan.of(ProjectId(2)).is_none());

@@ -23,57 +23,17 @@
 
 use std::fmt;
 
-use fallow_domain::{Duration, PerType, ProjectId, ResourceType, Share};
+use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
 
-use crate::composition::{Accounting, FetchWhen};
-use crate::work_fetch::REQUEST_MIN;
+use super::{
+    Asking, CHECK_PERIOD, CHECK_SOONEST, FetchDecision, FetchPolicy, FetchProject, FetchSituation, FetchWhen,
+    IDLE_MIN, REQUEST_MIN, Standing, WorkRequest,
+};
+use crate::why::Why;
 
-/// Less than this of an instance does not count as idle: the CPU beside a GPU job that takes a hair of it is no reason
-/// to ask for work.
-pub const IDLE_MIN: f64 = 0.01;
-
-/// What a request for work asks for (R3.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct WorkRequest {
-    /// Instance-seconds of each type.
-    pub seconds: PerType<f64>,
-    /// Instances of each type that are idle now and should each get a job.
-    pub instances: PerType<f64>,
-}
-
-impl WorkRequest {
-    /// The same, but nothing of some types.
-    #[must_use]
-    pub fn without(mut self, types: &PerType<bool>) -> Self {
-        for (kind, _) in types.iter().filter(|(_, left_out)| **left_out) {
-            self.seconds[kind] = 0.0;
-            self.instances[kind] = 0.0;
-        }
-        self
-    }
-
-    /// A request for CPU seconds.
-    pub fn cpu(seconds: Duration, idle: f64) -> Self {
-        let seconds = seconds.max(Duration::ZERO).as_secs_f64();
-        Self { seconds: PerType::cpu(seconds), instances: PerType::cpu(idle) }
-    }
-    /// Whether it asks for work of a type.
-    pub fn asks(&self, kind: ResourceType) -> bool {
-        self.seconds[kind] > 0.0 || self.instances[kind] > 0.0
-    }
-    /// The types that it asks for.
-    pub fn types(&self) -> impl Iterator<Item = ResourceType> + '_ {
-        ResourceType::ALL.into_iter().filter(|kind| self.asks(*kind))
-    }
-    /// Whether it asks for no work at all.
-    pub fn is_none(&self) -> bool {
-        self.types().next().is_none()
-    }
-    /// The one number that older servers understand: the largest of the seconds (R3.2).
-    pub fn scalar(&self) -> f64 {
-        self.seconds.iter().map(|(_, seconds)| *seconds).fold(0.0, f64::max)
-    }
-}
+/// WF2.
+#[derive(Clone, Copy, Debug)]
+pub struct Shortfall;
 
 /// What the host lacks of a type, as the simulation shows it (R3.8).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -95,8 +55,6 @@ pub struct FetchRules {
     pub when: FetchWhen,
     /// The minimum work buffer, with the connection interval (R1.13); for `FetchWhen::BelowMinimum`.
     pub buffer_min: Duration,
-    /// What `FetchCandidate::standing` is.
-    pub accounting: Accounting,
 }
 
 impl FetchRules {
@@ -119,9 +77,8 @@ pub struct FetchCandidate {
     pub id: ProjectId,
     /// Its share.
     pub share: Share,
-    /// How it stands: its overall long-term debt in CPU seconds (R3.4), or its priority by recent credit
-    /// (`recent_credit`). More is better.
-    pub standing: f64,
+    /// How it stands. More is better.
+    pub standing: Standing,
     /// Whether it got much more than its share (`over_served`).
     pub over_served: bool,
     /// Whether the simulation shows a job of it missing its deadline, of whatever type.
@@ -142,8 +99,10 @@ pub struct FetchCandidate {
 
 /// Whether a project got much more than its share: its overall debt is below -(scheduling period + a buffer), the buffer
 /// being what may be held of its jobs while it waits for its turn, the whole work buffer.
-pub fn over_served(overall_debt: f64, scheduling_period: Duration, buffer: Duration) -> bool {
-    overall_debt < -(scheduling_period + buffer).max(Duration::ZERO).as_secs_f64()
+/// Who is only ranked is owed nothing and owes nothing.
+pub fn over_served(standing: Standing, scheduling_period: Duration, buffer: Duration) -> bool {
+    let most = (scheduling_period + buffer).max(Duration::ZERO).as_secs_f64();
+    matches!(standing, Standing::Owed(debt) if debt.as_secs() < -most)
 }
 
 /// What makes the host ask.
@@ -174,7 +133,7 @@ pub struct WhyFetch {
     /// What is lacking of it.
     pub trigger: Trigger,
     /// How the project stands.
-    pub standing: f64,
+    pub standing: Standing,
     /// Its own shortfall of the type, in instance-seconds.
     pub shortfall: f64,
     /// What would have kept it from being asked, had another project been there.
@@ -207,6 +166,107 @@ impl WorkPlan {
     pub fn ride_along(&self, project: ProjectId) -> WorkRequest {
         self.rides.iter().find(|(id, _)| *id == project).map(|(_, request)| *request).unwrap_or_default()
     }
+
+    /// The same for each project. What is asked for because instances idle is lacking whomever it is asked of.
+    fn asks(&self, candidates: &[FetchCandidate]) -> Vec<Asking> {
+        let idles = |request: &WorkRequest| request.instances.iter().any(|(_, idle)| *idle >= IDLE_MIN);
+        let for_idle = self.ask.map(|ask| ask.request).filter(idles).unwrap_or_default();
+        // Rides are in the order of the candidates.
+        let mut rides = self.rides.iter().peekable();
+        let asking = |candidate: &FetchCandidate| {
+            let ask = self.ask.filter(|ask| ask.project == candidate.id);
+            let ride = rides.next_if(|(id, _)| *id == candidate.id);
+            Asking {
+                project: candidate.id,
+                request: ask.map(|ask| ask.request).unwrap_or_default(),
+                fill: ride.map(|(_, request)| *request).unwrap_or_default(),
+                for_idle,
+                why: ask.map(|ask| Why::new(ask.why)),
+            }
+        };
+        candidates.iter().map(asking).collect()
+    }
+}
+
+impl FetchPolicy for Shortfall {
+    fn name(&self) -> &'static str {
+        "WF2"
+    }
+
+    fn summary(&self) -> &'static str {
+        "by debt and what is short overall"
+    }
+
+    fn decide(&self, situation: &FetchSituation<'_>) -> FetchDecision {
+        let (now, outlook) = (situation.now, situation.outlook);
+        let needs = outlook.types.map(|_, of| TypeNeed {
+            idle: of.idle,
+            shortfall: of.shortfall,
+            saturated: of.saturated,
+        });
+        // While nothing is short, nothing is asked for until something may be.
+        let short = needs.map(|_, need| need.shortfall > 0.0 || need.idle >= IDLE_MIN);
+        if !short.iter().any(|(_, short)| *short) {
+            return FetchDecision::nothing(outlook.valid_until.max(now + CHECK_SOONEST));
+        }
+        let projects = situation.projects();
+        let candidates: Vec<FetchCandidate> =
+            projects.iter().map(|project| candidate(situation, project)).collect();
+        let rules = FetchRules {
+            speeds: situation.host.speeds,
+            when: situation.when,
+            buffer_min: situation.buffer_min + situation.connection_interval,
+        };
+        let check_by = check_by(situation, &rules, &needs, &short, &projects, &candidates);
+        let plan = plan(&rules, &needs, &candidates);
+        FetchDecision::new(plan.asks(&candidates), check_by)
+    }
+}
+
+/// A project as this policy looks at it.
+fn candidate(situation: &FetchSituation<'_>, project: &FetchProject) -> FetchCandidate {
+    let of = situation.outlook.of(project.id);
+    let window = situation.window();
+    FetchCandidate {
+        id: project.id,
+        share: project.share,
+        standing: project.standing,
+        over_served: over_served(project.standing, situation.scheduling_period, window),
+        tight: of.is_some_and(|of| of.misses != PerType::default()),
+        may_supply: !project.leaving && !project.enough,
+        may_ask: project.may_contact,
+        hung: project.hung,
+        backed_off: project.closed(),
+        untried: project.supplies.map(|_, supplies| !supplies),
+        shortfall: of.map(|of| of.shortfall).unwrap_or_default(),
+    }
+}
+
+/// When a check may come out differently although nothing happens. Where nobody may be asked for what is short, or it is
+/// no reason to ask yet, only the end of a wait, another shortfall or less than the minimum makes a difference.
+fn check_by(
+    situation: &FetchSituation<'_>,
+    rules: &FetchRules,
+    needs: &PerType<TypeNeed>,
+    short: &PerType<bool>,
+    projects: &[FetchProject],
+    candidates: &[FetchCandidate],
+) -> Instant {
+    let (now, outlook) = (situation.now, situation.outlook);
+    let reason = |kind| rules.is_reason_to_ask(&needs[kind]);
+    let may_be_asked = |candidate: &FetchCandidate| {
+        let any = short.iter().any(|(kind, _)| reason(kind) && !candidate.backed_off[kind]);
+        candidate.may_supply && candidate.may_ask && any
+    };
+    if candidates.iter().any(may_be_asked) {
+        return now + CHECK_PERIOD;
+    }
+    let later = short.iter().filter(|(kind, short)| **short && !reason(*kind));
+    // Instances are busy for so long by the measured share of time; computing may go on all the time.
+    let active = situation.host.active_fraction.get().max(0.01);
+    let lasts = later.map(|(kind, _)| now + (needs[kind].saturated - rules.buffer_min).mul_f64(active));
+    let waits = projects.iter().filter_map(|project| project.contact_from).chain(situation.backoffs_end);
+    lasts.chain(waits).fold(outlook.valid_until, Instant::min).max(now + CHECK_SOONEST)
 }
 
 /// Decides whom to ask for what.
@@ -322,11 +382,11 @@ impl<'a> Check<'a> {
             .is_gt()
     }
 
-    /// In CPU seconds, if debts rank: what the project is owed, and its shortfall.
+    /// What the project is owed and its shortfall, in CPU seconds; or its rank, where nothing is owed.
     fn score(&self, kind: ResourceType, candidate: &FetchCandidate) -> f64 {
-        match self.rules.accounting {
-            Accounting::Debt => candidate.standing + candidate.shortfall[kind] * self.rules.speeds[kind],
-            Accounting::RecentCredit => candidate.standing,
+        match candidate.standing {
+            Standing::Owed(debt) => debt.as_secs() + candidate.shortfall[kind] * self.rules.speeds[kind],
+            Standing::Rank(rank) => rank,
         }
     }
 
@@ -344,12 +404,12 @@ impl<'a> Check<'a> {
         let least = REQUEST_MIN.as_secs_f64();
         let idle = if need.idle >= IDLE_MIN { need.idle } else { 0.0 };
         let own = candidate.shortfall[kind].max(0.0);
-        let owed = match (self.passed_over(candidate), self.rules.accounting) {
+        let owed = match (self.passed_over(candidate), candidate.standing) {
             (Some(PassedOver::NoShare), _) => least,
             (Some(_), _) => need.shortfall,
             (None, _) if candidate.untried[kind] => own,
-            (None, Accounting::Debt) => own.max(self.score(kind, candidate) / self.rules.speeds[kind]),
-            (None, Accounting::RecentCredit) => own,
+            (None, Standing::Owed(_)) => own.max(self.score(kind, candidate) / self.rules.speeds[kind]),
+            (None, Standing::Rank(_)) => own,
         };
         let seconds = if owed > 0.0 { owed.min(need.shortfall) } else { need.shortfall };
         request.seconds[kind] = seconds.max(least);
@@ -376,7 +436,7 @@ impl fmt::Display for WhyFetch {
         }
         match self.last_resort {
             Some(passed) => write!(f, "; it {passed}, but no other project will do"),
-            None => write!(f, "; it stands best ({standing:.1}, own shortfall {shortfall:.0} s)"),
+            None => write!(f, "; it stands best ({standing}, own shortfall {shortfall:.0} s)"),
         }
     }
 }

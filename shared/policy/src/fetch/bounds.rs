@@ -14,7 +14,7 @@ use std::fmt;
 
 use fallow_domain::{Duration, PerType};
 
-use crate::fetch::WorkRequest;
+use super::WorkRequest;
 
 /// No project is given more places for jobs than this (BOINC: 1,000 runnable jobs).
 pub const JOBS_MAX: usize = 1_000;

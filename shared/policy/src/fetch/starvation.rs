@@ -21,13 +21,18 @@ use std::fmt;
 
 use fallow_domain::{Duration, Fraction, PerType, ProjectId, ResourceType, Share};
 
-use crate::fetch::WorkRequest;
+use super::{
+    Asking, CHECK_PERIOD, CHECK_SOONEST, FetchDecision, FetchPolicy, FetchProject, FetchSituation, FetchWhen,
+    REQUEST_MIN, RankedProject, WorkBackoff, WorkRequest,
+};
+use crate::decay::{Ranked, rank_projects};
 use crate::job_queue::{Instances, JobQueue};
 use crate::share_fraction::share_fractions;
+use crate::why::Why;
 
-/// A project that starves now is asked for at least this much, however small the buffer: a server answers any
-/// request above zero with at least one job if it has one.
-pub const REQUEST_MIN: Duration = Duration::from_secs(1);
+/// WF1.
+#[derive(Clone, Copy, Debug)]
+pub struct Starvation;
 
 /// When to ask, and how far to fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,9 +76,9 @@ pub struct FetchHost {
     pub buffer: WorkBuffer,
 }
 
-/// An attached project.
+/// An attached project as this policy looks at it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FetchProject {
+pub struct Supplier {
     /// The project.
     pub id: ProjectId,
     /// Its share.
@@ -149,6 +154,87 @@ impl FetchPlan {
     }
 }
 
+impl FetchPolicy for Starvation {
+    fn name(&self) -> &'static str {
+        "WF1"
+    }
+
+    fn summary(&self) -> &'static str {
+        "per project"
+    }
+
+    fn looks_ahead(&self) -> bool {
+        false
+    }
+
+    fn counts_recent_cpu(&self) -> bool {
+        true
+    }
+
+    fn backoff(&self) -> WorkBackoff {
+        WorkBackoff::ByProject
+    }
+
+    /// By first-generation debt (R1.2).
+    fn rank(&self, projects: &[RankedProject]) -> Vec<ProjectId> {
+        let ranked = |p: &RankedProject| Ranked { project: p.id, share: p.share, recent: p.recent };
+        rank_projects(&projects.iter().map(ranked).collect::<Vec<_>>())
+    }
+
+    fn decide(&self, situation: &FetchSituation<'_>) -> FetchDecision {
+        let (min, additional) = (situation.buffer_min, situation.buffer_additional);
+        let buffer = match situation.when {
+            FetchWhen::AnyShortfall => WorkBuffer::whole(min, additional),
+            FetchWhen::BelowMinimum => WorkBuffer::marks(min, additional),
+        };
+        let host = FetchHost {
+            usable: situation.host.instances,
+            active_fraction: situation.active_fraction,
+            buffer: buffer.beyond(situation.connection_interval),
+        };
+        let projects = situation.projects();
+        let suppliers: Vec<Supplier> = projects.iter().map(|project| supplier(&host, project)).collect();
+        let plan = check(&host, &suppliers, situation.queue);
+        // Where nobody who starves may be asked now, only the end of a wait or another's starvation makes a difference.
+        let may_be_asked = |project: &FetchProject| {
+            let starves = plan.of(project.id).is_some_and(|need| need.urgency > Urgency::None);
+            starves && project.may_contact && !project.work_waits
+        };
+        let holds_for = match projects.iter().any(may_be_asked) {
+            false => plan.holds_for.max(CHECK_SOONEST),
+            true => CHECK_PERIOD,
+        };
+        FetchDecision::new(plan.needs.iter().map(asking).collect(), situation.now + holds_for)
+    }
+}
+
+fn supplier(host: &FetchHost, project: &FetchProject) -> Supplier {
+    // One that has programs for nothing here is asked all the same, as BOINC does: it could never take it back
+    // otherwise, and asking in vain backs off by itself.
+    let lacks_all = host.usable.iter().all(|(kind, count)| *count == 0 || project.lacks[kind]);
+    Supplier {
+        id: project.id,
+        share: project.share,
+        may_supply: PerType::from_fn(|kind| {
+            !project.leaving
+                && (lacks_all || !project.lacks[kind])
+                && !project.left_out[kind]
+                && !project.gathered[kind]
+        }),
+    }
+}
+
+fn asking(need: &Need) -> Asking {
+    let now = need.urgency == Urgency::NeedWorkImmediately;
+    Asking {
+        project: need.project,
+        request: need.request,
+        fill: need.fill,
+        for_idle: if now { need.request } else { WorkRequest::default() },
+        why: (!need.fill.is_none()).then(|| Why::new(*need)),
+    }
+}
+
 /// The jobs that a project may need at once (R2.11).
 pub fn min_results(usable: u32, share_fraction: f64) -> u32 {
     // A hair of tolerance: 3 CPUs at a fraction of 1/3 need one job, whatever the rounding of 1/3.
@@ -172,7 +258,7 @@ pub fn ettprc(queue: &JobQueue, project: ProjectId, kind: ResourceType, k: u32, 
 }
 
 /// Checks all projects (R2.14, R2.15).
-pub fn check(host: &FetchHost, projects: &[FetchProject], queue: &JobQueue) -> FetchPlan {
+pub fn check(host: &FetchHost, projects: &[Supplier], queue: &JobQueue) -> FetchPlan {
     let fractions = PerType::from_fn(|kind| {
         let supplying = projects.iter().filter(|p| p.may_supply[kind] && host.usable[kind] > 0);
         share_fractions(supplying.map(|p| (p.id, p.share)))

@@ -1,0 +1,63 @@
+//! What work fetch has decided.
+
+use fallow_domain::{Instant, ProjectId};
+
+use super::WorkRequest;
+use crate::why::Why;
+
+/// What one project is asked for.
+#[derive(Clone, Debug)]
+pub struct Asking {
+    /// The project.
+    pub project: ProjectId,
+    /// What it is to be asked for now; nothing if it is not to be contacted for work.
+    pub request: WorkRequest,
+    /// What it may be asked for when an RPC happens anyway (R1.9).
+    pub fill: WorkRequest,
+    /// What it may be asked for when its owner asks for contact while it is backed off (R1.4): what instances idle for.
+    pub for_idle: WorkRequest,
+    /// Why it is asked.
+    pub why: Option<Why>,
+}
+
+/// A decision: what each project is asked for, and how long that holds.
+#[derive(Clone, Debug)]
+pub struct FetchDecision {
+    /// By project.
+    asks: Vec<Asking>,
+    wants_work: bool,
+    /// When to decide again although nothing happens.
+    pub check_by: Instant,
+}
+
+impl Default for FetchDecision {
+    /// Nobody is asked, and that is to be looked at again at once.
+    fn default() -> Self {
+        Self::nothing(Instant::EPOCH)
+    }
+}
+
+impl FetchDecision {
+    /// Of what each project is asked for; one that is left out is asked for nothing.
+    pub fn new(mut asks: Vec<Asking>, check_by: Instant) -> Self {
+        asks.sort_by_key(|asking| asking.project);
+        let wants_work = asks.iter().any(|asking| !asking.request.is_none());
+        Self { asks, wants_work, check_by }
+    }
+
+    /// Nobody is asked.
+    pub const fn nothing(check_by: Instant) -> Self {
+        Self { asks: Vec::new(), wants_work: false, check_by }
+    }
+
+    /// What a project is asked for, if anything.
+    pub fn of(&self, project: ProjectId) -> Option<&Asking> {
+        let place = self.asks.binary_search_by_key(&project, |asking| asking.project).ok()?;
+        self.asks.get(place)
+    }
+
+    /// Whether anybody is to be asked for work now.
+    pub const fn wants_work(&self) -> bool {
+        self.wants_work
+    }
+}

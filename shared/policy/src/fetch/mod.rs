@@ -1,0 +1,96 @@
+//! What is fetched: whom to ask for how much work of each type.
+//!
+//! A [`FetchPolicy`] decides from a [`FetchSituation`] what a host is to ask of each project, and until when that holds
+//! if nothing happens ([`FetchDecision`]). Each policy is a file here and a line in `registry`; what carries decisions
+//! out knows none of them by name. `docs/policies.md` shows how one is added.
+//!
+//! What no policy decides: who may be contacted at all (`rpc_timing`, `rpc_session`), and what is enough of one project
+//! whatever is lacking (`bounds`).
+
+pub mod bounds;
+mod decision;
+mod request;
+mod situation;
+
+use std::cmp::Ordering;
+
+use fallow_domain::{Duration, ProjectId, Share};
+
+use crate::choice::Policy;
+use crate::debt::Debt;
+use crate::decay::RecentCpu;
+pub use decision::{Asking, FetchDecision};
+pub use request::{IDLE_MIN, REQUEST_MIN, WorkRequest};
+pub use situation::{FetchProject, FetchSituation, FetchWhen, Standing};
+
+/// Work fetch is checked at least this often where its outcome may change with time alone (R2.16).
+pub const CHECK_PERIOD: Duration = Duration::from_secs(60);
+/// Nor is it checked again sooner, however near the end of what a decision holds for.
+pub const CHECK_SOONEST: Duration = Duration::from_secs(1);
+
+policies!(fetch);
+
+/// The policy that is followed.
+pub type Fetch = Policy<dyn FetchPolicy>;
+
+/// Decides whom to ask for how much work of each type.
+pub trait FetchPolicy: Send + Sync + 'static {
+    /// Its name in compositions: `WF`, then letters or digits.
+    fn name(&self) -> &'static str;
+
+    /// What it does, in a few words for `--help`.
+    fn summary(&self) -> &'static str;
+
+    /// Decides. The same situation gives the same decision.
+    fn decide(&self, situation: &FetchSituation<'_>) -> FetchDecision;
+
+    /// Whether [`FetchSituation::outlook`] is to be made for it. Without, no time is spent on that and it is empty.
+    fn looks_ahead(&self) -> bool {
+        true
+    }
+
+    /// Whether projects' recent CPU time is to be counted for [`FetchPolicy::rank`]. An agent counts it in any case, for
+    /// the day when its policy changes; a simulation does so for a policy that asks for it.
+    fn counts_recent_cpu(&self) -> bool {
+        false
+    }
+
+    /// How a project that had no work is left alone for a while.
+    fn backoff(&self) -> WorkBackoff {
+        WorkBackoff::ByType
+    }
+
+    /// All projects in the order in which they are contacted where several are to be (R1.11): by default the one that is
+    /// owed most first, by overall long-term debt (R3.4).
+    fn rank(&self, projects: &[RankedProject]) -> Vec<ProjectId> {
+        let mut ranked: Vec<&RankedProject> = projects.iter().collect();
+        ranked.sort_by(|a, b| by_debt(a, b));
+        ranked.iter().map(|project| project.id).collect()
+    }
+}
+
+fn by_debt(a: &RankedProject, b: &RankedProject) -> Ordering {
+    b.debt.as_secs().total_cmp(&a.debt.as_secs()).then(a.id.cmp(&b.id))
+}
+
+/// What a project that had no work is not asked for until its backoff is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkBackoff {
+    /// Any work (R1.5).
+    ByProject,
+    /// Work of the types that it had none of (R3.7).
+    ByType,
+}
+
+/// A project whose turn to be contacted is looked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RankedProject {
+    /// The project.
+    pub id: ProjectId,
+    /// Its share.
+    pub share: Share,
+    /// The CPU time that it was given of late (R1.1).
+    pub recent: RecentCpu,
+    /// Its overall long-term debt, in CPU seconds (R3.4).
+    pub debt: Debt,
+}

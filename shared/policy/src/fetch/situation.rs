@@ -1,0 +1,120 @@
+//! What a fetch policy decides from.
+
+use std::fmt;
+
+use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId, Share};
+use serde::{Deserialize, Serialize};
+
+use crate::debt::Debt;
+use crate::job_queue::JobQueue;
+use crate::plan_host::PlanHost;
+use crate::round_robin::Outlook;
+
+/// When a shortfall is a reason to ask (R5.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum FetchWhen {
+    /// Whenever the whole buffer, minimum and additional, shows any shortfall: the client that was evaluated.
+    #[default]
+    AnyShortfall,
+    /// When less than the minimum is left; then up to the whole buffer: later clients, with fewer RPCs.
+    BelowMinimum,
+}
+
+/// How a project stands against the others, by whatever account they are compared. More is better.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Standing {
+    /// What it is owed, in CPU seconds: it can be weighed against work that is missing.
+    Owed(Debt),
+    /// A rank that means nothing but its order.
+    Rank(f64),
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owed(debt) => write!(f, "{debt}"),
+            Self::Rank(rank) => write!(f, "{rank:.1}"),
+        }
+    }
+}
+
+/// A host that may lack work.
+pub struct FetchSituation<'a> {
+    /// The time.
+    pub now: Instant,
+    /// What it computes with.
+    pub host: PlanHost,
+    /// The measured share of time that computing is allowed and running, to the last digit (R2.12); that of `host`
+    /// follows it in steps, so that plans hold for a while.
+    pub active_fraction: Fraction,
+    /// The minimum work buffer (R1.11).
+    pub buffer_min: Duration,
+    /// And what is to be held beyond it.
+    pub buffer_additional: Duration,
+    /// The time between contacts, for which work is held besides (R1.13).
+    pub connection_interval: Duration,
+    /// When a shortfall is a reason to ask: the switch `fetch=` of compositions.
+    pub when: FetchWhen,
+    /// The time slice of CPU scheduling.
+    pub scheduling_period: Duration,
+    /// Jobs that are held.
+    pub queue: &'a JobQueue,
+    /// What becomes of them (R3.8), if the policy looks ahead.
+    pub outlook: &'a Outlook,
+    /// When the next of all backoffs by type ends.
+    pub backoffs_end: Option<Instant>,
+    /// Finds out about the projects. Costs time, so that a policy asks once, and only if it has to.
+    pub projects: &'a dyn Fn() -> Vec<FetchProject>,
+}
+
+impl FetchSituation<'_> {
+    /// The attached projects, by id.
+    pub fn projects(&self) -> Vec<FetchProject> {
+        (self.projects)()
+    }
+
+    /// How much work is to be held: the whole buffer, and the time between contacts (R1.13).
+    pub fn window(&self) -> Duration {
+        self.buffer_min + self.buffer_additional + self.connection_interval
+    }
+}
+
+/// An attached project.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FetchProject {
+    /// The project.
+    pub id: ProjectId,
+    /// Its share.
+    pub share: Share,
+    /// It is detached once its jobs are reported, and is to get no more.
+    pub leaving: bool,
+    /// It is to get no more work for now: enough of it is held (`bounds::enough`).
+    pub enough: bool,
+    /// Whether it may be contacted now, as far as RPCs go.
+    pub may_contact: bool,
+    /// When it may be, if that is later.
+    pub contact_from: Option<Instant>,
+    /// It had no work lately and is not to be asked for any yet, where backoffs are by project.
+    pub work_waits: bool,
+    /// It did not answer when it was last asked, lately: any other with a share comes first.
+    pub hung: bool,
+    /// Types that it said it has no programs for.
+    pub lacks: PerType<bool>,
+    /// Types that its user wants no work of.
+    pub left_out: PerType<bool>,
+    /// Types of which jobs of it gather that cannot run (`bounds::Gathered`).
+    pub gathered: PerType<bool>,
+    /// Types for which it is backed off (R3.7).
+    pub backed_off: PerType<bool>,
+    /// Types that it has shown to supply (R3.5).
+    pub supplies: PerType<bool>,
+    /// How it stands against the others.
+    pub standing: Standing,
+}
+
+impl FetchProject {
+    /// The types that it is not to be asked for now, for whatever reason.
+    pub fn closed(&self) -> PerType<bool> {
+        PerType::from_fn(|kind| self.backed_off[kind] || self.left_out[kind] || self.gathered[kind])
+    }
+}
