@@ -211,8 +211,8 @@ pub struct Run {
         conflicts_with = "token_file"
     )]
     pub token: Option<String>,
-    /// The policies to follow: CS1 or CS2 (what runs), WF1 or WF2 (what is fetched), JC1 or JC2 (how long jobs take),
-    /// joined by _; switches such as fetch=below-minimum or accounting=recent-credit after commas
+    /// The policies to follow, joined by _: CS1 or another for what runs, WF1 for what is fetched, JC1 for how long jobs
+    /// take; switches such as fetch=below-minimum or accounting=recent-credit after commas
     #[arg(long, value_name = "NAME", env = "FALLOW_POLICY", default_value_t = Composition::default())]
     pub policy: Composition,
     /// How long tasks have to leave after a kill of the agent, in milliseconds

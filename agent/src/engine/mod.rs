@@ -167,7 +167,8 @@ impl Engine {
                 continue;
             }
             if !is_notice {
-                let (why, what) = (printable::line(&reason.why, NOTICE_MAX), self.describe(&effect));
+                let (why, what) =
+                    (printable::line(&reason.why.to_string(), NOTICE_MAX), self.describe(&effect));
                 tracing::debug!(rule = reason.rule, why, "{}", printable::line(&what, NOTICE_MAX));
             }
             self.dispatch(effect);

@@ -98,7 +98,7 @@ fn the_help_names_every_policy_and_switch_and_the_manual_of_scenarios() {
     assert_eq!(help.status.code(), Some(0));
     let help = text(&help);
     assert!(help.contains("docs/scenarios.md") && help.contains("--show"), "{help}");
-    let policies = [["CS1", "CS2"], ["WF1", "WF2"], ["WS1", "WS2"], ["JC1", "JC2"]];
+    let policies = ["CS1", "CS2", "WF1", "WF2", "WS1", "WS2", "JC1", "JC2"];
     let switches = ["ws2=improved", "ws2=published", "ws2=counted", "ws2=scaled", "fetch=any-shortfall"];
     let switches =
         switches.iter().chain(&["fetch=below-minimum", "accounting=debt", "accounting=recent-credit"]);
@@ -108,8 +108,8 @@ fn the_help_names_every_policy_and_switch_and_the_manual_of_scenarios() {
         let arguments = ["simulate", "base", "--vary", "duration=1 day", "--policy", &policy];
         assert_eq!(command().args(arguments).output().unwrap().status.code(), Some(0), "{policy}");
     }
-    for pair in policies {
-        assert!(help.contains(&format!("\n  {}   ", pair.join(", "))), "{pair:?}: {help}");
+    for policy in policies {
+        assert!(help.contains(&format!("\n  {policy}   ")), "{policy}: {help}");
     }
     assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
 }

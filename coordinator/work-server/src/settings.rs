@@ -4,8 +4,8 @@
 //! hold on to (keys, URLs, names) is no setting.
 
 use fallow_domain::{Duration, Invalid};
-use fallow_policy::composition::{Composition, SendPolicy};
-use fallow_policy::work_send::Ws2Switches;
+use fallow_policy::composition::Composition;
+use fallow_policy::send::{SendChoice, Ws2Switches};
 use serde::{Deserialize, Serialize};
 
 /// What an operator decides about a project.
@@ -56,8 +56,8 @@ impl Default for ProjectSettings {
 /// How jobs are chosen for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendRules {
-    /// WS1 or WS2.
-    pub policy: SendPolicy,
+    /// Which policy.
+    pub policy: SendChoice,
     /// What WS2 takes into account beyond what was published.
     pub ws2: Ws2Switches,
 }
@@ -189,7 +189,7 @@ impl std::str::FromStr for SendRules {
             read == Some(Composition { send: rules.policy, ws2: rules.ws2, ..Composition::default() })
                 && whole.to_ascii_uppercase().starts_with("WS")
         };
-        let expected = "WS1, WS2, or WS2,ws2=published (or counted, scaled, improved)";
+        let expected = "a policy such as WS1 or WS2, or WS2,ws2=published (or counted, scaled, improved)";
         found.filter(alone).ok_or_else(|| Invalid::new("send", text, expected))
     }
 }
@@ -198,7 +198,7 @@ impl std::fmt::Display for SendRules {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let whole = Composition { send: self.policy, ws2: self.ws2, ..Composition::default() }.to_string();
         // Of CSx_WFy_WSz_JCw,switches only what is for a server.
-        f.write_str(if self.policy == SendPolicy::Ws1 { "WS1" } else { "WS2" })?;
+        write!(f, "{}", self.policy)?;
         match whole.split_once(',') {
             Some((_, switches)) => write!(f, ",{switches}"),
             None => Ok(()),
@@ -249,9 +249,9 @@ mod tests {
     #[test]
     fn r5_6_the_send_policy_is_chosen_by_the_words_of_a_composition() {
         let rules = |text: &str| text.parse::<SendRules>();
-        let published = SendRules { policy: SendPolicy::Ws2, ws2: Ws2Switches::PUBLISHED };
+        let published = SendRules { policy: SendChoice::default(), ws2: Ws2Switches::PUBLISHED };
         assert_eq!(rules("ws2=published").unwrap(), published);
-        assert_eq!(rules("WS1").unwrap().policy, SendPolicy::Ws1);
+        assert_eq!(rules("WS1").unwrap().policy.to_string(), "WS1");
         assert_eq!(rules("WS2").unwrap(), SendRules::default());
         for bad in ["", "WS3", "CS1", "WS2_JC1", "WS2,fetch=below-minimum", "CS2_WF2_WS2_JC2", "ws2=best"] {
             assert!(rules(bad).unwrap_err().to_string().contains("WS2,ws2=published"), "{bad}");

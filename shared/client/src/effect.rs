@@ -11,6 +11,7 @@ use fallow_domain::{Bytes, JobId, MasterUrl, ProjectId, SlotId};
 use serde::{Deserialize, Serialize};
 
 use crate::FileKey;
+use crate::why::Why;
 
 /// Something to be done, and why.
 #[derive(Clone, Debug)]
@@ -22,17 +23,17 @@ pub struct Action {
 }
 
 /// Why something was decided: by which rule, on which figures.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Reason {
     /// The requirement or BOINC rule, such as `R2.3`.
     pub rule: &'static str,
-    /// The figures, for people.
-    pub why: String,
+    /// The figures.
+    pub why: Why,
 }
 
 impl Reason {
     /// Builds a reason.
-    pub fn new(rule: &'static str, why: impl Into<String>) -> Self {
+    pub fn new(rule: &'static str, why: impl Into<Why>) -> Self {
         Self { rule, why: why.into() }
     }
 }

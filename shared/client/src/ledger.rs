@@ -6,15 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType};
+use fallow_policy::accounting::recent_credit::RecentCredit;
+use fallow_policy::accounting::{Debts, LongTermDebts};
 use fallow_policy::active_fraction::ActiveFraction;
-use fallow_policy::debt::Debts;
+use fallow_policy::completion::{self, CpuEfficiency, DurationCorrection, JobProgress, Progress};
 use fallow_policy::decay::RecentCpu;
-use fallow_policy::estimate::{self, CpuEfficiency, DurationCorrection, Progress};
-use fallow_policy::long_term_debt::LongTermDebts;
 use fallow_policy::metrics::{Fate, Metrics, ProjectStretch, Stretch};
 use fallow_policy::net_rate::NetRates;
 use fallow_policy::network_period::NetworkPeriods;
-use fallow_policy::recent_credit::RecentCredit;
 use fallow_policy::rpc_timing::RpcState;
 use fallow_policy::type_backoff::TypeBackoffs;
 use serde::{Deserialize, Serialize};
@@ -322,12 +321,15 @@ impl Client {
         });
     }
 
-    /// The factor by which a project's estimates are corrected (R5.8); 1 under JC1 and where the project says
-    /// so.
-    pub(crate) fn correction(&self, id: ProjectId) -> DurationCorrection {
+    /// What a project's finished jobs took over what they were to take by their size (R5.8); 1 where it says so.
+    fn learned(&self, id: ProjectId) -> DurationCorrection {
         let project = self.state.projects.get(&id).filter(|project| !project.dont_use_dcf);
-        let learned = project.map_or(DurationCorrection::default(), |project| project.correction);
-        learned.under(self.config.composition.completion)
+        project.map_or(DurationCorrection::default(), |project| project.correction)
+    }
+
+    /// The factor by which a project's estimates are corrected.
+    pub(crate) fn correction(&self, id: ProjectId) -> DurationCorrection {
+        self.config.composition.completion.factor(self.learned(id))
     }
 
     /// The running time of a whole job by its size, uncorrected: what a correction is learned against.
@@ -337,13 +339,17 @@ impl Client {
 
     /// The wall time that a job still needs while it runs with all that it uses (R5.7).
     pub(crate) fn running_time_left(&self, job: &Job) -> Duration {
-        let done = fallow_domain::Fraction::clamped(job.run.fraction_done);
-        let by_size = self.correction(job.project).apply(by_size(job));
         let progress = match job.usage.coprocessor {
             Some(_) => Progress::Coprocessor(running_time(job)),
             None => Progress::Cpu(running_time(job), self.ledger.cpu_efficiency),
         };
-        estimate::running_time_left(done, progress, by_size)
+        let job = JobProgress {
+            by_size: by_size(job),
+            fraction_done: fallow_domain::Fraction::clamped(job.run.fraction_done),
+            progress,
+            learned: self.learned(job.project),
+        };
+        self.config.composition.completion.estimate(&job).left
     }
 
     /// Learns from a finished job how wrong its estimate was (R5.8), and how much of its time on a CPU it
@@ -386,7 +392,7 @@ impl Client {
 
 /// The running time of a whole job by its size. The speed is that of all that it uses at once.
 fn by_size(job: &Job) -> Duration {
-    estimate::by_size(job.flops_estimate, job.speed)
+    completion::by_size_of(job.flops_estimate, job.speed)
 }
 
 /// How long a job has run towards its result: by the CPU time that it used of each of its CPUs, or, if it is

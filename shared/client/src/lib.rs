@@ -57,6 +57,7 @@ mod transfers;
 mod trickles;
 mod under_way;
 mod view;
+mod why;
 
 pub use cut::cut;
 pub use effect::*;
@@ -66,6 +67,7 @@ pub use record::RestoreError;
 pub use room::{Goes, Held, Room};
 pub use trickles::TRICKLE_MAX;
 pub use view::*;
+pub use why::{Why, WhyCalled};
 
 use fallow_domain::{Duration, Instant, JobId, ProjectId};
 

@@ -3,20 +3,13 @@
 //! The round-robin simulation is made at most once for a state of the queue, and serves the choice of what
 //! runs (R5.2) and work fetch (R5.4) alike. Long-term debts are settled whenever a plan is made from them.
 
-use std::collections::BTreeMap;
-
-use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType};
-use fallow_policy::composition::{Accounting, CpuPolicy};
-use fallow_policy::debt::Debt;
-use fallow_policy::fetch::{
-    CHECK_PERIOD, FetchDecision, FetchProject, FetchSituation, Standing, WorkRequest,
-};
-use fallow_policy::long_term_debt::LongTermPeriod;
+use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
+use fallow_policy::accounting::{Books, Debt, LongTermPeriod};
+use fallow_policy::fetch::{CHECK_PERIOD, FetchDecision, FetchProject, FetchSituation, WorkRequest};
 use fallow_policy::plan_host::PlanHost;
-use fallow_policy::recent_credit::CreditRank;
 use fallow_policy::round_robin::{Outlook, PlanProject};
+use fallow_policy::send::Load;
 use fallow_policy::type_backoff::ReplyForType;
-use fallow_policy::work_send::Load;
 
 use crate::machine::Client;
 use crate::record::Record;
@@ -56,17 +49,6 @@ impl Client {
             .collect();
         // Deadlines in the queue are a connection interval early already.
         self.round_robin.simulate(&host, &projects, &self.queue, window, Duration::ZERO, self.now);
-    }
-
-    /// Jobs of each project and type that would be late, for the choice of what runs; none under CS1.
-    pub(crate) fn misses(&mut self) -> Vec<(ProjectId, PerType<u32>)> {
-        if self.config.composition.cpu == CpuPolicy::Cs1 {
-            return Vec::new();
-        }
-        self.look_ahead();
-        let outlook = self.round_robin.outlook();
-        let late = outlook.projects.iter().filter(|project| project.misses != PerType::default());
-        late.map(|project| (project.id, project.misses)).collect()
     }
 
     /// Books the time since the last plan in the long-term debts (R3.3).
@@ -169,14 +151,10 @@ impl Client {
 
     /// The projects as fetch policies look at them.
     fn fetch_projects(&self) -> Vec<FetchProject> {
-        let host = self.plan_host();
-        let by_credit = (self.config.composition.accounting == Accounting::RecentCredit)
-            .then(|| self.credit_priorities(&host, self.window()));
-        let standing = |id: ProjectId| match &by_credit {
-            None => Standing::Owed(self.overall_debt(id, &host)),
-            Some(by) => Standing::Rank(by.get(&id).copied().unwrap_or(0.0)),
-        };
-        let project = |project: &Project| {
+        let shares = self.shares();
+        let accounting = self.config.composition.accounting;
+        let standings = accounting.standings(&self.books(&shares), &self.queue, self.window());
+        let project = |(project, standing): (&Project, _)| {
             let id = project.id;
             FetchProject {
                 id,
@@ -192,10 +170,10 @@ impl Client {
                 gathered: self.gathered(id),
                 backed_off: self.ledger.type_backoffs.held(id, self.now),
                 supplies: PerType::from_fn(|kind| self.ledger.long_term.supplies(id, kind)),
-                standing: standing(id),
+                standing,
             }
         };
-        self.state.projects.values().map(project).collect()
+        self.state.projects.values().zip(standings).map(project).collect()
     }
 
     /// What a project is owed over all types, in CPU seconds (R3.4).
@@ -203,16 +181,20 @@ impl Client {
         self.ledger.long_term.overall(id, &host.speeds)
     }
 
-    /// The priority of each project for work fetch by recent credit.
-    fn credit_priorities(&self, host: &PlanHost, window: Duration) -> BTreeMap<ProjectId, f64> {
-        let queued = |id| -> f64 {
-            let types = host.types();
-            types.map(|kind| self.queue.remaining_on(id, kind).as_secs_f64() * host.speeds[kind]).sum()
-        };
-        let projects = self.state.projects.values();
-        let ranks: Vec<CreditRank> =
-            projects.map(|p| CreditRank { project: p.id, share: p.share, queued: queued(p.id) }).collect();
-        self.ledger.credit.priorities(host, window, &ranks)
+    /// The projects with their shares.
+    pub(crate) fn shares(&self) -> Vec<(ProjectId, Share)> {
+        self.state.projects.values().map(|project| (project.id, project.share)).collect()
+    }
+
+    /// The books by which projects are compared.
+    pub(crate) fn books<'a>(&'a self, projects: &'a [(ProjectId, Share)]) -> Books<'a> {
+        Books {
+            host: self.plan_host(),
+            projects,
+            short_term: &self.ledger.debts,
+            long_term: &self.ledger.long_term,
+            credit: &self.ledger.credit,
+        }
     }
 
     /// Takes in what a reply brought of each type that was asked for (R3.5, R3.7, R3.11).

@@ -1,7 +1,7 @@
 //! The one door through which projects are changed: what follows is found by difference (`project_table`) and seen to here.
 
 use fallow_domain::{Duration, ProjectId};
-use fallow_policy::estimate::DurationCorrection;
+use fallow_policy::completion::DurationCorrection;
 use fallow_policy::rpc_timing::RpcState;
 
 use crate::machine::Client;

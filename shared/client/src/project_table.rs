@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use fallow_domain::{Duration, Instant, ProjectId};
-use fallow_policy::estimate::DurationCorrection;
+use fallow_policy::completion::DurationCorrection;
 use fallow_policy::rpc_timing::RpcState;
 
 use crate::state::Project;

@@ -7,7 +7,7 @@ use fallow_domain::{
     AccountKey, Device, DocumentVersion, FleetDocument, MasterUrl, PerType, ProjectAssignment, ProjectId,
     Share,
 };
-use fallow_policy::estimate::DurationCorrection;
+use fallow_policy::completion::DurationCorrection;
 use fallow_policy::rpc_timing::RpcState;
 
 use crate::machine::Client;

@@ -10,7 +10,7 @@ use fallow_boinc::scheduler::{
 };
 use fallow_domain::{Bytes, Coprocessor, Duration, JobId, ProjectId, ResourceType};
 use fallow_policy::fetch::WorkRequest;
-use fallow_policy::work_send::InProgress;
+use fallow_policy::send::InProgress;
 
 use crate::FileKey;
 use crate::machine::Client;

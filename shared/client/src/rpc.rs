@@ -19,6 +19,7 @@ use crate::machine::Client;
 use crate::messages::Hearing;
 use crate::state::Job;
 use crate::under_way::UnderWay;
+use crate::why::WhyCalled;
 use crate::{Effect, FileKey, NoticeLevel, Reason, TransferError};
 
 /// Contact with the outside that is under way. Not stored: after a restart nothing is.
@@ -146,7 +147,7 @@ impl Client {
             .collect();
         for (project, url, why) in due {
             self.net.pages.insert(project);
-            self.act(Effect::FetchMasterPage { project, url }, Reason::new("R1.6", why.to_string()));
+            self.act(Effect::FetchMasterPage { project, url }, Reason::new("R1.6", why));
         }
     }
 
@@ -271,23 +272,15 @@ impl Client {
         self.number_rpc(id);
         let carried = self.trickles_for(id).into_iter().map(|(key, _)| key).collect();
         self.net.trickling.insert(id, carried);
-        let wanted = Duration::from_secs_f64(ask.work.scalar());
-        let why = self.said(|| {
-            let why = format!("{}; asking for {wanted}, reporting {} jobs", ask.reason, reported.len());
-            let unknown = self.state.projects.get(&id).is_some_and(|project| project.job_time.is_none());
-            let why = match unknown && !ask.work.is_none() {
-                true => format!("{why}; none of its jobs has been seen yet"),
-                false => why,
-            };
-            match ask.reason {
-                WhyAsk::NeedsWork { .. } => match self.net.plan.of(id).and_then(|asking| asking.why.as_ref())
-                {
-                    Some(figures) => format!("{why}; {figures}"),
-                    None => why,
-                },
-                _ => why,
-            }
-        });
+        let unseen = self.state.projects.get(&id).is_some_and(|project| project.job_time.is_none());
+        let by_policy = || self.net.plan.of(id).and_then(|asking| asking.why.clone());
+        let why = WhyCalled {
+            reason: ask.reason,
+            wanted: Duration::from_secs_f64(ask.work.scalar()),
+            reports: reported.len(),
+            unknown: unseen && !ask.work.is_none(),
+            policy: matches!(ask.reason, WhyAsk::NeedsWork { .. }).then(by_policy).flatten(),
+        };
         self.net.asked_meanwhile.remove(&id);
         self.net.reporting.insert(id, reported.into_iter().collect());
         self.count(id, |totals| totals.rpcs += 1);

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, SlotId};
-use fallow_policy::composition::Accounting;
+use fallow_policy::accounting::ProjectPeriod;
 use fallow_policy::cpu_schedule::{
-    self, Action, Chosen, Passed, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen, WhyNot,
+    Action, Chosen, CpuSituation, Passed, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen, WhyNot,
 };
-use fallow_policy::debt::ProjectPeriod;
 use fallow_policy::plan_host::PlanHost;
+use fallow_policy::round_robin::Outlook;
 
 use crate::machine::Client;
 use crate::state::Process;
@@ -36,21 +36,28 @@ impl Client {
     /// Decides what runs (R2.2 to R2.6), and sees to it.
     pub(crate) fn schedule(&mut self) {
         let used = self.settle_debts();
-        let misses = self.misses();
-        let host = self.schedule_host(self.preferences().suspended);
-        let projects: Vec<ProjectSnapshot> = self
-            .state
-            .projects
-            .values()
-            .zip(self.priorities())
-            .map(|(p, (_, priority))| ProjectSnapshot {
-                id: p.id,
-                share: p.share,
-                priority,
-                misses: misses.iter().find(|(id, _)| *id == p.id).map(|(_, of)| *of).unwrap_or_default(),
-            })
-            .collect();
-        let decision = cpu_schedule::choose(&host, &used, &projects, &self.queue, self.now);
+        let (composition, none) = (self.config.composition, Outlook::default());
+        let looks_ahead = composition.cpu.looks_ahead();
+        if looks_ahead {
+            self.look_ahead();
+        }
+        let shares = self.shares();
+        let owed = composition.accounting.owed(&self.books(&shares));
+        let project = |((id, share), priority): (&(ProjectId, _), _)| ProjectSnapshot {
+            id: *id,
+            share: *share,
+            priority,
+            misses: PerType::default(),
+        };
+        let projects: Vec<ProjectSnapshot> = shares.iter().zip(owed).map(project).collect();
+        let decision = composition.cpu.decide(&CpuSituation {
+            now: self.now,
+            host: self.schedule_host(self.preferences().suspended),
+            used,
+            projects: &projects,
+            outlook: if looks_ahead { self.round_robin.outlook() } else { &none },
+            queue: &self.queue,
+        });
         self.schedule_due = false;
         self.decided_at = self.now;
         self.decide_by = decision.decide_by;
@@ -97,27 +104,9 @@ impl Client {
         held.filter(|job| job.process.computes()).map(|job| job.project).collect()
     }
 
-    /// What each project is owed of each type: its short-term debt (R2.1), or its distance from its share by
-    /// recent credit.
-    fn priorities(&self) -> Vec<(ProjectId, PerType<f64>)> {
-        let projects = self.state.projects.values();
-        match self.config.composition.accounting {
-            Accounting::Debt => {
-                projects.map(|p| (p.id, self.ledger.debts.of(p.id).map(|_, debt| debt.as_secs()))).collect()
-            }
-            Accounting::RecentCredit => {
-                let shares = projects.clone().map(|p| (p.id, p.share));
-                let owed = self.ledger.credit.as_debt(&self.plan_host(), shares);
-                projects
-                    .map(|p| (p.id, PerType::from_fn(|_| owed.get(&p.id).copied().unwrap_or(0.0))))
-                    .collect()
-            }
-        }
-    }
-
     /// Books what was used in the recent credit of projects.
     fn book_credit(&mut self, period: &[ProjectPeriod], host: &PlanHost) {
-        if self.config.composition.accounting != Accounting::RecentCredit {
+        if !self.config.composition.accounting.counts_credit() {
             return;
         }
         let Some(cpu) = self.state.host.as_ref().map(|host| host.speed.fpops) else { return };
@@ -143,7 +132,7 @@ impl Client {
             .jobs
             .get(&id)
             .is_some_and(|job| job.usage.coprocessor.is_some() && job.run.devices != chosen.devices);
-        let why = self.said(|| chosen.reason.to_string());
+        let why = chosen.reason;
         let rule = chosen.reason.rule();
         self.edit_job(id, |job| {
             job.run.devices = chosen.devices;
@@ -234,7 +223,7 @@ impl Client {
         let id = passed.job;
         let Some(job) = self.state.jobs.get(&id) else { return };
         let checkpointed = job.run.checkpoint_cpu.is_positive();
-        let reason = Reason::new("R2.4", self.said(|| passed.reason.to_string()));
+        let reason = Reason::new("R2.4", passed.reason);
         // One on a coprocessor would hold the memory of its device, which whoever runs there next may need.
         // Until its first checkpoint a task would lose all it did, and might never come to an end.
         let stays = self.preferences().leave_in_memory && job.usage.coprocessor.is_none();

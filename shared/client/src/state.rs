@@ -11,7 +11,7 @@ use fallow_domain::{
     OwnerLimits, PerType, ProjectId, Share, SlotId, Speed, Usage,
 };
 use fallow_policy::backoff::Wait;
-use fallow_policy::estimate::DurationCorrection;
+use fallow_policy::completion::DurationCorrection;
 use fallow_policy::job_queue::Devices;
 use fallow_policy::rpc_timing::RpcState;
 use fallow_policy::transfer_backoff::TransferBackoff;

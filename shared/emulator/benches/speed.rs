@@ -18,7 +18,8 @@ use std::hint::black_box;
 use fallow_domain::{Duration, Flops, Fraction, Share};
 use fallow_emulator::engine::{RunOptions, RunOutcome, run};
 use fallow_emulator::scenario::{ApplicationModel, Buffer, ProjectModel, QueuedJob, QueuedState, Scenario};
-use fallow_policy::composition::{Composition, FetchWhen};
+use fallow_policy::composition::Composition;
+use fallow_policy::fetch::FetchWhen;
 
 const DAY: Duration = Duration::from_hours(24);
 

@@ -5,15 +5,15 @@
 
 use divan::{Bencher, black_box};
 use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId, ResourceType, Share, Usage};
-use fallow_policy::debt::Debt;
+use fallow_policy::accounting::{Debt, LongTermDebts, LongTermPeriod};
 use fallow_policy::due::{DueClaim, rates};
 use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, plan};
 use fallow_policy::fetch::{FetchWhen, Standing};
-use fallow_policy::long_term_debt::{LongTermDebts, LongTermPeriod};
 use fallow_policy::metrics::{Metrics, ProjectStretch, Stretch};
 use fallow_policy::plan_host::PlanHost;
+use fallow_policy::send::in_time::ws2;
+use fallow_policy::send::{InProgress, Offer, SendHost, Wanted, Ws2Switches};
 use fallow_policy::type_backoff::{AfterReply, ReplyForType};
-use fallow_policy::work_send::{InProgress, Offer, SendHost, Wanted, Ws2Switches, ws2};
 
 const PROJECTS: [u32; 4] = [2, 10, 100, 1_000];
 

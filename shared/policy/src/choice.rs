@@ -111,7 +111,11 @@ impl<'de, K: Kind + ?Sized> Deserialize<'de> for Policy<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accounting::AccountingPolicy;
+    use crate::completion::CompletionPolicy;
+    use crate::cpu_schedule::CpuPolicy;
     use crate::fetch::FetchPolicy;
+    use crate::send::SendPolicy;
 
     fn check<K: Kind + ?Sized>() {
         for (place, policy) in K::ALL.iter().enumerate() {
@@ -131,7 +135,11 @@ mod tests {
 
     #[test]
     fn every_policy_has_a_name_of_its_own_by_which_it_is_found() {
+        check::<dyn CpuPolicy>();
         check::<dyn FetchPolicy>();
+        check::<dyn SendPolicy>();
+        check::<dyn CompletionPolicy>();
+        check::<dyn AccountingPolicy>();
     }
 
     #[test]

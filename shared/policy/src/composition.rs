@@ -10,78 +10,42 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::fetch::{Fetch, FetchWhen};
-use crate::work_send::Ws2Switches;
-
-/// Which jobs run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum CpuPolicy {
-    /// Weighted round-robin (R5.1).
-    Cs1,
-    /// The same, but what the round-robin simulation shows late runs earliest deadline first (R5.2).
-    #[default]
-    Cs2,
-}
-
-/// Which jobs a server sends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum SendPolicy {
-    /// Until their estimates add up to the request (R5.5).
-    Ws1,
-    /// Of those, only what the host can finish in time (R5.6).
-    #[default]
-    Ws2,
-}
-
-/// How long a job still takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum CompletionPolicy {
-    /// From its size and its fraction done (R5.7).
-    Jc1,
-    /// The same with the project's duration correction factor (R5.8).
-    #[default]
-    Jc2,
-}
-
-/// By what account projects are compared for processing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Accounting {
-    /// Debts: short-term for scheduling (R2.1), long-term for work fetch (R3.3).
-    #[default]
-    Debt,
-    /// Recent estimated credit, for both: what BOINC's client does today.
-    RecentCredit,
-}
+use crate::accounting::AccountingChoice;
+use crate::choice::{Kind, Policy};
+use crate::completion::CompletionChoice;
+use crate::cpu_schedule::CpuChoice;
+use crate::fetch::{FetchChoice, FetchWhen};
+use crate::send::{SendChoice, Ws2Switches};
 
 /// A complete set of policies. The default is CS2_WF2_WS2_JC2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Composition {
     /// Which jobs run.
-    pub cpu: CpuPolicy,
+    pub cpu: CpuChoice,
     /// What is fetched.
-    pub fetch: Fetch,
+    pub fetch: FetchChoice,
     /// What is sent.
-    pub send: SendPolicy,
+    pub send: SendChoice,
     /// How long jobs take.
-    pub completion: CompletionPolicy,
+    pub completion: CompletionChoice,
     /// When a shortfall is a reason to ask.
     pub fetch_when: FetchWhen,
     /// What WS2 takes into account beyond what was published.
     pub ws2: Ws2Switches,
     /// How projects are compared.
-    pub accounting: Accounting,
+    pub accounting: AccountingChoice,
 }
 
 impl Default for Composition {
     fn default() -> Self {
         Self {
-            cpu: CpuPolicy::Cs2,
-            fetch: Fetch::default(),
-            send: SendPolicy::Ws2,
-            completion: CompletionPolicy::Jc2,
+            cpu: CpuChoice::default(),
+            fetch: FetchChoice::default(),
+            send: SendChoice::default(),
+            completion: CompletionChoice::default(),
             fetch_when: FetchWhen::AnyShortfall,
             ws2: Ws2Switches::IMPROVED,
-            accounting: Accounting::Debt,
+            accounting: AccountingChoice::default(),
         }
     }
 }
@@ -99,20 +63,12 @@ const WS2_NAMES: [(&str, Ws2Switches); 4] = [
 pub struct UnknownPolicy {
     part: String,
     whole: String,
-    expected: &'static str,
+    expected: String,
 }
 
 impl fmt::Display for Composition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = |second: bool| if second { 2 } else { 1 };
-        write!(
-            f,
-            "CS{}_{}_WS{}_JC{}",
-            number(self.cpu == CpuPolicy::Cs2),
-            self.fetch,
-            number(self.send == SendPolicy::Ws2),
-            number(self.completion == CompletionPolicy::Jc2)
-        )?;
+        write!(f, "{}_{}_{}_{}", self.cpu, self.fetch, self.send, self.completion)?;
         let default = Self::default();
         if self.ws2 != default.ws2 {
             let name =
@@ -123,7 +79,7 @@ impl fmt::Display for Composition {
             write!(f, ",fetch=below-minimum")?;
         }
         if self.accounting != default.accounting {
-            write!(f, ",accounting=recent-credit")?;
+            write!(f, ",accounting={}", self.accounting)?;
         }
         Ok(())
     }
@@ -136,54 +92,55 @@ impl FromStr for Composition {
         let mut composition = Self::default();
         let mut parts = whole.trim().split(',').map(str::trim);
         let mut said = BTreeSet::new();
+        let unknown =
+            |part: &str, expected| UnknownPolicy { part: part.to_owned(), whole: whole.to_owned(), expected };
         for part in parts.next().unwrap_or_default().split('_') {
             let name = part.to_ascii_uppercase();
             if !said.insert(name.get(..2).unwrap_or_default().to_owned()) {
-                let expected = "each of CS, WF, WS and JC once";
-                return Err(UnknownPolicy { part: part.to_owned(), whole: whole.to_owned(), expected });
+                return Err(unknown(part, "each of CS, WF, WS and JC once".to_owned()));
             }
-            if let Some(fetch) = Fetch::named(&name) {
-                composition.fetch = fetch;
-                continue;
-            }
-            match name.as_str() {
-                "CS1" => composition.cpu = CpuPolicy::Cs1,
-                "CS2" => composition.cpu = CpuPolicy::Cs2,
-                "WS1" => composition.send = SendPolicy::Ws1,
-                "WS2" => composition.send = SendPolicy::Ws2,
-                "JC1" => composition.completion = CompletionPolicy::Jc1,
-                "JC2" => composition.completion = CompletionPolicy::Jc2,
-                _ => {
-                    let expected = "CS1 or CS2, WF1 or WF2, WS1 or WS2, JC1 or JC2, joined by _, \
-                                    such as CS2_WF2_WS2_JC2; what is left out is the second";
-                    return Err(UnknownPolicy { part: part.to_owned(), whole: whole.to_owned(), expected });
-                }
+            let Self { cpu, fetch, send, completion, .. } = &mut composition;
+            if !(found(cpu, part) || found(fetch, part) || found(send, part) || found(completion, part)) {
+                return Err(unknown(part, names()));
             }
         }
         for part in parts {
-            composition.switch(part).map_err(|expected| UnknownPolicy {
-                part: part.to_owned(),
-                whole: whole.to_owned(),
-                expected,
-            })?;
+            composition.switch(part).map_err(|expected| unknown(part, expected))?;
         }
         Ok(composition)
     }
 }
 
+/// Takes the policy of that name, if there is one of its kind.
+fn found<K: Kind + ?Sized>(policy: &mut Policy<K>, name: &str) -> bool {
+    let named = Policy::named(name);
+    *policy = named.unwrap_or(*policy);
+    named.is_some()
+}
+
+/// What there is to choose from.
+fn names() -> String {
+    let kinds = [CpuChoice::names(), FetchChoice::names(), SendChoice::names(), CompletionChoice::names()];
+    let default = Composition::default();
+    format!("{}, joined by _, such as {default}; what is left out is as in that", kinds.join(", "))
+}
+
 impl Composition {
-    fn switch(&mut self, part: &str) -> Result<(), &'static str> {
-        let expected = "ws2=published, counted, scaled or improved; fetch=any-shortfall or below-minimum; \
-                        accounting=debt or recent-credit";
-        match part.split_once('=').ok_or(expected)? {
+    fn switch(&mut self, part: &str) -> Result<(), String> {
+        let expected = || {
+            format!(
+                "ws2=published, counted, scaled or improved; fetch=any-shortfall or below-minimum; accounting={}",
+                AccountingChoice::names()
+            )
+        };
+        match part.split_once('=').ok_or_else(expected)? {
             ("ws2", name) => {
-                self.ws2 = WS2_NAMES.iter().find(|(known, _)| *known == name).ok_or(expected)?.1;
+                self.ws2 = WS2_NAMES.iter().find(|(known, _)| *known == name).ok_or_else(expected)?.1;
             }
             ("fetch", "any-shortfall") => self.fetch_when = FetchWhen::AnyShortfall,
             ("fetch", "below-minimum") => self.fetch_when = FetchWhen::BelowMinimum,
-            ("accounting", "debt") => self.accounting = Accounting::Debt,
-            ("accounting", "recent-credit") => self.accounting = Accounting::RecentCredit,
-            _ => return Err(expected),
+            ("accounting", name) if found(&mut self.accounting, name) => {}
+            _ => return Err(expected()),
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, Usage};
 
-use crate::work_send::Load;
+use crate::send::Load;
 
 pub use amount::{Cpus, Devices, Instances, Needs};
 pub(crate) use lane::Lane;

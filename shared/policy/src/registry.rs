@@ -5,11 +5,39 @@
 //! `fallow simulate` and in the evaluation.
 
 macro_rules! policies {
+    // Which jobs run.
+    (cpu) => {
+        kind! { CpuPolicy, "CS", by default late_first::LateFirst, of
+            by_share::ByShare,
+            late_first::LateFirst,
+        }
+    };
     // Whom to ask for how much work.
     (fetch) => {
         kind! { FetchPolicy, "WF", by default shortfall::Shortfall, of
             starvation::Starvation,
             shortfall::Shortfall,
+        }
+    };
+    // Which jobs a server sends.
+    (send) => {
+        kind! { SendPolicy, "WS", by default in_time::InTime, of
+            as_asked::AsAsked,
+            in_time::InTime,
+        }
+    };
+    // How long a job still takes.
+    (completion) => {
+        kind! { CompletionPolicy, "JC", by default corrected::Corrected, of
+            by_size::BySize,
+            corrected::Corrected,
+        }
+    };
+    // By what account projects are compared.
+    (accounting) => {
+        kind! { AccountingPolicy, "", by default debts::ByDebts, of
+            debts::ByDebts,
+            recent_credit::ByRecentCredit,
         }
     };
 }

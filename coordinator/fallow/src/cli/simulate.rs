@@ -3,6 +3,7 @@
 mod inputs;
 mod output;
 mod pictures;
+mod policies;
 mod rows;
 
 use std::path::PathBuf;
@@ -46,30 +47,16 @@ and key, with units, defaults and bounds, is in docs/scenarios.md:
   [[project]]
   name = \"p1\"
   latency_bound = \"8 h\"
+";
 
-Policies (--policy) are joined by _; of each pair, the second is the default:
-  CS1, CS2    which jobs run: in turn by share; those that would be late first
-  WF1, WF2    what to fetch: per project; by debt and what is short overall
-  WS1, WS2    what a server sends: what was asked for; what can be in time
-  JC1, JC2    how long jobs take: as the project says; as it turned out before
-Switches follow with commas, as in CS2_WF2,fetch=below-minimum; tables name
-those that differ from the default, the first:
-  ws2=improved            WS2 counts jobs just chosen, and the host's off time
-  ws2=published           WS2 counts neither: as it was published
-  ws2=counted             WS2 counts jobs just chosen only
-  ws2=scaled              WS2 counts the host's off time only
-  fetch=any-shortfall     WF2 asks as soon as the buffer is not full
-  fetch=below-minimum     WF2 asks once less than client.buffer.min is left
-  accounting=debt         projects are compared by debts
-  accounting=recent-credit  by recent estimated credit, as BOINC does today
-
+const OUTPUT: &str = "\
 A seed decides everything: the same command gives the same output, but for
 wall_seconds. With --json or --csv each run is written as soon as those before
 it are, and what Ctrl-C leaves is whole. As many runs are made at once as there
 are CPUs, or RAYON_NUM_THREADS.";
 
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = format!("{EXAMPLES}\n{}\n{OUTPUT}", policies::help()))]
 #[command(group(ArgGroup::new("what").required(true).multiple(true).args(["scenarios", "boinc_dir", "show"])))]
 pub(super) struct Arguments {
     /// Scenario files, directories of them, or built-in scenarios: base, gpu, mix1 to mix1000.

@@ -7,7 +7,6 @@ use fallow_boinc::scheduler::{SchedulerReply, SchedulerRequest};
 use fallow_boinc::signature::md5_hex;
 use fallow_daemon::lock;
 use fallow_domain::{Bytes, Duration, Instant, ResourceType, Speed};
-use fallow_policy::composition::SendPolicy;
 
 use super::wish::Capacity;
 use super::{Outcome, SCHEDULER_VERSION, SentJob, external_cpid};
@@ -95,8 +94,8 @@ pub(super) fn write(
         deletion_policy_expire: settings.deletion_policy == DeletionPolicy::Expiration,
         delete_from_self: settings.delete_from_self,
         message_ack: !request.trickles.is_empty(),
-        // WS2 judges by all jobs that the host has (R5.6).
-        send_full_workload: settings.send.policy == SendPolicy::Ws2,
+        // Some policies judge by all jobs that the host has (R5.6).
+        send_full_workload: settings.send.policy.needs_workload(),
         ..SchedulerReply::default()
     };
     let mut known = BTreeSet::new();

@@ -14,10 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use fallow_boinc::scheduler::{InProgressResult, SchedulerRequest, type_name};
 use fallow_daemon::lock;
 use fallow_domain::{Bytes, Duration, Fraction, Instant, PerType, ResourceType, Usage};
-use fallow_policy::composition::SendPolicy;
 use fallow_policy::disk::holders::prefer_local;
 use fallow_policy::disk::passes::Pass;
-use fallow_policy::work_send::{InProgress, Offer, SendHost, Wanted, ws1, ws2};
+use fallow_policy::send::{HeldJobs, InProgress, Load, Offer, SendHost, SendSituation, Wanted};
 use tracing::debug;
 
 use super::wish::{Means, OfTypes, Wish, wanted};
@@ -439,37 +438,41 @@ impl<'a> Search<'a> {
             usage: candidate.version.usage,
         });
         let rules = project.settings().send;
-        match (rules.policy, &request.in_progress_results) {
-            (SendPolicy::Ws2, Some(held)) => {
-                let host = SendHost { instances: wish.capacity.instances, availability };
-                let held: Vec<InProgress> = earliest(held)
-                    .into_iter()
-                    .map(|job| InProgress {
-                        deadline: job.report_deadline,
-                        remaining: job.time_remaining,
-                        usage: usage_of(job.avg_ncpus, job.coprocessor),
-                    })
-                    .collect();
-                let sent = ws2(wish.wanted, &host, &held, offers, rules.ws2, now);
-                for (position, refusal) in &sent.refused {
-                    let workunit =
-                        candidates.get(*position).map(|candidate| candidate.workunit.name.as_str());
-                    debug!(project = %project.name, workunit, %refusal, "not sent");
-                }
-                passed.time += sent.refused.len();
-                sent.send
-            }
-            _ => {
-                // Without the host's workload, a job is still not sent to a host that cannot make it even alone.
-                let stretch = self.stretch();
-                let (alone, late): (Vec<_>, Vec<_>) = offers.partition(|offer| {
-                    now + request.estimated_delay.max(Duration::ZERO) + offer.estimate.mul_f64(stretch)
-                        <= offer.deadline
-                });
-                passed.time += late.len();
-                ws1(wish.wanted, alone)
-            }
+        let mut situation = SendSituation {
+            now,
+            wanted: wish.wanted,
+            host: SendHost { instances: wish.capacity.instances, availability },
+            switches: rules.ws2,
+            held: None,
+        };
+        let Some(held) = request.in_progress_results.as_ref().filter(|_| rules.policy.needs_workload())
+        else {
+            // Without the host's workload, a job is still not sent to a host that cannot make it even alone.
+            let stretch = self.stretch();
+            let (alone, late): (Vec<_>, Vec<_>) = offers.partition(|offer| {
+                now + request.estimated_delay.max(Duration::ZERO) + offer.estimate.mul_f64(stretch)
+                    <= offer.deadline
+            });
+            passed.time += late.len();
+            return rules.policy.decide(&situation, &mut alone.into_iter()).send;
+        };
+        let held: Vec<InProgress> = earliest(held)
+            .into_iter()
+            .map(|job| InProgress {
+                deadline: job.report_deadline,
+                remaining: job.time_remaining,
+                usage: usage_of(job.avg_ncpus, job.coprocessor),
+            })
+            .collect();
+        let list = || held.clone();
+        situation.held = Some(HeldJobs { load: Load::of(&held), list: &list });
+        let sent = rules.policy.decide(&situation, &mut { offers });
+        for (position, refusal) in &sent.refused {
+            let workunit = candidates.get(*position).map(|candidate| candidate.workunit.name.as_str());
+            debug!(project = %project.name, workunit, %refusal, "not sent");
         }
+        passed.time += sent.refused.len();
+        sent.send
     }
 }
 

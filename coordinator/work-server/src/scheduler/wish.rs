@@ -3,7 +3,7 @@
 use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_domain::{Bytes, Duration, PerType, ResourceType, Usage};
 use fallow_policy::disk::passes::ThreeAmounts;
-use fallow_policy::work_send::Wanted;
+use fallow_policy::send::Wanted;
 
 use super::speed;
 use crate::catalog::Catalog;

@@ -45,7 +45,7 @@ fn r6_2_tasks_hold_their_breath_while_the_cpus_are_measured_as_in_the_stock_clie
     let step = client.handle(NOW, Event::BenchmarksRun(Benchmarks::Begin));
     assert_eq!(told(&step), (BOTH.to_vec(), vec![]));
     let suspended = step.actions.iter().find(|action| matches!(action.effect, Effect::SuspendTask { .. }));
-    assert!(suspended.unwrap().reason.why.contains("CPU benchmarks"));
+    assert!(suspended.unwrap().reason.why.to_string().contains("CPU benchmarks"));
     assert_eq!(client.paused_cpus(), 1.0, "no time goes to them");
     let soon = NOW + Duration::from_secs(20);
     for event in [Event::BenchmarksRun(Benchmarks::Begin), Event::WakeUp] {

@@ -3,6 +3,7 @@
 use fallow_domain::{
     Device, DocumentVersion, Duration, FleetDocument, JobId, Preferences, ResourceType, SlotId, Usage,
 };
+use fallow_policy::accounting::Debt;
 use fallow_policy::cpu_schedule::{self, Chosen, Passed, WhyChosen, WhyNot};
 use fallow_policy::fetch::WorkRequest;
 use fallow_policy::job_queue::Devices;
@@ -38,7 +39,7 @@ fn r3_14_a_gpu_task_in_memory_that_is_to_go_on_on_another_device_is_started_anew
             action: cpu_schedule::Action::Resume,
             slice_began: NOW,
             devices,
-            reason: WhyChosen::MostOwed { anticipated: 0.0 },
+            reason: WhyChosen::MostOwed { anticipated: Debt::ZERO },
         });
         let quit = client.actions.iter().any(|action| matches!(action.effect, Effect::QuitTask { .. }));
         let resumed = client.actions.iter().any(|action| matches!(action.effect, Effect::ResumeTask { .. }));
@@ -68,7 +69,7 @@ fn r3_14_a_gpu_task_begins_only_when_the_one_before_it_has_left_the_device() {
             action: cpu_schedule::Action::Start,
             slice_began: NOW,
             devices,
-            reason: WhyChosen::MostOwed { anticipated: 0.0 },
+            reason: WhyChosen::MostOwed { anticipated: Debt::ZERO },
         });
         // Whether it could be set up here or not, it was tried.
         let job = &client.state.jobs[&id];
@@ -150,7 +151,7 @@ fn r3_14_devices_that_preferences_or_the_owner_exclude_are_left_alone_by_number(
 
 #[test]
 fn r2_4_a_preempted_gpu_task_leaves_memory_once_it_has_made_a_checkpoint() {
-    let owed_less = WhyNot::Outranked { anticipated: 0.0 };
+    let owed_less = WhyNot::Outranked { anticipated: Debt::ZERO };
     let excluded = WhyNot::DeviceGone { devices: Devices::first(1) };
     for (usage, checkpoint, reason, quits) in [
         (gpu_job(), 5, owed_less, true),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fallow_boinc::scheduler::App;
 use fallow_domain::{AccountKey, Duration, ProjectId, ResourceType, Share, Usage};
 use fallow_policy::backoff::Wait;
-use fallow_policy::estimate::DurationCorrection;
+use fallow_policy::completion::DurationCorrection;
 use proptest::prelude::*;
 
 use super::{NOW, client, id_of, put_job};

@@ -11,8 +11,9 @@ use fallow_boinc::scheduler::{
 };
 use fallow_client::Client;
 use fallow_domain::{Bytes, Duration, Flops, Fraction, Instant, PerType, ResourceType};
-use fallow_policy::composition::{CompletionPolicy, Composition, SendPolicy};
-use fallow_policy::work_send::{Offer, SendHost, Wanted, ws1, ws2_under};
+use fallow_policy::completion::DurationCorrection;
+use fallow_policy::composition::Composition;
+use fallow_policy::send::{HeldJobs, Offer, SendHost, SendSituation, Wanted};
 
 use super::availability::OnOff;
 use super::host::CPUS_MIN;
@@ -149,23 +150,22 @@ impl<'a> Server<'a> {
         let unsupported = wanted.unsupported(&self.supply.supports());
         let unsupported = unsupported.iter().filter(|(_, unsupported)| **unsupported);
         reply.no_rsc_apps.extend(unsupported.map(|(kind, _)| type_name(kind).to_owned()));
-        let factor = match composition.completion {
-            CompletionPolicy::Jc1 => 1.0,
-            CompletionPolicy::Jc2 => request.duration_correction_factor,
+        let learned = DurationCorrection::new(request.duration_correction_factor);
+        let (drafts, offers) = self.offers(wanted, composition.completion.factor(learned), now);
+        let stats = &request.time_stats;
+        let availability = stats.on_frac.clamp(0.0, 1.0) * stats.active_frac.clamp(0.0, 1.0);
+        // What the client would list by name for a server that plans with it.
+        let listed = || client.workload().collect();
+        let held = composition.send.needs_workload().then(|| HeldJobs { load: client.load(), list: &listed });
+        let situation = SendSituation {
+            now,
+            wanted,
+            host: SendHost { instances: *host, availability: Fraction::clamped(availability) },
+            switches: composition.ws2,
+            held,
         };
-        let (drafts, offers) = self.offers(wanted, factor, now);
-        let sent = match composition.send {
-            SendPolicy::Ws2 => {
-                let stats = &request.time_stats;
-                let availability = stats.on_frac.clamp(0.0, 1.0) * stats.active_frac.clamp(0.0, 1.0);
-                let host = SendHost { instances: *host, availability: Fraction::clamped(availability) };
-                // What the client would list by name for a server that plans with it.
-                let listed = || client.workload().collect();
-                ws2_under(wanted, &host, client.load(), listed, offers, composition.ws2, now).send
-            }
-            SendPolicy::Ws1 => ws1(wanted, offers),
-        };
-        self.part(drafts, sent)
+        let sent = composition.send.decide(&situation, &mut offers.into_iter());
+        self.part(drafts, sent.send)
     }
 
     /// Parts the jobs that are sent from those that are not.
@@ -184,14 +184,19 @@ impl<'a> Server<'a> {
     }
 
     /// The jobs that would fill a request if all of them were sent, those for coprocessors first.
-    fn offers(&mut self, mut open: Wanted, factor: f64, now: Instant) -> (Vec<Draft>, Vec<Offer<usize>>) {
+    fn offers(
+        &mut self,
+        mut open: Wanted,
+        factor: DurationCorrection,
+        now: Instant,
+    ) -> (Vec<Draft>, Vec<Offer<usize>>) {
         let (mut drafts, mut offers) = (Vec::new(), Vec::new());
         for kind in ResourceType::ALL.into_iter().rev() {
             while open.wants(kind) && drafts.len() < REPLY_MAX {
                 let Some(draft) = self.supply.next(kind) else { break };
                 let Some(application) = self.supply.applications.get(draft.application) else { break };
                 let Some(speed) = application.speed else { break };
-                let estimate = draft.estimate.at(speed).mul_f64(factor).max(Duration::from_micros(1));
+                let estimate = factor.apply(draft.estimate.at(speed)).max(Duration::from_micros(1));
                 let (usage, deadline) = (application.usage, now + application.model.latency_bound);
                 open.fill(usage, estimate);
                 offers.push(Offer { id: drafts.len(), estimate, deadline, usage });

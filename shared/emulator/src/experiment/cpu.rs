@@ -1,9 +1,13 @@
 //! R5.20: CPU scheduling over mixes of 1 to 20 projects, CS1 against CS2.
 
-use fallow_policy::composition::{Composition, CpuPolicy};
+use fallow_policy::composition::Composition;
+use fallow_policy::cpu_schedule::CpuChoice;
+use fallow_policy::cpu_schedule::by_share::ByShare;
 
 use super::rows::{at, scaled, value};
-use super::{Arm, Curve, Measurements, Metric, Report, Row, TIGHT, Trial, claim, curve, mixes, panel};
+use super::{
+    Arm, Curve, Measurements, Metric, Report, Row, TIGHT, Trial, claim, curve, mixes, others, panel,
+};
 use crate::plot::{Axis, Figure, Scale};
 
 const ID: &str = "R5.20";
@@ -17,16 +21,21 @@ const LITTLE: &str = "lower, but not by 0.10: with WF2 the host holds few jobs, 
                       for WS2 as little is saved";
 
 fn cs1(group: &'static str) -> Arm {
-    Arm { group, composition: Composition { cpu: CpuPolicy::Cs1, ..Composition::default() } }
+    Arm { group, composition: Composition { cpu: CpuChoice::new(&ByShare), ..Composition::default() } }
 }
 fn cs2(group: &'static str) -> Arm {
     Arm { group, composition: Composition::default() }
+}
+fn own(group: &'static str) -> Vec<Arm> {
+    others::arms(group, &["CS1", "CS2"], |cpu| Composition { cpu, ..Composition::default() })
 }
 
 pub(super) fn trials() -> Vec<Trial> {
     let arms =
         [(cs1(BASE), None), (cs2(BASE), None), (cs1(TIGHTER), Some(TIGHT)), (cs2(TIGHTER), Some(TIGHT))];
-    arms.into_iter().flat_map(|(arm, base)| mixes(arm, base)).collect()
+    let own = |group, base| own(group).into_iter().map(move |arm| (arm, base));
+    let arms = arms.into_iter().chain(own(BASE, None)).chain(own(TIGHTER, Some(TIGHT)));
+    arms.flat_map(|(arm, base)| mixes(arm, base)).collect()
 }
 
 pub(super) fn report(m: &Measurements) -> Report {
@@ -79,6 +88,9 @@ pub(super) fn report(m: &Measurements) -> Report {
         let what = format!("{}: CS2's monotony at M = 20 less that at M = 2", circumstances(group));
         rows.push(Row::judged(ID, what, "rises quickly with M", "above 0", ends, |rise| rise > 0.0));
     }
+    for group in [BASE, TIGHTER] {
+        rows.extend(others::rows(ID, m, &own(group), all, "summed over M = 1 to 20"));
+    }
     Report { rows, figures: vec![figure(m, BASE, "figure-1-cpu"), figure(m, TIGHTER, "figure-1-cpu-36h")] }
 }
 
@@ -107,7 +119,8 @@ fn figure(m: &Measurements, group: &'static str, file: &str) -> Figure {
     let curves = |metric| -> Vec<Curve> {
         let known: Option<(&str, Vec<(f64, f64)>)> = said(metric);
         let measured = [curve(m, cs1(group), metric, 1), curve(m, cs2(group), metric, 0)];
-        measured.into_iter().chain(known.map(|(label, values)| claim(label, &values))).collect()
+        let known = known.map(|(label, values)| claim(label, &values));
+        measured.into_iter().chain(known).chain(others::curves(m, &own(group), metric)).collect()
     };
     let panels = [
         ("(a)", Metric::Waste),

@@ -6,10 +6,13 @@
 use std::sync::Arc;
 
 use fallow_domain::Flops;
-use fallow_policy::composition::{CompletionPolicy, Composition};
+use fallow_policy::completion::CompletionChoice;
+use fallow_policy::completion::by_size::BySize;
+use fallow_policy::completion::corrected::Corrected;
+use fallow_policy::composition::Composition;
 
 use super::{
-    Arm, Curve, Measurements, Metric, Report, Row, Sample, Trial, claim, curve, published, with_slack,
+    Arm, Curve, Measurements, Metric, Report, Row, Sample, Trial, claim, curve, others, published, with_slack,
 };
 use crate::plot::{Axis, Figure, Panel, Scale};
 
@@ -20,19 +23,23 @@ const EARLY: &str = "of the jobs with which the host fills its buffer at once, t
                      believed: 2 x 13,000 s of computing, 80% of the time on, take 32,500 s of a latency bound of 39,000 s";
 const SLACKS: [(&str, f64); 2] = [("slack 2", 2.0), ("slack 3", 3.0)];
 
-fn arm(group: &'static str, composition: Composition, completion: CompletionPolicy) -> Arm {
+fn arm(group: &'static str, composition: Composition, completion: CompletionChoice) -> Arm {
     Arm { group, composition: Composition { completion, ..composition } }
 }
 
 fn arms(group: &'static str) -> [Arm; 4] {
-    use CompletionPolicy::{Jc1, Jc2};
+    let (jc1, jc2) = (CompletionChoice::new(&BySize), CompletionChoice::new(&Corrected));
     let improved = Composition::default();
     [
-        arm(group, published(), Jc1),
-        arm(group, published(), Jc2),
-        arm(group, improved, Jc1),
-        arm(group, improved, Jc2),
+        arm(group, published(), jc1),
+        arm(group, published(), jc2),
+        arm(group, improved, jc1),
+        arm(group, improved, jc2),
     ]
+}
+
+fn own(group: &'static str) -> Vec<Arm> {
+    others::arms(group, &["JC1", "JC2"], |completion| Composition { completion, ..published() })
 }
 
 pub(super) fn trials() -> Vec<Trial> {
@@ -45,7 +52,10 @@ pub(super) fn trials() -> Vec<Trial> {
         Trial { arm, x: factor, scenario: Arc::new(scenario) }
     };
     let of_slack = |(group, slack): (&'static str, f64)| {
-        arms(group).into_iter().flat_map(move |arm| FACTORS.map(|factor| trial(arm, slack, factor)))
+        arms(group)
+            .into_iter()
+            .chain(own(group))
+            .flat_map(move |arm| FACTORS.map(|factor| trial(arm, slack, factor)))
     };
     SLACKS.into_iter().flat_map(of_slack).collect()
 }
@@ -69,6 +79,7 @@ pub(super) fn report(m: &Measurements) -> Report {
             let what = format!("{group}, improved WS2: {name}'s waste at f = 4");
             rows.push(Row::shown(ID, what, "", m.at(arm, 4.0, Metric::Waste)));
         }
+        rows.extend(others::rows(ID, m, &own(group), |_| true, "summed over f = 1 to 6"));
     }
     Report { rows, figures: vec![figure(m)] }
 }
@@ -93,6 +104,7 @@ fn figure(m: &Measurements) -> Figure {
             let constant = [2.0, 3.0, 4.0, 5.0, 6.0].map(|factor| (factor, first.mean));
             curves.push(claim("the paper's claim applied to our JC2: as at f = 1", &constant));
         }
+        curves.extend(others::curves(m, &own(group), Metric::Waste));
         Panel { title: format!("waste at {group}"), x: x.clone(), y: "waste".into(), curves }
     };
     Figure {

@@ -1,9 +1,12 @@
 //! R5.23: work fetch over mixes of 1 to 20 projects, WF1 against WF2.
 
-use fallow_policy::composition::{Composition, Fetch};
+use fallow_policy::composition::Composition;
+use fallow_policy::fetch::FetchChoice;
 use fallow_policy::fetch::starvation::Starvation;
 
-use super::{Arm, Curve, Measurements, Metric, Report, Row, TIGHT, Trial, claim, curve, mixes, panel};
+use super::{
+    Arm, Curve, Measurements, Metric, Report, Row, TIGHT, Trial, claim, curve, mixes, others, panel,
+};
 use crate::plot::{Axis, Figure, Scale};
 
 const ID: &str = "R5.23";
@@ -26,16 +29,21 @@ const MORE: &str = "WF2's stays small at any M while WF1's rises up to M = 14: 0
                     to 20 that is a twentieth. Which of the two is larger or smaller in the paper its text does not say";
 
 fn wf1(group: &'static str) -> Arm {
-    Arm { group, composition: Composition { fetch: Fetch::new(&Starvation), ..Composition::default() } }
+    Arm { group, composition: Composition { fetch: FetchChoice::new(&Starvation), ..Composition::default() } }
 }
 fn wf2(group: &'static str) -> Arm {
     Arm { group, composition: Composition::default() }
+}
+fn own(group: &'static str) -> Vec<Arm> {
+    others::arms(group, &["WF1", "WF2"], |fetch| Composition { fetch, ..Composition::default() })
 }
 
 pub(super) fn trials() -> Vec<Trial> {
     let arms =
         [(wf1(BASE), None), (wf2(BASE), None), (wf1(TIGHTER), Some(TIGHT)), (wf2(TIGHTER), Some(TIGHT))];
-    arms.into_iter().flat_map(|(arm, base)| mixes(arm, base)).collect()
+    let own = |group, base| own(group).into_iter().map(move |arm| (arm, base));
+    let arms = arms.into_iter().chain(own(BASE, None)).chain(own(TIGHTER, Some(TIGHT)));
+    arms.flat_map(|(arm, base)| mixes(arm, base)).collect()
 }
 
 pub(super) fn report(m: &Measurements) -> Report {
@@ -89,6 +97,9 @@ pub(super) fn report(m: &Measurements) -> Report {
             rows.push(Row::near(ID, what, 0.0, 0.10, mean).noting(note));
         }
     }
+    for group in [BASE, TIGHTER] {
+        rows.extend(others::rows(ID, m, &own(group), judged, over));
+    }
     Report {
         rows,
         figures: vec![figure(m, BASE, "figure-4-fetch"), figure(m, TIGHTER, "figure-4-fetch-36h")],
@@ -106,6 +117,7 @@ fn figure(m: &Measurements, group: &'static str, file: &str) -> Figure {
         };
         let samples = m.samples(wf1(group), |x| x >= 4.0, metric).into_iter();
         curves.push(claim(label, &samples.map(|(x, sample)| (x, part * sample.mean)).collect::<Vec<_>>()));
+        curves.extend(others::curves(m, &own(group), metric));
         curves
     };
     let panels = [("(a)", Metric::Waste), ("(b)", Metric::ShareViolation)];

@@ -7,6 +7,8 @@
 //!
 //! **Published values** are those in the paper's text; its plots were not to be had, so what only they show is compared in
 //! words.
+//!
+//! Policies that the paper does not have ([`others`]) are run and shown beside its own.
 
 mod batch;
 mod report;
@@ -17,6 +19,7 @@ mod buffer;
 mod cpu;
 mod estimates;
 mod fetch;
+mod others;
 mod rows;
 mod send;
 mod slack;
@@ -25,7 +28,7 @@ use std::sync::Arc;
 
 use fallow_domain::Duration;
 use fallow_policy::composition::Composition;
-use fallow_policy::work_send::Ws2Switches;
+use fallow_policy::send::Ws2Switches;
 
 use crate::plot::{Axis, Curve, Dot, Origin, Panel};
 use crate::scenario::Scenario;

@@ -7,9 +7,11 @@
 use std::sync::Arc;
 
 use fallow_domain::{Duration, Flops};
-use fallow_policy::composition::{Composition, SendPolicy};
+use fallow_policy::composition::Composition;
+use fallow_policy::send::SendChoice;
+use fallow_policy::send::as_asked::AsAsked;
 
-use super::{Arm, Curve, Measurements, Metric, Report, Row, Trial, claim, curve, panel, rows};
+use super::{Arm, Curve, Measurements, Metric, Report, Row, Trial, claim, curve, others, panel, rows};
 use crate::plot::{Axis, Figure, Scale};
 use crate::scenario::{Buffer, Estimate, Scenario};
 
@@ -23,7 +25,7 @@ const SMALL: &str = "the host idles where hardly any job fits its latency bound,
                      Tried: at five times the latency bound it is 0.01 at s = 100, at a fifth 0.97";
 
 fn ws1() -> Arm {
-    Arm { group: "", composition: Composition { send: SendPolicy::Ws1, ..Composition::default() } }
+    Arm { group: "", composition: Composition { send: SendChoice::new(&AsAsked), ..Composition::default() } }
 }
 fn ws2() -> Arm {
     Arm { group: "", composition: Composition::default() }
@@ -31,6 +33,9 @@ fn ws2() -> Arm {
 /// The same without the improvements.
 fn ws2_published() -> Arm {
     Arm { group: "", composition: super::published() }
+}
+fn own() -> Vec<Arm> {
+    others::arms("", &["WS1", "WS2"], |send| Composition { send, ..Composition::default() })
 }
 
 fn scenario(factor: f64) -> Scenario {
@@ -57,7 +62,7 @@ fn scenario(factor: f64) -> Scenario {
 pub(super) fn trials() -> Vec<Trial> {
     let arms = [ws1(), ws2(), ws2_published()];
     let trial = |(arm, factor)| Trial { arm, x: factor, scenario: Arc::new(scenario(factor)) };
-    arms.into_iter().flat_map(|arm| FACTORS.map(|factor| (arm, factor))).map(trial).collect()
+    arms.into_iter().chain(own()).flat_map(|arm| FACTORS.map(|factor| (arm, factor))).map(trial).collect()
 }
 
 pub(super) fn report(m: &Measurements) -> Report {
@@ -84,6 +89,7 @@ pub(super) fn report(m: &Measurements) -> Report {
             rows.push(Row::shown(ID, what, published, least.map(rows::value)).noting(note));
         }
     }
+    rows.extend(others::rows(ID, m, &own(), judged, "summed over s = 10 to 1000"));
     Report { rows, figures: vec![figure(m)] }
 }
 
@@ -107,6 +113,7 @@ fn figure(m: &Measurements) -> Figure {
         let samples = m.samples(ws1(), |factor| factor >= 10.0, metric).into_iter();
         let known = samples.map(|(x, sample)| (x, (sample.mean + by).clamp(0.0, 1.0)));
         curves.push(claim(label, &known.collect::<Vec<_>>()));
+        curves.extend(others::curves(m, &own(), metric));
         curves
     };
     let panels = [("(a)", Metric::Waste), ("(b)", Metric::Idleness)];

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fallow_policy::composition::Composition;
-use fallow_policy::work_send::Ws2Switches;
+use fallow_policy::send::Ws2Switches;
 
 use super::rows::{at, value};
 use super::{

@@ -2,8 +2,8 @@
 
 use divan::black_box;
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, Share, Usage};
+use fallow_policy::accounting::Debt;
 use fallow_policy::cpu_schedule::{ProjectSnapshot, ScheduleHost, choose};
-use fallow_policy::debt::Debt;
 use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, plan};
 use fallow_policy::fetch::{FetchWhen, Standing};
 use fallow_policy::job_queue::{Devices, JobQueue, JobSnapshot, JobState};
@@ -77,7 +77,7 @@ impl World {
                 remaining: Duration::from_mins(45 + (id * 31 % 31) as i64),
             }
         };
-        let priority = |id: u32| PerType::cpu(f64::from(id * 7_919 % 10_007) - 5_000.0);
+        let priority = |id: u32| PerType::cpu(Debt::from_secs(f64::from(id * 7_919 % 10_007) - 5_000.0));
         let misses = PerType::default();
         Self {
             queue: (0..jobs).map(job).collect(),
@@ -98,7 +98,7 @@ impl World {
                 .map(|id| FetchCandidate {
                     id: ProjectId(id),
                     share: Share::DEFAULT,
-                    standing: Standing::Owed(Debt::from_secs(priority(id)[ResourceType::Cpu])),
+                    standing: Standing::Owed(priority(id)[ResourceType::Cpu]),
                     over_served: false,
                     tight: false,
                     may_supply: true,

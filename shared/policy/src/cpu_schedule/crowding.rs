@@ -38,7 +38,7 @@ impl Deal<'_> {
         let taking_part = self.projects.iter().filter(|p| self.queue.is_runnable_on(p.id, kind));
         let owed = taking_part.map(|p| Contender {
             counts: p.share.get() > 0.0,
-            anticipated: p.priority[kind],
+            anticipated: p.priority[kind].as_secs(),
             id: p.id,
             at: 0,
         });

@@ -8,6 +8,7 @@ use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType};
 use super::endangered::endangered;
 use super::room::{Held, Room};
 use super::{Action, CHECKPOINT_FRESH, Chosen, ProjectSnapshot, ScheduleHost, WhyChosen, WhyNot};
+use crate::accounting::Debt;
 use crate::job_queue::{Devices, Instances, JobQueue, JobSnapshot, JobState, Lane};
 
 /// Endangered jobs that do not fit are passed over, but no more than so many in a decision: a bound on work.
@@ -82,7 +83,7 @@ impl<'a> Deal<'a> {
             projects,
             now,
             payoff_secs: payoff,
-            anticipated: projects.iter().map(|project| project.priority).collect(),
+            anticipated: projects.iter().map(|p| p.priority.map(|_, owed| owed.as_secs())).collect(),
             room: Room::new(host),
             on_devices: on_devices.collect(),
             picked: BTreeSet::new(),
@@ -138,7 +139,8 @@ impl<'a> Deal<'a> {
             let Some(mut top) = heap.pop() else { break };
             let Some(lane) = self.queue.lane(top.id, kind) else { continue };
             if let Some((job, devices, reason)) = pick(self, lane) {
-                let reason = reason.unwrap_or(WhyChosen::MostOwed { anticipated: top.anticipated });
+                let reason =
+                    reason.unwrap_or(WhyChosen::MostOwed { anticipated: Debt::from_secs(top.anticipated) });
                 self.take(top.at, &job, devices, reason);
                 top.anticipated = self.anticipated.get(top.at).map_or(0.0, |of| of[kind]);
                 heap.push(top);

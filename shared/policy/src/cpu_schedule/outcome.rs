@@ -4,6 +4,7 @@ use fallow_domain::{Duration, Instant, JobId, PerType, ResourceType};
 
 use super::deal::Deal;
 use super::{Passed, Schedule, WhyChosen, WhyNot};
+use crate::accounting::Debt;
 use crate::job_queue::{Instances, JobSnapshot};
 
 impl Deal<'_> {
@@ -35,7 +36,10 @@ impl Deal<'_> {
         let why = |job: &JobSnapshot| match self.projects.iter().position(|p| p.id == job.project) {
             None => WhyNot::ProjectOut,
             Some(at) => self.passed.get(&job.id).copied().unwrap_or(WhyNot::Outranked {
-                anticipated: self.anticipated.get(at).map_or(0.0, |of| of[job.usage.main_type()]),
+                anticipated: self
+                    .anticipated
+                    .get(at)
+                    .map_or(Debt::ZERO, |of| Debt::from_secs(of[job.usage.main_type()])),
             }),
         };
         let preempt: Vec<Passed> = self

@@ -4,6 +4,7 @@ use std::fmt;
 
 use fallow_domain::{Bytes, Duration, Instant, ResourceType};
 
+use crate::accounting::Debt;
 use crate::job_queue::{Cpus, Devices, Instances};
 
 /// Why a job runs.
@@ -28,8 +29,8 @@ pub enum WhyChosen {
     },
     /// Its project had the largest anticipated priority of those with a job that fits.
     MostOwed {
-        /// That priority when the job was chosen, in instance-seconds owed.
-        anticipated: f64,
+        /// That priority when the job was chosen.
+        anticipated: Debt,
     },
 }
 
@@ -49,8 +50,8 @@ impl WhyChosen {
 pub enum WhyNot {
     /// Other projects are owed more: this is what its project was owed at the end of the decision.
     Outranked {
-        /// The anticipated priority, in instance-seconds owed.
-        anticipated: f64,
+        /// The anticipated priority.
+        anticipated: Debt,
     },
     /// It needs more CPUs than were left.
     CpusLeft {
@@ -114,9 +115,9 @@ impl WhyNot {
     }
 }
 
-/// Instance-seconds, for people.
-fn owed(secs: f64) -> Duration {
-    Duration::from_secs_f64(secs)
+/// Instance time, for people.
+fn owed(debt: Debt) -> Duration {
+    Duration::from_secs_f64(debt.as_secs())
 }
 
 impl fmt::Display for WhyChosen {

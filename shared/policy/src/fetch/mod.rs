@@ -16,12 +16,13 @@ use std::cmp::Ordering;
 
 use fallow_domain::{Duration, ProjectId, Share};
 
+use crate::accounting::Debt;
+pub use crate::accounting::Standing;
 use crate::choice::Policy;
-use crate::debt::Debt;
 use crate::decay::RecentCpu;
 pub use decision::{Asking, FetchDecision};
 pub use request::{IDLE_MIN, REQUEST_MIN, WorkRequest};
-pub use situation::{FetchProject, FetchSituation, FetchWhen, Standing};
+pub use situation::{FetchProject, FetchSituation, FetchWhen};
 
 /// Work fetch is checked at least this often where its outcome may change with time alone (R2.16).
 pub const CHECK_PERIOD: Duration = Duration::from_secs(60);
@@ -31,7 +32,7 @@ pub const CHECK_SOONEST: Duration = Duration::from_secs(1);
 policies!(fetch);
 
 /// The policy that is followed.
-pub type Fetch = Policy<dyn FetchPolicy>;
+pub type FetchChoice = Policy<dyn FetchPolicy>;
 
 /// Decides whom to ask for how much work of each type.
 pub trait FetchPolicy: Send + Sync + 'static {

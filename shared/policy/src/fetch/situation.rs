@@ -1,11 +1,9 @@
 //! What a fetch policy decides from.
 
-use std::fmt;
-
 use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId, Share};
 use serde::{Deserialize, Serialize};
 
-use crate::debt::Debt;
+use crate::accounting::Standing;
 use crate::job_queue::JobQueue;
 use crate::plan_host::PlanHost;
 use crate::round_robin::Outlook;
@@ -18,24 +16,6 @@ pub enum FetchWhen {
     AnyShortfall,
     /// When less than the minimum is left; then up to the whole buffer: later clients, with fewer RPCs.
     BelowMinimum,
-}
-
-/// How a project stands against the others, by whatever account they are compared. More is better.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Standing {
-    /// What it is owed, in CPU seconds: it can be weighed against work that is missing.
-    Owed(Debt),
-    /// A rank that means nothing but its order.
-    Rank(f64),
-}
-
-impl fmt::Display for Standing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Owed(debt) => write!(f, "{debt}"),
-            Self::Rank(rank) => write!(f, "{rank:.1}"),
-        }
-    }
 }
 
 /// A host that may lack work.

@@ -2,12 +2,11 @@
 //! simulation and scheduler, servers that send what is asked for, and time in steps of five minutes.
 
 use fallow_domain::{Duration, Fraction, Instant, JobId, PerType, ProjectId, ResourceType, Usage};
+use fallow_policy::accounting::{Debts, LongTermDebts, LongTermPeriod, ProjectPeriod};
 use fallow_policy::cpu_schedule::{ProjectSnapshot, ScheduleHost, choose};
-use fallow_policy::debt::{Debts, ProjectPeriod};
 use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, over_served, plan};
 use fallow_policy::fetch::{FetchWhen, Standing};
 use fallow_policy::job_queue::{Devices, JobQueue, JobState};
-use fallow_policy::long_term_debt::{LongTermDebts, LongTermPeriod};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::{PlanProject, RoundRobin};
 use fallow_policy::type_backoff::{ReplyForType, TypeBackoffs};
@@ -177,7 +176,7 @@ impl World {
         let row = |p: &Project| ProjectSnapshot {
             id: p.id,
             share: share(p.weight),
-            priority: self.debts.of(p.id).map(|_, debt| debt.as_secs()),
+            priority: self.debts.of(p.id),
             misses: outlook.of(p.id).map(|of| of.misses).unwrap_or_default(),
         };
         let projects: Vec<ProjectSnapshot> = self.projects.iter().map(row).collect();

@@ -1,6 +1,7 @@
 //! R3.14 and R2.5 with GPU jobs.
 
 use fallow_domain::{JobId, PerType, ProjectId, ResourceType};
+use fallow_policy::accounting::Debt;
 use fallow_policy::cpu_schedule::{
     Action, ProjectSnapshot, Schedule, ScheduleHost, WhyNot, choose as choose_with,
 };
@@ -159,7 +160,7 @@ fn r2_6_nothing_runs_on_a_device_while_computing_is_suspended() {
 fn r5_1_the_project_owed_most_of_a_type_gets_its_device() {
     let owed = |id, cpu, gpu| {
         let mut project = project(id, cpu);
-        project.priority[GPU] = gpu;
+        project.priority[GPU] = Debt::from_secs(gpu);
         project
     };
     let jobs = [gpu_job(1, 1, 0.1, 1.0), gpu_job(2, 2, 0.1, 1.0), job(3, 1, 5), job(4, 2, 5)];

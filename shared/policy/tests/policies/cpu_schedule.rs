@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use fallow_domain::{Bytes, Duration, JobId, PerType, ProjectId, ResourceType, Share};
+use fallow_policy::accounting::{Debts, ProjectPeriod};
 use fallow_policy::cpu_schedule::{
     Action, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen, WhyNot, choose as choose_with,
 };
-use fallow_policy::debt::{Debts, ProjectPeriod};
 use fallow_policy::job_queue::{Cpus, JobQueue, JobSnapshot, JobState};
 use fallow_policy::plan_host::PlanHost;
 use proptest::prelude::*;
@@ -220,7 +220,7 @@ fn run_host(usable: u32, shares: &[f64], every_min: i64, minutes: i64) -> Vec<f6
             .iter()
             .map(|p| ProjectSnapshot {
                 share: p.share,
-                priority: debts.of(p.project).map(|_, debt| debt.as_secs()),
+                priority: debts.of(p.project),
                 ..project(p.project.0, 0.0)
             })
             .collect();

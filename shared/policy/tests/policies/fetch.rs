@@ -1,7 +1,7 @@
 //! R3.2, R3.7, R3.9, R3.10, R5.4.
 
 use fallow_domain::{Duration, PerType, ProjectId, ResourceType, Share};
-use fallow_policy::debt::Debt;
+use fallow_policy::accounting::Debt;
 use fallow_policy::fetch::shortfall::{
     FetchAsk, FetchCandidate, FetchRules, PassedOver, Trigger, TypeNeed, over_served, plan,
 };

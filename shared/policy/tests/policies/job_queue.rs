@@ -2,7 +2,7 @@
 
 use fallow_domain::{Duration, JobId, ProjectId, ResourceType, Usage};
 use fallow_policy::job_queue::{JobQueue, JobSnapshot};
-use fallow_policy::work_send::{InProgress, Load};
+use fallow_policy::send::{InProgress, Load};
 use proptest::prelude::*;
 
 use crate::world::{any_jobs, job};

@@ -4,11 +4,10 @@
 //! for a slice, and a shortfall is the buffer less what is queued.
 
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
-use fallow_policy::debt::{Debts, ProjectPeriod};
+use fallow_policy::accounting::{Debts, LongTermDebts, LongTermPeriod, ProjectPeriod};
 use fallow_policy::due::{DueClaim, due_rates};
 use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, over_served, plan};
 use fallow_policy::fetch::{FetchWhen, Standing};
-use fallow_policy::long_term_debt::{LongTermDebts, LongTermPeriod};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::type_backoff::{ReplyForType, TypeBackoffs};
 use rand::SeedableRng;

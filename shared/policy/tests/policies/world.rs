@@ -1,6 +1,7 @@
 //! Small worlds for tests: jobs and projects in a line each.
 
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, Share, Usage};
+use fallow_policy::accounting::Debt;
 use fallow_policy::cpu_schedule::{ProjectSnapshot, Schedule, ScheduleHost};
 use fallow_policy::job_queue::{Devices, JobSnapshot, JobState};
 use proptest::prelude::*;
@@ -86,7 +87,7 @@ pub(crate) fn host(usable: u32) -> ScheduleHost {
 
 /// A project with share 100 and a debt in minutes.
 pub(crate) fn project(id: u32, debt_min: f64) -> ProjectSnapshot {
-    let priority = PerType::from_fn(|_| debt_min * 60.0);
+    let priority = PerType::from_fn(|_| Debt::from_secs(debt_min * 60.0));
     ProjectSnapshot { id: ProjectId(id), share: Share::DEFAULT, priority, misses: PerType::default() }
 }
 

@@ -23,6 +23,9 @@
 //!
 //! The caller decides again when a CPU frees, a job arrives, fails or is aborted, preferences change, a task that
 //! was kept for its checkpoint makes one, and at `Schedule::decide_by`.
+//!
+//! A [`CpuPolicy`] decides from a [`CpuSituation`]; each is a file here and a line in `registry`. What both of ours share
+//! is the deal itself, [`choose`].
 
 mod crowding;
 mod deal;
@@ -33,10 +36,52 @@ mod room;
 
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, Share};
 
+use crate::accounting::Debt;
+use crate::choice::Policy;
 use crate::job_queue::{Devices, Instances, JobQueue, Needs};
+use crate::round_robin::Outlook;
 use deal::Deal;
 pub use reason::{WhyChosen, WhyNot};
 use room::Whole;
+
+policies!(cpu);
+
+/// The policy that is followed.
+pub type CpuChoice = Policy<dyn CpuPolicy>;
+
+/// Decides which jobs run.
+pub trait CpuPolicy: Send + Sync + 'static {
+    /// Its name in compositions: `CS`, then letters or digits.
+    fn name(&self) -> &'static str;
+
+    /// What it does, in a few words for `--help`.
+    fn summary(&self) -> &'static str;
+
+    /// Decides. The same situation gives the same decision.
+    fn decide(&self, situation: &CpuSituation<'_>) -> Schedule;
+
+    /// Whether [`CpuSituation::outlook`] is to be made for it. Without, no time is spent on that and it is empty.
+    fn looks_ahead(&self) -> bool {
+        true
+    }
+}
+
+/// A host with jobs that could run.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuSituation<'a> {
+    /// The time.
+    pub now: Instant,
+    /// What it offers to jobs.
+    pub host: ScheduleHost,
+    /// Instance time of each type that all projects used since the last decision.
+    pub used: PerType<Duration>,
+    /// The projects that take part, none of them with misses: those are for a policy to find in `outlook`.
+    pub projects: &'a [ProjectSnapshot],
+    /// What becomes of the jobs held (R3.8), if the policy looks ahead.
+    pub outlook: &'a Outlook,
+    /// The jobs. Every runnable one is to be considered.
+    pub queue: &'a JobQueue,
+}
 
 /// A checkpoint made this recently counts as "at a checkpoint": longer than a shell takes to hear of it and ask
 /// for a decision, short enough that next to no work is lost.
@@ -81,8 +126,8 @@ pub struct ProjectSnapshot {
     pub id: ProjectId,
     /// Its share; zero ranks behind all others.
     pub share: Share,
-    /// What it is owed of each type, in instance-seconds, updated to now: a debt, or whatever else ranks projects.
-    pub priority: PerType<f64>,
+    /// What it is owed of each type, in instance-seconds, updated to now, by whatever account.
+    pub priority: PerType<Debt>,
     /// Jobs of each type that a round-robin simulation shows late; zero throughout for CS1.
     pub misses: PerType<u32>,
 }

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use fallow_domain::{Duration, PerType, ProjectId, ResourceType, Share};
 use serde::{Deserialize, Serialize};
 
-use crate::debt::Debt;
+use super::Debt;
 use crate::due::{DueClaim, rates};
 use crate::plan_host::PlanHost;
 use crate::type_backoff::{AfterReply, ReplyForType};

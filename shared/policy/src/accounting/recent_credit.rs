@@ -1,4 +1,4 @@
-//! Recent estimated credit: how BOINC's client compares projects today (`Accounting::RecentCredit`).
+//! By recent estimated credit: how BOINC's client compares projects today.
 //!
 //! Model: what a project's jobs compute is counted in units of estimated credit, 200 a day for a GFLOPS of peak speed,
 //! whatever the type of resource. Each project has an average of it per day that fades by half in ten days. A project
@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 use fallow_domain::{Duration, Instant, PerType, ProjectId, Share, Speed};
 use serde::{Deserialize, Serialize};
 
+use super::{AccountingPolicy, Books, Debt, Standing};
+use crate::job_queue::JobQueue;
 use crate::math::{exp_minus, mean_decay};
 use crate::plan_host::PlanHost;
 use crate::share_fraction::share_fractions;
@@ -51,6 +53,46 @@ pub struct CreditRank {
     pub share: Share,
     /// Estimated work queued, in seconds of one CPU (instance-seconds x relative speed).
     pub queued: f64,
+}
+
+/// `accounting=recent-credit`.
+#[derive(Clone, Copy, Debug)]
+pub struct ByRecentCredit;
+
+impl AccountingPolicy for ByRecentCredit {
+    fn name(&self) -> &'static str {
+        "recent-credit"
+    }
+
+    fn summary(&self) -> &'static str {
+        "by recent estimated credit, as BOINC does today"
+    }
+
+    fn counts_credit(&self) -> bool {
+        true
+    }
+
+    fn owed(&self, books: &Books<'_>) -> Vec<PerType<Debt>> {
+        let owed = books.credit.as_debt(&books.host, books.projects.iter().copied());
+        let of = |id| Debt::from_secs(owed.get(id).copied().unwrap_or(0.0));
+        books.projects.iter().map(|(id, _)| PerType::from_fn(|_| of(id))).collect()
+    }
+
+    fn standings(&self, books: &Books<'_>, queue: &JobQueue, window: Duration) -> Vec<Standing> {
+        let host = &books.host;
+        let queued = |id| -> f64 {
+            host.types().map(|kind| queue.remaining_on(id, kind).as_secs_f64() * host.speeds[kind]).sum()
+        };
+        let rank = |(project, share): &(ProjectId, Share)| CreditRank {
+            project: *project,
+            share: *share,
+            queued: queued(*project),
+        };
+        let ranks: Vec<CreditRank> = books.projects.iter().map(rank).collect();
+        let priorities = books.credit.priorities(host, window, &ranks);
+        let of = |id| Standing::Rank(priorities.get(id).copied().unwrap_or(0.0));
+        books.projects.iter().map(|(id, _)| of(id)).collect()
+    }
 }
 
 impl RecentCredit {

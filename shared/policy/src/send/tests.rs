@@ -1,3 +1,5 @@
+use super::as_asked::ws1;
+use super::in_time::*;
 use super::*;
 use ResourceType::{Cpu, Nvidia};
 use proptest::prelude::*;

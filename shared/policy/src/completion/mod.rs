@@ -8,15 +8,86 @@
 //! over CPU efficiency, the measured part of its running time in which its tasks really compute: it belongs to B, which
 //! knows nothing of the host's other users, and A is taken from CPU time for the same reason and stretched likewise. For
 //! a coprocessor's job CPU time says nothing, and running time counts throughout.
+//!
+//! A [`CompletionPolicy`] estimates from a [`JobProgress`]; each is a file here and a line in `registry`.
+
+use std::fmt;
 
 use fallow_domain::{Duration, Flops, Fraction, Speed};
 use serde::{Deserialize, Serialize};
 
-use crate::composition::CompletionPolicy;
+use crate::choice::Policy;
+
+policies!(completion);
+
+/// The policy that is followed.
+pub type CompletionChoice = Policy<dyn CompletionPolicy>;
+
+/// Estimates how long jobs take.
+pub trait CompletionPolicy: Send + Sync + 'static {
+    /// Its name in compositions: `JC`, then letters or digits.
+    fn name(&self) -> &'static str;
+
+    /// What it does, in a few words for `--help`.
+    fn summary(&self) -> &'static str;
+
+    /// The factor by which it multiplies what jobs of a project take by their size. `learned` is what the project's
+    /// finished jobs took over that.
+    fn factor(&self, learned: DurationCorrection) -> DurationCorrection;
+
+    /// The running time that a job still needs, by default the blend of its size and its progress (R5.7). It is asked for
+    /// every job of a host at once, so it should take no longer than it has to.
+    fn estimate(&self, job: &JobProgress) -> Estimate {
+        let factor = self.factor(job.learned);
+        let by_size = factor.apply(job.by_size);
+        let left = running_time_left(job.fraction_done, job.progress, by_size);
+        Estimate { left, why: WhyLeft { by_size, factor, fraction_done: job.fraction_done } }
+    }
+}
+
+/// A job whose end is looked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JobProgress {
+    /// The running time of the whole job by its size.
+    pub by_size: Duration,
+    /// What its application says is done.
+    pub fraction_done: Fraction,
+    /// What it took so far.
+    pub progress: Progress,
+    /// What finished jobs of its project took over what they were to take by their size.
+    pub learned: DurationCorrection,
+}
+
+/// An estimate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The running time that the job still needs.
+    pub left: Duration,
+    /// What that was made from.
+    pub why: WhyLeft,
+}
+
+/// Why a job is thought to take so long.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WhyLeft {
+    /// The running time of the whole job by its size, corrected.
+    pub by_size: Duration,
+    /// The factor that corrected it.
+    pub factor: DurationCorrection,
+    /// What its application says is done.
+    pub fraction_done: Fraction,
+}
+
+impl fmt::Display for WhyLeft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { by_size, factor, fraction_done } = self;
+        write!(f, "{by_size} by its size times {:.2}, {:.0}% done", factor.get(), fraction_done.get() * 100.0)
+    }
+}
 
 /// The CPU time of a whole job by its size (B): operations over the benchmark speed of a CPU. This is the *original*
 /// estimate that a correction factor is learned against.
-pub fn by_size(size: Flops, speed: Speed) -> Duration {
+pub fn by_size_of(size: Flops, speed: Speed) -> Duration {
     size.at(speed)
 }
 
@@ -113,15 +184,6 @@ impl DurationCorrection {
         self.0
     }
 
-    /// The factor that a policy corrects by: none under JC1.
-    #[must_use]
-    pub fn under(self, policy: CompletionPolicy) -> Self {
-        match policy {
-            CompletionPolicy::Jc1 => Self::default(),
-            CompletionPolicy::Jc2 => self,
-        }
-    }
-
     /// A corrected estimate, for JC2's B (R5.8).
     pub fn apply(self, by_size: Duration) -> Duration {
         by_size.mul_f64(Self::new(self.0).0)
@@ -197,8 +259,17 @@ mod tests {
     #[test]
     fn r5_7_jc1_corrects_by_no_factor() {
         let factor = DurationCorrection::new(4.0);
-        assert_eq!(factor.under(CompletionPolicy::Jc1).get(), 1.0);
-        assert_eq!(factor.under(CompletionPolicy::Jc2), factor);
+        assert_eq!(by_size::BySize.factor(factor).get(), 1.0);
+        assert_eq!(corrected::Corrected.factor(factor), factor);
+        let job = JobProgress {
+            by_size: HOUR,
+            fraction_done: Fraction::clamped(0.5),
+            progress: Progress::Coprocessor(HOUR),
+            learned: factor,
+        };
+        let estimate = corrected::Corrected.estimate(&job);
+        assert_eq!((estimate.left, estimate.why.by_size), (Duration::from_mins(90), HOUR * 4));
+        assert_eq!(by_size::BySize.estimate(&job).left, Duration::from_mins(45));
     }
 
     #[test]

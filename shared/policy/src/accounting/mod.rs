@@ -1,0 +1,78 @@
+//! By what account projects are compared for processing.
+//!
+//! Hosts keep three books: short-term debts (R2.1), long-term debts (R3.3) and, for a policy that asks for it, recent
+//! estimated credit. An [`AccountingPolicy`] says from those [`Books`] what each project is owed when CPUs are dealt out,
+//! and how each stands when work is fetched. Each is a file here and a line in `registry`.
+
+mod long_term;
+mod short_term;
+
+use std::fmt;
+
+use fallow_domain::{Duration, PerType, ProjectId, Share};
+
+use crate::choice::Policy;
+use crate::job_queue::JobQueue;
+use crate::plan_host::PlanHost;
+pub use long_term::{LongTermDebts, LongTermPeriod};
+use recent_credit::RecentCredit;
+pub use short_term::{Debt, Debts, ProjectPeriod};
+
+policies!(accounting);
+
+/// The policy that is followed.
+pub type AccountingChoice = Policy<dyn AccountingPolicy>;
+
+/// Compares projects.
+pub trait AccountingPolicy: Send + Sync + 'static {
+    /// Its name in compositions, after `accounting=`: letters, digits and dashes.
+    fn name(&self) -> &'static str;
+
+    /// What it does, in a few words for `--help`.
+    fn summary(&self) -> &'static str;
+
+    /// For CPU scheduling: what each project is owed of each type, in instance-seconds, in the order of `books.projects`.
+    fn owed(&self, books: &Books<'_>) -> Vec<PerType<Debt>>;
+
+    /// For work fetch: how each project stands, in the order of `books.projects`. `queue` has the jobs held, and `window`
+    /// is for how long work is to be held.
+    fn standings(&self, books: &Books<'_>, queue: &JobQueue, window: Duration) -> Vec<Standing>;
+
+    /// Whether recent estimated credit is to be booked for it.
+    fn counts_credit(&self) -> bool {
+        false
+    }
+}
+
+/// The books of a host.
+#[derive(Clone, Copy, Debug)]
+pub struct Books<'a> {
+    /// What it computes with.
+    pub host: PlanHost,
+    /// Its projects, by id, with their shares.
+    pub projects: &'a [(ProjectId, Share)],
+    /// What they are owed since their last jobs came.
+    pub short_term: &'a Debts,
+    /// What they are owed over days and weeks.
+    pub long_term: &'a LongTermDebts,
+    /// What they were given of late; empty unless the policy asks for it.
+    pub credit: &'a RecentCredit,
+}
+
+/// How a project stands against the others, by whatever account they are compared. More is better.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Standing {
+    /// What it is owed, in CPU seconds: it can be weighed against work that is missing.
+    Owed(Debt),
+    /// A rank that means nothing but its order.
+    Rank(f64),
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owed(debt) => write!(f, "{debt}"),
+            Self::Rank(rank) => write!(f, "{rank:.1}"),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Which jobs a server sends for a request (R3.12, R5.5, R5.6).
+//!
+//! WS1 sends jobs until every type that was asked for has its seconds covered and its idle instances filled. WS2 sends
+//! only jobs that, by a simulation of earliest-deadline-first on that host with all its jobs, meet their deadline and
+//! harm no other: no job that met its deadline misses it now, and none that missed it misses it by more.
+//!
+//! Jobs count for their main type (R3.1); a job of a type that was not asked for is never sent, and a client that knows
+//! no types asks with one number, which is filled from whatever types its host has.
+//!
+//! Estimates are the running times on that host, corrected for it by the caller.
+
+//!
+//! A [`SendPolicy`] decides from a [`SendSituation`] and the jobs that could be sent ([`Offer`]); each is a file here and
+//! a line in `registry`.
+
+mod load;
+mod simulation;
+mod wanted;
+
+use std::fmt;
+
+use fallow_domain::{Duration, Fraction, Instant, PerType, ResourceType, Usage};
+
+use crate::choice::Policy;
+pub use in_time::Ws2Switches;
+pub use load::Load;
+pub use wanted::Wanted;
+
+policies!(send);
+
+/// The policy that is followed.
+pub type SendChoice = Policy<dyn SendPolicy>;
+
+/// Decides which jobs a host is sent.
+pub trait SendPolicy: Send + Sync + 'static {
+    /// Its name in compositions: `WS`, then letters or digits.
+    fn name(&self) -> &'static str;
+
+    /// What it does, in a few words for `--help`.
+    fn summary(&self) -> &'static str;
+
+    /// Decides. Offers are looked at in order, and only as many as it takes.
+    fn decide(
+        &self,
+        situation: &SendSituation<'_>,
+        offers: &mut dyn Iterator<Item = Offer<usize>>,
+    ) -> Sent<usize>;
+
+    /// Whether it judges by all jobs that a host has, so that clients are asked to list them. Without, it is never told
+    /// of them.
+    fn needs_workload(&self) -> bool {
+        false
+    }
+}
+
+/// A host that asks for work.
+#[derive(Clone, Copy, Debug)]
+pub struct SendSituation<'a> {
+    /// The time.
+    pub now: Instant,
+    /// What it asks for.
+    pub wanted: Wanted,
+    /// What it is.
+    pub host: SendHost,
+    /// What a policy that simulates takes into account: the switch `ws2=` of compositions.
+    pub switches: Ws2Switches,
+    /// The jobs that it has, of all projects, if that is known.
+    pub held: Option<HeldJobs<'a>>,
+}
+
+/// The jobs that a host has.
+#[derive(Clone, Copy)]
+pub struct HeldJobs<'a> {
+    /// What they come to.
+    pub load: Load,
+    /// Lists them. Costs time where they are many: to be asked for only where `load` does not say enough.
+    pub list: &'a dyn Fn() -> Vec<InProgress>,
+}
+
+impl fmt::Debug for HeldJobs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeldJobs").field("load", &self.load).finish_non_exhaustive()
+    }
+}
+
+/// A job that could be sent. `Id` is whatever the server calls its jobs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Offer<Id> {
+    /// The job.
+    pub id: Id,
+    /// Its estimated running time on the host.
+    pub estimate: Duration,
+    /// Its deadline if it is sent now.
+    pub deadline: Instant,
+    /// What it uses.
+    pub usage: Usage,
+}
+
+/// A job that the host already has, from any project.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InProgress {
+    /// Its deadline.
+    pub deadline: Instant,
+    /// Its estimated running time left.
+    pub remaining: Duration,
+    /// What it uses.
+    pub usage: Usage,
+}
+
+/// The host that asks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SendHost {
+    /// Instances that its client may use.
+    pub instances: PerType<u32>,
+    /// Measured share of time that it computes.
+    pub availability: Fraction,
+}
+
+/// Why a job is not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It would miss its deadline by this much.
+    MissesDeadline(Duration),
+    /// A job of the host that met its deadline would miss it.
+    MakesAnotherLate,
+    /// A job of the host that misses its deadline would miss it by more.
+    MakesAnotherLater,
+    /// It uses more CPUs than the host has.
+    TooManyCpus,
+    /// It uses more instances of another type than the host has.
+    TooManyInstances(ResourceType),
+}
+
+/// A decision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sent<Id> {
+    /// Jobs to send, in the order in which they were offered.
+    pub send: Vec<Id>,
+    /// Jobs that were looked at and refused, and why. Those of a type that nothing was wanted of are not among them.
+    pub refused: Vec<(Id, Refusal)>,
+    /// What is left to be sent.
+    pub open: Wanted,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MissesDeadline(by) => write!(f, "it would miss its deadline by {by}"),
+            Self::MakesAnotherLate => write!(f, "another job of the host would miss its deadline"),
+            Self::MakesAnotherLater => write!(f, "another job of the host would miss its deadline by more"),
+            Self::TooManyCpus => write!(f, "it uses more CPUs than the host has"),
+            Self::TooManyInstances(kind) => write!(f, "it uses more than the host has of the {kind}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

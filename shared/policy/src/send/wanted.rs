@@ -1,0 +1,78 @@
+//! What a request asks for.
+
+use fallow_domain::{Duration, PerType, ResourceType, Usage};
+
+/// What is wanted of one type.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct WantedOfType {
+    seconds: f64,
+    instances: f64,
+}
+
+/// What a request asks for (R3.12), less what was sent for it so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Wanted {
+    types: PerType<WantedOfType>,
+    /// The seconds of a client that knows no types.
+    scalar: Option<f64>,
+}
+
+impl Wanted {
+    /// From a request: seconds and idle instances per type, and the scalar beside them. A client that fills in no type
+    /// is an old one, whose scalar counts. What is not a number above zero is nothing.
+    pub fn new(seconds: &PerType<f64>, instances: &PerType<f64>, scalar: f64) -> Self {
+        let sane = |value: f64| if value > 0.0 { value.min(1e12) } else { 0.0 };
+        let types = PerType::from_fn(|kind| WantedOfType {
+            seconds: sane(seconds[kind]),
+            instances: sane(instances[kind]),
+        });
+        let old = types.iter().all(|(_, wanted)| !wanted.is_open()) && sane(scalar) > 0.0;
+        Self { types, scalar: old.then(|| sane(scalar)) }
+    }
+
+    /// Work for CPUs only.
+    pub fn cpu(seconds: Duration, instances: u32) -> Self {
+        Self::new(&PerType::cpu(seconds.as_secs_f64()), &PerType::cpu(f64::from(instances)), 0.0)
+    }
+
+    /// Whether jobs of a type are wanted. Versions of applications are chosen for such types only.
+    pub fn wants(&self, kind: ResourceType) -> bool {
+        self.scalar.map_or_else(|| self.types[kind].is_open(), |seconds| seconds > 0.0)
+    }
+
+    /// Whether anything is wanted.
+    pub fn is_open(&self) -> bool {
+        ResourceType::ALL.into_iter().any(|kind| self.wants(kind))
+    }
+
+    /// Takes note of a job that is sent.
+    pub fn fill(&mut self, usage: Usage, estimate: Duration) {
+        let kind = usage.main_type();
+        let running = estimate.max(Duration::ZERO).as_secs_f64();
+        if let Some(seconds) = &mut self.scalar {
+            *seconds -= running;
+            return;
+        }
+        let wanted = &mut self.types[kind];
+        wanted.seconds -= running * usage.of(kind);
+        wanted.instances -= usage.of(kind);
+    }
+
+    /// Whether a project has something for any of the types wanted, given those that it has versions for. If not, its
+    /// reply says so for each of them (R3.5's third state), and not just that there is no work.
+    pub fn is_supported(&self, has_versions: &PerType<bool>) -> bool {
+        ResourceType::ALL.into_iter().any(|kind| self.wants(kind) && has_versions[kind])
+    }
+
+    /// The types wanted that a project has no versions for.
+    pub fn unsupported(&self, has_versions: &PerType<bool>) -> PerType<bool> {
+        PerType::from_fn(|kind| self.scalar.is_none() && self.wants(kind) && !has_versions[kind])
+    }
+}
+
+impl WantedOfType {
+    /// A hair is left out: a fraction of an instance that rounding leaves wants no job.
+    fn is_open(&self) -> bool {
+        self.seconds > 1e-6 || self.instances > 1e-6
+    }
+}
