@@ -5,7 +5,9 @@
 
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
 use fallow_policy::accounting::{Books, Debt, LongTermPeriod};
-use fallow_policy::fetch::{CHECK_PERIOD, FetchDecision, FetchProject, FetchSituation, WorkRequest};
+use fallow_policy::fetch::{
+    CHECK_PERIOD, FetchAccount, FetchDecision, FetchProject, FetchSituation, WorkRequest,
+};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::{Outlook, PlanProject};
 use fallow_policy::send::Load;
@@ -132,6 +134,7 @@ impl Client {
             outlook: if looks_ahead { self.round_robin.outlook() } else { &none },
             backoffs_end: self.ledger.type_backoffs.next_end(self.now),
             projects: &|| self.fetch_projects(),
+            accounts: &|| self.fetch_accounts(),
         });
         self.follow(decision);
     }
@@ -151,10 +154,7 @@ impl Client {
 
     /// The projects as fetch policies look at them.
     fn fetch_projects(&self) -> Vec<FetchProject> {
-        let shares = self.shares();
-        let accounting = self.config.composition.accounting;
-        let standings = accounting.standings(&self.books(&shares), &self.queue, self.window());
-        let project = |(project, standing): (&Project, _)| {
+        let project = |project: &Project| {
             let id = project.id;
             FetchProject {
                 id,
@@ -169,11 +169,21 @@ impl Client {
                 left_out: project.web.without,
                 gathered: self.gathered(id),
                 backed_off: self.ledger.type_backoffs.held(id, self.now),
-                supplies: PerType::from_fn(|kind| self.ledger.long_term.supplies(id, kind)),
-                standing,
             }
         };
-        self.state.projects.values().zip(standings).map(project).collect()
+        self.state.projects.values().map(project).collect()
+    }
+
+    /// How they stand.
+    fn fetch_accounts(&self) -> Vec<FetchAccount> {
+        let shares = self.shares();
+        let accounting = self.config.composition.accounting;
+        let standings = accounting.standings(&self.books(&shares), &self.queue, self.window());
+        let account = |(id, standing): (&ProjectId, _)| FetchAccount {
+            supplies: self.ledger.long_term.supplied(*id),
+            standing,
+        };
+        self.state.projects.keys().zip(standings).map(account).collect()
     }
 
     /// What a project is owed over all types, in CPU seconds (R3.4).

@@ -65,6 +65,11 @@ impl LongTermDebts {
         self.0.get(&project).is_some_and(|account| account.debts != PerType::default())
     }
 
+    /// The types of which a project has shown that it supplies jobs (R3.5).
+    pub fn supplied(&self, project: ProjectId) -> PerType<bool> {
+        self.0.get(&project).map(|account| account.supplies).unwrap_or_default()
+    }
+
     /// Whether a project has shown that it supplies jobs of a type (R3.5).
     pub fn supplies(&self, project: ProjectId, kind: ResourceType) -> bool {
         self.0.get(&project).is_some_and(|account| account.supplies[kind])

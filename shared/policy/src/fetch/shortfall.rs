@@ -26,8 +26,8 @@ use std::fmt;
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
 
 use super::{
-    Asking, CHECK_PERIOD, CHECK_SOONEST, FetchDecision, FetchPolicy, FetchProject, FetchSituation, FetchWhen,
-    IDLE_MIN, REQUEST_MIN, Standing, WorkRequest,
+    Asking, CHECK_PERIOD, CHECK_SOONEST, FetchAccount, FetchDecision, FetchPolicy, FetchProject,
+    FetchSituation, FetchWhen, IDLE_MIN, REQUEST_MIN, Standing, WorkRequest,
 };
 use crate::why::Why;
 
@@ -210,8 +210,11 @@ impl FetchPolicy for Shortfall {
             return FetchDecision::nothing(outlook.valid_until.max(now + CHECK_SOONEST));
         }
         let projects = situation.projects();
-        let candidates: Vec<FetchCandidate> =
-            projects.iter().map(|project| candidate(situation, project)).collect();
+        let candidates: Vec<FetchCandidate> = projects
+            .iter()
+            .zip(situation.accounts())
+            .map(|(p, account)| candidate(situation, p, account))
+            .collect();
         let rules = FetchRules {
             speeds: situation.host.speeds,
             when: situation.when,
@@ -224,20 +227,24 @@ impl FetchPolicy for Shortfall {
 }
 
 /// A project as this policy looks at it.
-fn candidate(situation: &FetchSituation<'_>, project: &FetchProject) -> FetchCandidate {
+fn candidate(
+    situation: &FetchSituation<'_>,
+    project: &FetchProject,
+    account: FetchAccount,
+) -> FetchCandidate {
     let of = situation.outlook.of(project.id);
     let window = situation.window();
     FetchCandidate {
         id: project.id,
         share: project.share,
-        standing: project.standing,
-        over_served: over_served(project.standing, situation.scheduling_period, window),
+        standing: account.standing,
+        over_served: over_served(account.standing, situation.scheduling_period, window),
         tight: of.is_some_and(|of| of.misses != PerType::default()),
         may_supply: !project.leaving && !project.enough,
         may_ask: project.may_contact,
         hung: project.hung,
         backed_off: project.closed(),
-        untried: project.supplies.map(|_, supplies| !supplies),
+        untried: account.supplies.map(|_, supplies| !supplies),
         shortfall: of.map(|of| of.shortfall).unwrap_or_default(),
     }
 }

@@ -45,12 +45,19 @@ pub struct FetchSituation<'a> {
     pub backoffs_end: Option<Instant>,
     /// Finds out about the projects. Costs time, so that a policy asks once, and only if it has to.
     pub projects: &'a dyn Fn() -> Vec<FetchProject>,
+    /// Finds out how they stand, likewise.
+    pub accounts: &'a dyn Fn() -> Vec<FetchAccount>,
 }
 
 impl FetchSituation<'_> {
     /// The attached projects, by id.
     pub fn projects(&self) -> Vec<FetchProject> {
         (self.projects)()
+    }
+
+    /// How they stand, in the same order.
+    pub fn accounts(&self) -> Vec<FetchAccount> {
+        (self.accounts)()
     }
 
     /// How much work is to be held: the whole buffer, and the time between contacts (R1.13).
@@ -86,6 +93,11 @@ pub struct FetchProject {
     pub gathered: PerType<bool>,
     /// Types for which it is backed off (R3.7).
     pub backed_off: PerType<bool>,
+}
+
+/// What the books say of an attached project.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FetchAccount {
     /// Types that it has shown to supply (R3.5).
     pub supplies: PerType<bool>,
     /// How it stands against the others.
