@@ -6,7 +6,7 @@
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
 use fallow_policy::accounting::{Books, Debt, LongTermPeriod};
 use fallow_policy::fetch::{
-    CHECK_PERIOD, FetchAccount, FetchDecision, FetchProject, FetchSituation, WorkRequest,
+    CHECK_PERIOD, FetchAccount, FetchContact, FetchDecision, FetchProject, FetchSituation, WorkRequest,
 };
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::{Outlook, PlanProject};
@@ -135,6 +135,7 @@ impl Client {
             backoffs_end: self.ledger.type_backoffs.next_end(self.now),
             projects: &|| self.fetch_projects(),
             accounts: &|| self.fetch_accounts(),
+            contact: &|id| self.state.projects.get(&id).map(|p| self.fetch_contact(p)).unwrap_or_default(),
         });
         self.follow(decision);
     }
@@ -144,34 +145,33 @@ impl Client {
         self.net.plan = decision;
     }
 
-    /// Whether a project may be asked for work now, as far as the contact itself goes.
-    fn may_contact(&self, project: &Project) -> bool {
-        !project.scheduler_urls.is_empty()
-            && project.rpc.min_rpc_time(self.now, self.asker(project.id)).is_none()
-            && self.net.sessions.in_flight(project.id).is_none()
-            && self.enough_of(project.id).is_none()
-    }
-
     /// The projects as fetch policies look at them.
     fn fetch_projects(&self) -> Vec<FetchProject> {
-        let project = |project: &Project| {
-            let id = project.id;
-            FetchProject {
-                id,
-                share: project.share,
-                leaving: project.detach_when_done,
-                enough: self.enough_of(id).is_some(),
-                may_contact: self.may_contact(project),
-                contact_from: project.rpc.min_rpc_time(self.now, self.asker(id)).map(|wait| wait.at),
-                work_waits: project.rpc.min_work_time(self.now).is_some(),
-                hung: self.net.sessions.has_hung(id),
-                lacks: project.lacks,
-                left_out: project.web.without,
-                gathered: self.gathered(id),
-                backed_off: self.ledger.type_backoffs.held(id, self.now),
-            }
+        let project = |project: &Project| FetchProject {
+            id: project.id,
+            share: project.share,
+            leaving: project.detach_when_done,
+            lacks: project.lacks,
+            left_out: project.web.without,
+            gathered: self.gathered(project.id),
         };
         self.state.projects.values().map(project).collect()
+    }
+
+    /// Whether one of them may be asked now.
+    fn fetch_contact(&self, project: &Project) -> FetchContact {
+        let id = project.id;
+        let wait = project.rpc.min_rpc_time(self.now, self.asker(id));
+        let enough = self.enough_of(id).is_some();
+        let free = !project.scheduler_urls.is_empty() && self.net.sessions.in_flight(id).is_none();
+        FetchContact {
+            may_contact: wait.is_none() && free && !enough,
+            enough,
+            contact_from: wait.map(|wait| wait.at),
+            work_waits: project.rpc.min_work_time(self.now).is_some(),
+            hung: self.net.sessions.has_hung(id),
+            backed_off: self.ledger.type_backoffs.held(id, self.now),
+        }
     }
 
     /// How they stand.

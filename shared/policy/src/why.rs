@@ -10,28 +10,57 @@ impl<R: fmt::Debug + fmt::Display + Send + Sync + Any> Reason for R {}
 
 /// A reason that is handed on.
 #[derive(Clone)]
-pub struct Why(Arc<dyn Reason>);
+pub struct Why {
+    /// Those of one decision, together.
+    of: Arc<dyn Reasons>,
+    place: usize,
+}
 
 impl Why {
     /// Of a reason.
     pub fn new(reason: impl Reason) -> Self {
-        Self(Arc::new(reason))
+        Self { of: Arc::new([reason]), place: 0 }
+    }
+
+    /// Of each of a decision's reasons, in their order: a decision about many costs one allocation, not many.
+    pub fn each(reasons: Vec<impl Reason>) -> impl Iterator<Item = Self> {
+        let places = 0..reasons.len();
+        let of: Arc<dyn Reasons> = Arc::new(reasons);
+        places.map(move |place| Self { of: Arc::clone(&of), place })
     }
 
     /// The reason itself, if it is of that type.
     pub fn reason<R: Reason>(&self) -> Option<&R> {
-        let any: &dyn Any = &*self.0;
+        let any: &dyn Any = self.any_reason()?;
         any.downcast_ref()
+    }
+
+    fn any_reason(&self) -> Option<&dyn Reason> {
+        self.of.at(self.place)
+    }
+}
+
+trait Reasons: Send + Sync {
+    fn at(&self, place: usize) -> Option<&dyn Reason>;
+}
+impl<R: Reason, const N: usize> Reasons for [R; N] {
+    fn at(&self, place: usize) -> Option<&dyn Reason> {
+        self.get(place).map(|reason| reason as &dyn Reason)
+    }
+}
+impl<R: Reason> Reasons for Vec<R> {
+    fn at(&self, place: usize) -> Option<&dyn Reason> {
+        self.get(place).map(|reason| reason as &dyn Reason)
     }
 }
 
 impl fmt::Debug for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        self.any_reason().map_or(Ok(()), |reason| fmt::Debug::fmt(reason, f))
     }
 }
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
+        self.any_reason().map_or(Ok(()), |reason| fmt::Display::fmt(reason, f))
     }
 }

@@ -22,7 +22,7 @@ use crate::choice::Policy;
 use crate::decay::RecentCpu;
 pub use decision::{Asking, FetchDecision};
 pub use request::{IDLE_MIN, REQUEST_MIN, WorkRequest};
-pub use situation::{FetchAccount, FetchProject, FetchSituation, FetchWhen};
+pub use situation::{FetchAccount, FetchContact, FetchProject, FetchSituation, FetchWhen};
 
 /// Work fetch is checked at least this often where its outcome may change with time alone (R2.16).
 pub const CHECK_PERIOD: Duration = Duration::from_secs(60);

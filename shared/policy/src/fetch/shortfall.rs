@@ -26,7 +26,7 @@ use std::fmt;
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
 
 use super::{
-    Asking, CHECK_PERIOD, CHECK_SOONEST, FetchAccount, FetchDecision, FetchPolicy, FetchProject,
+    Asking, CHECK_PERIOD, CHECK_SOONEST, FetchAccount, FetchContact, FetchDecision, FetchPolicy, FetchProject,
     FetchSituation, FetchWhen, IDLE_MIN, REQUEST_MIN, Standing, WorkRequest,
 };
 use crate::why::Why;
@@ -210,17 +210,19 @@ impl FetchPolicy for Shortfall {
             return FetchDecision::nothing(outlook.valid_until.max(now + CHECK_SOONEST));
         }
         let projects = situation.projects();
+        let contacts: Vec<FetchContact> = projects.iter().map(|p| situation.contact(p.id)).collect();
         let candidates: Vec<FetchCandidate> = projects
             .iter()
+            .zip(&contacts)
             .zip(situation.accounts())
-            .map(|(p, account)| candidate(situation, p, account))
+            .map(|((project, contact), account)| candidate(situation, project, contact, account))
             .collect();
         let rules = FetchRules {
             speeds: situation.host.speeds,
             when: situation.when,
             buffer_min: situation.buffer_min + situation.connection_interval,
         };
-        let check_by = check_by(situation, &rules, &needs, &short, &projects, &candidates);
+        let check_by = check_by(situation, &rules, &needs, &short, &contacts, &candidates);
         let plan = plan(&rules, &needs, &candidates);
         FetchDecision::new(plan.asks(&candidates), check_by)
     }
@@ -230,6 +232,7 @@ impl FetchPolicy for Shortfall {
 fn candidate(
     situation: &FetchSituation<'_>,
     project: &FetchProject,
+    contact: &FetchContact,
     account: FetchAccount,
 ) -> FetchCandidate {
     let of = situation.outlook.of(project.id);
@@ -240,10 +243,10 @@ fn candidate(
         standing: account.standing,
         over_served: over_served(account.standing, situation.scheduling_period, window),
         tight: of.is_some_and(|of| of.misses != PerType::default()),
-        may_supply: !project.leaving && !project.enough,
-        may_ask: project.may_contact,
-        hung: project.hung,
-        backed_off: project.closed(),
+        may_supply: !project.leaving && !contact.enough,
+        may_ask: contact.may_contact,
+        hung: contact.hung,
+        backed_off: project.closed(contact),
         untried: account.supplies.map(|_, supplies| !supplies),
         shortfall: of.map(|of| of.shortfall).unwrap_or_default(),
     }
@@ -256,7 +259,7 @@ fn check_by(
     rules: &FetchRules,
     needs: &PerType<TypeNeed>,
     short: &PerType<bool>,
-    projects: &[FetchProject],
+    contacts: &[FetchContact],
     candidates: &[FetchCandidate],
 ) -> Instant {
     let (now, outlook) = (situation.now, situation.outlook);
@@ -272,7 +275,7 @@ fn check_by(
     // Instances are busy for so long by the measured share of time; computing may go on all the time.
     let active = situation.host.active_fraction.get().max(0.01);
     let lasts = later.map(|(kind, _)| now + (needs[kind].saturated - rules.buffer_min).mul_f64(active));
-    let waits = projects.iter().filter_map(|project| project.contact_from).chain(situation.backoffs_end);
+    let waits = contacts.iter().filter_map(|contact| contact.contact_from).chain(situation.backoffs_end);
     lasts.chain(waits).fold(outlook.valid_until, Instant::min).max(now + CHECK_SOONEST)
 }
 

@@ -47,6 +47,8 @@ pub struct FetchSituation<'a> {
     pub projects: &'a dyn Fn() -> Vec<FetchProject>,
     /// Finds out how they stand, likewise.
     pub accounts: &'a dyn Fn() -> Vec<FetchAccount>,
+    /// Finds out whether one of them may be asked, likewise.
+    pub contact: &'a dyn Fn(ProjectId) -> FetchContact,
 }
 
 impl FetchSituation<'_> {
@@ -58,6 +60,11 @@ impl FetchSituation<'_> {
     /// How they stand, in the same order.
     pub fn accounts(&self) -> Vec<FetchAccount> {
         (self.accounts)()
+    }
+
+    /// Whether one of them may be asked now. No project of that id may.
+    pub fn contact(&self, project: ProjectId) -> FetchContact {
+        (self.contact)(project)
     }
 
     /// How much work is to be held: the whole buffer, and the time between contacts (R1.13).
@@ -75,22 +82,27 @@ pub struct FetchProject {
     pub share: Share,
     /// It is detached once its jobs are reported, and is to get no more.
     pub leaving: bool,
-    /// It is to get no more work for now: enough of it is held (`bounds::enough`).
-    pub enough: bool,
-    /// Whether it may be contacted now, as far as RPCs go.
-    pub may_contact: bool,
-    /// When it may be, if that is later.
-    pub contact_from: Option<Instant>,
-    /// It had no work lately and is not to be asked for any yet, where backoffs are by project.
-    pub work_waits: bool,
-    /// It did not answer when it was last asked, lately: any other with a share comes first.
-    pub hung: bool,
     /// Types that it said it has no programs for.
     pub lacks: PerType<bool>,
     /// Types that its user wants no work of.
     pub left_out: PerType<bool>,
     /// Types of which jobs of it gather that cannot run (`bounds::Gathered`).
     pub gathered: PerType<bool>,
+}
+
+/// Whether an attached project may be asked now.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FetchContact {
+    /// Whether it may be contacted for work now: nothing stands against an RPC, and not `enough` of it is held.
+    pub may_contact: bool,
+    /// It is to get no more work for now: enough of it is held (`bounds::enough`).
+    pub enough: bool,
+    /// From when RPCs to it are possible, if that is later.
+    pub contact_from: Option<Instant>,
+    /// It had no work lately and is not to be asked for any yet, where backoffs are by project.
+    pub work_waits: bool,
+    /// It did not answer when it was last asked, lately: any other with a share comes first.
+    pub hung: bool,
     /// Types for which it is backed off (R3.7).
     pub backed_off: PerType<bool>,
 }
@@ -106,7 +118,7 @@ pub struct FetchAccount {
 
 impl FetchProject {
     /// The types that it is not to be asked for now, for whatever reason.
-    pub fn closed(&self) -> PerType<bool> {
-        PerType::from_fn(|kind| self.backed_off[kind] || self.left_out[kind] || self.gathered[kind])
+    pub fn closed(&self, contact: &FetchContact) -> PerType<bool> {
+        PerType::from_fn(|kind| contact.backed_off[kind] || self.left_out[kind] || self.gathered[kind])
     }
 }

@@ -192,19 +192,29 @@ impl FetchPolicy for Starvation {
             active_fraction: situation.active_fraction,
             buffer: buffer.beyond(situation.connection_interval),
         };
-        let projects = situation.projects();
-        let suppliers: Vec<Supplier> = projects.iter().map(|project| supplier(&host, project)).collect();
-        let plan = check(&host, &suppliers, situation.queue);
+        let suppliers: Vec<Supplier> =
+            situation.projects().into_iter().map(|project| supplier(&host, &project)).collect();
+        let mut plan = check(&host, &suppliers, situation.queue);
         // Where nobody who starves may be asked now, only the end of a wait or another's starvation makes a difference.
-        let may_be_asked = |project: &FetchProject| {
-            let starves = plan.of(project.id).is_some_and(|need| need.urgency > Urgency::None);
-            starves && project.may_contact && !project.work_waits
+        let may_be_asked = |need: &Need| {
+            let contact = situation.contact(need.project);
+            contact.may_contact && !contact.work_waits
         };
-        let holds_for = match projects.iter().any(may_be_asked) {
+        let mut starving = plan.needs.iter().filter(|need| need.urgency > Urgency::None);
+        let holds_for = match starving.any(may_be_asked) {
             false => plan.holds_for.max(CHECK_SOONEST),
             true => CHECK_PERIOD,
         };
-        FetchDecision::new(plan.needs.iter().map(asking).collect(), situation.now + holds_for)
+        // Most of the time everybody has enough.
+        plan.needs.retain(|need| !need.fill.is_none());
+        if plan.needs.is_empty() {
+            return FetchDecision::nothing(situation.now + holds_for);
+        }
+        let mut asks: Vec<Asking> = plan.needs.iter().map(asking).collect();
+        for (asking, why) in asks.iter_mut().zip(Why::each(plan.needs)) {
+            asking.why = Some(why);
+        }
+        FetchDecision::new(asks, situation.now + holds_for)
     }
 }
 
@@ -231,7 +241,7 @@ fn asking(need: &Need) -> Asking {
         request: need.request,
         fill: need.fill,
         for_idle: if now { need.request } else { WorkRequest::default() },
-        why: (!need.fill.is_none()).then(|| Why::new(*need)),
+        why: None,
     }
 }
 
