@@ -1,7 +1,7 @@
 //! The coordinator's ports, bounded in what clients can hold of them.
 //!
 //! Connections have places. When all are taken, a guest gives way to a newcomer ([`guests`]); where nobody is a
-//! guest, newcomers wait. The same when the process has no descriptor left. Agents leave some places to operators: whoever
+//! guest, newcomers wait. The same when the process has no descriptor left. Members leave some places to others: whoever
 //! finds the fleet too large for its coordinator can ask it why.
 //!
 //! A client of the projects that is slow with a request's *head*, or leaves a connection idle, is cut off here: no handler
@@ -11,7 +11,7 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::{Extension, Router, middleware};
@@ -25,7 +25,7 @@ use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tower::Layer as _;
 
 /// What is spoken, and how long a client may take for it.
@@ -141,6 +141,8 @@ struct Room {
     guests: Guests,
     not_accepted: Seldom,
     crowded: Seldom,
+    /// Since when there is no descriptor for a connection.
+    wanting: Mutex<Option<Instant>>,
 }
 
 /// A connection's place, until it is dropped.
@@ -167,12 +169,17 @@ impl Room {
             guests: Guests::new(open, bounds.patience, bounds.kept()),
             not_accepted: Seldom::new(),
             crowded: Seldom::new(),
+            wanting: Mutex::default(),
         }
     }
 
-    /// Sends a guest away, as soon as one may be.
-    async fn one_gives_way(&self) {
-        self.guests.one_gives_way(|| self.say_crowded()).await;
+    /// Sends a guest away for somebody who waits since then, as soon as one may be.
+    async fn one_gives_way(&self, begin: Instant) {
+        self.guests.one_gives_way(begin, || self.say_crowded()).await;
+    }
+
+    fn wanting(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.wanting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn say_crowded(&self) {
@@ -182,8 +189,8 @@ impl Room {
             Speech::Projects { .. } => tracing::warn!(
                 places,
                 times,
-                "clients of the projects have all connections that there are places for: others wait until a request is \
-                 answered; let the coordinator have more descriptors (ulimit -n, or LimitNOFILE in its unit)"
+                "clients of the projects have all connections that they may keep: further ones wait, or are soon cut off for \
+                 others; let the coordinator have more descriptors (ulimit -n, or LimitNOFILE in its unit)"
             ),
             Speech::Fleet { .. } => tracing::warn!(
                 places,
@@ -200,7 +207,7 @@ impl Room {
         tokio::select! {
             biased;
             place = place.as_mut() => return place.ok(),
-            () = self.one_gives_way() => {}
+            () = self.one_gives_way(Instant::now()) => {}
         }
         place.await.ok()
     }
@@ -213,6 +220,7 @@ async fn accept(listener: &TcpListener, room: &Room) -> Option<(TcpStream, Seat,
             // Messages are small and waited for; without this they wait for each other. A connection that is gone
             // already says so at the first read.
             let _ = stream.set_nodelay(true);
+            *room.wanting() = None;
             let place = room.place().await?;
             let (guest, goes) = room.guests.enter();
             Some((stream, Seat { guest, _place: place }, goes))
@@ -222,7 +230,8 @@ async fn accept(listener: &TcpListener, room: &Room) -> Option<(TcpStream, Seat,
                 tracing::warn!(%error, times, "a connection is not accepted");
             }
             let is_want = [Some(Errno::MFILE), Some(Errno::NFILE)].contains(&Errno::from_io_error(&error));
-            match is_want && timeout(PAUSE, room.one_gives_way()).await.is_ok() {
+            let begin = *room.wanting().get_or_insert_with(Instant::now);
+            match is_want && timeout(PAUSE, room.one_gives_way(begin)).await.is_ok() {
                 true => sleep(LEAVING).await,
                 false => sleep(PAUSE).await,
             }

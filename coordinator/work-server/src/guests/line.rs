@@ -39,11 +39,13 @@ pub(super) struct State {
     pub(super) lines: [BTreeSet<(Instant, u64)>; 5],
     /// Those that are being answered, by the begin of that.
     pub(super) answered: BTreeSet<(Instant, u64)>,
-    /// All other guests, by when they came.
-    unanswered: BTreeSet<(Instant, u64)>,
-    pub(super) accounts: BTreeMap<String, Account>,
-    /// When one went for its age last, and nobody for anything else since.
+    /// Those that wait between two requests, by when they came.
+    pub(super) idle: BTreeSet<(Instant, u64)>,
+    /// Those that have asked and are not answered yet, by when they came.
+    pub(super) asking: BTreeSet<(Instant, u64)>,
+    /// When one of these was last sent away for its age, if none was for another reason since.
     aged: Option<Instant>,
+    pub(super) accounts: BTreeMap<String, Account>,
     /// Places that members may keep in all, and those that they do.
     most: usize,
     kept: usize,
@@ -59,12 +61,12 @@ pub(super) struct Member {
     /// Of an account, while a request is in progress that showed it.
     whose: Option<String>,
     /// Requests in progress.
-    calls: usize,
+    pub(super) calls: usize,
     has_shown: bool,
     answered_since: Instant,
     flow: Arc<Flow>,
     /// None of one that was sent away.
-    away: Option<oneshot::Sender<()>>,
+    pub(super) away: Option<oneshot::Sender<()>>,
 }
 
 /// What one account holds.
@@ -84,7 +86,8 @@ impl State {
             all: BTreeMap::new(),
             lines: Default::default(),
             answered: BTreeSet::new(),
-            unanswered: BTreeSet::new(),
+            idle: BTreeSet::new(),
+            asking: BTreeSet::new(),
             aged: None,
             accounts: BTreeMap::new(),
             most,
@@ -124,19 +127,30 @@ impl State {
     /// Gives a connection another place in the line, or none.
     pub(super) fn stand(&mut self, number: u64, place: Option<(Rank, Instant)>) {
         let Some(member) = self.all.get_mut(&number) else { return };
+        let ages = [(member.came, number), (member.answered_since, number)];
         if let Some((rank, since)) = std::mem::replace(&mut member.stands, place) {
             self.lines[rank as usize].remove(&(since, number));
-            self.answered.remove(&(member.answered_since, number));
-            self.unanswered.remove(&(member.came, number));
+            self.of_age(rank, ages, |line, age| line.remove(&age));
         }
         if let Some((rank, since)) = place {
             self.lines[rank as usize].insert((since, number));
-            if rank == Rank::Answered {
-                self.answered.insert((member.answered_since, number));
-            } else {
-                self.unanswered.insert((member.came, number));
-            }
+            self.of_age(rank, ages, BTreeSet::insert);
         }
+    }
+
+    /// Where those of a rank stand by age: that of the connection, or of its answer.
+    fn of_age(
+        &mut self,
+        rank: Rank,
+        [came, answered]: [(Instant, u64); 2],
+        change: impl FnOnce(&mut BTreeSet<(Instant, u64)>, (Instant, u64)) -> bool,
+    ) {
+        match rank {
+            Rank::Silent => true,
+            Rank::Idle => change(&mut self.idle, came),
+            Rank::Asking | Rank::Shown => change(&mut self.asking, came),
+            Rank::Answered => change(&mut self.answered, answered),
+        };
     }
 }
 
@@ -182,6 +196,8 @@ impl State {
                 member.answered_since = now;
                 self.stand(number, Some((Rank::Answered, now)));
             }
+            // It may have to take it when its request has ended.
+            Some((Rank::Shown, _)) => member.answered_since = now,
             Some(_) => {}
         }
     }
@@ -273,15 +289,53 @@ impl State {
     /// For somebody who waits since `begin`.
     pub(super) fn send_away(&mut self, patience: Patience, begin: Instant, now: Instant) -> Turn {
         self.look(patience, now);
-        let turn = self.send_due_away(patience, now);
-        match turn {
-            Turn::At(next) => self.send_oldest_away(next, patience, begin, now),
-            Turn::Went => {
+        let next_old = match self.oldest_idle(patience, now) {
+            Some((at, number)) if at <= now => return self.go(number),
+            old => old.map(|(at, _)| at),
+        };
+        let turn = match self.send_due_away(patience, now) {
+            Turn::At(next) => self.send_asking_away(next, patience, begin, now),
+            turn => {
                 self.aged = None;
                 turn
             }
-            Turn::Nobody => turn,
+        };
+        match (turn, next_old) {
+            (Turn::At(next), Some(old)) => Turn::At(next.min(old)),
+            (turn, _) => turn,
         }
+    }
+
+    /// Whoever always has just asked for something is never due for that. If it has been there for longer than an answer may
+    /// take, it goes between two requests. When that is, and who.
+    fn oldest_idle(&mut self, patience: Patience, now: Instant) -> Option<(Instant, u64)> {
+        while let Some((came, number)) = self.idle.first().copied() {
+            let (at, member) = (came + patience.answer, self.all.get(&number)?);
+            match member.stands {
+                // Its answer is not all sent.
+                Some((_, since)) if at <= now && member.flow.is_unsent() => {
+                    let took = member.flow.took();
+                    self.stand(number, Some((Rank::Answered, took.max(since))));
+                }
+                _ => return Some((at, number)),
+            }
+        }
+        None
+    }
+
+    /// And if there is nothing between its requests, it goes with the last one: when somebody has waited for all that is left
+    /// to others, and so do further ones as long as that is the only way to a place.
+    fn send_asking_away(&mut self, next: Instant, patience: Patience, begin: Instant, now: Instant) -> Turn {
+        let Some((came, number)) = self.asking.first().copied() else { return Turn::At(next) };
+        let is_only_way = self.lines[Rank::Silent as usize].is_empty()
+            && self.aged.is_some_and(|last| now <= last + patience.grace);
+        let waited = if is_only_way { now } else { begin + patience.grace };
+        let at = waited.max(came + patience.answer);
+        if at > now {
+            return Turn::At(next.min(at));
+        }
+        self.aged = Some(now);
+        self.go(number)
     }
 
     fn send_due_away(&mut self, patience: Patience, now: Instant) -> Turn {
@@ -308,37 +362,6 @@ impl State {
             (Turn::Nobody, Some(next)) => Turn::At(next),
             (turn, _) => turn,
         }
-    }
-
-    /// Whoever always has just asked for something is never due for that. If somebody has waited long enough for all that, it
-    /// goes for its age, and so do others as long as that is the only way to a place.
-    fn send_oldest_away(&mut self, next: Instant, patience: Patience, begin: Instant, now: Instant) -> Turn {
-        let Some((came, number)) = self.oldest_unanswered() else { return Turn::At(next) };
-        let waited = match self.aged {
-            Some(last) if now <= last + patience.grace => now,
-            _ => begin + patience.grace,
-        };
-        let at = waited.max(came + patience.answer);
-        if at > now {
-            return Turn::At(next.min(at));
-        }
-        self.aged = Some(now);
-        self.go(number)
-    }
-
-    /// Of those who are not being answered. An idle one whose answer waits to be sent is.
-    fn oldest_unanswered(&mut self) -> Option<(Instant, u64)> {
-        while let Some((came, number)) = self.unanswered.first().copied() {
-            let member = self.all.get(&number)?;
-            match member.stands {
-                Some((Rank::Idle, since)) if member.flow.is_unsent() => {
-                    let took = member.flow.took();
-                    self.stand(number, Some((Rank::Answered, took.max(since))));
-                }
-                _ => return Some((came, number)),
-            }
-        }
-        None
     }
 
     /// Looks how answers go: who took something since it was looked at last goes further back. One whose request has ended is

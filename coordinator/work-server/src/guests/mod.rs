@@ -12,8 +12,9 @@
 //! 5. who is being answered, up to the last byte that the kernel takes: whoever has taken nothing of it for longest; where all
 //!    take theirs, the oldest.
 //!
-//! Nobody stays by asking for one thing after another without end: where a newcomer has waited for a while and no guest's time was
-//! over, the oldest connection goes that is not being answered, if it is older than an answer may take.
+//! Nobody stays by asking for one thing after another without end. A connection that is older than an answer may take goes
+//! first, as soon as it waits between two requests; and if it never does, when a newcomer has waited for a while and nobody's
+//! time was over.
 //!
 //! Each is left some time first ([`Patience`]). Nothing here is done for each packet: a connection changes its place with a
 //! request's begin and end, and how an answer goes is looked at when somebody has to give way.
@@ -70,7 +71,8 @@ pub struct Guests(Arc<All>);
 struct All {
     patience: Patience,
     open: Open,
-    /// Places that each member may keep, whatever it could have elsewhere: an eighth of those for all members.
+    /// Places that each member may keep, whatever it could have elsewhere: an eighth of those for all members, and two at
+    /// least.
     each: usize,
     start: Instant,
     state: Mutex<State>,
@@ -95,7 +97,7 @@ impl Guests {
     #[must_use]
     pub fn new(open: Open, patience: Patience, kept: usize) -> Self {
         let (start, state) = (Instant::now(), Mutex::new(State::new(kept)));
-        Self(Arc::new(All { patience, open, each: (kept / 8).max(1), start, state, changed: Notify::new() }))
+        Self(Arc::new(All { patience, open, each: (kept / 8).max(2), start, state, changed: Notify::new() }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -111,10 +113,9 @@ impl Guests {
         (Guest { number, flow, greets, shown: Arc::default(), all: self.clone() }, goes)
     }
 
-    /// Sends one away, as soon as one may be. Waits as long as all are known. Calls `crowded` when those who are known have
+    /// Sends one away for somebody who waits since `begin`, as soon as one may be. Waits as long as all are known. Calls `crowded` when those who are known have
     /// all the places that they may keep.
-    pub async fn one_gives_way(&self, crowded: impl Fn()) {
-        let begin = Instant::now();
+    pub async fn one_gives_way(&self, begin: Instant, crowded: impl Fn()) {
         loop {
             let (turn, is_crowded) = {
                 let mut state = self.state();
@@ -143,7 +144,7 @@ impl Guest {
     }
 
     /// This request has shown whose it is. The connection keeps its place until none is in progress on it; if others of the
-    /// same have `most` places by now, or an eighth of all, it waits for one of them, and is a guest so long.
+    /// same have `most` places by now, or an eighth of those for all members, it waits for one of them, and is a guest so long.
     pub fn is_known(&self, whose: &str, most: usize) {
         self.shows(whose, most.min(self.all.0.each), false);
     }

@@ -60,7 +60,7 @@ impl<'a> Stalled<'a> {
     pub(crate) fn hold_all(&mut self, status: impl Fn() -> u16) {
         until("they hold all that there is", || {
             if self.go_on() {
-                self.start *= 2;
+                self.start = (self.start * 2).min(Duration::from_secs(2));
             }
             std::thread::sleep(self.start);
             status() == 503
