@@ -46,9 +46,13 @@ pub(super) fn collect(
     peak: Bytes,
 ) -> io::Result<TaskEnd> {
     dir.open_project(&record.url);
-    // Before the outputs are moved out of it.
-    let disk_usage = size_below(&dir.slot(slot));
     let project = dir.project(&record.url);
+    // Before outputs are moved from one to the other.
+    let disk_usage = record
+        .outputs
+        .iter()
+        .filter(|output| !output.copy)
+        .fold(size_below(&dir.slot(slot)), |sum, output| sum.plus(size_of_output(&project, &output.name)));
     let stderr = slot_of(place, |place| place.tail(files::STDERR, STDERR_MAX)).unwrap_or_default();
     let finish = exit_file(place, files::FINISH)?.map(|bytes| Finish::read(&bytes));
     let temporary_exit =
@@ -119,6 +123,12 @@ pub(super) fn interrupted(cpu_time: Duration, peak: Bytes) -> TaskEnd {
         disk_usage: Bytes(0),
         made_room: None,
     }
+}
+
+/// What an output takes that was written into the project's directory.
+fn size_of_output(project: &Path, name: &str) -> Bytes {
+    let data = names::is_file_name(name).then(|| project.join(name).symlink_metadata());
+    Bytes(data.and_then(Result::ok).map_or(0, |data| data.len()))
 }
 
 fn slot_of<T>(place: Option<&Place>, read: impl FnOnce(&Place) -> io::Result<T>) -> Option<T> {

@@ -46,7 +46,7 @@ use disk::DiskLook;
 use members::Members;
 use place::Place;
 use reports::Reports;
-use room::{Ends, outputs_go};
+use room::Ends;
 use task::Task;
 use untaken::Untaken;
 use untold::Untold;
@@ -298,11 +298,14 @@ impl Supervision {
                 }
             }
             Order::Failed(job, failure) => {
-                let task = self.tasks.remove(&job);
-                if let Some(task) = task.filter(|task| task.discarded().is_some()) {
-                    self.clean(task.slot());
-                }
+                let task = self.tasks.remove(&job).filter(|task| task.discarded().is_some());
                 let slot::StartFailure { reason, fault } = failure;
+                if let Some(task) = task {
+                    self.clean(task.slot());
+                    // Those of an earlier start.
+                    self.delete(task.files(&self.shared).outputs);
+                    self.report(Event::OutputsGone { job });
+                }
                 self.report(Event::TaskStartFailed { job, reason, fault });
             }
             Order::Gone(job, end) => self.gone(job, end),
@@ -364,12 +367,9 @@ impl Supervision {
         match &task {
             Some(task) if let Some(why) = task.discarded() => {
                 self.clean(task.slot());
-                if outputs_go(&end, why) {
-                    self.take_outputs(&task.files(&self.shared).outputs);
-                    end.outputs.clear();
-                }
+                self.take_outputs(task, why, &mut end);
                 end.made_room = Some(why);
-                // For that it was killed, its outputs elsewhere included.
+                // For that it was killed.
                 end.disk_usage = end.disk_usage.max(task.disk_usage().unwrap_or_default());
             }
             Some(task) => self.ends.note(job, task, &end, task.files(&self.shared).outputs),

@@ -7,14 +7,15 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use fallow_boinc::names;
 use fallow_boinc::runtime::exit::Outcome;
-use fallow_client::{Goes, Held, TaskEnd};
+use fallow_client::{Event, Goes, Held, TaskEnd};
 use fallow_domain::{JobId, SlotId};
 
 use super::Supervision;
 use super::task::Task;
 
-/// What tasks that are gone have left, by slot, with their outputs elsewhere that nothing is sent from.
+/// What tasks that are gone have left, by slot, with the outputs elsewhere of those that are to go on.
 #[derive(Debug, Default)]
 pub(super) struct Ends(BTreeMap<SlotId, (Held, Vec<PathBuf>)>);
 
@@ -38,9 +39,9 @@ impl Ends {
         self.0.values_mut().filter(|(held, _)| held.job == job).for_each(|(_, outputs)| outputs.clear());
     }
 
-    /// A slot is emptied. What is left of its task is given out.
-    pub(super) fn forget(&mut self, slot: SlotId) -> Vec<PathBuf> {
-        self.0.remove(&slot).map(|(_, outputs)| outputs).unwrap_or_default()
+    /// A slot is emptied. What was left in it is given out.
+    pub(super) fn forget(&mut self, slot: SlotId) -> Option<(Held, Vec<PathBuf>)> {
+        self.0.remove(&slot)
     }
 }
 
@@ -53,33 +54,45 @@ impl Supervision {
         for (slot, why) in room.who_goes(&held) {
             match self.tasks.values_mut().find(|task| task.slot() == slot) {
                 Some(task) => task.discard(why),
-                None => {
-                    tracing::warn!(%slot, "emptying the slot of a task that is gone: {why}, and there is no space on the disk");
-                    let outputs = self.ends.forget(slot);
-                    self.clean(slot);
-                    self.take_outputs(&outputs);
-                }
+                None => self.empty(slot, why),
             }
         }
     }
 
-    /// Deletes what a task wrote outside of its slot.
-    pub(super) fn take_outputs(&self, outputs: &[PathBuf]) {
+    /// Empties the slot of a task that is gone.
+    fn empty(&mut self, slot: SlotId, why: Goes) {
+        tracing::warn!(%slot, "emptying the slot of a task that is gone: {why}, and there is no space on the disk");
+        let ended = self.ends.forget(slot);
+        self.clean(slot);
+        // If it is not wanted any more, what there is may be on its way to its project all the same.
+        if let Some((held, outputs)) = ended
+            && why != Goes::NotWanted
+            && !outputs.is_empty()
+        {
+            self.delete(outputs);
+            self.report(Event::OutputsGone { job: held.job });
+        }
+    }
+
+    /// Deletes what a task that was killed to make room wrote outside of its slot, if that goes as well.
+    pub(super) fn take_outputs(&self, task: &Task, why: Goes, end: &mut TaskEnd) {
+        if !why.takes_outputs(&outcome(end)) {
+            return;
+        }
+        let files = task.files(&self.shared);
+        let names = end.outputs.drain(..).map(|output| output.name).filter(|name| names::is_file_name(name));
+        let taken = names.map(|name| self.shared.dir.project(task.url()).join(name));
+        self.delete(files.outputs.into_iter().chain(taken));
+    }
+
+    /// Deletes outputs.
+    pub(super) fn delete(&self, outputs: impl IntoIterator<Item = PathBuf>) {
         for path in outputs {
+            let path = &path;
             if let Err(error) = self.shared.dir.trash().take(path) {
                 tracing::error!(path = %path.display(), %error, "cannot delete an output");
             }
         }
-    }
-}
-
-/// Whether the outputs of a task go that was killed to make room. Those of a job that is over are sent, even if it failed,
-/// unless they are more than it may have.
-pub(super) fn outputs_go(end: &TaskEnd, why: Goes) -> bool {
-    match outcome(end) {
-        Outcome::Finished => false,
-        Outcome::Failed { .. } => why == Goes::OverBound,
-        Outcome::Restart { .. } => true,
     }
 }
 
@@ -90,27 +103,6 @@ fn outcome(end: &TaskEnd) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fallow_boinc::runtime::exit::Ended;
-    use fallow_boinc::runtime::finish::Finish;
-    use fallow_domain::{Bytes, Duration};
-
-    fn end(exit: Ended) -> TaskEnd {
-        TaskEnd { exit, ..super::super::collect::interrupted(Duration::ZERO, Bytes(0)) }
-    }
-
-    #[test]
-    fn r6_10_what_a_result_is_sent_from_stays_and_other_outputs_go() {
-        let killed = end(Ended::Signal { number: 9, core_dumped: false });
-        let finished = TaskEnd { finish: Some(Finish::read(b"0\n")), ..end(Ended::Code(0)) };
-        let all = [Goes::NotWanted, Goes::OverBound, Goes::HoldsMost];
-        for (end, go) in [
-            (killed, [true, true, true]),
-            (end(Ended::Code(1)), [false, true, false]),
-            (finished, [false, false, false]),
-        ] {
-            assert_eq!(all.map(|why| outputs_go(&end, why)), go, "{:?}", end.exit);
-        }
-    }
 
     #[test]
     fn r6_10_a_slot_that_a_job_had_before_takes_no_output_of_its_newer_task() {
@@ -121,6 +113,7 @@ mod tests {
             ends.0.insert(slot, (held, outputs()));
         }
         ends.begins(JobId(7), SlotId(3));
-        assert_eq!([1, 2, 3].map(|slot| ends.forget(SlotId(slot))), [vec![], outputs(), vec![]]);
+        let left = [1, 2, 3].map(|slot| ends.forget(SlotId(slot)).map(|(_, outputs)| outputs));
+        assert_eq!(left, [Some(vec![]), Some(outputs()), None]);
     }
 }

@@ -233,6 +233,11 @@ impl Task {
         self.kill(&format!("{why}, and there is no space on the disk"));
     }
 
+    /// Its project.
+    pub(super) fn url(&self) -> &MasterUrl {
+        &self.url
+    }
+
     /// Where it is.
     pub(super) fn slot(&self) -> SlotId {
         self.slot

@@ -14,7 +14,7 @@ use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::init_data::AppInitData;
 use fallow_boinc::runtime::message::ProcessControl;
 use fallow_client::{Event, Goes, Room, SlotFile, StartFault, TaskEnd, TaskSample, TaskSetup};
-use fallow_domain::{Bytes, Duration, JobId, SlotId};
+use fallow_domain::{Bytes, Duration, JobId, ProjectId, SlotId};
 
 use crate::support::{agent, is_alive, project, put, wait_for};
 
@@ -247,6 +247,27 @@ fn r6_10_a_task_that_makes_room_leaves_no_output_either() {
     bench.supervisor.make_room(Some(Room::default()));
     assert_eq!(bench.ended().made_room, Some(Goes::NotWanted));
     assert!(!output.exists() && !bench.data.slot(SLOT).exists());
+}
+
+#[test]
+fn r6_10_a_task_that_has_left_with_too_large_an_output_makes_room_with_it() {
+    let bench = Bench::new();
+    let output = bench.data.project(&project()).join("output_1");
+    // It leaves as if it were to go on later.
+    let script = bench.script(&format!("head -c 2000000 /dev/zero > {}; exit 0", output.display()));
+    let files = bench.setup(true, false).files.into_iter().filter(|file| file.output).collect();
+    let setup = TaskSetup { files, ..*script };
+    let job = setup.job;
+    bench.supervisor.start_task(Box::new(setup));
+    let end = bench.ended();
+    assert!(end.disk_usage >= Bytes(2_000_000), "{end:?}");
+    bench.supervisor.make_room(Some(Room::of([(job, (ProjectId(1), Bytes(1_000_000)))])));
+    let gone = bench.next("outputs that are gone", |event| match event {
+        Event::OutputsGone { job } => Some(job),
+        _ => None,
+    });
+    assert_eq!(gone, job);
+    assert!(!output.exists());
 }
 
 #[test]

@@ -136,6 +136,11 @@ pub enum Event {
         /// How, and what it left.
         end: Box<TaskEnd>,
     },
+    /// The outputs of a job without a process were deleted, with its slot, to make room on a full disk (see [`crate::Room`]).
+    OutputsGone {
+        /// The job.
+        job: JobId,
+    },
     /// The host was measured again (R4.1): at most every ten minutes and before big writes.
     HostMeasured(Box<HostFacts>),
 }
@@ -226,7 +231,7 @@ pub struct TaskEnd {
     pub outputs: Vec<OutputFound>,
     /// Most memory held.
     pub peak_working_set: Bytes,
-    /// Bytes of the slot directory.
+    /// Bytes of the slot directory, and of the outputs that were written elsewhere.
     pub disk_usage: Bytes,
     /// Why it was killed to make room on a full disk (see [`crate::Room`]), and its slot emptied, if it was.
     pub made_room: Option<Goes>,

@@ -245,6 +245,7 @@ impl Client {
             Event::TrickleFound { job, name, nbytes } => self.trickle_found(job, &name, nbytes),
             Event::UploadWanted { job, output } => self.upload_wanted(job, output),
             Event::TaskEnded { job, end } => self.task_ended(job, &end),
+            Event::OutputsGone { job } => self.outputs_deleted(job),
             Event::HostMeasured(facts) => self.edit_host(*facts),
         }
     }

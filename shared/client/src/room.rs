@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use fallow_boinc::runtime::exit;
 use fallow_domain::{Bytes, JobId, ProjectId, SlotId};
 
 use crate::machine::Client;
@@ -48,6 +49,18 @@ pub enum Goes {
     HoldsMost,
 }
 
+impl Goes {
+    /// Whether the outputs of the task go as well, given how it has ended. A job that is over is reported with its outputs,
+    /// also one that has failed; they go only if they are more than it may hold.
+    pub fn takes_outputs(self, end: &exit::Outcome) -> bool {
+        match end {
+            exit::Outcome::Finished => false,
+            exit::Outcome::Failed { .. } => self == Self::OverBound,
+            exit::Outcome::Restart { .. } => true,
+        }
+    }
+}
+
 impl fmt::Display for Goes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -67,6 +80,11 @@ pub struct Room {
 }
 
 impl Room {
+    /// For these wanted jobs: whose each is, and how much it may hold.
+    pub fn of(jobs: impl IntoIterator<Item = (JobId, (ProjectId, Bytes))>) -> Self {
+        Self { most: jobs.into_iter().collect(), is_pressing: false }
+    }
+
     /// The same where that was not enough for a while.
     #[must_use]
     pub fn pressing(self) -> Self {
@@ -118,10 +136,7 @@ impl Client {
         let jobs = self.state.jobs.values().filter(|job| {
             !leaving.contains(&job.project) && job.outcome.as_ref().is_none_or(Outcome::is_success)
         });
-        Room {
-            most: jobs.map(|job| (job.id, (job.project, self.disk_bound(job)))).collect(),
-            is_pressing: false,
-        }
+        Room::of(jobs.map(|job| (job.id, (job.project, self.disk_bound(job)))))
     }
 }
 
@@ -146,7 +161,7 @@ mod tests {
     /// Jobs from 1 on of these projects, which may hold 100 MB each.
     fn of_projects(projects: &[u32]) -> Room {
         let job = |(id, project): (JobId, &u32)| (id, (ProjectId(*project), Bytes(100 * MB)));
-        Room { most: (1..).map(JobId).zip(projects).map(job).collect(), is_pressing: false }
+        Room::of((1..).map(JobId).zip(projects).map(job))
     }
 
     fn going(room: &mut Room, held: &[Held]) -> Vec<u32> {
@@ -199,5 +214,19 @@ mod tests {
         assert_eq!(going(&mut of_projects(&[1, 2, 2]).pressing(), &finished), [2]);
         let nothing_else = [holds(1, 40), holds(2, 0), Held { is_finished: true, ..holds(3, 90) }];
         assert_eq!(going(&mut of_projects(&[1, 2, 2]).pressing(), &nothing_else), [1]);
+    }
+
+    #[test]
+    fn r6_10_what_a_result_is_sent_with_stays_and_other_outputs_go() {
+        let all = [Goes::NotWanted, Goes::OverBound, Goes::HoldsMost];
+        let killed = exit::Ended::Signal { number: 9, core_dumped: false }.outcome(None, None);
+        let failed = exit::Ended::Code(1).outcome(None, None);
+        for (end, go) in [
+            (killed, [true, true, true]),
+            (failed, [false, true, false]),
+            (exit::Outcome::Finished, [false, false, false]),
+        ] {
+            assert_eq!(all.map(|why| why.takes_outputs(&end)), go, "{end:?}");
+        }
     }
 }

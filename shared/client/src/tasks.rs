@@ -211,11 +211,14 @@ impl Client {
             true => self.note_charged(id, end.cpu_time),
             false => self.note_progress(id, end.cpu_time, None),
         }
-        self.outputs_found(id, end);
+        let ended = end.exit.outcome(end.finish.as_ref(), end.temporary_exit.as_ref());
+        match end.made_room.is_some_and(|why| why.takes_outputs(&ended)) {
+            true => self.outputs_gone(id),
+            false => self.outputs_found(id, end),
+        }
         let Some(job) = self.state.jobs.get(&id) else { return };
         let expected = matches!(job.process, Process::Quitting(_));
         let was_over = job.outcome.is_some();
-        let ended = end.exit.outcome(end.finish.as_ref(), end.temporary_exit.as_ref());
         let is_finished = !was_over && matches!(ended, exit::Outcome::Finished);
         let failure = match &ended {
             _ if was_over => None,
@@ -390,7 +393,7 @@ impl Client {
                 let is_changed = before != Default::default() && file.found.as_ref() != Some(&before);
                 // What is being sent early is not what it has become.
                 let is_stale = is_changed && file.transfer.take().is_some();
-                if is_stale {
+                if is_stale || (is_changed && matches!(file.status, FileStatus::Failed(..))) {
                     file.stale = file.stale.max(before.0);
                 }
                 // One that its project would refuse is not sent (BOINC likewise), and may not even have been read.
@@ -409,6 +412,34 @@ impl Client {
                 }
                 self.mark(Record::File(key));
             }
+        }
+    }
+
+    /// The outputs of a job without a process were deleted to make room. They may have been on their way.
+    pub(crate) fn outputs_deleted(&mut self, id: JobId) {
+        self.outputs_gone(id);
+        if self.state.jobs.get(&id).is_some_and(|job| job.stage == Stage::Uploading) {
+            self.settle_outputs(id);
+        }
+    }
+
+    /// The outputs of a job were deleted to make room. Those that its project has stay as they are.
+    pub(crate) fn outputs_gone(&mut self, id: JobId) {
+        let outputs = self.state.jobs.get(&id).map(Job::output_files).unwrap_or_default();
+        for key in outputs {
+            let Some(file) = self.state.files.get_mut(&key) else { continue };
+            if file.status == FileStatus::Uploaded {
+                continue;
+            }
+            // Its server may have some of what it was.
+            file.stale = file.stale.max(file.found.take().unwrap_or_default().0);
+            file.status = FileStatus::Absent;
+            if file.transfer.take().is_some() {
+                self.place_transfer(&key);
+                let reason = Reason::new("R6.10", "it was deleted to make room on a full disk");
+                self.act(Effect::CancelTransfer { file: key.clone() }, reason);
+            }
+            self.mark(Record::File(key));
         }
     }
 

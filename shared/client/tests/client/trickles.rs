@@ -155,3 +155,34 @@ fn r6_2_an_output_is_sent_early_told_and_not_sent_again() {
     assert_eq!(uploads(&world), 1, "what it left at its end is the same");
     assert_eq!(world.projects["a"].reports[0].exit_status, 0);
 }
+
+#[test]
+fn r6_10_an_output_that_was_deleted_to_make_room_is_not_sent_until_there_is_a_new_one() {
+    let (mut world, job, project) = computing();
+    let key = FileKey { project, name: "a_0_out".to_owned() };
+    world.files.insert(key.clone());
+    let early = OutputFound { name: key.name, nbytes: Bytes(4), md5: "1".repeat(32) };
+    world.fail_upload = Some(TransferError::new(TransferErrorKind::Transient, "no connection"));
+    world.event(Event::UploadWanted { job, output: early });
+    world.run_for(Duration::from_secs(30));
+    world.discard(job);
+    let tried = world.uploads.len();
+    world.run_until("it computes again", Duration::from_hours(5), |w| w.computing() == 1);
+    world.fail_upload = None;
+    world.run_for(Duration::from_mins(5));
+    assert_eq!(world.uploads.len(), tried, "there is nothing to be sent");
+    world.run_until("the job is done", Duration::from_hours(5), |w| w.acknowledged("a") == 1);
+    assert_eq!(world.uploads.last().unwrap().stale, Bytes(4), "its server may have some of the old one");
+    assert_eq!(world.projects["a"].reports[0].exit_status, 0);
+}
+
+#[test]
+fn r6_10_a_job_that_is_over_does_not_wait_for_outputs_that_were_deleted_to_make_room() {
+    let (mut world, job, _) = computing();
+    world.fail_upload = Some(TransferError::new(TransferErrorKind::Transient, "no connection"));
+    world.run_until("it computed", Duration::from_hours(5), |w| w.computing() == 0);
+    world.run_for(Duration::from_mins(1));
+    assert_eq!(world.acknowledged("a"), 0);
+    world.event(Event::OutputsGone { job });
+    world.run_until("the job is reported", Duration::from_hours(5), |w| w.acknowledged("a") == 1);
+}

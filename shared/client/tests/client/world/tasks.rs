@@ -3,7 +3,9 @@
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::finish::{Finish, TemporaryExit};
 use fallow_boinc::runtime::message::AppStatus;
-use fallow_client::{Event, FileKey, OutputFound, SlotFound, StartFault, TaskEnd, TaskSample, TaskSetup};
+use fallow_client::{
+    Event, FileKey, Goes, OutputFound, SlotFound, StartFault, TaskEnd, TaskSample, TaskSetup,
+};
 use fallow_domain::{Bytes, Duration, Fraction, JobId, SlotId};
 
 use super::{TICK, World};
@@ -111,6 +113,17 @@ impl World {
                 made_room: None,
             }),
         });
+    }
+
+    /// The shell kills a task and deletes all that it has written, to make room on a full disk.
+    pub(crate) fn discard(&mut self, job: JobId) {
+        let task = self.tasks.remove(&job).expect("a task");
+        self.disk.remove(&task.setup.slot);
+        let exit = Ended::Signal { number: 9, core_dumped: false };
+        let end = finished_after(task.cpu, false);
+        let made_room = Some(Goes::HoldsMost);
+        let end = TaskEnd { exit, finish: None, outputs: Vec::new(), made_room, ..end };
+        self.event(Event::TaskEnded { job, end: Box::new(end) });
     }
 
     /// A task has finished, and the shell cannot take its outputs: it says that it was stopped.
