@@ -26,7 +26,8 @@ Exit status:
 A signal ends `run` cleanly, with 0. Other commands end by it, which shells show
 as 128 and its number: 130 for Ctrl-C.
 
-fallow-agent COMMAND --help shows examples of a command, fallow-agent man all.";
+fallow-agent COMMAND --help shows examples of a command; fallow-agent man shows
+all of them.";
 
 const RUN: &str = r"Examples:
   fallow-agent run --coordinator http://127.0.0.1:4000 --token-file token

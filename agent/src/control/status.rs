@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use comfy_table::{Table, presets};
 use fallow_client::{Client, Phase};
-use fallow_domain::{Duration, Instant, ProjectId, ResourceType, printable};
+use fallow_domain::{Duration, Instant, ResourceType, printable};
 use serde::{Deserialize, Serialize};
 
 use super::notices::newest;
@@ -215,9 +215,7 @@ impl HostStatus {
 }
 
 /// The projects, as the client sees them.
-///
-/// `refusals`: what they said when they sent no work, and when.
-pub fn projects(client: &Client, refusals: &BTreeMap<ProjectId, (f64, String)>) -> Vec<ProjectStatus> {
+pub fn projects(client: &Client) -> Vec<ProjectStatus> {
     let held = |(kind, until, failures): (ResourceType, Instant, u32)| HeldType {
         resource: kind.to_string(),
         until: until.as_secs_f64(),
@@ -225,7 +223,7 @@ pub fn projects(client: &Client, refusals: &BTreeMap<ProjectId, (f64, String)>) 
     };
     let of = |view: fallow_client::ProjectView| ProjectStatus {
         held_types: client.held_types(view.id).into_iter().map(held).collect(),
-        no_work: refusals.get(&view.id).cloned(),
+        no_work: client.no_work(view.id).map(|no_work| (no_work.at.as_secs_f64(), no_work.said.clone())),
         url: view.url.to_string(),
         name: view.name,
         share: view.share.get(),

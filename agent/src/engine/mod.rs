@@ -46,8 +46,6 @@ pub use run::{Enrolment, Opened, Settings, open, run};
 const QUEUE: usize = 256;
 /// Longest notice, in bytes.
 const NOTICE_MAX: usize = 2_000;
-/// Bytes that are kept of what a project says.
-const REFUSAL_MAX: usize = 500;
 
 /// Something for the engine.
 #[derive(Debug)]
@@ -94,8 +92,6 @@ struct Engine {
     wake_at: Option<Instant>,
     /// Projects whose stems are stored.
     known: BTreeSet<ProjectId>,
-    /// What projects said when they sent no work the last time, and when.
-    refusals: BTreeMap<ProjectId, (f64, String)>,
     /// Who waits for what a project says.
     attaching: Attachments,
     requests: mpsc::Receiver<Asked>,
@@ -152,7 +148,6 @@ impl Engine {
     /// One turn of the client. `trace` is the context of a change that the coordinator is to hear of at once.
     async fn turn(&mut self, event: Event, trace: Option<String>) -> Result<(), AgentError> {
         let urgent = trace.is_some();
-        self.note_refusal(&event);
         let leaves = self.leaves(&event);
         let step = self.client.handle(clock::now(), event);
         self.store(&step).await?;
@@ -191,18 +186,6 @@ impl Engine {
             );
         }
         true
-    }
-
-    /// Keeps what a project said when it sent no work, until it sends some.
-    fn note_refusal(&mut self, event: &Event) {
-        let Event::SchedulerAnswered { project, outcome: Ok(reply), .. } = event else { return };
-        if !reply.results.is_empty() {
-            self.refusals.remove(project);
-        } else if !reply.messages.is_empty() {
-            let said = reply.messages.iter().take(REFUSAL_MAX).map(|message| message.text.trim());
-            let said = printable::joined(&said.collect::<Vec<_>>().join("; "), REFUSAL_MAX);
-            self.refusals.insert(*project, (clock::now().as_secs_f64(), said));
-        }
     }
 
     fn touch(&mut self, entity: Entity, urgent: bool, trace: Option<String>) {
@@ -345,7 +328,6 @@ impl Engine {
             tracing::warn!(path = %path.display(), %error, "cannot delete a project's directory");
             return;
         }
-        self.refusals.remove(&project);
         tokio::task::block_in_place(crate::sys::give_back_memory);
         if let Err(error) = tokio::task::block_in_place(|| self.records.forget_stem(&stem)) {
             // It is looked for again at the next start, and not found.

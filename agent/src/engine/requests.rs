@@ -166,7 +166,7 @@ impl Engine {
             dir: self.dir.path().display().to_string(),
             fleet: self.link.as_ref().map(crate::fleet::link::Link::status),
             host,
-            projects: projects(&self.client, &self.refusals),
+            projects: projects(&self.client),
             tasks,
             tasks_left_out,
             notices: self.notices.all(),

@@ -185,7 +185,6 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         notices: crate::control::notices::Notices::default(),
         wake_at: None,
         known: BTreeSet::new(),
-        refusals: std::collections::BTreeMap::new(),
         attaching: std::collections::BTreeMap::new(),
         requests,
         asking: None,

@@ -63,6 +63,7 @@ pub use cut::cut;
 pub use effect::*;
 pub use event::*;
 pub use machine::{Client, ClientConfig};
+pub use messages::NoWork;
 pub use record::RestoreError;
 pub use room::{Goes, Held, Room};
 pub use trickles::TRICKLE_MAX;

@@ -4,7 +4,7 @@
 //! then one a minute, so that no project fills the log of a host. Of those beyond, only their number is told.
 
 use fallow_boinc::scheduler::{Priority, SchedulerReply};
-use fallow_domain::{Duration, Instant, ProjectId};
+use fallow_domain::{Duration, Instant, ProjectId, printable};
 
 use crate::NoticeLevel;
 use crate::machine::Client;
@@ -13,6 +13,18 @@ use crate::machine::Client;
 const AT_ONCE: f64 = 15.0;
 /// Another one is told after so long.
 const EACH: Duration = Duration::from_mins(1);
+
+/// Longest text that is kept of what a project said when it sent no work, in bytes.
+const NO_WORK_MAX: usize = 500;
+
+/// What a project said when it sent no work the last time. Kept in memory only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoWork {
+    /// When.
+    pub at: Instant,
+    /// In its words, on one line.
+    pub said: String,
+}
 
 /// How much of what a project says is still to be told.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +58,7 @@ impl Hearing {
 impl Client {
     /// Tells what a project says in a reply.
     pub(crate) fn apply_messages(&mut self, id: ProjectId, reply: &SchedulerReply) {
+        self.note_no_work(id, reply);
         let now = self.now;
         let mut told = false;
         for message in &reply.messages {
@@ -60,6 +73,17 @@ impl Client {
             let untold = std::mem::take(&mut hearing.untold);
             let text = format!("... and {untold} more messages, which are not told: it says too much");
             self.notice(NoticeLevel::Warn, Some(id), text);
+        }
+    }
+
+    /// Keeps what a project says with a reply without work, until it sends some.
+    fn note_no_work(&mut self, id: ProjectId, reply: &SchedulerReply) {
+        if !reply.results.is_empty() {
+            self.net.no_work.remove(&id);
+        } else if !reply.messages.is_empty() {
+            let said = reply.messages.iter().take(NO_WORK_MAX).map(|message| message.text.trim());
+            let said = printable::joined(&said.collect::<Vec<_>>().join("; "), NO_WORK_MAX);
+            self.net.no_work.insert(id, NoWork { at: self.now, said });
         }
     }
 }

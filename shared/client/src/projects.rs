@@ -234,6 +234,7 @@ impl Client {
         self.queued_factor.remove(&id);
         self.net.sessions.forget(id);
         self.net.hearing.remove(&id);
+        self.net.no_work.remove(&id);
         self.net.reporting.remove(&id);
         self.net.requested.remove(&id);
         self.net.asked_meanwhile.remove(&id);

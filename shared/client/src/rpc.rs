@@ -16,7 +16,7 @@ use fallow_policy::rpc_timing::{Asker, MasterPage, RpcState};
 use fallow_policy::transfer_backoff::ProjectTransferBackoff;
 
 use crate::machine::Client;
-use crate::messages::Hearing;
+use crate::messages::{Hearing, NoWork};
 use crate::state::Job;
 use crate::under_way::UnderWay;
 use crate::why::WhyCalled;
@@ -46,6 +46,8 @@ pub(crate) struct Network {
     pub downloads: BTreeMap<ProjectId, UnderWay>,
     /// How much of what each project says is still to be told.
     pub hearing: BTreeMap<ProjectId, Hearing>,
+    /// What each project said when it sent no work the last time.
+    pub no_work: BTreeMap<ProjectId, NoWork>,
     /// Projects that are asked for no more work, by the last look.
     pub enough: BTreeMap<ProjectId, Enough>,
     /// Types that a project is asked for no more of, likewise.

@@ -130,6 +130,7 @@ pub enum Phase {
 }
 
 use crate::machine::Client;
+use crate::messages::NoWork;
 use crate::state::{Job, Process, Stage};
 use crate::{Entity, Totals};
 use fallow_policy::metrics::Window;
@@ -207,6 +208,11 @@ impl Client {
         let held = |kind: &ResourceType| backoffs.holds(id, *kind, self.now);
         let until = |kind| (kind, self.now + backoffs.left(id, kind, self.now), backoffs.failures(id, kind));
         ResourceType::ALL.into_iter().filter(held).map(until).collect()
+    }
+
+    /// What a project said when it sent no work the last time, unless it has sent some since.
+    pub fn no_work(&self, id: ProjectId) -> Option<&NoWork> {
+        self.net.no_work.get(&id)
     }
 
     /// The metrics of a window that ends now, by the events so far.

@@ -16,7 +16,8 @@
 //! (`spawn_blocking`), or accept the microseconds of [`Store::get`] and
 //! the fraction of a millisecond of [`Store::apply`].
 //!
-//! Omitted: watching a prefix, until several coordinators share a store; several trees, compare-and-swap on anything but equality and absence, time to live, replication.
+//! Omitted: watching a prefix, until several coordinators share a store; several trees, compare-and-swap on anything but
+//! equality and absence, time to live, replication.
 #![forbid(unsafe_code)]
 
 mod batch;

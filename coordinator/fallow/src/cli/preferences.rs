@@ -20,8 +20,9 @@ Examples:
   fallow preferences set --suspended true
   fallow preferences set --excluded-devices nvidia:0,nvidia:1
 
-What is not named stays as it is. The owner of a host can tighten these on the
-host, and nobody can loosen that.";
+What is not named stays as it is. The owner of a host can suspend it and exclude
+devices there (fallow-agent suspend, fallow-agent exclude), and nobody can undo
+that from here.";
 
 /// Without a subcommand they are shown.
 #[derive(Args, Debug)]

@@ -359,3 +359,26 @@ fn r1_13_a_report_that_was_put_off_is_sent_before_its_deadline_in_a_closed_perio
     assert!((149..=155).contains(&(second.as_secs_f64() as i64 / 60)), "{second}");
     assert_eq!(world.projects["alpha"].reports.len(), 1);
 }
+
+#[test]
+fn what_a_project_says_when_it_sends_no_work_is_kept_until_it_sends_some_or_is_detached() {
+    let mut world = World::new(135);
+    let said = |world: &World| {
+        let no_work = world.client.no_work(world.view("a").id)?;
+        Some((no_work.at <= world.now, no_work.said.clone()))
+    };
+    world.add_project("a", 0, Duration::from_secs(30));
+    world.alter = Some(|reply, _| {
+        let says = |text: &str| Message { text: text.to_owned(), ..Message::default() };
+        reply.messages = vec![says(" no jobs\nare left "), says("x")];
+    });
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+    world.run_for(Duration::from_mins(1));
+    assert_eq!(said(&world), Some((true, "no jobs are left; x".to_owned())));
+    world.projects.get_mut("a").unwrap().supply = 1;
+    world.run_until("its work", Duration::from_hours(24), |world| said(world).is_none());
+    world.run_until("no more work", Duration::from_hours(24), |world| said(world).is_some());
+    let id = world.view("a").id;
+    world.event(Event::Detach { url: world.view("a").url });
+    assert_eq!(world.client.no_work(id), None);
+}
