@@ -17,8 +17,6 @@
 
 mod spread;
 
-use std::collections::BTreeMap;
-
 use fallow_domain::{PerType, ProjectId, ResourceType, Share};
 
 use crate::plan_host::PlanHost;
@@ -68,20 +66,8 @@ impl TypeSet {
     }
 }
 
-/// Instances of each type that are due to each project. Over a type they sum to its instances, or to what all can use
-/// of it if that is less. A project named twice gets the sum of both claims.
-pub fn due_rates(host: &PlanHost, claims: &[DueClaim]) -> BTreeMap<ProjectId, PerType<f64>> {
-    let mut due = BTreeMap::<ProjectId, PerType<f64>>::new();
-    for (claim, rates) in claims.iter().zip(rates(host, claims)) {
-        let sum = due.entry(claim.project).or_default();
-        for (kind, rate) in rates.iter() {
-            sum[kind] += rate;
-        }
-    }
-    due
-}
-
-/// The same in the order of the claims.
+/// Instances of each type that are due to each project, in the order of the claims. Over a type they sum to its
+/// instances, or to what all can use of it if that is less.
 pub fn rates(host: &PlanHost, claims: &[DueClaim]) -> Vec<PerType<f64>> {
     let speeds = host.speeds.map(|_, speed| if speed.is_finite() && *speed > 0.0 { *speed } else { 1.0 });
     let instances = host.instances.map(|_, count| f64::from(*count));

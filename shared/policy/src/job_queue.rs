@@ -296,24 +296,6 @@ impl JobQueue {
         self.projects.get(&project).map(|lanes| &lanes[kind])
     }
 
-    /// Takes note of a decision that was carried out: what it started, resumed or chose again runs with its new
-    /// time slice, and what it preempted is preempted.
-    pub fn apply(&mut self, schedule: &crate::cpu_schedule::Schedule, now: Instant) {
-        for chosen in &schedule.run {
-            self.update(chosen.job, |job| {
-                let checkpointed_at = match job.state {
-                    JobState::Running { checkpointed_at, .. } => checkpointed_at,
-                    _ => now,
-                };
-                let (slice_began, devices) = (chosen.slice_began, chosen.devices);
-                job.state = JobState::Running { slice_began, checkpointed_at, devices };
-            });
-        }
-        for passed in &schedule.preempt {
-            self.update(passed.job, |job| job.state = JobState::Preempted);
-        }
-    }
-
     /// The tasks that run, by project, then by main type, then by deadline.
     pub fn running(&self) -> impl Iterator<Item = &JobSnapshot> {
         let lanes = self.projects.values().flat_map(PerType::iter);

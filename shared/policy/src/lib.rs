@@ -29,7 +29,6 @@ pub mod cpu_schedule;
 pub mod decay;
 pub mod disk;
 pub mod due;
-pub mod fair_division;
 pub mod fetch;
 pub mod job_queue;
 mod math;

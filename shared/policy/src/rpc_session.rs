@@ -59,7 +59,7 @@ pub struct Candidate {
     pub may_fetch: bool,
     /// What it is to be asked for (`FetchAsk::request`, `Need::request`); nothing when there is enough.
     pub request: WorkRequest,
-    /// What it may be asked for when an RPC happens anyway (`WorkPlan::ride_along`, `Need::fill`).
+    /// What it may be asked for when an RPC happens anyway (`Asking::fill`).
     pub fill: WorkRequest,
     /// Why it has jobs due for reporting, if it has.
     pub due: Option<WhyDue>,

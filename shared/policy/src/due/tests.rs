@@ -18,7 +18,7 @@ fn claim(id: u32, share: f64, cpus: f64, gpus: f64) -> DueClaim {
 
 fn due(host: &PlanHost, claims: &[DueClaim]) -> Vec<(f64, f64)> {
     let rounded = |value: f64| (value * 1e9).round() / 1e9;
-    due_rates(host, claims).values().map(|due| (rounded(due[Cpu]), rounded(due[Nvidia]))).collect()
+    rates(host, claims).iter().map(|due| (rounded(due[Cpu]), rounded(due[Nvidia]))).collect()
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_share_of_zero_gets_what_the_others_cannot_use() {
 
 #[test]
 fn nonsense_limits_and_hosts_without_instances_are_taken_as_they_come() {
-    assert!(due_rates(&host(1, 0, 1.0), &[]).is_empty());
+    assert!(rates(&host(1, 0, 1.0), &[]).is_empty());
     assert_eq!(due(&host(0, 0, 1.0), &[claim(1, 1.0, 1.0, 1.0)]), [(0.0, 0.0)]);
     let claims = [claim(1, 1.0, f64::INFINITY, f64::NAN), claim(2, 1.0, -1.0, 1.0)];
     assert_eq!(due(&host(2, 1, f64::NAN), &claims), [(2.0, 0.0), (0.0, 1.0)]);

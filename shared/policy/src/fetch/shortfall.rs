@@ -162,11 +162,6 @@ pub struct WorkPlan {
 }
 
 impl WorkPlan {
-    /// What a project may be asked for in an RPC that happens anyway.
-    pub fn ride_along(&self, project: ProjectId) -> WorkRequest {
-        self.rides.iter().find(|(id, _)| *id == project).map(|(_, request)| *request).unwrap_or_default()
-    }
-
     /// The same for each project. What is asked for because instances idle is lacking whomever it is asked of.
     fn asks(&self, candidates: &[FetchCandidate]) -> Vec<Asking> {
         let idles = |request: &WorkRequest| request.instances.iter().any(|(_, idle)| *idle >= IDLE_MIN);

@@ -44,11 +44,8 @@ pub struct WorkBuffer {
 }
 
 impl WorkBuffer {
-    /// R2.10: starvation between T and 2T from now.
-    pub fn connection_period(t: Duration) -> Self {
-        Self { low: t, high: t + t }
-    }
-    /// R1.11: the marks, minimum and minimum + additional.
+    /// R1.11: the marks, minimum and minimum + additional; with both the same, R2.10's starvation between T and 2T from
+    /// now.
     pub fn marks(min: Duration, additional: Duration) -> Self {
         Self { low: min, high: min + additional.max(Duration::ZERO) }
     }

@@ -68,7 +68,7 @@ impl Load {
         }
         let mut with = *self;
         with.add(job);
-        if !with.narrow {
+        if !with.is_reliable() {
             return false;
         }
         let cpus = f64::from(cpus.min(LANES_MAX));

@@ -15,7 +15,7 @@ use rand_pcg::Pcg64;
 
 use ResourceType::{Cpu, Nvidia};
 
-use crate::world::{With, at_min, host, job, share};
+use crate::world::{With, at_min, carry_out, host, job, share};
 
 const STEP: Duration = Duration::from_mins(5);
 
@@ -181,7 +181,7 @@ impl World {
         };
         let projects: Vec<ProjectSnapshot> = self.projects.iter().map(row).collect();
         let decision = choose(&self.schedule, &used, &projects, &self.queue, self.now);
-        self.queue.apply(&decision, self.now);
+        carry_out(&mut self.queue, &decision, self.now);
     }
 
     fn compute(&mut self) {

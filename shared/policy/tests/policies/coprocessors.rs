@@ -8,7 +8,7 @@ use fallow_policy::cpu_schedule::{
 use fallow_policy::job_queue::{Devices, Instances, JobQueue, JobSnapshot, JobState};
 use proptest::prelude::*;
 
-use crate::world::{self, With, any_jobs, any_projects, at_min, job, project, ran};
+use crate::world::{self, With, any_jobs, any_projects, at_min, carry_out, job, project, ran};
 
 const CPU: ResourceType = ResourceType::Cpu;
 const GPU: ResourceType = ResourceType::Nvidia;
@@ -96,7 +96,7 @@ fn r3_14_a_task_whose_device_is_taken_away_is_preempted_and_goes_on_elsewhere() 
     let first = choose_with(&host, &PerType::default(), &[project(1, 0.0)], &queue, at_min(0));
     assert_eq!(why_not(&first, 1), Some(WhyNot::DeviceGone { devices: Devices::NONE.with(0) }));
     assert!(first.decide_by <= at_min(1));
-    queue.apply(&first, at_min(0));
+    carry_out(&mut queue, &first, at_min(0));
     let then = choose_with(&host, &PerType::default(), &[project(1, 0.0)], &queue, at_min(0));
     assert_eq!((then.run[0].action, devices(&then)), (Action::Resume, vec![(1, vec![1])]));
 }
@@ -273,7 +273,7 @@ proptest! {
         let mut queue: JobQueue = jobs.into_iter().map(waiting).collect();
         let host = host(cpus, &[0, 1, 2, 3]);
         let last = choose_with(&host, &PerType::default(), &projects, &queue, at_min(0));
-        queue.apply(&last, at_min(0));
+        carry_out(&mut queue, &last, at_min(0));
         let on = |schedule: &Schedule| { let mut on = devices(schedule); on.sort(); on };
         let again = choose_with(&host, &PerType::default(), &projects, &queue, at_min(0));
         prop_assert_eq!(on(&last), on(&again));

@@ -11,7 +11,7 @@ use fallow_policy::job_queue::{Cpus, JobQueue, JobSnapshot, JobState};
 use fallow_policy::plan_host::PlanHost;
 use proptest::prelude::*;
 
-use crate::world::{PERIOD, With, any_jobs, any_projects, at_min, host, job, project, ran, share};
+use crate::world::{PERIOD, With, any_jobs, any_projects, at_min, carry_out, host, job, project, ran, share};
 
 fn choose(host: &ScheduleHost, projects: &[ProjectSnapshot], jobs: &[JobSnapshot]) -> Schedule {
     choose_with(host, &PerType::default(), projects, &jobs.iter().copied().collect(), at_min(0))
@@ -160,7 +160,7 @@ fn r2_5_slices_that_never_end_together_do_not_starve_a_job_of_all_cpus() {
     assert_eq!(schedule.preempt.len(), 2);
     // And keeps them for its slice, although it is owed nothing any more.
     let mut queue: JobQueue = jobs.into_iter().collect();
-    queue.apply(&schedule, at_min(0));
+    carry_out(&mut queue, &schedule, at_min(0));
     let later = choose_with(
         &host(2),
         &PerType::cpu(Duration::from_mins(2)),
@@ -225,7 +225,7 @@ fn run_host(usable: u32, shares: &[f64], every_min: i64, minutes: i64) -> Vec<f6
             })
             .collect();
         let schedule = choose_with(&host(usable), &used, &projects, &queue, at_min(minute));
-        queue.apply(&schedule, at_min(minute));
+        carry_out(&mut queue, &schedule, at_min(minute));
         running.clear();
         for chosen in &schedule.run {
             *running.entry(chosen.project).or_default() += 1;
@@ -284,7 +284,7 @@ proptest! {
         let mut queue: JobQueue = jobs.into_iter().collect();
         let host = ScheduleHost { preempt_only_at_checkpoint: careful, ..host(cpus) };
         let first = choose_with(&host, &PerType::default(), &projects, &queue, at_min(0));
-        queue.apply(&first, at_min(0));
+        carry_out(&mut queue, &first, at_min(0));
         let now = at_min(0) + Duration::from_millis(100);
         let second = choose_with(&host, &PerType::cpu(Duration::from_millis(100)), &projects, &queue, now);
         let sorted = |schedule: &Schedule| { let mut ids = ran(schedule); ids.sort_unstable(); ids };

@@ -9,7 +9,7 @@ use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::{PlanProject, RoundRobin};
 use proptest::prelude::*;
 
-use crate::world::{With, any_jobs, any_projects, at_min, host, job, project, ran, share};
+use crate::world::{With, any_jobs, any_projects, at_min, carry_out, host, job, project, ran, share};
 
 fn tight(id: u32, debt_min: f64, misses: u32) -> ProjectSnapshot {
     ProjectSnapshot { misses: PerType::cpu(misses), ..project(id, debt_min) }
@@ -94,7 +94,7 @@ fn r5_2_a_task_out_of_danger_keeps_its_slice_so_that_misses_that_come_and_go_swi
         let projects = [tight(1, 0.0, 0), tight(2, -60.0, misses)];
         let schedule = choose_with(&host(1), &PerType::default(), &projects, &queue, at_min(minute));
         switches += schedule.run.iter().filter(|chosen| chosen.action != Action::Continue).count();
-        queue.apply(&schedule, at_min(minute));
+        carry_out(&mut queue, &schedule, at_min(minute));
         assert_eq!(ran(&schedule), [2]);
     }
     assert_eq!(switches, 1);
@@ -131,7 +131,7 @@ fn two_days(with_misses: bool) -> (usize, usize) {
             (0..3).map(|at| ProjectSnapshot { misses: misses(at), ..project(1 + at as u32, 0.0) }).collect();
         let schedule = choose_with(&host, &PerType::default(), &snapshots, &queue, now);
         preempted += schedule.preempt.len();
-        queue.apply(&schedule, now);
+        carry_out(&mut queue, &schedule, now);
         for chosen in &schedule.run {
             queue.update(chosen.job, |job| job.remaining -= step);
             if queue.get(chosen.job).is_some_and(|job| !job.remaining.is_positive()) {
@@ -177,7 +177,7 @@ proptest! {
         let first = choose_with(&host, &PerType::default(), &projects, &queue, at_min(0));
         let again = choose_with(&host, &PerType::default(), &projects, &queue, at_min(0));
         prop_assert_eq!(&first, &again);
-        queue.apply(&first, at_min(0));
+        carry_out(&mut queue, &first, at_min(0));
         let now = at_min(0) + Duration::from_millis(100);
         let second = choose_with(&host, &PerType::default(), &projects, &queue, now);
         let sorted = |schedule: &Schedule| { let mut ids = ran(schedule); ids.sort_unstable(); ids };

@@ -5,7 +5,7 @@
 
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
 use fallow_policy::accounting::{Debts, LongTermDebts, LongTermPeriod, ProjectPeriod};
-use fallow_policy::due::{DueClaim, due_rates};
+use fallow_policy::due::{DueClaim, rates};
 use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, over_served, plan};
 use fallow_policy::fetch::{FetchWhen, Standing};
 use fallow_policy::plan_host::PlanHost;
@@ -95,7 +95,7 @@ impl Host {
                 DueClaim { project: p.id, share: p.share, limit }
             })
             .collect();
-        let due = due_rates(&self.plan, &claims);
+        let due = rates(&self.plan, &claims);
         let queued = |kind: ResourceType| self.projects.iter().map(|p| p.queued[kind]).sum::<f64>();
         let needs = PerType::from_fn(|kind| {
             let instances = f64::from(self.plan.instances[kind]);
@@ -106,7 +106,8 @@ impl Host {
         let candidates: Vec<FetchCandidate> = self
             .projects
             .iter()
-            .map(|p| {
+            .zip(&due)
+            .map(|(p, due)| {
                 let standing = Standing::Owed(self.long.overall(p.id, &self.plan.speeds));
                 FetchCandidate {
                     id: p.id,
@@ -119,7 +120,7 @@ impl Host {
                     hung: false,
                     backed_off: self.backoffs.held(p.id, self.now),
                     untried: PerType::from_fn(|kind| !self.long.supplies(p.id, kind)),
-                    shortfall: PerType::from_fn(|kind| (due[&p.id][kind] * window - p.queued[kind]).max(0.0)),
+                    shortfall: PerType::from_fn(|kind| (due[kind] * window - p.queued[kind]).max(0.0)),
                 }
             })
             .collect();

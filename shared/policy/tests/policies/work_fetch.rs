@@ -67,7 +67,7 @@ fn r2_13_the_jobs_of_latest_deadline_are_left_out() {
 
 #[test]
 fn r2_14_urgency_is_the_largest_and_is_never_lowered() {
-    let buffer = WorkBuffer::connection_period(HOUR * 4);
+    let buffer = WorkBuffer::marks(HOUR * 4, HOUR * 4);
     let projects = [project(1, 50.0), project(2, 50.0)];
     // Project 1 has nothing, project 2 starves in two hours: immediately, whatever comes second.
     let first = plan(host(1, buffer), &projects, &[job(1, 2, 9)]);
@@ -83,7 +83,7 @@ fn r2_14_urgency_is_the_largest_and_is_never_lowered() {
 /// Shows R2.10 and R5.3 as well.
 #[test]
 fn r2_15_a_request_moves_starvation_to_twice_the_period() {
-    let buffer = WorkBuffer::connection_period(HOUR * 4);
+    let buffer = WorkBuffer::marks(HOUR * 4, HOUR * 4);
     let jobs = [job(1, 1, 9).left(HOUR), job(2, 2, 9).left(HOUR * 3)];
     let plan = plan(host(1, buffer), &[project(1, 50.0), project(2, 50.0)], &jobs);
     let need = plan.of(ProjectId(1)).unwrap();
@@ -117,7 +117,7 @@ fn r2_14_with_no_buffer_at_all_a_starving_project_is_still_asked() {
 
 #[test]
 fn r2_11_fractions_go_over_projects_that_may_supply_work() {
-    let buffer = WorkBuffer::connection_period(HOUR);
+    let buffer = WorkBuffer::marks(HOUR, HOUR);
     let silent = Supplier { may_supply: PerType::default(), ..project(2, 300.0) };
     let plan = plan(host(1, buffer), &[project(1, 100.0), silent, project(3, 0.0)], &[]);
     assert_eq!(plan.of(ProjectId(1)).unwrap().first.rate, 1.0);
@@ -148,7 +148,7 @@ fn r5_3_with_a_gpu_each_type_is_split_by_share_among_those_that_supply_it() {
 
 #[test]
 fn jobs_on_their_way_count_as_work_held() {
-    let buffer = WorkBuffer::connection_period(HOUR);
+    let buffer = WorkBuffer::marks(HOUR, HOUR);
     let coming = job(1, 1, 9).state(JobState::Incoming).left(HOUR * 3);
     let plan = plan(host(1, buffer), &[project(1, 100.0)], &[coming]);
     assert_eq!((plan.urgency, plan.idle[Cpu]), (Urgency::None, 0.0));

@@ -3,7 +3,7 @@
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, Share, Usage};
 use fallow_policy::accounting::Debt;
 use fallow_policy::cpu_schedule::{ProjectSnapshot, Schedule, ScheduleHost};
-use fallow_policy::job_queue::{Devices, JobSnapshot, JobState};
+use fallow_policy::job_queue::{Devices, JobQueue, JobSnapshot, JobState};
 use proptest::prelude::*;
 
 pub(crate) const PERIOD: Duration = Duration::from_mins(60);
@@ -93,6 +93,24 @@ pub(crate) fn project(id: u32, debt_min: f64) -> ProjectSnapshot {
 
 pub(crate) fn share(weight: f64) -> Share {
     Share::new(weight).expect("a test gives sensible shares")
+}
+
+/// Carries a decision out: what it started, resumed or chose again runs with its new time slice, and what it preempted
+/// is preempted.
+pub(crate) fn carry_out(queue: &mut JobQueue, schedule: &Schedule, now: Instant) {
+    for chosen in &schedule.run {
+        queue.update(chosen.job, |job| {
+            let checkpointed_at = match job.state {
+                JobState::Running { checkpointed_at, .. } => checkpointed_at,
+                _ => now,
+            };
+            let (slice_began, devices) = (chosen.slice_began, chosen.devices);
+            job.state = JobState::Running { slice_began, checkpointed_at, devices };
+        });
+    }
+    for passed in &schedule.preempt {
+        queue.update(passed.job, |job| job.state = JobState::Preempted);
+    }
 }
 
 pub(crate) fn ran(schedule: &Schedule) -> Vec<u64> {
