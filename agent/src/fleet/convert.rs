@@ -57,20 +57,36 @@ fn project(from: wire::ProjectAssignment) -> Result<ProjectAssignment, String> {
 }
 
 fn preferences(from: &wire::Preferences) -> Result<Preferences, Invalid> {
+    // By name, so that none is forgotten.
+    let wire::Preferences {
+        cpu_fraction,
+        cpu_time_fraction,
+        buffer_min_micros,
+        buffer_additional_micros,
+        scheduling_period_micros,
+        checkpoint_period_micros,
+        leave_in_memory,
+        suspended,
+        memory_fraction,
+        disk_fraction,
+        disk_free_min_bytes,
+        connection_interval_micros,
+        excluded_devices,
+    } = from;
     let preferences = Preferences {
-        cpu_fraction: Fraction::new(from.cpu_fraction)?,
-        cpu_time_fraction: Fraction::new(from.cpu_time_fraction)?,
-        buffer_min: Duration::from_micros(from.buffer_min_micros),
-        buffer_additional: Duration::from_micros(from.buffer_additional_micros),
-        scheduling_period: Duration::from_micros(from.scheduling_period_micros),
-        checkpoint_period: Duration::from_micros(from.checkpoint_period_micros),
-        leave_in_memory: from.leave_in_memory,
-        suspended: from.suspended,
-        memory_fraction: Fraction::new(from.memory_fraction)?,
-        disk_fraction: Fraction::new(from.disk_fraction)?,
-        disk_free_min: Bytes(from.disk_free_min_bytes),
-        connection_interval: Duration::from_micros(from.connection_interval_micros),
-        excluded_devices: from.excluded_devices.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
+        cpu_fraction: Fraction::new(*cpu_fraction)?,
+        cpu_time_fraction: Fraction::new(*cpu_time_fraction)?,
+        buffer_min: Duration::from_micros(*buffer_min_micros),
+        buffer_additional: Duration::from_micros(*buffer_additional_micros),
+        scheduling_period: Duration::from_micros(*scheduling_period_micros),
+        checkpoint_period: Duration::from_micros(*checkpoint_period_micros),
+        leave_in_memory: *leave_in_memory,
+        suspended: *suspended,
+        memory_fraction: Fraction::new(*memory_fraction)?,
+        disk_fraction: Fraction::new(*disk_fraction)?,
+        disk_free_min: Bytes(*disk_free_min_bytes),
+        connection_interval: Duration::from_micros(*connection_interval_micros),
+        excluded_devices: excluded_devices.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
     };
     preferences.check()?;
     Ok(preferences)

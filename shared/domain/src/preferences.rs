@@ -129,13 +129,22 @@ impl Preferences {
             Some(b) if b < a => b,
             _ => a,
         };
+        // By name, so that no limit is forgotten.
+        let OwnerLimits {
+            suspended,
+            cpu_fraction,
+            cpu_time_fraction,
+            memory_fraction,
+            disk_fraction,
+            excluded_devices,
+        } = owner;
         Self {
-            cpu_fraction: least(self.cpu_fraction, owner.cpu_fraction),
-            cpu_time_fraction: least(self.cpu_time_fraction, owner.cpu_time_fraction),
-            memory_fraction: least(self.memory_fraction, owner.memory_fraction),
-            disk_fraction: least(self.disk_fraction, owner.disk_fraction),
-            suspended: self.suspended || owner.suspended,
-            excluded_devices: self.excluded_devices.union(&owner.excluded_devices).copied().collect(),
+            cpu_fraction: least(self.cpu_fraction, *cpu_fraction),
+            cpu_time_fraction: least(self.cpu_time_fraction, *cpu_time_fraction),
+            memory_fraction: least(self.memory_fraction, *memory_fraction),
+            disk_fraction: least(self.disk_fraction, *disk_fraction),
+            suspended: self.suspended || *suspended,
+            excluded_devices: self.excluded_devices.union(excluded_devices).copied().collect(),
             ..self.clone()
         }
     }

@@ -145,19 +145,34 @@ impl Changes {
                 *place = value;
             }
         }
-        set(&mut to.cpu_fraction, self.cpu_fraction);
-        set(&mut to.cpu_time_fraction, self.cpu_time_fraction);
-        set(&mut to.buffer_min, self.buffer_min);
-        set(&mut to.buffer_additional, self.buffer_additional);
-        set(&mut to.scheduling_period, self.scheduling_period);
-        set(&mut to.checkpoint_period, self.checkpoint_period);
-        set(&mut to.leave_in_memory, self.leave_in_memory);
-        set(&mut to.suspended, self.suspended);
-        set(&mut to.memory_fraction, self.memory_fraction);
-        set(&mut to.disk_fraction, self.disk_fraction);
-        set(&mut to.disk_free_min, self.disk_free_min.map(Bytes));
-        set(&mut to.connection_interval, self.connection_interval);
-        if let Some(Excluded(devices)) = &self.excluded_devices {
+        let Self {
+            cpu_fraction,
+            cpu_time_fraction,
+            buffer_min,
+            buffer_additional,
+            scheduling_period,
+            checkpoint_period,
+            leave_in_memory,
+            suspended,
+            memory_fraction,
+            disk_fraction,
+            disk_free_min,
+            connection_interval,
+            excluded_devices,
+        } = self;
+        set(&mut to.cpu_fraction, *cpu_fraction);
+        set(&mut to.cpu_time_fraction, *cpu_time_fraction);
+        set(&mut to.buffer_min, *buffer_min);
+        set(&mut to.buffer_additional, *buffer_additional);
+        set(&mut to.scheduling_period, *scheduling_period);
+        set(&mut to.checkpoint_period, *checkpoint_period);
+        set(&mut to.leave_in_memory, *leave_in_memory);
+        set(&mut to.suspended, *suspended);
+        set(&mut to.memory_fraction, *memory_fraction);
+        set(&mut to.disk_fraction, *disk_fraction);
+        set(&mut to.disk_free_min, disk_free_min.map(Bytes));
+        set(&mut to.connection_interval, *connection_interval);
+        if let Some(Excluded(devices)) = excluded_devices {
             to.excluded_devices.clone_from(devices);
         }
     }
@@ -193,40 +208,70 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
 }
 
 fn rows(preferences: &Preferences) -> [(&'static str, String); 13] {
+    let Preferences {
+        cpu_fraction,
+        cpu_time_fraction,
+        buffer_min,
+        buffer_additional,
+        scheduling_period,
+        checkpoint_period,
+        leave_in_memory,
+        suspended,
+        memory_fraction,
+        disk_fraction,
+        disk_free_min,
+        connection_interval,
+        excluded_devices,
+    } = preferences;
     [
-        ("cpu-fraction", table::number(preferences.cpu_fraction.get())),
-        ("cpu-time-fraction", table::number(preferences.cpu_time_fraction.get())),
-        ("buffer-min", preferences.buffer_min.to_string()),
-        ("buffer-additional", preferences.buffer_additional.to_string()),
-        ("scheduling-period", preferences.scheduling_period.to_string()),
-        ("checkpoint-period", preferences.checkpoint_period.to_string()),
-        ("leave-in-memory", preferences.leave_in_memory.to_string()),
-        ("suspended", preferences.suspended.to_string()),
-        ("memory-fraction", table::number(preferences.memory_fraction.get())),
-        ("disk-fraction", table::number(preferences.disk_fraction.get())),
-        ("disk-free-min", units::shown_size(preferences.disk_free_min.0)),
-        ("connection-interval", preferences.connection_interval.to_string()),
-        ("excluded-devices", Device::list(&preferences.excluded_devices)),
+        ("cpu-fraction", table::number(cpu_fraction.get())),
+        ("cpu-time-fraction", table::number(cpu_time_fraction.get())),
+        ("buffer-min", buffer_min.to_string()),
+        ("buffer-additional", buffer_additional.to_string()),
+        ("scheduling-period", scheduling_period.to_string()),
+        ("checkpoint-period", checkpoint_period.to_string()),
+        ("leave-in-memory", leave_in_memory.to_string()),
+        ("suspended", suspended.to_string()),
+        ("memory-fraction", table::number(memory_fraction.get())),
+        ("disk-fraction", table::number(disk_fraction.get())),
+        ("disk-free-min", units::shown_size(disk_free_min.0)),
+        ("connection-interval", connection_interval.to_string()),
+        ("excluded-devices", Device::list(excluded_devices)),
     ]
 }
 
 fn to_json(version: u64, preferences: &Preferences) -> serde_json::Value {
+    let Preferences {
+        cpu_fraction,
+        cpu_time_fraction,
+        buffer_min,
+        buffer_additional,
+        scheduling_period,
+        checkpoint_period,
+        leave_in_memory,
+        suspended,
+        memory_fraction,
+        disk_fraction,
+        disk_free_min,
+        connection_interval,
+        excluded_devices,
+    } = preferences;
     json!({
         "document_version": version,
         "preferences": {
-            "cpu_fraction": preferences.cpu_fraction.get(),
-            "cpu_time_fraction": preferences.cpu_time_fraction.get(),
-            "buffer_min_seconds": preferences.buffer_min.as_secs_f64(),
-            "buffer_additional_seconds": preferences.buffer_additional.as_secs_f64(),
-            "scheduling_period_seconds": preferences.scheduling_period.as_secs_f64(),
-            "checkpoint_period_seconds": preferences.checkpoint_period.as_secs_f64(),
-            "leave_in_memory": preferences.leave_in_memory,
-            "suspended": preferences.suspended,
-            "memory_fraction": preferences.memory_fraction.get(),
-            "disk_fraction": preferences.disk_fraction.get(),
-            "disk_free_min_bytes": preferences.disk_free_min.0,
-            "connection_interval_seconds": preferences.connection_interval.as_secs_f64(),
-            "excluded_devices": preferences.excluded_devices,
+            "cpu_fraction": cpu_fraction.get(),
+            "cpu_time_fraction": cpu_time_fraction.get(),
+            "buffer_min_seconds": buffer_min.as_secs_f64(),
+            "buffer_additional_seconds": buffer_additional.as_secs_f64(),
+            "scheduling_period_seconds": scheduling_period.as_secs_f64(),
+            "checkpoint_period_seconds": checkpoint_period.as_secs_f64(),
+            "leave_in_memory": leave_in_memory,
+            "suspended": suspended,
+            "memory_fraction": memory_fraction.get(),
+            "disk_fraction": disk_fraction.get(),
+            "disk_free_min_bytes": disk_free_min.0,
+            "connection_interval_seconds": connection_interval.as_secs_f64(),
+            "excluded_devices": excluded_devices,
         },
     })
 }

@@ -22,20 +22,36 @@ pub fn to_wire(document: &FleetDocument) -> proto::Document {
 /// Preferences on the wire.
 #[must_use]
 pub fn preferences_to_wire(preferences: &Preferences) -> proto::Preferences {
+    // By name, so that none is forgotten.
+    let Preferences {
+        cpu_fraction,
+        cpu_time_fraction,
+        buffer_min,
+        buffer_additional,
+        scheduling_period,
+        checkpoint_period,
+        leave_in_memory,
+        suspended,
+        memory_fraction,
+        disk_fraction,
+        disk_free_min,
+        connection_interval,
+        excluded_devices,
+    } = preferences;
     proto::Preferences {
-        cpu_fraction: preferences.cpu_fraction.get(),
-        cpu_time_fraction: preferences.cpu_time_fraction.get(),
-        buffer_min_micros: preferences.buffer_min.as_micros(),
-        buffer_additional_micros: preferences.buffer_additional.as_micros(),
-        scheduling_period_micros: preferences.scheduling_period.as_micros(),
-        checkpoint_period_micros: preferences.checkpoint_period.as_micros(),
-        leave_in_memory: preferences.leave_in_memory,
-        suspended: preferences.suspended,
-        memory_fraction: preferences.memory_fraction.get(),
-        disk_fraction: preferences.disk_fraction.get(),
-        disk_free_min_bytes: preferences.disk_free_min.0,
-        connection_interval_micros: preferences.connection_interval.as_micros(),
-        excluded_devices: preferences.excluded_devices.iter().map(ToString::to_string).collect(),
+        cpu_fraction: cpu_fraction.get(),
+        cpu_time_fraction: cpu_time_fraction.get(),
+        buffer_min_micros: buffer_min.as_micros(),
+        buffer_additional_micros: buffer_additional.as_micros(),
+        scheduling_period_micros: scheduling_period.as_micros(),
+        checkpoint_period_micros: checkpoint_period.as_micros(),
+        leave_in_memory: *leave_in_memory,
+        suspended: *suspended,
+        memory_fraction: memory_fraction.get(),
+        disk_fraction: disk_fraction.get(),
+        disk_free_min_bytes: disk_free_min.0,
+        connection_interval_micros: connection_interval.as_micros(),
+        excluded_devices: excluded_devices.iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -44,20 +60,35 @@ pub fn preferences_to_wire(preferences: &Preferences) -> proto::Preferences {
 /// # Errors
 /// [`Invalid`] for the first value that cannot be meant.
 pub fn preferences_from_wire(wire: &proto::Preferences) -> Result<Preferences, Invalid> {
+    let proto::Preferences {
+        cpu_fraction,
+        cpu_time_fraction,
+        buffer_min_micros,
+        buffer_additional_micros,
+        scheduling_period_micros,
+        checkpoint_period_micros,
+        leave_in_memory,
+        suspended,
+        memory_fraction,
+        disk_fraction,
+        disk_free_min_bytes,
+        connection_interval_micros,
+        excluded_devices,
+    } = wire;
     let preferences = Preferences {
-        cpu_fraction: Fraction::new(wire.cpu_fraction)?,
-        cpu_time_fraction: Fraction::new(wire.cpu_time_fraction)?,
-        buffer_min: Duration::from_micros(wire.buffer_min_micros),
-        buffer_additional: Duration::from_micros(wire.buffer_additional_micros),
-        scheduling_period: Duration::from_micros(wire.scheduling_period_micros),
-        checkpoint_period: Duration::from_micros(wire.checkpoint_period_micros),
-        leave_in_memory: wire.leave_in_memory,
-        suspended: wire.suspended,
-        memory_fraction: Fraction::new(wire.memory_fraction)?,
-        disk_fraction: Fraction::new(wire.disk_fraction)?,
-        disk_free_min: Bytes(wire.disk_free_min_bytes),
-        connection_interval: Duration::from_micros(wire.connection_interval_micros),
-        excluded_devices: wire.excluded_devices.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
+        cpu_fraction: Fraction::new(*cpu_fraction)?,
+        cpu_time_fraction: Fraction::new(*cpu_time_fraction)?,
+        buffer_min: Duration::from_micros(*buffer_min_micros),
+        buffer_additional: Duration::from_micros(*buffer_additional_micros),
+        scheduling_period: Duration::from_micros(*scheduling_period_micros),
+        checkpoint_period: Duration::from_micros(*checkpoint_period_micros),
+        leave_in_memory: *leave_in_memory,
+        suspended: *suspended,
+        memory_fraction: Fraction::new(*memory_fraction)?,
+        disk_fraction: Fraction::new(*disk_fraction)?,
+        disk_free_min: Bytes(*disk_free_min_bytes),
+        connection_interval: Duration::from_micros(*connection_interval_micros),
+        excluded_devices: excluded_devices.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
     };
     preferences.check()?;
     Ok(preferences)

@@ -1,5 +1,7 @@
 //! Preferences as they stand on the wire (BOINC: `global_preferences`).
 
+use std::collections::BTreeSet;
+
 use fallow_domain::{Bytes, Duration, Fraction, Preferences};
 
 use crate::xml::elements;
@@ -141,26 +143,43 @@ impl Default for GlobalPreferences {
 
 impl GlobalPreferences {
     /// Ours in BOINC's terms. An agent computes whether or not somebody is at the machine unless it is suspended, which
-    /// BOINC can say only as hours of the day: from 24 to 0, never. The connection interval has no element.
+    /// BOINC can say only as hours of the day: from 24 to 0, never. The connection interval and
+    /// excluded devices have no element.
     pub fn from_domain(ours: &Preferences) -> Self {
-        let (start_hour, end_hour) = if ours.suspended { (24.0, 0.0) } else { (0.0, 0.0) };
+        // By name, so that none is forgotten.
+        let Preferences {
+            cpu_fraction,
+            cpu_time_fraction,
+            buffer_min,
+            buffer_additional,
+            scheduling_period,
+            checkpoint_period,
+            leave_in_memory,
+            suspended,
+            memory_fraction,
+            disk_fraction,
+            disk_free_min,
+            connection_interval: _,
+            excluded_devices: _,
+        } = ours;
+        let (start_hour, end_hour) = if *suspended { (24.0, 0.0) } else { (0.0, 0.0) };
         Self {
             run_on_batteries: true,
             run_gpu_if_user_active: true,
             suspend_cpu_usage: 0.0,
             start_hour,
             end_hour,
-            leave_apps_in_memory: ours.leave_in_memory,
-            work_buf_min_days: ours.buffer_min.as_days_f64(),
-            work_buf_additional_days: ours.buffer_additional.as_days_f64(),
-            max_ncpus_pct: ours.cpu_fraction.get() * 100.0,
-            cpu_scheduling_period_minutes: ours.scheduling_period.as_secs_f64() / 60.0,
-            disk_interval: ours.checkpoint_period.as_secs_f64(),
-            disk_max_used_pct: ours.disk_fraction.get() * 100.0,
-            disk_min_free_gb: ours.disk_free_min.as_f64() / GIGABYTE,
-            ram_max_used_busy_pct: ours.memory_fraction.get() * 100.0,
-            ram_max_used_idle_pct: ours.memory_fraction.get() * 100.0,
-            cpu_usage_limit: ours.cpu_time_fraction.get() * 100.0,
+            leave_apps_in_memory: *leave_in_memory,
+            work_buf_min_days: buffer_min.as_days_f64(),
+            work_buf_additional_days: buffer_additional.as_days_f64(),
+            max_ncpus_pct: cpu_fraction.get() * 100.0,
+            cpu_scheduling_period_minutes: scheduling_period.as_secs_f64() / 60.0,
+            disk_interval: checkpoint_period.as_secs_f64(),
+            disk_max_used_pct: disk_fraction.get() * 100.0,
+            disk_min_free_gb: disk_free_min.as_f64() / GIGABYTE,
+            ram_max_used_busy_pct: memory_fraction.get() * 100.0,
+            ram_max_used_idle_pct: memory_fraction.get() * 100.0,
+            cpu_usage_limit: cpu_time_fraction.get() * 100.0,
             override_file_present: true,
             ..Self::default()
         }
@@ -229,7 +248,7 @@ impl GlobalPreferences {
             disk_fraction: fraction(within("disk_max_used_pct", self.disk_max_used_pct, PERCENT, PERCENT.0)),
             disk_free_min: Bytes::from_f64(self.disk_min_free_gb * GIGABYTE),
             connection_interval: Duration::ZERO,
-            ..Preferences::default()
+            excluded_devices: BTreeSet::new(),
         }
     }
 }

@@ -9,7 +9,9 @@ use std::fmt;
 use fallow_domain::{Duration, Flops};
 
 use super::text::units::write_duration;
-use super::{ApplicationModel, Availability, HostModel, ProjectModel, QueuedJob, Scenario, Trace};
+use super::{
+    ApplicationModel, Availability, Buffer, ClientModel, HostModel, ProjectModel, QueuedJob, Scenario, Trace,
+};
 
 /// Something in a scenario that means nothing, or that is unlikely to be meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -220,14 +222,24 @@ impl Check {
     }
 
     fn client(&mut self, scenario: &Scenario) {
-        let client = &scenario.client;
+        let ClientModel {
+            scheduling_period,
+            buffer: Buffer { min, additional },
+            leave_in_memory: _,
+            checkpoint_period,
+            cpu_fraction,
+            cpu_time_fraction,
+            memory_fraction: _,
+            disk_fraction: _,
+            disk_free_min: _,
+        } = scenario.client;
         let month = "from 1 s to 31 days";
-        self.within("client.scheduling_period", client.scheduling_period, SECOND, MONTH, month);
+        self.within("client.scheduling_period", scheduling_period, SECOND, MONTH, month);
         let buffer = "from 0 s to 31 days";
-        self.within("client.buffer.min", client.buffer.min, Duration::ZERO, MONTH, buffer);
-        self.within("client.buffer.additional", client.buffer.additional, Duration::ZERO, MONTH, buffer);
-        self.within("client.checkpoint_period", client.checkpoint_period, SECOND, MONTH, month);
-        let (cpus, time) = (client.cpu_fraction.get(), client.cpu_time_fraction.get());
+        self.within("client.buffer.min", min, Duration::ZERO, MONTH, buffer);
+        self.within("client.buffer.additional", additional, Duration::ZERO, MONTH, buffer);
+        self.within("client.checkpoint_period", checkpoint_period, SECOND, MONTH, month);
+        let (cpus, time) = (cpu_fraction.get(), cpu_time_fraction.get());
         self.number("client.cpu_fraction", cpus, cpus > 0.0, "a number above 0, up to 1");
         self.number("client.cpu_time_fraction", time, time >= 0.01, "a number from 0.01 to 1");
     }

@@ -28,6 +28,8 @@ pub use text::complaint::{Complaint, Complaints};
 pub use text::read::Loaded;
 pub use vary::{Variant, Vary, VaryError};
 
+use std::collections::BTreeSet;
+
 use fallow_domain::{Duration, Preferences};
 
 /// Everything that is given to a simulation, but for its seed and its policies.
@@ -49,20 +51,32 @@ impl Scenario {
     /// The client's preferences as the product's own code takes them.
     #[must_use]
     pub fn preferences(&self) -> Preferences {
+        // By name, so that none is forgotten.
+        let ClientModel {
+            scheduling_period,
+            buffer: Buffer { min: buffer_min, additional: buffer_additional },
+            leave_in_memory,
+            checkpoint_period,
+            cpu_fraction,
+            cpu_time_fraction,
+            memory_fraction,
+            disk_fraction,
+            disk_free_min,
+        } = self.client;
         Preferences {
-            cpu_fraction: self.client.cpu_fraction,
-            cpu_time_fraction: self.client.cpu_time_fraction,
-            buffer_min: self.client.buffer.min,
-            buffer_additional: self.client.buffer.additional,
-            scheduling_period: self.client.scheduling_period,
-            checkpoint_period: self.client.checkpoint_period,
-            leave_in_memory: self.client.leave_in_memory,
+            cpu_fraction,
+            cpu_time_fraction,
+            buffer_min,
+            buffer_additional,
+            scheduling_period,
+            checkpoint_period,
+            leave_in_memory,
             suspended: false,
-            memory_fraction: self.client.memory_fraction,
-            disk_fraction: self.client.disk_fraction,
-            disk_free_min: self.client.disk_free_min,
+            memory_fraction,
+            disk_fraction,
+            disk_free_min,
             connection_interval: self.host.connection_interval,
-            ..Preferences::default()
+            excluded_devices: BTreeSet::new(),
         }
     }
 }

@@ -55,16 +55,32 @@ impl Default for ClientModel {
 impl From<&Preferences> for ClientModel {
     /// Preferences as they hold on a host, apart from the connection interval, which is the host's.
     fn from(preferences: &Preferences) -> Self {
+        // By name, so that none is forgotten. Nothing is simulated of a host that is suspended or may not use a device.
+        let Preferences {
+            cpu_fraction,
+            cpu_time_fraction,
+            buffer_min,
+            buffer_additional,
+            scheduling_period,
+            checkpoint_period,
+            leave_in_memory,
+            suspended: _,
+            memory_fraction,
+            disk_fraction,
+            disk_free_min,
+            connection_interval: _,
+            excluded_devices: _,
+        } = *preferences;
         Self {
-            scheduling_period: preferences.scheduling_period,
-            buffer: Buffer { min: preferences.buffer_min, additional: preferences.buffer_additional },
-            leave_in_memory: preferences.leave_in_memory,
-            checkpoint_period: preferences.checkpoint_period,
-            cpu_fraction: preferences.cpu_fraction,
-            cpu_time_fraction: preferences.cpu_time_fraction,
-            memory_fraction: preferences.memory_fraction,
-            disk_fraction: preferences.disk_fraction,
-            disk_free_min: preferences.disk_free_min,
+            scheduling_period,
+            buffer: Buffer { min: buffer_min, additional: buffer_additional },
+            leave_in_memory,
+            checkpoint_period,
+            cpu_fraction,
+            cpu_time_fraction,
+            memory_fraction,
+            disk_fraction,
+            disk_free_min,
         }
     }
 }

@@ -102,24 +102,35 @@ impl Out {
     fn client(&mut self, client: &ClientModel) {
         let base = ClientModel::default();
         self.title("[client]");
-        self.key("scheduling_period", &quoted(&write_duration(client.scheduling_period)));
-        let (min, additional) = (client.buffer.min, client.buffer.additional);
-        let (min, additional) = (quoted(&write_duration(min)), quoted(&write_duration(additional)));
+        let ClientModel {
+            scheduling_period,
+            buffer,
+            leave_in_memory,
+            checkpoint_period,
+            cpu_fraction,
+            cpu_time_fraction,
+            memory_fraction,
+            disk_fraction,
+            disk_free_min,
+        } = *client;
+        self.key("scheduling_period", &quoted(&write_duration(scheduling_period)));
+        let (min, additional) =
+            (quoted(&write_duration(buffer.min)), quoted(&write_duration(buffer.additional)));
         self.key("buffer", &format!("{{ min = {min}, additional = {additional} }}"));
-        let differs = client.leave_in_memory != base.leave_in_memory;
-        self.key_if(differs, "leave_in_memory", &client.leave_in_memory.to_string());
-        let differs = client.checkpoint_period != base.checkpoint_period;
-        self.key_if(differs, "checkpoint_period", &quoted(&write_duration(client.checkpoint_period)));
+        let differs = leave_in_memory != base.leave_in_memory;
+        self.key_if(differs, "leave_in_memory", &leave_in_memory.to_string());
+        let differs = checkpoint_period != base.checkpoint_period;
+        self.key_if(differs, "checkpoint_period", &quoted(&write_duration(checkpoint_period)));
         for (key, own, base) in [
-            ("cpu_fraction", client.cpu_fraction, base.cpu_fraction),
-            ("cpu_time_fraction", client.cpu_time_fraction, base.cpu_time_fraction),
-            ("memory_fraction", client.memory_fraction, base.memory_fraction),
-            ("disk_fraction", client.disk_fraction, base.disk_fraction),
+            ("cpu_fraction", cpu_fraction, base.cpu_fraction),
+            ("cpu_time_fraction", cpu_time_fraction, base.cpu_time_fraction),
+            ("memory_fraction", memory_fraction, base.memory_fraction),
+            ("disk_fraction", disk_fraction, base.disk_fraction),
         ] {
             self.key_if(own != base, key, &number(own.get()));
         }
-        let differs = client.disk_free_min != base.disk_free_min;
-        self.key_if(differs, "disk_free_min", &quoted(&write_bytes(client.disk_free_min)));
+        let differs = disk_free_min != base.disk_free_min;
+        self.key_if(differs, "disk_free_min", &quoted(&write_bytes(disk_free_min)));
     }
 
     fn project(&mut self, project: &ProjectModel) {
