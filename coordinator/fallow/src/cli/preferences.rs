@@ -140,11 +140,6 @@ impl Changes {
     }
 
     fn apply(&self, to: &mut Preferences) {
-        fn set<T: Copy>(place: &mut T, value: Option<T>) {
-            if let Some(value) = value {
-                *place = value;
-            }
-        }
         let Self {
             cpu_fraction,
             cpu_time_fraction,
@@ -160,21 +155,25 @@ impl Changes {
             connection_interval,
             excluded_devices,
         } = self;
-        set(&mut to.cpu_fraction, *cpu_fraction);
-        set(&mut to.cpu_time_fraction, *cpu_time_fraction);
-        set(&mut to.buffer_min, *buffer_min);
-        set(&mut to.buffer_additional, *buffer_additional);
-        set(&mut to.scheduling_period, *scheduling_period);
-        set(&mut to.checkpoint_period, *checkpoint_period);
-        set(&mut to.leave_in_memory, *leave_in_memory);
-        set(&mut to.suspended, *suspended);
-        set(&mut to.memory_fraction, *memory_fraction);
-        set(&mut to.disk_fraction, *disk_fraction);
-        set(&mut to.disk_free_min, disk_free_min.map(Bytes));
-        set(&mut to.connection_interval, *connection_interval);
-        if let Some(Excluded(devices)) = excluded_devices {
-            to.excluded_devices.clone_from(devices);
-        }
+        // All of them, so that none is without an option.
+        *to = Preferences {
+            cpu_fraction: cpu_fraction.unwrap_or(to.cpu_fraction),
+            cpu_time_fraction: cpu_time_fraction.unwrap_or(to.cpu_time_fraction),
+            buffer_min: buffer_min.unwrap_or(to.buffer_min),
+            buffer_additional: buffer_additional.unwrap_or(to.buffer_additional),
+            scheduling_period: scheduling_period.unwrap_or(to.scheduling_period),
+            checkpoint_period: checkpoint_period.unwrap_or(to.checkpoint_period),
+            leave_in_memory: leave_in_memory.unwrap_or(to.leave_in_memory),
+            suspended: suspended.unwrap_or(to.suspended),
+            memory_fraction: memory_fraction.unwrap_or(to.memory_fraction),
+            disk_fraction: disk_fraction.unwrap_or(to.disk_fraction),
+            disk_free_min: disk_free_min.map_or(to.disk_free_min, Bytes),
+            connection_interval: connection_interval.unwrap_or(to.connection_interval),
+            excluded_devices: match excluded_devices {
+                Some(Excluded(devices)) => devices.clone(),
+                None => std::mem::take(&mut to.excluded_devices),
+            },
+        };
     }
 }
 
