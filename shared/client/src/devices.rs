@@ -13,11 +13,13 @@ use crate::{Effect, Reason};
 pub(crate) struct Usable {
     host: PlanHost,
     devices: PerType<Devices>,
+    /// Whether the host was measured in this life of the agent.
+    is_measured: bool,
 }
 
 impl Default for Usable {
     fn default() -> Self {
-        Self { host: PlanHost::cpus(1), devices: PerType::default() }
+        Self { host: PlanHost::cpus(1), devices: PerType::default(), is_measured: false }
     }
 }
 
@@ -28,7 +30,7 @@ impl Usable {
             let excluded = preferences.excluded(coprocessor.kind);
             devices[coprocessor.kind] = excluded.fold(Devices::first(coprocessor.count), Devices::without);
         }
-        Self { host: PlanHost::new(facts, preferences, Fraction::ONE), devices }
+        Self { host: PlanHost::new(facts, preferences, Fraction::ONE), devices, is_measured: true }
     }
 }
 
@@ -56,12 +58,17 @@ impl Client {
         self.usable.devices
     }
 
-    /// The host was measured, or preferences changed: works out what may be used of it.
+    /// The host was measured, or preferences changed: works out what may be used of it. What it offered until now earned
+    /// projects their debts until now; what it offered in an earlier life of the agent is not known.
     pub(crate) fn host_changed(&mut self) {
-        self.usable = match &self.state.host {
+        let usable = match &self.state.host {
             Some(facts) => Usable::of(facts, self.preferences()),
             None => Usable::default(),
         };
+        if self.usable.is_measured && self.usable.host != usable.host {
+            self.settle_long_term();
+        }
+        self.usable = usable;
         self.leave_excluded_devices();
     }
 

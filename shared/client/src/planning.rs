@@ -58,6 +58,12 @@ impl Client {
         self.settle_long_term_as_of(self.now);
     }
 
+    /// A project may be asked for all types again. It earned nothing of those that it was not asked for until now.
+    pub(crate) fn clear_type_backoffs(&mut self, id: ProjectId) {
+        self.settle_long_term();
+        self.ledger.type_backoffs.clear_project(id);
+    }
+
     /// Books it before the end of a backoff since `from` makes a difference: what was held back until then
     /// was so for the whole time since the last plan, however long that is on a quiet host.
     pub(crate) fn settle_before_backoffs_end(&mut self, from: Instant) {

@@ -17,7 +17,11 @@ impl Client {
         id: ProjectId,
         change: impl FnOnce(&mut Project) -> T,
     ) -> Option<T> {
-        let (told, found) = self.state.projects.edit(id, change)?;
+        let (told, after, found) = self.state.projects.edited(id, change)?;
+        if found.earns {
+            self.settle_long_term();
+        }
+        self.state.projects.insert(after);
         self.note_project_difference(id, found);
         Some(told)
     }
@@ -69,9 +73,13 @@ impl Client {
         self.estimates_changed(id);
     }
 
-    /// Takes out a project of which nothing is held any more.
+    /// Takes out a project of which nothing is held any more, and closes its accounts. The others are owed for the time until
+    /// now what they earned beside it.
     pub(crate) fn remove_project(&mut self, id: ProjectId) -> Option<Project> {
+        self.settle_long_term();
         let project = self.state.projects.remove(id)?;
+        self.ledger.forget_project(id);
+        self.mark(Record::Ledger);
         self.mark_durable(Record::Project(id));
         self.shares_changed();
         Some(project)

@@ -1,6 +1,6 @@
 //! The projects, with private fields: read as a map, changed through one door that says what follows.
 //!
-//! **Model.** An edit keeps the project as it was, and all that follows is found by comparing it with what it has become.
+//! **Model.** An edit keeps the project as it was, and all that follows is found by comparing it with what it becomes.
 //! Projects are few and seldom edited, so they are compared whole. What changes with each of its jobs, which may be ten
 //! thousand, is a part of it that is edited and compared alone.
 
@@ -32,6 +32,8 @@ pub(crate) struct Difference {
     pub asks: bool,
     /// Its jobs take another time than the queue reckons with.
     pub estimates: bool,
+    /// It earns something else from now on: long-term debts are to be settled by what it was until now (R3.3).
+    pub earns: bool,
 }
 
 impl Deref for Projects {
@@ -51,16 +53,18 @@ impl Projects {
         self.all.remove(&id)
     }
 
-    /// Changes a project, but for its id. Says what follows from it.
-    pub(crate) fn edit<T>(
-        &mut self,
+    /// Changes a copy of a project, but for its id. Says what follows when the copy is [taken in](Self::insert), which is the
+    /// moment until when the project is as it was.
+    pub(crate) fn edited<T>(
+        &self,
         id: ProjectId,
         change: impl FnOnce(&mut Project) -> T,
-    ) -> Option<(T, Difference)> {
-        let project = self.all.get_mut(&id)?;
-        let before = project.clone();
-        let told = change(project);
-        Some((told, Difference::between(&before, project)))
+    ) -> Option<(T, Project, Difference)> {
+        let project = self.all.get(&id)?;
+        let mut after = project.clone();
+        let told = change(&mut after);
+        let found = Difference::between(project, &after);
+        Some((told, after, found))
     }
 
     /// Changes when it may be asked, and nothing else of it.
@@ -140,6 +144,8 @@ impl Difference {
             shares,
             asks: was.rpc != is.rpc || was.web.without != is.web.without,
             estimates: was.correction != is.correction || was.dont_use_dcf != is.dont_use_dcf,
+            earns: (was.share, was.detach_when_done) != (is.share, is.detach_when_done)
+                || was.web.without != is.web.without,
         }
     }
 }

@@ -28,7 +28,6 @@ impl Client {
     /// Attaches, or gives an attached project its new key and share. One that the document lists is taken as the
     /// document has it; the owner's word is then that he does not decline it any more.
     pub(crate) fn attach(&mut self, url: MasterUrl, account_key: AccountKey, share: Option<Share>) {
-        self.settle_long_term();
         self.edit_meta(|meta| meta.declined.remove(&url));
         if let Some(assigned) = self.assigned(&url).cloned() {
             return self.put_project(&assigned, true);
@@ -124,7 +123,7 @@ impl Client {
             project.rpc = RpcState::attached();
             project.contact_by = None;
         });
-        self.ledger.type_backoffs.clear_project(id);
+        self.clear_type_backoffs(id);
         // An answer on its way is about the earlier contact.
         if self.net.sessions.in_flight(id).is_some() {
             self.give_up_rpc(id, "it is about another account");
@@ -230,7 +229,6 @@ impl Client {
             self.state.workunits.remove(&key);
             self.mark(Record::Workunit(key));
         }
-        self.ledger.forget_project(id);
         self.queued_factor.remove(&id);
         self.net.sessions.forget(id);
         self.net.hearing.remove(&id);
@@ -249,7 +247,6 @@ impl Client {
             self.notice(NoticeLevel::Info, Some(id), format!("{why}: {}", project.url));
             self.act(Effect::DeleteProject { project: id, url: project.url }, Reason::new("detach", why));
         }
-        self.mark(Record::Ledger);
     }
 
     fn has_jobs(&self, project: ProjectId) -> bool {
@@ -282,7 +279,6 @@ impl Client {
         if self.state.meta.document.as_ref() == Some(&document) {
             return self.touch(Entity::Host);
         }
-        self.settle_long_term();
         // What the owner detached stays so (R6.1: the owner keeps the last word).
         let declined = self.state.meta.declined.clone();
         for project in document.projects.iter().filter(|project| !declined.contains(&project.url)) {
@@ -320,7 +316,6 @@ impl Client {
     /// Devices that the owner wants to be left alone (R3.14): the whole set, stored before anything follows from it.
     pub(crate) fn owner_excludes(&mut self, devices: BTreeSet<Device>) {
         if self.state.meta.owner.excluded_devices != devices {
-            self.settle_long_term();
             self.edit_meta(|meta| meta.owner.excluded_devices = devices);
             let all = &self.preferences().excluded_devices;
             let text = match all.is_empty() {

@@ -73,9 +73,8 @@ impl Client {
                 if by == Asker::Owner {
                     self.edit_rpc(id, RpcState::on_owner_request);
                 }
-                self.settle_long_term();
                 // Who asks for contact knows better than a backoff (R1.4).
-                self.ledger.type_backoffs.clear_project(id);
+                self.clear_type_backoffs(id);
                 self.fetch_due = true;
             }
             None => self.notice(NoticeLevel::Warn, None, format!("cannot contact {url}: not attached to it")),

@@ -1,6 +1,7 @@
 //! What can be seen from inside only: accounts, what is stored of them, and what the parts ask of each other.
 
 mod benchmarks;
+mod debts;
 mod devices;
 mod host_edits;
 mod job_edits;
