@@ -2,69 +2,28 @@
 //! decision has become due.
 //!
 //! **Model.** An [`Outline`] is what a job amounts to for everybody else: a small value, a pure function of the job. An
-//! edit takes one before and one after, and all that follows is their [`Difference`]. So no place that changes a job has
-//! to remember what depends on it.
+//! edit takes one before, and all that follows is its [`Difference`] from what the job has become. So no place that changes a
+//! job has to remember what depends on it. Every task is looked at every second: nothing is worked out that need not be.
 //!
 //! **Omitted on purpose.** Running totals (CPU time charged, elapsed time, peaks) change with every look at a task. They are no
 //! reason to store a job: they are stored with the accounts that they add up to, every few seconds.
 
-use fallow_domain::{Bytes, Duration, Instant, SlotId};
+use fallow_boinc::scheduler::ResultJob;
+use fallow_domain::{Instant, SlotId};
 use fallow_policy::job_queue::Devices;
 
-use crate::state::{Job, Process, Stage};
+use crate::state::{Job, Outcome, Process, Run, Stage};
 
-/// All that others look at. Texts are represented by their lengths: they are written once, with what else ends a job.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A job as it was: all of it that others look at. Texts are represented by their lengths: they are written once, with what
+/// else ends a job.
+#[derive(Clone, Debug)]
 pub(crate) struct Outline {
-    place: Place,
-    course: Course,
-    stored: Stored,
-    shown: Shown,
-}
-
-/// Where it stands for policies. A change is news to them.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Place {
     stage: Stage,
-    over: bool,
-    aborting: bool,
-    deadline: Instant,
-    not_before: Instant,
-}
-
-/// How it gets on, which plans expect: the queue is told, and nothing is decided for it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Course {
-    process: bool,
-    running: Option<(Instant, Option<Instant>, Devices)>,
-    begun: bool,
-    cpu: Duration,
-    fraction_done: f64,
-    working_set: Bytes,
-}
-
-/// What must not be lost with a killed agent.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Stored {
     slot: Option<SlotId>,
-    outcome: Option<(i32, u8, usize, usize)>,
-    base: Duration,
-    live: bool,
-    starts: u32,
-    checkpoint: (Duration, Duration, Duration, f64, Option<Instant>),
-    exits: (u32, u32, u32, u32),
-    end_elapsed: Duration,
-    slice_since: Instant,
-    begun: bool,
-    ran: bool,
-}
-
-/// What its view shows.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Shown {
     process: Process,
-    failed: bool,
-    checkpoint_cpu: Duration,
+    deadline: Instant,
+    outcome: Option<(i32, u8, usize, usize)>,
+    run: Run,
 }
 
 /// What follows from an edit.
@@ -89,85 +48,156 @@ pub(crate) struct Difference {
     pub reports: bool,
 }
 
+/// How a job ended.
+fn told(outcome: &Outcome) -> (i32, u8, usize, usize) {
+    let Outcome { exit_status, state, message, stderr, at: _ } = outcome;
+    (*exit_status, *state, message.as_ref().map_or(0, String::len), stderr.len())
+}
+
+/// What plans expect of a task that runs: since when it does, when it made its last checkpoint, and on what.
+fn computing(process: Process, run: &Run) -> Option<(Instant, Option<Instant>, Devices)> {
+    process.computes().then_some((run.slice_since, run.checkpoint_at, run.devices))
+}
+
+fn is_aborting(process: Process) -> bool {
+    matches!(process, Process::Aborting(_))
+}
+
 impl Outline {
     pub(crate) fn of(job: &Job) -> Self {
-        let (run, process) = (&job.run, job.process);
-        let outcome = job.outcome.as_ref();
-        let message = |outcome: &crate::state::Outcome| outcome.message.as_ref().map_or(0, String::len);
         Self {
-            place: Place {
-                stage: job.stage,
-                over: outcome.is_some(),
-                aborting: matches!(process, Process::Aborting(_)),
-                deadline: job.result.report_deadline,
-                not_before: run.not_before,
-            },
-            course: Course {
-                process: process.exists(),
-                running: process.computes().then_some((run.slice_since, run.checkpoint_at, run.devices)),
-                begun: run.begun,
-                cpu: run.cpu(),
-                fraction_done: run.fraction_done,
-                working_set: run.working_set,
-            },
-            stored: Stored {
-                slot: job.slot,
-                outcome: outcome.map(|of| (of.exit_status, of.state, message(of), of.stderr.len())),
-                base: run.base,
-                live: run.live,
-                starts: run.starts,
-                checkpoint: (
-                    run.checkpoint_said,
-                    run.checkpoint_cpu,
-                    run.checkpoint_elapsed,
-                    run.checkpoint_fraction,
-                    run.checkpoint_at,
-                ),
-                exits: (run.premature_exits, run.quick_exits, run.failed_starts, run.made_room),
-                end_elapsed: run.end_elapsed,
-                slice_since: run.slice_since,
-                begun: run.begun,
-                ran: run.ran,
-            },
-            shown: Shown {
-                process,
-                failed: outcome.is_some_and(|outcome| outcome.exit_status != 0),
-                checkpoint_cpu: run.checkpoint_cpu,
-            },
+            stage: job.stage,
+            slot: job.slot,
+            process: job.process,
+            deadline: job.result.report_deadline,
+            outcome: job.outcome.as_ref().map(told),
+            run: job.run,
         }
     }
 
     /// What follows when a job that was like this is like that.
-    pub(crate) fn until(&self, after: &Self) -> Difference {
-        let (was, is) = (&self.place, &after.place);
-        let ends = self.course.process && !after.course.process;
-        let begins_anew = self.course.begun && !after.course.begun;
-        let moved = was != is;
-        let over = self.stored.outcome != after.stored.outcome;
-        let waited = was.not_before > Instant::EPOCH && is.not_before == Instant::EPOCH;
-        let ready = was.stage == Stage::Downloading && is.stage == Stage::Runnable;
-        let said = after.stored.checkpoint.0;
-        let returns = |place: &Place| matches!(place.stage, Stage::Uploading | Stage::Reporting);
-        let leaves = was.stage != is.stage && (returns(was) || returns(is));
-        let goes_on = moved || self.course != after.course;
+    pub(crate) fn until(&self, job: &Job) -> Difference {
+        // Taken apart whole, so that whoever adds something to a job says here what follows when it changes.
+        let Job {
+            stage,
+            slot,
+            ref run,
+            ref outcome,
+            process,
+            // Of what its project said only the deadline is ever said anew.
+            result: ResultJob { report_deadline: deadline, .. },
+            // They never change.
+            id: _,
+            project: _,
+            version: _,
+            received_at: _,
+            usage: _,
+            flops_estimate: _,
+            speed: _,
+            elapsed_max: _,
+        } = *job;
+        let outcome = outcome.as_ref().map(told);
+        let found = between(&self.run, run);
+        // Where it stands for policies: a change is news to them.
+        let moved = self.stage != stage
+            || self.outcome.is_some() != outcome.is_some()
+            || is_aborting(self.process) != is_aborting(process)
+            || self.deadline != deadline
+            || found.waits;
+        // How it gets on, which plans expect: the queue is told, and nothing is decided for it.
+        let goes_on = moved
+            || found.progress
+            || self.process.exists() != process.exists()
+            || computing(self.process, &self.run) != computing(process, run);
+        let failed = |outcome: Option<(i32, u8, usize, usize)>| outcome.is_some_and(|of| of.0 != 0);
+        let shown = self.process != process || failed(self.outcome) != failed(outcome) || found.shown;
+        let over = self.outcome != outcome;
+        let ends = self.process.exists() && !process.exists();
+        let waited = self.run.not_before > Instant::EPOCH && run.not_before == Instant::EPOCH;
+        let ready = self.stage == Stage::Downloading && stage == Stage::Runnable;
+        let returns = |stage: Stage| matches!(stage, Stage::Uploading | Stage::Reporting);
+        let leaves = self.stage != stage && (returns(self.stage) || returns(stage));
         Difference {
-            store: moved || self.stored != after.stored,
-            durable: over || leaves || was.deadline != is.deadline,
-            show: goes_on || self.shown != after.shown,
+            store: moved || over || self.slot != slot || found.stored,
+            durable: over || leaves || self.deadline != deadline,
+            show: goes_on || shown,
             place: goes_on,
-            news: moved || ends || begins_anew,
-            frees: ready || ends || waited || (is.over && !was.over),
-            checkpoint: said.is_positive() && said != self.stored.checkpoint.0,
-            reports: leaves || was.deadline != is.deadline,
+            news: moved || ends || (self.run.begun && !run.begun),
+            frees: ready || ends || waited || (outcome.is_some() && self.outcome.is_none()),
+            checkpoint: run.checkpoint_said.is_positive() && run.checkpoint_said != self.run.checkpoint_said,
+            reports: leaves || self.deadline != deadline,
         }
+    }
+}
+
+/// What has changed of what a task has done.
+struct Changes {
+    /// When it may be started.
+    waits: bool,
+    /// How it gets on, which plans expect.
+    progress: bool,
+    /// What must not be lost with a killed agent.
+    stored: bool,
+    /// What its view shows beside.
+    shown: bool,
+}
+
+fn between(was: &Run, is: &Run) -> Changes {
+    let Run {
+        base,
+        // In `cpu`.
+        process_cpu: _,
+        live,
+        starts,
+        checkpoint_cpu,
+        checkpoint_said,
+        checkpoint_elapsed,
+        end_elapsed,
+        fraction_done,
+        checkpoint_fraction,
+        working_set,
+        premature_exits,
+        quick_exits,
+        failed_starts,
+        made_room,
+        not_before,
+        slice_since,
+        // Of a task that runs, see `computing`.
+        devices: _,
+        begun,
+        ran,
+        checkpoint_at,
+        // Running totals.
+        charged: _,
+        charged_coprocessor: _,
+        elapsed: _,
+        peak_working_set: _,
+        disk_usage: _,
+    } = *is;
+    let checkpoint = (was.checkpoint_said, was.checkpoint_cpu, was.checkpoint_elapsed, was.checkpoint_at)
+        != (checkpoint_said, checkpoint_cpu, checkpoint_elapsed, checkpoint_at)
+        || was.checkpoint_fraction != checkpoint_fraction;
+    let exits = (was.premature_exits, was.quick_exits, was.failed_starts, was.made_room)
+        != (premature_exits, quick_exits, failed_starts, made_room);
+    Changes {
+        waits: was.not_before != not_before,
+        progress: was.cpu() != is.cpu()
+            || was.fraction_done != fraction_done
+            || was.working_set != working_set
+            || was.begun != begun,
+        stored: checkpoint
+            || exits
+            || (was.live, was.begun, was.ran, was.starts) != (live, begun, ran, starts)
+            || (was.base, was.end_elapsed, was.slice_since) != (base, end_elapsed, slice_since),
+        shown: was.checkpoint_cpu != checkpoint_cpu,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::Outcome;
     use crate::tests::job;
+    use fallow_domain::Duration;
 
     /// The names of what follows from an edit of a task that executes.
     fn follows(edit: impl FnOnce(&mut Job)) -> String {
@@ -177,7 +207,7 @@ mod tests {
         job.run.not_before = Instant::from_secs_f64(1.0);
         let before = Outline::of(&job);
         edit(&mut job);
-        let found = before.until(&Outline::of(&job));
+        let found = before.until(&job);
         let Difference { store, durable, show, place, news, frees, checkpoint, reports } = found;
         let flags = [
             (store, "store"),
@@ -203,7 +233,7 @@ mod tests {
         job.stage = Stage::Downloading;
         let before = Outline::of(&job);
         job.stage = Stage::Runnable;
-        assert!(before.until(&Outline::of(&job)).frees);
+        assert!(before.until(&job).frees);
     }
 
     #[test]

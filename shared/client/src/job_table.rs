@@ -76,7 +76,7 @@ impl Jobs {
         if job.stage != stage {
             self.index.move_to(job.stage, id);
         }
-        Some((told, before.until(&Outline::of(job))))
+        Some((told, before.until(job)))
     }
 
     /// A task has executed for so long, and has used so much of its coprocessor. No difference to anybody before somebody

@@ -247,7 +247,7 @@ pub(crate) enum Stage {
 }
 
 /// What a task has done so far.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Run {
     /// CPU time charged to the project for it, lost work included.
     pub charged: Duration,
