@@ -46,8 +46,9 @@ impl Client {
     fn apply_identity(&mut self, id: ProjectId, reply: &SchedulerReply) {
         let now = self.now;
         let told = self.edit_project(id, |project| {
-            take_identity(project, reply);
-            project.read_web_preferences();
+            if take_identity(project, reply) {
+                project.read_web_preferences();
+            }
             // None at all is no wish to hear of us at once, and then again at once (BOINC).
             let delay = reply.next_rpc_delay.filter(|delay| delay.is_positive());
             project.contact_by = delay.map(|delay| Wait::new(now, delay.max(NEXT_RPC_DELAY_MIN)));
@@ -117,13 +118,14 @@ fn replaces(held: &str, new: &str, signature: &str) -> bool {
     PublicKey::parse(held).is_ok_and(|key| key.verify_key(new, signature))
 }
 
-/// What a reply says of the project, of us there, and of the work that it has.
-fn take_identity(project: &mut Project, reply: &SchedulerReply) {
+/// What a reply says of the project, of us there, and of the work that it has. Says whether what its user set there is
+/// something else than before: each reply says it again.
+fn take_identity(project: &mut Project, reply: &SchedulerReply) -> bool {
     let short = |text: &&String| text.len() <= NAME_MAX;
-    fn set<T: Clone>(place: &mut T, value: Option<&T>) {
-        if let Some(value) = value {
-            *place = value.clone();
-        }
+    fn set<T: Clone + PartialEq>(place: &mut T, value: Option<&T>) -> bool {
+        let Some(value) = value.filter(|value| **value != *place) else { return false };
+        place.clone_from(value);
+        true
     }
     // The coordinator's name for a project stays; a project attached by hand takes its own.
     if !project.from_document {
@@ -140,9 +142,9 @@ fn take_identity(project: &mut Project, reply: &SchedulerReply) {
     set(&mut who.user_expavg_credit, reply.user_expavg_credit.as_ref());
     set(&mut who.host_total_credit, reply.host_total_credit.as_ref());
     set(&mut who.host_expavg_credit, reply.host_expavg_credit.as_ref());
-    set(&mut who.venue, reply.host_venue.as_ref().filter(short));
-    let preferences = reply.project_preferences.as_ref();
-    set(&mut who.project_preferences, preferences.filter(|block| block.len() <= PREFERENCES_MAX));
+    let is_moved = set(&mut who.venue, reply.host_venue.as_ref().filter(short));
+    let preferences = reply.project_preferences.as_ref().filter(|block| block.len() <= PREFERENCES_MAX);
+    let is_set = set(&mut who.project_preferences, preferences);
     if let Some(hostid) = reply.hostid.filter(|hostid| *hostid != 0) {
         project.hostid = hostid;
         project.rpc_seqno = 0;
@@ -153,4 +155,5 @@ fn take_identity(project: &mut Project, reply: &SchedulerReply) {
     for kind in reply.no_rsc_apps.iter().filter_map(|name| type_of(name)) {
         project.lacks[kind] = true;
     }
+    is_moved || is_set
 }
