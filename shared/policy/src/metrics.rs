@@ -130,10 +130,6 @@ pub struct Figures {
 }
 
 /// Instance time in seconds of one CPU: that of each type weighted by its speed.
-pub fn weighted(used: &PerType<Duration>, speeds: &PerType<f64>) -> Duration {
-    Duration::from_secs_f64(weighted_secs(used, speeds))
-}
-
 fn weighted_secs(used: &PerType<Duration>, speeds: &PerType<f64>) -> f64 {
     used.iter().map(|(kind, used)| used.max(&Duration::ZERO).as_secs_f64() * speeds[kind]).sum()
 }

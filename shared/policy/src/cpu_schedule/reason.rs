@@ -107,14 +107,6 @@ pub enum WhyNot {
     ProjectOut,
 }
 
-impl WhyNot {
-    /// Whether it could not run even on a host with nothing else to do, as things stand: its owner has to be told, since
-    /// waiting does not help. With other preferences, or another estimate, it might.
-    pub const fn is_hopeless(&self) -> bool {
-        matches!(self, Self::CpusUsable { .. } | Self::MemoryLimit { .. } | Self::DevicesUsable { .. })
-    }
-}
-
 /// Instance time, for people.
 fn owed(debt: Debt) -> Duration {
     Duration::from_secs_f64(debt.as_secs())

@@ -141,8 +141,8 @@ fn r3_14_a_job_that_no_device_can_ever_hold_is_told_of_and_blocks_nobody() {
     let jobs = [gpu_job(1, 1, 0.1, 3.0), gpu_job(2, 2, 0.1, 1.0), gpu_job(3, 1, 9.0, 1.0)];
     let schedule = choose(&host(2, &[0, 1]), &[project(1, 900.0), project(2, 0.0)], &jobs);
     assert_eq!(ran(&schedule), [2]);
-    let hopeless = |id| why_not(&schedule, id).is_some_and(|why| why.is_hopeless());
-    assert!(hopeless(1) && hopeless(3));
+    assert!(matches!(why_not(&schedule, 1), Some(WhyNot::DevicesUsable { .. })));
+    assert!(matches!(why_not(&schedule, 3), Some(WhyNot::CpusUsable { .. })));
     // It leaves its device starved: there is nothing that could run there.
     assert_eq!(schedule.starved[GPU], Instances::ONE);
     assert!(host(2, &[0, 1]).hopeless(&jobs[0].needs()).is_some());
