@@ -141,8 +141,8 @@ struct Room {
     guests: Guests,
     not_accepted: Seldom,
     crowded: Seldom,
-    /// Since when there is no descriptor for a connection.
-    wanting: Mutex<Option<Instant>>,
+    /// Since when newcomers find no place, or no descriptor.
+    full_since: Mutex<Option<Instant>>,
 }
 
 /// A connection's place, until it is dropped.
@@ -169,17 +169,18 @@ impl Room {
             guests: Guests::new(open, bounds.patience, bounds.kept()),
             not_accepted: Seldom::new(),
             crowded: Seldom::new(),
-            wanting: Mutex::default(),
+            full_since: Mutex::default(),
         }
     }
 
-    /// Sends a guest away for somebody who waits since then, as soon as one may be.
-    async fn one_gives_way(&self, begin: Instant) {
-        self.guests.one_gives_way(begin, || self.say_crowded()).await;
+    /// Sends a guest away, as soon as one may be.
+    async fn one_gives_way(&self) {
+        let full_since = *self.full_since().get_or_insert_with(Instant::now);
+        self.guests.one_gives_way(full_since, || self.say_crowded()).await;
     }
 
-    fn wanting(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.wanting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn full_since(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.full_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn say_crowded(&self) {
@@ -203,11 +204,15 @@ impl Room {
 
     /// A place, which somebody else may have to give up. One only: whoever is sent away leaves at once.
     async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = self.places.clone().try_acquire_owned() {
+            *self.full_since() = None;
+            return Some(place);
+        }
         let mut place = pin!(self.places.clone().acquire_owned());
         tokio::select! {
             biased;
             place = place.as_mut() => return place.ok(),
-            () = self.one_gives_way(Instant::now()) => {}
+            () = self.one_gives_way() => {}
         }
         place.await.ok()
     }
@@ -220,7 +225,6 @@ async fn accept(listener: &TcpListener, room: &Room) -> Option<(TcpStream, Seat,
             // Messages are small and waited for; without this they wait for each other. A connection that is gone
             // already says so at the first read.
             let _ = stream.set_nodelay(true);
-            *room.wanting() = None;
             let place = room.place().await?;
             let (guest, goes) = room.guests.enter();
             Some((stream, Seat { guest, _place: place }, goes))
@@ -230,8 +234,7 @@ async fn accept(listener: &TcpListener, room: &Room) -> Option<(TcpStream, Seat,
                 tracing::warn!(%error, times, "a connection is not accepted");
             }
             let is_want = [Some(Errno::MFILE), Some(Errno::NFILE)].contains(&Errno::from_io_error(&error));
-            let begin = *room.wanting().get_or_insert_with(Instant::now);
-            match is_want && timeout(PAUSE, room.one_gives_way(begin)).await.is_ok() {
+            match is_want && timeout(PAUSE, room.one_gives_way()).await.is_ok() {
                 true => sleep(LEAVING).await,
                 false => sleep(PAUSE).await,
             }

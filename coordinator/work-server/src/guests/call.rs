@@ -15,7 +15,8 @@ use tokio::time::{Sleep, sleep};
 
 use super::{Guest, Open};
 
-/// What is read on one connection, at a port for members, of all its requests that have not shown whose they are. An agent's first message has some hundred bytes.
+/// What is read on one connection, at a port for members, of all its requests that have not shown whose they are. An agent's
+/// first message has some hundred bytes.
 pub(super) const GREETING_BYTES: usize = 32 << 10;
 
 /// A request in progress, until it is dropped.

@@ -43,7 +43,7 @@ pub(super) struct State {
     pub(super) idle: BTreeSet<(Instant, u64)>,
     /// Those that have asked and are not answered yet, by when they came.
     pub(super) asking: BTreeSet<(Instant, u64)>,
-    /// When one of these was last sent away for its age, if none was for another reason since.
+    /// When one of these was last sent away for its age.
     aged: Option<Instant>,
     pub(super) accounts: BTreeMap<String, Account>,
     /// Places that members may keep in all, and those that they do.
@@ -286,19 +286,18 @@ impl State {
         self.lines[rank as usize].first().copied()
     }
 
-    /// For somebody who waits since `begin`.
-    pub(super) fn send_away(&mut self, patience: Patience, begin: Instant, now: Instant) -> Turn {
+    /// For somebody who has no place. There is none since `full_since`.
+    pub(super) fn send_away(&mut self, patience: Patience, full_since: Instant, now: Instant) -> Turn {
         self.look(patience, now);
-        let next_old = match self.oldest_idle(patience, now) {
+        // Where half of all say nothing, places come fast enough from them.
+        let old = Some(()).filter(|()| self.lines[Rank::Silent as usize].len() * 2 < self.all.len());
+        let next_old = match old.and_then(|()| self.oldest_idle(patience, now)) {
             Some((at, number)) if at <= now => return self.go(number),
             old => old.map(|(at, _)| at),
         };
         let turn = match self.send_due_away(patience, now) {
-            Turn::At(next) => self.send_asking_away(next, patience, begin, now),
-            turn => {
-                self.aged = None;
-                turn
-            }
+            Turn::At(next) => self.send_asking_away(next, patience, full_since, now),
+            turn => turn,
         };
         match (turn, next_old) {
             (Turn::At(next), Some(old)) => Turn::At(next.min(old)),
@@ -323,13 +322,17 @@ impl State {
         None
     }
 
-    /// And if there is nothing between its requests, it goes with the last one: when somebody has waited for all that is left
-    /// to others, and so do further ones as long as that is the only way to a place.
-    fn send_asking_away(&mut self, next: Instant, patience: Patience, begin: Instant, now: Instant) -> Turn {
+    /// And if there is nothing between its requests, it goes with the last one: when the port was full for a while, and no
+    /// sooner than that after the one before.
+    fn send_asking_away(
+        &mut self,
+        next: Instant,
+        patience: Patience,
+        full_since: Instant,
+        now: Instant,
+    ) -> Turn {
         let Some((came, number)) = self.asking.first().copied() else { return Turn::At(next) };
-        let is_only_way = self.lines[Rank::Silent as usize].is_empty()
-            && self.aged.is_some_and(|last| now <= last + patience.grace);
-        let waited = if is_only_way { now } else { begin + patience.grace };
+        let waited = self.aged.map_or(full_since, |last| last.max(full_since)) + patience.grace;
         let at = waited.max(came + patience.answer);
         if at > now {
             return Turn::At(next.min(at));

@@ -13,8 +13,8 @@
 //!    take theirs, the oldest.
 //!
 //! Nobody stays by asking for one thing after another without end. A connection that is older than an answer may take goes
-//! first, as soon as it waits between two requests; and if it never does, when a newcomer has waited for a while and nobody's
-//! time was over.
+//! first, as soon as it waits between two requests, unless half of all say nothing. If it never does, it goes when the port was
+//! full for a while and nobody's time is over, one such connection after the other.
 //!
 //! Each is left some time first ([`Patience`]). Nothing here is done for each packet: a connection changes its place with a
 //! request's begin and end, and how an answer goes is looked at when somebody has to give way.
@@ -47,7 +47,8 @@ pub struct Patience {
     pub grace: Duration,
     /// Between two parts of an answer.
     pub stall: Duration,
-    /// With an answer of which they take one part after the other.
+    /// With an answer of which they take one part after the other; and how old a connection gets that asks for one thing after
+    /// another.
     pub answer: Duration,
 }
 
@@ -113,13 +114,13 @@ impl Guests {
         (Guest { number, flow, greets, shown: Arc::default(), all: self.clone() }, goes)
     }
 
-    /// Sends one away for somebody who waits since `begin`, as soon as one may be. Waits as long as all are known. Calls `crowded` when those who are known have
-    /// all the places that they may keep.
-    pub async fn one_gives_way(&self, begin: Instant, crowded: impl Fn()) {
+    /// Sends one away, as soon as one may be, from a port that is full since then. Waits as long as all are known. Calls
+    /// `crowded` when those who are known have all the places that they may keep.
+    pub async fn one_gives_way(&self, full_since: Instant, crowded: impl Fn()) {
         loop {
             let (turn, is_crowded) = {
                 let mut state = self.state();
-                let turn = state.send_away(self.0.patience, begin, Instant::now());
+                let turn = state.send_away(self.0.patience, full_since, Instant::now());
                 (turn, state.is_crowded(turn))
             };
             if is_crowded {

@@ -193,36 +193,33 @@ fn r6_10_nobody_stays_by_asking_for_the_next_thing_at_once() {
         let turn = guests.state().send_away(PATIENCE, comes.min(now), now);
         assert!(matches!(turn, Turn::At(at) if at > now), "{after}: {turn:?}");
     }
-    let now = begin + second * 62;
-    ask_again(&guests, &entered, true, now);
-    assert_eq!(guests.state().send_away(PATIENCE, comes, now), Turn::Went);
-    // The next one does not have to wait as long, as long as there is no other way.
-    assert_eq!(guests.state().send_away(PATIENCE, now, now), Turn::Went);
-    let now = now + PATIENCE.grace + second;
-    ask_again(&guests, &entered[2..], true, now);
-    let turn = guests.state().send_away(PATIENCE, now, now);
-    assert!(matches!(turn, Turn::At(at) if at > now), "{turn:?}");
+    // Whoever says nothing makes no difference, and one goes at a time.
+    for after in [62, 64, 66] {
+        let now = begin + second * after;
+        ask_again(&guests, &entered[(after as usize - 62) / 2..], true, now);
+        let (silent, _away) = guests.enter();
+        guests.state().stand(silent.number, Some((Rank::Silent, now)));
+        assert_eq!(guests.state().send_away(PATIENCE, comes, now), Turn::Went, "{after}");
+        let turn = guests.state().send_away(PATIENCE, comes, now);
+        assert!(matches!(turn, Turn::At(at) if at > now), "{after}: {turn:?}");
+        silent.leaves();
+    }
+    assert!(entered.iter().all(|(guest, _)| guests.state().all[&guest.number].away.is_none()));
 }
 
 #[test]
-fn r6_10_those_who_say_nothing_do_not_make_older_ones_go_that_ask() {
-    let (guests, entered, begin) = askers();
-    let mut now = begin + PATIENCE.answer;
-    ask_again(&guests, &entered, true, now);
-    assert_eq!(guests.state().send_away(PATIENCE, begin, now), Turn::Went, "for its age");
-    // From here on somebody who says nothing gets each place as soon as there is one.
-    for _ in 0..10 {
-        let (silent, _away) = guests.enter();
-        guests.state().stand(silent.number, Some((Rank::Silent, now)));
-        now += Duration::from_millis(1);
-        let turn = guests.state().send_away(PATIENCE, now, now);
-        assert!(matches!(turn, Turn::At(_)), "{turn:?}");
-        now += PATIENCE.silent;
-        ask_again(&guests, &entered[1..], true, now);
-        assert_eq!(guests.state().send_away(PATIENCE, now, now), Turn::Went);
+fn r6_10_where_most_say_nothing_older_ones_do_not_go_for_them() {
+    for (silent, turns) in [(1, [true, true]), (3, [false, false])] {
+        let (guests, entered, begin) = askers();
+        let now = begin + PATIENCE.answer;
+        ask_again(&guests, &entered, false, now);
+        let newer: Vec<_> = (0..silent).map(|_| guests.enter()).collect();
+        for (guest, _) in &newer {
+            guests.state().stand(guest.number, Some((Rank::Silent, now)));
+        }
+        let went = turns.map(|_| guests.state().send_away(PATIENCE, now, now) == Turn::Went);
+        assert_eq!(went, turns, "{silent} of {}", entered.len() + silent);
     }
-    let went = entered.iter().filter(|(guest, _)| guests.state().all[&guest.number].away.is_none()).count();
-    assert_eq!(went, 1);
 }
 
 #[test]
