@@ -1,4 +1,4 @@
-//! Room on a full disk: what is killed, and which slots are emptied, before anything can be stored.
+//! Room on a full disk: what is killed, which slots are emptied, and which outputs go, before anything can be stored.
 //!
 //! Model: who goes is the client's to say (`Room`). A task that is there is killed, and its slot emptied when it is gone. What
 //! one has left that is gone already lies in its slot until the client has it emptied or used again, and it can do neither
@@ -15,7 +15,7 @@ use fallow_domain::{JobId, SlotId};
 use super::Supervision;
 use super::task::Task;
 
-/// What tasks that are gone have left, by slot, with the outputs elsewhere of those that are to go on.
+/// What tasks that are gone have left, by slot, with the outputs elsewhere of those that have not finished.
 #[derive(Debug, Default)]
 pub(super) struct Ends(BTreeMap<SlotId, (Held, Vec<PathBuf>)>);
 
@@ -24,11 +24,8 @@ impl Ends {
     pub(super) fn note(&mut self, job: JobId, task: &Task, end: &TaskEnd, outputs: Vec<PathBuf>) {
         // Where it could not be looked at, the last count has to do.
         let holds = Some(end.disk_usage).filter(|bytes| bytes.0 > 0).or(task.disk_usage());
-        let (is_finished, outputs) = match outcome(end) {
-            Outcome::Finished => (true, Vec::new()),
-            Outcome::Failed { .. } => (false, Vec::new()),
-            Outcome::Restart { .. } => (false, outputs),
-        };
+        let is_finished = is_finished(end);
+        let outputs = if is_finished { Vec::new() } else { outputs };
         let slot = task.slot();
         self.0.insert(slot, (Held { slot, job, holds, is_finished, is_going: false }, outputs));
     }
@@ -64,9 +61,7 @@ impl Supervision {
         tracing::warn!(%slot, "emptying the slot of a task that is gone: {why}, and there is no space on the disk");
         let ended = self.ends.forget(slot);
         self.clean(slot);
-        // If it is not wanted any more, what there is may be on its way to its project all the same.
         if let Some((held, outputs)) = ended
-            && why != Goes::NotWanted
             && !outputs.is_empty()
         {
             self.delete(outputs);
@@ -74,9 +69,9 @@ impl Supervision {
         }
     }
 
-    /// Deletes what a task that was killed to make room wrote outside of its slot, if that goes as well.
-    pub(super) fn take_outputs(&self, task: &Task, why: Goes, end: &mut TaskEnd) {
-        if !why.takes_outputs(&outcome(end)) {
+    /// Deletes what a task that was killed to make room wrote outside of its slot, unless it has finished.
+    pub(super) fn take_outputs(&self, task: &Task, end: &mut TaskEnd) {
+        if is_finished(end) {
             return;
         }
         let files = task.files(&self.shared);
@@ -96,8 +91,9 @@ impl Supervision {
     }
 }
 
-fn outcome(end: &TaskEnd) -> Outcome {
-    end.exit.outcome(end.finish.as_ref(), end.temporary_exit.as_ref())
+/// Whether it has all that it was to have. Its outputs stay.
+fn is_finished(end: &TaskEnd) -> bool {
+    matches!(end.exit.outcome(end.finish.as_ref(), end.temporary_exit.as_ref()), Outcome::Finished)
 }
 
 #[cfg(test)]

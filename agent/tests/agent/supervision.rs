@@ -250,24 +250,35 @@ fn r6_10_a_task_that_makes_room_leaves_no_output_either() {
 }
 
 #[test]
-fn r6_10_a_task_that_has_left_with_too_large_an_output_makes_room_with_it() {
-    let bench = Bench::new();
-    let output = bench.data.project(&project()).join("output_1");
-    // It leaves as if it were to go on later.
-    let script = bench.script(&format!("head -c 2000000 /dev/zero > {}; exit 0", output.display()));
-    let files = bench.setup(true, false).files.into_iter().filter(|file| file.output).collect();
-    let setup = TaskSetup { files, ..*script };
-    let job = setup.job;
-    bench.supervisor.start_task(Box::new(setup));
-    let end = bench.ended();
-    assert!(end.disk_usage >= Bytes(2_000_000), "{end:?}");
-    bench.supervisor.make_room(Some(Room::of([(job, (ProjectId(1), Bytes(1_000_000)))])));
-    let gone = bench.next("outputs that are gone", |event| match event {
-        Event::OutputsGone { job } => Some(job),
-        _ => None,
-    });
-    assert_eq!(gone, job);
-    assert!(!output.exists());
+fn r6_10_a_task_that_has_left_makes_room_with_its_outputs_unless_it_has_finished() {
+    let too_large = Room::of([(JobId(1), (ProjectId(1), Bytes(1_000_000)))]);
+    let finish = "printf '0\n' > boinc_finish_called; exit 0";
+    for (leave, room, goes) in [
+        // As if it were to go on later.
+        ("exit 0", too_large.clone(), true),
+        // It found no space.
+        ("exit 1", too_large.clone(), true),
+        ("exit 0", Room::default(), true),
+        (finish, too_large, false),
+    ] {
+        let bench = Bench::new();
+        let output = bench.data.project(&project()).join("output_1");
+        let script = bench.script(&format!("head -c 2000000 /dev/zero > {}; {leave}", output.display()));
+        let files = bench.setup(true, false).files.into_iter().filter(|file| file.output).collect();
+        bench.supervisor.start_task(Box::new(TaskSetup { files, job: JobId(1), ..*script }));
+        let end = bench.ended();
+        assert!(end.disk_usage >= Bytes(2_000_000), "{end:?}");
+        bench.supervisor.make_room(Some(room));
+        if goes {
+            let gone = bench.next("outputs that are gone", |event| match event {
+                Event::OutputsGone { job } => Some(job),
+                _ => None,
+            });
+            assert_eq!(gone, JobId(1));
+        }
+        wait_for("the slot to be emptied", 60, || (!bench.data.slot(SLOT).exists()).then_some(()));
+        assert_eq!(output.exists(), !goes, "{leave}");
+    }
 }
 
 #[test]

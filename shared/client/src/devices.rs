@@ -5,6 +5,7 @@ use fallow_policy::job_queue::Devices;
 use fallow_policy::plan_host::PlanHost;
 
 use crate::machine::Client;
+use crate::record::Record;
 use crate::state::{Job, Process};
 use crate::{Effect, Reason};
 
@@ -67,6 +68,7 @@ impl Client {
         };
         if self.usable.is_measured && self.usable.host != usable.host {
             self.settle_long_term();
+            self.mark(Record::Ledger);
         }
         self.usable = usable;
         self.leave_excluded_devices();

@@ -20,6 +20,7 @@ impl Client {
         let (told, after, found) = self.state.projects.edited(id, change)?;
         if found.earns {
             self.settle_long_term();
+            self.mark(Record::Ledger);
         }
         self.state.projects.insert(after);
         self.note_project_difference(id, found);

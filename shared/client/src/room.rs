@@ -5,6 +5,8 @@
 //! - What nobody wants goes: of jobs that have failed or were aborted, of projects that leave. At worst, when the agent ends
 //!   before that is stored, such a job is computed from its beginning.
 //! - So does what holds more than its project allows. Its job fails for that anyway, see `poll_limits`.
+//! - With the slot of a task that has not finished go its outputs, wherever they are. If its job has failed, they would be sent,
+//!   but they are no result.
 //! - What has finished and holds no more than it may stays. Its end is not stored, and it would be computed once more.
 //! - If that is not enough for a while, the largest one of the project whose tasks hold most goes, one at a time. A project
 //!   may allow its jobs more than this host has, and a host that stores nothing gets on with none of them. Its job is not
@@ -14,7 +16,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use fallow_boinc::runtime::exit;
 use fallow_domain::{Bytes, JobId, ProjectId, SlotId};
 
 use crate::machine::Client;
@@ -47,18 +48,6 @@ pub enum Goes {
     OverBound,
     /// Something has to go. The tasks of its project hold most, and of these it does.
     HoldsMost,
-}
-
-impl Goes {
-    /// Whether the outputs of the task go as well, given how it has ended. A job that is over is reported with its outputs,
-    /// also one that has failed; they go only if they are more than it may hold.
-    pub fn takes_outputs(self, end: &exit::Outcome) -> bool {
-        match end {
-            exit::Outcome::Finished => false,
-            exit::Outcome::Failed { .. } => self == Self::OverBound,
-            exit::Outcome::Restart { .. } => true,
-        }
-    }
 }
 
 impl fmt::Display for Goes {
@@ -214,19 +203,5 @@ mod tests {
         assert_eq!(going(&mut of_projects(&[1, 2, 2]).pressing(), &finished), [2]);
         let nothing_else = [holds(1, 40), holds(2, 0), Held { is_finished: true, ..holds(3, 90) }];
         assert_eq!(going(&mut of_projects(&[1, 2, 2]).pressing(), &nothing_else), [1]);
-    }
-
-    #[test]
-    fn r6_10_what_a_result_is_sent_with_stays_and_other_outputs_go() {
-        let all = [Goes::NotWanted, Goes::OverBound, Goes::HoldsMost];
-        let killed = exit::Ended::Signal { number: 9, core_dumped: false }.outcome(None, None);
-        let failed = exit::Ended::Code(1).outcome(None, None);
-        for (end, go) in [
-            (killed, [true, true, true]),
-            (failed, [false, true, false]),
-            (exit::Outcome::Finished, [false, false, false]),
-        ] {
-            assert_eq!(all.map(|why| why.takes_outputs(&end)), go, "{end:?}");
-        }
     }
 }

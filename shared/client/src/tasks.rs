@@ -212,7 +212,7 @@ impl Client {
             false => self.note_progress(id, end.cpu_time, None),
         }
         let ended = end.exit.outcome(end.finish.as_ref(), end.temporary_exit.as_ref());
-        match end.made_room.is_some_and(|why| why.takes_outputs(&ended)) {
+        match end.made_room.is_some() && !matches!(ended, exit::Outcome::Finished) {
             true => self.outputs_gone(id),
             false => self.outputs_found(id, end),
         }
@@ -418,9 +418,17 @@ impl Client {
     /// The outputs of a job without a process were deleted to make room. They may have been on their way.
     pub(crate) fn outputs_deleted(&mut self, id: JobId) {
         self.outputs_gone(id);
-        if self.state.jobs.get(&id).is_some_and(|job| job.stage == Stage::Uploading) {
-            self.settle_outputs(id);
+        if self.state.jobs.get(&id).is_none_or(|job| job.stage != Stage::Uploading) {
+            return;
         }
+        self.edit_job(id, |job| {
+            if let Some(outcome) = job.outcome.as_mut().filter(|outcome| outcome.is_success()) {
+                outcome.state = 7;
+                outcome.exit_status = exit::UPLOAD_FAILED;
+                outcome.message = Some("its outputs were deleted to make room on a full disk".to_owned());
+            }
+        });
+        self.settle_outputs(id);
     }
 
     /// The outputs of a job were deleted to make room. Those that its project has stay as they are.
@@ -431,10 +439,14 @@ impl Client {
             if file.status == FileStatus::Uploaded {
                 continue;
             }
-            // Its server may have some of what it was.
-            file.stale = file.stale.max(file.found.take().unwrap_or_default().0);
+            let is_sent = file.transfer.take().is_some();
+            let before = file.found.take().unwrap_or_default().0;
+            if is_sent || matches!(file.status, FileStatus::Failed(..)) {
+                // Its server may have some of what it was.
+                file.stale = file.stale.max(before);
+            }
             file.status = FileStatus::Absent;
-            if file.transfer.take().is_some() {
+            if is_sent {
                 self.place_transfer(&key);
                 let reason = Reason::new("R6.10", "it was deleted to make room on a full disk");
                 self.act(Effect::CancelTransfer { file: key.clone() }, reason);

@@ -185,4 +185,5 @@ fn r6_10_a_job_that_is_over_does_not_wait_for_outputs_that_were_deleted_to_make_
     assert_eq!(world.acknowledged("a"), 0);
     world.event(Event::OutputsGone { job });
     world.run_until("the job is reported", Duration::from_hours(5), |w| w.acknowledged("a") == 1);
+    assert_ne!(world.projects["a"].reports[0].exit_status, 0, "there is no result");
 }
