@@ -39,7 +39,7 @@ impl FileLock {
     /// [`Refused`].
     pub fn take(path: &Path) -> Result<Self, Refused> {
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        match lock_patiently(&file) {
+        match lock_patiently(&file, DYING) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(Refused::InUse(holder(&file))),
             Err(errno) => return Err(Refused::Io(errno.into())),
@@ -51,11 +51,11 @@ impl FileLock {
     }
 }
 
-/// Waits until nobody holds the lock of a file, a second at most. For a lock that somebody else takes, who will say what is
-/// wrong.
+/// Waits until nobody holds the lock of a file, half a minute at most. For a lock that somebody else takes, who will say what
+/// is wrong, and that only those hold who are about to go.
 pub fn wait_until_free(path: &Path) {
     let Ok(file) = File::open(path) else { return };
-    if lock_patiently(&file).is_ok() {
+    if lock_patiently(&file, GOING).is_ok() {
         // Said to the kernel, and not left to the closing: a process just started may have this file too.
         let _ = flock(&file, FlockOperation::Unlock);
     }
@@ -63,11 +63,13 @@ pub fn wait_until_free(path: &Path) {
 
 /// How long a killed process may take to end: tens of milliseconds on a busy machine, with a wide margin.
 const DYING: Duration = Duration::from_secs(1);
+/// How long one may take of which nothing else is left: nobody waits for an answer meanwhile.
+const GOING: Duration = Duration::from_secs(30);
 
 #[expect(clippy::disallowed_methods, reason = "this room waits for the world outside, for a bounded time")]
-fn lock_patiently(file: &File) -> Result<(), Errno> {
+fn lock_patiently(file: &File, patience: Duration) -> Result<(), Errno> {
     const ROUND: Duration = Duration::from_millis(50);
-    let mut left = DYING;
+    let mut left = patience;
     loop {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) if !left.is_zero() => {
@@ -112,12 +114,21 @@ mod tests {
     fn a_holder_that_is_about_to_go_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        let held = FileLock::take(&path).unwrap();
-        let holder = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(200));
-            drop(held);
-        });
-        FileLock::take(&path).unwrap();
-        holder.join().unwrap();
+        // Where the holder goes too late, because it does not come to its turn, nothing is shown.
+        loop {
+            let held = FileLock::take(&path).unwrap();
+            let begun = std::time::Instant::now();
+            let holder = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(200));
+                drop(held);
+                begun.elapsed()
+            });
+            let taken = FileLock::take(&path);
+            let went_after = holder.join().unwrap();
+            if taken.is_ok() {
+                break;
+            }
+            assert!(went_after >= DYING, "{taken:?} after {went_after:?}");
+        }
     }
 }

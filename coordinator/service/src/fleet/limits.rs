@@ -31,5 +31,7 @@ pub const LINKS: usize = 4;
 /// Enrolment tokens made at once.
 pub const TOKENS: u32 = 10_000;
 
+/// Heartbeats of the coordinator's without a word from an agent, which is taken for gone at the next one.
+pub const SILENT: u32 = 3;
 /// Heartbeats after which it is stored anew that an agent is heard of.
 pub const SEEN_KEPT: u32 = 6;

@@ -24,7 +24,7 @@ use wire::from_coordinator::Body as FromCoordinator;
 
 use super::commit::{Lane, Stored};
 use super::keys;
-use super::limits::{ENTRIES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SLOW};
+use super::limits::{ENTRIES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SILENT, SLOW};
 use super::state::{Change, Position, Update, Verdict, judge};
 use super::{Agent, Fleet, entry};
 use crate::document::Published;
@@ -160,6 +160,9 @@ struct Connection<'a> {
     documents: watch::Receiver<Option<Arc<Published>>>,
     outbox: Outbox,
     heard: Instant,
+    /// Heartbeats of ours since then, at which its messages were being read. The clock alone would take every agent for
+    /// gone when the coordinator itself had stood still: what they said meanwhile waits to be read.
+    unheard: u32,
     /// When it was stored last that the agent was heard of.
     kept: Instant,
 }
@@ -222,6 +225,7 @@ impl<'a> Connection<'a> {
             documents,
             outbox,
             heard: Instant::now(),
+            unheard: 0,
             kept: Instant::now(),
         }
     }
@@ -322,7 +326,7 @@ impl<'a> Connection<'a> {
 
     /// Takes in a message: what it changes goes to the store.
     async fn take(&mut self, message: wire::FromAgent) -> Result<(), Status> {
-        self.heard = Instant::now();
+        (self.heard, self.unheard) = (Instant::now(), 0);
         self.agent.seen(clock::now());
         let wire::FromAgent { traceparent, body } = message;
         let (sequence, is_snapshot, entries, removed) = match body {
@@ -426,11 +430,11 @@ impl<'a> Connection<'a> {
     }
 
     fn tick(&mut self) -> Result<(), Status> {
-        let silence = self.heard.elapsed();
-        if silence > self.fleet.settings.heartbeat * 3 {
+        self.unheard += u32::from(self.pipeline.len() < PIPELINE);
+        if self.unheard > SILENT {
             return Err(Status::deadline_exceeded(format!(
                 "nothing came from the agent for {} s",
-                silence.as_secs()
+                self.heard.elapsed().as_secs()
             )));
         }
         if self.outbox.waiting_since.is_some_and(|since| since.elapsed() > SLOW) {

@@ -23,7 +23,8 @@ use wire::entry::Value;
 use wire::from_agent::Body as Said;
 use wire::from_coordinator::Body as Heard;
 
-pub const SOON: Duration = Duration::from_secs(5);
+/// What has to come is waited for so long: it costs nothing where it comes, and a machine may be slow.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The operators' service, with the token in every call.
 pub type Client = OperatorClient<InterceptedService<Channel, Bearer>>;
@@ -125,7 +126,7 @@ impl Agent {
     }
 
     pub async fn message(&mut self) -> Result<wire::FromCoordinator, Status> {
-        let message = timeout(SOON, self.from.message()).await.expect("nothing came")?;
+        let message = timeout(PATIENCE, self.from.message()).await.expect("nothing came")?;
         Ok(message.expect("the stream ended without a reason"))
     }
 
