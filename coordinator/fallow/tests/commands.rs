@@ -7,10 +7,9 @@ use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
-use std::time::{Duration, Instant};
 
 use fallow_coordinator::daemon::DaemonFile;
-use support::{Running, fallow, run, text};
+use support::{Running, fallow, run, text, wait_for};
 
 #[test]
 fn a_coordinator_is_run_asked_and_stopped() {
@@ -415,7 +414,8 @@ fn what_another_process_holds_gives_status_6() {
     let address = DaemonFile::read(&coordinator).unwrap().told.fleet;
     assert_eq!(running.stop(), Some(0));
     let address = address.strip_prefix("http://").unwrap().to_owned();
-    let _taken = TcpListener::bind(&address).unwrap();
+    // A port that was left may be that of somebody's connection for a moment.
+    let _taken = wait_for("its port", || TcpListener::bind(&address).ok());
     let output = run(&coordinator, &[]);
     assert_eq!(output.status.code(), Some(6));
     assert!(text(&output).contains(&address) && text(&output).contains("ss -ltnp"), "{}", text(&output));
@@ -572,14 +572,7 @@ fn a_coordinator_whose_directory_was_removed_ends_with_status_7() {
     let dir = tempfile::tempdir().unwrap();
     let mut running = Running::start(dir.path());
     std::fs::remove_dir_all(dir.path().join("coordinator")).unwrap();
-    let end = Instant::now() + Duration::from_secs(30);
-    let status = loop {
-        if let Some(status) = running.0.try_wait().unwrap() {
-            break status;
-        }
-        assert!(Instant::now() < end, "it goes on without its directory");
-        std::thread::sleep(Duration::from_millis(50));
-    };
+    let status = wait_for("its end without its directory", || running.0.try_wait().unwrap());
     assert_eq!(status.code(), Some(7));
 }
 

@@ -9,10 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Running, command, fallow, text};
+use support::{Running, command, fallow, text, wait_for};
 
 /// More than one piece has, and not a whole number of pieces.
 const MANY: usize = 6_001;
@@ -53,7 +52,7 @@ fn r6_8_a_submission_whose_sender_was_killed_is_completed_by_repeating_it() {
     let mut sender = command();
     let sender = sender.args(submit).env("FALLOW_DIR", dir.path());
     let mut sender = sender.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    until(|| workunits(dir.path()) > 0);
+    wait_for("the first workunits", || (workunits(dir.path()) > 0).then_some(()));
     sender.kill().unwrap();
     sender.wait().unwrap();
     completed(dir.path(), &submit);
@@ -69,7 +68,7 @@ fn r6_11_an_interrupted_submission_says_what_is_taken_and_the_same_command_compl
     let mut sender = command();
     let sender = sender.args(submit).env("FALLOW_DIR", dir.path());
     let sender = sender.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    until(|| workunits(dir.path()) > 0);
+    wait_for("the first workunits", || (workunits(dir.path()) > 0).then_some(()));
     kill_process(Pid::from_child(&sender), Signal::INT).unwrap();
     let ended = sender.wait_with_output().unwrap();
     // It may have been done in the same moment.
@@ -96,7 +95,7 @@ fn r6_8_a_submission_during_which_the_coordinator_was_killed_is_completed_by_rep
     let mut sender = command();
     let sender = sender.args(submit).env("FALLOW_DIR", dir.path());
     let sender = sender.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    until(|| workunits(dir.path()) > 0);
+    wait_for("the first workunits", || (workunits(dir.path()) > 0).then_some(()));
     running.kill();
     let cut_off = sender.wait_with_output().unwrap();
     // It may have been done in the same moment.
@@ -354,12 +353,4 @@ fn workunits(dir: &Path) -> usize {
     let shown = fallow(dir, &["projects", "--json"]);
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     shown["projects"][0]["workunits"].as_u64().unwrap() as usize
-}
-
-fn until(mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < end, "it does not come to that");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

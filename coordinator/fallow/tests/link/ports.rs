@@ -20,17 +20,14 @@ use tokio::time::timeout;
 use tonic::codegen::{Service as _, http};
 use tonic::transport::{Channel, Endpoint};
 
-use crate::peers::{Agent, Client, connect, enroll, hello, host, tokens};
+use crate::peers::{Agent, Client, PATIENCE, connect, enroll, hello, host, tokens};
 use crate::support;
-
-/// Whatever happens here happens within a few times the patience with guests.
-const LATER: Duration = Duration::from_secs(60);
 
 /// A coordinator in DIR/coordinator with these limits on descriptors, soft and hard.
 fn with_descriptors(dir: &Path, soft: u32, hard: u32) -> support::Running {
     let mut command = Command::new("prlimit");
     command.arg(format!("--nofile={soft}:{hard}")).arg(env!("CARGO_BIN_EXE_fallow"));
-    command.args(["coordinator", "run", "--heartbeat", "60s", "--dir"]).arg(dir.join("coordinator"));
+    command.args(["coordinator", "run", "--heartbeat", "10m", "--dir"]).arg(dir.join("coordinator"));
     support::Running::of(command, dir)
 }
 
@@ -51,11 +48,11 @@ async fn operator(dir: &Path, file: &DaemonFile) -> Client {
 /// Both ports answer whoever comes.
 async fn both_answer(dir: &Path, file: &DaemonFile) {
     let hosts = async { operator(dir, file).await.list_hosts(ListHostsRequest {}).await };
-    timeout(LATER, hosts).await.expect("the fleet's port answers").unwrap();
+    timeout(PATIENCE, hosts).await.expect("the fleet's port answers").unwrap();
     let url = file.told.http.clone();
     let page = tokio::task::spawn_blocking(move || {
         let mut stream = TcpStream::connect(address(&url)).unwrap();
-        stream.set_read_timeout(Some(LATER)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(b"GET /none/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -78,7 +75,7 @@ async fn r6_10_connections_that_say_nothing_keep_nobody_out_of_the_fleets_port_a
     let silent = silent(&file.told.fleet, 400);
     both_answer(dir.path(), &file).await;
     for mut stream in silent {
-        stream.set_read_timeout(Some(LATER)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         // What is said to it first are settings of HTTP/2; in the end it is closed, with a reset or without.
         if let Err(error) = stream.read_to_end(&mut Vec::new()) {
             assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "it is still open");
@@ -121,7 +118,7 @@ async fn r6_10_where_descriptors_are_scarce_connections_of_nobody_give_way_at_bo
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(LATER, all_are_open).await.expect("no descriptor is left");
+    timeout(PATIENCE, all_are_open).await.expect("no descriptor is left");
     for _ in 0..3 {
         both_answer(dir.path(), &file).await;
     }
@@ -165,7 +162,7 @@ async fn r6_10_messages_of_nobody_that_never_end_take_no_memory() {
         })
         .collect();
     for call in calls {
-        timeout(LATER, call).await.expect("it ends").unwrap();
+        timeout(PATIENCE, call).await.expect("it ends").unwrap();
     }
     let took = peak(&running) - before;
     assert!(took < 16 << 10, "{took} KiB");
@@ -196,7 +193,7 @@ async fn r6_10_operators_are_served_though_agents_take_all_places() {
         });
     }
     for _ in 0..PLACES {
-        timeout(LATER, welcomed.recv()).await.expect("as many agents as there are places").unwrap();
+        timeout(PATIENCE, welcomed.recv()).await.expect("as many agents as there are places").unwrap();
     }
     both_answer(dir.path(), &file).await;
     assert_eq!(running.stop(), Some(0));

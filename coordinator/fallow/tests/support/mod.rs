@@ -8,6 +8,21 @@ use std::time::{Duration, Instant};
 use fallow_coordinator::daemon::DaemonFile;
 use rustix::process::{Pid, Signal, kill_process};
 
+/// What has to come is waited for so long: it costs nothing where it comes, and a machine may be slow.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until there is something.
+pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "waited {PATIENCE:?} for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 pub struct Running(pub Child);
 
 impl Running {
@@ -22,12 +37,11 @@ impl Running {
     pub fn of(mut command: Command, dir: &Path) -> Self {
         let coordinator = dir.join("coordinator");
         let child = command.stderr(Stdio::null()).spawn().unwrap();
-        let end = Instant::now() + Duration::from_secs(30);
-        while !DaemonFile::read(&coordinator).is_ok_and(|file| file.process.pid == child.id()) {
-            assert!(Instant::now() < end, "the coordinator does not start");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Self(child)
+        let running = Self(child);
+        wait_for("the coordinator's start", || {
+            DaemonFile::read(&coordinator).ok().filter(|file| file.process.pid == running.0.id())
+        });
+        running
     }
 
     /// Asks it to end.

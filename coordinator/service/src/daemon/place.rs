@@ -71,6 +71,6 @@ mod tests {
         symlink(&store, &store).unwrap();
         timeout(LOOK + LOOK / 2, replaced(&store, was)).await.unwrap_err();
         std::fs::remove_file(&store).unwrap();
-        timeout(LOOK * 10, replaced(&store, was)).await.unwrap();
+        timeout(LOOK * 60, replaced(&store, was)).await.unwrap();
     }
 }

@@ -373,7 +373,7 @@ mod tests {
     use super::*;
     use futures_util::stream;
 
-    const SOON: Duration = Duration::from_secs(20);
+    const SOON: Duration = Duration::from_secs(120);
     const LIMIT: Duration = Duration::from_millis(200);
 
     /// These bytes, each a while after the one before, and then silence.

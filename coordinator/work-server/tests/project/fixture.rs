@@ -14,6 +14,8 @@ use fallow_work_server::{
 };
 use tempfile::TempDir;
 
+use crate::patience::until;
+
 pub(crate) const PLATFORM: &str = "x86_64-pc-linux-gnu";
 
 pub(crate) struct Fixture {
@@ -48,8 +50,13 @@ impl Fixture {
     /// Ends the service and starts it on the same directory and port.
     pub(crate) fn restart(&mut self) {
         self.stop();
-        let listener = TcpListener::bind(self.address).unwrap();
-        let (server, runtime) = serve(self.dir.path(), &self.base, listener, self.ahead.clone());
+        // A port that was left may be that of somebody's connection for a moment.
+        let mut listener = None;
+        until("its port is free", || {
+            listener = TcpListener::bind(self.address).ok();
+            listener.is_some()
+        });
+        let (server, runtime) = serve(self.dir.path(), &self.base, listener.unwrap(), self.ahead.clone());
         self.server = server;
         self.runtime = Some(runtime);
     }
