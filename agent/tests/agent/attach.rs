@@ -115,7 +115,7 @@ fn a_wrong_key_that_was_recorded_unseen_holds_the_right_one_back_for_no_moment()
     let _daemon = Daemon::start(dir);
     let (code, text) = attach(dir, &server.url(""), WRONG, &["--no-wait"]);
     assert_eq!(code, 0, "{text}");
-    crate::support::wait_for("the refusal", 20, || {
+    crate::support::wait_for("the refusal", || {
         let status = status(dir);
         status["projects"][0]["min_rpc"][0].as_f64().filter(|at| *at > 0.0)
     });

@@ -75,7 +75,7 @@ impl Watch {
     fn were_moved(&self, mut names: BTreeSet<&str>) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.0, &mut buffer);
-        wait_for(&format!("the end of {names:?}"), 40, || {
+        wait_for(&format!("the end of {names:?}"), || {
             while let Ok(event) = events.next() {
                 let name = event.file_name().unwrap().to_str().unwrap();
                 if names.remove(name) {
@@ -101,18 +101,18 @@ fn r6_10_a_job_that_goes_on_creating_files_under_the_agents_names_stops_no_look(
         names.join(" ")
     ));
     bench.supervisor.start_task(setup);
-    wait_for("the directories", 30, || slot.join("made").exists().then_some(()));
+    wait_for("the directories", || slot.join("made").exists().then_some(()));
     let paths = names.map(|name| slot.join(name));
     let watch = Watch::of(&slot);
     let creators = Creators::in_directories(&paths.each_ref().map(|path| path.as_path()));
     for path in &paths {
-        wait_for("files", 60, || path.join("0.9").exists().then_some(()));
+        wait_for("files", || path.join("0.9").exists().then_some(()));
     }
     std::fs::write(slot.join("go"), "").unwrap();
     bench.supervisor.deliver(JOB, SLOT, Delivery::UploadStatus { open_name: "out".into(), status: 0 });
     watch.were_moved(names.into());
     let told = || std::fs::read(slot.join("boinc_ufs_out")).is_ok_and(|text| text == b"<status>0</status>\n");
-    wait_for("the status", 30, || told().then_some(()));
+    wait_for("the status", || told().then_some(()));
     bench.sample("a look after that", |_| true);
     bench.supervisor.stop(Duration::ZERO);
     assert!(matches!(bench.ended().exit, Ended::Signal { number: 9, .. }));
@@ -127,18 +127,18 @@ fn r6_10_a_project_in_whose_directory_files_go_on_appearing_is_detached_at_once(
     let dir = &dir.path().join("agent");
     let daemon = Daemon::start(dir);
     spinning::attach(dir, &server);
-    let place = wait_for("the project's directory", 30, || {
+    let place = wait_for("the project's directory", || {
         std::fs::read_dir(dir.join("projects")).ok()?.flatten().next().map(|entry| entry.path())
     });
     std::fs::create_dir(place.join("litter")).unwrap();
     let creators = Creators::in_directories(&[&place.join("litter")]);
-    wait_for("many files", 60, || place.join(format!("litter/0.{}", NAMES - 1)).exists().then_some(()));
+    wait_for("many files", || place.join(format!("litter/0.{}", NAMES - 1)).exists().then_some(()));
     let watch = Watch::of(&dir.join("projects"));
     let mut detach = command(dir, &["detach", &server.url("")]).spawn().unwrap();
-    let status = wait_for("the detachment", 40, || detach.try_wait().unwrap());
+    let status = wait_for("the detachment", || detach.try_wait().unwrap());
     assert!(status.success(), "{status}");
     watch.were_moved([place.file_name().unwrap().to_str().unwrap()].into());
     let mut ask = command(dir, &["status"]).stdout(std::process::Stdio::null()).spawn().unwrap();
-    assert!(wait_for("an answer after that", 30, || ask.try_wait().unwrap()).success());
+    assert!(wait_for("an answer after that", || ask.try_wait().unwrap()).success());
     drop((creators, daemon));
 }

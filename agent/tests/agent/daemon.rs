@@ -48,7 +48,7 @@ impl Daemon {
     /// What a command started in `dir`.
     pub(crate) fn of(mut run: Command, dir: &Path) -> Self {
         let child = run.spawn().unwrap();
-        wait_for("the control socket", 30, || UnixStream::connect(dir.join("control.sock")).ok());
+        wait_for("the control socket", || UnixStream::connect(dir.join("control.sock")).ok());
         Self(child)
     }
     pub(crate) fn kill(&mut self) {
@@ -56,7 +56,7 @@ impl Daemon {
         self.0.wait().unwrap();
     }
     fn code(&mut self) -> Option<i32> {
-        wait_for("the agent's end", 20, || self.0.try_wait().unwrap()).code()
+        wait_for("the agent's end", || self.0.try_wait().unwrap()).code()
     }
 }
 
@@ -198,7 +198,7 @@ fn the_owners_suspension_holds_over_a_kill() {
     assert_eq!(guards.len(), 1, "the guard is the only child of an idle agent");
     daemon.0.kill().unwrap();
     daemon.0.wait().unwrap();
-    wait_for("the guard's end", 5, || (!is_alive(guards[0])).then_some(()));
+    wait_for("the guard's end", || (!is_alive(guards[0])).then_some(()));
     let data = DataDir::at(dir.path());
     assert!(!data.daemon_file().unwrap().is_alive(), "what a killed agent leaves is known to be stale");
 
@@ -220,7 +220,7 @@ fn a_guard_that_dies_is_started_again() {
         rustix::process::Signal::KILL,
     )
     .unwrap();
-    wait_for("another guard", 10, || {
+    wait_for("another guard", || {
         children(daemon.0.id()).into_iter().find(|&pid| pid != first && is_alive(pid))
     });
 }
@@ -353,7 +353,7 @@ fn a_start_leaves_alone_what_lies_below_projects_and_is_not_the_agents() {
     put(&dir.join("projects/primes/keys/upload.private"), b"precious");
     let _daemon = Daemon::start(&dir);
     assert_eq!(outcome(&dir, &["detach", url]).0, 0);
-    wait_for("the own files' deletion", 10, || (!dir.join("projects").join(&own).exists()).then_some(()));
+    wait_for("the own files' deletion", || (!dir.join("projects").join(&own).exists()).then_some(()));
     assert!(dir.join("projects/primes/keys/upload.private").exists());
 }
 

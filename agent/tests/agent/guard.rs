@@ -27,7 +27,7 @@ fn task(mark: &str) -> (Child, u32) {
         .env(proc::MARK, mark);
     isolate(&mut command, Urgency::Idle, None);
     let task = command.spawn().unwrap();
-    let child = wait_for("the child", 5, || std::fs::read_to_string(file.path()).ok()?.trim().parse().ok());
+    let child = wait_for("the child", || std::fs::read_to_string(file.path()).ok()?.trim().parse().ok());
     (task, child)
 }
 
@@ -40,9 +40,9 @@ fn when_the_agent_is_gone_watched_sessions_are_killed_after_the_grace() {
     assert!(guard.try_wait().unwrap().is_none());
     let start = Instant::now();
     drop(line);
-    wait_for("the task's end", 5, || task.try_wait().unwrap());
+    wait_for("the task's end", || task.try_wait().unwrap());
     assert!(start.elapsed() >= Duration::from_millis(500), "they have their grace");
-    wait_for("the child's end", 5, || (!is_alive(child)).then_some(()));
+    wait_for("the child's end", || (!is_alive(child)).then_some(()));
     assert!(guard.wait().unwrap().success());
 }
 
@@ -52,8 +52,8 @@ fn a_process_that_left_its_session_is_known_by_its_mark() {
     let mut guard = guard(&mark, 100);
     let (mut task, child) = task(&format!("{mark}3"));
     drop(guard.stdin.take());
-    wait_for("the task's end", 5, || task.try_wait().unwrap());
-    wait_for("the child's end", 5, || (!is_alive(child)).then_some(()));
+    wait_for("the task's end", || task.try_wait().unwrap());
+    wait_for("the child's end", || (!is_alive(child)).then_some(()));
     guard.wait().unwrap();
 }
 
@@ -79,5 +79,5 @@ fn what_is_taken_off_the_list_or_is_another_process_by_now_is_spared() {
 fn without_tasks_the_guard_ends_at_once() {
     let mut guard = guard("no such mark", 60_000);
     drop(guard.stdin.take());
-    wait_for("the guard's end", 5, || guard.try_wait().unwrap());
+    wait_for("the guard's end", || guard.try_wait().unwrap());
 }

@@ -41,7 +41,7 @@ impl Stock {
     /// `<host_info>` of its state file.
     fn host_info(&self) -> String {
         let file = self.dir.path().join("client_state.xml");
-        wait_for("the stock client's state file", 30, || {
+        wait_for("the stock client's state file", || {
             let text = std::fs::read_to_string(&file).ok()?;
             let (_, rest) = text.split_once("<host_info>")?;
             Some(rest.split_once("</host_info>")?.0.to_owned())
@@ -135,6 +135,6 @@ fn the_cpus_are_measured_by_a_process_that_ends_with_its_agent() {
         .unwrap();
     assert!(child.try_wait().unwrap().is_none());
     drop(child.stdin.take());
-    let status = wait_for("its end", 20, || child.try_wait().unwrap());
+    let status = wait_for("its end", || child.try_wait().unwrap());
     assert!(status.success());
 }

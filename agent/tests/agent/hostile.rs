@@ -79,12 +79,12 @@ fn r6_10_a_reply_of_thirty_seven_thousand_versions_and_jobs_leaves_the_owner_ans
     let dir = &dir.path().join("agent");
     let _daemon = Daemon::start(dir);
     attach(dir, &server.url(""));
-    wait_for("the scheduler's call", 30, || (calls.load(Ordering::SeqCst) > 0).then_some(()));
+    wait_for("the scheduler's call", || (calls.load(Ordering::SeqCst) > 0).then_some(()));
     for request in ["suspend", "status", "resume", "suspend"] {
         let (code, text) = outcome(dir, &[request]);
         assert_eq!(code, 0, "{request}: {text}");
     }
-    let after = wait_for("the jobs", 60, || {
+    let after = wait_for("the jobs", || {
         Some(status(dir)).filter(|status| !status["tasks"].as_array().unwrap().is_empty())
     });
     assert_eq!(after["tasks"].as_array().unwrap().len(), 1_000, "those of the versions that are kept");
@@ -108,12 +108,12 @@ fn r6_10_ten_thousand_jobs_fit_into_a_status_and_a_detached_project_leaves_nothi
     attach(dir, &server.url(""));
     let held = |status: &serde_json::Value| status["tasks"].as_array().unwrap().len();
     for (number, jobs) in [2_000, 4_000, 6_000, 8_000, 10_000].into_iter().enumerate() {
-        wait_for("the jobs", 120, || Some(status(dir)).filter(|status| held(status) >= jobs));
+        wait_for("the jobs", || Some(status(dir)).filter(|status| held(status) >= jobs));
         assert_eq!((held(&status(dir)), calls.load(Ordering::SeqCst)), (jobs, number + 1));
         assert_eq!(outcome(dir, &["update", &server.url("")]).0, 0);
     }
     let has_all = |status: &serde_json::Value| status["projects"][0]["name"] == "reply 5";
-    let full = wait_for("the last reply", 120, || Some(status(dir)).filter(has_all));
+    let full = wait_for("the last reply", || Some(status(dir)).filter(has_all));
     assert_eq!(held(&full), 10_000);
     let (code, text) = outcome(dir, &["status"]);
     assert!(code == 0 && text.lines().count() < 400, "{} lines", text.lines().count());
@@ -148,8 +148,8 @@ fn r6_10_what_a_project_says_forges_no_line_of_the_log_and_orders_no_terminal_ab
     run.stdout(std::process::Stdio::null()).stderr(file).env("FALLOW_LOG", "debug");
     let _daemon = Daemon::of(run, dir);
     attach(dir, &server.url(""));
-    wait_for("the scheduler's call", 30, || (calls.load(Ordering::SeqCst) > 0).then_some(()));
-    let text = wait_for("the message", 30, || {
+    wait_for("the scheduler's call", || (calls.load(Ordering::SeqCst) > 0).then_some(()));
+    let text = wait_for("the message", || {
         Some(std::fs::read_to_string(&log).unwrap()).filter(|text| text.contains("job j"))
     });
     assert!(text.contains("the project says: see"), "{text}");
@@ -176,8 +176,8 @@ fn r6_10_detaching_a_project_leaves_alone_the_files_of_one_whose_name_would_be_t
     crate::support::put(&own, b"the first one's");
     crate::support::put(&other, b"the second one's");
     assert_eq!(outcome(dir, &["detach", &second]).0, 0);
-    wait_for("the second one's deletion", 10, || (!other.exists()).then_some(()));
+    wait_for("the second one's deletion", || (!other.exists()).then_some(()));
     assert!(own.exists());
     assert_eq!(outcome(dir, &["detach", &first]).0, 0);
-    wait_for("the first one's deletion", 10, || (!own.exists()).then_some(()));
+    wait_for("the first one's deletion", || (!own.exists()).then_some(()));
 }

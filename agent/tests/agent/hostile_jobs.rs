@@ -149,7 +149,7 @@ fn harms_nobody(bench: &mut Bench, hostile: Box<TaskSetup>) -> Box<TaskEnd> {
     bench.supervisor.join();
     assert_eq!(std::fs::read(secret.join("secret")).unwrap(), b"the owner's");
     assert_eq!(std::fs::read_dir(&secret).unwrap().count(), 1, "something was put outside of the slots");
-    wait_for("the removal of what it left", 300, || {
+    wait_for("the removal of what it left", || {
         std::fs::read_dir(bench.data.trash().path()).unwrap().next().is_none().then_some(())
     });
     let marks = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
@@ -161,7 +161,7 @@ fn harms_nobody(bench: &mut Bench, hostile: Box<TaskSetup>) -> Box<TaskEnd> {
         std::fs::read_dir(bench.data.slots()).unwrap().flatten().map(|entry| entry.path()).collect();
     assert!(left.is_empty(), "slots are left: {left:?}");
     // The lock, which the bench holds.
-    wait_for("closed descriptors", 5, || (descriptors(&dir) == [dir.join("lock")]).then_some(()));
+    wait_for("closed descriptors", || (descriptors(&dir) == [dir.join("lock")]).then_some(()));
     end
 }
 
@@ -278,7 +278,7 @@ fn r6_10_a_job_that_ends_while_the_agent_can_open_no_file_keeps_its_outputs() {
     let all = all_descriptors();
     std::fs::create_dir(bench.data.slot(SLOT).join("go")).unwrap();
     let pid = rustix::process::Pid::from_raw(pid.cast_signed());
-    wait_for("its end", 60, || rustix::process::test_kill_process(pid.unwrap()).is_err().then_some(()));
+    wait_for("its end", || rustix::process::test_kill_process(pid.unwrap()).is_err().then_some(()));
     let until = std::time::Instant::now() + StdDuration::from_secs(2);
     while let Ok(event) =
         bench.events.recv_timeout(until.saturating_duration_since(std::time::Instant::now()))
@@ -307,7 +307,7 @@ fn r6_10_a_finished_job_whose_outputs_wait_is_not_computed_again_when_it_is_to_m
     let all = all_descriptors();
     std::fs::create_dir(bench.data.slot(SLOT).join("go")).unwrap();
     let pid = rustix::process::Pid::from_raw(pid.cast_signed());
-    wait_for("its end", 60, || rustix::process::test_kill_process(pid.unwrap()).is_err().then_some(()));
+    wait_for("its end", || rustix::process::test_kill_process(pid.unwrap()).is_err().then_some(()));
     bench.supervisor.tell(JOB, ProcessControl::Quit);
     let end = end_of(&bench, JOB);
     assert!(end.finish.is_none() && end.outputs.is_empty() && !end.is_charged, "{end:?}");
@@ -398,14 +398,14 @@ fn r6_10_a_job_that_obeys_no_signal_is_killed_with_all_that_it_forked() {
     let setup = bench.script(text);
     bench.supervisor.start_task(setup);
     let pid = bench.started();
-    wait_for("the forks", 120, || bench.data.slot(SLOT).join("forked").exists().then_some(()));
+    wait_for("the forks", || bench.data.slot(SLOT).join("forked").exists().then_some(()));
     bench.supervisor.tell(JOB, ProcessControl::Quit);
     bench.supervisor.stop(StdDuration::from_millis(500));
     let end = end_of(&bench, JOB);
     assert!(matches!(end.exit, Ended::Signal { number: 9, .. }), "{:?}", end.exit);
     bench.supervisor.join();
     let mark = format!("{}:", bench.data.path().display());
-    wait_for("the end of all that it forked", 10, || {
+    wait_for("the end of all that it forked", || {
         let left = fallow_agent::proc::all().into_iter().filter(|process| !process.zombie);
         let count = left.filter(|process| fallow_agent::proc::is_marked(process.pid, &mark)).count();
         (count == 0).then_some(())

@@ -16,10 +16,12 @@ use fallow_boinc::runtime::message::ProcessControl;
 use fallow_client::{Event, Goes, Room, SlotFile, StartFault, TaskEnd, TaskSample, TaskSetup};
 use fallow_domain::{Bytes, Duration, JobId, ProjectId, SlotId};
 
-use crate::support::{agent, is_alive, project, put, wait_for};
+use crate::support::{PATIENCE, agent, is_alive, project, put, wait_for};
 
 pub(crate) const JOB: JobId = JobId(1);
 pub(crate) const SLOT: SlotId = SlotId(0);
+/// More than the application counts while a test looks, however seldom that comes to its turn.
+const ENDLESS: u64 = 1_000_000_000;
 
 /// The application: counts in its input file's name up to a number, a tenth of a CPU second at a time, with a checkpoint
 /// after each, and writes the sum.
@@ -166,8 +168,7 @@ impl Bench {
 
     pub(crate) fn next<T>(&self, what: &str, mut pick: impl FnMut(Event) -> Option<T>) -> T {
         loop {
-            let event =
-                self.events.recv_timeout(StdDuration::from_secs(90)).unwrap_or_else(|_| panic!("no {what}"));
+            let event = self.events.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {what}"));
             if let Some(found) = pick(event) {
                 return found;
             }
@@ -224,15 +225,15 @@ fn r4_12_tasks_are_looked_after_while_the_agent_can_take_nothing_in() {
     std::fs::create_dir_all(bench.data.slot(other)).unwrap();
     bench.supervisor.start_task(bench.script("sleep 1000"));
     // Its start is told, to nobody. What is ordered next is carried out all the same.
-    wait_for("a start that nobody hears of", 60, || (full.load(Ordering::Relaxed) > 1).then_some(()));
+    wait_for("a start that nobody hears of", || (full.load(Ordering::Relaxed) > 1).then_some(()));
     bench.supervisor.clean(other);
-    wait_for("the other slot to be emptied", 60, || (!bench.data.slot(other).exists()).then_some(()));
+    wait_for("the other slot to be emptied", || (!bench.data.slot(other).exists()).then_some(()));
     bench.supervisor.stop(StdDuration::ZERO);
     full.store(0, Ordering::Relaxed);
     // In order, and none is lost.
     bench.started();
     bench.ended();
-    wait_for("the supervisor to end", 60, || bench.supervisor.is_stopped().then_some(()));
+    wait_for("the supervisor to end", || bench.supervisor.is_stopped().then_some(()));
 }
 
 #[test]
@@ -295,7 +296,7 @@ fn a_copied_output_is_moved_to_the_project() {
 #[test]
 fn a_task_suspends_resumes_and_after_a_quit_goes_on_from_its_checkpoint() {
     let bench = Bench::new();
-    bench.stock(60);
+    bench.stock(ENDLESS);
     bench.supervisor.start_task(bench.setup(true, false));
     bench.started();
     bench.sample("first status", |sample| sample.status.is_some());
@@ -330,14 +331,14 @@ fn the_last_checkpoint_of_a_task_arrives_although_its_samples_were_dropped() {
     let (dropped, samples) = channel();
     let room = Arc::new(AtomicBool::new(true));
     let bench = Bench::with(tempfile::tempdir().unwrap(), Some(dropped), room, Arc::default());
-    bench.stock(600);
+    bench.stock(ENDLESS);
     bench.supervisor.start_task(bench.setup(true, false));
     bench.started();
     let checkpointed = |sample: &TaskSample| {
         sample.status.is_some_and(|status| status.checkpoint_cpu_time >= Duration::from_secs(1))
     };
     loop {
-        match samples.recv_timeout(StdDuration::from_secs(60)).unwrap() {
+        match samples.recv_timeout(PATIENCE).unwrap() {
             Event::TasksSampled(samples) if samples.iter().any(checkpointed) => break,
             _ => {}
         }
@@ -353,7 +354,7 @@ fn the_last_checkpoint_of_a_task_arrives_although_its_samples_were_dropped() {
 #[test]
 fn an_abort_ends_with_194_and_a_clean_stop_is_no_premature_exit() {
     let mut bench = Bench::new();
-    bench.stock(600);
+    bench.stock(ENDLESS);
     bench.supervisor.start_task(bench.setup(true, false));
     bench.started();
     bench.supervisor.tell(JOB, ProcessControl::Abort);
@@ -372,12 +373,12 @@ fn an_application_that_does_not_leave_is_killed_with_its_children() {
     let setup = bench.script("sleep 1000 & echo $! > child; wait");
     bench.supervisor.start_task(setup);
     let pid = bench.started();
-    let child = wait_for("the child", 5, || {
+    let child = wait_for("the child", || {
         std::fs::read_to_string(bench.data.slot(SLOT).join("child")).ok()?.trim().parse().ok()
     });
     bench.supervisor.stop(StdDuration::ZERO);
     assert_eq!(bench.ended().exit, Ended::Signal { number: 9, core_dumped: false });
-    wait_for("the child's end", 5, || (!is_alive(child)).then_some(()));
+    wait_for("the child's end", || (!is_alive(child)).then_some(()));
     assert!(!is_alive(pid));
     bench.supervisor.join();
 }
@@ -394,7 +395,7 @@ fn cpu_time_of_children_is_counted_and_orphans_are_killed() {
     assert!(end.cpu_time > Duration::from_millis(50), "{}", end.cpu_time);
     let orphan =
         std::fs::read_to_string(bench.data.slot(SLOT).join("orphan")).unwrap().trim().parse().unwrap();
-    wait_for("the orphan's end", 5, || (!is_alive(orphan)).then_some(()));
+    wait_for("the orphan's end", || (!is_alive(orphan)).then_some(()));
 }
 
 #[test]
@@ -472,7 +473,7 @@ fn what_an_earlier_life_left_is_killed_and_a_finished_task_is_found() {
     assert_eq!(found[0].start, Some(1), "and which start's it is");
     let end = found[0].finished.as_ref().expect("a finish file means that the task is done");
     assert_eq!(end.outputs.len(), 1);
-    wait_for("the stray's end", 5, || stray.try_wait().unwrap());
+    wait_for("the stray's end", || stray.try_wait().unwrap());
 }
 
 #[test]
@@ -524,7 +525,7 @@ fn a_process_that_left_its_tasks_session_ends_with_the_task() {
     bench.ended();
     let text = std::fs::read_to_string(bench.data.slot(SLOT).join("stray")).unwrap();
     let stray = text.trim().parse().unwrap();
-    wait_for("the stray's end", 5, || (!is_alive(stray)).then_some(()));
+    wait_for("the stray's end", || (!is_alive(stray)).then_some(()));
 }
 
 #[test]
@@ -538,7 +539,7 @@ fn r6_10_a_process_without_session_and_mark_ends_with_its_task_with_all_that_it_
         bench.supervisor.start_task(setup);
         let slot = bench.data.slot(SLOT);
         let pid = |name: &str| -> u32 {
-            wait_for(name, 30, || std::fs::read_to_string(slot.join(name)).ok()?.trim().parse().ok())
+            wait_for(name, || std::fs::read_to_string(slot.join(name)).ok()?.trim().parse().ok())
         };
         let first = pid("first");
         for _ in 0..3 {
@@ -597,7 +598,7 @@ fn a_pipe_in_place_of_stderr_holds_nobody_up() {
 #[test]
 fn suspending_and_resuming_every_second_loses_neither() {
     let bench = Bench::new();
-    bench.stock(600);
+    bench.stock(ENDLESS);
     bench.supervisor.start_task(bench.setup(true, false));
     bench.started();
     bench.sample("first status", |sample| sample.status.is_some());

@@ -15,14 +15,17 @@ pub(crate) fn project() -> MasterUrl {
     MasterUrl::parse("http://127.0.0.1:9/test/").unwrap()
 }
 
-/// Looks again and again until `condition` gives something, for at most `secs` seconds.
-pub(crate) fn wait_for<T>(what: &str, secs: u64, mut condition: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + Duration::from_secs(secs);
+/// What has to come is waited for so long: it costs nothing where it comes, and a machine may be slow.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Looks again and again until `condition` gives something.
+pub(crate) fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = condition() {
             return found;
         }
-        assert!(Instant::now() < end, "waited {secs} s for {what}");
+        assert!(Instant::now() < end, "waited {PATIENCE:?} for {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -61,7 +61,7 @@ fn an_agent_from_a_terminal_leaves_a_program_in_another_one_nine_tenths_of_their
     let start = |name: &str, what: &str| {
         let pid = dir.path().join(name);
         let terminal = Terminal::open(&format!("echo $$ > {}; exec taskset -c {cpu} {what}", pid.display()))?;
-        let pid = wait_for(name, 30, || read_pid(&pid));
+        let pid = wait_for(name, || read_pid(&pid));
         Some((terminal, Killed(pid)))
     };
     let line = format!("{} run --dir {}", agent().display(), agent_dir.display());
@@ -69,16 +69,16 @@ fn an_agent_from_a_terminal_leaves_a_program_in_another_one_nine_tenths_of_their
         println!("skipped: there is no `script` to open a terminal with");
         return;
     };
-    wait_for("the agent to answer", 30, || (outcome(&agent_dir, &["status"]).0 == 0).then_some(()));
+    wait_for("the agent to answer", || (outcome(&agent_dir, &["status"]).0 == 0).then_some(()));
     attach(&agent_dir, &project("spinning", "while :; do :; done", ""));
-    let tasks = wait_for("two tasks", 60, || <[u32; 2]>::try_from(running(&agent_dir)).ok());
+    let tasks = wait_for("two tasks", || <[u32; 2]>::try_from(running(&agent_dir)).ok());
     let _tasks = tasks.map(Killed);
     let (_owners, owner) = start("owner.pid", "sh -c 'while :; do :; done'").unwrap();
 
     // What the agent itself takes is the owner's loss too.
     let pids = [owner.0, tasks[0], tasks[1], agent.0];
     let before = pids.map(ticks);
-    let used = wait_for("five seconds of CPU time", 120, || {
+    let used = wait_for("five seconds of CPU time", || {
         let now = pids.map(ticks);
         let used: [u64; 4] = std::array::from_fn(|at| now[at] - before[at]);
         (used.iter().sum::<u64>() >= 500).then_some(used)

@@ -136,10 +136,10 @@ fn r1_10_a_project_that_does_not_answer_keeps_another_ones_jobs_from_nothing() {
     let dir = dir.path();
     let _daemon = Daemon::start(dir);
     assert_eq!(attach(dir, &hanging.url(""), RIGHT, &["--no-wait"]).0, 0);
-    wait_for("the call that is not answered", 20, || (posts(&hanging).len() == 1).then_some(()));
+    wait_for("the call that is not answered", || (posts(&hanging).len() == 1).then_some(()));
     assert_eq!(attach(dir, &working.url(""), RIGHT, &["--no-wait"]).0, 0);
     // It is waited for a while before the same work is asked of another.
-    let results = wait_for("jobs to be fetched, computed and reported", 90, || {
+    let results = wait_for("jobs to be fetched, computed and reported", || {
         Some(reported(&working)).filter(|results| results.len() >= 3)
     });
     let good = |result: &ReportedResult| result.state == ResultState::Uploaded && result.exit_status == 0;
@@ -154,11 +154,11 @@ fn r1_4_an_update_goes_out_during_a_delay_that_the_project_asked_for_and_says_so
     let dir = dir.path();
     let _daemon = Daemon::start(dir);
     assert_eq!(attach(dir, &server.url(""), WRONG, &["--no-wait"]).0, 0);
-    wait_for("the delay of an hour", 20, || {
+    wait_for("the delay of an hour", || {
         status(dir)["projects"][0]["min_rpc"][1].as_str().filter(|why| why.contains("delay")).map(|_| ())
     });
     assert_eq!(posts(&server).len(), 1);
     let (code, text) = outcome(dir, &["update", &server.url("")]);
     assert!(code == 0 && text.contains("contacted now, although the project asked for a delay"), "{text}");
-    wait_for("another contact", 20, || (posts(&server).len() == 2).then_some(()));
+    wait_for("another contact", || (posts(&server).len() == 2).then_some(()));
 }

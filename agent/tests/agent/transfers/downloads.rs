@@ -1,6 +1,6 @@
 //! Downloads: whole, in part, compressed, wrong.
 
-use std::io::Write;
+use std::io::{ErrorKind, Read as _, Write};
 use std::time::Duration;
 
 use fallow_agent::engine::Input;
@@ -11,7 +11,7 @@ use fallow_domain::Bytes;
 
 use super::{Bench, Server, content, http, key, project};
 use crate::hostile_jobs::{all_descriptors, as_ordinary_user};
-use crate::support::put;
+use crate::support::{PATIENCE, put};
 
 #[tokio::test]
 async fn a_file_arrives_verified_executable_and_as_boinc_asks_for_it() {
@@ -217,16 +217,27 @@ async fn statuses_mean_what_boinc_takes_them_for() {
 
 #[tokio::test]
 async fn a_cancelled_download_gives_no_event_and_keeps_its_part_from_the_project() {
-    let server = Server::start(|_| {
-        let mut answer = http("200 OK", "", &content());
-        answer.truncate(500);
-        std::thread::sleep(Duration::from_millis(300));
-        answer
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://127.0.0.1:{}/file", listener.local_addr().unwrap().port());
+    let (begins, begun) = tokio::sync::oneshot::channel();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let _ = stream.read(&mut [0; 4096]).unwrap();
+        stream.write_all(&http("200 OK", "", &content())[..500]).unwrap();
+        begins.send(()).unwrap();
+        // Until the agent hangs up.
+        stream.read(&mut [0])
     });
     let mut bench = Bench::new();
-    bench.transfers.download(Box::new(Bench::wanted(server.url("file"), &content())));
+    bench.transfers.download(Box::new(Bench::wanted(url, &content())));
+    begun.await.unwrap();
     bench.transfers.cancel(&key("file"));
-    assert!(tokio::time::timeout(Duration::from_millis(600), bench.events.recv()).await.is_err());
+    let end = tokio::task::spawn_blocking(|| server.join().unwrap()).await.unwrap();
+    assert!(!matches!(&end, Err(error) if error.kind() == ErrorKind::WouldBlock), "it goes on");
+    // With its connection it is gone; its event would have been its last act.
+    assert!(bench.events.try_recv().is_err());
+    assert!(!bench.data.project(&project()).join("file").exists());
 }
 
 #[tokio::test]

@@ -10,7 +10,6 @@ mod uploads;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use fallow_agent::dir::DataDir;
 use fallow_agent::engine::Input;
@@ -21,7 +20,7 @@ use fallow_client::{Download, Event, FileKey, Traffic, TransferError, Upload};
 use fallow_domain::{Bytes, MasterUrl, ProjectId};
 use tokio::sync::mpsc;
 
-use crate::support::put;
+use crate::support::{PATIENCE, put};
 
 /// A request as it came: head (lower case) and body.
 #[derive(Clone, Debug)]
@@ -66,7 +65,7 @@ impl Server {
 }
 
 fn read(stream: &mut TcpStream) -> Option<Asked> {
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -185,7 +184,7 @@ impl Bench {
 
     async fn event(&mut self) -> Event {
         loop {
-            match tokio::time::timeout(Duration::from_secs(20), self.events.recv()).await.unwrap().unwrap() {
+            match tokio::time::timeout(PATIENCE, self.events.recv()).await.unwrap().unwrap() {
                 Input::Transferred(mut ticket, event) => {
                     self.traffic.extend(ticket.traffic());
                     assert!(self.transfers.settle(&ticket));

@@ -10,6 +10,7 @@ use fallow_client::{Event, TransferErrorKind};
 use fallow_domain::{MasterUrl, ProjectId};
 
 use super::{Bench, content};
+use crate::support::PATIENCE;
 
 fn limits() -> Limits {
     Limits {
@@ -82,10 +83,10 @@ async fn a_connection_that_is_not_used_any_more_is_closed_by_the_agent() {
         let (mut stream, _) = listener.accept().unwrap();
         let _ = stream.read(&mut [0; 4096]).unwrap();
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n ").unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.read(&mut [0])
     });
-    let mut bench = Bench::with_limits(limits());
+    let mut bench = Bench::with_limits(Limits { idle: limits().idle, ..Limits::default() });
     bench.transfers.fetch_master_page(ProjectId(1), MasterUrl::parse(&url).unwrap());
     let _ = bench.event().await;
     let ended = tokio::task::spawn_blocking(|| server.join().unwrap()).await.unwrap();
