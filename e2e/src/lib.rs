@@ -9,6 +9,7 @@
     reason = "helpers of tests fail the test"
 )]
 
+mod ports;
 mod processes;
 mod programs;
 mod rotel;
@@ -18,6 +19,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+pub use ports::free_port;
 pub use processes::{Process, processes_in};
 pub use programs::binary;
 pub use rotel::Rotel;
@@ -35,6 +37,9 @@ pub fn command(name: &str) -> Command {
     command.env("NO_COLOR", "1").stdin(Stdio::null());
     command
 }
+
+/// What has to come is waited for at least so long: it costs nothing where it comes, and a machine may be slow.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Looks again and again until there is something, for at most so long.
 ///

@@ -3,13 +3,13 @@
 //! It is found by `FALLOW_ROTEL`, in `PATH`, or where `e2e/peers/install.sh` puts it.
 
 use std::io::{BufRead, BufReader, Read};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::peers_required;
+use crate::{PATIENCE, free_port, peers_required, wait_for};
 
 /// A running collector that prints what it gets.
 pub struct Rotel {
@@ -52,11 +52,7 @@ impl Rotel {
         let (sender, lines) = mpsc::channel();
         forward(process.stdout.take().unwrap(), sender.clone());
         forward(process.stderr.take().unwrap(), sender);
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", grpc)).is_err() {
-            assert!(Instant::now() < deadline, "rotel did not listen on port {grpc} within 20 s");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_for("rotel to listen", PATIENCE, || TcpStream::connect(("127.0.0.1", grpc)).ok());
         Some(Self { process, lines, endpoint: format!("http://127.0.0.1:{grpc}"), _files: files })
     }
 
@@ -109,8 +105,4 @@ fn find_rotel() -> Option<PathBuf> {
     let peers = std::env::var_os("FALLOW_PEERS").map(PathBuf::from);
     let installed = peers.or(cache.map(|cache| cache.join("fallow/peers"))).map(|peers| peers.join("rotel"));
     given.into_iter().chain(in_path).chain(installed).find(|program| program.is_file())
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -7,12 +7,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fallow_e2e::{binary, command, fallow_json, peers_required, wait_for};
+use fallow_e2e::{PATIENCE, binary, command, fallow_json, free_port, peers_required, wait_for};
 use tempfile::TempDir;
 
 /// A range whose test takes some ten seconds, and a Mersenne exponent in it.
@@ -50,7 +49,7 @@ fn r6_8_unmodified_clients_compute_and_agree() {
     assert_ne!(other_key, account_key);
     second.cmd(&["--project_attach", &url, &other_key]).unwrap();
     let mut fractions = Vec::new();
-    let project = wait_for("the workunit to be validated", Duration::from_secs(300), || {
+    let project = wait_for("the workunit to be validated", Duration::from_mins(15), || {
         fractions.extend(first.fractions_done());
         // Looking more often would cost the clients CPU time.
         std::thread::sleep(Duration::from_millis(400));
@@ -110,7 +109,7 @@ fn r6_11_the_script_of_the_documentation_runs_under_an_unmodified_client_and_one
     let key = created.split("account key: ").nth(1).unwrap_or_else(|| panic!("no account: {created}"));
     client.cmd(&["--project_attach", url, key.trim()]).unwrap();
 
-    let ended = wait_for("both scripts to end", Duration::from_secs(300), || {
+    let ended = wait_for("both scripts to end", Duration::from_mins(15), || {
         std::thread::sleep(Duration::from_millis(400));
         assert!(client.is_running(), "{}", client.log());
         let job = |name| coordinator.json(&["jobs", "scripts", "--job", name]);
@@ -158,7 +157,7 @@ impl Coordinator {
         let mut run = command("fallow");
         run.args(["coordinator", "run", "--dir"]).arg(&own).stdout(log.try_clone().unwrap()).stderr(log);
         let coordinator = Self { child: run.spawn().unwrap(), dir };
-        wait_for("the coordinator to answer", Duration::from_secs(30), || {
+        wait_for("the coordinator to answer", PATIENCE, || {
             let mut ask = command("fallow");
             ask.args(["projects", "--json", "--dir"]).arg(coordinator.dir.path()).stderr(Stdio::null());
             ask.output().unwrap().status.success().then_some(())
@@ -203,8 +202,7 @@ impl Boinc {
     fn start() -> Self {
         let dir = tempfile::Builder::new().prefix("fallow-boinc-").tempdir().unwrap();
         configure(dir.path());
-        // Free a moment ago; nobody else in this test asks for ports.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let log = File::create(dir.path().join("log")).unwrap();
         let child = Command::new("boinc")
             .arg("--dir")
@@ -216,7 +214,7 @@ impl Boinc {
             .spawn()
             .unwrap();
         let client = Self { dir, port, child: child.into() };
-        wait_for("the stock client to answer", Duration::from_secs(30), || client.cmd(&["--get_state"]));
+        wait_for("the stock client to answer", PATIENCE, || client.cmd(&["--get_state"]));
         client
     }
 

@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use fallow_e2e::{Up, command, processes_in, wait_for};
+use fallow_e2e::{PATIENCE, Up, command, processes_in, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Exponents of all Mersenne primes in the range of the quick run.
 const KNOWN: [u64; 22] =
     [2, 3, 5, 7, 13, 17, 19, 31, 61, 89, 107, 127, 521, 607, 1279, 2203, 2281, 3217, 4253, 4423, 9689, 9941];
-/// Two CPU minutes on two cores, with room for a machine that does other things too.
-const QUICK: Duration = Duration::from_secs(420);
+/// Two CPU minutes on two cores, with room for a machine that is slow or does other things too.
+const QUICK: Duration = Duration::from_mins(20);
 
 #[test]
 fn a_fleet_computes_from_nothing_to_validated_results_and_leaves_no_process() {
@@ -55,14 +55,14 @@ fn a_fleet_computes_from_nothing_to_validated_results_and_leaves_no_process() {
 #[test]
 fn the_first_ctrl_c_stops_everything_cleanly() {
     let mut up = Up::start(&["--quick", "--agents", "2"], &[]);
-    wait_for("two agents at work", Duration::from_secs(90), || {
+    wait_for("two agents at work", PATIENCE, || {
         (1..=2).all(|number| !up.tasks(&format!("agent-{number}")).is_empty()).then_some(())
     });
     let second = command("fallow").arg("up").arg("--dir").arg(up.dir()).output().unwrap();
     assert_eq!(second.status.code(), Some(6), "a directory has one supervisor");
     assert!(String::from_utf8_lossy(&second.stderr).contains("another `fallow up` runs"));
     interrupt(&up);
-    let status = up.wait(Duration::from_secs(60));
+    let status = up.wait(PATIENCE);
     assert_eq!(status.code(), Some(0), "{:?}", up.said());
     assert!(up.said().iter().any(|line| line == "all processes have ended"), "{:?}", up.said());
     assert_eq!(up.processes(), []);
@@ -76,9 +76,9 @@ fn the_first_ctrl_c_stops_everything_cleanly() {
 fn every_signal_that_ends_the_supervisor_stops_the_daemons_too() {
     for signal in [Signal::TERM, Signal::HUP, Signal::QUIT] {
         let mut up = Up::start(&["--quick", "--agents", "2"], &[]);
-        wait_for("two agents", Duration::from_secs(60), || up.daemon("agent-2").and(up.daemon("agent-1")));
+        wait_for("two agents", PATIENCE, || up.daemon("agent-2").and(up.daemon("agent-1")));
         send(&up, signal);
-        assert_eq!(up.wait(Duration::from_secs(60)).code(), Some(0), "{signal:?}: {:?}", up.said());
+        assert_eq!(up.wait(PATIENCE).code(), Some(0), "{signal:?}: {:?}", up.said());
         assert_eq!(up.processes(), [], "{signal:?}");
     }
 }
@@ -86,11 +86,11 @@ fn every_signal_that_ends_the_supervisor_stops_the_daemons_too() {
 #[test]
 fn an_agent_that_stays_dead_is_told_again_with_its_jobs_and_the_command_that_starts_it() {
     let mut up = Up::start(&["--quick", "--agents", "2"], &[]);
-    wait_for("two agents at work", Duration::from_secs(90), || {
+    wait_for("two agents at work", PATIENCE, || {
         (1..=2).all(|number| !up.tasks(&format!("agent-{number}")).is_empty()).then_some(())
     });
     // What its jobs are called is known once it has reported them.
-    let name = wait_for("its jobs at the coordinator", Duration::from_secs(30), || {
+    let name = wait_for("its jobs at the coordinator", PATIENCE, || {
         let id = identity(&up, "agent-2");
         let hosts = up.json(&["hosts"])["hosts"].as_array().unwrap().clone();
         let host = hosts.into_iter().find(|host| host["agent_id"] == id)?;
@@ -105,15 +105,15 @@ fn an_agent_that_stays_dead_is_told_again_with_its_jobs_and_the_command_that_sta
     );
     up.daemon("agent-2").unwrap().signal(Signal::KILL);
     let said = |text: &str| up.said().iter().any(|line| line.contains(text)).then_some(());
-    wait_for("its end", Duration::from_secs(10), || said("agent-2 was ended by signal 9"));
-    wait_for("the reminder", Duration::from_secs(40), || said("agent-2 has not run for"));
+    wait_for("its end", PATIENCE, || said("agent-2 was ended by signal 9"));
+    wait_for("the reminder", PATIENCE, || said("agent-2 has not run for"));
     let lines = up.said();
     let place = lines.iter().position(|line| line.contains("agent-2 has not run for")).unwrap();
     let project = name.split('_').next().unwrap();
     assert!(lines[place].contains("until their deadline: ") && lines[place].contains(project), "{lines:?}");
     assert!(lines[place + 1].contains("fallow-agent run --dir"), "{lines:?}");
     interrupt(&up);
-    assert_eq!(up.wait(Duration::from_secs(60)).code(), Some(0), "{:?}", up.said());
+    assert_eq!(up.wait(PATIENCE).code(), Some(0), "{:?}", up.said());
 }
 
 #[test]

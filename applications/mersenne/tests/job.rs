@@ -140,14 +140,14 @@ impl Slot {
     }
 }
 
-/// Looks again and again until there is something to see, for a minute at most.
+/// Looks again and again until there is something to see, for two minutes at most.
 fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "waited a minute for {what}");
+        assert!(start.elapsed() < Duration::from_secs(120), "waited two minutes for {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
-use fallow_e2e::{Process, command, processes_in, wait_for};
+use fallow_e2e::{PATIENCE, Process, command, processes_in, wait_for};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -28,9 +28,7 @@ impl Agent {
         run.args(["run", "--benchmark-after-ms", "3600000", "--dir"]).arg(dir.path().join("agent"));
         let child = run.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         let agent = Self { dir, child };
-        wait_for("the agent to answer", Duration::from_secs(30), || {
-            agent.ask(&["status"]).status.success().then_some(())
-        });
+        wait_for("the agent to answer", PATIENCE, || agent.ask(&["status"]).status.success().then_some(()));
         agent
     }
 

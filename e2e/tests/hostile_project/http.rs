@@ -88,7 +88,7 @@ impl Server {
 }
 
 fn read(stream: &mut TcpStream) -> io::Result<Option<Request>> {
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    stream.set_read_timeout(Some(fallow_e2e::PATIENCE))?;
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
     let mut whole = None;
     loop {

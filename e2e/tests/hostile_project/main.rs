@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agent::Agent;
-use fallow_e2e::wait_for;
+use fallow_e2e::{PATIENCE, wait_for};
 use good::{Good, Uploads};
 use kinds::{Hostile, Kind};
 
@@ -59,7 +59,7 @@ impl Attack {
         });
         let attack = Self { agent, good, hostile, _turn: turn };
         for kind in kinds {
-            wait_for(kind.name, Duration::from_secs(60), || attack.has_met(kind).then_some(()));
+            wait_for(kind.name, PATIENCE, || attack.has_met(kind).then_some(()));
         }
         attack
     }
@@ -127,7 +127,7 @@ fn r6_2_files_that_never_come_or_never_end_cost_the_others_nothing() {
     let mut attack = Attack::begin(files::FILES);
     for kind in files::FILES.iter().filter(|kind| kind.name != files::NOT_OF_A_SERVER) {
         let asked = || !attack.hostile.asked(kind.name, "download").is_empty();
-        wait_for(kind.name, Duration::from_secs(60), || asked().then_some(()));
+        wait_for(kind.name, PATIENCE, || asked().then_some(()));
     }
     attack.is_withstood();
     assert!(attack.hostile.asked(files::NOT_OF_A_SERVER, "download").is_empty());
@@ -149,7 +149,7 @@ fn r6_10_projects_whose_addresses_look_alike_do_not_share_files() {
     let _turn = alone();
     let (good, agent) = (Good::start_as("a/b/", Uploads::Taken), Agent::start());
     assert!(agent.attach_unasked(&good.url()));
-    wait_for("the good project's jobs to run", Duration::from_secs(60), || {
+    wait_for("the good project's jobs to run", PATIENCE, || {
         let (running, cpus) = agent.running(&good.url());
         (running >= cpus).then_some(())
     });
@@ -159,7 +159,7 @@ fn r6_10_projects_whose_addresses_look_alike_do_not_share_files() {
         agent.tell(&["detach", &like]);
     }
     let before = good.uploads();
-    wait_for("the good project's jobs to go on", Duration::from_secs(60), || {
+    wait_for("the good project's jobs to go on", PATIENCE, || {
         let now = agent.status();
         let project = now["projects"].as_array().unwrap().iter().find(|project| project["url"] == good.url());
         let failed = now["tasks"].as_array().unwrap().iter().any(|task| task["phase"] == "failed");
@@ -175,10 +175,8 @@ fn r6_2_an_upload_server_that_never_answers_holds_up_nobody_elses_uploads() {
     let (hung, agent) = (Good::start_as("hung/", Uploads::Hung), Agent::start());
     let good = Good::start_as("good/", Uploads::Taken);
     assert!(agent.attach_unasked(&hung.url()));
-    wait_for("uploads that hang", Duration::from_secs(90), || (hung.uploads() >= 2).then_some(()));
+    wait_for("uploads that hang", PATIENCE, || (hung.uploads() >= 2).then_some(()));
     assert!(agent.attach_unasked(&good.url()));
-    wait_for("the good project's outputs to arrive", Duration::from_secs(90), || {
-        (good.uploads() >= 4).then_some(())
-    });
+    wait_for("the good project's outputs to arrive", PATIENCE, || (good.uploads() >= 4).then_some(()));
     assert!(agent.peak_memory() < MEMORY_MAX);
 }

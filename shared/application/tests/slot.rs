@@ -57,8 +57,9 @@ fn a_suspended_application_uses_no_cpu_until_it_is_resumed() {
     let app = slot.start();
     wait_for("work", || (app.cpu_ticks() > 5).then_some(()));
     slot.send(ProcessControl::Suspend);
-    // Suspended: over a whole second the kernel counts one tick of 10 ms at most, for the library's own thread.
-    wait_for("rest", || (app.cpu_ticks_in(Duration::from_secs(1)) <= 1).then_some(()));
+    // Suspended: over a whole second the kernel counts one tick of 10 ms at most, for the library's own thread. One that
+    // does not come to its turn has as few, and is ready to run all the while.
+    wait_for("rest", || app.rests(1).then_some(()));
     assert!(app.cpu_ticks_in(Duration::from_secs(2)) <= 2);
     // It is there all the same, and not stopped by a signal.
     assert_eq!(app.state(), Some('S'));
@@ -152,12 +153,18 @@ fn an_application_ends_when_its_client_that_is_not_its_parent_is_killed() {
 
 #[test]
 fn a_killed_application_resumes_and_ends_with_the_same_output() {
-    let slot = Slot::new("3000");
-    let mut app = slot.start();
-    wait_for("a checkpoint", || slot.path("checkpoint").exists().then_some(()));
-    app.0.kill().unwrap();
-    let status = app.wait();
-    assert!(matches!(slot.outcome(status), Outcome::Restart { reason: RestartReason::Stopped(9), .. }));
+    let slot = loop {
+        let slot = Slot::new("3000");
+        let mut app = slot.start();
+        wait_for("a checkpoint", || slot.path("checkpoint").exists().then_some(()));
+        app.0.kill().unwrap();
+        // It may have been done before this test came to its turn.
+        match slot.outcome(app.wait()) {
+            Outcome::Finished => {}
+            Outcome::Restart { reason: RestartReason::Stopped(9), .. } => break slot,
+            other => panic!("{other:?}"),
+        }
+    };
     let mut app = slot.start();
     assert!(app.wait().success());
     assert!(slot.stderr().contains("resumed from checkpoint at round"), "{}", slot.stderr());
@@ -171,11 +178,11 @@ fn a_second_instance_waits_until_the_first_has_left_the_slot() {
     let mut first = slot.start();
     slot.wait_status();
     let second = slot.spawn();
-    wait_for("the second to wait", || (second.state() == Some('S')).then_some(()));
-    assert_eq!(second.cpu_ticks(), 0);
+    wait_for("the second to wait", || second.rests(0).then_some(()));
+    let before = second.cpu_ticks();
     first.0.kill().unwrap();
     first.wait();
-    wait_for("the second to work", || (second.cpu_ticks() > 5).then_some(()));
+    wait_for("the second to work", || (second.cpu_ticks() > before + 5).then_some(()));
 }
 
 #[test]
@@ -331,6 +338,11 @@ impl App {
         stat[11].parse::<u64>().unwrap() + stat[12].parse::<u64>().unwrap()
     }
 
+    /// Whether it used so many ticks at most over a second, and is not ready to run after that.
+    fn rests(&self, ticks: u64) -> bool {
+        self.cpu_ticks_in(Duration::from_secs(1)) <= ticks && self.state() == Some('S')
+    }
+
     fn cpu_ticks_in(&self, window: Duration) -> u64 {
         let before = self.cpu_ticks();
         pause(window);
@@ -361,14 +373,14 @@ fn assert_gone_within_10_s(pid: u32) {
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
-/// Looks again and again until there is something to see, for a minute at most.
+/// Looks again and again until there is something to see, for two minutes at most.
 fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = now();
     loop {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "waited a minute for {what}");
+        assert!(start.elapsed() < Duration::from_secs(120), "waited two minutes for {what}");
         pause(Duration::from_millis(20));
     }
 }
