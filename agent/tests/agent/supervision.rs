@@ -243,7 +243,7 @@ fn r6_10_a_task_that_makes_room_leaves_no_output_either() {
     let script = bench.script(&format!("echo much > {}; sleep 1000", output.display()));
     let files = bench.setup(true, false).files.into_iter().filter(|file| file.output).collect();
     bench.supervisor.start_task(Box::new(TaskSetup { files, ..*script }));
-    wait_for("an output", 60, || output.exists().then_some(()));
+    wait_for("an output", || output.exists().then_some(()));
     // No job is wanted.
     bench.supervisor.make_room(Some(Room::default()));
     assert_eq!(bench.ended().made_room, Some(Goes::NotWanted));
@@ -277,7 +277,7 @@ fn r6_10_a_task_that_has_left_makes_room_with_its_outputs_unless_it_has_finished
             });
             assert_eq!(gone, JobId(1));
         }
-        wait_for("the slot to be emptied", 60, || (!bench.data.slot(SLOT).exists()).then_some(()));
+        wait_for("the slot to be emptied", || (!bench.data.slot(SLOT).exists()).then_some(()));
         assert_eq!(output.exists(), !goes, "{leave}");
     }
 }

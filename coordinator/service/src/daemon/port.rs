@@ -587,11 +587,11 @@ mod tests {
             status = post_bytes(&mut first, "/read", 24 << 10, false) => status,
             status = post_bytes(&mut second, "/read", 24 << 10, false) => status,
         };
-        assert_eq!(refused, StatusCode::BAD_REQUEST);
+        assert_eq!(refused, Some(StatusCode::BAD_REQUEST));
         // What they had of it is given back when they have ended.
         let mut third = channel;
         let is_read =
-            async { while post_bytes(&mut third, "/read", 24 << 10, true).await != StatusCode::OK {} };
+            async { while post_bytes(&mut third, "/read", 24 << 10, true).await != Some(StatusCode::OK) {} };
         timeout(SOON, is_read).await.expect("it is read in the end");
         server.abort();
     }
