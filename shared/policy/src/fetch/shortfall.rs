@@ -26,8 +26,8 @@ use std::fmt;
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
 
 use super::{
-    Asking, CHECK_PERIOD, CHECK_SOONEST, FetchAccount, FetchContact, FetchDecision, FetchPolicy, FetchProject,
-    FetchSituation, FetchWhen, IDLE_MIN, REQUEST_MIN, Standing, WorkRequest,
+    Asking, CHECK_PERIOD, CHECK_SOONEST, FetchAccount, FetchContact, FetchDecision, FetchPolicy,
+    FetchProject, FetchSituation, FetchWhen, IDLE_MIN, REQUEST_MIN, Standing, WorkRequest,
 };
 use crate::why::Why;
 
