@@ -8,7 +8,7 @@
 //! **Published values** are those in the paper's text; its plots were not to be had, so what only they show is compared in
 //! words.
 //!
-//! Policies that the paper does not have ([`others`]) are run and shown beside its own.
+//! Policies that the paper does not have (`others`) are run and shown beside its own.
 
 mod batch;
 mod report;
