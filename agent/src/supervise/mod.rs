@@ -367,7 +367,7 @@ impl Supervision {
         match &task {
             Some(task) if let Some(why) = task.discarded() => {
                 self.clean(task.slot());
-                self.take_outputs(task, &mut end);
+                self.take_outputs(task, why, &mut end);
                 end.made_room = Some(why);
                 // For that it was killed.
                 end.disk_usage = end.disk_usage.max(task.disk_usage().unwrap_or_default());

@@ -15,7 +15,7 @@ use fallow_domain::{JobId, SlotId};
 use super::Supervision;
 use super::task::Task;
 
-/// What tasks that are gone have left, by slot, with the outputs elsewhere of those that have not finished.
+/// What tasks that are gone have left, by slot, with their outputs elsewhere.
 #[derive(Debug, Default)]
 pub(super) struct Ends(BTreeMap<SlotId, (Held, Vec<PathBuf>)>);
 
@@ -24,9 +24,7 @@ impl Ends {
     pub(super) fn note(&mut self, job: JobId, task: &Task, end: &TaskEnd, outputs: Vec<PathBuf>) {
         // Where it could not be looked at, the last count has to do.
         let holds = Some(end.disk_usage).filter(|bytes| bytes.0 > 0).or(task.disk_usage());
-        let is_finished = is_finished(end);
-        let outputs = if is_finished { Vec::new() } else { outputs };
-        let slot = task.slot();
+        let (slot, is_finished) = (task.slot(), is_finished(end));
         self.0.insert(slot, (Held { slot, job, holds, is_finished, is_going: false }, outputs));
     }
 
@@ -63,15 +61,16 @@ impl Supervision {
         self.clean(slot);
         if let Some((held, outputs)) = ended
             && !outputs.is_empty()
+            && outputs_go(held.is_finished, why)
         {
             self.delete(outputs);
             self.report(Event::OutputsGone { job: held.job });
         }
     }
 
-    /// Deletes what a task that was killed to make room wrote outside of its slot, unless it has finished.
-    pub(super) fn take_outputs(&self, task: &Task, end: &mut TaskEnd) {
-        if is_finished(end) {
+    /// Deletes what a task that was killed to make room wrote outside of its slot, if that goes as well.
+    pub(super) fn take_outputs(&self, task: &Task, why: Goes, end: &mut TaskEnd) {
+        if !outputs_go(is_finished(end), why) {
             return;
         }
         let files = task.files(&self.shared);
@@ -91,7 +90,12 @@ impl Supervision {
     }
 }
 
-/// Whether it has all that it was to have. Its outputs stay.
+/// Those of a task that has finished stay, if they are wanted.
+fn outputs_go(is_finished: bool, why: Goes) -> bool {
+    !is_finished || why == Goes::NotWanted
+}
+
+/// Whether it has all that it was to have.
 fn is_finished(end: &TaskEnd) -> bool {
     matches!(end.exit.outcome(end.finish.as_ref(), end.temporary_exit.as_ref()), Outcome::Finished)
 }

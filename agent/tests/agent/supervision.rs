@@ -251,7 +251,7 @@ fn r6_10_a_task_that_makes_room_leaves_no_output_either() {
 }
 
 #[test]
-fn r6_10_a_task_that_has_left_makes_room_with_its_outputs_unless_it_has_finished() {
+fn r6_10_a_task_that_has_left_makes_room_with_its_outputs_unless_it_has_finished_and_is_wanted() {
     let too_large = Room::of([(JobId(1), (ProjectId(1), Bytes(1_000_000)))]);
     let finish = "printf '0\n' > boinc_finish_called; exit 0";
     for (leave, room, goes) in [
@@ -260,6 +260,8 @@ fn r6_10_a_task_that_has_left_makes_room_with_its_outputs_unless_it_has_finished
         // It found no space.
         ("exit 1", too_large.clone(), true),
         ("exit 0", Room::default(), true),
+        // Finished, and yet its result is refused.
+        (finish, Room::default(), true),
         (finish, too_large, false),
     ] {
         let bench = Bench::new();

@@ -5,8 +5,8 @@
 //! - What nobody wants goes: of jobs that have failed or were aborted, of projects that leave. At worst, when the agent ends
 //!   before that is stored, such a job is computed from its beginning.
 //! - So does what holds more than its project allows. Its job fails for that anyway, see `poll_limits`.
-//! - With the slot of a task that has not finished go its outputs, wherever they are. If its job has failed, they would be sent,
-//!   but they are no result.
+//! - With the slot of a task that is not wanted or has not finished go its outputs, wherever they are. If its job has failed, they
+//!   would be sent, but they are no result.
 //! - What has finished and holds no more than it may stays. Its end is not stored, and it would be computed once more.
 //! - If that is not enough for a while, the largest one of the project whose tasks hold most goes, one at a time. A project
 //!   may allow its jobs more than this host has, and a host that stores nothing gets on with none of them. Its job is not

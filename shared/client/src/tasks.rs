@@ -212,7 +212,8 @@ impl Client {
             false => self.note_progress(id, end.cpu_time, None),
         }
         let ended = end.exit.outcome(end.finish.as_ref(), end.temporary_exit.as_ref());
-        match end.made_room.is_some() && !matches!(ended, exit::Outcome::Finished) {
+        let has_finished = matches!(ended, exit::Outcome::Finished);
+        match end.made_room.is_some_and(|why| !has_finished || why == Goes::NotWanted) {
             true => self.outputs_gone(id),
             false => self.outputs_found(id, end),
         }

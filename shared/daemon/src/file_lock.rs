@@ -51,20 +51,20 @@ impl FileLock {
     }
 }
 
-/// Waits until nobody holds the lock of a file, half a minute at most. For a lock that somebody else takes, who will say what
+/// Waits until nobody holds the lock of a file, for so long at most. For a lock that somebody else takes, who will say what
 /// is wrong, and that only those hold who are about to go.
-pub fn wait_until_free(path: &Path) {
+pub fn wait_until_free(path: &Path, patience: Duration) {
     let Ok(file) = File::open(path) else { return };
-    if lock_patiently(&file, GOING).is_ok() {
+    if lock_patiently(&file, patience).is_ok() {
         // Said to the kernel, and not left to the closing: a process just started may have this file too.
         let _ = flock(&file, FlockOperation::Unlock);
     }
 }
 
 /// How long a killed process may take to end: tens of milliseconds on a busy machine, with a wide margin.
-const DYING: Duration = Duration::from_secs(1);
+pub const DYING: Duration = Duration::from_secs(1);
 /// How long one may take of which nothing else is left: nobody waits for an answer meanwhile.
-const GOING: Duration = Duration::from_secs(30);
+pub const GOING: Duration = Duration::from_secs(30);
 
 #[expect(clippy::disallowed_methods, reason = "this room waits for the world outside, for a bounded time")]
 fn lock_patiently(file: &File, patience: Duration) -> Result<(), Errno> {

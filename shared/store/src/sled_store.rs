@@ -15,7 +15,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use fallow_daemon::file_lock::{FileLock, Refused, wait_until_free};
+use fallow_daemon::file_lock::{DYING, FileLock, GOING, Refused, wait_until_free};
 
 use crate::quiet::catching;
 use crate::witness::Witness;
@@ -97,7 +97,7 @@ impl SledStore {
         std::fs::create_dir_all(&dir)
             .map_err(|source| StoreError::from_io(&dir, "create its directory", source))?;
         let lock = lock(&dir)?;
-        let opened = Opened::open(&dir)?;
+        let opened = Opened::open(&dir, GOING)?;
         if let (Some(kind), None) = (kind, marked) {
             kind.require(&dir, opened.kind_by_keys(&dir)?)?;
             kind.write(&dir)?;
@@ -156,7 +156,7 @@ impl SledStore {
         let mut guard = self.state.write().unwrap_or_else(PoisonError::into_inner);
         match &*guard {
             State::Open(_) => {}
-            State::Closed => *guard = State::Open(Box::new(Opened::open(&self.dir)?)),
+            State::Closed => *guard = State::Open(Box::new(Opened::open(&self.dir, DYING)?)),
             State::Broken(why) => return Err(StoreError::corrupted(&self.dir, why.as_str())),
         }
         Ok(guard)
@@ -241,9 +241,10 @@ fn check_settings(dir: &Path, folder: &Path) -> Result<(), StoreError> {
 }
 
 impl Opened {
-    fn open(dir: &Path) -> Result<Self, StoreError> {
+    /// An engine that is about to go is waited for, for so long.
+    fn open(dir: &Path, patience: std::time::Duration) -> Result<Self, StoreError> {
         let folder = dir.join(ENGINE);
-        wait_until_free(&folder.join("db"));
+        wait_until_free(&folder.join("db"), patience);
         check_settings(dir, &folder)?;
         let config = sled::Config::new().path(&folder).flush_every_ms(None).cache_capacity(CACHE);
         let db = catching(|| config.open())

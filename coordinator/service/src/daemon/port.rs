@@ -141,8 +141,8 @@ struct Room {
     guests: Guests,
     not_accepted: Seldom,
     crowded: Seldom,
-    /// Since when newcomers find no place, or no descriptor.
-    full_since: Mutex<Option<Instant>>,
+    /// Since when newcomers find no place, or no descriptor, and when one was last waited for.
+    full: Mutex<Option<(Instant, Instant)>>,
 }
 
 /// A connection's place, until it is dropped.
@@ -169,18 +169,14 @@ impl Room {
             guests: Guests::new(open, bounds.patience, bounds.kept()),
             not_accepted: Seldom::new(),
             crowded: Seldom::new(),
-            full_since: Mutex::default(),
+            full: Mutex::default(),
         }
     }
 
     /// Sends a guest away, as soon as one may be.
     async fn one_gives_way(&self) {
-        let full_since = *self.full_since().get_or_insert_with(Instant::now);
-        self.guests.one_gives_way(full_since, || self.say_crowded()).await;
-    }
-
-    fn full_since(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.full_since.lock().unwrap_or_else(PoisonError::into_inner)
+        let want = Want::begins(self);
+        self.guests.one_gives_way(want.since, || self.say_crowded()).await;
     }
 
     fn say_crowded(&self) {
@@ -202,12 +198,12 @@ impl Room {
         }
     }
 
+    fn full(&self) -> MutexGuard<'_, Option<(Instant, Instant)>> {
+        self.full.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A place, which somebody else may have to give up. One only: whoever is sent away leaves at once.
     async fn place(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(place) = self.places.clone().try_acquire_owned() {
-            *self.full_since() = None;
-            return Some(place);
-        }
         let mut place = pin!(self.places.clone().acquire_owned());
         tokio::select! {
             biased;
@@ -215,6 +211,27 @@ impl Room {
             () = self.one_gives_way() => {}
         }
         place.await.ok()
+    }
+}
+
+/// A newcomer waits for a place, or a descriptor.
+struct Want<'a> {
+    room: &'a Room,
+    /// Since when there is none. A port that has one for a moment only is full all the time.
+    since: Instant,
+}
+
+impl<'a> Want<'a> {
+    fn begins(room: &'a Room) -> Self {
+        let now = Instant::now();
+        let lately = room.full().filter(|(_, last)| now <= *last + room.bounds.patience.grace);
+        Self { room, since: lately.map_or(now, |(since, _)| since) }
+    }
+}
+
+impl Drop for Want<'_> {
+    fn drop(&mut self) {
+        *self.room.full() = Some((self.since, Instant::now()));
     }
 }
 
@@ -573,6 +590,32 @@ mod tests {
         assert!(!first.is_finished(), "whoever is known takes his time");
         server.abort();
         true
+    }
+
+    #[tokio::test]
+    async fn r6_10_a_port_that_has_places_for_a_moment_only_is_full_all_the_time() {
+        let room = |grace| {
+            let patience = Patience { grace, ..HASTE };
+            Room::new(bounds(LONG, 1, patience))
+        };
+        // A machine may take longer than this between two lines: it is tried with more.
+        let mut grace = Duration::from_millis(100);
+        loop {
+            let room = room(grace);
+            let want = Want::begins(&room);
+            let since = want.since;
+            sleep(grace * 2).await;
+            drop(want);
+            if Want::begins(&room).since == since {
+                break;
+            }
+            assert!(grace < SOON, "a long wait is forgotten");
+            grace *= 3;
+        }
+        let room = room(Duration::ZERO);
+        let since = Want::begins(&room).since;
+        sleep(Duration::from_millis(1)).await;
+        assert!(Want::begins(&room).since > since, "nobody waited for a while");
     }
 
     #[tokio::test]

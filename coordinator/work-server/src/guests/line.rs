@@ -286,17 +286,29 @@ impl State {
         self.lines[rank as usize].first().copied()
     }
 
-    /// For somebody who has no place. There is none since `full_since`.
+    /// For somebody who has no place. There is none since `full_since`. Those who go for their age go one after the other: all of
+    /// them in the time of an answer, or slower.
     pub(super) fn send_away(&mut self, patience: Patience, full_since: Instant, now: Instant) -> Turn {
         self.look(patience, now);
-        // Where half of all say nothing, places come fast enough from them.
-        let old = Some(()).filter(|()| self.lines[Rank::Silent as usize].len() * 2 < self.all.len());
-        let next_old = match old.and_then(|()| self.oldest_idle(patience, now)) {
-            Some((at, number)) if at <= now => return self.go(number),
+        // Where half of the guests say nothing, places come fast enough from them.
+        let guests: usize = self.lines.iter().map(BTreeSet::len).sum();
+        let is_silent = self.lines[Rank::Silent as usize].len() * 2 >= guests;
+        let old = if is_silent { None } else { self.oldest_idle(patience, now) };
+        // Of those who ask there goes one now and then all the same, or they would stay as long as silent ones come.
+        let guests = u32::try_from(guests).unwrap_or(u32::MAX).max(1);
+        let pause = if is_silent { patience.grace } else { patience.grace.min(patience.answer / guests) };
+        let aged_enough = self.aged.map(|last| last + pause);
+        let next_old = match old.map(|(at, number)| (aged_enough.map_or(at, |then| at.max(then)), number)) {
+            Some((at, number)) if at <= now => {
+                self.aged = Some(now);
+                return self.go(number);
+            }
             old => old.map(|(at, _)| at),
         };
         let turn = match self.send_due_away(patience, now) {
-            Turn::At(next) => self.send_asking_away(next, patience, full_since, now),
+            Turn::At(next) => {
+                self.send_asking_away(next, patience, aged_enough.max(Some(full_since + patience.grace)), now)
+            }
             turn => turn,
         };
         match (turn, next_old) {
@@ -322,18 +334,17 @@ impl State {
         None
     }
 
-    /// And if there is nothing between its requests, it goes with the last one: when the port was full for a while, and no
-    /// sooner than that after the one before.
+    /// And if there is nothing between its requests, it goes with the last one, when the port was full for a while.
     fn send_asking_away(
         &mut self,
         next: Instant,
         patience: Patience,
-        full_since: Instant,
+        not_before: Option<Instant>,
         now: Instant,
     ) -> Turn {
         let Some((came, number)) = self.asking.first().copied() else { return Turn::At(next) };
-        let waited = self.aged.map_or(full_since, |last| last.max(full_since)) + patience.grace;
-        let at = waited.max(came + patience.answer);
+        let old = came + patience.answer;
+        let at = not_before.map_or(old, |then| old.max(then));
         if at > now {
             return Turn::At(next.min(at));
         }

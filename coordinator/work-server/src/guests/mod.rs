@@ -13,8 +13,8 @@
 //!    take theirs, the oldest.
 //!
 //! Nobody stays by asking for one thing after another without end. A connection that is older than an answer may take goes
-//! first, as soon as it waits between two requests, unless half of all say nothing. If it never does, it goes when the port was
-//! full for a while and nobody's time is over, one such connection after the other.
+//! first, as soon as it waits between two requests, unless half of the guests say nothing. If it never does, it goes when the
+//! port was full for a while and nobody's time is over. Such connections go one after the other.
 //!
 //! Each is left some time first ([`Patience`]). Nothing here is done for each packet: a connection changes its place with a
 //! request's begin and end, and how an answer goes is looked at when somebody has to give way.
