@@ -1,4 +1,5 @@
-//! Accounts at projects: what a key looks like, whether a URL is a project's, and the key of an account by its address.
+//! Accounts at projects: what a key looks like, whether a URL is a project's, and the key of an account by
+//! its address.
 
 use fallow_boinc::account::{AccountOut, ProjectConfig, error_num, lookup_query, passwd_hash};
 use fallow_client::TransferErrorKind;
@@ -7,8 +8,8 @@ use fallow_domain::{AccountKey, MasterUrl};
 use crate::error::AgentError;
 use crate::transfer::Web;
 
-/// Takes an account key of one of the two forms that BOINC's projects give: 32 hexadecimal digits, or those after the
-/// user's number and `_` (a weak key, which opens less).
+/// Takes an account key of one of the two forms that BOINC's projects give: 32 hexadecimal digits, or those
+/// after the user's number and `_` (a weak key, which opens less).
 ///
 /// # Errors
 /// [`AgentError::BadInput`], without the key.

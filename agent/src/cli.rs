@@ -5,7 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use fallow_domain::ExitCode;
+use fallow_policy::accounting::AccountingChoice;
+use fallow_policy::completion::CompletionChoice;
 use fallow_policy::composition::{Composition, UnknownPolicy};
+use fallow_policy::cpu_schedule::CpuChoice;
+use fallow_policy::fetch::FetchChoice;
 
 use crate::dir::{DataDir, default_dir};
 
@@ -43,6 +47,20 @@ Environment:
   FALLOW_LOG_FORMAT            compact or json
   FALLOW_POLICY                as --policy
   OTEL_EXPORTER_OTLP_ENDPOINT  where metrics, logs and traces are exported to";
+
+/// The policies that there are for an agent to follow, and the switches beside them.
+fn policies() -> String {
+    let mut help = "Policies (--policy) are joined by _, and switches follow with commas, as in\n\
+                    CS2_WF2,fetch=below-minimum:\n"
+        .to_owned();
+    help.push_str(&CpuChoice::help("", 6, "which jobs run: "));
+    help.push_str(&FetchChoice::help("", 6, "what to fetch: "));
+    help.push_str(&CompletionChoice::help("", 6, "how long jobs take: "));
+    help.push_str("  fetch=any-shortfall     work is asked for as soon as the buffer is not full\n");
+    help.push_str("  fetch=below-minimum     once less than the minimum buffer is left\n");
+    help.push_str(AccountingChoice::help("accounting=", 22, "").trim_end());
+    help
+}
 
 const STATUS: &str = r"Examples:
   fallow-agent status
@@ -115,7 +133,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the agent, in the foreground, until it is told to stop
-    #[command(after_help = RUN)]
+    #[command(after_help = format!("{RUN}\n\n{}", policies()))]
     Run(Run),
     /// Show what the agent does
     #[command(after_help = STATUS)]
@@ -184,7 +202,8 @@ pub struct DirArg {
 impl DirArg {
     /// The directory meant.
     pub fn dir(&self) -> DataDir {
-        // Not by clap's own means: in its usage lines an option that the environment gives looks as if it were needed.
+        // Not by clap's own means: in its usage lines an option that the environment gives looks as if it
+        // were needed.
         let given = std::env::var_os("FALLOW_AGENT_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
         DataDir::at(&self.dir.clone().or(given).unwrap_or_else(default_dir))
     }
@@ -196,14 +215,15 @@ pub struct Run {
     /// Where the data is.
     #[command(flatten)]
     pub dir: DirArg,
-    /// The coordinator of the fleet to join; kept, so needed once. Only addresses of this machine are taken, such as
-    /// http://127.0.0.1:4000
+    /// The coordinator of the fleet to join; kept, so needed once. Only addresses of this machine are taken,
+    /// such as http://127.0.0.1:4000
     #[arg(long, value_name = "URL", env = "FALLOW_COORDINATOR")]
     pub coordinator: Option<String>,
     /// File with the enrolment token, which works once; not needed after that
     #[arg(long, value_name = "FILE", requires = "coordinator")]
     pub token_file: Option<PathBuf>,
-    /// The enrolment token itself (seen by everybody on this host: rather use --token-file or the environment)
+    /// The enrolment token itself (seen by everybody on this host: rather use --token-file or the
+    /// environment)
     #[arg(
         long,
         value_name = "TOKEN",
@@ -212,8 +232,7 @@ pub struct Run {
         conflicts_with = "token_file"
     )]
     pub token: Option<String>,
-    /// The policies to follow, joined by _: CS1 or another for what runs, WF1 for what is fetched, JC1 for how long jobs
-    /// take; switches such as fetch=below-minimum or accounting=recent-credit after commas
+    /// The policies to follow (below), joined by _; what is left out is as in the default
     #[arg(long, value_name = "NAME", env = "FALLOW_POLICY", default_value_t = Composition::default())]
     pub policy: Composition,
     /// How long tasks have to leave after a kill of the agent, in milliseconds
@@ -256,7 +275,8 @@ pub struct Attach {
     /// File with the account's password
     #[arg(long, value_name = "FILE", requires = "email")]
     pub password_file: Option<PathBuf>,
-    /// Record it without asking the project: for a host that is off the network. A wrong key then shows in `status` only
+    /// Record it without asking the project: for a host that is off the network. A wrong key then shows in
+    /// `status` only
     #[arg(long)]
     pub no_wait: bool,
     /// The project's weight against other projects, from 0 [default: 100, or what it had]
@@ -319,8 +339,8 @@ fn status_of(error: &clap::Error) -> i32 {
     }
 }
 
-/// A number with a minus is a value everywhere, and the value's own check says what would do: to clap it looks like an
-/// option that there is not.
+/// A number with a minus is a value everywhere, and the value's own check says what would do: to clap it
+/// looks like an option that there is not.
 fn negative_numbers(command: clap::Command) -> clap::Command {
     let takes = |arg: clap::Arg| match arg.get_action().takes_values() {
         true => arg.allow_negative_numbers(true),
@@ -331,6 +351,12 @@ fn negative_numbers(command: clap::Command) -> clap::Command {
 
 #[cfg(test)]
 mod tests {
+    use fallow_policy::accounting::AccountingPolicy;
+    use fallow_policy::choice::{Kind, Policy};
+    use fallow_policy::completion::CompletionPolicy;
+    use fallow_policy::cpu_schedule::CpuPolicy;
+    use fallow_policy::fetch::FetchPolicy;
+
     use super::*;
 
     #[test]
@@ -349,8 +375,25 @@ mod tests {
         };
         assert_eq!(policy(&[]).unwrap(), "CS2_WF2_WS2_JC2");
         assert_eq!(policy(&["--policy", "CS1_WF1"]).unwrap(), "CS1_WF1_WS2_JC2");
-        let error = policy(&["--policy", "CS9"]).unwrap_err();
+        let error = policy(&["--policy", "CS0"]).unwrap_err();
         assert!(status_of(&error) == 3 && error.to_string().contains("CS1 or CS2"), "{error}");
+    }
+
+    #[test]
+    fn the_help_of_run_tells_of_every_policy_that_an_agent_can_follow() {
+        fn told<K: Kind + ?Sized>(help: &str, switch: &str) {
+            for policy in Policy::<K>::all() {
+                let line = help.lines().find(|line| line.starts_with(&format!("  {switch}{policy} ")));
+                let tells = line.is_some_and(|line| line.ends_with(policy.summary()) && line.len() <= WIDTH);
+                assert!(tells, "{policy}: {line:?} in\n{help}");
+            }
+        }
+        let mut cli = Cli::command();
+        let help = cli.find_subcommand_mut("run").unwrap().render_long_help().to_string();
+        told::<dyn CpuPolicy>(&help, "");
+        told::<dyn FetchPolicy>(&help, "");
+        told::<dyn CompletionPolicy>(&help, "");
+        told::<dyn AccountingPolicy>(&help, "accounting=");
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //! control.sock   local control
 //! identity.json  who the agent is in its fleet (0600)
 //! store/         the client's records
-//! projects/STEM/ a project's files (BOINC's layout; a second project of the same STEM has STEM.2/); parts of downloads in
-//!                .partial/
+//! projects/STEM/ a project's files (BOINC's layout; a second project of the same STEM has STEM.2/);
+//!                parts of downloads in .partial/
 //! slots/N/       a running or preempted task's directory (BOINC's layout), its record beside it in N.json
 //! trash/         what jobs left in their slots, to be removed when there is time
 //! ```
@@ -19,11 +19,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use fallow_daemon::file;
-use fallow_daemon::file_lock::{FileLock, Refused};
+use fallow_daemon::file_lock::{FileLock, LockError};
 use fallow_domain::{MasterUrl, SlotId};
 use fallow_store::Kind;
 use serde::{Deserialize, Serialize};
@@ -31,8 +31,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::AgentError;
 use crate::trash::Trash;
 
-/// The data directory, by its absolute path, the names of projects' directories in it where they are not BOINC's, and the
-/// place for what is to be removed.
+/// The data directory, by its absolute path, the names of projects' directories in it where they are not
+/// BOINC's, and the place for what is to be removed.
 #[derive(Clone, Debug)]
 pub struct DataDir(PathBuf, Arc<RwLock<BTreeMap<MasterUrl, String>>>, Trash);
 
@@ -57,8 +57,8 @@ impl DataDir {
     /// Makes the directory if need be and takes its lock.
     ///
     /// # Errors
-    /// [`AgentError::InUse`] when another process has it, [`AgentError::Directory`] when it cannot be made or written,
-    /// [`AgentError::BadInput`] when it is no directory, or not an agent's and not empty either.
+    /// [`AgentError::InUse`] when another process has it, [`AgentError::Directory`] when it cannot be made or
+    /// written, [`AgentError::BadInput`] when it is no directory, or not an agent's and not empty either.
     pub fn lock(&self) -> Result<FileLock, AgentError> {
         self.check_owner()?;
         if self.0.exists() && !self.0.is_dir() {
@@ -68,17 +68,17 @@ impl DataDir {
         }
         let fail = |source| AgentError::Directory { dir: self.0.clone(), source };
         self.check_own()?;
-        // Others may look at the results of no one's jobs: keys lie here.
+        // No access for others: account keys lie here.
         fs::DirBuilder::new().recursive(true).mode(0o750).create(&self.0).map_err(fail)?;
         let lock = FileLock::take(&self.0.join("lock")).map_err(|refused| match refused {
-            Refused::InUse(holder) => AgentError::InUse { dir: self.0.clone(), holder },
-            Refused::Io(source) => fail(source),
+            LockError::InUse(holder) => AgentError::InUse { dir: self.0.clone(), holder },
+            LockError::Io(source) => fail(source),
         })?;
         self.check_whole()?;
         // One that was made beforehand may be open to others.
         file::close(&self.0, 0o027).map_err(fail)?;
-        // Account keys lie in it. The directory itself may be one that somebody made with another mode, so what is secret
-        // is closed by itself.
+        // Account keys lie in it. The directory itself may be one that somebody made with another mode, so
+        // what is secret is closed by itself.
         let closed = fs::Permissions::from_mode(0o700);
         fs::create_dir_all(self.store())
             .and_then(|()| fs::set_permissions(self.store(), closed))
@@ -87,7 +87,8 @@ impl DataDir {
         Ok(lock)
     }
 
-    /// Makes the directories that jobs are run in, and opens up those that a job has closed: it runs as the same user.
+    /// Makes the directories that jobs are run in, and opens up those that a job has closed: it runs as the
+    /// same user.
     ///
     /// # Errors
     /// The system's.
@@ -100,8 +101,8 @@ impl DataDir {
         Ok(())
     }
 
-    /// Opens up a project's directory, which a job may have closed: that one runs as the same user, also where it is
-    /// another project's.
+    /// Opens up a project's directory, which a job may have closed: that one runs as the same user, also
+    /// where it is another project's.
     pub fn open_project(&self, url: &MasterUrl) {
         // What cannot be done shows in what is then done there.
         let _ = self.make_usable();
@@ -109,8 +110,8 @@ impl DataDir {
         let _ = crate::tree::open_up(rustix::fs::CWD, self.partial(url));
     }
 
-    /// Sees to it that the directory is no coordinator's, by its store or, where that does not say whose it is, by the
-    /// files that only a coordinator has. Touches nothing.
+    /// Sees to it that the directory is no coordinator's, by its store or, where that does not say whose it
+    /// is, by the files that only a coordinator has. Touches nothing.
     ///
     /// # Errors
     /// [`AgentError::BadInput`]; or [`AgentError::Store`] when the store's word cannot be read.
@@ -130,8 +131,9 @@ impl DataDir {
         }
     }
 
-    /// Sees to it that the directory is an agent's or nobody's: one with an agent's store or identity in it, or with nothing
-    /// but what an agent makes. Any other may be shared by many, and is not to be closed to them. Touches nothing.
+    /// Sees to it that the directory is an agent's or nobody's: one with an agent's store or identity in it,
+    /// or with nothing but what an agent makes. Any other may be shared by many, and is not to be closed to
+    /// them. Touches nothing.
     fn check_own(&self) -> Result<(), AgentError> {
         if self.store().join("sled").exists() || self.identity().exists() {
             return Ok(());
@@ -150,8 +152,9 @@ impl DataDir {
         }
     }
 
-    /// Sees to it that a directory that an agent worked in still has its store. Made anew beside the rest, it would take
-    /// this host for another one, and forget jobs, projects and the owner's suspension without a word.
+    /// Sees to it that a directory that an agent worked in still has its store. Made anew beside the rest, it
+    /// would take this host for another one, and forget jobs, projects and the owner's suspension without a
+    /// word.
     fn check_whole(&self) -> Result<(), AgentError> {
         let has_entries = |path: &Path| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
         if has_entries(&self.store().join("sled")) {
@@ -206,12 +209,12 @@ impl DataDir {
     }
     /// The name of a project's directory: BOINC's, unless the client gave it another one.
     pub fn project_name(&self, url: &MasterUrl) -> String {
-        let names = self.1.read().unwrap_or_else(PoisonError::into_inner);
+        let names = fallow_daemon::read(&self.1);
         names.get(url).cloned().unwrap_or_else(|| url.stem())
     }
     /// Takes note of the directory that the client gave a project.
     pub fn name_project(&self, url: &MasterUrl, directory: &str) {
-        let mut names = self.1.write().unwrap_or_else(PoisonError::into_inner);
+        let mut names = fallow_daemon::write(&self.1);
         if directory == url.stem() {
             names.remove(url);
         } else {
@@ -261,8 +264,8 @@ impl DataDir {
     }
 }
 
-/// What an agent makes in its directory before it has a store, what a volume of its own begins with, and what whoever starts
-/// it puts there for it (`fallow up`: `log`); beside that, what ends in `.log`.
+/// What an agent makes in its directory before it has a store, what a volume of its own begins with, and what
+/// whoever starts it puts there for it (`fallow up`: `log`); beside that, what ends in `.log`.
 const OWN_NAMES: [&str; 12] = [
     "lock",
     "store",
@@ -281,7 +284,8 @@ const OWN_NAMES: [&str; 12] = [
 /// Name of the directory for parts, within a project's.
 pub const PARTIAL: &str = ".partial";
 
-/// What the names of copies begin with that are made among the parts. No file of a project may have such a name.
+/// What the names of copies begin with that are made among the parts. No file of a project may have such a
+/// name.
 const COPY: &str = "%copy-";
 
 /// The name of a file's copy among the parts, while it is made: as long for all names.
@@ -289,7 +293,8 @@ pub fn copy_name(name: &OsStr) -> String {
     format!("{COPY}{}", fallow_boinc::signature::md5_hex(name.as_bytes()))
 }
 
-/// The name among the parts of a file that has come compressed and is whole. No file of a project may have such a name.
+/// The name among the parts of a file that has come compressed and is whole. No file of a project may have
+/// such a name.
 pub fn packed_name(name: &str) -> String {
     format!("%packed-{}", fallow_boinc::signature::md5_hex(name.as_bytes()))
 }
@@ -339,7 +344,8 @@ fn take_away(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Where the data directory is when nobody says: `/var/lib/fallow-agent` for root, else below the user's state directory.
+/// Where the data directory is when nobody says: `/var/lib/fallow-agent` for root, else below the user's
+/// state directory.
 pub fn default_dir() -> PathBuf {
     if rustix::process::geteuid().is_root() {
         return PathBuf::from("/var/lib/fallow-agent");

@@ -1,4 +1,5 @@
-//! Files of untrusted origin: read without following links, without bound on their size but with bound on memory.
+//! Files of untrusted origin: read without following links, without bound on their size but with bound on
+//! memory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -15,7 +16,8 @@ pub use crate::tree::{remove, size_below};
 /// Longest path in the log, in bytes: as long as the kernel takes one.
 const PATH_MAX: usize = 4096;
 
-/// A name that a project or an application gave, for the log. Marks that turn the order of letters around are allowed in it.
+/// A name that a project or an application gave, for the log. Marks that turn the order of letters around are
+/// allowed in it.
 pub fn shown(name: &str) -> String {
     printable::line(name, names::NAME_MAX)
 }
@@ -25,7 +27,8 @@ pub fn shown_path(path: &Path) -> String {
     printable::line(&path.to_string_lossy(), PATH_MAX)
 }
 
-/// Opens an ordinary file for reading. A symbolic link in its place is an error: an application could point it anywhere.
+/// Opens an ordinary file for reading. A symbolic link in its place is an error: an application could point
+/// it anywhere.
 pub fn open_plain(path: &Path) -> io::Result<File> {
     let no_follow = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
     let file = OpenOptions::new().read(true).custom_flags(no_follow.cast_signed()).open(path)?;
@@ -49,8 +52,8 @@ pub fn open_own(path: &Path) -> io::Result<File> {
     open_plain(path)
 }
 
-/// Whether an error in opening a file is about that file: it is not there, or it is none. Others are this host's: too many
-/// open files, a disk that does not answer.
+/// Whether an error in opening a file is about that file: it is not there, or it is none. Others are this
+/// host's: too many open files, a disk that does not answer.
 pub fn is_its_own(error: &io::Error) -> bool {
     use rustix::io::Errno;
     match error.raw_os_error().map(Errno::from_raw_os_error) {

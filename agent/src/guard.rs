@@ -1,13 +1,14 @@
-//! The guard: a small process that outlives the agent by some seconds, and sees to it that nothing of the agent goes
-//! on computing after a `kill -9`.
+//! The guard: a small process that outlives the agent by some seconds, and sees to it that nothing of the
+//! agent goes on computing after a `kill -9`.
 //!
-//! Model: the agent holds one end of a socket, the guard reads the other: `+PID`, `+PID START` and `-PID`, a line for
-//! each session of a task, also those that its processes made for themselves. The end of the socket is the end of the agent. Applications that notice by themselves
-//! that their client is gone (they look every 10 s) get [`GRACE`] to save their work and leave; what is left then is
-//! killed. A process is told from a later one of the same id by its start time, and a task's stray processes by
-//! the mark in their environment.
+//! Model: the agent holds one end of a socket, the guard reads the other: `+PID`, `+PID START` and `-PID`, a
+//! line for each session of a task, also those that its processes made for themselves. The end of the socket
+//! is the end of the agent. Applications that notice by themselves that their client is gone (they look every
+//! 10 s) get [`GRACE`] to save their work and leave; what is left then is killed. A process is told from a
+//! later one of the same id by its start time, and a task's stray processes by the mark in their environment.
 //!
-//! Left out: guarding against a kill of agent and guard at once; then the agent's next start finds what is left.
+//! Left out: guarding against a kill of agent and guard at once; then the agent's next start finds what is
+//! left.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
@@ -15,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::proc::{self, Process, Sessions};
@@ -81,7 +82,7 @@ fn remaining(watched: &Sessions, mark: &str) -> Vec<Process> {
 
 /// The agent's side: starts the guard, tells it of tasks, and starts it again if it is gone.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct GuardHandle {
     program: PathBuf,
     mark: String,
     grace: Duration,
@@ -96,20 +97,20 @@ struct State {
     running: Option<(Child, UnixStream)>,
 }
 
-impl Keeper {
+impl GuardHandle {
     /// Starts a guard by running `program`, which is `fallow-agent` itself.
     ///
     /// # Errors
-    /// The system's, when the process cannot be started.
+    /// An I/O error of the operating system, when the process cannot be started.
     pub fn start(program: PathBuf, mark: String, grace: Duration) -> std::io::Result<Self> {
-        let keeper = Self {
+        let handle = Self {
             program,
             mark,
             grace,
             state: Mutex::new(State { watched: Sessions::new(), strays: Sessions::new(), running: None }),
         };
-        keeper.restart(&mut keeper.lock())?;
-        Ok(keeper)
+        handle.restart(&mut handle.lock())?;
+        Ok(handle)
     }
 
     /// Tells the guard of a task's first process.
@@ -127,7 +128,8 @@ impl Keeper {
         self.say(&mut state, &format!("-{pid}\n"));
     }
 
-    /// Tells the guard of the sessions that tasks' processes made for themselves, where these are others than before.
+    /// Tells the guard of the sessions that tasks' processes made for themselves, where these are others than
+    /// before.
     pub fn keep_strays(&self, strays: &Sessions) {
         let before = std::mem::take(&mut self.lock().strays);
         for (&session, &start) in strays.iter().filter(|(session, _)| !before.contains_key(session)) {
@@ -201,11 +203,11 @@ impl Keeper {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        fallow_daemon::lock(&self.state)
     }
 }
 
-impl Drop for Keeper {
+impl Drop for GuardHandle {
     /// A clean end: the guard is let go and taken away.
     fn drop(&mut self) {
         let mut state = self.lock();

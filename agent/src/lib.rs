@@ -1,7 +1,7 @@
 //! The agent: the shell that turns the client on a host.
 //!
-//! It makes no decision. The client (`fallow-client`) says what to do and why; this crate does it and tells what
-//! happened:
+//! It makes no decision. The client (`fallow-client`) says what to do and why; this crate does it and tells
+//! what happened:
 //!
 //! ```text
 //!   supervise  tasks as processes      ─┐                    ┌─►  supervise, transfer
@@ -11,8 +11,8 @@
 //!   clock      wake-up, signals        ─┘                    └─►  fleet (what changed), metrics, log
 //! ```
 //!
-//! Beside it runs the [`guard`], a process that outlives the agent by some seconds so that nothing goes on computing
-//! after a `kill -9`. Left out: Windows and macOS, sandboxing of applications by user, GPUs.
+//! Beside it runs the [`guard`], a process that outlives the agent by some seconds so that nothing goes on
+//! computing after a `kill -9`. Left out: Windows and macOS, sandboxing of applications by user, GPUs.
 
 pub mod account;
 pub mod address;
@@ -26,6 +26,7 @@ pub mod files;
 pub mod fleet;
 pub mod guard;
 pub mod host;
+pub mod input;
 pub mod manual;
 pub mod proc;
 pub mod records;

@@ -1,8 +1,8 @@
 //! What the kernel says of processes: `/proc`.
 //!
-//! A task is all processes of its session: the application has a session of its own, and what it starts stays in it
-//! unless it goes out of its way. Processes also carry a mark in their environment ([`MARK`]), by which those that
-//! left the session, or that an earlier life of the agent left, are found.
+//! A task is the processes of its application's session, and those of the sessions that these make
+//! (`supervise::members`). Processes also carry a mark in their environment ([`MARK`]), by which those are
+//! found that left otherwise, or that an earlier life of the agent left.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,8 @@ use rustix::process::{Pid, Signal};
 /// The environment variable that marks the processes of tasks: `DATA_DIRECTORY:LIFE:SLOT:`.
 pub const MARK: &str = "FALLOW_TASK";
 
-/// Sessions by their ids, with the start of the first process of each, and 0 where that was gone when the session was found.
+/// Sessions by their ids, with the start of the first process of each, and 0 where that was gone when the
+/// session was found.
 pub type Sessions = BTreeMap<u32, u64>;
 
 /// True if an id is a process's own and not that of one of its further threads, which `/proc` shows as well.
@@ -23,8 +24,8 @@ pub fn is_process(pid: u32) -> bool {
     group.and_then(|id| std::str::from_utf8(id).ok()?.trim().parse().ok()) == Some(pid)
 }
 
-/// The last process id that was given, to a process or a thread; ids are given in rising order, and begin anew at the
-/// bottom once the highest is reached. None where the kernel does not say.
+/// The last process id that was given, to a process or a thread; ids are given in rising order, and begin
+/// anew at the bottom once the highest is reached. None where the kernel does not say.
 pub fn last_id() -> Option<u32> {
     fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().last()?.parse().ok()
 }
@@ -34,7 +35,8 @@ pub fn used(processes: &[Process], session: u32) -> Used {
     total(processes.iter().filter(|process| process.session == session))
 }
 
-/// True if the process carries a mark that begins with `prefix`. Others' processes cannot be looked into: false.
+/// True if the process carries a mark that begins with `prefix`. Others' processes cannot be looked into:
+/// false.
 pub fn is_marked(pid: u32, prefix: &str) -> bool {
     let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
     environment.split(|&byte| byte == 0).any(|entry| {
@@ -66,8 +68,8 @@ pub fn of_sessions<'a>(
 ) -> impl Iterator<Item = &'a Process> {
     processes.iter().filter(|process| !process.zombie).filter(|process| {
         sessions.get(&process.session).is_some_and(|&start| {
-            // While any process of a session lives, its id is not given to another; so if there is a first process, it is
-            // the one that was known, or the session is a later one.
+            // While any process of a session lives, its id is not given to another; so if there is a first
+            // process, it is the one that was known, or the session is a later one.
             let first = processes.iter().find(|first| first.pid == process.session);
             first.is_none_or(|first| first.start == start)
         })
@@ -85,8 +87,8 @@ pub fn follow(sessions: &mut Sessions, processes: &[Process]) {
     sessions.extend(own.map(|process| (process.pid, process.start)));
 }
 
-/// The sessions that children of a session's living processes made for themselves, out of a list of [`all`]. Its first
-/// process has to be in the list, be it a zombie.
+/// The sessions that children of a session's living processes made for themselves, out of a list of [`all`].
+/// Its first process has to be in the list, be it a zombie.
 pub fn offspring(session: u32, processes: &[Process]) -> Sessions {
     let first = processes.iter().find(|process| process.pid == session);
     let mut sessions: Sessions = first.map(|first| (session, first.start)).into_iter().collect();

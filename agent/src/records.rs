@@ -13,19 +13,19 @@ use crate::dir::DataDir;
 use crate::error::AgentError;
 
 const CLIENT: &[u8] = b"client/";
-const BIRTH: &[u8] = b"shell/birth";
+const HOST_IDENTITY: &[u8] = b"shell/birth";
 const SPEED: &[u8] = b"shell/speed";
 /// Before the stem of a project whose directory the agent may have made.
 const STEM: &[u8] = b"shell/project/";
 
-const BIRTH_FORMAT: Format = Format { name: "host's identity", version: 1, migrate: no_migration };
+const HOST_IDENTITY_FORMAT: Format = Format { name: "host's identity", version: 1, migrate: no_migration };
 const STEM_FORMAT: Format = Format { name: "project's directory", version: 1, migrate: no_migration };
 /// Version 1 held what loops of our own had measured, some times too little.
 const SPEED_FORMAT: Format = Format { name: "host's speed", version: 2, migrate: no_migration };
 
-/// What is drawn once, when the store is made.
+/// Who this host is towards others: drawn once, when the store is made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Birth {
+pub struct HostIdentity {
     /// Seed of the client's random stream.
     pub seed: u64,
     /// Names this store towards the coordinator: another store begins its sequence numbers anew (R6.3).
@@ -49,19 +49,19 @@ impl Records {
         Ok(Self { store: Arc::new(SledStore::open_as(dir.store(), Kind::Agent)?) })
     }
 
-    /// What was drawn when the store was made; drawn now if it is new.
+    /// The host's identity, which was drawn when the store was made; drawn now if the store is new.
     ///
     /// # Errors
     /// [`AgentError`] when it cannot be read or written.
-    pub fn birth(&self) -> Result<Birth, AgentError> {
-        if let Some(birth) = self.read(BIRTH, BIRTH_FORMAT)? {
-            return Ok(birth);
+    pub fn host_identity(&self) -> Result<HostIdentity, AgentError> {
+        if let Some(host_identity) = self.read(HOST_IDENTITY, HOST_IDENTITY_FORMAT)? {
+            return Ok(host_identity);
         }
         let mut rng = rand::rngs::StdRng::try_from_rng(&mut rand::rngs::SysRng).map_err(|error| {
             AgentError::system("the system gives no random numbers", std::io::Error::other(error))
         })?;
         let cpid: u128 = rng.random();
-        let birth = Birth {
+        let host_identity = HostIdentity {
             seed: rng.random(),
             epoch: ulid::Ulid::from_parts(
                 fallow_daemon::clock::now().as_micros().unsigned_abs() / 1_000,
@@ -70,12 +70,12 @@ impl Records {
             .to_string(),
             host_cpid: format!("{cpid:032x}"),
         };
-        self.write(BIRTH, BIRTH_FORMAT, &birth)?;
-        Ok(birth)
+        self.write(HOST_IDENTITY, HOST_IDENTITY_FORMAT, &host_identity)?;
+        Ok(host_identity)
     }
 
-    /// The speed of this host as it was measured last, however long ago. What an earlier version of this agent measured
-    /// by other means counts for nothing.
+    /// The speed of this host as it was measured last, however long ago. What an earlier version of this
+    /// agent measured by other means counts for nothing.
     pub fn speed(&self) -> Option<HostSpeed> {
         self.read(SPEED, SPEED_FORMAT).ok().flatten()
     }
@@ -97,8 +97,8 @@ impl Records {
         Ok(entries.into_iter().map(|(key, value)| (key[CLIENT.len()..].to_vec(), value)).collect())
     }
 
-    /// The stems of all projects that the agent has or had, until their directories are deleted. Other directories
-    /// are not its own.
+    /// The stems of all projects that the agent has or had, until their directories are deleted. Other
+    /// directories are not its own.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -171,8 +171,8 @@ mod tests {
     fn what_is_drawn_at_birth_stays() {
         let dir = tempfile::tempdir().unwrap();
         let data = DataDir::at(dir.path());
-        let first = Records::open(&data).unwrap().birth().unwrap();
-        assert_eq!(Records::open(&data).unwrap().birth().unwrap(), first);
+        let first = Records::open(&data).unwrap().host_identity().unwrap();
+        assert_eq!(Records::open(&data).unwrap().host_identity().unwrap(), first);
         assert_eq!((first.host_cpid.len(), first.epoch.len()), (32, 26));
     }
 
@@ -180,7 +180,7 @@ mod tests {
     fn a_clients_changes_come_back_under_their_own_keys() {
         let dir = tempfile::tempdir().unwrap();
         let records = Records::open(&DataDir::at(dir.path())).unwrap();
-        records.birth().unwrap();
+        records.host_identity().unwrap();
         let put = |key: &str, value: Option<&str>| Change { key: key.into(), value: value.map(Into::into) };
         records.apply(&[put("a", Some("1")), put("b", Some("2"))], &[], true).unwrap();
         records.apply(&[put("a", None)], &["p".to_owned()], false).unwrap();

@@ -44,15 +44,16 @@ impl Urgency {
     }
 }
 
-/// Makes `command` start in a session of its own (so in a process group of its own too), with this urgency and
-/// with no descriptor open but the first three. With `guard`, the new process tells the guard of itself before
-/// it becomes the program, so that there is no instant at which nobody would know of it.
+/// Makes `command` start in a session of its own (so in a process group of its own too), with this urgency
+/// and with no descriptor open but the first three. With `guard`, the new process tells the guard of itself
+/// before it becomes the program, so that there is no instant at which nobody would know of it.
 pub fn isolate(command: &mut Command, urgency: Urgency, guard: Option<BorrowedFd<'_>>) {
     let guard: Option<RawFd> = guard.map(|fd| fd.as_raw_fd());
     // SAFETY: the closure runs between fork and exec, where only async-signal-safe calls are allowed. All of
-    // setsid, setpriority, sched_setscheduler, open, write, close, send, getpid and close_range are plain system calls;
-    // nothing here allocates, locks or panics. The descriptor in `guard` is borrowed for the call of `isolate` only, but the
-    // keeper of the guard holds it open across the spawn; were it closed, `send` would fail and nothing else.
+    // setsid, setpriority, sched_setscheduler, open, write, close, send, getpid and close_range are plain
+    // system calls; nothing here allocates, locks or panics. The descriptor in `guard` is borrowed for the
+    // call of `isolate` only, but the handle of the guard holds it open across the spawn; were it closed,
+    // `send` would fail and nothing else.
     unsafe {
         command.pre_exec(move || {
             rustix::process::setsid().map_err(io::Error::from)?;
@@ -61,8 +62,9 @@ pub fn isolate(command: &mut Command, urgency: Urgency, guard: Option<BorrowedFd
             if let Some(fd) = guard {
                 announce(fd);
             }
-            // CLOEXEC instead of closing: the standard library needs its pipe until the exec. Kernels before 5.11
-            // lack this; there the descriptors are closed by their own CLOEXEC flags, which Rust sets on all.
+            // CLOEXEC instead of closing: the standard library needs its pipe until the exec. Kernels before
+            // 5.11 lack this; there the descriptors are closed by their own CLOEXEC flags, which Rust sets on
+            // all.
             libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
             Ok(())
         });
@@ -82,8 +84,8 @@ pub fn lower(urgency: Urgency) {
     }
 }
 
-/// Lowers the priority of the caller's automatic group, which it has for itself after setsid: see [`lower_group`].
-/// Async-signal-safe.
+/// Lowers the priority of the caller's automatic group, which it has for itself after setsid: see
+/// [`lower_group`]. Async-signal-safe.
 fn lower_own_group(urgency: Urgency) {
     use rustix::fs::{Mode, OFlags, open};
     let text: &[u8] = match urgency {
@@ -96,12 +98,13 @@ fn lower_own_group(urgency: Urgency) {
     }
 }
 
-/// Lowers the priority of the automatic group ("autogroup", sched(7)) that a process is in. Where the kernel has such
-/// groups, each session is one, and the CPU is shared among groups first and by the processes' own priority only within
-/// a group: an idle process in a session of its own would get as much as everything in the owner's.
+/// Lowers the priority of the automatic group ("autogroup", sched(7)) that a process is in. Where the kernel
+/// has such groups, each session is one, and the CPU is shared among groups first and by the processes' own
+/// priority only within a group: an idle process in a session of its own would get as much as everything in
+/// the owner's.
 ///
-/// Returns false if it is to be tried again: the kernel takes one change in a tenth of a second from ordinary users,
-/// of whatever group. A kernel without such groups has nothing to be lowered.
+/// Returns false if it is to be tried again: the kernel takes one change in a tenth of a second from ordinary
+/// users, of whatever group. A kernel without such groups has nothing to be lowered.
 pub fn lower_group(pid: u32, urgency: Urgency) -> bool {
     let Some(nice) = urgency.nice() else { return true };
     let path = format!("/proc/{pid}/autogroup");
@@ -132,7 +135,8 @@ fn announce(fd: RawFd) {
     at -= 1;
     line[at] = b'+';
     let line = &line[at..];
-    // SAFETY: pointer and length are those of a slice that lives through the call. No signal if the guard is gone.
+    // SAFETY: pointer and length are those of a slice that lives through the call. No signal if the guard is
+    // gone.
     unsafe {
         libc::send(fd, line.as_ptr().cast(), line.len(), libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT);
     }
@@ -175,7 +179,8 @@ pub fn thread_cpu_time() -> Option<std::time::Duration> {
         .map(|secs| std::time::Duration::new(secs, nanos))
 }
 
-/// The version of the C library that this process runs with, such as `2.36`; none where that is not the GNU one.
+/// The version of the C library that this process runs with, such as `2.36`; none where that is not the GNU
+/// one.
 pub fn libc_version() -> Option<String> {
     #[cfg(target_env = "gnu")]
     {
@@ -190,15 +195,16 @@ pub fn libc_version() -> Option<String> {
 /// Has a process that `command` starts work in `dir`, whatever lies under that directory's name by then.
 pub fn work_in(command: &mut Command, dir: BorrowedFd<'_>) {
     let dir = dir.as_raw_fd();
-    // SAFETY: fchdir is a plain system call. The descriptor is the caller's, who holds it open across the spawn; were it
-    // closed, the call would fail, and with it the spawn.
+    // SAFETY: fchdir is a plain system call. The descriptor is the caller's, who holds it open across the
+    // spawn; were it closed, the call would fail, and with it the spawn.
     unsafe {
         command
             .pre_exec(move || rustix::process::fchdir(BorrowedFd::borrow_raw(dir)).map_err(io::Error::from));
     }
 }
 
-/// Limits the size of each file that a process started by `command` can write. Beyond it, it is killed by SIGXFSZ.
+/// Limits the size of each file that a process started by `command` can write. Beyond it, it is killed by
+/// SIGXFSZ.
 pub fn limit_file_size(command: &mut Command, bytes: u64) {
     // SAFETY: setrlimit is a plain system call, and `limit` lives through it.
     unsafe {
@@ -211,10 +217,12 @@ pub fn limit_file_size(command: &mut Command, bytes: u64) {
     }
 }
 
-/// Has `command` execute what is open as `program`, whatever lies under its name by then. To be called last, when program,
-/// arguments and environment of the command are complete; it must have no other environment than it was given.
+/// Has `command` execute what is open as `program`, whatever lies under its name by then. To be called last,
+/// when program, arguments and environment of the command are complete; it must have no other environment
+/// than it was given.
 ///
-/// Where the system cannot do that (a script, whose interpreter wants a name), the command is executed as usual.
+/// Where the system cannot do that (a script, whose interpreter wants a name), the command is executed as
+/// usual.
 pub fn execute_open(command: &mut Command, program: &File) -> io::Result<()> {
     let text = |text: &OsStr| CString::new(text.as_bytes()).map_err(io::Error::from);
     let arguments = std::iter::once(command.get_program()).chain(command.get_args());
@@ -231,8 +239,8 @@ pub fn execute_open(command: &mut Command, program: &File) -> io::Result<()> {
         arguments: Strings::new(arguments),
         variables: Strings::new(variables),
     };
-    // SAFETY: execveat is a plain system call. Its pointers lead to arrays that end in a null pointer, and these to
-    // strings; all of them are owned by the closure, and were made before the fork.
+    // SAFETY: execveat is a plain system call. Its pointers lead to arrays that end in a null pointer, and
+    // these to strings; all of them are owned by the closure, and were made before the fork.
     unsafe {
         command.pre_exec(move || {
             libc::syscall(
@@ -288,12 +296,13 @@ impl Lease {
     /// Takes a lease on a file that is open for reading.
     ///
     /// # Errors
-    /// `WouldBlock` while anybody has the file open for writing, or mapped so; others where the file system has no leases.
+    /// `WouldBlock` while anybody has the file open for writing, or mapped so; others where the file system
+    /// has no leases.
     pub fn take(file: &File) -> io::Result<Self> {
         // The same open file, for a lease is that file's and not the descriptor's.
         let file = file.try_clone()?;
-        // SAFETY: fcntl with integers only. The signal that tells of somebody who waits must not be the usual one, SIGIO,
-        // which ends a process that does not expect it; SIGURG is ignored.
+        // SAFETY: fcntl with integers only. The signal that tells of somebody who waits must not be the usual
+        // one, SIGIO, which ends a process that does not expect it; SIGURG is ignored.
         let taken = unsafe {
             libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) == 0
                 && libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) == 0
@@ -311,7 +320,8 @@ impl Drop for Lease {
     }
 }
 
-/// A System V shared memory segment for one channel file, ours alone. Its length never changes. Removed when dropped.
+/// A System V shared memory segment for one channel file, ours alone. Its length never changes. Removed when
+/// dropped.
 #[derive(Debug)]
 pub struct Segment {
     key: i32,
@@ -328,7 +338,8 @@ impl Segment {
     /// # Errors
     /// `AlreadyExists` where the key is taken; others where the system has no such memory, or no more of it.
     pub fn create(key: i32) -> io::Result<Self> {
-        // SAFETY: shmget takes integers. The system chooses the place for shmat, so nothing that is there is covered.
+        // SAFETY: shmget takes integers. The system chooses the place for shmat, so nothing that is there is
+        // covered.
         unsafe {
             let id = libc::shmget(key, FILE_LEN, libc::IPC_CREAT | libc::IPC_EXCL | 0o600);
             if id < 0 {
@@ -351,8 +362,8 @@ impl Segment {
 
     /// The channels in it.
     pub fn channels(&self) -> Channels<'_> {
-        // SAFETY: the segment is FILE_LEN bytes long, mapped readable and writable as long as `self` lives, and only ever
-        // reached as atomics. AtomicU8 has the layout of u8.
+        // SAFETY: the segment is FILE_LEN bytes long, mapped readable and writable as long as `self` lives,
+        // and only ever reached as atomics. AtomicU8 has the layout of u8.
         let bytes = unsafe { std::slice::from_raw_parts(self.at.cast_const().cast::<AtomicU8>(), FILE_LEN) };
         match Channels::new(bytes) {
             Some(channels) => channels,
@@ -360,8 +371,8 @@ impl Segment {
         }
     }
 
-    /// Removes what an earlier life of the agent left under `key`, if it looks like one of its segments: of this user, as long
-    /// as a channel, and used by nobody any more. True if there was one.
+    /// Removes what an earlier life of the agent left under `key`, if it looks like one of its segments: of
+    /// this user, as long as a channel, and used by nobody any more. True if there was one.
     pub fn remove_left(key: i32) -> bool {
         // SAFETY: an all-zero shmid_ds is a valid one, and lives through the call.
         unsafe {
@@ -387,11 +398,12 @@ impl Drop for Segment {
     }
 }
 
-/// Gives freed memory back to the system. The C library keeps it for later otherwise, and what one large reply took would
-/// be the agent's for good.
+/// Gives freed memory back to the system. The C library keeps it for later otherwise, and what one large
+/// reply took would be the agent's for good.
 pub fn give_back_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it takes a number, touches nothing but memory that is free, and may be called from any thread at any time.
+    // SAFETY: it takes a number, touches nothing but memory that is free, and may be called from any thread
+    // at any time.
     unsafe {
         libc::malloc_trim(0);
     }

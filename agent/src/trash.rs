@@ -1,10 +1,11 @@
-//! What jobs left, in their slots or under names that are the agent's: taken away at once, removed when there is time.
+//! What jobs left, in their slots or under names that are the agent's: taken away at once, removed when there
+//! is time.
 //!
-//! Model: a file is deleted; a directory is moved out of the way, whole, which takes one call however much is in it, and
-//! also while somebody goes on putting files into it. So whoever wants the name next finds nothing there, and nobody waits.
-//! What was moved is removed by a thread of its own at idle priority, in slices, so that one enormous tree does not hold
-//! up the removal of small ones. What cannot be removed (it belongs to another user) stays aside, is never used again,
-//! and is tried again later and at the next start.
+//! Model: a file is deleted; a directory is moved out of the way, whole, which takes one call however much is
+//! in it, and also while somebody goes on putting files into it. So whoever wants the name next finds nothing
+//! there, and nobody waits. What was moved is removed by a thread of its own at idle priority, in slices, so
+//! that one enormous tree does not hold up the removal of small ones. What cannot be removed (it belongs to
+//! another user) stays aside, is never used again, and is tried again later and at the next start.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, OsStr};
@@ -58,8 +59,8 @@ impl Trash {
         &self.0.dir
     }
 
-    /// Takes away what is at `path`, if anything, and follows no link at its end. Takes no longer for a directory with much
-    /// in it, or with somebody who goes on filling it, than for an empty one.
+    /// Takes away what is at `path`, if anything, and follows no link at its end. Takes no longer for a
+    /// directory with much in it, or with somebody who goes on filling it, than for an empty one.
     ///
     /// # Errors
     /// The system's, where it can be neither moved nor removed within `SLICE`.
@@ -161,11 +162,11 @@ impl Trash {
     }
 
     fn retry_at(&self) -> Option<Instant> {
-        *self.0.retry_at.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        *fallow_daemon::lock(&self.0.retry_at)
     }
 
     fn set_retry(&self, at: Option<Instant>) {
-        *self.0.retry_at.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = at;
+        *fallow_daemon::lock(&self.0.retry_at) = at;
     }
 }
 

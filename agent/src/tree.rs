@@ -1,15 +1,16 @@
 //! Trees of files that somebody else made: removed and measured, however deep, wide or closed they are.
 //!
-//! Model: everything goes by descriptors and single names, never by a path through the tree, so that no link is followed
-//! and no depth is too deep. Neither call recurses, and both hold a handful of descriptors at most.
+//! Model: everything goes by descriptors and single names, never by a path through the tree, so that no link
+//! is followed and no depth is too deep. Neither call recurses, and both hold a handful of descriptors at
+//! most.
 //!
-//! - Removing flattens: the subdirectories of a subdirectory are lifted to the top until there are none, so the tree
-//!   itself is the list of what there is to do, and who is interrupted goes on where he was.
-//! - Measuring remembers, for each level above, the place in its list of entries, and goes up by `..`, where it looks
-//!   whether it is the directory that it came from.
+//! - Removing flattens: the subdirectories of a subdirectory are lifted to the top until there are none, so
+//!   the tree itself is the list of what there is to do, and who is interrupted goes on where he was.
+//! - Measuring remembers, for each level above, the place in its list of entries, and goes up by `..`, where
+//!   it looks whether it is the directory that it came from.
 //!
-//! Directories that their owner closed to himself are opened again. What belongs to another user, or to another
-//! file system, stays, and is an error.
+//! Directories that their owner closed to himself are opened again. What belongs to another user, or to
+//! another file system, stays, and is an error.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -32,8 +33,9 @@ const DIRECTORY: Bytes = Bytes(4096);
 /// Entries between two looks at the clock.
 const STRIDE: u32 = 64;
 
-/// Removes a file or a directory with all that is in it, and follows no link; what is not there is no error. There is no
-/// end to it while somebody goes on creating files there: where that may be and others wait, see [`crate::trash`].
+/// Removes a file or a directory with all that is in it, and follows no link; what is not there is no error.
+/// There is no end to it while somebody goes on creating files there: where that may be and others wait, see
+/// [`crate::trash`].
 ///
 /// # Errors
 /// The system's, for the first thing that could not be removed; everything else is gone then.
@@ -60,8 +62,8 @@ pub fn remove_until(path: &Path, end: Option<Instant>) -> io::Result<bool> {
     Ok(Removal::new(end).run(parent, &name)?)
 }
 
-/// Removes what is called `name` in the directory `parent`, but no longer than until `end`. False when something is left
-/// to be done.
+/// Removes what is called `name` in the directory `parent`, but no longer than until `end`. False when
+/// something is left to be done.
 ///
 /// # Errors
 /// As for [`remove`].
@@ -120,8 +122,8 @@ impl Removal {
         }
     }
 
-    /// Removes what is in `top`; subdirectories that are not empty leave their own behind in it. True if another pass can do
-    /// more.
+    /// Removes what is in `top`; subdirectories that are not empty leave their own behind in it. True if
+    /// another pass can do more.
     fn pass(&mut self, top: BorrowedFd<'_>, device: u64) -> Result<bool, Late> {
         self.each(top, |removal, entry| removal.remove_entry(top, entry, device))?;
         Ok(self.removed)
@@ -219,8 +221,8 @@ impl Removal {
     }
 }
 
-/// Bytes of all files below a directory, links not followed, and a block for each directory in it. What cannot be read
-/// counts as nothing.
+/// Bytes of all files below a directory, links not followed, and a block for each directory in it. What
+/// cannot be read counts as nothing.
 pub fn size_below(dir: &Path) -> Bytes {
     let opened = match open(dir, LIST, Mode::empty()) {
         Err(Errno::ACCESS) => open_up(CWD, dir).and_then(|()| open(dir, LIST, Mode::empty())),
@@ -319,8 +321,8 @@ pub fn open_up<P: rustix::path::Arg>(parent: BorrowedFd<'_>, name: P) -> Result<
     if mode.contains(Mode::RWXU) {
         return Ok(());
     }
-    // A descriptor of a directory that may not be read cannot change its mode; its name in /proc can, and leads to that very
-    // directory.
+    // A descriptor of a directory that may not be read cannot change its mode; its name in /proc can, and
+    // leads to that very directory.
     chmod(format!("/proc/self/fd/{}", dir.as_raw_fd()), mode.union(Mode::RWXU))
 }
 

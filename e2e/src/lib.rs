@@ -1,7 +1,7 @@
 //! What the end-to-end tests share: real binaries, real processes, waiting on conditions.
 //!
-//! Nothing here is a model of Fallow: a test starts the programs that a user starts, reads what a user reads, and looks
-//! at `/proc` for the rest.
+//! Nothing here is a model of Fallow: a test starts the programs that a user starts, reads what a user reads,
+//! and looks at `/proc` for the rest.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -38,7 +38,8 @@ pub fn command(name: &str) -> Command {
     command
 }
 
-/// What has to come is waited for at least so long: it costs nothing where it comes, and a machine may be slow.
+/// What has to come is waited for at least so long: it costs nothing where it comes, and a machine may be
+/// slow.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Looks again and again until there is something, for at most so long.

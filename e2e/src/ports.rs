@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Ports of which the kernel gives out none by itself, where it is set up as usual: nobody's connection takes one of them
-/// before the program that it is for.
+/// Ports of which the kernel gives out none by itself, where it is set up as usual: nobody's connection takes
+/// one of them before the program that it is for.
 const FIRST: u16 = 16_384;
 const COUNT: u16 = 16_000;
 

@@ -1,11 +1,12 @@
 //! The programs under test, as the sources beside this test make them.
 //!
-//! Cargo builds a package's own programs before its tests, and no other package's: whoever ran this package's tests alone
-//! would test programs of yesterday, or none. So each test process asks Cargo for them, once, before it first starts one.
-//! Cargo's own lock lets test processes beside each other take turns, and where all is fresh it is done in a second.
+//! Cargo builds a package's own programs before its tests, and no other package's: whoever ran this package's
+//! tests alone would test programs of yesterday, or none. So each test process asks Cargo for them, once,
+//! before it first starts one. Cargo's own lock lets test processes beside each other take turns, and where
+//! all is fresh it is done in a second.
 //!
-//! A test process starts links of its own to what was built then. Who edits sources while tests run, and starts others, has
-//! the programs built anew: those that run go on with what they began with.
+//! A test process starts links of its own to what was built then. Who edits sources while tests run, and
+//! starts others, has the programs built anew: those that run go on with what they began with.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -63,29 +64,31 @@ fn link(built: BTreeMap<String, PathBuf>) -> std::io::Result<Programs> {
     Ok(Programs { paths, _remover: remover(&dir.keep())? })
 }
 
-/// Removes a directory when its input ends, which is when this process does: nothing else has the other end. In a process
-/// group of its own, so that Ctrl-C does not end it before.
+/// Removes a directory when its input ends, which is when this process does: nothing else has the other end.
+/// In a process group of its own, so that Ctrl-C does not end it before.
 fn remover(dir: &Path) -> std::io::Result<Child> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "read -r line; rm -rf -- \"$1\"", "sh"]).arg(dir).current_dir("/");
     shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn()
 }
 
-/// The command that builds them where `test` and its own dependencies were built for `target`: DIR/PROFILE/deps/NAME, or
-/// DIR/TARGET/PROFILE/deps/NAME where Cargo was told a target. DIR is Cargo's build directory where it has one apart.
+/// The command that builds them where `test` and its own dependencies were built for `target`:
+/// DIR/PROFILE/deps/NAME, or DIR/TARGET/PROFILE/deps/NAME where Cargo was told a target. DIR is Cargo's build
+/// directory where it has one apart.
 fn cargo(test: &Path, target: &str) -> Command {
     let profile = test.ancestors().nth(2).unwrap();
     let mut dir = profile.parent().unwrap();
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What Cargo tells a test about its own package would have crates built again that look at such variables.
+    // What Cargo tells a test about its own package would have crates built again that look at such
+    // variables.
     for (variable, _) in std::env::vars_os() {
         let name = variable.to_string_lossy();
         if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_EXE_"].iter().any(|start| name.starts_with(start)) {
             cargo.env_remove(&variable);
         }
     }
-    // A test beside them, and so the features that tests ask of common dependencies: a build of the whole workspace's
-    // tests has made just these programs then.
+    // A test beside them, and so the features that tests ask of common dependencies: a build of the whole
+    // workspace's tests has made just these programs then.
     cargo.args(["build", "--workspace", "--bins", "--test", "house", "--locked"]);
     cargo.args(["--message-format", "json-render-diagnostics"]);
     if dir.file_name() == Some(OsStr::new(target)) {

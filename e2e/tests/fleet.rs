@@ -1,4 +1,5 @@
-//! A fleet under stress, as real processes: killed agents and coordinators, changed shares, an absent coordinator.
+//! A fleet under stress, as real processes: killed agents and coordinators, changed shares, an absent
+//! coordinator.
 //!
 //! Each test is a whole `fallow up` in a directory of its own. They take turns, for they measure CPU time.
 #![allow(
@@ -283,8 +284,8 @@ fn r6_7_a_real_collector_gets_metrics_logs_and_a_trace_over_both_daemons() {
     };
     let metrics =
         ["fallow.tasks", "fallow.cpu.time", "fallow.debt", "fallow.rpcs", "fallow.agents.connected"];
-    // Each signal of each daemon comes in batches of its own, spans up to five seconds after they ended: all of it is
-    // waited for. That some trace is there says nothing of the change's.
+    // Each signal of each daemon comes in batches of its own, spans up to five seconds after they ended: all
+    // of it is waited for. That some trace is there says nothing of the change's.
     let got = rotel.everything_until("all signals of both daemons", PATIENCE, |got| {
         let parts = sent(got);
         let trace = trace_of_change(&parts);

@@ -1,9 +1,9 @@
-//! The stock BOINC client against a project of ours (R6.8): `fallow coordinator run` as a process, `boinc` and `boinccmd`
-//! as Debian ships them, unmodified.
+//! The stock BOINC client against a project of ours (R6.8): `fallow coordinator run` as a process, `boinc`
+//! and `boinccmd` as Debian ships them, unmodified.
 //!
-//! Two clients attach, each with an account of its own that it made (two jobs of a workunit never go to one), download,
-//! verify, run `mersenne`, upload and report; their results have to agree. Without boinc-client the test says so and
-//! passes, unless `FALLOW_REQUIRE_PEERS=1`.
+//! Two clients attach, each with an account of its own that it made (results of one account count once
+//! towards a quorum), download, verify, run `mersenne`, upload and report; their results have to agree.
+//! Without boinc-client the test says so and passes, unless `FALLOW_REQUIRE_PEERS=1`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
 use std::fs::{self, File};
@@ -82,7 +82,8 @@ fn r6_8_unmodified_clients_compute_and_agree() {
     }
 }
 
-/// What docs/applications.md says of scripts holds under BOINC's client too (`.ci/docs` runs the same under our agent).
+/// What docs/applications.md says of scripts holds under BOINC's client too (`.ci/docs` runs the same under
+/// our agent).
 #[test]
 fn r6_11_the_script_of_the_documentation_runs_under_an_unmodified_client_and_one_that_breaks_its_rules_fails()
 {

@@ -25,7 +25,8 @@ fn a_fleet_computes_from_nothing_to_validated_results_and_leaves_no_process() {
         hosts.len() == 3 && hosts.iter().all(|host| host["connected"] == true && host["usable_cpus"] == 1)
     });
     assert!(all_linked, "three agents, one CPU each");
-    // The CPU time that the coordinator adds up is that which each agent counts, task by task and host by host.
+    // The CPU time that the coordinator adds up is that which each agent counts, task by task and host by
+    // host.
     let last = progress.last().unwrap();
     for project in last["projects"].as_array().unwrap() {
         let of_agents = sum(last["hosts"].as_array().unwrap(), &project["url"], "cpu_time_micros");

@@ -38,7 +38,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target::new("finish_file", "", |bytes| {
         let finish = Finish::read(bytes);
         comes_back(&finish, Finish::read, Finish::write);
-        let _ = fallow_boinc::runtime::exit::Ended::Code(finish.status).outcome(Some(&finish), None);
+        let _ = fallow_boinc::runtime::exit::Ended::Code(finish.status).meaning(Some(&finish), None);
     }),
     Target::new("temporary_exit_file", "", |bytes| {
         let Some(exit) = TemporaryExit::read(bytes) else { return };

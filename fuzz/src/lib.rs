@@ -1,12 +1,13 @@
 //! Every parser of bytes that come from outside (R6.2, R6.10), each as a target for a fuzzer.
 //!
-//! **What is checked.** A target gives any bytes to a parser. It must not panic, must not need more stack than
-//! [`STACK`], must not allocate more than [`Target::check`] allows for so many bytes, and, where there is a writer, what
-//! it writes of what was read must read back as the same. Time is linear as far as allocations tell; the fuzzer's own
-//! limit of some seconds an input sees to the rest.
+//! **What is checked.** A target gives any bytes to a parser. It must not panic, must not need more stack
+//! than [`STACK`], must not allocate more than [`Target::check`] allows for so many bytes, and, where there
+//! is a writer, what it writes of what was read must read back as the same. Time is linear as far as
+//! allocations tell; the fuzzer's own limit of some seconds an input sees to the rest.
 //!
-//! **How.** `.ci/fuzz` builds with coverage counters in our crates and lets LLVM's fuzzer loose on each target. Tests
-//! replay what lies in `corpus/TARGET`, inputs that once went wrong among them, and the captures of real exchanges.
+//! **How.** `.ci/fuzz` builds with coverage counters in our crates and lets LLVM's fuzzer loose on each
+//! target. Tests replay what lies in `corpus/TARGET`, inputs that once went wrong among them, and the
+//! captures of real exchanges.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a target tells of what it finds by a panic")]
 
 mod fleet;
@@ -27,8 +28,8 @@ pub const STACK: usize = 512 * 1024;
 
 /// What any target may allocate, in bytes ...
 const ALLOCATED_BASE: usize = 1 << 20;
-/// ... and what more for each byte of its input. A tag of seven bytes may begin a structure of some hundred, of which a
-/// growing list makes copies, and reading, writing and reading again come to several of those.
+/// ... and what more for each byte of its input. A tag of seven bytes may begin a structure of some hundred,
+/// of which a growing list makes copies, and reading, writing and reading again come to several of those.
 const ALLOCATED_PER_BYTE: usize = 2_000;
 
 /// A parser with what must hold for it.
@@ -126,8 +127,9 @@ pub fn write_inputs(folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What is written of what was read has the same elements when it was read and written once more, and from then on stays as
-/// it is. Texts may become shorter once: control characters are not written, and readers trim what stood before them.
+/// What is written of what was read has the same elements when it was read and written once more, and from
+/// then on stays as it is. Texts may become shorter once: control characters are not written, and readers
+/// trim what stood before them.
 fn comes_back<T>(read: &T, parse: impl Fn(&[u8]) -> T, write: impl Fn(&T) -> String) {
     let first = write(read);
     let second = write(&parse(first.as_bytes()));

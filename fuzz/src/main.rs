@@ -1,5 +1,5 @@
-//! The fuzzer: LLVM's libFuzzer, turned on the target that `FALLOW_FUZZ_TARGET` names. `.ci/fuzz` builds and starts it.
-//! With `FALLOW_FUZZ_SEEDS`, it writes each target's inputs into a folder of that folder instead.
+//! The fuzzer: LLVM's libFuzzer, turned on the target that `FALLOW_FUZZ_TARGET` names. `.ci/fuzz` builds and
+//! starts it. With `FALLOW_FUZZ_SEEDS`, it writes each target's inputs into a folder of that folder instead.
 #![no_main]
 
 use std::sync::OnceLock;

@@ -1,18 +1,16 @@
 //! The fleet contract: what crosses the wire between agent, coordinator and operator.
 //!
-//! Generated code only. What arrives in these types is untrusted: each side turns it into domain types of its own
-//! before it decides anything by it.
-#![allow(missing_docs, unreachable_pub, clippy::all)]
+//! The types under `v1` are generated from the `.proto` files and hold whatever somebody sent. What agents
+//! and coordinators say to each other is turned into domain types here, once for both sides, and back:
+//! [`fleet`]. Reading checks, because what arrives is untrusted. What only operators' tools and the
+//! coordinator say to each other the coordinator turns into types of its own.
 
-/// The link between an agent and its coordinator.
-pub mod fleet {
-    pub mod v1 {
-        tonic::include_proto!("fallow.fleet.v1");
-    }
-}
+pub mod fleet;
 
 /// What operators' tools ask of a coordinator.
 pub mod operator {
+    /// Generated.
+    #[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
     pub mod v1 {
         tonic::include_proto!("fallow.operator.v1");
     }

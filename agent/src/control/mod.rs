@@ -1,7 +1,7 @@
 //! Local control: a socket in the data directory, one line of JSON each way.
 //!
-//! Who may speak: the user that the agent runs as, and root. The file's mode says so, and the kernel's word on the
-//! peer is checked besides.
+//! Who may speak: the user that the agent runs as, and root. The file's mode says so, and the kernel's word
+//! on the peer is checked besides.
 
 pub mod client;
 pub mod notices;
@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 /// The longest path of a socket (`sun_path` with its end).
 const PATH_MAX: usize = 107;
 
-/// A path to the same socket that fits into the kernel's address of one, whatever directory it lies in: by way of the
-/// directory's descriptor, which has to stay open while the path is used.
+/// A path to the same socket that fits into the kernel's address of one, whatever directory it lies in: by
+/// way of the directory's descriptor, which has to stay open while the path is used.
 ///
 /// # Errors
 /// When the directory of a path that is too long cannot be opened.

@@ -1,7 +1,8 @@
 //! The last notices, for `status`.
 //!
-//! Model: projects, and the host as a whole, have equal shares of what is kept and of what is shown. Where there is no room,
-//! whoever said the most loses the oldest of it; so one that says very much pushes out nobody else's.
+//! Model: projects, and the host as a whole, have equal shares of what is kept and of what is shown. Where
+//! there is no room, whoever said the most loses the oldest of it; so one that says very much pushes out
+//! nobody else's.
 
 use std::collections::{BTreeMap, VecDeque};
 

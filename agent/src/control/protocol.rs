@@ -12,8 +12,8 @@ use crate::error::AgentError;
 /// Longest line in either direction; a status of ten thousand tasks fits.
 pub const LINE_MAX: u64 = 16 << 20;
 
-/// How long the agent may take over a request. All are answered at once but for [`Request::Attach`], which waits for
-/// what the project says.
+/// How long the agent may take over a request. All are answered at once but for [`Request::Attach`], which
+/// waits for what the project says.
 pub const ANSWER: Duration = Duration::from_secs(90);
 
 /// A request.
@@ -26,7 +26,8 @@ pub enum Request {
     Attach {
         /// Its URL.
         url: String,
-        /// The account; none for a project of the coordinator's document, or for the one that is known already.
+        /// The account; none for a project of the coordinator's document, or for the one that is known
+        /// already.
         account_key: Option<AccountKey>,
         /// Its weight: 100 if none is given, or what it had.
         share: Option<f64>,
@@ -48,7 +49,8 @@ pub enum Request {
         /// All that must not be used; none lifts the owner's limit.
         devices: BTreeSet<Device>,
     },
-    /// Contact a project now: a delay that it asked for, and backoffs, do not hold against the owner's word (R1.4).
+    /// Contact a project now: a delay that it asked for, and backoffs, do not hold against the owner's word
+    /// (R1.4).
     Update {
         /// Its URL.
         url: String,
@@ -82,6 +84,10 @@ impl Response {
     /// It is done.
     pub fn done(text: impl Into<String>) -> Self {
         Self::Done { text: text.into(), status: None }
+    }
+    /// The agent ends, as it was asked to.
+    pub fn ending() -> Self {
+        Self::done("the agent is ending")
     }
     /// It is not done.
     pub fn failed(error: &AgentError) -> Self {

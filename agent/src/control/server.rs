@@ -27,8 +27,8 @@ const PEERS: usize = 16;
 pub fn bind(path: &Path) -> Result<UnixListener, AgentError> {
     let fail =
         |error| AgentError::system(format!("cannot open the control socket {}", path.display()), error);
-    // Under another name first, so that it is never there with another mode. The directory's lock says that nobody
-    // else listens here, so what lies there is left over.
+    // Under another name first, so that it is never there with another mode. The directory's lock says that
+    // nobody else listens here, so what lies there is left over.
     let new = path.with_extension("new");
     for old in [path, &new] {
         crate::files::remove(old).map_err(fail)?;
@@ -40,13 +40,33 @@ pub fn bind(path: &Path) -> Result<UnixListener, AgentError> {
     Ok(listener)
 }
 
+/// Places for peers. Clones are of the same places.
+#[derive(Clone, Debug)]
+pub struct Peers(Arc<Semaphore>);
+
+impl Default for Peers {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(PEERS)))
+    }
+}
+
+impl Peers {
+    /// Waits until every peer has its answer, for so long at most. Nobody new is answered from then on.
+    pub async fn answered(&self, patience: Duration) {
+        let all = u32::try_from(PEERS).unwrap_or(u32::MAX);
+        if let Ok(Ok(places)) = timeout(patience, self.0.acquire_many(all)).await {
+            places.forget();
+        }
+    }
+}
+
 /// Answers peers for ever. `carry_out` hands a request to the engine.
-pub async fn serve<F, R>(listener: UnixListener, carry_out: F)
+pub async fn serve<F, R>(listener: UnixListener, Peers(room): Peers, carry_out: F)
 where
     F: Fn(Request, oneshot::Sender<Response>) -> R + Send + Sync + 'static,
     R: Future<Output = ()> + Send,
 {
-    let (carry_out, room) = (Arc::new(carry_out), Arc::new(Semaphore::new(PEERS)));
+    let carry_out = Arc::new(carry_out);
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
@@ -112,6 +132,7 @@ where
             "this is no request ({why}): one line of JSON such as {{\"command\":\"status\"}} is expected"
         ))),
         Ok(request) => {
+            let asks_for_the_end = matches!(request, Request::Stop {});
             let (reply, response) = oneshot::channel();
             let answered = async {
                 carry_out(request, reply).await;
@@ -120,9 +141,65 @@ where
             let failed = |why: &str| Response::failed(&AgentError::unreachable(why));
             match timeout(ANSWER, answered).await {
                 Ok(Ok(response)) => response,
+                // It was heard, and the end came before the engine looked who had asked for it.
+                Ok(Err(_)) if asks_for_the_end => Response::ending(),
                 Ok(Err(_)) => failed("the agent is just ending"),
                 Err(_) => failed("the agent is too busy to answer: try again, and look at its log"),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    /// What a peer gets for a request that nobody looks at any more.
+    async fn unheard(line: &'static [u8]) -> String {
+        let (stream, mut peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let asking = std::thread::spawn(move || {
+            peer.write_all(line).unwrap();
+            let mut answer = String::new();
+            peer.read_to_string(&mut answer).unwrap();
+            answer
+        });
+        talk(UnixStream::from_std(stream).unwrap(), &|_, reply| async { drop(reply) }).await;
+        asking.join().unwrap()
+    }
+
+    #[tokio::test]
+    async fn who_asks_for_the_end_is_told_that_it_comes_however_soon_it_does() {
+        let stop = unheard(b"{\"command\":\"stop\"}\n").await;
+        assert!(stop.contains("the agent is ending"), "{stop}");
+        let status = unheard(b"{\"command\":\"status\"}\n").await;
+        assert!(status.contains("the agent is just ending"), "{status}");
+    }
+
+    #[tokio::test]
+    async fn answers_are_waited_for_at_the_end_and_not_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control");
+        let peers = Peers::default();
+        let (heard, mut asked) = tokio::sync::mpsc::channel(1);
+        let serving = serve(bind(&path).unwrap(), peers.clone(), move |_, reply| {
+            let heard = heard.clone();
+            async move { drop(heard.send(reply).await) }
+        });
+        let serving = tokio::spawn(serving);
+        let mut peer = UnixStream::connect(&path).await.unwrap();
+        peer.write_all(b"{\"command\":\"stop\"}\n").await.unwrap();
+        let reply = asked.recv().await.unwrap();
+        serving.abort();
+        peers.answered(Duration::from_millis(1)).await;
+        reply.send(Response::ending()).unwrap();
+        peers.answered(Duration::from_secs(60)).await;
+        // It is there already: nobody is given time to write it now.
+        let mut answer = [0; 256];
+        let read = peer.into_std().unwrap().read(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer[..read]);
+        assert!(answer.contains("the agent is ending"), "{answer}");
     }
 }

@@ -15,8 +15,8 @@ use crate::fleet::link::LinkStatus;
 const NAME_MAX: usize = 255;
 /// Longest text of others, in bytes.
 const TEXT_MAX: usize = 2_000;
-/// Most jobs that a status tells of. With names and URLs of the greatest length each takes 1,000 bytes, and all together
-/// less than an answer may (`protocol::LINE_MAX`).
+/// Most jobs that a status tells of. With names and URLs of the greatest length each takes 1,000 bytes, and
+/// all together less than an answer may (`protocol::LINE_MAX`).
 const TASKS_MAX: usize = 10_000;
 /// Most rows of the table of jobs. Who wants all of them asks for JSON.
 const ROWS_MAX: usize = 200;
@@ -45,7 +45,8 @@ pub struct Status {
     pub tasks_left_out: usize,
     /// The last notices, oldest first.
     pub notices: Vec<Notice>,
-    /// Why the store cannot be written, while the agent waits for that to change: a full disk. Nothing is begun meanwhile.
+    /// Why the store cannot be written, while the agent waits for that to change: a full disk. Nothing is
+    /// begun meanwhile.
     #[serde(default)]
     pub store_trouble: Option<String>,
 }
@@ -200,7 +201,7 @@ impl HostStatus {
             cpus: view.cpus,
             usable_cpus: view.usable_cpus,
             idle_cpus: view.idle_cpus,
-            suspended_by: view.suspended_by.map(str::to_owned),
+            suspended_by: view.suspended_by.map(|who| who.to_string()),
             excluded_devices: view.excluded_devices.iter().map(ToString::to_string).collect(),
             owner_excluded_devices: view.owner_excluded_devices.iter().map(ToString::to_string).collect(),
             document_version: view.document_version.0,

@@ -1,281 +1,264 @@
-//! Attaching a project at the owner's word: nothing is kept that the project does not accept.
+//! Attaching a project at the owner's word.
 //!
-//! Model: the client is told to attach and to make contact at once. What the project's page and scheduler say is looked at
-//! as it comes in. When the scheduler takes this host in, whoever asked is told so; when it does not know the account, or
-//! nobody answers, the attachment is taken back, as if the owner had detached the project, or given its old key again.
-//! BOINC's servers have no other check of an account key that all of them offer.
-//!
-//! Left out: an agent that is killed in the middle keeps the attachment, which `status` shows.
+//! Model: the client decides what comes of it, at once or when the project has answered, and says so in a
+//! verdict. Here the wish is read, whoever waits is kept until then, and the verdict is put into words, with
+//! its exit code.
 
 use std::collections::BTreeMap;
-use std::time::Duration as StdDuration;
 
-use fallow_boinc::scheduler::SchedulerReply;
-use fallow_client::{Asker, Event, TransferError, TransferErrorKind};
-use fallow_domain::{AccountKey, MasterUrl, ProjectId, Share, printable};
+use fallow_client::{AttachRequest, Attached, Event, NotAttached, Verdict, Waiter};
+use fallow_domain::{AccountKey, MasterUrl, Share, printable};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::Engine;
 use crate::control::protocol::Response;
 use crate::error::AgentError;
 
-/// How long a project may take to answer.
-const PATIENCE: StdDuration = StdDuration::from_secs(60);
+/// Longest message of a project that is told within a sentence, in bytes.
+const SAID_LENGTH: usize = 1_000;
 
-/// Messages of a project that are told to whoever attaches it.
-const SAID_MAX: usize = 5;
-
-/// Somebody waits for what a project says.
-#[derive(Debug)]
-pub(super) struct Attaching {
-    url: MasterUrl,
-    /// What it was attached with before.
-    before: Option<(AccountKey, Option<Share>)>,
-    give_up: Instant,
-    reply: oneshot::Sender<Response>,
+/// Those who wait for what comes of an attachment.
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    /// So many have come so far.
+    numbered: u64,
+    /// Who is told. Nobody yet for the wish that is being carried out: whoever has it is in
+    /// [`Engine::asking`].
+    waiting: BTreeMap<Waiter, Option<oneshot::Sender<Response>>>,
 }
 
-/// Those who wait.
-pub(super) type Attachments = BTreeMap<ProjectId, Attaching>;
-
-/// What an answer of a project means for somebody who attaches it.
-type Verdict = Result<String, AgentError>;
-
-/// What is wanted, its values looked through.
-struct Wish {
-    url: MasterUrl,
-    account_key: Option<AccountKey>,
-    share: Option<Share>,
+impl Waiters {
+    fn number(&mut self) -> Waiter {
+        self.numbered += 1;
+        let waiter = Waiter(self.numbered);
+        self.waiting.insert(waiter, None);
+        waiter
+    }
 }
 
 impl Engine {
-    /// Attaches, and answers when it is clear what came of it.
+    /// Attaches. Whoever asks is answered when it is clear what comes of it.
     pub(super) async fn attach(
         &mut self,
-        (url, account_key, share): (String, Option<AccountKey>, Option<f64>),
-        no_wait: bool,
+        wish: (String, Option<AccountKey>, Option<f64>),
+        unseen: bool,
     ) -> Result<(), AgentError> {
-        let answer = match wish(&url, account_key, share) {
-            Ok(wish) => self.fulfil(wish, no_wait).await?,
-            Err(error) => Answer::Now(Response::failed(&error)),
-        };
-        match answer {
-            Answer::Now(response) => self.respond(response),
-            Answer::Later { project, url, before } => {
-                // Answered already when the disk is full: then it is as with --no-wait.
-                let Some((_, reply)) = self.asking.take() else { return Ok(()) };
-                let give_up = Instant::now() + PATIENCE;
-                self.attaching.insert(project, Attaching { url, before, give_up, reply });
-            }
-        }
-        Ok(())
-    }
-
-    async fn fulfil(&mut self, wish: Wish, no_wait: bool) -> Result<Answer, AgentError> {
-        let Wish { url, account_key, share } = wish;
-        let known = self.client.standing(&url);
-        if known.attached.is_some_and(|id| self.attaching.contains_key(&id)) {
-            let what = format!("{url} is just being attached: wait for what the project says");
-            return Ok(Answer::Now(Response::failed(&AgentError::refused(what))));
-        }
-        if let Some(assigned) = known.assigned {
-            let other_key = account_key.is_some_and(|key| key != assigned.account_key);
-            if other_key || share.is_some_and(|share| share != assigned.share) {
-                let error = AgentError::refused(format!(
-                    "{url} is managed by the coordinator, whose document gives its account and its share: change them there, \
-                     or detach the project to have none of it (attaching it again takes neither key nor share)"
-                ));
-                return Ok(Answer::Now(Response::failed(&error)));
-            }
-            let text = match known.attached {
-                Some(_) => format!("{url} is attached already, by the coordinator"),
-                None => format!(
-                    "attached to {url} again, with the account and the share of the coordinator's document"
-                ),
-            };
-            let (account_key, share) = (assigned.account_key, assigned.share);
-            self.turn(Event::Attach { url, account_key, share: Some(share) }, None).await?;
-            return Ok(Answer::Now(Response::done(text)));
-        }
-        let Some(account_key) = account_key.or_else(|| known.account_key.clone()) else {
-            return Ok(Answer::Now(Response::failed(&AgentError::bad_input(format!(
-                "no account is named for {url}: give --account-key-file FILE, or FALLOW_ACCOUNT_KEY, or --email and --password-file"
-            )))));
-        };
-        let is_known = known.accepted && known.account_key.as_ref() == Some(&account_key);
-        // Taken back, the share is what it was.
-        let share_before = share.and(known.chosen_share.or(known.share));
-        let before = known.account_key.map(|key| (key, share_before));
-        self.turn(Event::Attach { url: url.clone(), account_key, share }, None).await?;
-        if is_known || no_wait {
-            let text = match is_known {
-                true => {
-                    let share = self.client.standing(&url).share.unwrap_or(Share::DEFAULT);
-                    format!("{url} is attached with this account already; its share is {}", share.get())
-                }
-                false => format!(
-                    "attached to {url}, which was not asked yet: see `fallow-agent status` for what it says"
-                ),
-            };
-            return Ok(Answer::Now(Response::done(text)));
-        }
-        self.turn(Event::ContactRequested { url: url.clone(), by: Asker::Owner }, None).await?;
-        Ok(match self.client.standing(&url).attached {
-            Some(project) => Answer::Later { project, url, before },
-            // Its page was asked for and its share taken back in one go: cannot be, and is no reason to hang.
-            None => Answer::Now(Response::failed(&AgentError::refused(format!("{url} was detached again")))),
-        })
-    }
-
-    /// What an event means for those who wait for its project. To be asked before the client is told.
-    pub(super) fn verdict(&self, event: &Event) -> Option<(ProjectId, Verdict)> {
-        let (project, verdict) = match event {
-            Event::MasterPageRead { project, outcome } => {
-                (*project, of_page(&self.attaching.get(project)?.url, outcome))
-            }
-            Event::SchedulerAnswered { project, outcome } => {
-                (*project, Some(of_scheduler(&self.attaching.get(project)?.url, outcome)))
-            }
-            _ => return None,
-        };
-        Some((project, verdict?))
-    }
-
-    /// Tells who waits, and takes back what the project does not accept. To be called when the client was told.
-    pub(super) async fn conclude(&mut self, project: ProjectId, verdict: Verdict) -> Result<(), AgentError> {
-        if matches!(verdict, Err(AgentError::Unreachable { .. })) && self.transfers.is_talking(project) {
-            // There is another scheduler to ask.
-            return Ok(());
-        }
-        let Some(Attaching { url, before, reply, .. }) = self.attaching.remove(&project) else {
-            return Ok(());
-        };
-        match verdict {
-            Ok(text) => drop(reply.send(Response::done(text))),
+        let (url, account_key, share) = match read(wish) {
+            Ok(wish) => wish,
             Err(error) => {
-                tracing::warn!(project = %url, %error, "taking an attachment back");
-                // A document that came meanwhile may have made it the coordinator's.
-                if self.client.standing(&url).assigned.is_none() {
-                    let undo = match before {
-                        Some((account_key, share)) => Event::Attach { url, account_key, share },
-                        None => Event::Detach { url },
-                    };
-                    self.turn(undo, None).await?;
-                }
-                let _ = reply.send(Response::failed(&error));
+                self.respond(Response::failed(&error));
+                return Ok(());
             }
+        };
+        let waiter = self.waiters.number();
+        let request = AttachRequest { waiter, url, account_key, share, unseen };
+        self.turn(Event::Attach(request), None).await?;
+        // Still there if the project is asked first.
+        let Some(place) = self.waiters.waiting.get_mut(&waiter) else { return Ok(()) };
+        *place = self.asking.take().map(|(_, reply)| reply);
+        if place.is_none() {
+            // Answered already, for the disk is full: then it is as with --no-wait.
+            self.waiters.waiting.remove(&waiter);
+            self.turn(Event::WaiterGone(waiter), None).await?;
         }
         Ok(())
     }
 
-    /// Gives up those whose projects took too long.
-    pub(super) async fn give_up_attaching(&mut self) -> Result<(), AgentError> {
-        let now = Instant::now();
-        let late = self.attaching.iter().filter(|(_, waiting)| waiting.give_up <= now);
-        let late: Vec<_> = late.map(|(id, waiting)| (*id, waiting.url.clone())).collect();
-        for (id, url) in late {
-            self.transfers.cancel_project(id);
-            let error = AgentError::unreachable(format!(
-                "{url} has not said within {} s whether it accepts the account: nothing is kept; try again, or attach it \
-                 unseen with --no-wait",
-                PATIENCE.as_secs()
-            ));
-            self.conclude(id, Err(error)).await?;
+    /// Tells who waits what came of it.
+    pub(super) fn tell_verdict(&mut self, waiter: Waiter, url: &MasterUrl, verdict: &Verdict) {
+        let told = in_words(url, verdict);
+        let response = match &told {
+            Ok(text) => Response::done(text),
+            Err(error) => Response::failed(error),
+        };
+        let Some(Some(reply)) = self.waiters.waiting.remove(&waiter) else {
+            return self.respond(response);
+        };
+        if let Err(error) = told {
+            tracing::warn!(project = %url, %error, "not attached");
         }
-        Ok(())
+        let _ = reply.send(response);
     }
 
-    /// The agent ends: nobody will see what the projects say.
+    /// The agent ends: whoever waits is told so.
     pub(super) async fn stop_attaching(&mut self) -> Result<(), AgentError> {
-        let all: Vec<ProjectId> = self.attaching.keys().copied().collect();
-        for id in all {
-            let error = AgentError::unreachable("the agent is just ending: nothing was attached");
-            self.conclude(id, Err(error)).await?;
-        }
-        Ok(())
-    }
-
-    /// The owner detached a project before it had answered.
-    pub(super) fn forget_attaching(&mut self, project: ProjectId) {
-        if let Some(waiting) = self.attaching.remove(&project) {
-            let error = AgentError::refused(format!("{} was detached meanwhile", waiting.url));
-            let _ = waiting.reply.send(Response::failed(&error));
+        match self.waiters.waiting.is_empty() {
+            true => Ok(()),
+            false => self.turn(Event::Ending, None).await,
         }
     }
-
-    /// When the next one is to be given up.
-    pub(super) fn attaching_until(&self) -> Option<Instant> {
-        self.attaching.values().map(|waiting| waiting.give_up).min()
-    }
 }
 
-/// A message of a project, fit to be shown within a sentence.
-fn one_line(message: &str) -> String {
-    printable::joined(message.trim().trim_end_matches('.'), 1_000)
-}
+type Wish = (MasterUrl, Option<AccountKey>, Option<Share>);
 
-enum Answer {
-    Now(Response),
-    Later { project: ProjectId, url: MasterUrl, before: Option<(AccountKey, Option<Share>)> },
-}
-
-fn wish(url: &str, account_key: Option<AccountKey>, share: Option<f64>) -> Result<Wish, AgentError> {
+fn read((url, account_key, share): (String, Option<AccountKey>, Option<f64>)) -> Result<Wish, AgentError> {
     let bad = |invalid: fallow_domain::Invalid| AgentError::bad_input(invalid.to_string());
-    Ok(Wish {
-        url: MasterUrl::parse(url).map_err(bad)?,
-        account_key: account_key.map(|key| crate::account::checked(key.reveal())).transpose()?,
-        share: share.map(Share::given).transpose().map_err(bad)?,
-    })
+    Ok((
+        MasterUrl::parse(&url).map_err(bad)?,
+        account_key.map(|key| crate::account::checked(key.reveal())).transpose()?,
+        share.map(Share::given).transpose().map_err(bad)?,
+    ))
 }
 
-/// A page that names schedulers decides nothing yet.
-fn of_page(url: &MasterUrl, outcome: &Result<Vec<String>, TransferError>) -> Option<Verdict> {
-    match outcome {
-        Ok(schedulers) if !schedulers.is_empty() => None,
-        Ok(_) => Some(Err(AgentError::bad_input(format!(
+/// A verdict as it is told, with the exit code that goes with it.
+fn in_words(url: &MasterUrl, verdict: &Verdict) -> Result<String, AgentError> {
+    match verdict {
+        Ok(attached) => Ok(attached_in_words(url, attached)),
+        Err(error) => Err(not_attached_in_words(url, error)),
+    }
+}
+
+fn attached_in_words(url: &MasterUrl, attached: &Attached) -> String {
+    match attached {
+        Attached::Accepted { user, said } => {
+            let user = user.as_ref().map(|name| format!(" as {name}")).unwrap_or_default();
+            let said = if said.is_empty() { String::new() } else { format!("; {}", quoted(said)) };
+            format!("attached to {url}{user}{said}")
+        }
+        Attached::Known { share } => {
+            format!("{url} is attached with this account already; its share is {}", share.get())
+        }
+        Attached::Unseen => {
+            format!("attached to {url}, which was not asked yet: see `fallow-agent status` for what it says")
+        }
+        Attached::Managed { again: true } => {
+            format!("attached to {url} again, with the account and the share of the coordinator's document")
+        }
+        Attached::Managed { again: false } => {
+            format!("{url} is attached already, by the coordinator")
+        }
+    }
+}
+
+fn not_attached_in_words(url: &MasterUrl, why: &NotAttached) -> AgentError {
+    match why {
+        NotAttached::BeingAttached => {
+            AgentError::refused(format!("{url} is just being attached: wait for what the project says"))
+        }
+        NotAttached::Managed => AgentError::refused(format!(
+            "{url} is managed by the coordinator, whose document gives its account and its share: change them there, \
+             or detach the project to have none of it (attaching it again takes neither key nor share)"
+        )),
+        NotAttached::NoAccount => AgentError::bad_input(format!(
+            "no account is named for {url}: give --account-key-file FILE, or FALLOW_ACCOUNT_KEY, or --email and --password-file"
+        )),
+        NotAttached::Refused { said } => AgentError::refused(format!(
+            "{url} does not accept this account or this host: nothing is attached; {}. Check the account key on your \
+             account page there",
+            quoted(said)
+        )),
+        NotAttached::Down { said } => {
+            AgentError::unreachable(format!("{url} is down: nothing is attached; {}", quoted(said)))
+        }
+        NotAttached::NoScheduler => AgentError::bad_input(format!(
             "{url} is no project's URL: its page names no scheduler. Nothing is attached"
-        )))),
-        Err(error) => Some(Err(failed(url, error))),
-    }
-}
-
-fn of_scheduler(url: &MasterUrl, outcome: &Result<Box<SchedulerReply>, TransferError>) -> Verdict {
-    let reply = match outcome {
-        Ok(reply) => reply,
-        Err(error) => return Err(failed(url, error)),
-    };
-    let said: Vec<String> =
-        reply.messages.iter().take(SAID_MAX).map(|message| one_line(&message.text)).collect();
-    let said = if said.is_empty() {
-        "it does not say why".to_owned()
-    } else {
-        format!("it says: {}", said.join(" / "))
-    };
-    if reply.project_is_down {
-        return Err(AgentError::unreachable(format!("{url} is down: nothing is attached; {said}")));
-    }
-    // A host that is taken in gets its number, and every known account's user a name. A refusal has neither.
-    let user =
-        reply.user_name.as_deref().map(|name| printable::line(name, 255)).filter(|name| !name.is_empty());
-    if reply.hostid.is_none() && reply.userid.is_none() && user.is_none() {
-        return Err(AgentError::refused(format!(
-            "{url} does not accept this account or this host: nothing is attached; {said}. Check the account key on your \
-             account page there"
-        )));
-    }
-    let user = user.map(|name| format!(" as {name}")).unwrap_or_default();
-    let said = if reply.messages.is_empty() { String::new() } else { format!("; {said}") };
-    Ok(format!("attached to {url}{user}{said}"))
-}
-
-fn failed(url: &MasterUrl, error: &TransferError) -> AgentError {
-    match error.kind {
-        TransferErrorKind::Permanent | TransferErrorKind::BadReply => AgentError::bad_input(format!(
+        )),
+        NotAttached::NoProject(error) => AgentError::bad_input(format!(
             "{url} does not answer as a project does ({error}): nothing is attached"
         )),
-        _ => AgentError::unreachable(format!(
+        NotAttached::NoAnswer(error) => AgentError::unreachable(format!(
             "{url} does not answer ({error}): nothing is attached; check the URL and the network, or attach it unseen with --no-wait"
         )),
+        NotAttached::Silent(patience) => AgentError::unreachable(format!(
+            "{url} has not said within {} s whether it accepts the account: nothing is kept; try again, or attach it \
+             unseen with --no-wait",
+            patience.as_secs_f64()
+        )),
+        NotAttached::Ending => AgentError::unreachable("the agent is just ending: nothing was attached"),
+        NotAttached::Detached => AgentError::refused(format!("{url} was detached meanwhile")),
+    }
+}
+
+/// What a project says, fit to be shown within a sentence.
+fn quoted(said: &[String]) -> String {
+    let said: Vec<String> = said
+        .iter()
+        .map(|message| printable::joined(message.trim().trim_end_matches('.'), SAID_LENGTH))
+        .collect();
+    match said.is_empty() {
+        true => "it does not say why".to_owned(),
+        false => format!("it says: {}", said.join(" / ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fallow_client::{TransferError, TransferErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn every_verdict_is_told_in_its_words_and_with_its_exit_code() {
+        let url = MasterUrl::parse("http://p.example/").unwrap();
+        let said = || vec!["No such key.".to_owned(), "Go\naway".to_owned()];
+        let error = || TransferError::new(TransferErrorKind::Transient, "a timeout");
+        let patience = fallow_domain::Duration::from_secs(60);
+        let user = Some("Ada".to_owned());
+        let table: [(Verdict, u8, &str); 17] = [
+            (
+                Ok(Attached::Accepted { user, said: said() }),
+                0,
+                "attached to http://p.example/ as Ada; it says: No such key / Go away",
+            ),
+            (Ok(Attached::Accepted { user: None, said: vec![] }), 0, "attached to http://p.example/"),
+            (
+                Ok(Attached::Known { share: Share::DEFAULT }),
+                0,
+                "http://p.example/ is attached with this account already; its share is 100",
+            ),
+            (
+                Ok(Attached::Unseen),
+                0,
+                "attached to http://p.example/, which was not asked yet: see `fallow-agent status`",
+            ),
+            (
+                Ok(Attached::Managed { again: true }),
+                0,
+                "attached to http://p.example/ again, with the account and the share",
+            ),
+            (
+                Ok(Attached::Managed { again: false }),
+                0,
+                "http://p.example/ is attached already, by the coordinator",
+            ),
+            (Err(NotAttached::BeingAttached), 5, "http://p.example/ is just being attached"),
+            (Err(NotAttached::Managed), 5, "http://p.example/ is managed by the coordinator"),
+            (Err(NotAttached::NoAccount), 3, "no account is named for http://p.example/"),
+            (
+                Err(NotAttached::Refused { said: said() }),
+                5,
+                "nothing is attached; it says: No such key / Go away. Check the account key",
+            ),
+            (
+                Err(NotAttached::Down { said: vec![] }),
+                4,
+                "http://p.example/ is down: nothing is attached; it does not say why",
+            ),
+            (Err(NotAttached::NoScheduler), 3, "its page names no scheduler"),
+            (
+                Err(NotAttached::NoProject(error())),
+                3,
+                "does not answer as a project does (a timeout): nothing is attached",
+            ),
+            (
+                Err(NotAttached::NoAnswer(error())),
+                4,
+                "http://p.example/ does not answer (a timeout): nothing is attached",
+            ),
+            (
+                Err(NotAttached::Silent(patience)),
+                4,
+                "has not said within 60 s whether it accepts the account",
+            ),
+            (Err(NotAttached::Ending), 4, "the agent is just ending: nothing was attached"),
+            (Err(NotAttached::Detached), 5, "http://p.example/ was detached meanwhile"),
+        ];
+        for (verdict, code, words) in table {
+            let (found, text) = match in_words(&url, &verdict) {
+                Ok(text) => (0, text),
+                Err(error) => (error.exit_code().number(), error.to_string()),
+            };
+            assert!(found == code && text.contains(words), "{verdict:?}: {found}: {text}");
+        }
     }
 }

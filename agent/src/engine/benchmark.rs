@@ -1,9 +1,10 @@
-//! When the host's speed is measured: a while after the start, and again when the figure is a month old (as BOINC does).
+//! When the host's speed is measured: a while after the start, and again when the figure is a month old (as
+//! BOINC does).
 //!
-//! Model: the agent begins with what it knows or with a glance, so nothing waits for a measurement. That is a process of
-//! its own, in a session of its own at idle priority, which ends with the agent. The client has
-//! the tasks wait meanwhile. Nothing is measured while the owner wants no computing. A measurement that got too little CPU
-//! time is tried again later, less and less often: the owner's programs may keep all CPUs busy for days.
+//! Model: the agent begins with what it knows or with a glance, so nothing waits for a measurement. That is a
+//! process of its own, in a session of its own at idle priority, which ends with the agent. The client has
+//! the tasks wait meanwhile, or does not have it measured now. A measurement that got too little CPU time is
+//! tried again later, less and less often: the owner's programs may keep all CPUs busy for days.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -24,7 +25,7 @@ const RETRY: Backoff =
 
 /// What is to be done.
 pub(super) enum Turn {
-    /// It is time to measure: [`Benchmark::start`] or [`Benchmark::postpone`].
+    /// It is time to measure: [`Benchmark::start`] if the client wants it, else [`Benchmark::postpone`].
     Due,
     /// This came of it, if anything.
     Measured(Option<HostSpeed>),
@@ -132,8 +133,8 @@ async fn run(command: Command) -> std::io::Result<HostSpeed> {
         .map_err(|_| std::io::Error::other("the CPUs were too busy with something else"))
 }
 
-/// Sees to it that its session yields, also where a task of an ordinary user has just been started: the kernel lets one
-/// in a tenth of a second have its way.
+/// Sees to it that its session yields, also where a task of an ordinary user has just been started: the
+/// kernel lets one in a tenth of a second have its way.
 async fn yields(pid: Option<u32>) {
     for _ in 0..100 {
         if pid.is_none_or(|pid| sys::lower_group(pid, Urgency::Idle)) {

@@ -1,18 +1,25 @@
 //! Storing a step, and what goes on while the disk is too full for it.
 //!
-//! Model: nothing may be done that is not stored (R4.12), so the engine waits, with everything held as it is: tasks go on
-//! computing, events queue up. The owner is answered all the same. His suspension is carried out at once, around the
-//! client, because it can do no harm; the client is told, and it is stored, when there is space.
+//! Model: nothing may be done that is not stored (R4.12), so the engine waits, with everything held as it is:
+//! tasks go on computing, events queue up. The owner is answered all the same. His suspension is carried out
+//! at once, around the client, because it can do no harm; the client is told, and it is stored, when there is
+//! space.
 //!
-//! A project that he detaches may be what fills the disk, and has to go although its going cannot be stored. So first
-//! what the project can give again is deleted: its downloads, whole and in part. That needs no storing, for a file that
-//! is gone is fetched again after a restart. With the space the detachment is stored, and then the rest is carried out.
+//! That wish is kept here and is no state of the client: the client's last step is not stored yet, and
+//! another one must not be taken before it is. Only a suspension is carried out ahead of that. It is taken
+//! back here as long as the client has not heard of it; a suspension that the client knows of ends when that
+//! can be stored.
 //!
-//! Tasks that hold more than they may are killed and their slots emptied, see `room`. If there is no space for a minute, so is
-//! the largest one of the project whose tasks hold most, and another one a minute later.
+//! A project that he detaches may be what fills the disk, and has to go although its going cannot be stored.
+//! So first what the project can give again is deleted: its downloads, whole and in part. That needs no
+//! storing, for a file that is gone is fetched again after a restart. With the space the detachment is
+//! stored, and then the rest is carried out.
 //!
-//! If nobody makes space, parts of downloads go too, for the agent would stand still beside them, and no download would come
-//! to an end. Those that were written to a moment ago stay.
+//! Tasks that hold more than they may are killed and their slots emptied, see `room`. If there is no space
+//! for a minute, so is the largest one of the project whose tasks hold most, and another one a minute later.
+//!
+//! If nobody makes space, parts of downloads go too, for the agent would stand still beside them, and no
+//! download would come to an end. Those that were written to a moment ago stay.
 //!
 //! Left out: the coordinator, which hears nothing meanwhile.
 
@@ -33,12 +40,14 @@ use crate::error::AgentError;
 /// How long to wait before another try.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// How long tasks take to leave, and their slots to be emptied, when a project is detached: so many tries, so far apart.
+/// How long tasks take to leave, and their slots to be emptied, when a project is detached: so many tries, so
+/// far apart.
 const TRIES: u32 = 12;
 /// Likewise.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
-/// How long there is no space before a task has to go that holds no more than it may, and how long until the next one has to.
+/// How long there is no space before a task has to go that holds no more than it may, and how long until the
+/// next one has to.
 const PRESS: Duration = Duration::from_secs(60);
 
 /// How long the engine waits for files to be deleted, however many there are.
@@ -113,7 +122,8 @@ impl Engine {
         }
     }
 
-    /// Projects whose directories may be made from now on, so that the store has to know them as the agent's own.
+    /// Projects whose directories may be made from now on, so that the store has to know them as the agent's
+    /// own.
     fn new_projects(&self, step: &Step) -> impl Iterator<Item = (ProjectId, String)> {
         step.touched.iter().filter_map(|entity| match entity {
             Entity::Project(id) if !self.known.contains(id) => {
@@ -171,8 +181,9 @@ impl Engine {
         freed.say_stuck(&mut None);
     }
 
-    /// Deletes the parts of downloads that nothing was written to for a while. A download that still waits for its server
-    /// begins again. True if there were any. `told` is what was said of those that cannot be deleted.
+    /// Deletes the parts of downloads that nothing was written to for a while. A download that still waits
+    /// for its server begins again. True if there were any. `told` is what was said of those that cannot be
+    /// deleted.
     fn give_up_parts(&self, told: &mut Option<(PathBuf, String)>) -> bool {
         let projects = self.client.project_views();
         let places: Vec<PathBuf> = projects.iter().map(|project| self.dir.partial(&project.url)).collect();
@@ -249,7 +260,7 @@ impl Engine {
         let unstored = |what: &str| Response::failed(&AgentError::no_space(format!("{what}: {why}")));
         match request {
             Request::Status {} => self.answer_status(),
-            Request::Stop {} => Response::done("the agent is ending"),
+            Request::Stop {} => Response::ending(),
             Request::Suspend {} => {
                 self.owner_wish = Some(true);
                 self.tell_running(ProcessControl::Suspend);
@@ -274,7 +285,8 @@ impl Engine {
     }
 
     fn tell_running(&self, message: ProcessControl) {
-        // What the client has decided may not have been carried out yet, so for a suspension every process is meant.
+        // What the client has decided may not have been carried out yet, so for a suspension every process is
+        // meant.
         let all = message == ProcessControl::Suspend;
         let views = self.client.task_views().into_iter();
         for task in views.filter(|task| task.pid.is_some() && (all || task.phase == Phase::Running)) {

@@ -1,7 +1,7 @@
 //! What goes out as OpenTelemetry metrics (R6.7).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fallow_client::{Client, Phase, ProjectView, Totals};
@@ -57,7 +57,7 @@ impl Metrics {
             observed.project(&of(&view), view.debt, &view.totals);
         }
         observed.tasks(client);
-        *self.observed.lock().unwrap_or_else(PoisonError::into_inner) = observed;
+        *fallow_daemon::lock(&self.observed) = observed;
     }
 }
 
@@ -78,7 +78,8 @@ impl Observed {
         }
     }
 
-    /// Totals are those since the store was made (R6.3), by outcome; CPU time of jobs that are not over has none yet.
+    /// Totals are those since the store was made (R6.3), by outcome; CPU time of jobs that are not over has
+    /// none yet.
     fn project(&mut self, project: &[KeyValue], debt: f64, totals: &Totals) {
         let labels = |outcome| [project, &[KeyValue::new(OUTCOME, outcome)]].concat();
         for (outcome, cpu) in
@@ -125,7 +126,7 @@ fn observer(
 ) -> impl Fn(&dyn AsyncInstrument<f64>) + Send + Sync + 'static {
     let observed = Arc::clone(observed);
     move |instrument: &dyn AsyncInstrument<f64>| {
-        let observed = observed.lock().unwrap_or_else(PoisonError::into_inner);
+        let observed = fallow_daemon::lock(&observed);
         for (value, labels) in observed.0.get(metric.name).into_iter().flatten() {
             instrument.observe(*value, labels);
         }

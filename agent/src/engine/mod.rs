@@ -1,9 +1,10 @@
 //! The event loop: one task owns the client, takes one input at a time, stores what changed, then acts.
 //!
-//! Model: everything that happens comes as an [`Input`] over one bounded queue; whoever has something to say waits
-//! when the queue is full, but the supervisor of tasks, which keeps what it has to say. For each, the client gives a step; its changes are stored in one atomic batch before any of
-//! its actions is carried out, so that a `kill -9` between the two leaves a client that will want the same again.
-//! Actions never wait here: processes and transfers go on elsewhere and come back as inputs.
+//! Model: everything that happens comes as an [`Input`] over one bounded queue; whoever has something to say
+//! waits when the queue is full, but the supervisor of tasks, which keeps what it has to say. For each, the
+//! client gives a step; its changes are stored in one atomic batch before any of its actions is carried out,
+//! so that a `kill -9` between the two leaves a client that will want the same again. Actions never wait
+//! here: processes and transfers go on elsewhere and come back as inputs.
 
 mod attach;
 mod benchmark;
@@ -22,6 +23,7 @@ use fallow_boinc::runtime::message::ProcessControl;
 use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_client::{Action, Asker, Client, Effect, Entity, Event, FileKey, NoticeLevel};
 use fallow_daemon::clock;
+use fallow_domain::agent_state::EntryKey;
 use fallow_domain::{Instant, JobId, MasterUrl, ProjectId, printable};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
@@ -34,10 +36,11 @@ use crate::error::AgentError;
 use crate::files::{shown, shown_path};
 use crate::fleet::link::Link;
 use crate::fleet::{Arrived, Ask, Entries, entries};
+use crate::input::Input;
 use crate::records::Records;
 use crate::supervise::{Delivery, Supervisor};
-use crate::transfer::{Ticket, Transfers};
-use attach::Attachments;
+use crate::transfer::Transfers;
+use attach::Waiters;
 use full_disk::{Departing, Departure};
 use metrics::Metrics;
 pub use run::{Enrolment, Opened, Settings, open, run};
@@ -47,35 +50,9 @@ const QUEUE: usize = 256;
 /// Longest notice, in bytes.
 const NOTICE_MAX: usize = 2_000;
 
-/// Something for the engine.
-#[derive(Debug)]
-pub enum Input {
-    /// Something for the client.
-    Event(Box<Event>),
-    /// The end of a transfer, for the client unless it was given up meanwhile.
-    Transferred(Ticket, Box<Event>),
-    /// Something that the owner is to hear of a project's server.
-    Remark {
-        /// The project.
-        project: ProjectId,
-        /// In words.
-        text: String,
-    },
-    /// Something from the coordinator.
-    Arrived(Arrived),
-    /// The link wants to know.
-    Ask(Ask),
-}
-
-/// Somebody at the control socket, who waits for an answer. On a queue of its own, for these are answered also while
-/// the engine can take nothing else in.
+/// Somebody at the control socket, who waits for an answer. On a queue of its own, for these are answered
+/// also while the engine can take nothing else in.
 pub type Asked = (Request, oneshot::Sender<Response>);
-
-impl From<Event> for Input {
-    fn from(event: Event) -> Self {
-        Self::Event(Box::new(event))
-    }
-}
 
 struct Engine {
     client: Client,
@@ -87,24 +64,27 @@ struct Engine {
     link: Option<Link>,
     metrics: Metrics,
     /// The keys under which the coordinator knows things, also of those that are gone.
-    keys: BTreeMap<Entity, String>,
+    keys: BTreeMap<Entity, EntryKey>,
     notices: Notices,
     wake_at: Option<Instant>,
     /// Projects whose stems are stored.
     known: BTreeSet<ProjectId>,
-    /// Who waits for what a project says.
-    attaching: Attachments,
+    /// Who waits for what comes of an attachment.
+    waiters: Waiters,
     requests: mpsc::Receiver<Asked>,
     /// The request that the present turn is for, and who waits for its answer.
     asking: Option<Asked>,
     /// What keeps the store from being written, while it is waited for.
     store_trouble: Option<String>,
-    /// What the owner wants since then: suspended or not.
+    /// What the owner wants since then: suspended or not. The client is told when it can store it (see
+    /// `full_disk`).
     owner_wish: Option<bool>,
     /// The project that the present turn detaches.
     departure: Option<Departure>,
     /// Projects to be detached when it can be stored.
     departing: VecDeque<Departing>,
+    /// The speed of the CPUs is to be measured after the present turn.
+    measures_speed: bool,
     stopping: bool,
     /// Somebody at the control socket asked for the end.
     stop_asked: bool,
@@ -122,16 +102,12 @@ impl Engine {
                 if !traffic.is_empty() {
                     self.turn(Event::TrafficMeasured(traffic), None).await?;
                 }
-                let verdict = self.verdict(&event);
                 let is_large = is_large(&event);
                 self.turn(*event, None).await?;
                 if is_large {
                     tokio::task::block_in_place(crate::sys::give_back_memory);
                 }
-                match verdict {
-                    Some((project, verdict)) => self.conclude(project, verdict).await,
-                    None => Ok(()),
-                }
+                Ok(())
             }
             Input::Remark { project, text } => {
                 self.notice(NoticeLevel::Warn, Some(project), &text);
@@ -157,7 +133,8 @@ impl Engine {
         }
         for Action { effect, reason } in step.actions {
             let is_notice = matches!(effect, Effect::Notice { .. });
-            if self.stopping && (!is_notice || leaves) {
+            let is_said = is_notice || matches!(effect, Effect::TellVerdict { .. });
+            if self.stopping && (!is_said || leaves) {
                 // What the client wants now it will want again after the next start.
                 continue;
             }
@@ -209,7 +186,7 @@ impl Engine {
                 let mut found = Entries::default();
                 let name = self.dir.path().file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
                 for (key, entity) in keys {
-                    match entries::entry(&self.client, &self.hostname, &name, &key, entity) {
+                    match entries::entry(&self.client, &self.hostname, &name, entity) {
                         Some(entry) => found.entries.push(entry),
                         None => found.removed.push(key),
                     }
@@ -240,25 +217,9 @@ impl Engine {
                     Ok(document) => Event::DocumentOffered(document),
                     Err(reason) => Event::DocumentUnreadable { version, reason },
                 };
-                self.apply_document(version, event, trace).instrument(span).await
+                self.turn(event, Some(trace)).instrument(span).await
             }
         }
-    }
-
-    async fn apply_document(&mut self, version: u64, event: Event, trace: String) -> Result<(), AgentError> {
-        self.turn(event, Some(trace)).await?;
-        let view = self.client.host_view();
-        match &view.document_refused {
-            Some((refused, why)) if refused.0 == version => {
-                tracing::warn!(
-                    version,
-                    why,
-                    "refused a document of the coordinator; going on with the last good one"
-                );
-            }
-            _ => tracing::debug!(following = view.document_version.0, "took in a document"),
-        }
-        Ok(())
     }
 
     fn dispatch(&mut self, effect: Effect) {
@@ -287,12 +248,14 @@ impl Engine {
             Effect::CleanSlot { slot } => self.supervisor.clean(slot),
             Effect::DeleteFile { file, url } => self.delete_file(&file, &url),
             Effect::DeleteProject { project, url } => self.delete_project(project, &url),
+            Effect::MeasureSpeed => self.measures_speed = true,
+            Effect::TellVerdict { waiter, url, verdict } => self.tell_verdict(waiter, &url, &verdict),
             Effect::Notice { level, project, text } => self.notice(level, project, &text),
         }
     }
 
-    /// Puts the text of messages into a request. One whose file is gone is not told, nor one that has grown since it was
-    /// taken in: what a request holds is reckoned by what they were.
+    /// Puts the text of messages into a request. One whose file is gone is not told, nor one that has grown
+    /// since it was taken in: what a request holds is reckoned by what they were.
     fn read_trickles(&self, project: ProjectId, request: &mut SchedulerRequest) {
         let Some(url) = self.client.project_view(project).map(|view| view.url) else { return };
         request.trickles.retain_mut(|trickle| {
@@ -385,20 +348,22 @@ impl Engine {
             Effect::CleanSlot { slot } => format!("emptying slot {slot}"),
             Effect::DeleteFile { file, .. } => format!("deleting {}", file.name),
             Effect::DeleteProject { url, .. } => format!("deleting the files of {url}"),
+            Effect::MeasureSpeed => "measuring the speed of the CPUs".to_owned(),
+            Effect::TellVerdict { url, verdict, .. } => {
+                let is = if verdict.is_ok() { "is" } else { "is not" };
+                format!("telling who wants {url} that it {is} attached")
+            }
             Effect::Notice { .. } => "notice".to_owned(),
         }
     }
 
-    /// How long until the client wants to be woken. Bounded both ways: a clock that jumps must not make the agent
-    /// sleep for years, nor a wake-up in the past make it spin.
+    /// How long until the client wants to be woken. Bounded both ways: a clock that jumps must not make the
+    /// agent sleep for years, nor a wake-up in the past make it spin.
     fn nap(&self) -> StdDuration {
         const SHORTEST: StdDuration = StdDuration::from_millis(10);
         const LONGEST: StdDuration = StdDuration::from_secs(60);
         let nap = self.wake_at.map_or(LONGEST, |at| StdDuration::from(at - clock::now()));
-        let waiting = self
-            .attaching_until()
-            .map_or(LONGEST, |at| at.saturating_duration_since(tokio::time::Instant::now()));
-        nap.min(waiting).clamp(SHORTEST, LONGEST)
+        nap.clamp(SHORTEST, LONGEST)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Parts of downloads, given up where there is no space to store anything.
 //!
-//! Model: the engine waits until that is done, and the owner with it, so it ends soon, whatever jobs have put there. Every
-//! project has its share of the time. Where that is over and much is left, all that the project has there goes to the trash
-//! at once, which takes one call; what is written to just now goes with it, and is fetched again.
+//! Model: the engine waits until that is done, and the owner with it, so it ends soon, whatever jobs have put
+//! there. Every project has its share of the time. Where that is over and much is left, all that the project
+//! has there goes to the trash at once, which takes one call; what is written to just now goes with it, and
+//! is fetched again.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,8 +21,8 @@ use crate::tree;
 /// A part that nothing was written to for so long stands still.
 pub(super) const PARTS_STAY: Duration = Duration::from_secs(30);
 
-/// So many things in a directory are looked at in any case. A project may have more parts, of a version of hundreds of files;
-/// those that are left when time is up go together, and are fetched again.
+/// So many things in a directory are looked at in any case. A project may have more parts, of a version of
+/// hundreds of files; those that are left when time is up go together, and are fetched again.
 const FEW: usize = 64;
 
 /// What came of deleting something.
@@ -36,7 +37,8 @@ pub(super) struct Freed {
 }
 
 impl Freed {
-    /// Deletes at once what can be deleted until `end`, for the space is wanted now; the rest goes when there is time.
+    /// Deletes at once what can be deleted until `end`, for the space is wanted now; the rest goes when there
+    /// is time.
     pub(super) fn delete(&mut self, trash: &Trash, path: &Path, end: Instant) {
         let result = match tree::remove_until(path, Some(end)) {
             Ok(true) => Ok(()),
@@ -118,7 +120,8 @@ pub(super) fn give_up(trash: &Trash, places: &[PathBuf], end: Instant) -> Freed 
     freed
 }
 
-/// Whether nothing was written to a file for a while. One from the future was made under a wrong clock, or by a job.
+/// Whether nothing was written to a file for a while. One from the future was made under a wrong clock, or by
+/// a job.
 fn stands_still(dir: &OwnedFd, name: &CStr) -> bool {
     let Ok(data) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
     let modified =
@@ -185,7 +188,8 @@ mod tests {
         assert!(places.iter().all(|place| place.symlink_metadata().is_err()));
     }
 
-    /// Root opens what is closed: this tells something to other users only, and where root is without that power.
+    /// Root opens what is closed: this tells something to other users only, and where root is without that
+    /// power.
     #[test]
     fn r6_10_a_directory_of_parts_that_a_job_closed_is_opened_up() {
         let (_dir, trash, places) = two(0);

@@ -36,6 +36,14 @@ impl Engine {
         Response::Done { text: String::new(), status: Some(Box::new(self.status())) }
     }
 
+    /// The agent has ended but for its answers: whoever still asks is told so.
+    pub(super) fn answer_no_more(&mut self) {
+        self.requests.close();
+        while self.requests.try_recv().is_ok() {}
+        self.asking = None;
+        self.waiters = super::attach::Waiters::default();
+    }
+
     async fn carry_out(&mut self, request: Request) -> Result<Response, AgentError> {
         if self.stopping && !matches!(request, Request::Status {} | Request::Stop {}) {
             return Ok(Response::failed(&AgentError::unreachable("the agent is just ending")));
@@ -44,7 +52,7 @@ impl Engine {
             Request::Status {} => Ok(self.answer_status()),
             Request::Stop {} => {
                 self.stop_asked = true;
-                Ok(Response::done("the agent is ending"))
+                Ok(Response::ending())
             }
             Request::Suspend {} => {
                 self.turn(Event::OwnerSuspended(true), None).await?;
@@ -105,12 +113,8 @@ impl Engine {
 
     /// Detaches a project, if it still is attached.
     pub(super) async fn detach(&mut self, url: MasterUrl) -> Result<Response, AgentError> {
-        let standing = self.client.standing(&url);
-        if let Some(project) = standing.attached {
-            self.forget_attaching(project);
-        }
         let mut text = format!("detached from {url}: its jobs are aborted and its files deleted");
-        if standing.assigned.is_some() {
+        if self.client.standing(&url).assigned.is_some() {
             text += ". It stays so, whatever the coordinator says, until you attach it again";
         }
         self.departure = self.departure(&url);

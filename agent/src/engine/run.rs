@@ -26,16 +26,19 @@ use crate::dir::{DataDir, PARTIAL};
 use crate::error::AgentError;
 use crate::fleet::identity::Identity;
 use crate::fleet::link::Link;
-use crate::guard::Keeper;
-use crate::records::{Birth, Records};
+use crate::guard::GuardHandle;
+use crate::records::{HostIdentity, Records};
 use crate::supervise::{Context, Supervisor, leftovers, life_mark};
 use crate::transfer::{Transfers, Web};
 use crate::{host, proc};
 
-/// The version that projects are told, which is the one whose protocol is spoken: servers gate features by it.
+/// The version that projects are told, which is the one whose protocol is spoken: servers gate features by
+/// it.
 const VERSION: ClientVersion = ClientVersion { major: 8, minor: 3, release: 0 };
 /// How often the host is measured again.
 const MEASURE: StdDuration = StdDuration::from_secs(600);
+/// How long the last answers may take to be read, at the agent's end.
+const LAST_ANSWERS: StdDuration = StdDuration::from_secs(2);
 
 /// How an agent runs.
 #[derive(Clone, Debug)]
@@ -78,14 +81,16 @@ pub struct Opened {
     settings: Settings,
     _lock: FileLock,
     records: Records,
-    birth: Birth,
+    host_identity: HostIdentity,
     identity: Option<Identity>,
 }
 
 impl Opened {
     /// What this agent is called in telemetry: its name in the fleet, else the name of its store.
     pub fn instance_id(&self) -> String {
-        self.identity.as_ref().map_or_else(|| self.birth.epoch.clone(), |identity| identity.agent_id.clone())
+        self.identity
+            .as_ref()
+            .map_or_else(|| self.host_identity.epoch.clone(), |identity| identity.agent_id.clone())
     }
 }
 
@@ -99,9 +104,9 @@ pub fn open(settings: Settings) -> Result<Opened, AgentError> {
     }
     let lock = settings.dir.lock()?;
     let records = Records::open(&settings.dir)?;
-    let birth = records.birth()?;
+    let host_identity = records.host_identity()?;
     let identity = Identity::read(&settings.dir.identity())?;
-    Ok(Opened { settings, _lock: lock, records, birth, identity })
+    Ok(Opened { settings, _lock: lock, records, host_identity, identity })
 }
 
 /// Runs the agent until it is told to stop.
@@ -109,16 +114,16 @@ pub fn open(settings: Settings) -> Result<Opened, AgentError> {
 /// # Errors
 /// [`AgentError`]: what kept it from starting, or ended it.
 pub async fn run(opened: Opened) -> Result<(), AgentError> {
-    let Opened { settings, _lock, records, birth, identity } = opened;
+    let Opened { settings, _lock, records, host_identity, identity } = opened;
     let dir = settings.dir.clone();
     let hostname = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let (ends, mut signals) = count_signals()?;
-    let client = restore(&dir, &records, &birth, settings.policy)?;
+    let client = restore(&dir, &records, &host_identity, settings.policy)?;
     tracing::info!(policy = %settings.policy, "the policies that are followed");
     require_identity(&settings, identity.as_ref(), &client)?;
     let prepared = async {
         let identity = enrolled(&settings, identity, &hostname).await?;
-        Ok::<_, AgentError>((identity, measured(&dir, &records, &birth).await?))
+        Ok::<_, AgentError>((identity, measured(&dir, &records, &host_identity).await?))
     };
     let (identity, facts) = tokio::select! {
         prepared = prepared => prepared?,
@@ -149,17 +154,23 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     let (stop_link, stop) = watch::channel(false);
     let (link, link_task) = match identity {
         Some(identity) => {
-            let (link, task) =
-                Link::start(identity, birth.epoch.clone(), birth.seed, ToEngine(inputs.clone()), stop);
+            let (link, task) = Link::start(
+                identity,
+                host_identity.epoch.clone(),
+                host_identity.seed,
+                ToEngine(inputs.clone()),
+                stop,
+            );
             (Some(link), Some(task))
         }
         None => (None, None),
     };
     let listener = server::bind(&dir.control_socket())?;
-    let control = tokio::spawn(server::serve(listener, move |request, reply| {
+    let peers = server::Peers::default();
+    let control = tokio::spawn(server::serve(listener, peers.clone(), move |request, reply| {
         if matches!(request, Request::Stop {}) {
-            // Also heard by an engine that waits for disk space. The first one counts; patience is not to be measured
-            // by how often a tool asks.
+            // Also heard by an engine that waits for disk space. The first one counts; patience is not to be
+            // measured by how often a tool asks.
             ends.send_if_modified(|count| {
                 *count == 0 && {
                     *count = 1;
@@ -185,13 +196,14 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
         notices: crate::control::notices::Notices::default(),
         wake_at: None,
         known: BTreeSet::new(),
-        attaching: std::collections::BTreeMap::new(),
+        waiters: super::attach::Waiters::default(),
         requests,
         asking: None,
         store_trouble: None,
         owner_wish: None,
         departure: None,
         departing: std::collections::VecDeque::new(),
+        measures_speed: false,
         stopping: false,
         stop_asked: false,
         signals: signals.clone(),
@@ -211,6 +223,8 @@ pub async fn run(opened: Opened) -> Result<(), AgentError> {
     life.leave().await;
     life.say_goodbye(&stop_link, link_task).await;
     control.abort();
+    engine.answer_no_more();
+    peers.answered(LAST_ANSWERS).await;
     engine.supervisor.join();
     let flushed = engine.records.flush();
     dir.remove_daemon_files();
@@ -277,10 +291,10 @@ async fn enrolled(
 fn restore(
     dir: &DataDir,
     records: &Records,
-    birth: &Birth,
+    host_identity: &HostIdentity,
     policy: Composition,
 ) -> Result<Client, AgentError> {
-    let config = ClientConfig { composition: policy, ..ClientConfig::new(birth.seed, VERSION) };
+    let config = ClientConfig { composition: policy, ..ClientConfig::new(host_identity.seed, VERSION) };
     Client::restore(config, records.client()?).map_err(|error| AgentError::Records {
         dir: dir.store(),
         why: match std::error::Error::source(&error) {
@@ -290,7 +304,11 @@ fn restore(
     })
 }
 
-async fn measured(dir: &DataDir, records: &Records, birth: &Birth) -> Result<HostFacts, AgentError> {
+async fn measured(
+    dir: &DataDir,
+    records: &Records,
+    host_identity: &HostIdentity,
+) -> Result<HostFacts, AgentError> {
     let speed = match records.speed() {
         Some(speed) => speed,
         None => {
@@ -306,7 +324,7 @@ async fn measured(dir: &DataDir, records: &Records, birth: &Birth) -> Result<Hos
             speed
         }
     };
-    Ok(host::facts(dir.path(), &birth.host_cpid, speed))
+    Ok(host::facts(dir.path(), &host_identity.host_cpid, speed))
 }
 
 fn supervisor(
@@ -321,7 +339,7 @@ fn supervisor(
     let pid = std::process::id();
     let life = format!("{pid}.{}", proc::find(pid).map_or(0, |me| me.start));
     let mark = life_mark(&settings.dir, &life);
-    let guard = Keeper::start(settings.guard.clone(), mark, settings.guard_grace)
+    let guard = GuardHandle::start(settings.guard.clone(), mark, settings.guard_grace)
         .map_err(fail("cannot start the guard process"))?;
     let for_offers = inputs.clone();
     let offer = move |event: Event| {
@@ -342,14 +360,14 @@ fn supervisor(
         life,
         guard,
         memory: facts.memory,
-        report: Arc::new(report),
-        offer: Arc::new(offer),
+        send_event: Arc::new(report),
+        try_send_event: Arc::new(offer),
     };
     Supervisor::start(context).map_err(fail("cannot start the supervisor"))
 }
 
-/// Deletes the directories of projects that the client does not have: they were to be deleted, and the agent went down
-/// before.
+/// Deletes the directories of projects that the client does not have: they were to be deleted, and the agent
+/// went down before.
 ///
 /// What else lies there was not made by this agent, and is left alone.
 fn delete_forsaken(dir: &DataDir, records: &Records, stems: &BTreeSet<String>) -> Result<(), AgentError> {
@@ -463,17 +481,15 @@ impl Life<'_> {
                 }
                 Some(asked) = self.engine.requests.recv() => self.engine.serve(asked).await?,
                 Some(input) = self.incoming.recv() => self.engine.take(input).await?,
-                () = sleep(nap) => {
-                    self.engine.give_up_attaching().await?;
-                    self.engine.turn(Event::WakeUp, None).await?;
-                }
+                () = sleep(nap) => self.engine.turn(Event::WakeUp, None).await?,
                 _ = measure.tick() => self.measured(dir, &host_cpid, speed).await?,
                 turn = benchmark.turn() => match turn {
-                    // The owner wants his CPUs for himself.
-                    Turn::Due if self.engine.client.host_view().suspended_by.is_some() => benchmark.postpone(),
                     Turn::Due => {
                         self.engine.turn(Event::BenchmarksRun(benchmark.begins()), None).await?;
-                        benchmark.start();
+                        match std::mem::take(&mut self.engine.measures_speed) {
+                            true => benchmark.start(),
+                            false => benchmark.postpone(),
+                        }
                     }
                     Turn::Measured(None) => self.engine.turn(Event::BenchmarksRun(Benchmarks::End), None).await?,
                     Turn::Measured(Some(new)) => {

@@ -1,7 +1,7 @@
 //! When to try to connect again: doubling from half a second up to a minute, and then a random part of that.
 //!
-//! The jitter comes after the cap: with a jitter before it, all agents of a fleet whose coordinator was gone for long would
-//! come back in the same second of each minute.
+//! The jitter comes after the cap: with a jitter before it, all agents of a fleet whose coordinator was gone
+//! for long would come back in the same second of each minute.
 
 use std::time::Duration;
 

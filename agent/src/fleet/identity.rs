@@ -48,7 +48,8 @@ impl Identity {
     /// Reads the file; none if there is none.
     ///
     /// # Errors
-    /// [`AgentError::Damaged`] for one that cannot be read, [`AgentError::BadInput`] for an address elsewhere in it.
+    /// [`AgentError::Damaged`] for one that cannot be read, [`AgentError::BadInput`] for an address elsewhere
+    /// in it.
     pub fn read(path: &Path) -> Result<Option<Self>, AgentError> {
         let bad = |why: String| {
             AgentError::damaged(format!(
@@ -163,8 +164,8 @@ async fn ask(endpoint: &Endpoint, token: &str, hostname: &str) -> Result<EnrollR
     answered(FleetClient::new(channel).enroll(request)).await.map(tonic::Response::into_inner)
 }
 
-/// Whether what answered the first call speaks something else than gRPC, or serves something else. Only a status that
-/// was made on this side has a cause, and one made of a plain HTTP answer says so.
+/// Whether what answered the first call speaks something else than gRPC, or serves something else. Only a
+/// status that was made on this side has a cause, and one made of a plain HTTP answer says so.
 pub(super) fn is_no_coordinator(status: &tonic::Status) -> bool {
     let by_http = || status.message().contains("grpc-status header missing");
     match status.code() {
@@ -201,7 +202,8 @@ pub(super) fn endpoint(coordinator: &str) -> Result<Endpoint, AgentError> {
     Ok(endpoint
         .connect_timeout(Duration::from_secs(5))
         .tcp_nodelay(true)
-        // A coordinator that is gone without a word, as when its machine lost power, is noticed after half a minute.
+        // A coordinator that is gone without a word, as when its machine lost power, is noticed after half a
+        // minute.
         .http2_keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(Duration::from_secs(10))
         .keep_alive_while_idle(true))

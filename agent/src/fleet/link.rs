@@ -1,4 +1,5 @@
-//! The stream itself: connects, resumes, sends what changed, takes what comes; and does so again after every loss.
+//! The stream itself: connects, resumes, sends what changed, takes what comes; and does so again after every
+//! loss.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,12 +7,14 @@ use std::time::Duration;
 
 use fallow_client::Entity;
 use fallow_daemon::{causes, clock, lock};
-use fallow_domain::MasterUrl;
+use fallow_domain::agent_state::EntryKey;
+use fallow_domain::{MasterUrl, printable};
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::v1::fleet_client::FleetClient;
 use fallow_proto::fleet::v1::{
     Delta, FromAgent, FromCoordinator, Heartbeat, Hello, Snapshot, Welcome, from_agent, from_coordinator,
 };
+use fallow_proto::fleet::{document, entry, entry_key, limits};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
@@ -74,8 +77,8 @@ pub trait Engine: Send + Sync + 'static {
 }
 
 impl Link {
-    /// Begins linking, in a task of its own, until `stop` says true; the task then tells what is left to tell, if it
-    /// can within a second, and ends.
+    /// Begins linking, in a task of its own, until `stop` says true; the task then tells what is left to
+    /// tell, if it can within a second, and ends.
     pub fn start(
         identity: Identity,
         epoch: String,
@@ -101,7 +104,7 @@ impl Link {
     }
 
     /// The entry under `key` changed. `urgent`: tell it at once, as part of the trace `trace`.
-    pub fn touch(&self, key: String, entity: Entity, urgent: bool, trace: Option<String>) {
+    pub fn touch(&self, key: EntryKey, entity: Entity, urgent: bool, trace: Option<String>) {
         lock(&self.shared.outbox).touch(key, entity);
         if urgent {
             *lock(&self.shared.trace) = trace;
@@ -303,8 +306,8 @@ impl<E: Engine> Session<E> {
         }
     }
 
-    /// A random time up to the interval, so that a fleet's heartbeats do not fall together; never longer, for the
-    /// interval is a promise.
+    /// A random time up to the interval, so that a fleet's heartbeats do not fall together; never longer, for
+    /// the interval is a promise.
     fn jittered(&mut self, interval: Duration) -> Duration {
         interval.mul_f64(self.rng.random_range(0.75..=1.0))
     }
@@ -319,7 +322,9 @@ impl<E: Engine> Session<E> {
             }
             Some(from_coordinator::Body::Document(document)) => {
                 let version = document.version;
-                let outcome = super::convert::document(document);
+                // The coordinator is told of it, and takes no longer texts.
+                let outcome = document::from_wire(document)
+                    .map_err(|bad| printable::line(&bad.to_string(), limits::TEXT_BYTES));
                 self.engine.arrived(Arrived::Document { version, outcome, traceparent }).await;
             }
             Some(from_coordinator::Body::ContactProject(contact)) => match MasterUrl::parse(&contact.url) {
@@ -340,9 +345,11 @@ impl<E: Engine> Session<E> {
             let trace = lock(&self.shared.trace).take();
             let Batch { sequence, is_snapshot, keys } = batch;
             let Entries { entries, removed } = self.ask(|reply| Ask::Entries(keys, reply)).await?;
+            let entries = entries.iter().map(entry::to_wire).collect();
             let body = if is_snapshot {
                 from_agent::Body::Snapshot(Snapshot { sequence, entries })
             } else {
+                let removed = removed.iter().map(entry_key::to_wire).collect();
                 from_agent::Body::Delta(Delta { sequence, entries, removed })
             };
             send(to, body, trace).await?;

@@ -1,27 +1,28 @@
-//! The fleet link (R6.3): enrolment, one long-lived stream to the coordinator, documents one way, state the other.
+//! The fleet link (R6.3): enrolment, one long-lived stream to the coordinator, documents one way, state the
+//! other.
 //!
-//! The link asks the engine for what it sends ([`Ask`]) and hands it what came ([`Arrived`]); it holds no copy of the
-//! client's state. Only connections to this very machine are made until both sides can prove who they are.
+//! The link asks the engine for what it sends ([`Ask`]) and hands it what came ([`Arrived`]); it holds no
+//! copy of the client's state. Only connections to this very machine are made until both sides can prove who
+//! they are.
 
 pub mod backoff;
-pub mod convert;
 pub mod entries;
 pub mod identity;
 pub mod link;
 pub mod outbox;
 
 use fallow_client::Entity;
+use fallow_domain::agent_state::{Entry, EntryKey};
 use fallow_domain::{FleetDocument, MasterUrl};
-use fallow_proto::fleet::v1::Entry;
 use tokio::sync::oneshot;
 
 /// What the link needs of the client.
 #[derive(Debug)]
 pub enum Ask {
     /// The entries of these, and which of the keys have none any more.
-    Entries(Vec<(String, Entity)>, oneshot::Sender<Entries>),
+    Entries(Vec<(EntryKey, Entity)>, oneshot::Sender<Entries>),
     /// The keys of everything there is.
-    Keys(oneshot::Sender<Vec<(String, Entity)>>),
+    Keys(oneshot::Sender<Vec<(EntryKey, Entity)>>),
     /// The version of the document that is followed.
     Version(oneshot::Sender<u64>),
 }
@@ -32,7 +33,7 @@ pub struct Entries {
     /// What there is.
     pub entries: Vec<Entry>,
     /// Keys of what is gone.
-    pub removed: Vec<String>,
+    pub removed: Vec<EntryKey>,
 }
 
 /// What came from the coordinator.

@@ -1,17 +1,19 @@
 //! What still has to be told to the coordinator (R6.3): a set of keys, and what is under way.
 //!
 //! Model: a key is *dirty* when its entry changed since it was last sent. A message takes the dirty keys (not
-//! values: those are looked up when it is written), gets the next sequence number and is *under way* until that number
-//! is acknowledged. So memory is bounded by the number of entities and not by how often they change or for how long
-//! the coordinator is away: when more than a batch of deltas has gathered in its absence, the next connection begins with a
-//! snapshot instead, and until then nothing is kept. After a reconnect the coordinator says up to which number it applied; what was under way
-//! behind that becomes dirty again. Where the two sides do not agree on what was sent, a snapshot starts over.
+//! values: those are looked up when it is written), gets the next sequence number and is *under way* until
+//! that number is acknowledged. So memory is bounded by the number of entities and not by how often they
+//! change or for how long the coordinator is away: when more than a batch of deltas has gathered in its
+//! absence, the next connection begins with a snapshot instead, and until then nothing is kept. After a
+//! reconnect the coordinator says up to which number it applied; what was under way behind that becomes dirty
+//! again. Where the two sides do not agree on what was sent, a snapshot starts over.
 //!
 //! Amounts are totals, so that sending one again is harmless.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use fallow_client::Entity;
+use fallow_domain::agent_state::EntryKey;
 
 /// Most entries in a message: some hundred kilobytes.
 pub const BATCH_MAX: usize = 500;
@@ -23,14 +25,14 @@ pub const UNDER_WAY_MAX: usize = 8;
 /// The state of one agent's report.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    dirty: BTreeMap<String, Entity>,
+    dirty: BTreeMap<EntryKey, Entity>,
     under_way: VecDeque<Batch>,
     /// The last sequence number that was given.
     sent: u64,
     /// The last one that the coordinator is known to have applied.
     applied: u64,
-    /// The sequence number of the last snapshot, which must be applied before a delta means anything; none while no
-    /// snapshot was sent.
+    /// The sequence number of the last snapshot, which must be applied before a delta means anything; none
+    /// while no snapshot was sent.
     snapshot: Option<u64>,
     /// A connection stands.
     linked: bool,
@@ -44,12 +46,12 @@ pub struct Batch {
     /// It replaces all that was told before.
     pub is_snapshot: bool,
     /// The keys whose entries it carries, and whose they are.
-    pub keys: Vec<(String, Entity)>,
+    pub keys: Vec<(EntryKey, Entity)>,
 }
 
 impl Outbox {
     /// The entry under `key` changed or is gone.
-    pub fn touch(&mut self, key: String, entity: Entity) {
+    pub fn touch(&mut self, key: EntryKey, entity: Entity) {
         if !self.linked {
             // Keys of what came and went while nobody listened would gather without end.
             if self.snapshot.is_none() {
@@ -100,8 +102,9 @@ impl Outbox {
         false
     }
 
-    /// Starts over with a snapshot of all of `keys`. The first batch of it is the snapshot, the rest are deltas.
-    pub fn restart(&mut self, keys: impl IntoIterator<Item = (String, Entity)>) {
+    /// Starts over with a snapshot of all of `keys`. The first batch of it is the snapshot, the rest are
+    /// deltas.
+    pub fn restart(&mut self, keys: impl IntoIterator<Item = (EntryKey, Entity)>) {
         for (key, entity) in keys {
             // What became dirty since the connection stands names the newer entity.
             self.dirty.entry(key).or_insert(entity);
@@ -155,11 +158,12 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fallow_domain::JobId;
+    use fallow_domain::{JobId, MasterUrl};
     use std::collections::BTreeSet;
 
-    fn key(n: u64) -> (String, Entity) {
-        (format!("task/{n}"), Entity::Job(JobId(n)))
+    fn key(n: u64) -> (EntryKey, Entity) {
+        let project = MasterUrl::parse("http://127.0.0.1:1/p/").unwrap();
+        (EntryKey::Task { project, name: n.to_string() }, Entity::Job(JobId(n)))
     }
     fn touch(outbox: &mut Outbox, n: u64) {
         let (key, entity) = key(n);
@@ -283,7 +287,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever is lost on the way: in the end the coordinator has been told of every key that was ever touched, after it was.
+        /// Whatever is lost on the way: in the end the coordinator has been told of every key that was ever
+        /// touched, after it was.
         #[test]
         fn r6_3_nothing_is_lost_whatever_connections_do(steps in proptest::collection::vec((0_u8..4, 0_u64..6), 1..200)) {
             let (mut outbox, mut applied) = (Outbox::default(), 0);
@@ -296,7 +301,7 @@ mod tests {
                 }
             };
             reconnect(&mut outbox, applied, &all);
-            let mut deliver = |wire: &mut VecDeque<Batch>, applied: &mut u64, untold: &mut BTreeSet<String>| {
+            let mut deliver = |wire: &mut VecDeque<Batch>, applied: &mut u64, untold: &mut BTreeSet<EntryKey>| {
                 if let Some(batch) = wire.pop_front() {
                     *applied = batch.sequence;
                     for (key, _) in batch.keys {

@@ -1,11 +1,11 @@
-//! How fast a CPU of this host is, by the two programs from which BOINC takes its figures: servers estimate run times by
-//! them, and refuse jobs that would be late.
+//! How fast a CPU of this host is, by the two programs from which BOINC takes its figures: servers estimate
+//! run times by them, and refuse jobs that would be late.
 //!
-//! Model: as in BOINC (`client/cs_benchmark.cpp`), one thread a CPU runs Whetstone, all at once, as CPUs share what they
-//! have when all of them compute; then Dhrystone. The time is the CPU time of the thread, so that a busy machine gives
-//! the same figures as an idle one; what comes of too little of it is ignored. The figure is the mean of the CPUs'. It is
-//! measured in a process of its own at idle priority, see [`crate::engine`]; until then a look of a tenth of a second
-//! must do.
+//! Model: as in BOINC (`client/cs_benchmark.cpp`), one thread a CPU runs Whetstone, all at once, as CPUs
+//! share what they have when all of them compute; then Dhrystone. The time is the CPU time of the thread, so
+//! that a busy machine gives the same figures as an idle one; what comes of too little of it is ignored. The
+//! figure is the mean of the CPUs'. It is measured in a process of its own at idle priority, see
+//! [`crate::engine`]; until then a look of a tenth of a second must do.
 //!
 //! Left out: memory bandwidth, for which BOINC itself has long sent the constant below.
 
@@ -41,7 +41,8 @@ impl Rates {
     }
 }
 
-/// Measures all CPUs, with `phase` for each of the two programs. None when no CPU could be computed on for long enough.
+/// Measures all CPUs, with `phase` for each of the two programs. None when no CPU could be computed on for
+/// long enough.
 pub fn measure(phase: Duration) -> Option<HostSpeed> {
     let cpus = super::ncpus();
     let together = Arc::new(Barrier::new(cpus as usize));
@@ -71,15 +72,16 @@ fn enough(rate: Option<(f64, Duration)>, phase: Duration) -> Option<f64> {
     rate.filter(|(_, used)| *used >= phase / COMPUTED_MIN).map(|(rate, _)| rate)
 }
 
-/// Looks at one CPU for a tenth of a second, so that there is something to begin with. `measured_at` is 0: it has yet to
-/// be measured. None where the system tells no CPU times.
+/// Looks at one CPU for a tenth of a second, so that there is something to begin with. `measured_at` is 0: it
+/// has yet to be measured. None where the system tells no CPU times.
 pub fn glance() -> Option<HostSpeed> {
     let (fpops, _) = rate(floating_point(), |used| used < GLANCE)?;
     let (iops, _) = rate(integer(), |used| used < GLANCE)?;
     Rates { fpops, iops }.speed(0.0)
 }
 
-/// Operations per second of CPU time of this thread, and how much of it was used, as long as `goes_on` says of that.
+/// Operations per second of CPU time of this thread, and how much of it was used, as long as `goes_on` says
+/// of that.
 fn rate(mut pass: impl FnMut() -> f64, mut goes_on: impl FnMut(Duration) -> bool) -> Option<(f64, Duration)> {
     let start = sys::thread_cpu_time()?;
     let mut operations = 0.0;

@@ -12,7 +12,8 @@ pub(super) struct Cpu {
 }
 
 impl Cpu {
-    /// Reads the text of `/proc/cpuinfo`. On ARM other lines say what a CPU is, and BOINC writes them otherwise.
+    /// Reads the text of `/proc/cpuinfo`. On ARM other lines say what a CPU is, and BOINC writes them
+    /// otherwise.
     pub(super) fn read(text: &str, is_arm: bool) -> Self {
         let value = |keys: &[&str]| keys.iter().find_map(|key| value_of(text, key)).unwrap_or_default();
         let (vendor, name, details) = if is_arm {

@@ -1,9 +1,10 @@
-//! Dhrystone 2.1: the mix of assignments, calls, comparisons and strings that Weicker counted in programs of 1984, from
-//! which BOINC takes `p_iops`.
+//! Dhrystone 2.1: the mix of assignments, calls, comparisons and strings that Weicker counted in programs of
+//! 1984, from which BOINC takes `p_iops`.
 //!
-//! Model: the variables that are global in the original are one structure, as in BOINC (`client/dhrystone.cpp`). What
-//! BOINC compiles as a second unit, so that nothing of it can be worked out beforehand or taken into its callers, is kept
-//! from that here too. Strings are arrays filled with zeros, compared as a whole. Names are those of the original.
+//! Model: the variables that are global in the original are one structure, as in BOINC
+//! (`client/dhrystone.cpp`). What BOINC compiles as a second unit, so that nothing of it can be worked out
+//! beforehand or taken into its callers, is kept from that here too. Strings are arrays filled with zeros,
+//! compared as a whole. Names are those of the original.
 
 use std::cmp::Ordering;
 use std::hint::black_box;
@@ -32,8 +33,8 @@ enum Ident {
     Five,
 }
 
-/// A record, with the index of another one in place of a pointer, laid out as the original is in C: what copying it costs
-/// hangs on that.
+/// A record, with the index of another one in place of a pointer, laid out as the original is in C: what
+/// copying it costs hangs on that.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Record {

@@ -67,9 +67,9 @@ fn disk(dir: &Path) -> (Bytes, Bytes) {
     }
 }
 
-/// As BOINC writes it: `Linux Debian`, and the distribution's long name with the versions of the kernel and of the C
-/// library, as in `Debian GNU/Linux 12 (bookworm) [6.1.0-37-amd64|libc 2.36]`. Servers read all three out of it, and send
-/// nothing that needs a newer library than they find there.
+/// As BOINC writes it: `Linux Debian`, and the distribution's long name with the versions of the kernel and
+/// of the C library, as in `Debian GNU/Linux 12 (bookworm) [6.1.0-37-amd64|libc 2.36]`. Servers read all
+/// three out of it, and send nothing that needs a newer library than they find there.
 fn os(kernel: &str) -> (String, String) {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let value = |key: &str| {

@@ -1,9 +1,10 @@
-//! Whetstone: the mix of floating-point work that Curnow and Wichmann counted in programs of 1970, from which BOINC
-//! takes `p_fpops`.
+//! Whetstone: the mix of floating-point work that Curnow and Wichmann counted in programs of 1970, from which
+//! BOINC takes `p_fpops`.
 //!
-//! Model: eight sections, each repeated as often as BOINC repeats it (`client/whetstone.cpp`), whose modification runs
-//! the first one ten times as often as the original. All eight together count as 10⁸ operations. Calls, angles and
-//! functions are most of the time, so none may be left out: the figure of some would not be the figure of all.
+//! Model: eight sections, each repeated as often as BOINC repeats it (`client/whetstone.cpp`), whose
+//! modification runs the first one ten times as often as the original. All eight together count as 10⁸
+//! operations. Calls, angles and functions are most of the time, so none may be left out: the figure of some
+//! would not be the figure of all.
 
 use std::hint::black_box;
 
@@ -106,7 +107,8 @@ fn array_references(e: &mut [f64; 4], loops: u32) -> f64 {
     (e[0], e[1], e[2]) = (1.0, 2.0, 3.0);
     for _ in 0..loops {
         (e[0], e[1]) = (e[1], e[2]);
-        // Compilers of the original keep the array in registers, and the loop: no other compiler may leave it out.
+        // Compilers of the original keep the array in registers, and the loop: no other compiler may leave it
+        // out.
         e[2] = black_box(e[0]);
     }
     e[0]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration as StdDuration, Instant};
 
 use fallow_boinc::names;
-use fallow_boinc::runtime::exit::{Ended, Outcome};
+use fallow_boinc::runtime::exit::{Ended, ExitMeaning};
 use fallow_boinc::runtime::files;
 use fallow_boinc::runtime::finish::{Finish, TemporaryExit};
 use fallow_client::{OutputFound, TaskEnd};
@@ -14,19 +14,20 @@ use fallow_domain::{Bytes, Duration, SlotId};
 use flate2::read::GzDecoder;
 use flate2::{Compression, GzBuilder};
 
-use super::place::Place;
 use super::record::{Output, SlotRecord};
+use super::slot_dir::SlotDir;
 use crate::dir::{DataDir, PARTIAL};
 use crate::files::{is_its_own, md5_of, open_own, open_plain, shown, size_below};
 
 /// How much of `stderr.txt` is reported (BOINC: the last 63 KiB).
 const STDERR_MAX: u64 = 63 * 1024;
 
-/// The first wait after this host's trouble with an output, which doubles; and how soon a wait is broken off.
+/// The first delay before outputs that this host could not take are tried again, which doubles; and how often
+/// a delay looks whether it is to be broken off.
 const ROUND: StdDuration = StdDuration::from_millis(100);
-/// The longest one.
+/// The longest delay.
 const WAIT_MAX: StdDuration = StdDuration::from_secs(60);
-/// So long such trouble is waited for.
+/// How long outputs are tried again.
 const TROUBLE_MAX: StdDuration = StdDuration::from_mins(10);
 
 /// `boinc_finish_called` and `boinc_temporary_exit` hold a few lines.
@@ -35,11 +36,12 @@ const EXIT_FILE_MAX: u64 = 8 * 1024;
 /// Gathers what the task of `record` left in its slot and its project's directory.
 ///
 /// # Errors
-/// What keeps this host from taking an output: too many open files, a full disk. It says nothing about the job.
+/// What keeps this host from taking an output: too many open files, a full disk. It says nothing about the
+/// job.
 pub(super) fn collect(
     dir: &DataDir,
     slot: SlotId,
-    place: Option<&Place>,
+    place: Option<&SlotDir>,
     record: &SlotRecord,
     exit: Ended,
     cpu_time: Duration,
@@ -58,7 +60,8 @@ pub(super) fn collect(
     let temporary_exit =
         exit_file(place, files::TEMPORARY_EXIT)?.and_then(|bytes| TemporaryExit::read(&bytes));
     // One that goes on later writes to its outputs again: they stay where and as they are (BOINC likewise).
-    let is_over = !matches!(exit.outcome(finish.as_ref(), temporary_exit.as_ref()), Outcome::Restart { .. });
+    let is_over =
+        !matches!(exit.meaning(finish.as_ref(), temporary_exit.as_ref()), ExitMeaning::Restart { .. });
     let in_slot = place.filter(|_| is_over);
     // All of them before the first is moved: what is tried again is tried with all in their places.
     record.outputs.iter().try_for_each(|output| try_to_read(in_slot, &project, output))?;
@@ -78,7 +81,8 @@ pub(super) fn collect(
     })
 }
 
-/// Takes what a task left, for as long as this host has trouble with that: until it is to be gone, or for [`TROUBLE_MAX`].
+/// Takes what a task left, for as long as this host has trouble with that: until it is to be gone, or for
+/// [`TROUBLE_MAX`].
 ///
 /// # Errors
 /// The last trouble.
@@ -107,8 +111,8 @@ pub(super) fn patiently(
     }
 }
 
-/// The end of a task whose outputs could not be taken: as if it had been stopped in the middle. Its next start looks for
-/// them first.
+/// The end of a task whose outputs could not be taken: as if it had been stopped in the middle. Its next
+/// start looks for them first.
 pub(super) fn interrupted(cpu_time: Duration, peak: Bytes) -> TaskEnd {
     let number = rustix::process::Signal::KILL.as_raw();
     TaskEnd {
@@ -131,12 +135,12 @@ fn size_of_output(project: &Path, name: &str) -> Bytes {
     Bytes(data.and_then(Result::ok).map_or(0, |data| data.len()))
 }
 
-fn slot_of<T>(place: Option<&Place>, read: impl FnOnce(&Place) -> io::Result<T>) -> Option<T> {
+fn slot_of<T>(place: Option<&SlotDir>, read: impl FnOnce(&SlotDir) -> io::Result<T>) -> Option<T> {
     read(place?).ok()
 }
 
 /// What the application wrote about its end, if it did.
-pub(super) fn exit_file(place: Option<&Place>, name: &str) -> io::Result<Option<Vec<u8>>> {
+pub(super) fn exit_file(place: Option<&SlotDir>, name: &str) -> io::Result<Option<Vec<u8>>> {
     match place.map(|place| place.head(name, EXIT_FILE_MAX)).transpose() {
         Err(error) if is_the_jobs(&error) => Ok(None),
         read => read,
@@ -149,7 +153,7 @@ fn is_the_jobs(error: &io::Error) -> bool {
 }
 
 /// `boinc_finish_called`, if the application wrote it.
-pub(super) fn finish(place: &Place) -> Option<Finish> {
+pub(super) fn finish(place: &SlotDir) -> Option<Finish> {
     place.head(files::FINISH, EXIT_FILE_MAX).ok().map(|bytes| Finish::read(&bytes))
 }
 
@@ -158,7 +162,7 @@ fn has_names(output: &Output) -> bool {
 }
 
 /// Looks whether this host can read an output where it is now.
-fn try_to_read(slot: Option<&Place>, project: &Path, output: &Output) -> io::Result<()> {
+fn try_to_read(slot: Option<&SlotDir>, project: &Path, output: &Output) -> io::Result<()> {
     if !has_names(output) {
         return Ok(());
     }
@@ -174,7 +178,7 @@ fn try_to_read(slot: Option<&Place>, project: &Path, output: &Output) -> io::Res
 }
 
 fn found(
-    slot: Option<&Place>,
+    slot: Option<&SlotDir>,
     project: &Path,
     output: &Output,
     is_over: bool,
@@ -197,7 +201,8 @@ fn found(
         && !output.gzip
         && *nbytes > max
     {
-        // Nobody will want it, and to read it all might take days: a file of holes is as long as it says it is.
+        // Nobody will want it, and to read it all might take days: a file of holes is as long as it says it
+        // is.
         return Ok(Some(OutputFound { name: output.name.clone(), nbytes: *nbytes, md5: String::new() }));
     }
     if output.gzip
@@ -217,8 +222,8 @@ fn found(
     }
 }
 
-/// What marks a file as compressed here: a task may be gathered twice, by an agent that was killed in between and its
-/// next life, and must not be compressed twice.
+/// What marks a file as compressed here: a task may be gathered twice, by an agent that was killed in between
+/// and its next life, and must not be compressed twice.
 const COMPRESSED_HERE: &[u8] = b"gzip_when_done";
 
 /// Replaces a file by itself compressed with gzip.

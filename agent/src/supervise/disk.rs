@@ -1,7 +1,7 @@
 //! How much disk the files of tasks take, for the limit that their projects set (BOINC: `rsc_disk_bound`).
 //!
-//! Model: about once a minute, and soon after a task has begun, all tasks are counted together, in a thread of its own
-//! at idle priority: walking a large tree takes longer than the supervisor's second.
+//! Model: about once a minute, and soon after a task has begun, all tasks are counted together, in a thread
+//! of its own at idle priority: walking a large tree takes longer than the supervisor's second.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -11,25 +11,25 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
 use super::Context;
-use super::place::Place;
 use super::slot::StartFailure;
+use super::slot_dir::SlotDir;
 use super::verify::Program;
 use crate::proc;
 use crate::sys::{self, Urgency};
 
-/// What a single file of a task may hold at least. The kernel's limit holds for files in memory too, of which no project
-/// thinks when it sets `rsc_disk_bound`.
+/// What a single file of a task may hold at least. The kernel's limit holds for files in memory too, of which
+/// no project thinks when it sets `rsc_disk_bound`.
 const FILE_FLOOR: u64 = 4 << 30;
 
 /// Starts the program of `setup` in its slot. Returns its process id.
 pub(super) fn launch(
     context: &Context,
     setup: &TaskSetup,
-    place: &Place,
+    place: &SlotDir,
     program: &Program,
 ) -> Result<u32, StartFailure> {
-    // Relative to the slot, as BOINC does it: what the kernel passes on to scripts is this path too. The child goes into
-    // the slot before it becomes the program.
+    // Relative to the slot, as BOINC does it: what the kernel passes on to scripts is this path too. The
+    // child goes into the slot before it becomes the program.
     let mut command = Command::new(softlink::target(&context.dir.project_name(&setup.url), &setup.program));
     let stderr = place
         .append(files::STDERR)
@@ -50,7 +50,8 @@ pub(super) fn launch(
         command.spawn()
     });
     let child = child.map_err(|error| failure(&at, &error))?;
-    // The handle is dropped on purpose: the task's own thread takes the process's remains, with its resource usage.
+    // The handle is dropped on purpose: the task's own thread takes the process's remains, with its resource
+    // usage.
     let pid = child.id();
     if !program.is_in_place() {
         proc::kill_session(pid);
@@ -61,14 +62,15 @@ pub(super) fn launch(
     Ok(pid)
 }
 
-/// What a single file of a task may hold: twice what all of them together may, and never less than a file in memory can. The
-/// bound itself is judged by the client, by what it counts now and then; this keeps a file from filling the disk before.
+/// What a single file of a task may hold: twice what all of them together may, and never less than a file in
+/// memory can. The bound itself is judged by the client, by what it counts now and then; this keeps a file
+/// from filling the disk before.
 fn file_max(rsc_disk_bound: f64, memory: Bytes) -> u64 {
     ((rsc_disk_bound * 2.0) as u64).max(memory.0).max(FILE_FLOOR)
 }
 
-/// Whether a program that is executed from a descriptor shows under its own name in `top` and the like: Linux from 6.14 on.
-/// Before, it would show under the descriptor's number.
+/// Whether a program that is executed from a descriptor shows under its own name in `top` and the like: Linux
+/// from 6.14 on. Before, it would show under the descriptor's number.
 fn names_what_it_executes() -> bool {
     let name = rustix::system::uname();
     let mut numbers = name.release().to_str().unwrap_or_default().split(['.', '-']).map(str::parse::<u32>);
@@ -89,8 +91,8 @@ fn failure(program: &Path, error: &io::Error) -> StartFailure {
     StartFailure::new(fault, format!("cannot start {}: {error}", program.display()))
 }
 
-/// Whether a program could be executed by its mode, and the system does not let us: a volume mounted `noexec`, for example.
-/// That is no job's fault.
+/// Whether a program could be executed by its mode, and the system does not let us: a volume mounted
+/// `noexec`, for example. That is no job's fault.
 fn is_kept_from_executing(program: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     let may = std::fs::metadata(program).is_ok_and(|data| data.permissions().mode() & 0o100 != 0);
@@ -102,8 +104,9 @@ pub(super) fn urgency(setup: &TaskSetup) -> Urgency {
     if setup.special { Urgency::Low } else { Urgency::Idle }
 }
 
-/// A clean environment: BOINC's library path, a plain locale, and the mark by which the guard knows the process.
-/// What the agent's own environment holds (tokens, proxies' passwords) is not the application's business.
+/// A clean environment: BOINC's library path, a plain locale, and the mark by which the guard knows the
+/// process. What the agent's own environment holds (tokens, proxies' passwords) is not the application's
+/// business.
 fn environment(command: &mut Command, context: &Context, setup: &TaskSetup) {
     command
         .env_clear()

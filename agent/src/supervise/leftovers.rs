@@ -13,16 +13,16 @@ use fallow_domain::{Bytes, Duration, SlotId};
 
 use super::collect::{collect, finish};
 use super::messages;
-use super::place::Place;
 use super::record::{Leader, SlotRecord};
+use super::slot_dir::SlotDir;
 use crate::dir::DataDir;
 use crate::proc::{self, Process};
 use crate::sys::Segment;
 
 /// Kills what is left of tasks of earlier lives, looks through the slots, and tells what is in them.
 ///
-/// On return no such process runs any more, unless the system cannot kill it (a process in uninterruptible sleep),
-/// which is said in the log.
+/// On return no such process runs any more, unless the system cannot kill it (a process in uninterruptible
+/// sleep), which is said in the log.
 pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
     let slots = slots(dir);
     let records: Vec<_> =
@@ -44,7 +44,7 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
     records
         .into_iter()
         .map(|(slot, record)| {
-            let place = Place::open(&dir.slot(slot), dir.trash()).ok();
+            let place = SlotDir::open(&dir.slot(slot), dir.trash()).ok();
             let last_status = place.as_ref().and_then(last_status);
             if let (Some(place), Some(record)) = (&place, &record) {
                 messages::take_left(dir, place, &record.url, &record.name);
@@ -65,7 +65,8 @@ pub fn take_over(dir: &DataDir) -> Vec<SlotFound> {
                 };
                 let cpu = kernel.map(|(_, cpu)| *cpu).or_else(own_word).unwrap_or(Duration::ZERO);
                 let exit = Ended::Code(finish.status);
-                // Where this host has trouble with them, it goes on from its checkpoint and makes them once more.
+                // Where this host has trouble with them, it goes on from its checkpoint and makes them once
+                // more.
                 let end = collect(dir, slot, place.as_ref(), &record, exit, cpu, Bytes(0));
                 let say = |error: &io::Error| {
                     tracing::error!(%slot, %error, "cannot take what a finished task left: it goes on from its checkpoint");
@@ -90,9 +91,9 @@ fn slots(dir: &DataDir) -> Vec<SlotId> {
     slots
 }
 
-/// True for a process in the session of a task whose first process still lives. Where that is gone, the id may have
-/// been given to another session meanwhile (after a restart of the machine that is likely), whose processes are
-/// nobody's to kill: what a task's first process left behind is known by its mark.
+/// True for a process in the session of a task whose first process still lives. Where that is gone, the id
+/// may have been given to another session meanwhile (after a restart of the machine that is likely), whose
+/// processes are nobody's to kill: what a task's first process left behind is known by its mark.
 fn is_of(process: &Process, leader: &Leader, all: &[Process]) -> bool {
     process.session == leader.pid
         && all.iter().any(|first| first.pid == leader.pid && first.start == leader.start)
@@ -130,8 +131,9 @@ fn kill_all(dir: &DataDir, leaders: &[Leader]) {
     }
 }
 
-/// The last status that an application wrote into its channel, read or not: a reader clears the flag and leaves the text.
-fn last_status(slot: &Place) -> Option<AppStatus> {
+/// The last status that an application wrote into its channel, read or not: a reader clears the flag and
+/// leaves the text.
+fn last_status(slot: &SlotDir) -> Option<AppStatus> {
     let bytes = slot.head(files::CHANNEL, FILE_LEN as u64).ok()?;
     let at = Channel::AppStatus as usize * CHANNEL_LEN;
     let text = bytes.get(at + 1..at + CHANNEL_LEN)?.split(|&byte| byte == 0).next()?;

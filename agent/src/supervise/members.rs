@@ -1,17 +1,18 @@
 //! Which processes are whose, without reading of every process on the machine each second.
 //!
-//! Model: a look reads of the processes known from before, and of those that are new on the machine: the kernel gives
-//! process ids in rising order and tells the last one (`/proc/loadavg`). All of `/proc` is read when a task is new,
-//! when ids began anew at the bottom, when so many were given that looking at each would cost more, and now and then in
-//! case that something was missed.
+//! Model: a look reads of the processes known from before, and of those that are new on the machine: the
+//! kernel gives process ids in rising order and tells the last one (`/proc/loadavg`). All of `/proc` is read
+//! when a task is new, when ids began anew at the bottom, when so many were given that looking at each would
+//! cost more, and now and then in case that something was missed.
 //!
-//! A process belongs to a task if it is in the session of the task's first process, or the child of one that belongs
-//! to it; it stays the task's whatever session it makes for itself later. Each such session is given its task's low
-//! priority too, at each look, for the kernel weighs sessions before it weighs processes, and a process can take its
-//! session's priority back. These sessions end with the task, and the guard knows of them.
+//! A process belongs to a task if it is in the session of the task's first process, or the child of one that
+//! belongs to it; it stays the task's whatever session it makes for itself later. Each such session is given
+//! its task's low priority too, at each look, for the kernel weighs sessions before it weighs processes, and
+//! a process can take its session's priority back. These sessions end with the task, and the guard knows of
+//! them.
 //!
-//! Left out: a process whose parent had left before it was first seen, in a session of its own. It is known by its mark
-//! alone, and ends with its task; if it has taken its mark off too, nobody knows it.
+//! Left out: a process whose parent had left before it was first seen, in a session of its own. It is known
+//! by its mark alone, and ends with its task; if it has taken its mark off too, nobody knows it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -41,8 +42,8 @@ struct Member {
     start: u64,
 }
 
-/// The last process id that had been given at the look before, and at the one before that: a process may have its id an
-/// instant before it can be seen.
+/// The last process id that had been given at the look before, and at the one before that: a process may have
+/// its id an instant before it can be seen.
 #[derive(Clone, Copy, Debug)]
 struct Given {
     older: u32,
@@ -54,7 +55,8 @@ impl Members {
     pub(super) fn look(&mut self, leaders: &BTreeMap<u32, Urgency>) -> BTreeMap<u32, Used> {
         let candidates = self.candidates(leaders);
         let mut members = self.of(leaders, &candidates);
-        // An id may be a thread's. The kernel tells of it what its whole process uses, which is counted already.
+        // An id may be a thread's. The kernel tells of it what its whole process uses, which is counted
+        // already.
         members.retain(|(_, process)| self.is_known(process) || proc::is_process(process.pid));
         lower_groups(leaders, &members);
         self.strays = strays(&members);
@@ -132,7 +134,8 @@ impl Members {
     }
 }
 
-/// Sees to it that the sessions have their task's priority. What the kernel does not take now is tried at the next look.
+/// Sees to it that the sessions have their task's priority. What the kernel does not take now is tried at the
+/// next look.
 fn lower_groups(leaders: &BTreeMap<u32, Urgency>, members: &[(u32, Process)]) {
     let mut seen = BTreeSet::new();
     for (leader, process) in members {
@@ -204,7 +207,8 @@ mod tests {
         assert_eq!(pids(&members.of(&leaders(), &all)), [(10, 12)]);
     }
 
-    /// The program of the test below: threads that compute as soon as they are asked for, until its input ends.
+    /// The program of the test below: threads that compute as soon as they are asked for, until its input
+    /// ends.
     #[test]
     #[ignore = "a program for another test"]
     fn busy_threads() {

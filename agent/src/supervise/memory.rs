@@ -1,10 +1,10 @@
 //! The memory that is shared with one application: its channel.
 //!
-//! Model: an application maps `boinc_mmap_file` of its slot, and may cut it short at any instant; whoever had it mapped too
-//! would be killed by the kernel at the next touch. So this end maps nothing that an application can change the length
-//! of: it reads and writes the file by its descriptor, which goes through the same pages, and where the file is too short
-//! there is nothing to be read. Applications built before API 6.0 use System V shared memory instead, whose length nobody
-//! can change: that is mapped.
+//! Model: an application maps `boinc_mmap_file` of its slot, and may cut it short at any instant; whoever had
+//! it mapped too would be killed by the kernel at the next touch. So this end maps nothing that an
+//! application can change the length of: it reads and writes the file by its descriptor, which goes through
+//! the same pages, and where the file is too short there is nothing to be read. Applications built before API
+//! 6.0 use System V shared memory instead, whose length nobody can change: that is mapped.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use fallow_boinc::runtime::channel::{ChannelMemory, Channels, FILE_LEN};
 use fallow_boinc::runtime::{files, init_data};
 
-use super::place::Place;
+use super::slot_dir::SlotDir;
 use crate::sys::Segment;
 
 /// A channel's memory.
@@ -27,9 +27,10 @@ pub(super) enum SharedMemory {
 
 impl SharedMemory {
     /// Makes the file anew, zeroed.
-    pub(super) fn in_file(place: &Place) -> io::Result<Self> {
+    pub(super) fn in_file(place: &SlotDir) -> io::Result<Self> {
         let file = place.make(files::CHANNEL, 0o600)?;
-        // Written, not only made that long: on a full disk the application would be killed by touching what has no place.
+        // Written, not only made that long: on a full disk the application would be killed by touching what
+        // has no place.
         file.write_all_at(&[0; FILE_LEN], 0)?;
         Ok(Self::Mapped(Reached(file)))
     }
@@ -77,7 +78,7 @@ mod tests {
     #[test]
     fn what_one_end_maps_the_other_reads_and_writes() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
+        let place = SlotDir::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
         let client = SharedMemory::in_file(&place).unwrap();
         let application = Mapping::open(&place.path().join(files::CHANNEL)).unwrap();
         assert!(client.channels().send(Channel::Heartbeat, "<heartbeat/>"));
@@ -91,7 +92,7 @@ mod tests {
     #[test]
     fn a_file_that_is_cut_short_holds_nothing_and_takes_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
+        let place = SlotDir::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
         let client = SharedMemory::in_file(&place).unwrap();
         File::options().write(true).open(place.path().join(files::CHANNEL)).unwrap().set_len(0).unwrap();
         assert!(!client.channels().send(Channel::Heartbeat, "<heartbeat/>"));

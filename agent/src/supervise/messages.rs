@@ -1,8 +1,9 @@
 //! What passes between a running application and its project beside the channel: files of the slot.
 //!
-//! Model: an application writes `trickle_up.xml` and says so; the file is moved, whole, to its project's directory, where it
-//! survives the job and the agent. It names outputs to be sent early by empty files `boinc_ufr_NAME`. The other way,
-//! `trickle_down_TIME` and `boinc_ufs_NAME` are put into the slot, and the channel says that they are there.
+//! Model: an application writes `trickle_up.xml` and says so; the file is moved, whole, to its project's
+//! directory, where it survives the job and the agent. It names outputs to be sent early by empty files
+//! `boinc_ufr_NAME`. The other way, `trickle_down_TIME` and `boinc_ufs_NAME` are put into the slot, and the
+//! channel says that they are there.
 
 use std::path::Path;
 
@@ -13,17 +14,17 @@ use fallow_boinc::runtime::message::TrickleUp;
 use fallow_client::{OutputFound, TRICKLE_MAX};
 use fallow_domain::Bytes;
 
-use super::place::Place;
 use super::record::Output;
+use super::slot_dir::SlotDir;
 use crate::dir::DataDir;
 use crate::files::{md5_of, shown};
 
 /// A message that carries the same second as others gets one of the next.
 const SAME_SECOND: i64 = 60;
 
-/// Moves `trickle_up.xml` to the project's directory. Gives its name there and its size; none where there is none to move, and
-/// what is there is taken away then (BOINC likewise).
-pub(super) fn take_trickle(place: &Place, project: &Path, result_name: &str) -> Option<(String, Bytes)> {
+/// Moves `trickle_up.xml` to the project's directory. Gives its name there and its size; none where there is
+/// none to move, and what is there is taken away then (BOINC likewise).
+pub(super) fn take_trickle(place: &SlotDir, project: &Path, result_name: &str) -> Option<(String, Bytes)> {
     let size = place.read(files::TRICKLE_UP).and_then(|file| file.metadata()).map(|data| Bytes(data.len()));
     let moved = match size {
         Ok(size) if size <= TRICKLE_MAX => {
@@ -49,9 +50,9 @@ pub(super) fn take_trickle(place: &Place, project: &Path, result_name: &str) -> 
     moved
 }
 
-/// The outputs that the application wants sent early. The requests are taken away. Those for anything else stay: nobody
-/// reads through a slot for them, which may hold any number of files.
-pub(super) fn upload_requests<'a>(place: &Place, outputs: &'a [Output]) -> Vec<&'a Output> {
+/// The outputs that the application wants sent early. The requests are taken away. Those for anything else
+/// stay: nobody reads through a slot for them, which may hold any number of files.
+pub(super) fn upload_requests<'a>(place: &SlotDir, outputs: &'a [Output]) -> Vec<&'a Output> {
     let asked = |output: &&Output| {
         let request = format!("{}{}", files::UPLOAD_REQUEST, output.open_name);
         let is_there = place.has(&request);
@@ -78,8 +79,9 @@ pub(super) fn output_now(project: &Path, output: &Output) -> Option<OutputFound>
     Some(OutputFound { name: output.name.clone(), nbytes, md5 })
 }
 
-/// Takes a message that an application had announced when the agent went down. It is found in the project's directory then.
-pub(super) fn take_left(dir: &DataDir, place: &Place, url: &fallow_domain::MasterUrl, result_name: &str) {
+/// Takes a message that an application had announced when the agent went down. It is found in the project's
+/// directory then.
+pub(super) fn take_left(dir: &DataDir, place: &SlotDir, url: &fallow_domain::MasterUrl, result_name: &str) {
     let at = Channel::TrickleUp as usize * CHANNEL_LEN;
     let bytes = place.head(files::CHANNEL, (at + CHANNEL_LEN) as u64).unwrap_or_default();
     let Some([flag, text @ ..]) = bytes.get(at..) else { return };
@@ -98,7 +100,7 @@ mod tests {
     #[test]
     fn messages_of_one_second_are_all_kept_and_one_that_is_none_is_taken_away() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
+        let place = SlotDir::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
         for number in 0..3 {
             fs::write(place.path().join(files::TRICKLE_UP), number.to_string()).unwrap();
             assert!(take_trickle(&place, dir.path(), "job_1_0").is_some());
@@ -119,7 +121,7 @@ mod tests {
     #[test]
     fn only_outputs_of_the_job_are_sent_early() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
+        let place = SlotDir::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
         for name in ["boinc_ufr_out", "boinc_ufr_other", "boinc_ufr_..", "boinc_ufr_"] {
             fs::write(place.path().join(name), "").unwrap();
         }
@@ -133,7 +135,7 @@ mod tests {
     #[test]
     fn no_number_of_other_requests_hides_one() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
+        let place = SlotDir::create(&dir.path().join("slot"), &Trash::at(dir.path().join("trash"))).unwrap();
         let output = |number: u32| Output {
             name: format!("job_1_0_{number}"),
             open_name: format!("out{number}"),

@@ -1,29 +1,31 @@
 //! Tasks as processes: starts them, talks to them, watches them, and tells how they ended.
 //!
-//! Model: one thread holds all tasks. Once a second it looks at the kernel's counters, turns the control queues,
-//! sends heartbeats, and reports samples. Each task has a thread of its own, which fills the slot, starts the process
-//! and waits for its end, so that a large copy or MD5 sum never holds up another task's heartbeat.
+//! Model: one thread holds all tasks. Once a second it looks at the kernel's counters, turns the control
+//! queues, sends heartbeats, and reports samples. Each task has a thread of its own, which fills the slot,
+//! starts the process and waits for its end, so that a large copy or MD5 sum never holds up another task's
+//! heartbeat.
 //!
-//! The orders come from the client, which gives a bounded number of them per task; hence the queue has no bound.
+//! The orders come from the client, which gives a bounded number of them per task; hence the queue has no
+//! bound.
 //!
 //! Left out: graphics.
 
 mod collect;
 mod disk;
-mod early;
+mod early_uploads;
+mod eviction;
 mod launch;
 pub mod leftovers;
 mod members;
 mod memory;
 mod messages;
-mod place;
 mod record;
 mod reports;
-mod room;
 mod slot;
+mod slot_dir;
 mod task;
-mod untaken;
-mod untold;
+mod uncollected;
+mod unsent_messages;
 mod verify;
 
 use std::collections::BTreeMap;
@@ -40,23 +42,24 @@ use fallow_domain::{Bytes, JobId, SlotId};
 
 use crate::dir::DataDir;
 use crate::files::shown;
-use crate::guard::Keeper;
+use crate::guard::GuardHandle;
 use crate::proc::Sessions;
 use disk::DiskLook;
+use eviction::EndedTasks;
 use members::Members;
-use place::Place;
 use reports::Reports;
-use room::Ends;
+use slot_dir::SlotDir;
 use task::Task;
-use untaken::Untaken;
-use untold::Untold;
+use uncollected::UncollectedOutputs;
+use unsent_messages::UnsentMessages;
 use verify::Known;
 
-/// Where events go that must not be lost. One that there is no room for comes back, and is told again.
-pub type Report = Arc<dyn Fn(Event) -> Option<Event> + Send + Sync>;
+/// Passes on an event that must not be lost. If the engine has no room for it, it comes back, and is passed
+/// on again later.
+pub type SendEvent = Arc<dyn Fn(Event) -> Option<Event> + Send + Sync>;
 
-/// Where an event goes only if there is room for it at once. False when it was not passed on.
-pub type Offer = Arc<dyn Fn(Event) -> bool + Send + Sync>;
+/// Passes on an event only if the engine has room for it at once. False when it was not passed on.
+pub type TrySendEvent = Arc<dyn Fn(Event) -> bool + Send + Sync>;
 
 /// How often tasks are looked at.
 const TICK: StdDuration = StdDuration::from_secs(1);
@@ -71,21 +74,21 @@ pub struct Context {
     /// Names this life of the agent, as no other life of an agent on this host is named.
     pub life: String,
     /// Who cleans up after a `kill -9` of the agent.
-    pub guard: Keeper,
+    pub guard: GuardHandle,
     /// The host's memory, which heartbeats tell to applications.
     pub memory: Bytes,
     /// Where events go that must not be lost.
-    pub report: Report,
-    /// Where goes what must not hold up heartbeats: samples, of which another comes in a second, and what is told later if
-    /// not now.
-    pub offer: Offer,
+    pub send_event: SendEvent,
+    /// Where goes what must not hold up heartbeats: samples, of which another comes in a second, and what is
+    /// told later if not now.
+    pub try_send_event: TrySendEvent,
 }
 
 /// What all tasks share, with what the supervisor itself keeps.
 struct Shared {
     context: Context,
     known: Known,
-    untaken: Untaken,
+    uncollected: UncollectedOutputs,
 }
 
 impl std::ops::Deref for Shared {
@@ -98,7 +101,7 @@ impl std::ops::Deref for Shared {
 impl Shared {
     /// Empties a slot, and forgets its task.
     fn clean(&self, slot: SlotId) {
-        self.untaken.forget(slot);
+        self.uncollected.forget(slot);
         for path in [self.dir.slot(slot), self.dir.slot_record(slot)] {
             if let Err(error) = self.dir.trash().take(&path) {
                 // Whoever gets the number next finds it so too, and takes another.
@@ -163,19 +166,23 @@ impl Supervisor {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system's, when it gives no thread.
+    /// An I/O error of the operating system, when it gives no thread.
     pub fn start(context: Context) -> std::io::Result<Self> {
         let (orders, incoming) = channel();
         let own = orders.clone();
         let supervision = Supervision {
-            shared: Arc::new(Shared { known: Known::default(), untaken: Untaken::default(), context }),
+            shared: Arc::new(Shared {
+                known: Known::default(),
+                uncollected: UncollectedOutputs::default(),
+                context,
+            }),
             tasks: BTreeMap::new(),
             own,
             members: Members::default(),
             disk: DiskLook::default(),
-            ends: Ends::default(),
+            ended_tasks: EndedTasks::default(),
             reports: Reports::default(),
-            untold: Untold::default(),
+            unsent: UnsentMessages::default(),
             kill_all_at: None,
             room: None,
             stopping: false,
@@ -198,8 +205,9 @@ impl Supervisor {
     pub fn deliver(&self, job: JobId, slot: SlotId, what: Delivery) {
         let _ = self.orders.send(Order::Deliver(job, slot, what));
     }
-    /// Has the tasks' files counted soon, and kills those that have no room; their slots are emptied when they are gone, as are
-    /// those of tasks that are gone already. It goes on until it is told otherwise with `None`.
+    /// Has the tasks' files counted soon, and kills those that have no room; their slots are emptied when
+    /// they are gone, as are those of tasks that are gone already. It goes on until it is told otherwise with
+    /// `None`.
     pub fn make_room(&self, room: Option<Room>) {
         let _ = self.orders.send(Order::MakeRoom(room));
     }
@@ -207,8 +215,8 @@ impl Supervisor {
     pub fn clean(&self, slot: SlotId) {
         let _ = self.orders.send(Order::Clean(slot));
     }
-    /// Has all tasks leave, kills those that have not after `grace`, and ends the thread once all are gone. May be
-    /// called again with a shorter grace.
+    /// Has all tasks leave, kills those that have not after `grace`, and ends the thread once all are gone.
+    /// May be called again with a shorter grace.
     pub fn stop(&self, grace: StdDuration) {
         let _ = self.orders.send(Order::Stop(grace));
     }
@@ -231,9 +239,9 @@ struct Supervision {
     members: Members,
     disk: DiskLook,
     /// What tasks that are gone have left.
-    ends: Ends,
+    ended_tasks: EndedTasks,
     reports: Reports,
-    untold: Untold,
+    unsent: UnsentMessages,
     kill_all_at: Option<StdInstant>,
     /// What tasks may hold while there is no space on the disk.
     room: Option<Room>,
@@ -258,7 +266,7 @@ impl Supervision {
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            self.reports.tell(&self.shared.report);
+            self.reports.tell(&self.shared.send_event);
             if self.stopping && self.tasks.is_empty() && self.reports.is_empty() {
                 return;
             }
@@ -302,7 +310,7 @@ impl Supervision {
                 let slot::StartFailure { reason, fault } = failure;
                 if let Some(task) = task {
                     self.clean(task.slot());
-                    // Those of an earlier start.
+                    // Outputs of an earlier start.
                     self.delete(task.files(&self.shared).outputs);
                     self.report(Event::OutputsGone { job });
                 }
@@ -319,7 +327,7 @@ impl Supervision {
                 (format!("{}{open_name}", files::UPLOAD_STATUS), files::upload_status(*status))
             }
         };
-        let written = Place::open(&self.shared.dir.slot(slot), self.shared.dir.trash())
+        let written = SlotDir::open(&self.shared.dir.slot(slot), self.shared.dir.trash())
             .and_then(|place| place.write(&name, text.as_bytes(), 0o644));
         match written {
             Ok(()) => {
@@ -334,11 +342,11 @@ impl Supervision {
     }
 
     fn report(&mut self, event: Event) {
-        self.reports.push(event, &self.shared.report);
+        self.reports.push(event, &self.shared.send_event);
     }
 
     fn clean(&mut self, slot: SlotId) {
-        self.ends.forget(slot);
+        self.ended_tasks.forget(slot);
         self.shared.clean(slot);
     }
 
@@ -348,7 +356,7 @@ impl Supervision {
             tracing::error!(%job, "a task was to be started twice, or during the stop");
             return;
         }
-        self.ends.begins(job, setup.slot);
+        self.ended_tasks.begins(job, setup.slot);
         let task = Task::new(&setup);
         let meter = task.meter();
         self.tasks.insert(job, task);
@@ -369,15 +377,15 @@ impl Supervision {
                 self.clean(task.slot());
                 self.take_outputs(task, why, &mut end);
                 end.made_room = Some(why);
-                // For that it was killed.
+                // It was killed for this usage: the most that was seen of it is reported.
                 end.disk_usage = end.disk_usage.max(task.disk_usage().unwrap_or_default());
             }
-            Some(task) => self.ends.note(job, task, &end, task.files(&self.shared).outputs),
+            Some(task) => self.ended_tasks.note(job, task, &end, task.files(&self.shared).outputs),
             None => {}
         }
         if let Some((name, nbytes)) = task.as_ref().and_then(|task| task.last_trickle(&self.shared)) {
-            self.untold.push(job, name, nbytes);
-            self.untold.tell(&self.shared.offer);
+            self.unsent.push(job, name, nbytes);
+            self.unsent.tell(&self.shared.try_send_event);
         }
         if let Some((used, status)) = task.and_then(|task| task.last_words()) {
             let (cpu_time, working_set) = (used.cpu, used.memory);
@@ -400,7 +408,7 @@ impl Supervision {
     fn look(&mut self) {
         self.shared.guard.check();
         self.shared.dir.trash().look();
-        self.untold.tell(&self.shared.offer);
+        self.unsent.tell(&self.shared.try_send_event);
         if self.tasks.is_empty() {
             self.members = Members::default();
             self.shared.guard.keep_strays(&Sessions::new());
@@ -418,7 +426,7 @@ impl Supervision {
                 if overdue {
                     task.kill("it did not leave before the agent ends");
                 }
-                let (used, status) = task.look(&self.shared, job, &used, now, &mut self.untold)?;
+                let (used, status) = task.look(&self.shared, job, &used, now, &mut self.unsent)?;
                 let disk_usage = task.disk_usage();
                 Some(TaskSample { job, cpu_time: used.cpu, working_set: used.memory, disk_usage, status })
             })
@@ -429,8 +437,8 @@ impl Supervision {
         self.make_room();
         // None of a task before its start is told.
         if !samples.is_empty() && self.reports.is_empty() {
-            let _ = (self.shared.offer)(Event::TasksSampled(samples));
+            let _ = (self.shared.try_send_event)(Event::TasksSampled(samples));
         }
-        self.untold.tell(&self.shared.offer);
+        self.unsent.tell(&self.shared.try_send_event);
     }
 }

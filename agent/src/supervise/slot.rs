@@ -1,9 +1,9 @@
 //! Filling a slot directory, as BOINC lays it out.
 //!
-//! Model: a fresh task gets a directory that was made for it this moment; whatever was there before is set aside first, so
-//! nothing that an earlier job left can be in its way. What goes wrong here is the host's trouble and never the job's: it
-//! waits and is tried again. The exceptions are said where they are: names that no slot can hold, and files of the
-//! project that are missing, which are to be fetched again.
+//! Model: a fresh task gets a directory that was made for it this moment; whatever was there before is set
+//! aside first, so nothing that an earlier job left can be in its way. What goes wrong here is the host's
+//! trouble and never the job's: it waits and is tried again. The exceptions are said where they are: names
+//! that no slot can hold, and files of the project that are missing, which are to be fetched again.
 
 use std::io;
 use std::path::Path;
@@ -12,11 +12,12 @@ use fallow_boinc::names;
 use fallow_boinc::runtime::{files, softlink};
 use fallow_client::{SlotFile, StartFault, TaskSetup};
 
-use super::place::Place;
+use super::slot_dir::SlotDir;
 use super::{Context, Shared};
 use crate::files::open_plain;
 
-/// So much stays free where inputs are copied: what the agent's store asks for, several times over, for others write too.
+/// So much stays free where inputs are copied: what the agent's store asks for, several times over, for
+/// others write too.
 const KEEP_FREE: u64 = 8 * fallow_store::SPARE;
 
 /// Why a task could not be started.
@@ -39,8 +40,9 @@ impl StartFailure {
     }
 }
 
-/// Makes a slot ready for a start: all files that the application expects. The channel and `init_data.xml` come later.
-pub(super) fn fill(context: &Shared, setup: &TaskSetup) -> Result<Place, StartFailure> {
+/// Makes a slot ready for a start: all files that the application expects. The channel and `init_data.xml`
+/// come later.
+pub(super) fn fill(context: &Shared, setup: &TaskSetup) -> Result<SlotDir, StartFailure> {
     for file in &setup.files {
         check(file)?;
     }
@@ -67,20 +69,21 @@ pub(super) fn fill(context: &Shared, setup: &TaskSetup) -> Result<Place, StartFa
 }
 
 /// A slot with nothing in it.
-fn fresh(context: &Shared, setup: &TaskSetup) -> Result<Place, StartFailure> {
+fn fresh(context: &Shared, setup: &TaskSetup) -> Result<SlotDir, StartFailure> {
     let path = context.dir.slot(setup.slot);
     let spoilt = |error: io::Error| {
         let reason = format!("what an earlier job left in {} cannot be moved away: {error}", path.display());
         StartFailure::new(StartFault::Slot, reason)
     };
     context.dir.trash().take(&path).map_err(spoilt)?;
-    Place::create(&path, context.dir.trash()).map_err(|error| StartFailure::from_io("create", &path, &error))
+    SlotDir::create(&path, context.dir.trash())
+        .map_err(|error| StartFailure::from_io("create", &path, &error))
 }
 
 /// The slot that the task had, with what it had done.
-pub(super) fn kept(context: &Context, setup: &TaskSetup) -> Result<Place, StartFailure> {
+pub(super) fn kept(context: &Context, setup: &TaskSetup) -> Result<SlotDir, StartFailure> {
     let path = context.dir.slot(setup.slot);
-    Place::open(&path, context.dir.trash()).map_err(|error| {
+    SlotDir::open(&path, context.dir.trash()).map_err(|error| {
         match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
             // It is gone, or something else by now: the job itself has seen to that.
             Some(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
@@ -95,7 +98,7 @@ pub(super) fn kept(context: &Context, setup: &TaskSetup) -> Result<Place, StartF
 pub(super) fn write_init_data(
     context: &Context,
     setup: &TaskSetup,
-    place: &Place,
+    place: &SlotDir,
     shm_key: i32,
 ) -> Result<(), StartFailure> {
     let mut init_data = setup.init_data.clone();
@@ -116,8 +119,8 @@ fn check(file: &SlotFile) -> Result<(), StartFailure> {
     Ok(())
 }
 
-/// Looks whether a copy leaves the space that the agent needs, so that it can store what comes of it. Downloads leave much
-/// more; but each job has copies of its own.
+/// Looks whether a copy leaves the space that the agent needs, so that it can store what comes of it.
+/// Downloads leave much more; but each job has copies of its own.
 fn has_space(slot: &Path, nbytes: u64) -> io::Result<()> {
     let free =
         rustix::fs::statvfs(slot).map_or(u64::MAX, |volume| volume.f_bavail.saturating_mul(volume.f_frsize));
@@ -129,7 +132,7 @@ fn has_space(slot: &Path, nbytes: u64) -> io::Result<()> {
 }
 
 /// Puts one file where the application will open it.
-fn put(context: &Context, setup: &TaskSetup, place: &Place, file: &SlotFile) -> Result<(), StartFailure> {
+fn put(context: &Context, setup: &TaskSetup, place: &SlotDir, file: &SlotFile) -> Result<(), StartFailure> {
     let at = place.path().join(&file.open_name);
     let fail = |error: io::Error| StartFailure::from_io("put a file to", &at, &error);
     match (file.copy, file.output) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use fallow_boinc::names;
@@ -17,13 +17,13 @@ use rand::TryRng;
 use rustix::process::{WaitId, WaitIdOptions};
 
 use super::disk::Files;
-use super::early::EarlyLook;
+use super::early_uploads::EarlyLook;
 use super::members::Members;
 use super::memory::SharedMemory;
-use super::place::Place;
 use super::record::{Leader, Output, SlotRecord};
 use super::slot::StartFailure;
-use super::untold::Untold;
+use super::slot_dir::SlotDir;
+use super::unsent_messages::UnsentMessages;
 use super::{Context, Delivery, Order, Shared, collect, launch, messages, slot, verify};
 use crate::files::shown;
 use crate::proc::{self, Sessions, Used};
@@ -38,7 +38,8 @@ const TRICKLE_DOWN: &str = "<have_trickle_down/>\n";
 /// The message that there is news of an output that was to be sent early.
 const UPLOAD_TOLD: &str = "<upload_file_status/>\n";
 
-/// The most that a task was ever seen to use. Shared by the supervisor, which looks, and the task's thread, which reports.
+/// The most that a task was ever seen to use. Shared by the supervisor, which looks, and the task's thread,
+/// which reports.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     cpu_micros: AtomicI64,
@@ -54,7 +55,8 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Notes a look. CPU time never falls: a stray child whose parent is gone takes its time out of the kernel's books.
+    /// Notes a look. CPU time never falls: a stray child whose parent is gone takes its time out of the
+    /// kernel's books.
     fn note(&self, used: Used) -> Used {
         let cpu =
             used.cpu.as_micros().max(self.cpu_micros.fetch_max(used.cpu.as_micros(), Ordering::Relaxed));
@@ -72,7 +74,7 @@ impl Meter {
         Duration::from_micros(self.cpu_micros.load(Ordering::Relaxed))
     }
     fn strays(&self) -> MutexGuard<'_, Sessions> {
-        self.strays.lock().unwrap_or_else(PoisonError::into_inner)
+        fallow_daemon::lock(&self.strays)
     }
     fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Relaxed)
@@ -93,7 +95,7 @@ pub(super) struct Process {
     /// None where the system gave no memory for it.
     channel: Option<SharedMemory>,
     /// Its slot.
-    place: Arc<Place>,
+    place: Arc<SlotDir>,
 }
 
 impl Process {
@@ -194,7 +196,7 @@ impl Task {
     pub(super) fn is_up(&mut self, process: Process) {
         self.process = Some(process);
         if self.discarded.is_some() {
-            self.kill("it was to go before it was up");
+            self.kill("it was evicted while it was being started");
         }
         self.turn();
     }
@@ -225,8 +227,8 @@ impl Task {
         }
     }
 
-    /// Kills it to make room on a full disk, and has its slot emptied. What it has left is not waited for any more, and if it is
-    /// only being started, it is killed when it is up.
+    /// Kills it to make room on a full disk, and has its slot emptied. What it has left is not waited for any
+    /// more, and if it is only being started, it is killed when it is up.
     pub(super) fn discard(&mut self, why: Goes) {
         self.discarded.get_or_insert(why);
         self.meter.leaving.store(true, Ordering::Relaxed);
@@ -261,7 +263,8 @@ impl Task {
         }
     }
 
-    /// Its first process, and how much of the machine all of them may take. None once it is gone: its id may be another's.
+    /// Its first process, and how much of the machine all of them may take. None once it is gone: its id may
+    /// be another's.
     pub(super) fn leader(&self) -> Option<(u32, Urgency)> {
         if self.meter.is_gone() {
             return None;
@@ -269,14 +272,15 @@ impl Task {
         Some((self.process.as_ref()?.pid, self.urgency))
     }
 
-    /// The once-a-second look: what it uses, what its application says; messages and a heartbeat go the other way.
+    /// The once-a-second look: what it uses, what its application says; messages and a heartbeat go the other
+    /// way.
     pub(super) fn look(
         &mut self,
         shared: &Arc<Shared>,
         job: JobId,
         used: &BTreeMap<u32, Used>,
         now: Instant,
-        untold: &mut Untold,
+        unsent: &mut UnsentMessages,
     ) -> Option<(Used, Option<AppStatus>)> {
         let pid = self.process.as_ref()?.pid;
         let used = self.meter.note(used.get(&pid).copied().unwrap_or_default());
@@ -298,7 +302,7 @@ impl Task {
                 *pending = *pending && !channels.send(Channel::TrickleDown, text);
             }
         }
-        self.take_messages(shared, job, untold);
+        self.take_messages(shared, job, unsent);
         self.said = status.or(self.said);
         self.kill_if_overdue(now);
         Some((used, status))
@@ -313,16 +317,16 @@ impl Task {
     }
 
     /// Carries out what the application announced: messages to its project, outputs to be sent early.
-    fn take_messages(&mut self, shared: &Arc<Shared>, job: JobId, untold: &mut Untold) {
+    fn take_messages(&mut self, shared: &Arc<Shared>, job: JobId, unsent: &mut UnsentMessages) {
         let Some(process) = &self.process else { return };
         let text = process.channels().and_then(|channels| channels.receive(Channel::TrickleUp));
         let said = text.map_or_else(TrickleUp::default, |text| TrickleUp::parse(&text));
         let project = shared.dir.project(&self.url);
         self.announced |= said.new_trickle_up;
-        if self.announced && !untold.is_full() {
+        if self.announced && !unsent.is_full() {
             self.announced = false;
             if let Some((name, nbytes)) = messages::take_trickle(&process.place, &project, &self.name) {
-                untold.push(job, name, nbytes);
+                unsent.push(job, name, nbytes);
             }
         }
         // Also at its first look: what was asked for in an earlier run may not have been seen.
@@ -333,7 +337,7 @@ impl Task {
             move || {
                 for output in messages::upload_requests(&place, &made) {
                     let Some(output) = messages::output_now(&project, output) else { continue };
-                    while !(shared.offer)(Event::UploadWanted { job, output: output.clone() }) {
+                    while !(shared.try_send_event)(Event::UploadWanted { job, output: output.clone() }) {
                         std::thread::sleep(NO_ROOM);
                     }
                 }
@@ -350,8 +354,8 @@ impl Task {
         is_announced.then(|| messages::take_trickle(&process.place, &project, &self.name)).flatten()
     }
 
-    /// What the application said last, if anything: also at an earlier look, whose sample may not have been passed on. Its
-    /// process is gone.
+    /// What the application said last, if anything: also at an earlier look, whose sample may not have been
+    /// passed on. Its process is gone.
     pub(super) fn last_words(&self) -> Option<(Used, Option<AppStatus>)> {
         let channels = self.process.as_ref()?.channels();
         let text = channels.and_then(|channels| channels.receive(Channel::AppStatus));
@@ -359,7 +363,7 @@ impl Task {
         Some((Used { cpu: self.meter.cpu(), memory: Bytes(0) }, Some(status)))
     }
 
-    /// One that is gone is late with nothing: what it has left is waited for as long as this host takes.
+    /// A task whose process has ended is never overdue: collecting its outputs takes as long as it takes.
     fn kill_if_overdue(&mut self, now: Instant) {
         if self.meter.is_gone() {
             return;
@@ -388,13 +392,13 @@ impl Task {
 
 /// The life of a task's thread.
 pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl Fn(Order)) {
-    if let Some(taken) = shared.untaken.take(shared, setup, || meter.is_leaving()) {
+    if let Some(taken) = shared.uncollected.take(shared, setup, || meter.is_leaving()) {
         return say(match taken {
             Ok(end) => Order::Gone(setup.job, Box::new(end)),
             Err(failure) => Order::Failed(setup.job, failure),
         });
     }
-    shared.untaken.forget(setup.slot);
+    shared.uncollected.forget(setup.slot);
     let mut record = SlotRecord::of(setup);
     let (leader, place) = match start(shared, setup, &mut record) {
         Ok((leader, channel, place)) => {
@@ -417,7 +421,7 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
     let peak = meter.peak();
     let collect = || collect::collect(&shared.dir, setup.slot, Some(&place), &record, exit, cpu, peak);
     let end = collect::patiently(&setup.name, || meter.is_leaving(), collect).unwrap_or_else(|_| {
-        shared.untaken.note(setup, exit, cpu, peak);
+        shared.uncollected.note(setup, exit, cpu, peak);
         collect::interrupted(cpu, peak)
     });
     say_end(setup, &leader, &end);
@@ -429,8 +433,8 @@ pub(super) fn live(shared: &Shared, setup: &TaskSetup, meter: &Meter, say: impl 
     say(Order::Gone(setup.job, Box::new(end)));
 }
 
-/// Kills what left the session: it is known by the session that it made for itself, or by its mark, and ends with its task
-/// all the same. `young` were made since the last look. Returns those sessions.
+/// Kills what left the session: it is known by the session that it made for itself, or by its mark, and ends
+/// with its task all the same. `young` were made since the last look. Returns those sessions.
 fn kill_strays(meter: &Meter, young: Sessions, mark: &str) -> Sessions {
     let mut strays = meter.strays().clone();
     strays.extend(young);
@@ -447,15 +451,15 @@ fn kill_strays(meter: &Meter, young: Sessions, mark: &str) -> Sessions {
     strays
 }
 
-type Begun = (Leader, Option<SharedMemory>, Arc<Place>);
+type Begun = (Leader, Option<SharedMemory>, Arc<SlotDir>);
 
 fn start(shared: &Shared, setup: &TaskSetup, record: &mut SlotRecord) -> Result<Begun, StartFailure> {
     let path = shared.dir.slot_record(setup.slot);
     let fail = |error: std::io::Error| StartFailure::from_io("write", &path, &error);
     let place = slot::fill(shared, setup)?;
     place.remove(files::CHANNEL).map_err(fail)?;
-    // After the old channel is gone: the record says which start's it is. And before the new one is made: should the agent
-    // be killed, the record says what is to be removed.
+    // After the old channel is gone: the record says which start's it is. And before the new one is made:
+    // should the agent be killed, the record says what is to be removed.
     record.shm_key = (!setup.mapped_channel).then(segment_key);
     record.write(&shared.dir, setup.slot).map_err(fail)?;
     let channel = match record.shm_key {
@@ -500,8 +504,9 @@ fn unshared(setup: &TaskSetup, error: &std::io::Error) {
     tracing::warn!(task, %error, "no System V memory for the channel of an old application: it runs without one");
 }
 
-/// Sees to it that the task's session yields also where many tasks of an ordinary user start at once, of which the kernel
-/// lets one in a tenth of a second have its way. What is not done here is left to the looks.
+/// Lowers the priority of the task's session (autogroup). Tried again for two seconds where many tasks of an
+/// ordinary user start at once, because the kernel takes one change in 100 ms from all of them. After that
+/// the looks of each second try.
 fn lower_group(leader: &Leader, urgency: Urgency) {
     for _ in 0..100 {
         if sys::lower_group(leader.pid, urgency) {
@@ -511,8 +516,8 @@ fn lower_group(leader: &Leader, urgency: Urgency) {
     }
 }
 
-/// Waits for the first process to end, kills what it left in its session, and takes its remains. Returns also the sessions
-/// that were made since the last look and can be known now only, while whoever made them lives.
+/// Waits for the first process to end, kills what it left in its session, and takes its remains. Returns also
+/// the sessions that were made since the last look and can be known now only, while whoever made them lives.
 fn wait(leader: &Leader, meter: &Meter) -> (Ended, Duration, Sessions) {
     let Some(pid) = proc::to_pid(leader.pid) else {
         return (Ended::Code(255), Duration::ZERO, Sessions::new());
@@ -574,7 +579,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let data = DataDir::at(dir.path());
         std::fs::create_dir_all(data.slots()).unwrap();
-        let place = Place::create(&data.slot(SlotId(0)), data.trash()).unwrap();
+        let place = SlotDir::create(&data.slot(SlotId(0)), data.trash()).unwrap();
         place.write(files::FINISH, b"0\n", 0o644).unwrap();
         // Its id is that of another session by now.
         let mut other = std::process::Command::new("/bin/sleep");
@@ -613,7 +618,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let data = DataDir::at(dir.path());
         std::fs::create_dir_all(data.slots()).unwrap();
-        let place = Arc::new(Place::create(&data.slot(SlotId(0)), data.trash()).unwrap());
+        let place = Arc::new(SlotDir::create(&data.slot(SlotId(0)), data.trash()).unwrap());
         let mut process = std::process::Command::new("/bin/sleep");
         sys::isolate(process.arg("1000"), Urgency::Inherited, None);
         let mut task = Task::new(&setup());

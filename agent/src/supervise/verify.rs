@@ -1,20 +1,23 @@
-//! Whether a project's application files still are what its project signed: looked at right before each start.
+//! Whether a project's application files still are what its project signed: looked at right before each
+//! start.
 //!
-//! Model: jobs run as the same user as the agent, so one could put other bytes into another project's program. Each file is
-//! opened once, and nothing is believed of its name. While it is looked at, a lease keeps others from opening it for
-//! writing; a file that somebody has open for writing, or mapped so, cannot be leased, and is replaced by a copy that
-//! nobody else has. Its MD5 is worked out and compared with the signature, or with the MD5 that the project gave where it
-//! signs nothing. The program is executed from the very descriptor that was looked at, its lease still held.
+//! Model: jobs run as the same user as the agent, so one could put other bytes into another project's
+//! program. Each file is opened once, and nothing is believed of its name. While it is looked at, a lease
+//! keeps others from opening it for writing; a file that somebody has open for writing, or mapped so, cannot
+//! be leased, and is replaced by a copy that nobody else has. Its MD5 is worked out and compared with the
+//! signature, or with the MD5 that the project gave where it signs nothing. The program is executed from the
+//! very descriptor that was looked at, its lease still held.
 //!
-//! So that a large application is not read at every start, MD5 sums are remembered with the file's identity, size and
-//! times. An ordinary user cannot set the change time; what was written since shows in it, provided that nobody had the
-//! file open for writing when it was noted, which the lease makes sure of, and that the clock had moved on since the last
-//! change, which is waited for. Where a file system has no leases, or does not note writes to mapped pages (tmpfs),
-//! nothing is remembered.
+//! So that a large application is not read at every start, MD5 sums are remembered with the file's stamp,
+//! size and times. An ordinary user cannot set the change time; what was written since shows in it, provided
+//! that nobody had the file open for writing when it was noted, which the lease makes sure of, and that the
+//! clock had moved on since the last change, which is waited for. Where a file system has no leases, or does
+//! not note writes to mapped pages (tmpfs), nothing is remembered.
 //!
-//! Left out: libraries and scripts are opened by the application later, by name, and could be changed between this look and
-//! then; and on kernels before 6.14, where a program executed from a descriptor would show under that descriptor's number,
-//! it is executed by name and its name looked at again afterwards. Only keeping jobs apart closes both.
+//! Left out: libraries and scripts are opened by the application later, by name, and could be changed between
+//! this look and then; and on kernels before 6.14, where a program executed from a descriptor would show
+//! under that descriptor's number, it is executed by name and its name looked at again afterwards. Only
+//! keeping jobs apart closes both.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -22,7 +25,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fallow_boinc::names;
@@ -45,8 +48,9 @@ const KNOWN_MAX: usize = 10_000;
 /// The type of tmpfs (`TMPFS_MAGIC`).
 const TMPFS: u64 = 0x0102_1994;
 
-/// What a file was when it was last looked at: its device, inode, size, and times of modification and of change.
-type Identity = (u64, u64, u64, (i64, i64), (i64, i64));
+/// What a file was when it was last looked at: its device, inode, size, and times of modification and of
+/// change.
+type FileStamp = (u64, u64, u64, (i64, i64), (i64, i64));
 
 /// A file, and the lease on it where there can be one.
 type LookedAt = (File, Option<Lease>);
@@ -54,7 +58,7 @@ type LookedAt = (File, Option<Lease>);
 /// MD5 sums of files that were looked at, and whose turn it is to make a copy of one.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    sums: Mutex<BTreeMap<Identity, String>>,
+    sums: Mutex<BTreeMap<FileStamp, String>>,
     copying: Mutex<BTreeMap<PathBuf, Arc<Mutex<()>>>>,
 }
 
@@ -69,8 +73,8 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Whether its name still leads to it. Where that cannot be seen, as when a job has closed a directory on the way,
-    /// nothing says that it does not.
+    /// Whether its name still leads to it. Where that cannot be seen, as when a job has closed a directory on
+    /// the way, nothing says that it does not.
     pub(super) fn is_in_place(&self) -> bool {
         let place = |data: fs::Metadata| (data.dev(), data.ino());
         match (self.file.metadata(), fs::symlink_metadata(&self.path)) {
@@ -135,13 +139,13 @@ impl Known {
             }
             Err(_) => None,
         };
-        let before = identity(&file)?;
+        let before = stamp(&file)?;
         let seen = leased.as_ref().and_then(|_| self.recall(&before));
         let (md5, is_new) = match seen {
             Some(md5) => (md5, false),
             None => (md5_of(&file)?.0, true),
         };
-        if identity(&file)? != before {
+        if stamp(&file)? != before {
             return Ok(Err("it changes while it is looked at".to_owned()));
         }
         if let Some(why) = problem(expected, &md5, Bytes(before.2)) {
@@ -157,15 +161,15 @@ impl Known {
         Ok(Ok((file, leased)))
     }
 
-    /// Somebody has a file open for writing: puts a copy of our own in its place. One at a time for each file; who comes
-    /// second finds the copy.
+    /// Somebody has a file open for writing: puts a copy of our own in its place. One at a time for each
+    /// file; who comes second finds the copy.
     fn replace(&self, file: File, path: &Path) -> io::Result<LookedAt> {
         let turn = {
-            let mut copying = self.copying.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut copying = fallow_daemon::lock(&self.copying);
             copying.retain(|_, turn| Arc::strong_count(turn) > 1);
             Arc::clone(copying.entry(path.to_path_buf()).or_default())
         };
-        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = fallow_daemon::lock(&turn);
         let there = open_plain(path).unwrap_or(file);
         if let Ok(lease) = Lease::take(&there) {
             return Ok((there, Some(lease)));
@@ -176,16 +180,16 @@ impl Known {
         Ok((own, lease))
     }
 
-    fn recall(&self, identity: &Identity) -> Option<String> {
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner).get(identity).cloned()
+    fn recall(&self, stamp: &FileStamp) -> Option<String> {
+        fallow_daemon::lock(&self.sums).get(stamp).cloned()
     }
 
-    fn remember(&self, identity: Identity, md5: String) {
-        let mut known = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+    fn remember(&self, stamp: FileStamp, md5: String) {
+        let mut known = fallow_daemon::lock(&self.sums);
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
-        known.insert(identity, md5);
+        known.insert(stamp, md5);
     }
 }
 
@@ -226,15 +230,15 @@ fn own_copy(mut file: &File, path: &Path) -> io::Result<File> {
     Ok(own)
 }
 
-fn identity(file: &File) -> io::Result<Identity> {
+fn stamp(file: &File) -> io::Result<FileStamp> {
     let data = file.metadata()?;
     let (modified, changed) = ((data.mtime(), data.mtime_nsec()), (data.ctime(), data.ctime_nsec()));
     Ok((data.dev(), data.ino(), data.size(), modified, changed))
 }
 
 /// Whether a later change would show in the change time.
-fn settled(identity: &Identity) -> bool {
-    let (secs, nanos) = identity.4;
+fn settled(stamp: &FileStamp) -> bool {
+    let (secs, nanos) = stamp.4;
     let changed = Duration::new(u64::try_from(secs).unwrap_or(0), u32::try_from(nanos).unwrap_or(0));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now > changed + SETTLED

@@ -1,13 +1,14 @@
 //! One attempt at a download.
 //!
-//! Model: the bytes go to a file in `.partial/`, from where an earlier attempt stopped; what is there stays there when
-//! the attempt fails in the middle. A complete file is verified as a whole, made durable, and only then gets its name.
-//! A file that proves wrong is deleted, for going on from wrong bytes cannot make them right. One that comes compressed
-//! is kept so until it is verified and has its name: what fails at this host then is not fetched again.
+//! Model: the bytes go to a file in `.partial/`, from where an earlier attempt stopped; what is there stays
+//! there when the attempt fails in the middle. A complete file is verified as a whole, made durable, and only
+//! then gets its name. A file that proves wrong is deleted, for going on from wrong bytes cannot make them
+//! right. One that comes compressed is kept so until it is verified and has its name: what fails at this host
+//! then is not fetched again.
 //!
-//! A file never takes more than the client allows it, whatever its server sends, and never the space that has to stay
-//! free. What has to stop for want of space stays for a while, if its size is known; then it is deleted, as it would keep
-//! others waiting for the space that it holds.
+//! A file never takes more than the client allows it, whatever its server sends, and never the space that has
+//! to stay free. What has to stop for want of space stays for a while, if its size is known; then it is
+//! deleted, as it would keep others waiting for the space that it holds.
 
 use std::fs;
 use std::io;
@@ -22,16 +23,16 @@ use reqwest::header::{CONTENT_ENCODING, CONTENT_RANGE};
 use tokio::io::AsyncWriteExt;
 
 use super::local::failure;
+use super::notes::TransferLog;
 use super::pace::Kind;
-use super::space::Space;
-use super::trail::Trail;
 use super::unpack::{expand, packed_max};
 use super::verify::check;
-use super::web::{Answer, Ask, Web, refused};
+use super::volume::VolumeWatch;
+use super::web::{Answer, HttpRequest, Web, refused};
 use crate::dir::{DataDir, packed_name};
 
-/// So long what came of a file waits for space: a disk may be full for a moment only. Two that wait for each other's space
-/// end by it.
+/// So long what came of a file waits for space: a disk may be full for a moment only. Two that wait for each
+/// other's space end by it.
 const WAITS_FOR_SPACE: Duration = Duration::from_hours(1);
 
 /// Gets, verifies and puts into its place one file. Returns its size.
@@ -39,7 +40,7 @@ pub(super) async fn download(
     web: &Web,
     dir: &DataDir,
     wanted: &Download,
-    trail: &Trail,
+    log: &TransferLog,
 ) -> Result<Bytes, TransferError> {
     let name = &wanted.file.name;
     if !names::is_file_name(name) {
@@ -75,7 +76,7 @@ pub(super) async fn download(
     if wanted.gzipped {
         if !fs::symlink_metadata(&packed).is_ok_and(|data| data.is_file()) {
             let coming = dir.partial(&wanted.url).join(format!("{name}.gzt"));
-            fetch(web, &part(&coming, None, packed_max(limit)), trail).await?;
+            fetch(web, &part(&coming, None, packed_max(limit)), log).await?;
             fs::rename(&coming, &packed).map_err(failure("rename to", &packed))?;
         }
         let expanded = blocking(expand(packed.clone(), partial.clone(), (limit, excess), keep_free)).await;
@@ -85,7 +86,7 @@ pub(super) async fn download(
             }
         })?;
     } else {
-        fetch(web, &part(&partial, nbytes, limit), trail).await?;
+        fetch(web, &part(&partial, nbytes, limit), log).await?;
     }
     let size = blocking(check(wanted, &partial)).await.inspect_err(|error| {
         // A local failure says nothing about the bytes.
@@ -131,7 +132,8 @@ impl Part<'_> {
     fn dir(&self) -> PathBuf {
         self.to.parent().unwrap_or(self.to).to_path_buf()
     }
-    /// A file that is compressed already is not compressed for the way (the stock client's rule, by its name).
+    /// A file that is compressed already is not compressed for the way (the stock client's rule, by its
+    /// name).
     fn may_encode(&self) -> bool {
         let name = self.to.to_string_lossy();
         ![".gz", ".gzt", ".tgz"].iter().any(|end| name.ends_with(end))
@@ -139,8 +141,8 @@ impl Part<'_> {
 }
 
 /// Gets bytes into a file, from where it ends on.
-async fn fetch(web: &Web, part: &Part<'_>, trail: &Trail) -> Result<(), TransferError> {
-    let fetched = fetch_rest(web, part, trail).await;
+async fn fetch(web: &Web, part: &Part<'_>, log: &TransferLog) -> Result<(), TransferError> {
+    let fetched = fetch_rest(web, part, log).await;
     fetched.inspect_err(|error| {
         let is_useless = match error.kind {
             TransferErrorKind::WrongSize => true,
@@ -159,7 +161,7 @@ fn is_old(path: &Path) -> bool {
     modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age >= WAITS_FOR_SPACE)
 }
 
-async fn fetch_rest(web: &Web, part: &Part<'_>, trail: &Trail) -> Result<(), TransferError> {
+async fn fetch_rest(web: &Web, part: &Part<'_>, log: &TransferLog) -> Result<(), TransferError> {
     let Part { url, to, nbytes, limit, .. } = *part;
     let mut have = fs::metadata(to).map_or(0, |data| data.len());
     if nbytes.is_some_and(|nbytes| have == nbytes) && have > 0 {
@@ -169,20 +171,21 @@ async fn fetch_rest(web: &Web, part: &Part<'_>, trail: &Trail) -> Result<(), Tra
         have = 0;
     }
     let dir = part.dir();
-    Space::for_bytes(&dir, part.keep_free, nbytes.map(|nbytes| nbytes - have))?;
-    let ask = |from| Ask {
+    VolumeWatch::for_bytes(&dir, part.keep_free, nbytes.map(|nbytes| nbytes - have))?;
+    let request = |from| HttpRequest {
         url,
         kind: Kind::File,
         from,
         may_encode: from == 0 && part.may_encode(),
         content: None,
-        trail,
+        log,
     };
-    let mut answer = web.ask(&ask(have)).await?;
+    let mut answer = web.send(&request(have)).await?;
     if answer.status() == StatusCode::RANGE_NOT_SATISFIABLE && have > 0 {
-        // The file is not as long as what we have of it, so what we have is of another file. BOINC gives up here.
+        // The file is not as long as what we have of it, so what we have is of another file. BOINC gives up
+        // here.
         have = 0;
-        answer = web.ask(&ask(0)).await?;
+        answer = web.send(&request(0)).await?;
     }
     match answer.status() {
         StatusCode::PARTIAL_CONTENT if starts_at(&answer, have) && !is_encoded(&answer) => {}
@@ -190,7 +193,7 @@ async fn fetch_rest(web: &Web, part: &Part<'_>, trail: &Trail) -> Result<(), Tra
             let _ = fs::remove_file(to);
             return Err(TransferError::new(
                 TransferErrorKind::Transient,
-                format!("{url}: another range than asked for"),
+                format!("{url}: the server answered with another byte range than the one requested"),
             ));
         }
         // The whole file, asked for or not.
@@ -200,7 +203,7 @@ async fn fetch_rest(web: &Web, part: &Part<'_>, trail: &Trail) -> Result<(), Tra
     if answer.length().is_some_and(|length| length > limit - have) {
         return Err(part.too_long(&answer.place));
     }
-    let space = Space::for_bytes(&dir, part.keep_free, answer.length())?;
+    let space = VolumeWatch::for_bytes(&dir, part.keep_free, answer.length())?;
     let mut file = tokio::fs::OpenOptions::new()
         .write(true)
         .create(true)
@@ -233,7 +236,7 @@ async fn copy(
     file: &mut tokio::fs::File,
     part: &Part<'_>,
     have: u64,
-    mut space: Space<'_>,
+    mut space: VolumeWatch<'_>,
 ) -> Result<(), TransferError> {
     let mut size = have;
     while let Some(bytes) = answer.chunk().await? {

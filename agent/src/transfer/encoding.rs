@@ -1,15 +1,17 @@
 //! Bodies that were compressed for the way (`Content-Encoding`).
 //!
-//! Model: where the stock client says that it takes compressed answers, so does this one, of the two kinds that every
-//! server has. A body is expanded as it comes, in pieces so small that no bomb makes much of one; whoever reads it counts
-//! what it has become. What was not asked for compressed is taken as it is, for a file may be compressed itself.
+//! Model: where the stock client says that it takes compressed answers, so does this one, of the two kinds
+//! that every server has. A body is expanded as it comes, in pieces so small that no bomb makes much of one;
+//! whoever reads it counts what it has become. What was not asked for compressed is taken as it is, for a
+//! file may be compressed itself.
 //!
-//! As in libcurl, a body without a byte is an empty one, and what follows a complete one is an error. More than libcurl
-//! does: a body that stops in the middle is an error, gzip in several members is taken, as its format has it, and a body
-//! that goes on and on without anything in it is given up.
+//! As in libcurl, a body without a byte is an empty one, and what follows a complete one is an error. More
+//! than libcurl does: a body that stops in the middle is an error, gzip in several members is taken, as its
+//! format has it, and a body that goes on and on without anything in it is given up.
 //!
-//! A part of a file that is asked for with a range is never asked for compressed: a range counts the bytes that cross the
-//! wire, and the part that is here was expanded. The stock client asks all the same, and spoils such a file.
+//! A part of a file that is asked for with a range is never asked for compressed: a range counts the bytes
+//! that cross the wire, and the part that is here was expanded. The stock client asks all the same, and
+//! spoils such a file.
 
 use std::io::{self, Write};
 
@@ -17,17 +19,20 @@ use flate2::write::MultiGzDecoder;
 use flate2::{Decompress, FlushDecompress, Status};
 use reqwest::header::{CONTENT_ENCODING, HeaderMap};
 
-/// What is said to be taken: the order of the stock client, without what it takes besides where it was built with more.
+/// What is said to be taken: the order of the stock client, without what it takes besides where it was built
+/// with more.
 pub(super) const ACCEPTED: &str = "deflate, gzip";
 
 /// So many bytes are expanded at a time; each becomes at most a thousand.
 pub(super) const PIECE: usize = 4096;
 
-/// A body may cross the wire with so many bytes, and twice as many as it becomes. Compression hardly ever makes anything
-/// longer; but a stream may go on for ever and become nothing, and bounds on what it becomes would not end it.
+/// A body may cross the wire with so many bytes, and twice as many as it becomes. Compression hardly ever
+/// makes anything longer; but a stream may go on for ever and become nothing, and bounds on what it becomes
+/// would not end it.
 const HOLLOW_MAX: u64 = 64 << 10;
 
-/// What may follow a body without a frame: what is left of a frame that somebody did not understand (libcurl likewise).
+/// What may follow a body without a frame: what is left of a frame that somebody did not understand (libcurl
+/// likewise).
 const RAW_TRAILER_MAX: usize = 4;
 
 /// Expands a body.

@@ -2,28 +2,29 @@
 //!
 //! Many go on at once, to one project or to several: none waits for another (R1.10).
 //!
-//! Every call is one attempt and ends in one event. Retries, backoff, which URL comes next and how many go at once
-//! are the client's decisions. An end that is still on its way when its transfer is given up does not arrive: it could be
-//! taken for that of the next attempt.
+//! Every call is one attempt and ends in one event. Retries, backoff, which URL comes next and how many go at
+//! once are the client's decisions. An end that is still on its way when its transfer is given up does not
+//! arrive: it could be taken for that of the next attempt.
 
 mod download;
 mod encoding;
 mod local;
+mod notes;
 mod pace;
 mod redirect;
-mod space;
-mod trail;
+pub mod ticket;
 mod unpack;
 mod upload;
 mod verify;
+mod volume;
 mod web;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use fallow_boinc::master;
 use fallow_boinc::scheduler::{ClientVersion, SchedulerReply, SchedulerRequest};
-use fallow_client::{Download, Event, FileKey, Traffic, TransferError, TransferErrorKind, Upload};
+use fallow_client::{Download, Event, FileKey, TransferError, TransferErrorKind, Upload};
 use fallow_domain::{MasterUrl, ProjectId};
 use fallow_telemetry::KeyValue;
 use fallow_telemetry::names::{DIRECTION, PROJECT, TRANSFERRED};
@@ -35,11 +36,12 @@ use tokio::task::AbortHandle;
 use tracing::Instrument;
 
 use crate::dir::DataDir;
-use crate::engine::Input;
+use crate::input::Input;
+use notes::{TransferLog, TransferNotes};
 use pace::Kind;
 pub use pace::Limits;
-use trail::{Found, Trail};
-use web::Ask;
+use ticket::{Ticket, What};
+use web::HttpRequest;
 pub use web::{USER_AGENT, Web};
 
 /// A reply of at most so many bytes, a hundred jobs or so, is read faster than a thread is begun for it.
@@ -58,13 +60,14 @@ struct Shared {
     version: ClientVersion,
     events: Sender<Input>,
     running: Mutex<Running>,
-    /// Of each project, which hosts send its requests on to which others: said once, and [`TOLD_MAX`] at the most.
+    /// Of each project, which hosts redirect its requests to which others: reported once, and [`TOLD_MAX`] at
+    /// the most.
     told: Mutex<BTreeMap<ProjectId, BTreeSet<(String, String)>>>,
     moved: Counter<u64>,
 }
 
-/// So many moves to other hosts are said of a project. Each has a few hosts; more are no news, and what one has too many of
-/// keeps no other's from being said.
+/// Redirects to other hosts that are reported for one project at most: each has a few hosts, and one project
+/// must not crowd out what is said of others.
 const TOLD_MAX: usize = 10;
 
 #[derive(Default)]
@@ -72,38 +75,6 @@ struct Running {
     begun: u64,
     /// With the number of the attempt. One that has ended stays until its end has arrived.
     transfers: BTreeMap<What, (u64, AbortHandle)>,
-}
-
-/// Which attempt an event is the end of.
-#[derive(Debug)]
-pub struct Ticket {
-    what: What,
-    attempt: u64,
-    traffic: Vec<Traffic>,
-}
-
-impl Ticket {
-    /// What was measured on the way.
-    pub fn traffic(&mut self) -> Vec<Traffic> {
-        std::mem::take(&mut self.traffic)
-    }
-}
-
-/// What a transfer is about.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
-    Page(ProjectId),
-    Rpc(ProjectId),
-    File(FileKey),
-}
-
-impl What {
-    fn project(&self) -> ProjectId {
-        match self {
-            Self::Page(project) | Self::Rpc(project) => *project,
-            Self::File(file) => file.project,
-        }
-    }
 }
 
 impl Transfers {
@@ -126,8 +97,8 @@ impl Transfers {
     /// GETs a master page: ends in `MasterPageRead`.
     pub fn fetch_master_page(&self, project: ProjectId, url: MasterUrl) {
         let shared = Arc::clone(&self.shared);
-        self.spawn(What::Page(project), move |trail| async move {
-            let page = shared.web.read_page(url.as_str(), &trail).await;
+        self.spawn(What::Page(project), move |log| async move {
+            let page = shared.web.read_page(url.as_str(), &log).await;
             let outcome = page.map(|page| master::scheduler_urls(&page));
             Event::MasterPageRead { project, outcome }
         });
@@ -136,8 +107,8 @@ impl Transfers {
     /// POSTs a request to a scheduler: ends in `SchedulerAnswered`.
     pub fn call_scheduler(&self, project: ProjectId, url: String, request: &SchedulerRequest) {
         let (shared, request) = (Arc::clone(&self.shared), request.write());
-        self.spawn(What::Rpc(project), move |trail| async move {
-            let outcome = call(&shared.web, &url, request, &trail).await;
+        self.spawn(What::Rpc(project), move |log| async move {
+            let outcome = call(&shared.web, &url, request, &log).await;
             Event::SchedulerAnswered { project, outcome }
         });
     }
@@ -145,8 +116,8 @@ impl Transfers {
     /// One attempt at a download: ends in `DownloadEnded`.
     pub fn download(&self, wanted: Box<Download>) {
         let shared = Arc::clone(&self.shared);
-        self.spawn(What::File(wanted.file.clone()), move |trail| async move {
-            let outcome = download::download(&shared.web, &shared.dir, &wanted, &trail).await;
+        self.spawn(What::File(wanted.file.clone()), move |log| async move {
+            let outcome = download::download(&shared.web, &shared.dir, &wanted, &log).await;
             if let Ok(size) = outcome {
                 shared.count(&wanted.url, "down", size.0);
             }
@@ -157,8 +128,8 @@ impl Transfers {
     /// One attempt at an upload: ends in `UploadEnded`.
     pub fn upload(&self, wanted: Box<Upload>) {
         let shared = Arc::clone(&self.shared);
-        self.spawn(What::File(wanted.file.clone()), move |trail| async move {
-            let outcome = upload::upload(&shared.web, &shared.dir, &wanted, shared.version, &trail).await;
+        self.spawn(What::File(wanted.file.clone()), move |log| async move {
+            let outcome = upload::upload(&shared.web, &shared.dir, &wanted, shared.version, &log).await;
             if outcome.is_ok() {
                 shared.count(&wanted.url, "up", wanted.nbytes.0);
             }
@@ -192,13 +163,7 @@ impl Transfers {
             !same
         });
         // Attached once more, it is looked at anew.
-        self.shared.told.lock().unwrap_or_else(PoisonError::into_inner).remove(&project);
-    }
-
-    /// True while a page or an answer of a project's scheduler is awaited.
-    pub fn is_talking(&self, project: ProjectId) -> bool {
-        let running = self.running();
-        [What::Page(project), What::Rpc(project)].iter().any(|what| running.transfers.contains_key(what))
+        fallow_daemon::lock(&self.shared.told).remove(&project);
     }
 
     /// Gives up everything, at the end. What had ended before still arrives.
@@ -206,7 +171,8 @@ impl Transfers {
         self.running().transfers.values().for_each(|(_, running)| running.abort());
     }
 
-    /// An end has arrived. False if that transfer was given up meanwhile: then nobody wants to know of it any more.
+    /// An end has arrived. False if that transfer was given up meanwhile: then nobody wants to know of it any
+    /// more.
     pub fn settle(&self, ticket: &Ticket) -> bool {
         let mut running = self.running();
         let is_wanted =
@@ -217,23 +183,23 @@ impl Transfers {
         is_wanted
     }
 
-    fn spawn<F>(&self, what: What, work: impl FnOnce(Arc<Trail>) -> F)
+    fn spawn<F>(&self, what: What, work: impl FnOnce(Arc<TransferLog>) -> F)
     where
         F: Future<Output = Event> + Send + 'static,
     {
-        let (shared, trail) = (Arc::clone(&self.shared), Arc::new(Trail::default()));
+        let (shared, log) = (Arc::clone(&self.shared), Arc::new(TransferLog::default()));
         let mut running = self.running();
         running.begun += 1;
         let attempt = running.begun;
         let mut ticket = Ticket { what: what.clone(), attempt, traffic: Vec::new() };
-        let (project, work) = (what.project(), work(Arc::clone(&trail)));
+        let (project, work) = (what.project(), work(Arc::clone(&log)));
         let task = async move {
             let event = Box::new(work.await);
-            let found = trail.take();
-            for text in shared.moves_to_tell(project, &found).into_iter().chain(found.remarks) {
+            let notes = log.take();
+            for text in shared.moves_to_tell(project, &notes).into_iter().chain(notes.remarks) {
                 let _ = shared.events.send(Input::Remark { project, text }).await;
             }
-            ticket.traffic = found.traffic;
+            ticket.traffic = notes.traffic;
             let _ = shared.events.send(Input::Transferred(ticket, event)).await;
         };
         let handle = self.shared.runtime.spawn(task.in_current_span());
@@ -249,19 +215,19 @@ impl Transfers {
 
 impl Shared {
     fn running(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        fallow_daemon::lock(&self.running)
     }
 
-    /// What of a trail has not been said yet about bodies that went to other hosts.
-    fn moves_to_tell(&self, project: ProjectId, found: &Found) -> Vec<String> {
-        if found.moves.is_empty() {
+    /// What has not been told yet of bodies that went to other hosts.
+    fn moves_to_tell(&self, project: ProjectId, notes: &TransferNotes) -> Vec<String> {
+        if notes.moves.is_empty() {
             return Vec::new();
         }
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = fallow_daemon::lock(&self.told);
         let told = told.entry(project).or_default();
         let host = |url: &Url| url.origin().ascii_serialization();
         let is_new = |(from, to): &&(Url, Url)| told.len() < TOLD_MAX && told.insert((host(from), host(to)));
-        let new = found.moves.iter().filter(is_new);
+        let new = notes.moves.iter().filter(is_new);
         new.map(|(from, to)| {
             let (from, to) = (web::short(from), web::short(to));
             format!("{from} sends requests on to another host: what is meant for it, the account key too, goes to {to}")
@@ -279,26 +245,27 @@ async fn call(
     web: &Web,
     url: &str,
     request: String,
-    trail: &Trail,
+    log: &TransferLog,
 ) -> Result<Box<SchedulerReply>, TransferError> {
     let content = bytes::Bytes::from(request);
-    let ask = Ask { url, kind: Kind::Call, from: 0, may_encode: true, content: Some(&content), trail };
-    let answer = web.ask(&ask).await?;
+    let request =
+        HttpRequest { url, kind: Kind::Call, from: 0, may_encode: true, content: Some(&content), log };
+    let answer = web.send(&request).await?;
     let body = answer.succeeded()?.whole(web::REPLY_MAX).await?;
     if body.is_empty() {
         return Err(TransferError::new(TransferErrorKind::BadReply, format!("{url}: the answer is empty")));
     }
     match parse(body).await {
         Ok((reply, left_out)) => {
-            left_out.into_iter().for_each(|text| trail.remark(text));
+            left_out.into_iter().for_each(|text| log.remark(text));
             Ok(Box::new(reply))
         }
         Err(why) => Err(TransferError::new(TransferErrorKind::BadReply, format!("{url}: {why}"))),
     }
 }
 
-/// Reads a reply; a large one on a thread of its own, so that nobody else waits for it. With it comes what of it is left
-/// out, in words.
+/// Reads a reply; a large one on a thread of its own, so that nobody else waits for it. With it comes what of
+/// it is left out, in words.
 async fn parse(body: Vec<u8>) -> Result<(SchedulerReply, Option<String>), String> {
     let read = |body: &[u8]| {
         let mut reply = SchedulerReply::parse(body).map_err(|error| error.to_string())?;

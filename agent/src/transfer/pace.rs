@@ -1,9 +1,10 @@
 //! How slow the other side may be.
 //!
-//! Model: a file may take as long as it needs, provided that in every five minutes a little of it comes or goes (the stock
-//! client's rule: ten bytes a second). It holds one of its project's own places meanwhile, nothing else. A page or an RPC
-//! is waited for by whoever decides what comes next, so its time is bounded as a whole: five minutes, and more for what
-//! has come, at the speed of a slow but honest line; an hour at the most, whatever comes.
+//! Model: a file may take as long as it needs, provided that in every five minutes a little of it comes or
+//! goes (the stock client's rule: ten bytes a second). It holds one of its project's own places meanwhile,
+//! nothing else. A page or an RPC is waited for by whoever decides what comes next, so its time is bounded as
+//! a whole: five minutes, and more for what has come, at the speed of a slow but honest line; an hour at the
+//! most, whatever comes.
 
 use std::time::Duration;
 
@@ -14,15 +15,16 @@ use tokio::time::Instant;
 pub struct Limits {
     /// How long the other side may say nothing (BOINC: `http_transfer_timeout`).
     pub stall: Duration,
-    /// Slower than this, in bytes a second over that time, is as good as nothing (BOINC: `http_transfer_timeout_bps`).
+    /// Slower than this, in bytes a second over that time, is as good as nothing (BOINC:
+    /// `http_transfer_timeout_bps`).
     pub slowest: u64,
-    /// What a page or an RPC has gained for each byte of it that has come or gone: so many bytes for a second.
+    /// A page or an RPC gets a further second for every so many bytes transferred.
     pub line: u64,
     /// The longest that a page or an RPC takes.
     pub longest_call: Duration,
-    /// How long a connection that is not in use is kept for the next request. Servers keep one for a minute, or a few
-    /// seconds: it is closed here first, so that none is asked over a connection that it is about to close, and an agent
-    /// that has nothing to say holds no place.
+    /// How long a connection that is not in use is kept for the next request. Servers keep one for a minute,
+    /// or a few seconds: it is closed here first, so that none is asked over a connection that it is about to
+    /// close, and an agent that has nothing to say holds no place.
     pub idle: Duration,
 }
 

@@ -7,13 +7,13 @@
 //! | 301, 302, 307, 308 | goes there | goes there as a POST, with its body |
 //! | 303 | goes there | goes there as a GET, without a body |
 //!
-//! The stock client makes a GET of a POST after a 302 too. No scheduler and no upload handler answers one, so here the
-//! body goes along: a project that moves for a time stays reachable.
+//! The stock client makes a GET of a POST after a 302 too. No scheduler and no upload handler answers one, so
+//! here the body goes along: a project that moves for a time stays reachable.
 //!
-//! A body holds the account key or a result. It follows within a host, from http to https, and, as with the stock client,
-//! to another host; that is said in a notice, for it hands the key to somebody else. It never goes from https to http,
-//! where everybody on the way could read it. Another port is another host, but for the move from the usual port of http
-//! to that of https.
+//! A body holds the account key or a result. It follows within a host, from http to https, and, as with the
+//! stock client, to another host; that is said in a notice, for it hands the key to somebody else. It never
+//! goes from https to http, where everybody on the way could read it. Another port is another host, but for
+//! the move from the usual port of http to that of https.
 //!
 //! Left out: a memory of permanent moves. Each RPC begins at the URL that the master page gives.
 
@@ -30,7 +30,7 @@ pub(super) enum Method {
     Post,
 }
 
-/// The next place to ask.
+/// The next place to request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hop {
     pub(super) url: Url,

@@ -8,15 +8,17 @@ use fallow_client::{TransferError, TransferErrorKind};
 use fallow_domain::Bytes;
 
 use super::local::failure;
-use super::space::Space;
+use super::volume::VolumeWatch;
 
-/// The most that a file of some size takes when it is compressed: gzip makes hardly longer what it cannot make shorter.
+/// The most that a file of some size takes when it is compressed: gzip makes hardly longer what it cannot
+/// make shorter.
 pub(super) const fn packed_max(plain: u64) -> u64 {
     plain.saturating_add(plain / 1_000).saturating_add(64 * 1024)
 }
 
-/// Expands `packed` into `plain`, and gives what is longer than the limit the kind that is given with it. Of bytes that
-/// cannot be expanded nothing stays; after a failure of this host `packed` does, for it says nothing about its bytes.
+/// Expands `packed` into `plain`, and gives what is longer than the limit the kind that is given with it. Of
+/// bytes that cannot be expanded nothing stays; after a failure of this host `packed` does, for it says
+/// nothing about its bytes.
 pub(super) fn expand(
     packed: PathBuf,
     plain: PathBuf,
@@ -61,7 +63,7 @@ fn write(packed: &Path, plain: &Path, limit: u64, keep_free: Bytes) -> Result<()
     let mut unpacked = source.take(limit.saturating_add(1));
     let mut buffer = vec![0; 64 * 1024];
     let mut total = 0;
-    let mut space = Space::for_bytes(plain.parent().unwrap_or(plain), keep_free, None)?;
+    let mut space = VolumeWatch::for_bytes(plain.parent().unwrap_or(plain), keep_free, None)?;
     loop {
         let read = match unpacked.read(&mut buffer) {
             Ok(0) => return Ok(()),

@@ -16,9 +16,9 @@ use tokio::io::AsyncReadExt;
 use tokio_util::io::ReaderStream;
 
 use super::local::failure;
+use super::notes::TransferLog;
 use super::pace::Kind;
-use super::trail::Trail;
-use super::web::{Ask, Content, Web};
+use super::web::{Content, HttpRequest, Web};
 use crate::dir::DataDir;
 use crate::files::{is_its_own, open_own};
 
@@ -33,7 +33,7 @@ pub(super) async fn upload(
     dir: &DataDir,
     wanted: &Upload,
     version: ClientVersion,
-    trail: &Trail,
+    log: &TransferLog,
 ) -> Result<(), TransferError> {
     let name = &wanted.file.name;
     if !names::is_file_name(name) {
@@ -46,9 +46,10 @@ pub(super) async fn upload(
     let mut offset = 0;
     if wanted.nbytes.0 >= ASK_FROM && wanted.nbytes > wanted.stale {
         let question = UploadRequest::FileSize { client_version: version, name: name.clone() };
-        let answer = post(web, &wanted.to, Kind::Call, &bytes::Bytes::from(question.write()), trail).await?;
+        let answer = post(web, &wanted.to, Kind::Call, &bytes::Bytes::from(question.write()), log).await?;
         let there = succeeded(&wanted.to, answer)?.file_size.unwrap_or_default();
-        // What is longer than it ever was before has been sent as it is now.
+        // If the server has more than an earlier version of the file could have left there, what it has is
+        // the beginning of the present version. Otherwise the upload begins anew.
         offset = if there > wanted.stale { there.0 } else { 0 };
         if offset >= wanted.nbytes.0 {
             return Ok(());
@@ -70,7 +71,7 @@ pub(super) async fn upload(
         head: UploadRequest::Upload(header).write().into(),
         gone: Arc::default(),
     };
-    let answer = post(web, &wanted.to, Kind::File, &content, trail).await?;
+    let answer = post(web, &wanted.to, Kind::File, &content, log).await?;
     succeeded(&wanted.to, answer).map(drop)
 }
 
@@ -127,10 +128,10 @@ async fn post(
     url: &str,
     kind: Kind,
     content: &dyn Content,
-    trail: &Trail,
+    log: &TransferLog,
 ) -> Result<DataServerReply, TransferError> {
-    let ask = Ask { url, kind, from: 0, may_encode: true, content: Some(content), trail };
-    let answer = web.ask(&ask).await.map_err(later)?.succeeded().map_err(later)?;
+    let request = HttpRequest { url, kind, from: 0, may_encode: true, content: Some(content), log };
+    let answer = web.send(&request).await.map_err(later)?.succeeded().map_err(later)?;
     read(url, &answer.whole(ANSWER_MAX).await?)
 }
 
@@ -139,7 +140,8 @@ fn read(url: &str, answer: &[u8]) -> Result<DataServerReply, TransferError> {
         .map_err(|error| TransferError::new(TransferErrorKind::BadReply, format!("{url}: {error}")))
 }
 
-/// A result is worth more than a wrong HTTP status: whatever it is, it may be another one later (BOINC likewise).
+/// A result is worth more than a wrong HTTP status: whatever it is, it may be another one later (BOINC
+/// likewise).
 fn later(error: TransferError) -> TransferError {
     match error.kind {
         TransferErrorKind::Permanent => TransferError::new(TransferErrorKind::Transient, error.what),

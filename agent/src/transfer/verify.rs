@@ -28,7 +28,8 @@ pub(super) fn check(
     }
 }
 
-/// The size if it is known; then the signature, or the MD5 where none is needed (BOINC compares no MD5 of signed files).
+/// The size if it is known; then the signature, or the MD5 where none is needed (BOINC compares no MD5 of
+/// signed files).
 fn is_right(wanted: &Download, md5: &str, size: Bytes) -> Result<(), TransferError> {
     let name = &wanted.file.name;
     let wrong =

@@ -11,16 +11,16 @@ use reqwest::{Body, Client, RequestBuilder, Response, StatusCode, Url};
 use tokio::time::{Instant, timeout_at};
 
 use super::encoding::{self, Decoder};
+use super::notes::TransferLog;
 use super::pace::{Kind, Limits, Pace};
 use super::redirect::{self, HOPS_MAX, Method};
-use super::trail::Trail;
 
-/// What projects see. It is the stock client's name, because project servers gate features, and some of them service,
-/// by the version in it; the protocol spoken is that version's.
+/// What projects see. It is the stock client's name, because project servers gate features, and some of them
+/// service, by the version in it; the protocol spoken is that version's.
 #[cfg(not(target_arch = "aarch64"))]
 pub const USER_AGENT: &str = "BOINC client (x86_64-pc-linux-gnu 8.3.0)";
-/// What projects see. It is the stock client's name, because project servers gate features, and some of them service,
-/// by the version in it; the protocol spoken is that version's.
+/// What projects see. It is the stock client's name, because project servers gate features, and some of them
+/// service, by the version in it; the protocol spoken is that version's.
 #[cfg(target_arch = "aarch64")]
 pub const USER_AGENT: &str = "BOINC client (aarch64-unknown-linux-gnu 8.3.0)";
 
@@ -32,7 +32,8 @@ const PAGE_MAX: usize = 1 << 20;
 /// Longest scheduler reply: a thousand jobs are about 3 MB.
 pub(super) const REPLY_MAX: usize = 32 << 20;
 
-/// HTTP clients: one that honours the environment's proxies, and one for this very host, which no proxy can reach.
+/// HTTP clients: one that honours the environment's proxies, and one for this very host, which no proxy can
+/// reach.
 #[derive(Clone, Debug)]
 pub struct Web {
     far: Client,
@@ -40,8 +41,8 @@ pub struct Web {
     limits: Limits,
 }
 
-/// Something to be asked for.
-pub(super) struct Ask<'a> {
+/// An HTTP request.
+pub(super) struct HttpRequest<'a> {
     pub(super) url: &'a str,
     pub(super) kind: Kind,
     /// A GET's first byte.
@@ -50,7 +51,7 @@ pub(super) struct Ask<'a> {
     pub(super) may_encode: bool,
     /// What a POST sends.
     pub(super) content: Option<&'a dyn Content>,
-    pub(super) trail: &'a Trail,
+    pub(super) log: &'a TransferLog,
 }
 
 /// What a POST sends: made anew each time that it is sent on.
@@ -88,17 +89,18 @@ pub(super) struct Answer<'a> {
     meter: Meter<'a>,
 }
 
-/// Measures what crosses the wire for one answer. As in the stock client a POST counts by what goes, a GET by what comes.
+/// Measures what crosses the wire for one answer. As in the stock client a POST counts by what goes, a GET by
+/// what comes.
 struct Meter<'a> {
     upload: bool,
     since: Instant,
     bytes: u64,
-    trail: &'a Trail,
+    log: &'a TransferLog,
 }
 
 impl Drop for Meter<'_> {
     fn drop(&mut self) {
-        self.trail.measured(self.upload, self.bytes, self.since.elapsed());
+        self.log.measured(self.upload, self.bytes, self.since.elapsed());
     }
 }
 
@@ -144,78 +146,86 @@ impl Web {
     /// # Errors
     /// [`TransferError`].
     pub async fn page(&self, url: &str) -> Result<Vec<u8>, TransferError> {
-        self.read_page(url, &Trail::default()).await
+        self.read_page(url, &TransferLog::default()).await
     }
 
-    /// The same, leaving a trail.
-    pub(super) async fn read_page(&self, url: &str, trail: &Trail) -> Result<Vec<u8>, TransferError> {
-        let ask = Ask { url, kind: Kind::Call, from: 0, may_encode: true, content: None, trail };
-        self.ask(&ask).await?.succeeded()?.whole(PAGE_MAX).await
+    /// The same, taking notes.
+    pub(super) async fn read_page(&self, url: &str, log: &TransferLog) -> Result<Vec<u8>, TransferError> {
+        let request = HttpRequest { url, kind: Kind::Call, from: 0, may_encode: true, content: None, log };
+        self.send(&request).await?.succeeded()?.whole(PAGE_MAX).await
     }
 
     /// Asks, follows where it is sent on to, and waits for the head of the answer, whatever its status.
-    pub(super) async fn ask<'a>(&self, ask: &Ask<'a>) -> Result<Answer<'a>, TransferError> {
-        let mut pace = Pace::new(self.limits, ask.kind, Instant::now());
-        if let Some(content) = ask.content.filter(|_| ask.kind == Kind::Call) {
+    pub(super) async fn send<'a>(&self, request: &HttpRequest<'a>) -> Result<Answer<'a>, TransferError> {
+        let mut pace = Pace::new(self.limits, request.kind, Instant::now());
+        if let Some(content) = request.content.filter(|_| request.kind == Kind::Call) {
             // A long request over a slow line takes its time too.
             pace.note(Instant::now(), content.length());
         }
-        let (mut url, mut place) = (parse(ask.url)?, ask.url.to_owned());
-        let mut method = if ask.content.is_some() { Method::Post } else { Method::Get };
+        let (mut url, mut place) = (parse(request.url)?, request.url.to_owned());
+        let mut method = if request.content.is_some() { Method::Post } else { Method::Get };
         for _ in 0..=HOPS_MAX {
             let sent = Instant::now();
-            let response = self.head(self.request(ask, method, &url)?, ask, &place, &mut pace).await?;
+            let response =
+                self.head(self.builder(request, method, &url)?, request, &place, &mut pace).await?;
             let next = redirect::next(&url, method, response.status(), response.headers());
             let Some(hop) = next.map_err(|why| permanent(format!("{place}: {why}")))? else {
-                let decoder = match ask.may_encode {
+                let decoder = match request.may_encode {
                     true => Decoder::of(response.headers()),
                     false => Ok(Decoder::plain()),
                 };
                 let decoder = decoder.map_err(|why| garbled(&place, &why))?;
                 let upload = method == Method::Post;
-                let (since, bytes) = match ask.content.filter(|_| upload) {
+                let (since, bytes) = match request.content.filter(|_| upload) {
                     Some(content) => (sent, content.length()),
                     None => (Instant::now(), 0),
                 };
-                let meter = Meter { upload, since, bytes, trail: ask.trail };
+                let meter = Meter { upload, since, bytes, log: request.log };
                 let rest = bytes::Bytes::new();
                 return Ok(Answer { response, place, pace, decoder, rest, is_over: false, meter });
             };
             if hop.leaves_host {
-                ask.trail.moved(&url, &hop.url);
+                request.log.moved(&url, &hop.url);
             }
-            place = format!("{}, where {} sends on to", short(&hop.url), ask.url);
+            place = format!("{}, where {} sends on to", short(&hop.url), request.url);
             (url, method) = (hop.url, hop.method);
         }
         let what = format!("{place}: sent on more than {HOPS_MAX} times");
         Err(TransferError::new(TransferErrorKind::Transient, what))
     }
 
-    fn request(&self, ask: &Ask<'_>, method: Method, url: &Url) -> Result<RequestBuilder, TransferError> {
+    fn builder(
+        &self,
+        request: &HttpRequest<'_>,
+        method: Method,
+        url: &Url,
+    ) -> Result<RequestBuilder, TransferError> {
         let near = url.host_str().is_some_and(loopback::is_this_host);
         let client = if near { &self.near } else { &self.far };
-        let request = match (method, ask.content) {
+        let builder = match (method, request.content) {
             (Method::Post, Some(content)) => {
-                let request = client.post(url.clone()).header(CONTENT_TYPE, "text/xml");
-                request.header(CONTENT_LENGTH, content.length()).body(content.body()?)
+                let builder = client.post(url.clone()).header(CONTENT_TYPE, "text/xml");
+                builder.header(CONTENT_LENGTH, content.length()).body(content.body()?)
             }
-            _ if ask.from > 0 => client.get(url.clone()).header(RANGE, format!("bytes={}-", ask.from)),
+            _ if request.from > 0 => {
+                client.get(url.clone()).header(RANGE, format!("bytes={}-", request.from))
+            }
             _ => client.get(url.clone()),
         };
-        Ok(if ask.may_encode { request.header(ACCEPT_ENCODING, encoding::ACCEPTED) } else { request })
+        Ok(if request.may_encode { builder.header(ACCEPT_ENCODING, encoding::ACCEPTED) } else { builder })
     }
 
     /// Sends one request, for as long as it goes fast enough.
     async fn head(
         &self,
-        request: RequestBuilder,
-        ask: &Ask<'_>,
+        builder: RequestBuilder,
+        request: &HttpRequest<'_>,
         place: &str,
         pace: &mut Pace,
     ) -> Result<Response, TransferError> {
-        let sending = request.send();
+        let sending = builder.send();
         tokio::pin!(sending);
-        let gone = || ask.content.map_or(0, Content::gone);
+        let gone = || request.content.map_or(0, Content::gone);
         let mut seen = gone();
         loop {
             let until = pace.until();

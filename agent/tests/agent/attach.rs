@@ -1,5 +1,5 @@
-//! Attaching at the owner's word: a key is recorded when the project takes it, and not otherwise; what the coordinator
-//! manages stays the coordinator's; what the owner detached stays detached.
+//! Attaching at the owner's word: a key is recorded when the project takes it, and not otherwise; what the
+//! coordinator manages stays the coordinator's; what the owner detached stays detached.
 
 use std::path::Path;
 
@@ -12,38 +12,49 @@ use fallow_domain::{
 };
 
 use crate::daemon::{Daemon, command, outcome};
-use crate::transfers::{Server, http};
+use crate::support::wait_for;
+use crate::transfers::{Asked, Server, http};
 
 pub(crate) const RIGHT: &str = "0123456789abcdef0123456789abcdef";
 pub(crate) const WRONG: &str = "ffffffffffffffffffffffffffffffff";
 
 /// A project that knows one account, and answers another key as BOINC's servers do.
 pub(crate) fn project() -> Server {
-    Server::start(|asked| {
-        let host = asked.head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
-        let body = match &asked.head {
-            head if head.starts_with("get /p/get_project_config.php ") => format!(
-                "<project_config>\n<name>test</name>\n<master_url>http://{host}/p/</master_url>\n</project_config>\n"
-            ),
-            head if head.starts_with("get /p/ ") => {
-                format!("<html><!-- <scheduler>http://{host}/p/cgi</scheduler> --></html>")
-            }
-            head if head.starts_with("post /p/cgi ") => {
-                let known = asked.text().contains(&format!("<authenticator>{RIGHT}</authenticator>"));
-                let said = match known {
-                    true => {
-                        "<request_delay>1</request_delay>\n<user_name>Ada</user_name>\n<hostid>7</hostid>\n"
-                    }
-                    false => {
-                        "<request_delay>3600</request_delay>\n<message priority=\"low\">Invalid or missing account key.  \
-                         To fix, remove and add this project.</message>\n"
-                    }
-                };
-                format!("<scheduler_reply>\n<project_name>test</project_name>\n{said}</scheduler_reply>\n")
-            }
-            _ => return http("404 Not Found", "", b"no such page"),
-        };
-        http("200 OK", "", body.as_bytes())
+    Server::start(answer)
+}
+
+fn answer(asked: &Asked) -> Vec<u8> {
+    let host = asked.head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
+    let body = match &asked.head {
+        head if head.starts_with("get /p/get_project_config.php ") => format!(
+            "<project_config>\n<name>test</name>\n<master_url>http://{host}/p/</master_url>\n</project_config>\n"
+        ),
+        head if head.starts_with("get /p/ ") => {
+            format!("<html><!-- <scheduler>http://{host}/p/cgi</scheduler> --></html>")
+        }
+        head if head.starts_with("post /p/cgi ") => {
+            let known = asked.text().contains(&format!("<authenticator>{RIGHT}</authenticator>"));
+            let said = match known {
+                true => "<request_delay>1</request_delay>\n<user_name>Ada</user_name>\n<hostid>7</hostid>\n",
+                false => {
+                    "<request_delay>3600</request_delay>\n<message priority=\"low\">Invalid or missing account key.  \
+                     To fix, remove and add this project.</message>\n"
+                }
+            };
+            format!("<scheduler_reply>\n<project_name>test</project_name>\n{said}</scheduler_reply>\n")
+        }
+        _ => return http("404 Not Found", "", b"no such page"),
+    };
+    http("200 OK", "", body.as_bytes())
+}
+
+/// One whose scheduler takes a request and never answers.
+fn hanging() -> Server {
+    Server::start(|asked| match asked.head.starts_with("post ") {
+        true => loop {
+            std::thread::park();
+        },
+        false => answer(asked),
     })
 }
 
@@ -108,6 +119,29 @@ fn a_project_is_attached_when_it_takes_the_account_and_else_nothing_is_kept() {
 }
 
 #[test]
+fn an_agent_that_ends_tells_whoever_attaches_a_project_and_keeps_nothing_of_it() {
+    let server = hanging();
+    let dir = tempfile::tempdir().unwrap();
+    let (dir, url) = (dir.path(), server.url(""));
+    let daemon = Daemon::start(dir);
+    let (at, to) = (dir.to_owned(), url.clone());
+    let attaching = std::thread::spawn(move || attach(&at, &to, RIGHT, &[]));
+    wait_for("the scheduler to be asked", || {
+        server.asked().iter().any(|asked| asked.head.starts_with("post ")).then_some(())
+    });
+    // Without a key the tool asks the agent alone.
+    let (code, text) = attach(dir, &url, "", &[]);
+    assert!(code == 5 && text.contains("just being attached"), "{code}: {text}");
+    let (code, text) = outcome(dir, &["stop"]);
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = attaching.join().unwrap();
+    assert!(code == 4 && text.contains("nothing was attached"), "{code}: {text}");
+    drop(daemon);
+    let _daemon = Daemon::start(dir);
+    assert_eq!(attached(dir), 0);
+}
+
+#[test]
 fn a_wrong_key_that_was_recorded_unseen_holds_the_right_one_back_for_no_moment() {
     let server = project();
     let dir = tempfile::tempdir().unwrap();
@@ -115,7 +149,7 @@ fn a_wrong_key_that_was_recorded_unseen_holds_the_right_one_back_for_no_moment()
     let _daemon = Daemon::start(dir);
     let (code, text) = attach(dir, &server.url(""), WRONG, &["--no-wait"]);
     assert_eq!(code, 0, "{text}");
-    crate::support::wait_for("the refusal", || {
+    wait_for("the refusal", || {
         let status = status(dir);
         status["projects"][0]["min_rpc"][0].as_f64().filter(|at| *at > 0.0)
     });
@@ -159,8 +193,8 @@ fn r6_10_a_project_attached_under_another_spelling_of_its_address_is_the_same() 
 /// A directory of an agent that follows a document with one project.
 fn follow_document(dir: &Path, url: &str) {
     let records = Records::open(&DataDir::at(dir)).unwrap();
-    let birth = records.birth().unwrap();
-    let config = ClientConfig::new(birth.seed, ClientVersion { major: 8, minor: 3, release: 0 });
+    let host_identity = records.host_identity().unwrap();
+    let config = ClientConfig::new(host_identity.seed, ClientVersion { major: 8, minor: 3, release: 0 });
     let mut client = Client::restore(config, []).unwrap();
     let project = ProjectAssignment {
         name: "fleet".into(),

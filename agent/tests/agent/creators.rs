@@ -1,4 +1,5 @@
-//! Directories under names that the agent takes away, in which somebody goes on creating files for as long as he lives.
+//! Directories under names that the agent takes away, in which somebody goes on creating files for as long as
+//! he lives.
 
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
@@ -20,11 +21,12 @@ use crate::spinning;
 use crate::supervision::{Bench, JOB, SLOT};
 use crate::support::wait_for;
 
-/// Names that each of them uses, again and again: more than can be removed while it waits for its turn at the CPU.
+/// Names that each of them uses, again and again: more than can be removed while it waits for its turn at the
+/// CPU.
 const NAMES: u64 = 4_000;
 
-/// Threads that create files in directories, wherever these are moved to, until this is dropped. In each directory there are
-/// three of them, so that who removes what they make is never done with it.
+/// Threads that create files in directories, wherever these are moved to, until this is dropped. In each
+/// directory there are three of them, so that who removes what they make is never done with it.
 struct Creators {
     end: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -70,8 +72,8 @@ impl Watch {
         Self(watch)
     }
 
-    /// Waits until these names have left. They must have been moved away: what is removed in its place takes as long as
-    /// somebody goes on filling it.
+    /// Waits until these names have left. They must have been moved away: what is removed in its place takes
+    /// as long as somebody goes on filling it.
     fn were_moved(&self, mut names: BTreeSet<&str>) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.0, &mut buffer);

@@ -45,8 +45,8 @@ fn child_on_a_volume_that_fills_up() {
     let dir = &volume.join("agent");
     let mut daemon = Daemon::start(dir);
     fill(volume);
-    // Something else on this machine may hold one answer up, but not one after the other. None of the commands changes the
-    // next one's answer.
+    // Something else on this machine may hold one answer up, but not one after the other. None of the
+    // commands changes the next one's answer.
     let prompt = |arguments: &[&str]| {
         let mut answers = (0..30).map(|_| {
             let start = Instant::now();

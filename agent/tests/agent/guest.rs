@@ -47,7 +47,8 @@ pub(crate) fn ticks(pid: u32) -> u64 {
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// Says whether the kernel gives every session a weight of its own, so that priorities count within a session only.
+/// Says whether the kernel gives every session a weight of its own, so that priorities count within a session
+/// only.
 pub(crate) fn say_autogroups() {
     match std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled") {
         Ok(text) if text.trim() == "1" => {}
@@ -126,7 +127,8 @@ fn tasks_that_start_at_once() {
         setup.special = number % 2 == 1;
         setups.push(setup);
     }
-    // All have the same program, and one that is being written is not executed: none starts before the last has written it.
+    // All have the same program, and one that is being written is not executed: none starts before the last
+    // has written it.
     for setup in setups {
         bench.supervisor.start_task(setup);
     }

@@ -107,7 +107,8 @@ fn r6_2_the_host_is_described_as_the_stock_client_describes_it() {
 fn r6_2_a_server_reads_the_same_out_of_our_words() {
     let dir = tempfile::tempdir().unwrap();
     let facts = facts(dir.path());
-    // What plan classes cut out (BOINC: sched/plan_class_spec.cpp): the kernel before the bar, the library behind it.
+    // What plan classes cut out (BOINC: sched/plan_class_spec.cpp): the kernel before the bar, the library
+    // behind it.
     let (_, versions) = facts.os_version.rsplit_once(" [").unwrap();
     let (kernel, library) = versions.strip_suffix(']').unwrap().split_once('|').unwrap();
     assert_eq!(kernel, rustix::system::uname().release().to_str().unwrap());

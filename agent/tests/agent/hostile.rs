@@ -1,4 +1,5 @@
-//! A project whose server sends as much as it can: the owner is answered all the while, and pays with bounded memory.
+//! A project whose server sends as much as it can: the owner is answered all the while, and pays with bounded
+//! memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +9,8 @@ use crate::daemon::{Daemon, command, outcome};
 use crate::support::wait_for;
 use crate::transfers::{Server, http};
 
-/// A project whose scheduler answers with one of these after the other, and then with nothing; and how often it was called.
+/// A project whose scheduler answers with one of these after the other, and then with nothing; and how often
+/// it was called.
 fn project(replies: Vec<String>) -> (Server, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&calls);
@@ -71,7 +73,8 @@ fn version(plan_class: &str) -> String {
 fn r6_10_a_reply_of_thirty_seven_thousand_versions_and_jobs_leaves_the_owner_answered_and_memory_bounded() {
     let classes: Vec<String> = (0..37_000).map(|number| format!("class{number}")).collect();
     let mut reply: String = classes.iter().map(|class| version(class)).collect();
-    // The last ones of those that are kept first: whoever looked through all versions for each would take the longest.
+    // The last ones of those that are kept first: whoever looked through all versions for each would take the
+    // longest.
     let order = (0..1_000).rev().chain(1_000..37_000);
     reply.extend(order.map(|number| job(&format!("job{number}"), &classes[number])));
     let (server, calls) = project(vec![reply]);

@@ -1,7 +1,8 @@
 //! Jobs that mean harm, as real processes of an ordinary user under the real supervisor.
 //!
-//! Each leaves something else behind. After each the same must hold: the agent lives, the jobs of another project in the
-//! next slot and in the very same one finish, nothing leaks, and nothing outside of the slots was touched or read.
+//! Each leaves something else behind. After each the same must hold: the agent lives, the jobs of another
+//! project in the next slot and in the very same one finish, nothing leaks, and nothing outside of the slots
+//! was touched or read.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -21,8 +22,8 @@ const NOBODY: u32 = 65534;
 /// Descriptors that the ordinary user's agent may have.
 const DESCRIPTORS: u32 = 128;
 
-/// A directory in memory where programs in it can be executed: removing a hundred thousand files from a disk takes minutes,
-/// whoever does it.
+/// A directory in memory where programs in it can be executed: removing a hundred thousand files from a disk
+/// takes minutes, whoever does it.
 fn quick_dir() -> tempfile::TempDir {
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
     let executes = |line: &str| line.contains(" /dev/shm tmpfs ") && !line.contains("noexec");
@@ -30,8 +31,8 @@ fn quick_dir() -> tempfile::TempDir {
     in_memory.flatten().unwrap_or_else(|| tempfile::tempdir().unwrap())
 }
 
-/// Runs the test of this name once more as an ordinary user with few descriptors, when this is root, whom no permission
-/// stops. True if it was run so.
+/// Runs the test of this name once more as an ordinary user with few descriptors, when this is root, whom no
+/// permission stops. True if it was run so.
 pub(crate) fn as_ordinary_user(name: &str) -> bool {
     if std::env::var_os("FALLOW_TEST_ORDINARY").is_some() {
         return false;

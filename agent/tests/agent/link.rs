@@ -214,8 +214,8 @@ async fn r6_3_an_agent_enrols_reports_applies_documents_and_resumes_after_a_loss
     assert!(cpus > 0);
     coordinator.until("heartbeats", |held| (held.heartbeats >= 2).then_some(())).await;
 
-    // A good document is followed within a second, and the agent says so. Something else on this machine may hold one of
-    // them up, but not one after the other.
+    // A good document is followed within a second, and the agent says so. Something else on this machine may
+    // hold one of them up, but not one after the other.
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let follows = |version| move |held: &Held| (host(held)?.document_version == version).then_some(());
     let mut good = 0;

@@ -1,4 +1,5 @@
-//! What applications and projects say to each other, and the memory that old applications share with their client.
+//! What applications and projects say to each other, and the memory that old applications share with their
+//! client.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! A project whose jobs run a script, two of them on one CPU, and what becomes of names that it chooses badly.
+//! A project whose jobs run a script, two of them on one CPU, and what becomes of names that it chooses
+//! badly.
 
 use std::path::Path;
 
@@ -14,7 +15,8 @@ const KEY: &str = "0123456789abcdef0123456789abcdef";
 const PLATFORM: &str =
     if cfg!(target_arch = "aarch64") { "aarch64-unknown-linux-gnu" } else { "x86_64-pc-linux-gnu" };
 
-/// A project called `name` that gives two jobs, each of which runs `script` with half a CPU. Their names end in `mark`.
+/// A project called `name` that gives two jobs, each of which runs `script` with half a CPU. Their names end
+/// in `mark`.
 pub(crate) fn project(name: &str, script: &str, mark: &str) -> Server {
     serve(name, script, mark, Bytes(10_000_000))
 }
@@ -133,7 +135,8 @@ pub(crate) fn running(dir: &Path) -> Vec<u32> {
 
 #[test]
 fn r6_2_tasks_are_suspended_while_the_cpus_are_measured_and_resumed_after_it() {
-    // Where the tasks were not up when the CPUs were measured, nothing is shown: it is tried with a later measurement.
+    // Where the tasks were not up when the CPUs were measured, nothing is shown: it is tried with a later
+    // measurement.
     let shown = [8, 40, 200].into_iter().any(are_suspended_while_the_cpus_are_measured);
     assert!(shown, "no task was suspended");
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration as StdDuration;
 
 use fallow_agent::dir::DataDir;
-use fallow_agent::guard::Keeper;
+use fallow_agent::guard::GuardHandle;
 use fallow_agent::proc;
 use fallow_agent::supervise::{Context, Supervisor, leftovers, life_mark};
 use fallow_boinc::runtime::exit::Ended;
@@ -23,8 +23,8 @@ pub(crate) const SLOT: SlotId = SlotId(0);
 /// More than the application counts while a test looks, however seldom that comes to its turn.
 const ENDLESS: u64 = 1_000_000_000;
 
-/// The application: counts in its input file's name up to a number, a tenth of a CPU second at a time, with a checkpoint
-/// after each, and writes the sum.
+/// The application: counts in its input file's name up to a number, a tenth of a CPU second at a time, with a
+/// checkpoint after each, and writes the sum.
 #[test]
 #[ignore = "not a test: run as an application by the tests below"]
 fn application_that_counts() {
@@ -95,7 +95,8 @@ impl Bench {
         std::mem::forget(data.lock().unwrap());
         let (sender, events) = channel();
         let life = format!("test{:?}", std::thread::current().id());
-        let guard = Keeper::start(agent(), life_mark(&data, &life), StdDuration::from_millis(300)).unwrap();
+        let guard =
+            GuardHandle::start(agent(), life_mark(&data, &life), StdDuration::from_millis(300)).unwrap();
         let for_samples = std::sync::Mutex::new(dropped.unwrap_or_else(|| sender.clone()));
         let sender = std::sync::Mutex::new(sender);
         let context = Context {
@@ -103,7 +104,7 @@ impl Bench {
             life,
             guard,
             memory: Bytes::from_mebibytes(1024),
-            report: Arc::new(move |event| {
+            send_event: Arc::new(move |event| {
                 if full.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n > 0).then(|| n + 1)).is_ok()
                 {
                     return Some(event);
@@ -111,7 +112,7 @@ impl Bench {
                 let _ = sender.lock().unwrap().send(event);
                 None
             }),
-            offer: Arc::new(move |event| {
+            try_send_event: Arc::new(move |event| {
                 room.load(Ordering::Relaxed) && for_samples.lock().unwrap().send(event).is_ok()
             }),
         };

@@ -1,7 +1,8 @@
 //! An agent that is started by hand, from a terminal, beside an owner who works in another one.
 //!
-//! Where the kernel gives each session a weight of its own, as it does on desktops, what a program's priority says counts
-//! within its session only; and an agent under a terminal, unlike one under systemd, has no slice that yields.
+//! Where the kernel gives each session a weight of its own, as it does on desktops, what a program's priority
+//! says counts within its session only; and an agent under a terminal, unlike one under systemd, has no slice
+//! that yields.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

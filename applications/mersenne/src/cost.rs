@@ -1,15 +1,16 @@
 //! What a range costs, for whoever cuts the work into jobs.
 //!
-//! Model: a test of exponent p has p - 2 steps, and a step multiplies numbers of p bits. On the machine that this was
-//! measured on, a step of this crate's release build took 11.5 µs at p = 10,000 and grew with p^1.62 (between 1,000
-//! and 100,000, within 10 %), plus 50 ns for what does not grow. BOINC wants that as floating-point operations:
-//! seconds times the speed that the agent's benchmark gives that machine, 7.7·10⁹ per second.
+//! Model: a test of exponent p has p - 2 steps, and a step multiplies numbers of p bits. On the machine that
+//! this was measured on, a step of this crate's release build took 11.5 µs at p = 10,000 and grew with p^1.62
+//! (between 1,000 and 100,000, within 10 %), plus 50 ns for what does not grow. BOINC wants that as
+//! floating-point operations: seconds times the speed that the agent's benchmark gives that machine, 7.7·10⁹
+//! per second.
 
 use crate::primes::primes_in;
 use crate::range::EXPONENT_MAX;
 
-/// Operations per second of the machine that the model was measured on, as the agent's benchmark counts them. Where
-/// the two do not fit together, hosts fetch too much work or too little until they have learned better.
+/// Operations per second of the machine that the model was measured on, as the agent's benchmark counts them.
+/// Where the two do not fit together, hosts fetch too much work or too little until they have learned better.
 pub const SPEED: f64 = 7.7e9;
 /// Seconds of one step at an exponent of 10,000 ...
 const STEP_AT_10000: f64 = 11.5e-6;
@@ -30,8 +31,8 @@ pub fn estimated_flops(from: u64, to: u64) -> f64 {
     primes(from, to).into_iter().map(test_flops).sum()
 }
 
-/// Cuts `from..=to` into ranges that follow one another and cost about the same: as many as `jobs`, or as there are
-/// primes if they are fewer, and at least one.
+/// Cuts `from..=to` into ranges that follow one another and cost about the same: as many as `jobs`, or as
+/// there are primes if they are fewer, and at least one.
 pub fn split(from: u64, to: u64, jobs: usize) -> Vec<(u64, u64)> {
     let primes = primes(from, to);
     let total: f64 = primes.iter().copied().map(test_flops).sum();

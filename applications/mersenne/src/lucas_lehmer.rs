@@ -1,5 +1,5 @@
-//! The Lucas-Lehmer test: M = 2^p - 1 is prime exactly if s becomes 0 after p - 2 steps of s := s² - 2 mod M, from
-//! s = 4.
+//! The Lucas-Lehmer test: M = 2^p - 1 is prime exactly if s becomes 0 after p - 2 steps of s := s² - 2 mod M,
+//! from s = 4.
 //!
 //! Reduction needs no division: 2^p is 1 modulo M, so the bits from p upwards are added to those below.
 
@@ -15,7 +15,8 @@ pub struct Test {
 }
 
 impl Test {
-    /// The test of 2^`exponent` - 1 at its beginning. The exponent must be prime for the answer to mean anything.
+    /// The test of 2^`exponent` - 1 at its beginning. The exponent must be prime for the answer to mean
+    /// anything.
     pub fn new(exponent: u32) -> Self {
         let modulus = (BigUint::from(1_u32) << exponent) - 1_u32;
         // The test is for odd primes. 2 has no steps to do, and 2² - 1 = 3 is prime.

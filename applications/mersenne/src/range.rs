@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use fallow_application::program::{InputError, from_to};
 
-/// The largest exponent that a job may name. A single test of it takes hours; a search beyond it is for programs with
-/// Fourier transforms.
+/// The largest exponent that a job may name. A single test of it takes hours; a search beyond it is for
+/// programs with Fourier transforms.
 pub const EXPONENT_MAX: u32 = 1_000_000;
 
 /// The exponents from one to another, both included.

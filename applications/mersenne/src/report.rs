@@ -14,8 +14,8 @@ pub struct Report {
     pub found: Vec<u32>,
     /// How many exponents were tested: the primes in the range.
     pub tested: u32,
-    /// A digest of the last residue of each test. It costs the whole work to know it, so two hosts that agree on it
-    /// have both done it.
+    /// A digest of the last residue of each test. It costs the whole work to know it, so two hosts that agree
+    /// on it have both done it.
     pub residues: u64,
 }
 
@@ -49,8 +49,8 @@ impl Report {
     }
 }
 
-/// The digest after one more test: each step mixes all bits so far with the new ones, so neither order nor any
-/// single residue can be swapped.
+/// The digest after one more test: each step mixes all bits so far with the new ones, so neither order nor
+/// any single residue can be swapped.
 pub(crate) const fn digest(before: u64, exponent: u32, residue: u64) -> u64 {
     let mixed = (before.rotate_left(17) ^ residue).wrapping_add(exponent as u64);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,14 +1,15 @@
 //! What a range costs, for whoever cuts the work into jobs.
 //!
-//! Model: a number takes a fixed time and some for each prime factor, of which numbers near n have about ln ln n; a
-//! segment takes some for each prime up to √n, of which there are about √n / ln √n. The release build was measured
-//! at 10⁶ to 9·10¹² (7.5 to 15.3 ns per number) and is met within 7 %. BOINC wants floating-point operations:
-//! seconds times the speed that the agent's benchmark gives that machine, 7.7·10⁹ per second.
+//! Model: a number takes a fixed time and some for each prime factor, of which numbers near n have about ln
+//! ln n; a segment takes some for each prime up to √n, of which there are about √n / ln √n. The release build
+//! was measured at 10⁶ to 9·10¹² (7.5 to 15.3 ns per number) and is met within 7 %. BOINC wants
+//! floating-point operations: seconds times the speed that the agent's benchmark gives that machine, 7.7·10⁹
+//! per second.
 
 use crate::sieve::SEGMENT;
 
-/// Operations per second of the machine that the model was measured on, as the agent's benchmark counts them. Where
-/// the two do not fit together, hosts fetch too much work or too little until they have learned better.
+/// Operations per second of the machine that the model was measured on, as the agent's benchmark counts them.
+/// Where the two do not fit together, hosts fetch too much work or too little until they have learned better.
 pub const SPEED: f64 = 7.7e9;
 /// Seconds that a number takes in any case ...
 const NUMBER: f64 = 2e-9;
@@ -30,8 +31,8 @@ pub fn estimated_flops(from: u64, to: u64) -> f64 {
     pieces(from, to).map(|(first, last)| flops(last, last - first + 1)).sum()
 }
 
-/// Cuts `from..=to` into ranges that follow one another and cost about the same: as many as `jobs`, or as there are
-/// segments if they are fewer, and at least one.
+/// Cuts `from..=to` into ranges that follow one another and cost about the same: as many as `jobs`, or as
+/// there are segments if they are fewer, and at least one.
 pub fn split(from: u64, to: u64, jobs: usize) -> Vec<(u64, u64)> {
     let pieces: Vec<(u64, u64)> = pieces(from, to).collect();
     let total = estimated_flops(from, to);

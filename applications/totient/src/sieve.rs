@@ -1,11 +1,11 @@
 //! Euler's phi of a segment of numbers at once.
 //!
-//! phi(n) is the product over the prime powers p^k that divide n exactly of (p - 1)·p^(k-1). The sieve multiplies that
-//! together for all primes up to the square root, along with the part of n that they make up; what is left of n is
-//! 1 or one large prime. So a number takes one division, and the rest is multiplication.
+//! phi(n) is the product over the prime powers p^k that divide n exactly of (p - 1)·p^(k-1). The sieve
+//! multiplies that together for all primes up to the square root, along with the part of n that they make up;
+//! what is left of n is 1 or one large prime. So a number takes one division, and the rest is multiplication.
 
-/// Numbers per segment: two tables of 4 MiB. Some milliseconds of work, so that whoever turns the sieve can listen
-/// in between.
+/// Numbers per segment: two tables of 4 MiB. Some milliseconds of work, so that whoever turns the sieve can
+/// listen in between.
 pub const SEGMENT: u64 = 1 << 19;
 
 /// The primes that are needed, and room for a segment.
@@ -25,8 +25,8 @@ impl Sieve {
         Self { primes: primes_up_to(to.isqrt()), known: vec![1; room], phi: vec![1; room] }
     }
 
-    /// The sum of phi over `from..from + len`, where `len` is [`SEGMENT`] at most, and the last number is within what
-    /// the sieve was made for.
+    /// The sum of phi over `from..from + len`, where `len` is [`SEGMENT`] at most, and the last number is
+    /// within what the sieve was made for.
     pub fn sum(&mut self, from: u64, len: u64) -> u128 {
         let len = len.min(SEGMENT);
         let (known, phi) = (&mut self.known[..len as usize], &mut self.phi[..len as usize]);

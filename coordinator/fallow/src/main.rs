@@ -1,5 +1,5 @@
 //! `fallow`: the coordinator and its operators' tools.
 
 fn main() -> std::process::ExitCode {
-    fallow::cli::main()
+    fallow::main()
 }

@@ -115,7 +115,7 @@ fn settings_of_a_project_are_shown_and_changed_by_their_names() {
     for (bad, code, said) in [
         ("pol=1s", 3, "request-delay, poll"),
         ("poll=soon", 3, "such as 90s"),
-        ("send=WS3", 3, "WS2,ws2=published"),
+        ("send=WS0", 3, "WS2,ws2=published"),
         ("poll", 2, "such as poll=5m"),
     ] {
         let output = fallow(dir.path(), &["project", "set", "sieve", "jobs-per-cpu=7", bad]);

@@ -4,6 +4,12 @@
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use fallow_policy::accounting::AccountingChoice;
+use fallow_policy::choice::{Kind, Policy};
+use fallow_policy::completion::CompletionPolicy;
+use fallow_policy::cpu_schedule::CpuPolicy;
+use fallow_policy::fetch::FetchPolicy;
+use fallow_policy::send::SendPolicy;
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
@@ -98,19 +104,25 @@ fn the_help_names_every_policy_and_switch_and_the_manual_of_scenarios() {
     assert_eq!(help.status.code(), Some(0));
     let help = text(&help);
     assert!(help.contains("docs/scenarios.md") && help.contains("--show"), "{help}");
-    let policies = ["CS1", "CS2", "WF1", "WF2", "WS1", "WS2", "JC1", "JC2"];
     let switches = ["ws2=improved", "ws2=published", "ws2=counted", "ws2=scaled", "fetch=any-shortfall"];
-    let switches =
-        switches.iter().chain(&["fetch=below-minimum", "accounting=debt", "accounting=recent-credit"]);
-    for switch in switches {
+    let switches = switches.into_iter().chain(["fetch=below-minimum"]).map(str::to_owned);
+    let accounts = AccountingChoice::all().map(|policy| format!("accounting={policy}"));
+    for switch in switches.chain(accounts) {
         assert!(help.contains(&format!("\n  {switch} ")), "{switch}: {help}");
         let policy = format!("CS2,{switch}");
         let arguments = ["simulate", "base", "--vary", "duration=1 day", "--policy", &policy];
         assert_eq!(command().args(arguments).output().unwrap().status.code(), Some(0), "{policy}");
     }
-    for policy in policies {
-        assert!(help.contains(&format!("\n  {policy}   ")), "{policy}: {help}");
+    fn told<K: Kind + ?Sized>(help: &str) {
+        for policy in Policy::<K>::all() {
+            let line = help.lines().find(|line| line.starts_with(&format!("  {policy} ")));
+            assert!(line.is_some_and(|line| line.ends_with(policy.summary())), "{policy}: {help}");
+        }
     }
+    told::<dyn CpuPolicy>(&help);
+    told::<dyn FetchPolicy>(&help);
+    told::<dyn SendPolicy>(&help);
+    told::<dyn CompletionPolicy>(&help);
     assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
 }
 
@@ -131,7 +143,7 @@ fn r5_13_what_is_wrong_with_scenarios_is_said_at_once_with_status_3() {
     for (arguments, code, said) in [
         (&["simulate", "nowhere.toml"][..], 3, "built-in base, gpu, mix1"),
         (&["simulate", empty], 3, "expected files named *.toml"),
-        (&["simulate", "base", "--policy", "CS3"], 3, "CS1 or CS2"),
+        (&["simulate", "base", "--policy", "CS0"], 3, "CS1 or CS2"),
         (&["simulate", "base", "--seed", "-1"], 3, "expected a whole number from 0"),
         (&["simulate", "base", "--seed", "few"], 2, "expected a whole number from 0"),
         (&["simulate", "base", "--repeat", "-1"], 3, "expected a whole number from 1"),

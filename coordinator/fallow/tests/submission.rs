@@ -1,4 +1,5 @@
-//! Submissions and applications sent by `fallow` as a process to a coordinator as a process, cut off at any moment.
+//! Submissions and applications sent by `fallow` as a process to a coordinator as a process, cut off at any
+//! moment.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
 mod support;

@@ -1,10 +1,10 @@
 //! Deltas per second over the fleet link, against a bare tonic stream that carries the same messages.
 //!
-//! Both sides of both run in this process over real loopback sockets, with the agents on threads of their own. The
-//! coordinator is the real one: it checks, stores in its real store (group commit), keeps its totals, acknowledges. The
-//! bare server decodes each message and acknowledges the newest. Agents keep eight messages under way, as the real one
-//! does. `cargo bench -p fallow-coordinator --bench link`; with any other argument than `--bench` (as in
-//! `cargo test --benches`) it makes a short run of it.
+//! Both sides of both run in this process over real loopback sockets, with the agents on threads of their
+//! own. The coordinator is the real one: it checks, stores in its real store (group commit), keeps its
+//! totals, acknowledges. The bare server decodes each message and acknowledges the newest. Agents keep eight
+//! messages under way, as the real one does. `cargo bench -p fallow-coordinator --bench link`; with any other
+//! argument than `--bench` (as in `cargo test --benches`) it makes a short run of it.
 
 #[path = "../tests/peers/mod.rs"]
 mod peers;

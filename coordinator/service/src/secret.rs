@@ -1,9 +1,9 @@
 //! Secrets that prove who somebody is: how they are made, what is kept of them, how they are compared.
 //!
-//! A secret is 256 random bits, so its SHA-256 needs neither salt nor stretching: nobody can try them all. Only the
-//! hash is stored; the comparison takes the same time wherever two hashes differ.
+//! A secret is 256 random bits, so its SHA-256 needs neither salt nor stretching: nobody can try them all.
+//! Only the hash is stored; the comparison takes the same time wherever two hashes differ.
 
-use fallow_domain::hex;
+use fallow_domain::{from_hex, hex};
 use rand::TryRng as _;
 use rand::rngs::SysRng;
 
@@ -53,14 +53,7 @@ impl SecretHash {
     /// From hexadecimal digits.
     #[must_use]
     pub fn from_hex(text: &str) -> Option<Self> {
-        let mut hash = [0; 32];
-        if text.len() != 64 || !text.is_ascii() {
-            return None;
-        }
-        for (byte, index) in hash.iter_mut().zip((0..64).step_by(2)) {
-            *byte = u8::from_str_radix(text.get(index..index + 2)?, 16).ok()?;
-        }
-        Some(Self(hash))
+        from_hex(text)?.try_into().ok().map(Self)
     }
 }
 

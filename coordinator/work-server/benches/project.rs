@@ -1,6 +1,8 @@
-//! What a scheduler RPC costs the work server, with few and with many workunits in the store: it must not grow with them.
+//! What a scheduler RPC costs the work server, with few and with many workunits in the store: it must not
+//! grow with them.
 //!
-//! In process, without sockets: parsing, the transaction in sled, one RSA signature per job sent, writing the reply.
+//! In process, without sockets: parsing, the transaction in sled, one RSA signature per job sent, writing the
+//! reply.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark")]
 
 use std::sync::Arc;

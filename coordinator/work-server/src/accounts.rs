@@ -1,11 +1,12 @@
 //! Accounts of the fleet's agents: one for each agent, so that what one has or does is nobody else's.
 //!
-//! An agent's key is derived from a secret of the project and the agent's id (HMAC-SHA256), and so is the same after a
-//! restart, and after a return to an older copy of the store: agents ask for their document only when there is a newer
-//! one, and would not learn of another key. Without the secret nobody can tell one key from another.
+//! An agent's key is derived from a secret of the project and the agent's id (HMAC-SHA256), and so is the
+//! same after a restart, and after a return to an older copy of the store: agents ask for their document only
+//! when there is a newer one, and would not learn of another key. Without the secret nobody can tell one key
+//! from another.
 //!
-//! A new project is told to all connected agents at once, and each wants its account then. Those that are wanted while
-//! others are being put on the medium are made together, with one wait.
+//! A new project is told to all connected agents at once, and each wants its account then. Those that are
+//! wanted while others are being put on the medium are made together, with one wait.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -17,11 +18,11 @@ use ring::hmac;
 use tracing::warn;
 
 use super::error::ProjectError;
-use super::hosted::{OWN_ACCOUNT, Project, put_account};
-use super::keys::Keys;
+use super::project::{OWN_ACCOUNT, Project, put_account};
 use super::random::random_key;
 use super::records::{Account, Counters, ProjectRecord};
 use super::settings::ProjectSettings;
+use super::store_keys::Keys;
 use super::txn::Txn;
 
 /// Bytes of a key: 32 hexadecimal digits, as BOINC's own.
@@ -29,7 +30,7 @@ const KEY_BYTES: usize = 16;
 
 /// Agents whose accounts are being made.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct PendingAccounts {
     agents: Mutex<BTreeSet<AgentId>>,
     /// Held by who makes the accounts of all of them.
     making: Mutex<()>,
@@ -55,9 +56,9 @@ pub(crate) fn own(project: &str, now: Instant) -> Result<Account, ProjectError> 
     })
 }
 
-/// Brings a project from before agents had accounts of their own up to date. It gets a secret for their keys, and a new
-/// account of its own, as every agent knows the key of the old one. Nobody may make accounts any more until the operator
-/// says so again: that was so without being asked for.
+/// Brings a project from before agents had accounts of their own up to date. It gets a secret for their keys,
+/// and a new account of its own, as every agent knows the key of the old one. Nobody may make accounts any
+/// more until the operator says so again: that was so without being asked for.
 pub(crate) fn brought_up(
     store: &dyn Store,
     keys: &Keys,
@@ -106,11 +107,11 @@ impl Project {
         if self.has_account(&self.read(), &key)? {
             return Ok(key);
         }
-        lock(&self.wanted_accounts.agents).insert(agent.clone());
-        let _alone = lock(&self.wanted_accounts.making);
+        lock(&self.pending_accounts.agents).insert(agent.clone());
+        let _alone = lock(&self.pending_accounts.making);
         // Whoever was alone before may have made it with his own.
         if !self.has_account(&self.read(), &key)? {
-            let mut agents = std::mem::take(&mut *lock(&self.wanted_accounts.agents));
+            let mut agents = std::mem::take(&mut *lock(&self.pending_accounts.agents));
             // If that failed, it is wanted still.
             agents.insert(agent.clone());
             self.make_accounts(&agents, now)?;
@@ -187,7 +188,7 @@ mod tests {
 
     use fallow_boinc::scheduler::{SchedulerReply, SchedulerRequest};
     use fallow_domain::Duration;
-    use fallow_store::{Batch, Entry, KeyRange, Outcome, SledStore, StoreError};
+    use fallow_store::{Batch, BatchResult, Entry, KeyRange, SledStore, StoreError};
 
     use super::*;
 
@@ -271,10 +272,10 @@ mod tests {
         fn scan(&self, range: &KeyRange, limit: usize) -> Result<Vec<Entry>, StoreError> {
             self.0.scan(range, limit)
         }
-        fn apply(&self, batch: Batch) -> Result<Outcome, StoreError> {
+        fn apply(&self, batch: Batch) -> Result<BatchResult, StoreError> {
             self.0.apply(batch)
         }
-        fn apply_durable(&self, batch: Batch) -> Result<Outcome, StoreError> {
+        fn apply_durable(&self, batch: Batch) -> Result<BatchResult, StoreError> {
             self.1.fetch_add(1, Ordering::SeqCst);
             self.0.apply_durable(batch)
         }
@@ -307,10 +308,10 @@ mod tests {
         let before = store.1.load(Ordering::SeqCst);
         let agents: Vec<_> = (0..AGENTS).map(|number| AgentId(format!("agent {number}"))).collect();
         let keys: Vec<AccountKey> = std::thread::scope(|scope| {
-            let one_is_being_made = lock(&project.wanted_accounts.making);
+            let one_is_being_made = lock(&project.pending_accounts.making);
             let asked = agents.iter().map(|agent| scope.spawn(|| project.agent_key(agent, now()).unwrap()));
             let asked: Vec<_> = asked.collect();
-            while lock(&project.wanted_accounts.agents).len() < AGENTS {
+            while lock(&project.pending_accounts.agents).len() < AGENTS {
                 std::thread::yield_now();
             }
             drop(one_is_being_made);
@@ -321,7 +322,7 @@ mod tests {
         let ids: BTreeSet<u64> = accounts.iter().map(|account| account.id).collect();
         assert_eq!(ids.len(), AGENTS);
         assert!(accounts.iter().zip(&agents).all(|(account, agent)| account.agent.as_ref() == Some(agent)));
-        assert!(lock(&project.wanted_accounts.agents).is_empty());
+        assert!(lock(&project.pending_accounts.agents).is_empty());
     }
 
     #[test]

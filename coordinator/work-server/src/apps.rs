@@ -12,15 +12,15 @@ use fallow_domain::{Invalid, Usage};
 
 use super::catalog::Catalog;
 use super::error::ProjectError;
-use super::hosted::Project;
 use super::index;
-use super::keys::tail;
 use super::layout::write_whole;
 use super::names::{PLAIN_RULE, is_plain};
+use super::operator_types::NewAppVersion;
+use super::project::Project;
 use super::records::{App, Version, VersionFile, plan_class};
+use super::store_keys::tail;
 use super::submit::check_beside;
 use super::txn::decode;
-use super::types::NewAppVersion;
 use super::workunit::Workunit;
 
 /// The largest file of an application. They are read into memory to be signed.
@@ -101,8 +101,9 @@ impl Project {
         Ok(files)
     }
 
-    /// Refuses files that have no place of their own in a slot: beside each other, beside those of the client, and beside
-    /// those of workunits whose jobs may yet run with this version, whose names are counted.
+    /// Refuses files that have no place of their own in a slot: beside each other, beside those of the
+    /// client, and beside those of workunits whose jobs may yet run with this version, whose names are
+    /// counted.
     fn check_slot(&self, new: &NewAppVersion, names: &[Names]) -> Result<(), ProjectError> {
         let mut in_slot = SlotNames::of(Owner::Application);
         names.iter().try_for_each(|names| in_slot.add(names.in_slot()))?;
@@ -126,7 +127,8 @@ impl Project {
         Ok(())
     }
 
-    /// The first open workunit of an application with a file of this name. Looks through all: for those who are told of it.
+    /// The first open workunit of an application with a file of this name. Looks through all: for those who
+    /// are told of it.
     fn open_workunit_with(
         &self,
         application: &str,
@@ -173,7 +175,7 @@ impl Project {
             open_name,
             executable,
             nbytes: content.len() as u64,
-            signature: self.keyring.sign_file(&md5)?,
+            signature: self.signing_keys.sign_file(&md5)?,
             md5,
         })
     }
@@ -188,7 +190,8 @@ struct Names {
 }
 
 impl Names {
-    /// What lies in the slot is called so. The main program has a name of its own there too, with BOINC's client.
+    /// What lies in the slot is called so. The main program has a name of its own there too, with BOINC's
+    /// client.
     fn in_slot(&self) -> &str {
         self.open_name.as_ref().unwrap_or(&self.name)
     }

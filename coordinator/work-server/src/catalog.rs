@@ -1,4 +1,5 @@
-//! A project's applications and their versions, held in memory: there are few, and every request looks at them.
+//! A project's applications and their versions, held in memory: there are few, and every request looks at
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +7,8 @@ use fallow_boinc::runtime::slot_names::{Owner, SlotNames};
 use fallow_domain::{PerType, ResourceType};
 
 use super::error::ProjectError;
-use super::keys::Keys;
 use super::records::{App, Version};
+use super::store_keys::Keys;
 use super::txn::{Txn, decode};
 
 /// All applications and the newest version of each for each platform and resource type.
@@ -64,7 +65,8 @@ impl Catalog {
         self.newest.contains_key(application)
     }
 
-    /// The names under which the files of an application lie beside those of its jobs, whichever version it is.
+    /// The names under which the files of an application lie beside those of its jobs, whichever version it
+    /// is.
     pub(crate) fn slot_names(&self, application: &str) -> SlotNames {
         let mut names = SlotNames::of(Owner::Application);
         let of_app = self.newest.get(application).into_iter().flat_map(PerType::iter);

@@ -1,20 +1,21 @@
 //! Credit: what a host's work is worth, in BOINC's unit (200 for a day of one CPU at one GFLOPS).
 //!
-//! **Claimed** for a job: its CPU time by the host's own benchmark. A host cannot claim more CPU time than its CPUs had
-//! since the job was sent, nor more work than the workunit's bound. Time of coprocessors is not counted.
+//! **Claimed** for a job: its CPU time by the host's own benchmark. A host cannot claim more CPU time than
+//! its CPUs had since the job was sent, nor more work than the workunit's bound. Time of coprocessors is not
+//! counted.
 //!
-//! **Granted** when a job is found valid, to all valid jobs of a workunit the same, as BOINC's validators did it: the
-//! lowest claim of one or two; of more, the mean without the lowest and the highest. A valid job that comes later gets what
-//! the others got.
+//! **Granted** when a job is found valid, to all valid jobs of a workunit the same, as BOINC's validators did
+//! it: the lowest claim of one or two; of more, the mean without the lowest and the highest. A valid job that
+//! comes later gets what the others got.
 //!
-//! **Totals** are kept for accounts and for hosts, each with an average per day that fades by half in a week (BOINC:
-//! `expavg_credit`).
+//! **Totals** are kept for accounts and for hosts, each with an average per day that fades by half in a week
+//! (BOINC: `expavg_credit`).
 
 use fallow_domain::{Duration, Flops, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::error::ProjectError;
-use super::keys::Keys;
+use super::store_keys::Keys;
 use super::txn::Txn;
 use super::workunit::{Validation, Workunit, WorkunitState};
 

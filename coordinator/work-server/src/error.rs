@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fallow_boinc::runtime::slot_names::SlotClash;
 use fallow_domain::Invalid;
+use fallow_policy::choice::NoSuchPolicy;
 use fallow_store::StoreError;
 
 /// A hosted project could not do what it was asked.
@@ -22,6 +23,17 @@ pub enum ProjectError {
         /// The name.
         name: String,
     },
+    /// The project is stored with a policy that this program has not, such as one of somebody's own.
+    #[error(
+        "project {project} is set to send jobs by a policy that this program has not: start the program that has it"
+    )]
+    UnknownPolicy {
+        /// The project.
+        project: String,
+        /// The policy, and those that there are.
+        #[source]
+        source: NoSuchPolicy,
+    },
     /// The project has no application of this name, or no version of it.
     #[error("project {project} has no version of an application {application:?}: add one first")]
     UnknownApplication {
@@ -30,7 +42,8 @@ pub enum ProjectError {
         /// The application as it was named.
         application: String,
     },
-    /// A version of an application with this number is there already, and versions never change: clients hold them.
+    /// A version of an application with this number is there already, and versions never change: clients hold
+    /// them.
     #[error(
         "{application} version {} for {platform} exists already: give the new files a higher version number",
         version_for_people(*version)
@@ -132,7 +145,8 @@ pub enum ProjectError {
         #[source]
         source: io::Error,
     },
-    /// The project's keys are missing or not in their format. They are never made anew: clients hold the public ones.
+    /// The project's keys are missing or not in their format. They are never made anew: clients hold the
+    /// public ones.
     #[error("the key in {path} cannot be used: restore it from a copy, as clients accept no other key")]
     Key {
         /// The key's file.
@@ -155,7 +169,8 @@ fn version_for_people(version: u32) -> String {
 }
 
 impl ProjectError {
-    /// For `map_err` on one of `all` workunits of a submission, by its place from 0. A single one needs no number.
+    /// For `map_err` on one of `all` workunits of a submission, by its place from 0. A single one needs no
+    /// number.
     pub(crate) fn of_workunit(position: u64, all: u64) -> impl FnOnce(Self) -> Self {
         move |source| match all {
             1 => source,

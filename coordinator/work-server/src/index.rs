@@ -1,8 +1,9 @@
 //! What follows from a workunit: its index entries and what it adds to the counts.
 //!
-//! Both are pure functions of the workunit, and a change writes the difference between before and after. So no
-//! code path can forget an entry, and a test can compute all indexes anew and compare. So are the names that its files have
-//! in the slot while it is open, which are counted by application: who adds a version looks at them instead of all workunits.
+//! Both are pure functions of the workunit, and a change writes the difference between before and after. So
+//! no code path can forget an entry, and a test can compute all indexes anew and compare. So are the names
+//! that its files have in the slot while it is open, which are counted by application: who adds a version
+//! looks at them instead of all workunits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,20 +11,20 @@ use fallow_domain::Instant;
 use fallow_store::Store;
 
 use super::error::ProjectError;
-use super::hosted::OWN_ACCOUNT;
-use super::keys::Keys;
+use super::operator_types::{Counts, NewJobs};
+use super::project::OWN_ACCOUNT;
 use super::records::{Counters, Host, UnsentEntry};
+use super::store_keys::Keys;
 use super::txn::{Txn, decode, encode};
-use super::types::{Counts, NewJobs};
-use super::workunit::{Job, JobState, Outcome, Rest, Workunit, WorkunitState};
+use super::workunit::{Job, Outcome, RetryBackoff, ServerState, Workunit, WorkunitState};
 
 /// Workunits that are read at a time.
 const PAGE: usize = 1_000;
 /// What a count of a name is called in errors.
 const OPEN_NAME: &str = "count of a file's name";
 
-/// Reads a workunit. Jobs that were stored before they named an account get that of their host; of those who had the
-/// account that all agents then had together nobody knows who computed, so they get none.
+/// Reads a workunit. Jobs that were stored before they named an account get that of their host; of those who
+/// had the account that all agents then had together nobody knows who computed, so they get none.
 pub(crate) fn read(txn: &Txn<'_>, keys: &Keys, name: &str) -> Result<Option<Workunit>, ProjectError> {
     let mut workunit: Option<Workunit> = txn.get("workunit", &keys.workunit(name))?;
     let jobs = workunit.iter_mut().flat_map(|workunit| &mut workunit.jobs);
@@ -37,17 +38,18 @@ pub(crate) fn read(txn: &Txn<'_>, keys: &Keys, name: &str) -> Result<Option<Work
     Ok(workunit)
 }
 
-/// When a workunit rests no longer, and how many agents are to be told then.
+/// When a workunit that failed is tried again, and how many agents are to be told then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RestEnd {
+pub(crate) struct RetryAt {
     pub(crate) at: Instant,
     /// The workunit's sequence number.
     pub(crate) workunit: u64,
     pub(crate) agents: u64,
 }
 
-impl RestEnd {
-    /// As many agents are told as there are jobs; those that had a copy may be among them, so that as many more are told.
+impl RetryAt {
+    /// As many agents are told as there are jobs; those that had a copy may be among them, so that as many
+    /// more are told.
     pub(crate) fn of(workunit: &Workunit, at: Instant) -> Self {
         let agents = match counts(workunit).jobs_unsent {
             0 => 0,
@@ -95,19 +97,20 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Takes note of copies that now wait for a host: when somebody may have them ([`RestEnd`]). An error that was reported late
-/// may begin a rest of copies that waited already.
+/// Takes note of copies that now wait for a host: when somebody may have them ([`RetryAt`]). An error that
+/// was reported late may put off copies that waited already.
 fn note_new_jobs(txn: &mut Txn<'_>, before: Option<&Workunit>, after: &Workunit, jobs: u64, now: Instant) {
-    let rest = after.rest(now);
+    let retry = after.retry_backoff(now);
     if jobs > 0 {
-        let is_for_nobody = rest.is_some_and(|rest| rest.is_for_all);
+        let is_for_nobody = retry.is_some_and(|retry| retry.is_for_all);
         let agents = if is_for_nobody { 0 } else { jobs + after.accounts().len() as u64 };
         txn.note_new_jobs(NewJobs { jobs, agents });
     }
-    let begins =
-        |rest: &Rest| before.and_then(|before| before.rest(now)).is_none_or(|before| before != *rest);
-    if let Some(rest) = rest.filter(|rest| jobs > 0 || begins(rest)) {
-        txn.note_rest(RestEnd::of(after, rest.until));
+    let begins = |retry: &RetryBackoff| {
+        before.and_then(|before| before.retry_backoff(now)).is_none_or(|before| before != *retry)
+    };
+    if let Some(retry) = retry.filter(|retry| jobs > 0 || begins(retry)) {
+        txn.note_retry(RetryAt::of(after, retry.until));
     }
 }
 
@@ -115,8 +118,9 @@ fn note_new_jobs(txn: &mut Txn<'_>, before: Option<&Workunit>, after: &Workunit,
 fn entries(keys: &Keys, workunit: &Workunit) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, ProjectError> {
     let mut out = BTreeMap::new();
     let name = &workunit.name;
-    if workunit.jobs.iter().any(|job| job.state == JobState::Unsent) {
-        let has_one = |job: &&Job| job.state == JobState::InProgress || job.outcome == Some(Outcome::Success);
+    if workunit.jobs.iter().any(|job| job.state == ServerState::Unsent) {
+        let has_one =
+            |job: &&Job| job.state == ServerState::InProgress || job.outcome == Some(Outcome::Success);
         let accounts = workunit.jobs.iter().filter(has_one).map(|job| job.account).collect();
         let entry =
             UnsentEntry { workunit: name.clone(), application: workunit.application.clone(), accounts };
@@ -124,7 +128,7 @@ fn entries(keys: &Keys, workunit: &Workunit) -> Result<BTreeMap<Vec<u8>, Vec<u8>
         let value = encode("queue entry", &key, &entry)?;
         out.insert(key, value);
     }
-    for job in workunit.jobs.iter().filter(|job| job.state == JobState::InProgress) {
+    for job in workunit.jobs.iter().filter(|job| job.state == ServerState::InProgress) {
         out.insert(keys.held(job.host, name, job.index), Vec::new());
         if let Some(deadline) = job.deadline {
             out.insert(keys.deadline(deadline, name, job.index), Vec::new());
@@ -136,7 +140,7 @@ fn entries(keys: &Keys, workunit: &Workunit) -> Result<BTreeMap<Vec<u8>, Vec<u8>
     if matches!(workunit.state, WorkunitState::Validated { .. }) {
         out.insert(keys.validated(name), Vec::new());
     }
-    let over = workunit.jobs.iter().all(|job| job.state == JobState::Over);
+    let over = workunit.jobs.iter().all(|job| job.state == ServerState::Over);
     let decided = workunit.state != WorkunitState::Active && workunit.to_compare().is_empty();
     if over && decided && !workunit.files_deleted {
         out.insert(keys.cleanup(name), Vec::new());
@@ -200,9 +204,9 @@ pub(crate) fn counts(workunit: &Workunit) -> Counts {
         workunits: 1,
         workunits_validated: u64::from(matches!(workunit.state, WorkunitState::Validated { .. })),
         workunits_failed: u64::from(matches!(workunit.state, WorkunitState::Failed { .. })),
-        jobs_unsent: jobs(JobState::Unsent),
-        jobs_in_progress: jobs(JobState::InProgress),
-        jobs_over: jobs(JobState::Over),
+        jobs_unsent: jobs(ServerState::Unsent),
+        jobs_in_progress: jobs(ServerState::InProgress),
+        jobs_over: jobs(ServerState::Over),
     }
 }
 
@@ -231,9 +235,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::types::OutputSpec;
+    use crate::operator_types::OutputSpec;
     use crate::workunit::tests::{report, workunit};
-    use crate::workunit::{Rules, Taker};
+    use crate::workunit::{HostAccount, Rules};
 
     /// All index entries as they follow from the workunits in the store.
     fn anew(store: &dyn Store, keys: &Keys) -> (BTreeMap<Vec<u8>, Vec<u8>>, Counts) {
@@ -276,10 +280,10 @@ mod tests {
                 };
                 let now = Instant::EPOCH + Duration::from_secs(host as i64);
                 let index = after.jobs.iter().find(|job| job.host == host).map(|job| job.index);
-                let taker = Taker { host: host + 1, account: host + 1 };
-                let had = Taker { host, account: host };
+                let host_account = HostAccount { host: host + 1, account: host + 1 };
+                let had = HostAccount { host, account: host };
                 match (what, index, after.unsent()) {
-                    (0, _, Some(index)) => drop(after.send(index, taker, now, 100, "p")),
+                    (0, _, Some(index)) => drop(after.send(index, host_account, now, 100, "p")),
                     (1, Some(index), _) => drop(after.report(index, had, report(Outcome::Success), now)),
                     (2, Some(index), _) => drop(after.report(index, had, report(Outcome::Error), now)),
                     (3, Some(index), _) => drop(after.give_up(index)),

@@ -68,13 +68,15 @@ impl Layout {
         self.downloads().join(name)
     }
 
-    /// A file that a client has uploaded, in one of 256 directories, as there may be millions. `name` has been checked.
+    /// A file that a client has uploaded, in one of 256 directories, as there may be millions. `name` has
+    /// been checked.
     pub(crate) fn upload(&self, name: &str) -> PathBuf {
         let fan = &md5_hex(name)[..2];
         self.root.join("upload").join(fan).join(name)
     }
 
-    /// The same while its upload is not complete. No finished file is named so: a `.part` is never offered for upload.
+    /// The same while its upload is not complete. No finished file is named so: a `.part` is never offered
+    /// for upload.
     pub(crate) fn partial(&self, name: &str) -> PathBuf {
         let mut path = self.upload(name).into_os_string();
         path.push(".part");
@@ -92,8 +94,8 @@ pub(crate) fn write_whole(path: &Path, content: &[u8], mode: u32) -> Result<(), 
     file::write_whole(path, content, mode).map_err(ProjectError::file("write", path))
 }
 
-/// Writes a file of which no record speaks yet. It is on the medium only after [`sync_filesystem`]; a crash before leaves
-/// it whole, in part or not at all, and whoever writes it again replaces it.
+/// Writes a file of which no record speaks yet. It is on the medium only after [`sync_filesystem`]; a crash
+/// before leaves it whole, in part or not at all, and whoever writes it again replaces it.
 pub(crate) fn write_unsynced(path: &Path, content: &[u8], mode: u32) -> Result<(), ProjectError> {
     let write = || -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)?;
@@ -102,8 +104,8 @@ pub(crate) fn write_unsynced(path: &Path, content: &[u8], mode: u32) -> Result<(
     write().map_err(ProjectError::file("write", path))
 }
 
-/// Puts all that was written on the medium: thousands of small files with one wait, where each by itself would wait for
-/// the drive. Linux tells of failed writes here since 5.8.
+/// Puts all that was written on the medium: thousands of small files with one wait, where each by itself
+/// would wait for the drive. Linux tells of failed writes here since 5.8.
 pub(crate) fn sync_filesystem(dir: &Path) -> Result<(), ProjectError> {
     let sync = || -> io::Result<()> { Ok(rustix::fs::syncfs(File::open(dir)?)?) };
     sync().map_err(ProjectError::file("sync", dir))

@@ -7,19 +7,20 @@ use fallow_daemon::lock;
 use fallow_domain::{AgentId, Duration, Instant};
 
 use super::error::ProjectError;
-use super::hosted::Project;
 use super::index;
-use super::keys::{split_job_name, tail};
 use super::names::output_name;
+use super::operator_types::{CanonicalResult, JobReport, JobView, OutputContent, Page, WorkunitView};
+use super::project::Project;
 use super::records::Host;
+use super::store_keys::{split_job_name, tail};
 use super::txn::{Txn, decode};
-use super::types::{CanonicalResult, JobReport, JobView, OutputContent, Page, WorkunitView};
-use super::workunit::{Job, JobState, Outcome, Standing, Workunit, WorkunitState};
+use super::workunit::{CopyHistory, Job, Outcome, ServerState, Workunit, WorkunitState};
 use crate::printable;
 
 /// The most workunits on a page.
 pub const PAGE_MAX: usize = 1_000;
-/// Output files on a page of results hold at most this much together, but for a single workunit that holds more.
+/// Output files on a page of results hold at most this much together, but for a single workunit that holds
+/// more.
 const PAGE_BYTES: usize = 2 << 20;
 
 impl Project {
@@ -119,10 +120,10 @@ impl Project {
         }
         let of_agents = hosts_of(workunit).all(|id| hosts.get(&id).is_some_and(|(_, agent)| agent.is_some()));
         let lacking = self.lacking(workunit, now);
-        let rest = workunit.unsent().and_then(|_| self.rests_until(workunit, now));
-        for job in jobs.iter_mut().filter(|job| job.state == JobState::Unsent) {
-            job.waits_until = rest;
-            job.waits_for = match rest {
+        let retry = workunit.unsent().and_then(|_| self.retry_at(workunit, now));
+        for job in jobs.iter_mut().filter(|job| job.state == ServerState::Unsent) {
+            job.waits_until = retry;
+            job.waits_for = match retry {
                 Some(until) => format!("its next attempt in {}", in_seconds(until.since(now))),
                 None => format!("{}{lacking}", waits_for(workunit, of_agents)),
             };
@@ -138,12 +139,13 @@ impl Project {
         })
     }
 
-    /// Until when a workunit rests, if it does for whoever asks: those who have failed it alone while there are others.
-    fn rests_until(&self, workunit: &Workunit, now: Instant) -> Option<Instant> {
-        let for_all = workunit.rests_until(Standing::New, now);
+    /// When a workunit is tried again by whoever asks, if it is put off for all of them: for those alone who
+    /// have failed it, while there are others.
+    fn retry_at(&self, workunit: &Workunit, now: Instant) -> Option<Instant> {
+        let for_all = workunit.retry_at(CopyHistory::None, now);
         for_all.or_else(|| {
-            let for_some = workunit.rests_until(Standing::Failed, now)?;
-            let others = lock(&self.seekers).has_others(&workunit.accounts(), now);
+            let for_some = workunit.retry_at(CopyHistory::Failed, now)?;
+            let others = lock(&self.requesters).has_others(&workunit.accounts(), now);
             (!others).then_some(for_some)
         })
     }
@@ -154,7 +156,7 @@ impl Project {
         if had.is_empty() || quorum < 2 || workunit.unsent().is_none() {
             return String::new();
         }
-        match lock(&self.seekers).count(&had, now) {
+        match lock(&self.requesters).count(&had, now) {
             there if there >= quorum => String::new(),
             1 => format!(": {quorum} needed, 1 asks for work"),
             there => format!(": {quorum} needed, {there} ask for work"),
@@ -192,11 +194,11 @@ fn hosts_of(workunit: &Workunit) -> impl Iterator<Item = u64> {
     workunit.jobs.iter().map(|job| job.host).filter(|host| *host != 0)
 }
 
-/// What an unsent job of the workunit waits for. An agent is its account's only host; where others had a copy, the account
-/// is what counts.
+/// What an unsent job of the workunit waits for. An agent is its account's only host; where others had a
+/// copy, the account is what counts.
 fn waits_for(workunit: &Workunit, of_agents: bool) -> &'static str {
     let had: Vec<&Job> = workunit.jobs.iter().filter(|job| job.host != 0).collect();
-    let has_failed = |job: &&Job| job.state == JobState::Over && job.outcome != Some(Outcome::Success);
+    let has_failed = |job: &&Job| job.state == ServerState::Over && job.outcome != Some(Outcome::Success);
     match (had.iter().any(has_failed), of_agents) {
         _ if had.is_empty() => "",
         (true, true) => "a host that has not failed it",

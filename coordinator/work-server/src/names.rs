@@ -1,6 +1,6 @@
 //! Names of a job's output files.
 
-use super::keys::split_job_name;
+use super::store_keys::split_job_name;
 
 /// What a name that becomes part of a URL may be, for error messages.
 pub(crate) const PLAIN_RULE: &str = "1 to 200 ASCII letters, digits, `-`, `_` and `.`, without `..`";

@@ -3,8 +3,8 @@
 use fallow_domain::{AccountKey, AgentId, Duration, Instant, ResourceType, Usage};
 use serde::{Deserialize, Serialize};
 
+use super::operator_types::Counts;
 use super::settings::ProjectSettings;
-use super::types::Counts;
 
 /// The project itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -13,12 +13,12 @@ pub(crate) struct ProjectRecord {
     /// Of the project's own account: for clients that its operator attaches by hand.
     pub(crate) account_key: AccountKey,
     pub(crate) created_at: Instant,
-    /// What the keys of agents' accounts are derived from; empty in records of earlier versions, when all agents had the
-    /// project's own.
+    /// What the keys of agents' accounts are derived from; empty in records of earlier versions, when all
+    /// agents had the project's own.
     #[serde(default)]
     pub(crate) agent_seed: String,
-    /// The account that all agents had together in a store of an earlier version, 0 for none. Whoever has an account of
-    /// his own beside it would count twice: it is sent no more work.
+    /// The account that all agents had together in a store of an earlier version, 0 for none. Whoever has an
+    /// account of his own beside it would count twice: it is sent no more work.
     #[serde(default)]
     pub(crate) shared_account: u64,
     /// The fleet was sent a document since there are accounts for agents.
@@ -35,7 +35,8 @@ pub(crate) struct Counters {
     /// Of workunits; never used again.
     pub(crate) last_sequence: u64,
     pub(crate) counts: Counts,
-    /// Names of files of open workunits are counted (`index::count_open_names`); in stores of earlier versions they are not.
+    /// Names of files of open workunits are counted (`index::count_open_names`); in stores of earlier
+    /// versions they are not.
     pub(crate) has_open_names: bool,
 }
 
@@ -80,11 +81,12 @@ pub(crate) struct Host {
     pub(crate) ncpus: u32,
     /// Sequence behind which the search for unsent jobs goes on when those at the head are not for this host.
     pub(crate) search_from: u64,
-    /// It asked for work of some type and got none of it: it has backed off, and does not come again by itself soon.
+    /// It asked for work of some type and got none of it: it has backed off, and does not come again by
+    /// itself soon.
     #[serde(default)]
     pub(crate) waiting: bool,
-    /// When an RPC last came with a number below the one before: two copies of an agent's directory are in use, or
-    /// an older copy of it. None for hosts outside the fleet: there a copy gets a record of its own.
+    /// When an RPC last came with a number below the one before: two copies of an agent's directory are in
+    /// use, or an older copy of it. None for hosts outside the fleet: there a copy gets a record of its own.
     #[serde(default)]
     pub(crate) copied_at: Option<Instant>,
 }
@@ -177,13 +179,14 @@ pub(crate) struct UnsentEntry {
     pub(crate) workunit: String,
     #[serde(rename = "a")]
     pub(crate) application: String,
-    /// Accounts that have a copy or have computed one. Entries of earlier versions name none: then the workunit is read.
+    /// Accounts that have a copy or have computed one. Entries of earlier versions name none: then the
+    /// workunit is read.
     #[serde(rename = "o", default)]
     pub(crate) accounts: Vec<u64>,
 }
 
-/// The shortest time between two requests of one host that bring it work: a client that ignores the delay it was given is
-/// told to wait, one that comes a little early is not.
+/// The shortest time between two requests of one host that bring it work: a client that ignores the delay it
+/// was given is told to wait, one that comes a little early is not.
 pub(crate) fn min_interval(settings: &ProjectSettings) -> Duration {
     settings.request_delay.mul_f64(0.8)
 }

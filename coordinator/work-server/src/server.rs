@@ -2,38 +2,38 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
 
 use fallow_daemon::lock;
 use fallow_domain::{AccountKey, AgentId, Instant, MasterUrl};
 use fallow_store::{KeyRange, Store};
 
+use super::background::{self, Wakeup};
 use super::error::ProjectError;
-use super::hosted::Project;
-use super::keys::PROJECTS;
-use super::settings::ProjectSettings;
-use super::types::{
-    CanonicalResult, Counts, JobReport, NewAppVersion, NewJobs, NewWorkunit, Page, Piece, ProjectInfo, Taken,
-    WorkunitView,
+use super::operator_types::{
+    CanonicalResult, Counts, JobReport, NewAppVersion, NewJobs, NewWorkunit, Page, ProjectInfo,
+    SubmissionPiece, SubmissionStatus, WorkunitView,
 };
-use super::upkeep::{self, Bell};
+use super::project::Project;
+use super::settings::ProjectSettings;
+use super::store_keys::PROJECTS;
 
 /// Tells the time; tests have their own.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
-/// The projects that this coordinator hosts, their HTTP service and their upkeep (R6.8).
+/// The projects that this coordinator hosts, their HTTP service and their background work (R6.8).
 ///
-/// A handle: clones share everything. All methods but [`ProjectServer::router`] block (store, files, RSA); call them
-/// from `spawn_blocking` in async code. Upkeep (deadlines, comparisons, files nobody needs) runs on a thread of its
-/// own until the last handle is gone.
+/// A handle: clones share everything. All methods but [`ProjectServer::router`] block (store, files, RSA);
+/// call them from `spawn_blocking` in async code. Background work (deadlines, comparisons, files nobody
+/// needs) runs on a thread of its own until the last handle is gone.
 #[derive(Clone)]
 pub struct ProjectServer {
     shared: Arc<Shared>,
-    _upkeep: Arc<Upkeep>,
+    _background: Arc<BackgroundWork>,
 }
 
-/// What handles, requests and upkeep share.
+/// What handles, requests and background work share.
 pub(crate) struct Shared {
     store: Arc<dyn Store>,
     dir: PathBuf,
@@ -42,18 +42,18 @@ pub(crate) struct Shared {
     projects: RwLock<BTreeMap<String, Arc<Project>>>,
     /// Held while a project is made: two calls with one name must not both make it.
     creating: Mutex<()>,
-    pub(crate) bell: Bell,
+    pub(crate) wakeup: Wakeup,
 }
 
-/// Ends the upkeep thread with the last handle.
-struct Upkeep {
+/// Ends the background thread with the last handle.
+struct BackgroundWork {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Upkeep {
+impl Drop for BackgroundWork {
     fn drop(&mut self) {
-        self.shared.bell.stop();
+        self.shared.wakeup.stop();
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has said so already.
             let _ = thread.join();
@@ -62,8 +62,8 @@ impl Drop for Upkeep {
 }
 
 impl ProjectServer {
-    /// Opens all projects that were made before. `dir` holds a directory for each; `base_url` is what clients reach
-    /// the router under, such as `http://127.0.0.1:8080`.
+    /// Opens all projects that were made before. `dir` holds a directory for each; `base_url` is what clients
+    /// reach the router under, such as `http://127.0.0.1:8080`.
     ///
     /// # Errors
     /// When the store, a directory or a key cannot be used.
@@ -94,11 +94,11 @@ impl ProjectServer {
             clock,
             projects: RwLock::new(projects),
             creating: Mutex::new(()),
-            bell: Bell::default(),
+            wakeup: Wakeup::default(),
         });
-        let thread = upkeep::spawn(shared.clone())?;
-        let upkeep = Upkeep { shared: shared.clone(), thread: Some(thread) };
-        Ok(Self { shared, _upkeep: Arc::new(upkeep) })
+        let thread = background::spawn(shared.clone())?;
+        let background = BackgroundWork { shared: shared.clone(), thread: Some(thread) };
+        Ok(Self { shared, _background: Arc::new(background) })
     }
 
     /// Makes a project of this name, with new keys and an account of its own.
@@ -110,7 +110,7 @@ impl ProjectServer {
         let Shared { store, dir, base_url, .. } = &*self.shared;
         let project = Project::create(store.clone(), dir, base_url, name, settings, self.shared.now())?;
         let info = project.info();
-        let mut projects = self.shared.projects.write().unwrap_or_else(PoisonError::into_inner);
+        let mut projects = fallow_daemon::write(&self.shared.projects);
         projects.insert(name.to_owned(), Arc::new(project));
         Ok(info)
     }
@@ -120,8 +120,8 @@ impl ProjectServer {
         self.shared.all().iter().map(|project| project.info()).collect()
     }
 
-    /// Changes settings of a project by their names: all or none. Gives them as they are then; they hold from the next
-    /// request on.
+    /// Changes settings of a project by their names: all or none. Gives them as they are then; they hold from
+    /// the next request on.
     ///
     /// # Errors
     /// [`ProjectError::UnknownProject`], a name or value that means nothing, or a failure of the store.
@@ -141,8 +141,8 @@ impl ProjectServer {
         Ok(self.shared.project(name)?.info())
     }
 
-    /// The key of an agent's own account in a project. The account is made when it is first asked for; the key stays the
-    /// same for ever. Whoever gives it to anybody but that agent lets him pass for it.
+    /// The key of an agent's own account in a project. The account is made when it is first asked for; the
+    /// key stays the same for ever. Whoever gives it to anybody but that agent lets him pass for it.
     ///
     /// # Errors
     /// [`ProjectError::UnknownProject`], or a failure of the store.
@@ -150,8 +150,8 @@ impl ProjectServer {
         self.shared.project(project)?.agent_key(agent, self.shared.now())
     }
 
-    /// Whether there is a project whose agents may still have the one key of an earlier version: then a new document is
-    /// due, and [`ProjectServer::note_agents_told`] after it.
+    /// Whether there is a project whose agents may still have the one key of an earlier version: then a new
+    /// document is due, and [`ProjectServer::note_agents_told`] after it.
     pub fn has_agents_to_tell(&self) -> bool {
         self.shared.all().iter().any(|project| project.has_agents_to_tell())
     }
@@ -165,7 +165,8 @@ impl ProjectServer {
         all.iter().filter(|project| project.has_agents_to_tell()).try_for_each(|one| one.note_agents_told())
     }
 
-    /// Which projects have jobs that came to wait for a host since the last call, or of which agents are to be told now.
+    /// Which projects have jobs that came to wait for a host since the last call, or of which agents are to
+    /// be told now.
     pub fn take_new_jobs(&self) -> Vec<(MasterUrl, NewJobs)> {
         let all = self.shared.all();
         let now = self.shared.now();
@@ -173,8 +174,8 @@ impl ProjectServer {
         new.filter(|(_, new)| *new != NewJobs::default()).collect()
     }
 
-    /// Asks all hosts that hold a sticky file of a project to delete it, each with its next request, until its list no
-    /// longer has it (R4.11). Gives the number of those hosts.
+    /// Asks all hosts that hold a sticky file of a project to delete it, each with its next request, until
+    /// its list no longer has it (R4.11). Gives the number of those hosts.
     ///
     /// # Errors
     /// [`ProjectError::UnknownProject`], or a failure of the store.
@@ -182,12 +183,12 @@ impl ProjectServer {
         self.shared.project(project)?.delete_on_hosts(file)
     }
 
-    /// Registers a version of an application: its files are copied, signed and offered for download. Gives their
-    /// names there.
+    /// Registers a version of an application: its files are copied, signed and offered for download. Gives
+    /// their names there.
     ///
     /// # Errors
-    /// [`ProjectError::VersionExists`], [`ProjectError::UnknownProject`], names that are unusable or have no place in a
-    /// slot, unreadable files.
+    /// [`ProjectError::VersionExists`], [`ProjectError::UnknownProject`], names that are unusable or have no
+    /// place in a slot, unreadable files.
     pub fn add_app_version(
         &self,
         project: &str,
@@ -202,15 +203,19 @@ impl ProjectServer {
     /// # Errors
     /// [`ProjectError::WorkunitExists`], [`ProjectError::UnknownApplication`], or a value that means nothing.
     pub fn submit(&self, project: &str, workunits: Vec<NewWorkunit>) -> Result<Vec<String>, ProjectError> {
-        Ok(self.submit_piece(project, Piece::whole(workunits))?.names)
+        Ok(self.submit_piece(project, SubmissionPiece::whole(workunits))?.names)
     }
 
-    /// Adds the workunits of a piece that are not there yet, all or none. Pieces of a submission come in order; one that
-    /// was taken before, whole or in part, is not taken again.
+    /// Adds the workunits of a piece that are not there yet, all or none. Pieces of a submission come in
+    /// order; one that was taken before, whole or in part, is not taken again.
     ///
     /// # Errors
     /// As [`ProjectServer::submit`]; [`ProjectError::KeyTaken`], [`ProjectError::PieceTooEarly`].
-    pub fn submit_piece(&self, project: &str, piece: Piece) -> Result<Taken, ProjectError> {
+    pub fn submit_piece(
+        &self,
+        project: &str,
+        piece: SubmissionPiece,
+    ) -> Result<SubmissionStatus, ProjectError> {
         self.shared.project(project)?.submit_piece(piece, self.shared.now())
     }
 
@@ -220,11 +225,11 @@ impl ProjectServer {
     /// [`ProjectError::UnknownProject`].
     pub fn accounts_outside(&self, project: &str) -> Result<usize, ProjectError> {
         let project = self.shared.project(project)?;
-        Ok(lock(&project.seekers).outside(self.shared.now()))
+        Ok(lock(&project.requesters).outside(self.shared.now()))
     }
 
-    /// A directory for files that are being received for a project. Nothing but this coordinator reads it, and what is
-    /// left there is removed at the next start.
+    /// A directory for files that are being received for a project. Nothing but this coordinator reads it,
+    /// and what is left there is removed at the next start.
     ///
     /// # Errors
     /// [`ProjectError::UnknownProject`].
@@ -254,8 +259,8 @@ impl ProjectServer {
         self.shared.project(project)?.job(job, self.shared.now())
     }
 
-    /// The chosen outputs of validated workunits in order of name, as in [`ProjectServer::list_workunits`]. A page
-    /// holds about 2 MiB of content at most, unless a single workunit has more.
+    /// The chosen outputs of validated workunits in order of name, as in [`ProjectServer::list_workunits`]. A
+    /// page holds about 2 MiB of content at most, unless a single workunit has more.
     ///
     /// # Errors
     /// As there, or an output file that cannot be read.
@@ -276,17 +281,12 @@ impl ProjectServer {
         self.shared.project(project)?.counts()
     }
 
-    /// The HTTP service of all projects, each under `/NAME/`. Projects made later are served as well.
-    pub fn router(&self) -> axum::Router {
-        super::web::router(self.clone())
-    }
-
-    /// Does at once what upkeep would do in its time: passed deadlines, comparisons, deletions.
+    /// Does at once what background work would do in its time: passed deadlines, comparisons, deletions.
     ///
     /// # Errors
     /// A failure of the store or of a file.
-    pub fn run_upkeep(&self) -> Result<(), ProjectError> {
-        upkeep::run(&self.shared)
+    pub fn run_background_work(&self) -> Result<(), ProjectError> {
+        background::run(&self.shared)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -300,11 +300,11 @@ impl Shared {
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Project>> {
-        self.projects.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        fallow_daemon::read(&self.projects).values().cloned().collect()
     }
 
     pub(crate) fn project(&self, name: &str) -> Result<Arc<Project>, ProjectError> {
-        let projects = self.projects.read().unwrap_or_else(PoisonError::into_inner);
+        let projects = fallow_daemon::read(&self.projects);
         projects.get(name).cloned().ok_or_else(|| ProjectError::UnknownProject { name: name.to_owned() })
     }
 }

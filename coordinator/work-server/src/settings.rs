@@ -1,9 +1,10 @@
 //! What an operator decides about a project, and how it is said: `KEY=VALUE`, in the same words that list it.
 //!
-//! Everything in here may be changed while clients are served: it takes effect with the next request. What clients
-//! hold on to (keys, URLs, names) is no setting.
+//! Everything in here may be changed while clients are served: it takes effect with the next request. What
+//! clients hold on to (keys, URLs, names) is no setting.
 
 use fallow_domain::{Duration, Invalid};
+use fallow_policy::choice::NoSuchPolicy;
 use fallow_policy::composition::Composition;
 use fallow_policy::send::{SendChoice, Ws2Switches};
 use serde::{Deserialize, Serialize};
@@ -16,13 +17,14 @@ pub struct ProjectSettings {
     pub long_name: String,
     /// How long a client waits before its next scheduler RPC (BOINC: `request_delay`).
     pub request_delay: Duration,
-    /// How soon a client that asked in vain comes again (BOINC: `next_rpc_delay`); zero leaves that to the client's own
-    /// backoff, which is up to a day (R3.7).
+    /// How soon a client that asked in vain comes again (BOINC: `next_rpc_delay`); zero leaves that to the
+    /// client's own backoff, which is up to a day (R3.7).
     pub poll: Duration,
     /// Ask clients to report each job as soon as its files are up (BOINC: `report_immediately`).
     pub report_immediately: bool,
-    /// Anybody who reaches the server may make an account (BOINC: `account_creation_disabled` when false). For clients
-    /// that are not of the fleet; who can make one account can make two, so that a quorum proves nothing against them.
+    /// Anybody who reaches the server may make an account (BOINC: `account_creation_disabled` when false).
+    /// For clients that are not of the fleet; who can make one account can make two, so that a quorum proves
+    /// nothing against them.
     pub account_creation: bool,
     /// Jobs that one host may have in progress per CPU of its own; bounds what a broken host can hold back.
     pub max_in_progress_per_cpu: u32,
@@ -30,7 +32,8 @@ pub struct ProjectSettings {
     pub send: SendRules,
     /// Which of the project's files its clients delete first (R4.6).
     pub deletion_policy: DeletionPolicy,
-    /// Send jobs for which the project's own files on the host would have to go (R4.10; BOINC: `delete_from_self`).
+    /// Send jobs for which the project's own files on the host would have to go (R4.10; BOINC:
+    /// `delete_from_self`).
     pub delete_from_self: bool,
 }
 
@@ -40,8 +43,9 @@ impl Default for ProjectSettings {
             long_name: String::new(),
             // What BOINC's own server asks for: its minimum between two work requests is 6 s.
             request_delay: Duration::from_secs(7),
-            // A job submitted after a pause starts on an idle machine within minutes, for 12 requests an hour. What it
-            // costs a server with very many idle hosts is bounded by `waiting::POLLS_PER_SECOND`.
+            // A job submitted after a pause starts on an idle machine within minutes, for 12 requests an
+            // hour. What it costs a server with very many idle hosts is bounded by
+            // `idle_hosts::POLLS_PER_SECOND`.
             poll: Duration::from_mins(5),
             report_immediately: true,
             account_creation: false,
@@ -60,6 +64,27 @@ pub struct SendRules {
     pub policy: SendChoice,
     /// What WS2 takes into account beyond what was published.
     pub ws2: Ws2Switches,
+}
+
+/// The name of the policy in a stored project, whether or not there is one of that name.
+#[derive(Deserialize)]
+pub(crate) struct StoredPolicy {
+    settings: StoredSettings,
+}
+#[derive(Deserialize)]
+struct StoredSettings {
+    send: StoredRules,
+}
+#[derive(Deserialize)]
+struct StoredRules {
+    policy: String,
+}
+
+impl StoredPolicy {
+    /// Why the policy cannot be followed, if there is none of that name.
+    pub(crate) fn unknown(&self) -> Option<NoSuchPolicy> {
+        self.settings.send.policy.parse::<SendChoice>().err()
+    }
 }
 
 impl Default for SendRules {
@@ -97,7 +122,7 @@ pub const SETTINGS: [(&str, &str); 9] = [
     ("report-immediately", "jobs are reported one by one: true or false"),
     ("account-creation", "anybody may make an account, for clients outside the fleet: true or false"),
     ("jobs-per-cpu", "jobs in progress that a host may have per CPU"),
-    ("send", "WS1, WS2, or WS2 with ws2=published, counted, scaled"),
+    ("send", "a policy such as WS1, or WS2 with ws2=published, counted, scaled"),
     ("deletion-policy", "files that clients delete first: lru, priority, expire"),
     ("delete-from-self", "jobs may push out the project's own files: true or false"),
 ];
@@ -253,7 +278,7 @@ mod tests {
         assert_eq!(rules("ws2=published").unwrap(), published);
         assert_eq!(rules("WS1").unwrap().policy.to_string(), "WS1");
         assert_eq!(rules("WS2").unwrap(), SendRules::default());
-        for bad in ["", "WS3", "CS1", "WS2_JC1", "WS2,fetch=below-minimum", "CS2_WF2_WS2_JC2", "ws2=best"] {
+        for bad in ["", "WS0", "CS1", "WS2_JC1", "WS2,fetch=below-minimum", "CS2_WF2_WS2_JC2", "ws2=best"] {
             assert!(rules(bad).unwrap_err().to_string().contains("WS2,ws2=published"), "{bad}");
         }
     }

@@ -1,9 +1,10 @@
 //! Adding workunits: in pieces, each of them checked all together and stored all together.
 //!
-//! **Model.** A piece's input files are written first and put on the medium with one wait; then one durable batch stores
-//! its workunits, their names, and how much of the submission is taken. Names are given in that batch too: a crash before
-//! it leaves files that no record speaks of, and the next submission gives the same names and writes them anew. A
-//! submission that is repeated under its key finds what was taken, and only the rest is added.
+//! **Model.** A piece's input files are written first and put on the medium with one wait; then one durable
+//! batch stores its workunits, their names, and how much of the submission is taken. Names are given in that
+//! batch too: a crash before it leaves files that no record speaks of, and the next submission gives the same
+//! names and writes them anew. A submission that is repeated under its key finds what was taken, and only the
+//! rest is added.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +16,15 @@ use fallow_domain::{Bytes, Duration, Instant, Invalid};
 
 use super::comparator;
 use super::error::ProjectError;
-use super::hosted::Project;
 use super::index;
-use super::kept::Kept;
-use super::keys::tail;
 use super::layout::{sync_filesystem, write_unsynced};
 use super::names::{PLAIN_RULE, is_plain};
+use super::operator_types::{NewInput, NewWorkunit, SubmissionPiece, SubmissionStatus};
+use super::project::Project;
 use super::records::{Counters, Submission};
+use super::sticky_inputs::StickyInputs;
+use super::store_keys::tail;
 use super::txn::{Txn, decode};
-use super::types::{NewInput, NewWorkunit, Piece, Taken};
 use super::workunit::{InputRef, Workunit, WorkunitState};
 
 /// The longest that a job may take: clients count in seconds, and deadlines beyond mean nothing.
@@ -42,7 +43,7 @@ const FILES_MAX: usize = 100;
 const COMMAND_LINE_MAX: usize = 1_024;
 
 /// A piece's workunits that are not stored yet, and where they stand in the whole.
-struct Rest {
+struct Remaining {
     workunits: Vec<NewWorkunit>,
     /// Place of the first, from 0.
     from: u64,
@@ -50,7 +51,7 @@ struct Rest {
     total: u64,
 }
 
-impl Rest {
+impl Remaining {
     /// For `map_err` on the workunit at this place of the rest.
     fn of_workunit(&self, at: usize) -> impl FnOnce(ProjectError) -> ProjectError + use<> {
         ProjectError::of_workunit(self.from + at as u64, self.total)
@@ -58,37 +59,42 @@ impl Rest {
 }
 
 impl Project {
-    /// Adds what is not there yet of a piece, all or none, and gives the names of all of it in the same order.
-    pub(crate) fn submit_piece(&self, piece: Piece, now: Instant) -> Result<Taken, ProjectError> {
+    /// Adds what is not there yet of a piece, all or none, and gives the names of all of it in the same
+    /// order.
+    pub(crate) fn submit_piece(
+        &self,
+        piece: SubmissionPiece,
+        now: Instant,
+    ) -> Result<SubmissionStatus, ProjectError> {
         check_piece(&piece)?;
         let _alone = lock(&self.adding);
         let record = self.submission(&piece)?;
         let taken = record.as_ref().map_or(0, |record| record.taken);
         let begun_at = record.as_ref().map(|record| record.begun_at);
-        let Piece { key, digest, total, offset, check_only, mut workunits } = piece;
+        let SubmissionPiece { key, digest, total, offset, check_only, mut workunits } = piece;
         if offset > taken && !check_only {
             return Err(ProjectError::PieceTooEarly { key, offset, taken });
         }
         let here = usize::try_from(taken.saturating_sub(offset)).unwrap_or(usize::MAX);
         let rest = workunits.split_off(here.min(workunits.len()));
         let mut names = self.names_of(&key, offset, workunits.len())?;
-        let rest = Rest { from: offset + workunits.len() as u64, workunits: rest, total };
-        let mut kept = Kept::new(&self.layout);
+        let rest = Remaining { from: offset + workunits.len() as u64, workunits: rest, total };
+        let mut sticky_inputs = StickyInputs::new(&self.layout);
         let mut of_applications = BTreeMap::new();
         for (at, workunit) in rest.workunits.iter().enumerate() {
-            let checked = self.check(workunit, &mut kept, &mut of_applications, check_only);
+            let checked = self.check(workunit, &mut sticky_inputs, &mut of_applications, check_only);
             checked.map_err(rest.of_workunit(at))?;
         }
         let named = self.name_all(&rest)?;
         let known = workunits.len() as u64;
         if check_only || rest.workunits.is_empty() {
-            return Ok(Taken { names, taken, begun_at, known });
+            return Ok(SubmissionStatus { names, taken, begun_at, known });
         }
         let last_sequence = named.last().map(|(_, sequence)| *sequence);
-        let new = match self.prepare_all(rest, named, &mut kept, now) {
+        let new = match self.prepare_all(rest, named, &mut sticky_inputs, now) {
             Ok(new) => new,
             Err(error) => {
-                kept.take_back();
+                sticky_inputs.take_back();
                 return Err(error);
             }
         };
@@ -114,16 +120,16 @@ impl Project {
             // It may have been stored although it is not known to be on the medium.
             let is_there = |name: &String| self.read().contains(&self.keys.workunit(name));
             if matches!(new_names.first().map(is_there), Some(Ok(false))) {
-                kept.take_back();
+                sticky_inputs.take_back();
             }
             return Err(error);
         }
         names.extend(new_names);
-        Ok(Taken { names, taken, begun_at: Some(begun_at), known })
+        Ok(SubmissionStatus { names, taken, begun_at: Some(begun_at), known })
     }
 
     /// What is stored of the submission that a piece belongs to.
-    fn submission(&self, piece: &Piece) -> Result<Option<Submission>, ProjectError> {
+    fn submission(&self, piece: &SubmissionPiece) -> Result<Option<Submission>, ProjectError> {
         if piece.key.is_empty() {
             return Ok(None);
         }
@@ -162,7 +168,7 @@ impl Project {
     }
 
     /// For each workunit a name, if it has none, and a sequence number that no stored one has.
-    fn name_all(&self, rest: &Rest) -> Result<Vec<(String, u64)>, ProjectError> {
+    fn name_all(&self, rest: &Remaining) -> Result<Vec<(String, u64)>, ProjectError> {
         let txn = self.read();
         let counters: Counters = txn.get("counters", &self.keys.counters())?.unwrap_or_default();
         let mut sequence = counters.last_sequence;
@@ -206,16 +212,16 @@ impl Project {
     /// Writes all input files and waits for the medium once.
     fn prepare_all(
         &self,
-        mut rest: Rest,
+        mut rest: Remaining,
         named: Vec<(String, u64)>,
-        kept: &mut Kept<'_>,
+        sticky_inputs: &mut StickyInputs<'_>,
         now: Instant,
     ) -> Result<Vec<Workunit>, ProjectError> {
         let new = std::mem::take(&mut rest.workunits);
         let has_files = new.iter().any(|workunit| !workunit.inputs.is_empty());
         let mut workunits = Vec::with_capacity(new.len());
         for (at, (workunit, (name, sequence))) in new.into_iter().zip(named).enumerate() {
-            let prepared = self.prepare(workunit, (name, sequence), kept, now);
+            let prepared = self.prepare(workunit, (name, sequence), sticky_inputs, now);
             workunits.push(prepared.map_err(rest.of_workunit(at))?);
         }
         if has_files {
@@ -228,14 +234,14 @@ impl Project {
         &self,
         new: NewWorkunit,
         (name, sequence): (String, u64),
-        kept: &mut Kept<'_>,
+        sticky_inputs: &mut StickyInputs<'_>,
         now: Instant,
     ) -> Result<Workunit, ProjectError> {
         let mut inputs = Vec::with_capacity(new.inputs.len());
         for (position, input) in new.inputs.into_iter().enumerate() {
             let sticky = !input.keep_as.is_empty();
             let (file_name, nbytes, md5) = match sticky {
-                true => kept.write(&input)?,
+                true => sticky_inputs.write(&input)?,
                 false => {
                     let file_name = format!("{name}_in{position}");
                     write_unsynced(&self.layout.download(&file_name), &input.content, 0o644)?;
@@ -270,7 +276,7 @@ impl Project {
     fn check<'w>(
         &self,
         new: &'w NewWorkunit,
-        kept: &mut Kept<'_>,
+        sticky_inputs: &mut StickyInputs<'_>,
         of_applications: &mut BTreeMap<&'w str, SlotNames>,
         check_only: bool,
     ) -> Result<(), ProjectError> {
@@ -287,7 +293,7 @@ impl Project {
         let of_application = of_applications.entry(&new.application);
         check_places(new, of_application.or_insert_with(|| catalog.slot_names(&new.application)))?;
         let mut to_keep = new.inputs.iter().filter(|input| !input.keep_as.is_empty());
-        to_keep.try_for_each(|input| kept.add(input, check_only))
+        to_keep.try_for_each(|input| sticky_inputs.add(input, check_only))
     }
 
     fn exists(&self, name: &str) -> ProjectError {
@@ -295,7 +301,7 @@ impl Project {
     }
 }
 
-fn check_piece(piece: &Piece) -> Result<(), Invalid> {
+fn check_piece(piece: &SubmissionPiece) -> Result<(), Invalid> {
     if piece.workunits.len() > SUBMIT_MAX {
         let expected = "at most 100,000 at a time";
         return Err(Invalid::new("number of workunits", piece.workunits.len(), expected));
@@ -379,9 +385,9 @@ fn check_places(new: &NewWorkunit, of_application: &SlotNames) -> Result<(), Slo
     check_beside(of_application, inputs(), outputs())
 }
 
-/// Refuses a workunit's files that have no place beside those of its application. An input may replace a file that comes
-/// with the application, but neither be its directory nor lie in one of its name; an output would be there instead of it,
-/// empty.
+/// Refuses a workunit's files that have no place beside those of its application. An input may replace a file
+/// that comes with the application, but neither be its directory nor lie in one of its name; an output would
+/// be there instead of it, empty.
 pub(super) fn check_beside<'n>(
     of_application: &SlotNames,
     mut inputs: impl Iterator<Item = &'n str>,

@@ -7,13 +7,13 @@ use fallow_domain::Flops;
 use fallow_store::{SledStore, Store};
 
 use super::*;
+use crate::operator_types::{NewAppVersion, OutputSpec};
 use crate::settings::ProjectSettings;
-use crate::types::{NewAppVersion, OutputSpec};
 
 /// Workunits of one submission, from a place on.
-fn piece(offset: u64, count: usize, check_only: bool) -> Piece {
+fn piece(offset: u64, count: usize, check_only: bool) -> SubmissionPiece {
     let workunits = vec![NewWorkunit::new("app", Flops::new(1e9).unwrap()); count];
-    Piece { key: "k".into(), digest: "d".into(), total: 12, offset, check_only, workunits }
+    SubmissionPiece { key: "k".into(), digest: "d".into(), total: 12, offset, check_only, workunits }
 }
 
 /// A project with an application, and when that is.
@@ -68,8 +68,8 @@ fn fingerprint(content: &[u8]) -> String {
 }
 
 /// Workunit `number` of three, which keeps its input as `data`: its content, or the fingerprint of that.
-fn keeping(number: u64, content: &[u8], is_named: bool, check_only: bool) -> Piece {
-    let mut piece = Piece { total: 3, ..piece(number, 1, check_only) };
+fn keeping(number: u64, content: &[u8], is_named: bool, check_only: bool) -> SubmissionPiece {
+    let mut piece = SubmissionPiece { total: 3, ..piece(number, 1, check_only) };
     let mut input = NewInput { open_name: "in".into(), keep_as: "data".into(), ..NewInput::default() };
     match is_named {
         true => input.sha256 = fingerprint(content),
@@ -158,7 +158,7 @@ fn r6_8_files_that_have_no_place_of_their_own_in_a_slot_are_refused_with_the_who
     ];
     for name in of_runtime {
         for bad in [with_files(&["in"], &[name]), with_files(&[name], &["out"])] {
-            let refused = project.submit_piece(Piece::whole(vec![good(), bad, good()]), now);
+            let refused = project.submit_piece(SubmissionPiece::whole(vec![good(), bad, good()]), now);
             let why = refused.unwrap_err().to_string();
             let named = format!("workunit 2 of the submission: open name {name:?}");
             assert!(
@@ -179,7 +179,7 @@ fn r6_8_files_that_have_no_place_of_their_own_in_a_slot_are_refused_with_the_who
         (with_files(&["table/x"], &["out"]), ["\"table/x\"", "application"]),
         (with_files(&["in", "TABLE/x"], &[]), ["\"TABLE/x\"", "application"]),
     ] {
-        let refused = project.submit_piece(Piece::whole(vec![good(), good(), bad]), now);
+        let refused = project.submit_piece(SubmissionPiece::whole(vec![good(), good(), bad]), now);
         let why = refused.unwrap_err().to_string();
         assert!(why.starts_with("workunit 3 of the submission: open name"), "{why}");
         assert!(names.iter().all(|name| why.contains(name)), "{why}");
@@ -187,7 +187,7 @@ fn r6_8_files_that_have_no_place_of_their_own_in_a_slot_are_refused_with_the_who
     assert_eq!(project.counts().unwrap().workunits, 0, "none is taken");
     // What an application brings, a workunit may replace for itself.
     let own_table = with_files(&["table"], &["out"]);
-    project.submit_piece(Piece::whole(vec![good(), own_table]), now).unwrap();
+    project.submit_piece(SubmissionPiece::whole(vec![good(), own_table]), now).unwrap();
 }
 
 /// Adds version `number` of an application: its program, and files of these names.
@@ -229,7 +229,7 @@ fn r6_8_a_version_whose_files_take_the_place_of_an_open_workunits_is_refused_unt
     let dir = tempfile::tempdir().unwrap();
     let (project, now) = started(dir.path());
     let open = with_files(&["in", "given/in"], &["out", "data/out"]);
-    project.submit_piece(Piece::whole(vec![with_files(&[], &["x"]), open]), now).unwrap();
+    project.submit_piece(SubmissionPiece::whole(vec![with_files(&[], &["x"]), open]), now).unwrap();
     for (bad, other) in [("out", "out"), ("OUT", "out"), ("data", "data/out"), ("given", "given/in")] {
         let why = add_files(&project, 200, &["table", bad]).unwrap_err().to_string();
         let names = [format!("{bad:?}"), format!("{other:?}"), "app_00000002".to_owned()];
@@ -251,7 +251,7 @@ fn r6_8_whoever_adds_a_version_reads_the_names_of_open_workunits_files_and_no_wo
     let dir = tempfile::tempdir().unwrap();
     let (project, now) = started(dir.path());
     let open = vec![with_files(&["in"], &["out"]); 3];
-    let names = project.submit_piece(Piece::whole(open), now).unwrap().names;
+    let names = project.submit_piece(SubmissionPiece::whole(open), now).unwrap().names;
     let unreadable = |txn: &mut Txn<'_>| {
         txn.put_raw(project.keys.workunit(&names[0]), b"unreadable".to_vec());
         Ok(())
@@ -264,7 +264,9 @@ fn r6_8_whoever_adds_a_version_reads_the_names_of_open_workunits_files_and_no_wo
 fn r6_8_names_of_open_workunits_files_are_counted_in_a_store_of_an_earlier_version() {
     let dir = tempfile::tempdir().unwrap();
     let (project, now) = started(dir.path());
-    project.submit_piece(Piece::whole(vec![with_files(&["in"], &["out", "data/out"]); 2]), now).unwrap();
+    project
+        .submit_piece(SubmissionPiece::whole(vec![with_files(&["in"], &["out", "data/out"]); 2]), now)
+        .unwrap();
     let counts = |project: &Project| project.read().scan(&project.keys.all_open_names(), None, 9).unwrap();
     let kept = counts(&project);
     assert_eq!(kept.len(), 3);

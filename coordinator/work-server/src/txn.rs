@@ -1,4 +1,5 @@
-//! What one operation reads and writes: it sees its own writes, and all of them are stored in one batch or none.
+//! What one operation reads and writes: it sees its own writes, and all of them are stored in one batch or
+//! none.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +8,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::error::ProjectError;
-use super::index::RestEnd;
-use super::types::NewJobs;
+use super::index::RetryAt;
+use super::operator_types::NewJobs;
 
 /// The envelope of every record of a hosted project: JSON, readable by people with a store dump at hand.
 const RECORD: Format = Format { name: "project record", version: 1, migrate: no_migration };
@@ -18,12 +19,12 @@ pub(crate) struct Txn<'a> {
     store: &'a dyn Store,
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     new_jobs: NewJobs,
-    rests: Vec<RestEnd>,
+    retries: Vec<RetryAt>,
 }
 
 impl<'a> Txn<'a> {
     pub(crate) fn new(store: &'a dyn Store) -> Self {
-        Self { store, writes: BTreeMap::new(), new_jobs: NewJobs::default(), rests: Vec::new() }
+        Self { store, writes: BTreeMap::new(), new_jobs: NewJobs::default(), retries: Vec::new() }
     }
 
     /// The record under `key`.
@@ -66,7 +67,8 @@ impl<'a> Txn<'a> {
         self.writes.insert(key, None);
     }
 
-    /// The first `limit` entries under `prefix`, behind the key `after` if one is given, pending writes included.
+    /// The first `limit` entries under `prefix`, behind the key `after` if one is given, pending writes
+    /// included.
     pub(crate) fn scan(
         &self,
         prefix: &[u8],
@@ -94,14 +96,14 @@ impl<'a> Txn<'a> {
         self.new_jobs.agents += new.agents;
     }
 
-    /// Takes note of a workunit that rests.
-    pub(crate) fn note_rest(&mut self, rest: RestEnd) {
-        self.rests.push(rest);
+    /// Takes note of a workunit that is tried again later.
+    pub(crate) fn note_retry(&mut self, retry: RetryAt) {
+        self.retries.push(retry);
     }
 
-    /// The workunits that rest since they were written.
-    pub(crate) fn take_rests(&mut self) -> Vec<RestEnd> {
-        std::mem::take(&mut self.rests)
+    /// The workunits that are tried again later, of those written.
+    pub(crate) fn take_retries(&mut self) -> Vec<RetryAt> {
+        std::mem::take(&mut self.retries)
     }
 
     /// What waits for a host now.

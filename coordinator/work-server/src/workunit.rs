@@ -1,25 +1,28 @@
 //! A workunit and its jobs: when copies are made, when it is decided, when it is given up (R6.8).
 //!
-//! **Model.** A workunit holds its jobs, the redundant copies of one computation. It wants `target` jobs that are or may
-//! become useful: waiting, in progress, or successful and not found wrong. Every event (sent, reported, deadline
-//! passed, compared) is followed by one step of [`Workunit::settle`], which makes copies up to the target, within
-//! the maximum, or gives the workunit up. When `quorum` successful jobs of different accounts agree, one of them becomes
-//! canonical. When they do not, the target rises by one.
+//! **Model.** A workunit holds its jobs, the redundant copies of one computation. It wants `target` jobs that
+//! are or may become useful: waiting, in progress, or successful and not found wrong. Every event (sent,
+//! reported, deadline passed, compared) is followed by one step of [`Workunit::settle`], which makes copies
+//! up to the target, within the maximum, or gives the workunit up. When `quorum` successful jobs of different
+//! accounts agree, one of them becomes canonical. When they do not, the target rises by one.
 //!
-//! **Whose opinion.** What counts is the account: one caller can pose as many hosts, but an account is given to one agent,
-//! or to one person. An account that has a copy, or has computed one, gets no second: it would prove nothing. One
-//! whose copies all failed may get another, if nobody else can take it ([`Standing`]).
+//! **Whose opinion.** What counts is the account: one caller can pose as many hosts, but an account is given
+//! to one agent, or to one person. An account that has a copy, or has computed one, gets no second: it would
+//! prove nothing. One whose copies all failed may get another, if nobody else can take it ([`CopyHistory`];
+//! BOINC: `one_result_per_user_per_wu`).
 //!
-//! **Rest.** The cause of an error may be gone a little later: a server that the application needs, a full disk. So that a
-//! small fleet does not use up all attempts in seconds, a workunit rests after each error, [`REST`] after the first and
-//! twice as long after each further one. As long as it failed on one account alone, others may try it at once: the
-//! fault may be the host's. So they may where owners aborted it. The rest follows from the jobs as they are stored, and a
-//! restart forgets nothing. BOINC's own server makes a new copy at once, and lowers the daily quota of the host.
+//! **Backoff.** The cause of an error may be gone a little later: a server that the application needs, a full
+//! disk. So that a small fleet does not use up all attempts in seconds, a workunit is put off after each
+//! error, for [`RETRY_FIRST`] after the first and twice as long after each further one. As long as it failed
+//! on one account alone, others may try it at once: the fault may be the host's. So they may where owners
+//! aborted it. The backoff follows from the jobs as they are stored, and a restart forgets nothing. BOINC's
+//! own server makes a new copy at once, and lowers the daily quota of the host.
 //!
-//! Pure: time comes in, nothing goes out; whoever stores a workunit derives the indexes from it (see `index`).
+//! Pure: time comes in, nothing goes out; whoever stores a workunit derives the indexes from it (see
+//! `index`).
 //!
-//! **Terminates**: a job in progress has a deadline, copies are bounded, and every comparison decides the workunit,
-//! asks for one more copy or gives up.
+//! **Terminates**: a job in progress has a deadline, copies are bounded, and every comparison decides the
+//! workunit, asks for one more copy or gives up.
 //!
 //! **Omitted**: priorities, homogeneous redundancy, adaptive replication.
 
@@ -28,15 +31,15 @@ use std::collections::BTreeSet;
 use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid};
 use serde::{Deserialize, Serialize};
 
-use super::types::OutputSpec;
-use super::verdict::{self, Verdict};
+use super::operator_types::OutputSpec;
+use super::validate::{self, Comparison};
 
 /// The most copies that a workunit may ever have; bounds the record's size.
 pub const TOTAL_MAX: u32 = 100;
-/// How long a workunit rests after its first error.
-const REST: Duration = Duration::from_secs(30);
-/// The longest rest: what takes longer to mend is for the operator.
-pub(crate) const REST_MAX: Duration = Duration::from_hours(1);
+/// How long a workunit is put off after its first error.
+const RETRY_FIRST: Duration = Duration::from_secs(30);
+/// The longest backoff: what takes longer to mend is for the operator.
+pub(crate) const RETRY_MAX: Duration = Duration::from_hours(1);
 /// What is told of a failed job's last words, in bytes.
 const WORDS_MAX: usize = 200;
 
@@ -129,13 +132,13 @@ pub(crate) enum WorkunitState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) index: u32,
-    pub(crate) state: JobState,
+    pub(crate) state: ServerState,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) validation: Option<Validation>,
     /// The host that has or had it, 0 for none.
     pub(crate) host: u64,
-    /// The account that this host computed for then; 0 for none, and for one whose key many had. Records of earlier
-    /// versions lack it: see [`index::read`](super::index::read).
+    /// The account that this host computed for then; 0 for none, and for one whose key many had. Records of
+    /// earlier versions lack it: see [`index::read`](super::index::read).
     #[serde(default)]
     pub(crate) account: u64,
     /// Credit that its host claims (see `credit`).
@@ -160,7 +163,7 @@ pub(crate) struct Job {
 /// Where a job stands (BOINC: `server_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum JobState {
+pub enum ServerState {
     /// Waits for a host.
     Unsent,
     /// A host has it.
@@ -197,7 +200,7 @@ pub enum Validation {
     Inconclusive,
 }
 
-impl JobState {
+impl ServerState {
     /// As tools show it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -243,27 +246,27 @@ pub(crate) struct Report {
     pub(crate) stderr: String,
 }
 
-/// Who computes: a host, and the account that it computes for.
+/// A host, and the account that it computes for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taker {
+pub(crate) struct HostAccount {
     pub(crate) host: u64,
     pub(crate) account: u64,
 }
 
 /// What an account's earlier copies of a workunit say about giving it another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum CopyHistory {
     /// It never had one.
-    New,
+    None,
     /// It has one, or has computed one.
-    HasOne,
+    HasCopy,
     /// Its copies failed or were lost.
     Failed,
 }
 
-/// A time in which a workunit is not tried again.
+/// A time in which a workunit is not tried again after an error. It doubles with each error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rest {
+pub(crate) struct RetryBackoff {
     pub(crate) until: Instant,
     /// Not even by accounts that never had a copy.
     pub(crate) is_for_all: bool,
@@ -280,44 +283,46 @@ impl Workunit {
     /// The first copy that waits for somebody to compute it.
     pub(crate) fn unsent(&self) -> Option<u32> {
         let is_active = self.state == WorkunitState::Active;
-        self.jobs.iter().find(|job| is_active && job.state == JobState::Unsent).map(|job| job.index)
+        self.jobs.iter().find(|job| is_active && job.state == ServerState::Unsent).map(|job| job.index)
     }
 
-    /// How a taker stands to this workunit. `is_held` says whether it still has a job, by its name: the report of a late
-    /// one may come yet.
-    pub(crate) fn standing(&self, taker: Taker, is_held: impl Fn(&str) -> bool) -> Standing {
-        let mut standing = Standing::New;
-        for job in self.jobs.iter().filter(|job| job.is_of(taker)) {
+    /// What copies of this workunit an account had. `is_held` says whether its host still has a job, by its
+    /// name: the report of a late one may come yet.
+    pub(crate) fn history(&self, host_account: HostAccount, is_held: impl Fn(&str) -> bool) -> CopyHistory {
+        let mut history = CopyHistory::None;
+        for job in self.jobs.iter().filter(|job| job.is_of(host_account)) {
             let counts = match (job.state, job.outcome) {
-                (JobState::InProgress, _) | (_, Some(Outcome::Success)) => true,
+                (ServerState::InProgress, _) | (_, Some(Outcome::Success)) => true,
                 (_, Some(Outcome::Late)) => is_held(&self.job_name(job.index)),
                 _ => false,
             };
             if counts {
-                return Standing::HasOne;
+                return CopyHistory::HasCopy;
             }
-            standing = Standing::Failed;
+            history = CopyHistory::Failed;
         }
-        standing
+        history
     }
 
-    /// How the workunit rests after its last error, as long as it does. What lies further in the future than any rest is
-    /// long was noted before the clock was set back: nobody waits for that time to come.
-    pub(crate) fn rest(&self, now: Instant) -> Option<Rest> {
-        let is_soon = |at: Instant| at.since(now) <= REST_MAX;
+    /// The backoff after the last error, as long as it lasts. What lies further in the future than the
+    /// longest backoff was noted before the clock was set back: nobody waits for that time to come.
+    pub(crate) fn retry_backoff(&self, now: Instant) -> Option<RetryBackoff> {
+        let is_soon = |at: Instant| at.since(now) <= RETRY_MAX;
         let errors = self.jobs.iter().filter(|job| job.is_error());
         let last = errors.clone().filter_map(|job| job.received_at).filter(|at| is_soon(*at)).max()?;
         let doubled = u32::try_from(errors.clone().count() - 1).unwrap_or(u32::MAX).min(31);
-        let until = last + REST.mul_f64(f64::from(1_u32 << doubled)).min(REST_MAX);
+        let until = last + RETRY_FIRST.mul_f64(f64::from(1_u32 << doubled)).min(RETRY_MAX);
         let failed = errors.filter(|job| job.outcome == Some(Outcome::Error)).map(|job| job.account);
         let is_for_all = failed.collect::<BTreeSet<u64>>().len() > 1;
-        (now < until && is_soon(until)).then_some(Rest { until, is_for_all })
+        (now < until && is_soon(until)).then_some(RetryBackoff { until, is_for_all })
     }
 
-    /// Until when an account that stands so has to wait, if it has to.
-    pub(crate) fn rests_until(&self, standing: Standing, now: Instant) -> Option<Instant> {
-        let rest = self.rest(now).filter(|rest| rest.is_for_all || standing != Standing::New);
-        rest.map(|rest| rest.until)
+    /// When an account with this history may have a copy, if it has to wait.
+    pub(crate) fn retry_at(&self, history: CopyHistory, now: Instant) -> Option<Instant> {
+        let retry_backoff = self
+            .retry_backoff(now)
+            .filter(|retry_backoff| retry_backoff.is_for_all || history != CopyHistory::None);
+        retry_backoff.map(|retry_backoff| retry_backoff.until)
     }
 
     /// Accounts that have or had a copy.
@@ -325,8 +330,8 @@ impl Workunit {
         self.jobs.iter().filter(|job| job.host != 0).map(|job| job.account).collect()
     }
 
-    /// When something last happened to it: since then what is unsent waits. What is still to come was noted before the clock
-    /// was set back, and is passed over.
+    /// When something last happened to it: since then what is unsent waits. What is still to come was noted
+    /// before the clock was set back, and is passed over.
     pub(crate) fn quiet_since(&self, now: Instant) -> Instant {
         let times = self.jobs.iter().flat_map(|job| {
             let late = job.deadline.filter(|_| job.outcome == Some(Outcome::Late));
@@ -335,18 +340,25 @@ impl Workunit {
         times.flatten().filter(|at| *at <= now).max().unwrap_or(self.created_at)
     }
 
-    /// Gives an unsent copy to a taker, or the same copy again to the host that has lost it. Its deadline counts from
-    /// `now`. Says whether that was possible.
-    pub(crate) fn send(&mut self, index: u32, to: Taker, now: Instant, version: u32, platform: &str) -> bool {
-        let may_have = self.unsent().is_some() && self.standing(to, |_| false) != Standing::HasOne;
+    /// Gives an unsent copy to a host, or the same copy again to the host that has lost it. Its deadline
+    /// counts from `now`. Says whether that was possible.
+    pub(crate) fn send(
+        &mut self,
+        index: u32,
+        to: HostAccount,
+        now: Instant,
+        version: u32,
+        platform: &str,
+    ) -> bool {
+        let may_have = self.unsent().is_some() && self.history(to, |_| false) != CopyHistory::HasCopy;
         let deadline = now + self.delay_bound;
         let Some(job) = self.jobs.get_mut(index as usize) else { return false };
-        let fresh = may_have && job.state == JobState::Unsent;
-        let lost = job.state == JobState::InProgress && job.host == to.host;
+        let fresh = may_have && job.state == ServerState::Unsent;
+        let lost = job.state == ServerState::InProgress && job.host == to.host;
         if !(fresh || lost) {
             return false;
         }
-        job.state = JobState::InProgress;
+        job.state = ServerState::InProgress;
         job.host = to.host;
         job.account = to.account;
         job.sent_at = Some(now);
@@ -357,17 +369,17 @@ impl Workunit {
         true
     }
 
-    /// Takes a report of the host that has the job, or of another one of its account: a client that was restored from an
-    /// older copy of its directory gets a new number, and has computed all the same. A second report, or one for a job
-    /// that is not its own, changes nothing; a late one counts as if it had been in time. Says whether it changed
-    /// anything.
-    pub(crate) fn report(&mut self, index: u32, from: Taker, report: Report, now: Instant) -> bool {
+    /// Takes a report of the host that has the job, or of another one of its account: a client that was
+    /// restored from an older copy of its directory gets a new number, and has computed all the same. A
+    /// second report, or one for a job that is not its own, changes nothing; a late one counts as if it had
+    /// been in time. Says whether it changed anything.
+    pub(crate) fn report(&mut self, index: u32, from: HostAccount, report: Report, now: Instant) -> bool {
         let Some(job) = self.jobs.get_mut(index as usize) else { return false };
         if !(job.is_of(from) && job.is_awaited()) {
             return false;
         }
         job.host = from.host;
-        job.state = JobState::Over;
+        job.state = ServerState::Over;
         job.outcome = Some(report.outcome);
         job.received_at = Some(now);
         job.cpu_time = report.cpu_time;
@@ -380,11 +392,12 @@ impl Workunit {
         true
     }
 
-    /// The deadline of a job has passed, or its host is gone: another copy takes its place. Says whether it was so.
+    /// The deadline of a job has passed, or its host is gone: another copy takes its place. Says whether it
+    /// was so.
     pub(crate) fn give_up(&mut self, index: u32) -> bool {
         match self.jobs.get_mut(index as usize) {
-            Some(job) if job.state == JobState::InProgress => {
-                job.state = JobState::Over;
+            Some(job) if job.state == ServerState::InProgress => {
+                job.state = ServerState::Over;
                 job.outcome = Some(Outcome::Late);
             }
             _ => return false,
@@ -393,8 +406,8 @@ impl Workunit {
         true
     }
 
-    /// The jobs whose outputs are to be compared now, if any: all successes once there are enough and one of them is
-    /// new; or new ones against the canonical one.
+    /// The jobs whose outputs are to be compared now, if any: all successes once there are enough and one of
+    /// them is new; or new ones against the canonical one.
     pub(crate) fn to_compare(&self) -> Vec<u32> {
         let good =
             |job: &&Job| job.outcome == Some(Outcome::Success) && job.validation != Some(Validation::Invalid);
@@ -416,16 +429,16 @@ impl Workunit {
     }
 
     /// Takes the result of comparing the jobs of [`Workunit::to_compare`].
-    pub(crate) fn judge(&mut self, verdict: &Verdict) {
-        for index in &verdict.unreadable {
+    pub(crate) fn take_comparison(&mut self, comparison: &Comparison) {
+        for index in &comparison.unreadable {
             self.set_outcome_error(*index);
         }
-        match verdict.canonical {
+        match comparison.canonical {
             Some(canonical) => {
-                for index in &verdict.valid {
+                for index in &comparison.valid {
                     self.set_validation(*index, Validation::Valid);
                 }
-                for index in &verdict.invalid {
+                for index in &comparison.invalid {
                     self.set_validation(*index, Validation::Invalid);
                 }
                 if self.state == WorkunitState::Active {
@@ -433,11 +446,11 @@ impl Workunit {
                 }
             }
             None => {
-                for index in &verdict.inconclusive {
+                for index in &comparison.inconclusive {
                     self.set_validation(*index, Validation::Inconclusive);
                 }
                 // One more opinion than there are now, but never fewer than were wanted.
-                let opinions = u32::try_from(self.opinions(&verdict.inconclusive)).unwrap_or(TOTAL_MAX);
+                let opinions = u32::try_from(self.opinions(&comparison.inconclusive)).unwrap_or(TOTAL_MAX);
                 if opinions >= self.rules.quorum {
                     self.target = self.target.max(opinions.saturating_add(1));
                 }
@@ -456,7 +469,7 @@ impl Workunit {
 
     /// How many opinions these jobs are.
     fn opinions(&self, jobs: &[u32]) -> usize {
-        verdict::opinions(jobs.iter().map(|index| self.account_of(*index)), self.rules.quorum as usize)
+        validate::opinions(jobs.iter().map(|index| self.account_of(*index)), self.rules.quorum as usize)
     }
 
     /// The account that computed a job.
@@ -493,7 +506,7 @@ impl Workunit {
             let last = last.map(Job::last_words).unwrap_or_default();
             return Some(format!("{errors} jobs in error, {} allowed{last}", self.rules.max_error_jobs));
         }
-        let open = self.jobs.iter().any(|job| job.state != JobState::Over);
+        let open = self.jobs.iter().any(|job| job.state != ServerState::Over);
         let undecided = self.useful() < self.target as usize && self.to_compare().is_empty();
         if !open && undecided && self.jobs.len() >= self.rules.max_total_jobs as usize {
             return Some(format!("no quorum of {} after {} jobs", self.rules.quorum, self.jobs.len()));
@@ -501,9 +514,10 @@ impl Workunit {
         None
     }
 
-    /// Jobs that count towards the target: those that are open, and of each account one of those that succeeded.
+    /// Jobs that count towards the target: those that are open, and of each account one of those that
+    /// succeeded.
     fn useful(&self) -> usize {
-        let open = self.jobs.iter().filter(|job| job.state != JobState::Over).count();
+        let open = self.jobs.iter().filter(|job| job.state != ServerState::Over).count();
         let good = self.jobs.iter().filter(|job| {
             job.outcome == Some(Outcome::Success) && job.validation != Some(Validation::Invalid)
         });
@@ -511,8 +525,8 @@ impl Workunit {
     }
 
     fn drop_unsent(&mut self) {
-        for job in self.jobs.iter_mut().filter(|job| job.state == JobState::Unsent) {
-            job.state = JobState::Over;
+        for job in self.jobs.iter_mut().filter(|job| job.state == ServerState::Unsent) {
+            job.state = ServerState::Over;
             job.outcome = Some(Outcome::NotNeeded);
         }
     }
@@ -536,7 +550,7 @@ impl Job {
     pub(crate) fn unsent(index: u32) -> Self {
         Self {
             index,
-            state: JobState::Unsent,
+            state: ServerState::Unsent,
             outcome: None,
             validation: None,
             host: 0,
@@ -557,7 +571,7 @@ impl Job {
 
     /// Whether a report of it is still of use: a late job may come yet.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.state == JobState::InProgress || self.outcome == Some(Outcome::Late)
+        self.state == ServerState::InProgress || self.outcome == Some(Outcome::Late)
     }
 
     /// Whether it counts towards the errors that a workunit may have.
@@ -566,8 +580,8 @@ impl Job {
     }
 
     /// Whether the host has or had it, or another host of its account.
-    pub(crate) fn is_of(&self, taker: Taker) -> bool {
-        self.host != 0 && (self.host == taker.host || self.account == taker.account)
+    pub(crate) fn is_of(&self, host_account: HostAccount) -> bool {
+        self.host != 0 && (self.host == host_account.host || self.account == host_account.account)
     }
 
     /// How it failed, for the reason of its workunit's end.

@@ -2,7 +2,7 @@ use fallow_domain::{Bytes, Duration, Flops, Instant};
 use proptest::prelude::*;
 
 use super::*;
-use crate::verdict;
+use crate::validate;
 
 fn t(seconds: i64) -> Instant {
     Instant::from_micros(0) + Duration::from_secs(1_800_000_000 + seconds)
@@ -42,28 +42,28 @@ pub(crate) fn report(outcome: Outcome) -> Report {
 }
 
 /// A host with an account of its own.
-fn taker(host: u64) -> Taker {
-    Taker { host, account: host }
+fn account(host: u64) -> HostAccount {
+    HostAccount { host, account: host }
 }
 
 /// Sends a copy if the host may have one; whatever was late is still there.
 fn send(workunit: &mut Workunit, host: u64) -> Option<u32> {
-    if workunit.standing(taker(host), |_| true) == Standing::HasOne {
+    if workunit.history(account(host), |_| true) == CopyHistory::HasCopy {
         return None;
     }
     let index = workunit.unsent()?;
-    assert!(workunit.send(index, taker(host), t(0), 100, "p"));
+    assert!(workunit.send(index, account(host), t(0), 100, "p"));
     Some(index)
 }
 
 /// Sends a copy to `host` and takes its success.
 fn succeed(workunit: &mut Workunit, host: u64) -> u32 {
     let index = send(workunit, host).unwrap();
-    assert!(workunit.report(index, taker(host), report(Outcome::Success), t(1)));
+    assert!(workunit.report(index, account(host), report(Outcome::Success), t(1)));
     index
 }
 
-/// Compares as upkeep does; jobs agree if their hosts give the same `value`.
+/// Compares as the background work does; jobs agree if their hosts give the same `value`.
 fn compare(workunit: &mut Workunit, value: impl Fn(u64) -> u64) -> bool {
     let candidates = workunit.to_compare();
     if candidates.is_empty() {
@@ -71,19 +71,19 @@ fn compare(workunit: &mut Workunit, value: impl Fn(u64) -> u64) -> bool {
     }
     let host = |index: u32| workunit.jobs[index as usize].host;
     let agree = |a, b| value(host(a)) == value(host(b));
-    let verdict = match workunit.state {
-        WorkunitState::Validated { canonical } => verdict::against(canonical, &candidates, agree),
+    let comparison = match workunit.state {
+        WorkunitState::Validated { canonical } => validate::check_pair(canonical, &candidates, agree),
         _ => {
             let quorum = workunit.rules.quorum as usize;
-            verdict::choose(&candidates, quorum, |index| workunit.account_of(index), agree)
+            validate::check_set(&candidates, quorum, |index| workunit.account_of(index), agree)
         }
     };
-    workunit.judge(&verdict);
+    workunit.take_comparison(&comparison);
     true
 }
 
 fn unsent(workunit: &Workunit) -> usize {
-    workunit.jobs.iter().filter(|job| job.state == JobState::Unsent).count()
+    workunit.jobs.iter().filter(|job| job.state == ServerState::Unsent).count()
 }
 
 #[test]
@@ -103,13 +103,13 @@ fn r6_8_a_quorum_on_different_hosts_validates() {
 fn r6_10_an_account_that_poses_as_two_hosts_gets_one_copy_and_is_one_opinion() {
     let mut w = workunit(rules(2, 3, 3, 6));
     succeed(&mut w, 1);
-    let posing = Taker { host: 2, account: 1 };
-    assert_eq!(w.standing(posing, |_| false), Standing::HasOne);
+    let posing = HostAccount { host: 2, account: 1 };
+    assert_eq!(w.history(posing, |_| false), CopyHistory::HasCopy);
     assert!(!w.send(1, posing, t(0), 100, "p"));
     // Even if both copies come to be computed by it, as after a report that was late, they are one opinion.
     let index = send(&mut w, 3).unwrap();
     w.jobs[index as usize].account = 1;
-    w.report(index, taker(3), report(Outcome::Success), t(1));
+    w.report(index, account(3), report(Outcome::Success), t(1));
     assert!(w.to_compare().is_empty());
     succeed(&mut w, 4);
     compare(&mut w, |_| 7);
@@ -121,7 +121,7 @@ fn r6_10_a_copy_computed_under_a_key_that_all_agents_had_makes_no_quorum_with_on
     let mut w = workunit(rules(2, 2, 3, 6));
     let index = send(&mut w, 1).unwrap();
     w.jobs[index as usize].account = 0;
-    w.report(index, taker(1), report(Outcome::Success), t(1));
+    w.report(index, account(1), report(Outcome::Success), t(1));
     succeed(&mut w, 7);
     assert!(w.to_compare().is_empty());
     succeed(&mut w, 8);
@@ -133,13 +133,13 @@ fn r6_10_a_copy_computed_under_a_key_that_all_agents_had_makes_no_quorum_with_on
 fn r6_8_a_copy_that_failed_does_not_count_and_one_that_may_still_come_does() {
     let mut w = workunit(rules(1, 1, 3, 6));
     let index = send(&mut w, 1).unwrap();
-    w.report(index, taker(1), report(Outcome::Error), t(1));
-    assert_eq!(w.standing(taker(1), |_| false), Standing::Failed);
-    assert_eq!((w.standing(taker(2), |_| false), w.quiet_since(t(1))), (Standing::New, t(1)));
+    w.report(index, account(1), report(Outcome::Error), t(1));
+    assert_eq!(w.history(account(1), |_| false), CopyHistory::Failed);
+    assert_eq!((w.history(account(2), |_| false), w.quiet_since(t(1))), (CopyHistory::None, t(1)));
     let late = send(&mut w, 1).unwrap();
     w.give_up(late);
-    assert_eq!(w.standing(taker(1), |name| name == "w_1"), Standing::HasOne);
-    assert_eq!(w.standing(taker(1), |_| false), Standing::Failed);
+    assert_eq!(w.history(account(1), |name| name == "w_1"), CopyHistory::HasCopy);
+    assert_eq!(w.history(account(1), |_| false), CopyHistory::Failed);
     let end = t(0) + Duration::from_hours(1);
     assert_eq!([t(2), end].map(|now| w.quiet_since(now)), [t(1), end]);
 }
@@ -162,7 +162,7 @@ fn r6_8_hosts_that_disagree_lead_to_one_more_copy_and_the_odd_one_is_invalid() {
 fn r6_8_an_error_and_a_passed_deadline_each_bring_another_copy() {
     let mut w = workunit(rules(1, 1, 1, 6));
     let index = send(&mut w, 1).unwrap();
-    assert!(w.report(index, taker(1), report(Outcome::Error), t(1)));
+    assert!(w.report(index, account(1), report(Outcome::Error), t(1)));
     assert_eq!(unsent(&w), 1);
     let index = send(&mut w, 2).unwrap();
     assert!(w.give_up(index));
@@ -176,7 +176,7 @@ fn r6_8_too_many_errors_fail_the_workunit_and_say_why() {
     let mut w = workunit(rules(1, 2, 1, 6));
     for host in 1..=2 {
         let index = send(&mut w, host).unwrap();
-        w.report(index, taker(host), report(Outcome::Aborted), t(1));
+        w.report(index, account(host), report(Outcome::Aborted), t(1));
     }
     let reason = "2 jobs in error, 1 allowed; the last ended with exit status 0".to_owned();
     assert_eq!(w.state, WorkunitState::Failed { reason });
@@ -199,7 +199,7 @@ fn r6_8_a_late_report_counts_while_the_workunit_is_undecided() {
     let mut w = workunit(rules(2, 2, 3, 6));
     let index = send(&mut w, 1).unwrap();
     w.give_up(index);
-    assert!(w.report(index, taker(1), report(Outcome::Success), t(9_999)));
+    assert!(w.report(index, account(1), report(Outcome::Success), t(9_999)));
     succeed(&mut w, 2);
     compare(&mut w, |_| 0);
     assert_eq!(w.agreeing(), 2);
@@ -212,8 +212,8 @@ fn r6_8_a_report_after_the_decision_is_compared_with_the_canonical_job() {
     let late = [send(&mut w, 5).unwrap(), send(&mut w, 6).unwrap()];
     let canonical = succeed(&mut w, 1);
     compare(&mut w, |_| 0);
-    w.report(late[0], taker(5), report(Outcome::Success), t(2));
-    w.report(late[1], taker(6), report(Outcome::Success), t(2));
+    w.report(late[0], account(5), report(Outcome::Success), t(2));
+    w.report(late[1], account(6), report(Outcome::Success), t(2));
     assert_eq!(w.to_compare(), [canonical, late[0], late[1]]);
     compare(&mut w, |host| u64::from(host == 6));
     assert_eq!(w.jobs[late[0] as usize].validation, Some(Validation::Valid));
@@ -225,10 +225,10 @@ fn r6_8_a_report_after_the_decision_is_compared_with_the_canonical_job() {
 fn r6_8_a_second_report_or_anothers_changes_nothing() {
     let mut w = workunit(rules(1, 1, 3, 6));
     let index = send(&mut w, 1).unwrap();
-    assert!(!w.report(index, taker(2), report(Outcome::Success), t(1)));
-    assert!(w.report(index, taker(1), report(Outcome::Success), t(1)));
+    assert!(!w.report(index, account(2), report(Outcome::Success), t(1)));
+    assert!(w.report(index, account(1), report(Outcome::Success), t(1)));
     let before = w.clone();
-    assert!(!w.report(index, taker(1), report(Outcome::Error), t(2)));
+    assert!(!w.report(index, account(1), report(Outcome::Error), t(2)));
     assert_eq!(w, before);
 }
 
@@ -236,8 +236,8 @@ fn r6_8_a_second_report_or_anothers_changes_nothing() {
 fn r6_8_a_lost_job_goes_to_the_same_host_again_with_a_new_deadline() {
     let mut w = workunit(rules(1, 1, 3, 6));
     let index = send(&mut w, 1).unwrap();
-    assert!(!w.send(index, taker(2), t(5), 100, "p"), "another host cannot have this copy");
-    assert!(w.send(index, taker(1), t(5), 100, "p"));
+    assert!(!w.send(index, account(2), t(5), 100, "p"), "another host cannot have this copy");
+    assert!(w.send(index, account(1), t(5), 100, "p"));
     assert_eq!(w.jobs[0].times_sent, 2);
     assert_eq!(w.jobs[0].deadline, Some(t(5) + Duration::from_hours(1)));
 }
@@ -246,7 +246,7 @@ fn r6_8_a_lost_job_goes_to_the_same_host_again_with_a_new_deadline() {
 fn missing_outputs_are_an_error_of_the_job() {
     let mut w = workunit(rules(1, 1, 3, 6));
     let index = succeed(&mut w, 1);
-    w.judge(&Verdict { unreadable: vec![index], ..Verdict::default() });
+    w.take_comparison(&Comparison { unreadable: vec![index], ..Comparison::default() });
     assert_eq!(w.jobs[0].outcome, Some(Outcome::Error));
     assert_eq!(unsent(&w), 1);
 }
@@ -301,7 +301,7 @@ fn check(w: &Workunit, value: impl Fn(u64) -> u64) {
     assert_eq!(&settled, w, "settling twice changes nothing");
     match &w.state {
         WorkunitState::Active => {
-            let open = w.jobs.iter().any(|job| job.state != JobState::Over);
+            let open = w.jobs.iter().any(|job| job.state != ServerState::Over);
             assert!(open || !w.to_compare().is_empty(), "something can still happen: {w:?}");
         }
         WorkunitState::Validated { canonical } => {
@@ -328,7 +328,7 @@ proptest! {
                 Step::Report(index, outcome) => {
                     let host = w.jobs.get(index as usize).map_or(0, |job| job.host);
                     if host != 0 {
-                        w.report(index, taker(host), report(outcome), t(1));
+                        w.report(index, account(host), report(outcome), t(1));
                     }
                 }
                 Step::GiveUp(index) => drop(w.give_up(index)),
@@ -341,7 +341,7 @@ proptest! {
             compare(&mut w, value);
             for index in 0..w.jobs.len() as u32 {
                 let host = w.jobs[index as usize].host;
-                w.report(index, taker(host), report(Outcome::Success), t(1));
+                w.report(index, account(host), report(Outcome::Success), t(1));
             }
             compare(&mut w, value);
             if w.state != WorkunitState::Active {

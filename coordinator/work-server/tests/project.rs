@@ -14,17 +14,17 @@ mod fixture;
 mod http;
 #[path = "project/identity.rs"]
 mod identity;
-#[path = "project/kept.rs"]
-mod kept;
 #[path = "project/pages.rs"]
 mod pages;
-#[path = "project/patience.rs"]
-mod patience;
 #[path = "project/scheduler.rs"]
 mod scheduler;
 #[path = "project/stalled.rs"]
 mod stalled;
+#[path = "project/sticky_inputs.rs"]
+mod sticky_inputs;
 #[path = "project/types.rs"]
 mod types;
 #[path = "project/upload.rs"]
 mod upload;
+#[path = "project/wait.rs"]
+mod wait;

@@ -13,7 +13,8 @@ pub(crate) const FILES: &[Kind] = &[
     Kind {
         name: "download-without-end",
         reply: |visit| Answer::text(visit.jobs("")),
-        // Slow, for this build of the agent is not optimised, and takes ten times the CPU time for what comes.
+        // Slow, for this build of the agent is not optimised, and takes ten times the CPU time for what
+        // comes.
         file: |_| Answer::Endless(Vec::new(), vec![0; 64 * 1024], 4e5),
         ..Kind::ORDINARY
     },

@@ -1,4 +1,5 @@
-//! A good project: it gives short jobs that compute in earnest, one more whenever it is asked, and takes their outputs.
+//! A good project: it gives short jobs that compute in earnest, one more whenever it is asked, and takes
+//! their outputs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

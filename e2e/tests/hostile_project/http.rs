@@ -27,7 +27,8 @@ pub(crate) enum Answer {
     Raw(Vec<u8>),
     /// An ordinary answer so slowly: so many bytes a second.
     Drip(Vec<u8>, u32),
-    /// The first bytes, then the others again and again, so many bytes a second, for as long as they are taken.
+    /// The first bytes, then the others again and again, so many bytes a second, for as long as they are
+    /// taken.
     Endless(Vec<u8>, Vec<u8>, f64),
     /// Nothing, and the connection stays.
     Silence,

@@ -1,6 +1,7 @@
 //! A project server that means ill, in many kinds: each is an ordinary project but for what it names.
 //!
-//! One server has all kinds, each under a path of its own, so that an agent can be attached to several at once.
+//! One server has all kinds, each under a path of its own, so that an agent can be attached to several at
+//! once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,8 +1,9 @@
-//! An agent attached to a good project and to hostile ones (R6.2, R6.10): whatever a project's server sends or withholds,
-//! the agent stays small and answers its owner, and the good project loses nothing.
+//! An agent attached to a good project and to hostile ones (R6.2, R6.10): whatever a project's server sends
+//! or withholds, the agent stays small and answers its owner, and the good project loses nothing.
 //!
-//! Each test has the real agent, a good project and several hostile ones, each with the same share. The good project
-//! must get 95 % of the CPU time that is due to it, which is all of it, for the others have no jobs that could run.
+//! Each test has the real agent, a good project and several hostile ones, each with the same share. The good
+//! project must get 95 % of the CPU time that is due to it, which is all of it, for the others have no jobs
+//! that could run.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
 mod agent;
@@ -96,7 +97,8 @@ fn r6_2_servers_that_send_an_agent_elsewhere_get_what_is_theirs_and_cost_nothing
     let mut attack = Attack::begin(contact::REDIRECTS);
     attack.is_withstood();
     let elsewhere = attack.hostile.asked_elsewhere();
-    // As the stock client does, it goes where the project sends it, with that project's own request, and says so.
+    // As the stock client does, it goes where the project sends it, with that project's own request, and says
+    // so.
     let sends = attack.hostile.url("redirects-to-another-host");
     let is_its_own = |body: &[u8]| String::from_utf8_lossy(body).contains("<scheduler_request>");
     assert!(!elsewhere.is_empty(), "nothing was sent on");

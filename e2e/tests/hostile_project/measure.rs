@@ -27,8 +27,9 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Of the CPUs' time, what was neither left idle nor spent by the agent on itself: the most that tasks, and other programs
-    /// before them, could have. Tasks have the lowest priority, so what they got alone would judge those other programs.
+    /// Of the CPUs' time, what was neither left idle nor spent by the agent on itself: the most that tasks,
+    /// and other programs before them, could have. Tasks have the lowest priority, so what they got alone
+    /// would judge those other programs.
     pub(crate) fn of_cpu_time(&self) -> f64 {
         1.0 - self.idle - self.own
     }

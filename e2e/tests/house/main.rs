@@ -1,6 +1,7 @@
 //! The house keeps its own rules: what documents say is there, what code cites is listed, commands are run.
 //!
-//! Text only: nothing here builds or starts anything, so that a wrong word in a document costs seconds to find.
+//! Text only: nothing here builds or starts anything, so that a wrong word in a document costs seconds to
+//! find.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,8 @@ use tree::{root, texts};
 /// A clone stands alone.
 #[test]
 fn nothing_names_a_place_outside_the_repository() {
-    // In pieces, because this file is read too. A path up and down again into the tree's own `shared` is none.
+    // In pieces, because this file is read too. A path up and down again into the tree's own `shared` is
+    // none.
     let (beside, elsewhere) = (["..", "/shared/"].concat(), ["/wo", "rk/"].concat());
     let is_own = |rest: &str| {
         let end = rest.find(['"', '\'', ')', '`', ' ']).unwrap_or(rest.len());
@@ -88,6 +90,27 @@ fn every_path_in_the_contributors_guide_exists() {
     let paths = quoted.filter(|part| part.contains('/') && !part.contains(char::is_whitespace));
     let missing: Vec<String> = paths.filter(|path| !root().join(path).exists()).map(str::to_owned).collect();
     none(&missing, "no such place, in CONTRIBUTING.md");
+}
+
+/// Comments keep to the width that rustfmt gives to code; it does not look at them. Rows of tables have to be
+/// as long as they are.
+#[test]
+fn no_comment_is_wider_than_code_may_be() {
+    let format = fs::read_to_string(root().join("rustfmt.toml")).unwrap();
+    let width = format.lines().find_map(|line| line.strip_prefix("max_width = ")).unwrap();
+    let width: usize = width.trim().parse().unwrap();
+    let mut wrong = Vec::new();
+    for (path, text) in texts().into_iter().filter(|(path, _)| path.ends_with(".rs")) {
+        for (number, line) in text.lines().enumerate() {
+            let comment = line.trim_start().strip_prefix("//");
+            let is_row =
+                comment.is_some_and(|text| text.trim_start_matches(['/', '!']).trim_start().starts_with('|'));
+            if comment.is_some() && !is_row && line.chars().count() > width {
+                wrong.push(format!("{path}:{}", number + 1));
+            }
+        }
+    }
+    none(&wrong, "comments that are too wide");
 }
 
 /// The exit codes that ARCHITECTURE.md promises to scripts are those of the code.

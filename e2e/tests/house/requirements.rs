@@ -1,4 +1,5 @@
-//! docs/requirements.md: each id that is cited anywhere is listed there, once, in order, with places that exist.
+//! docs/requirements.md: each id that is cited anywhere is listed there, once, in order, with places that
+//! exist.
 
 use std::collections::BTreeSet;
 use std::fs;

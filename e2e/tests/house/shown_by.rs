@@ -1,6 +1,7 @@
 //! docs/requirements-tests.md: the tests of each requirement, as their names and doc comments say.
 //!
-//! The ids of a test are that at the start of its name (`r6_2_...`) and those in the doc comment above it (`/// Shows R6.2.`).
+//! The ids of a test are that at the start of its name (`r6_2_...`) and those in the doc comment above it
+//! (`/// Shows R6.2.`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

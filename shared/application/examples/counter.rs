@@ -1,4 +1,5 @@
-//! The smallest application: repeats a multiplication as often as the file `in` says, and writes the last number to `out`.
+//! The smallest application: repeats a multiplication as often as the file `in` says, and writes the last
+//! number to `out`.
 //!
 //! Try it alone: `echo 100 > in && cargo run --example counter && cat out`.
 

@@ -40,8 +40,8 @@ pub struct Application {
 impl Application {
     /// Starts in the current directory: finds out about the client, locks the slot, opens the channel.
     ///
-    /// Under a client this ends the process, to be started again later, when another instance holds the slot for
-    /// 35 s.
+    /// Under a client this ends the process, to be started again later, when another instance holds the slot
+    /// for 35 s.
     ///
     /// # Errors
     /// [`StartError`] when the directory cannot be locked, or, standalone, is taken by another instance.
@@ -80,13 +80,15 @@ impl Application {
         self.link.pause_point();
     }
 
-    /// True when the client's checkpoint period has passed since the last checkpoint. Sleeps here while suspended.
+    /// True when the client's checkpoint period has passed since the last checkpoint. Sleeps here while
+    /// suspended.
     pub fn time_to_checkpoint(&self) -> bool {
         self.poll();
         self.link.time_to_checkpoint()
     }
 
-    /// To be called when a checkpoint is on the disk: the client then knows that no work up to here can be lost.
+    /// To be called when a checkpoint is on the disk: the client then knows that no work up to here can be
+    /// lost.
     pub fn checkpoint_completed(&self) {
         self.link.checkpoint_completed();
     }
@@ -94,7 +96,8 @@ impl Application {
     /// Writes a checkpoint in one file, so that it is there whole or not at all, and tells the client.
     ///
     /// # Errors
-    /// When it cannot be written; the old one is then still there, and the next attempt is due a period later.
+    /// When it cannot be written; the old one is then still there, and the next attempt is due a period
+    /// later.
     pub fn save_checkpoint(&self, path: &Path, content: &str) -> io::Result<()> {
         let written = write_atomically(path, content.as_bytes());
         match written {
@@ -104,10 +107,10 @@ impl Application {
         written
     }
 
-    /// Does what must not be cut off by quit, abort or the end of the client, such as writing several files that
-    /// belong together. Keep it short: a client that waits 60 s kills the process.
+    /// Does what must not be cut off by quit, abort or the end of the client, such as writing several files
+    /// that belong together. Keep it short: a client that waits 60 s kills the process.
     pub fn uninterrupted<R>(&self, work: impl FnOnce() -> R) -> R {
-        let _busy = self.link.busy();
+        let _section = self.link.critical_section();
         work()
     }
 
@@ -121,11 +124,11 @@ impl Application {
         self.link.cpu_time()
     }
 
-    /// Ends the job: tells the client that it is finished, and exits with `status` (0 for success). Outputs have to
-    /// be on the disk before.
+    /// Ends the job: tells the client that it is finished, and exits with `status` (0 for success). Outputs
+    /// have to be on the disk before.
     ///
-    /// BOINC's library always sleeps 2 s here, so that the client has read the status before the last. This one
-    /// waits only until it has, 2 s at most, and not at all when standalone.
+    /// BOINC's library always sleeps 2 s here, so that the client has read the status before the last. This
+    /// one waits only until it has, 2 s at most, and not at all when standalone.
     pub fn finish(&self, status: i32) -> ! {
         self.end(&Finish { status, ..Finish::SUCCESS })
     }
@@ -137,13 +140,13 @@ impl Application {
 
     /// Exits and asks to be started again after `delay`, for what will pass: a licence, a full disk, a lock.
     pub fn temporary_exit(&self, delay: Duration, reason: impl Into<String>) -> ! {
-        let _busy = self.link.busy();
+        let _section = self.link.critical_section();
         temporary_exit(&TemporaryExit { delay, reason: reason.into(), notice: false })
     }
 
     fn end(&self, finish: &Finish) -> ! {
         // From here on the end cannot be taken for a quit.
-        let _busy = self.link.busy();
+        let _section = self.link.critical_section();
         if finish.status == 0 {
             self.link.set_fraction(1.0);
         }

@@ -1,9 +1,9 @@
 //! Checkpoints that are whole or not there.
 //!
 //! Two halves, each useful alone. [`write_atomically`] makes sure that a file holds either its old or its new
-//! content, whatever happens to the process or the machine. [`seal`] and [`unseal`] wrap a text so that one of
-//! another program, another version, or with damage in it is recognised; then an application says so and starts
-//! over, which costs time but never correctness.
+//! content, whatever happens to the process or the machine. [`seal`] and [`unseal`] wrap a text so that one
+//! of another program, another version, or with damage in it is recognised; then an application says so and
+//! starts over, which costs time but never correctness.
 
 use std::io;
 use std::path::Path;
@@ -33,8 +33,8 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
     fallow_daemon::file::write_whole(path, content, 0o666)
 }
 
-/// Wraps a text: a first line with its kind, a last line with a checksum. `kind` names the program and the version
-/// of its format, such as `mersenne 1`.
+/// Wraps a text: a first line with its kind, a last line with a checksum. `kind` names the program and the
+/// version of its format, such as `mersenne 1`.
 pub fn seal(kind: &str, body: &str) -> String {
     let text = format!("{kind}\n{body}\n");
     let checksum = checksum(text.as_bytes());

@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// Why [`crate::Application::start`] failed. Under a client it never returns for the second reason: the process
-/// asks to be started again later, and exits.
+/// Why [`crate::Application::start`] failed. Under a client it never returns for the second reason: the
+/// process asks to be started again later, and exits.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The lock file cannot be opened or locked.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use fallow_boinc::runtime::init_data::AppInitData;
 use fallow_boinc::runtime::{files, softlink};
 
-/// The file behind an open name: what its soft link names, or the name itself if it is an ordinary file or not
-/// there (a standalone output).
+/// The file behind an open name: what its soft link names, or the name itself if it is an ordinary file or
+/// not there (a standalone output).
 ///
 /// # Errors
 /// When the file is there but cannot be read.
@@ -21,8 +21,8 @@ pub fn resolve(open_name: &str) -> io::Result<PathBuf> {
 /// # Errors
 /// When it cannot be written.
 pub fn write_output(open_name: &str, content: &[u8]) -> io::Result<()> {
-    // Not renamed into place: a file left beside it in the project's directory would be nobody's to remove, and
-    // the finish file alone says that an output is whole.
+    // Not renamed into place: a file left beside it in the project's directory would be nobody's to remove,
+    // and the finish file alone says that an output is whole.
     let mut file = File::create(resolve(open_name)?)?;
     file.write_all(content)?;
     file.sync_all()

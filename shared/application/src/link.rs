@@ -30,18 +30,18 @@ pub(crate) struct Link {
     suspended: AtomicBool,
     gate: Mutex<bool>,
     resumed: Condvar,
-    leaving: Mutex<Leaving>,
+    exit: Mutex<ExitState>,
     /// Two threads send statuses, and the channel knows one sender only.
     sending: Mutex<()>,
 }
 
 /// Whether the process may end now.
 #[derive(Debug, Default)]
-struct Leaving {
-    /// Threads inside of what must not be interrupted.
-    busy: u32,
+struct ExitState {
+    /// Threads inside of a critical section, which must not be interrupted.
+    critical_sections: u32,
     /// The process is about to exit.
-    decided: bool,
+    is_decided: bool,
 }
 
 /// The period between checkpoints when no client says one (BOINC: 300 s).
@@ -62,7 +62,7 @@ impl Link {
             suspended: AtomicBool::new(false),
             gate: Mutex::new(false),
             resumed: Condvar::new(),
-            leaving: Mutex::new(Leaving::default()),
+            exit: Mutex::new(ExitState::default()),
             sending: Mutex::new(()),
         };
         link.set_init_data(init_data);
@@ -124,10 +124,10 @@ impl Link {
         self.resumed.notify_all();
     }
 
-    /// Sleeps here for as long as the application is suspended, unless a thread is busy with what must not be
-    /// interrupted: that has to come to its end first.
+    /// Sleeps here for as long as the application is suspended, unless a thread is inside a critical
+    /// section: that has to come to its end first.
     pub(crate) fn pause_point(&self) {
-        if !self.suspended.load(Ordering::Acquire) || lock(&self.leaving).busy > 0 {
+        if !self.suspended.load(Ordering::Acquire) || lock(&self.exit).critical_sections > 0 {
             return;
         }
         let mut suspended = lock(&self.gate);
@@ -157,35 +157,36 @@ impl Link {
         }
     }
 
-    /// The process must not end until the answer is dropped. If its end is decided already, this waits for it.
-    pub(crate) fn busy(&self) -> Busy<'_> {
-        let mut leaving = lock(&self.leaving);
-        if leaving.decided {
-            drop(leaving);
+    /// Begins a critical section: the process does not exit until the answer is dropped. If its exit is
+    /// decided already, this waits for it (BOINC: `boinc_begin_critical_section`).
+    pub(crate) fn critical_section(&self) -> CriticalSection<'_> {
+        let mut exit = lock(&self.exit);
+        if exit.is_decided {
+            drop(exit);
             loop {
                 std::thread::park();
             }
         }
-        leaving.busy += 1;
-        Busy(self)
+        exit.critical_sections += 1;
+        CriticalSection(self)
     }
 
-    /// True if the process may end now; after that nobody gets busy any more.
-    pub(crate) fn try_leave(&self) -> bool {
-        let mut leaving = lock(&self.leaving);
-        leaving.decided = leaving.busy == 0;
-        leaving.decided
+    /// True if the process may exit now; after that no critical section begins any more.
+    pub(crate) fn try_exit(&self) -> bool {
+        let mut exit = lock(&self.exit);
+        exit.is_decided = exit.critical_sections == 0;
+        exit.is_decided
     }
 }
 
-/// Keeps the process from ending as long as it lives.
+/// A critical section, until it is dropped: the process does not exit meanwhile.
 #[derive(Debug)]
-pub(crate) struct Busy<'a>(&'a Link);
+pub(crate) struct CriticalSection<'a>(&'a Link);
 
-impl Drop for Busy<'_> {
+impl Drop for CriticalSection<'_> {
     fn drop(&mut self) {
-        let mut leaving = lock(&self.0.leaving);
-        leaving.busy = leaving.busy.saturating_sub(1);
+        let mut exit = lock(&self.0.exit);
+        exit.critical_sections = exit.critical_sections.saturating_sub(1);
     }
 }
 
@@ -194,21 +195,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_ends_only_when_nobody_is_busy() {
+    fn the_process_exits_only_outside_of_critical_sections() {
         let link = Link::new(None, None);
-        let (outer, inner) = (link.busy(), link.busy());
-        assert!(!link.try_leave());
+        let (outer, inner) = (link.critical_section(), link.critical_section());
+        assert!(!link.try_exit());
         drop(inner);
-        assert!(!link.try_leave());
+        assert!(!link.try_exit());
         drop(outer);
-        assert!(link.try_leave());
+        assert!(link.try_exit());
     }
 
     #[test]
-    fn a_busy_thread_is_not_put_to_sleep() {
+    fn a_thread_in_a_critical_section_is_not_put_to_sleep() {
         let link = Link::new(None, None);
         link.set_suspended(true);
-        let _busy = link.busy();
+        let _section = link.critical_section();
         link.pause_point();
     }
 

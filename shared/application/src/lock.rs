@@ -7,8 +7,8 @@ use fallow_boinc::runtime::files;
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 
-/// The lock, held as long as this lives. Closing any other handle of the same file would drop it, too: that is how
-/// record locks work, and why nobody else here opens it.
+/// The lock, held as long as this lives. Closing any other handle of the same file would drop it, too: that
+/// is how record locks work, and why nobody else here opens it.
 #[derive(Debug)]
 pub(crate) struct SlotLock {
     _file: File,

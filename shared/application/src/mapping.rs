@@ -15,8 +15,8 @@ use memmap2::{MmapOptions, MmapRaw};
 pub struct Mapping(MmapRaw);
 
 impl Mapping {
-    /// Makes the file, empty channels and all, as a client does before it starts an application. A file that an
-    /// earlier start has left is replaced, so that its late readers see nothing of this one.
+    /// Makes the file, empty channels and all, as a client does before it starts an application. A file that
+    /// an earlier start has left is replaced, so that its late readers see nothing of this one.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -50,11 +50,11 @@ impl Mapping {
 
     /// The channels in it.
     pub fn channels(&self) -> Channels<'_> {
-        // SAFETY: the mapping is FILE_LEN bytes long, readable and writable, and lives as long as `self`, to which
-        // the slice is bound. An AtomicU8 has the size and alignment of a byte, and every access from this process
-        // goes through these atomics, so the other process's writes cannot be a data race here. A file cut short
-        // by somebody after `map` has looked at its length would end this process with SIGBUS; no client does
-        // that, and one that wants this process gone has simpler means.
+        // SAFETY: the mapping is FILE_LEN bytes long, readable and writable, and lives as long as `self`, to
+        // which the slice is bound. An AtomicU8 has the size and alignment of a byte, and every access from
+        // this process goes through these atomics, so the other process's writes cannot be a data race here.
+        // A file cut short by somebody after `map` has looked at its length would end this process with
+        // SIGBUS; no client does that, and one that wants this process gone has simpler means.
         let bytes = unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast::<AtomicU8>(), FILE_LEN) };
         match Channels::new(bytes) {
             Some(channels) => channels,

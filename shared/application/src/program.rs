@@ -1,8 +1,8 @@
 //! The frame of a program that does one range of work: input, checkpoints, output and exit codes.
 //!
-//! The input is the file `in` (`from=A to=B`); without a client, `--from A --to B` stands in for it. The output is the
-//! file `out`; a `checkpoint` is kept in the slot, and one that cannot be used costs time and nothing else. Exit codes:
-//! 0 done, 64 bad command line, 65 bad input, 73 no start, 74 file error.
+//! The input is the file `in` (`from=A to=B`); without a client, `--from A --to B` stands in for it. The
+//! output is the file `out`; a `checkpoint` is kept in the slot, and one that cannot be used costs time and
+//! nothing else. Exit codes: 0 done, 64 bad command line, 65 bad input, 73 no start, 74 file error.
 
 use std::fmt::Display;
 use std::io::ErrorKind;

@@ -1,4 +1,5 @@
-//! The library's thread: ten times a second it obeys the client, and once a second it reports and looks for it.
+//! The library's thread: ten times a second it obeys the client, and once a second it reports and looks for
+//! it.
 
 use fallow_boinc::runtime::channel::{Channel, Channels};
 use fallow_boinc::runtime::exit::ABORTED_BY_CLIENT;
@@ -46,7 +47,7 @@ pub(crate) fn run(link: &Link, watch: Option<&ClientWatch>) -> ! {
         sleep_one_tick();
         pulse.turn(link, watch);
         if let Some(leave) = pulse.leave
-            && link.try_leave()
+            && link.try_exit()
         {
             eprintln!("{}: exiting with {}", leave.words(), leave.code());
             std::process::exit(leave.code());

@@ -1,9 +1,9 @@
 //! Is the client still there?
 //!
-//! Model: three signs that it is not. Its process number is free; it was our parent and is no longer; or the process
-//! with its number is dead or another one by now, as its start time tells. The signal that Linux can send on a
-//! parent's death is not used: it fires when the parent's *thread* ends, which a client with a pool of threads
-//! would see as random kills, and a client that forks twice is nobody's parent.
+//! Model: three signs that it is not. Its process number is free; it was our parent and is no longer; or the
+//! process with its number is dead or another one by now, as its start time tells. The signal that Linux can
+//! send on a parent's death is not used: it fires when the parent's *thread* ends, which a client with a pool
+//! of threads would see as random kills, and a client that forks twice is nobody's parent.
 
 use fallow_daemon::proc;
 use rustix::process::{Pid, getppid, test_kill_process};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fallow_application::mapping::Mapping;
 use fallow_application::{API_VERSION, AppInitData, Duration as Length};
 use fallow_boinc::runtime::channel::Channel;
-use fallow_boinc::runtime::exit::{Ended, Outcome, RestartReason};
+use fallow_boinc::runtime::exit::{Ended, ExitMeaning, RestartReason};
 use fallow_boinc::runtime::finish::{Finish, TemporaryExit};
 use fallow_boinc::runtime::message::{AppStatus, ProcessControl};
 use fallow_boinc::runtime::{files, softlink};
@@ -28,7 +28,7 @@ fn a_job_runs_to_its_end_and_says_so() {
         app.0.try_wait().unwrap()
     });
     last = slot.status().or(last);
-    assert_eq!(slot.outcome(status), Outcome::Finished, "{}", slot.stderr());
+    assert_eq!(slot.meaning(status), ExitMeaning::Finished, "{}", slot.stderr());
     // The output is behind the soft link, and the last status says that all is done.
     let output = std::fs::read_to_string(slot.root.path().join("projects/p/job_out")).unwrap();
     assert_eq!(output.trim().parse::<u64>().unwrap(), expected(200));
@@ -57,8 +57,8 @@ fn a_suspended_application_uses_no_cpu_until_it_is_resumed() {
     let app = slot.start();
     wait_for("work", || (app.cpu_ticks() > 5).then_some(()));
     slot.send(ProcessControl::Suspend);
-    // Suspended: over a whole second the kernel counts one tick of 10 ms at most, for the library's own thread. One that
-    // does not come to its turn has as few, and is ready to run all the while.
+    // Suspended: over a whole second the kernel counts one tick of 10 ms at most, for the library's own
+    // thread. One that does not come to its turn has as few, and is ready to run all the while.
     wait_for("rest", || app.rests(1).then_some(()));
     assert!(app.cpu_ticks_in(Duration::from_secs(2)) <= 2);
     // It is there all the same, and not stopped by a signal.
@@ -78,7 +78,7 @@ fn quit_means_zero_and_no_finish_file() {
     let status = app.wait();
     assert_eq!(status.code(), Some(0));
     assert!(!slot.path(files::FINISH).exists());
-    assert!(matches!(slot.outcome(status), Outcome::Restart { reason: RestartReason::Premature, .. }));
+    assert!(matches!(slot.meaning(status), ExitMeaning::Restart { reason: RestartReason::Premature, .. }));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn an_aborted_application_exits_with_194() {
     let mut app = slot.start();
     slot.send(ProcessControl::Abort);
     let status = app.wait();
-    assert!(matches!(slot.outcome(status), Outcome::Failed { exit_status: 194, .. }));
+    assert!(matches!(slot.meaning(status), ExitMeaning::Failed { exit_status: 194, .. }));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn an_error_of_the_application_is_the_jobs_error() {
     let slot = Slot::new("many");
     let mut app = slot.start();
     let status = app.wait();
-    assert!(matches!(slot.outcome(status), Outcome::Failed { exit_status: 1, .. }));
+    assert!(matches!(slot.meaning(status), ExitMeaning::Failed { exit_status: 1, .. }));
     let finish = Finish::read(&std::fs::read(slot.path(files::FINISH)).unwrap());
     assert_eq!((finish.status, finish.message.as_deref()), (1, Some("invalid digit found in string")));
 }
@@ -114,7 +114,8 @@ fn an_error_of_the_application_is_the_jobs_error() {
 #[test]
 fn an_application_ends_when_its_client_that_is_its_parent_is_killed() {
     let slot = Slot::new(ENDLESS);
-    // The shell is the client: it says its number, waits for the slot to be ready, and starts the application.
+    // The shell is the client: it says its number, waits for the slot to be ready, and starts the
+    // application.
     let script = "echo $$ > pid.new; mv pid.new pid; read ready; \"$0\" 2>> stderr.txt & echo $! > app.new; mv app.new app; wait";
     let mut client = Command::new("sh")
         .args(["-c", script])
@@ -159,9 +160,9 @@ fn a_killed_application_resumes_and_ends_with_the_same_output() {
         wait_for("a checkpoint", || slot.path("checkpoint").exists().then_some(()));
         app.0.kill().unwrap();
         // It may have been done before this test came to its turn.
-        match slot.outcome(app.wait()) {
-            Outcome::Finished => {}
-            Outcome::Restart { reason: RestartReason::Stopped(9), .. } => break slot,
+        match slot.meaning(app.wait()) {
+            ExitMeaning::Finished => {}
+            ExitMeaning::Restart { reason: RestartReason::Stopped(9), .. } => break slot,
             other => panic!("{other:?}"),
         }
     };
@@ -312,11 +313,11 @@ impl Slot {
     }
 
     /// What a client makes of the end.
-    fn outcome(&self, status: ExitStatus) -> Outcome {
+    fn meaning(&self, status: ExitStatus) -> ExitMeaning {
         let finish = std::fs::read(self.path(files::FINISH)).ok().map(|bytes| Finish::read(&bytes));
         let pause = std::fs::read(self.path(files::TEMPORARY_EXIT)).ok();
         let pause = pause.and_then(|bytes| TemporaryExit::read(&bytes));
-        Ended::from_wait_status(status.into_raw()).outcome(finish.as_ref(), pause.as_ref())
+        Ended::from_wait_status(status.into_raw()).meaning(finish.as_ref(), pause.as_ref())
     }
 }
 

@@ -7,7 +7,8 @@ fn main() {
     divan::main();
 }
 
-/// A reply as a work server gives it: for each job an input file, a workunit, an output file and the job itself.
+/// A reply as a work server gives it: for each job an input file, a workunit, an output file and the job
+/// itself.
 fn reply(jobs: usize) -> SchedulerReply {
     let signature = format!("{}.", format!("{}\n", "5a".repeat(32)).repeat(4));
     let file_ref = |name: &str, open: &str| FileRef {

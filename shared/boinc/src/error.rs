@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Bytes that are not what they were taken for. Says what was being read, where it went wrong, and what would have
-/// been accepted there. The text holds no content of the message: contents can be secret.
+/// Bytes that are not what they were taken for. Says what was being read, where it went wrong, and what would
+/// have been accepted there. The text holds no content of the message: contents can be secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read the {what}: expected {expected} at {place}")]
 pub struct FormatError {
@@ -44,7 +44,8 @@ impl FormatError {
     ) -> Self {
         let offset = offset.min(input.len());
         let line = 1 + input.iter().take(offset).filter(|&&byte| byte == b'\n').count();
-        // An element's name comes from the message: it is shortened, so that an error stays one line of a log.
+        // An element's name comes from the message: it is shortened, so that an error stays one line of a
+        // log.
         let element = element.chars().filter(|c| !c.is_control()).take(80).collect();
         Self { what, place: Place { offset, line, element }, expected: expected.into() }
     }

@@ -1,10 +1,12 @@
 //! BOINC's formats: bytes in, typed values out, and back.
 //!
-//! Each module holds one family of messages, for both directions: the agent writes requests and reads replies, a work
-//! server reads requests and writes replies, so every type here can be written and read.
+//! Each module holds one family of messages, for both directions: the agent writes requests and reads
+//! replies, a work server reads requests and writes replies, so every message here can be written and read.
+//! [`client_state`] is only read.
 //!
-//! Nothing here opens files or sockets, reads clocks or draws random numbers, and nothing decides: what a reply
-//! *means* for a client is the client's business. Bad bytes give a [`FormatError`] that names where they are.
+//! Nothing here opens files or sockets, reads clocks or draws random numbers, and nothing decides: what a
+//! reply *means* for a client is the client's business. Bad bytes give a [`FormatError`] that names where
+//! they are.
 //!
 //! - [`xml`] · the dialect that all of them are written in.
 //! - [`scheduler`] · scheduler request and reply.

@@ -1,8 +1,9 @@
 //! A project's master page: a web page that says where the project's scheduler is.
 //!
-//! BOINC's clients look for two literal forms, line by line of at most 255 bytes: `<scheduler>URL</scheduler>`, also
-//! inside comments, and `<link rel="boinc_scheduler" href="URL"` in exactly this spelling. The reader here finds both
-//! anywhere, also across the 255-byte border that trips BOINC's. Other spellings of the link are not accepted, as there.
+//! BOINC's clients look for two literal forms, line by line of at most 255 bytes:
+//! `<scheduler>URL</scheduler>`, also inside comments, and `<link rel="boinc_scheduler" href="URL"` in
+//! exactly this spelling. The reader here finds both anywhere, also across the 255-byte border that trips
+//! BOINC's. Other spellings of the link are not accepted, as there.
 
 use crate::xml::{find, unescape};
 
@@ -11,7 +12,8 @@ const URL_MAX: usize = 255;
 /// As many URLs as a client could ever try in turn.
 const URLS_MAX: usize = 32;
 
-/// The scheduler URLs that a master page names, each once, in its order. None means that the page is no master page.
+/// The scheduler URLs that a master page names, each once, in its order. None means that the page is no
+/// master page.
 pub fn scheduler_urls(page: &[u8]) -> Vec<String> {
     let mut found: Vec<(usize, String)> = Vec::new();
     for (before, after) in [("<scheduler>", "</scheduler>"), ("<link rel=\"boinc_scheduler\" href=\"", "\"")]
@@ -40,7 +42,8 @@ fn scheduler_url(raw: &[u8]) -> Option<String> {
     (web && plain && url.len() <= URL_MAX).then_some(url)
 }
 
-/// A master page for people and clients: the project's name, a paragraph about it, and its schedulers in both forms.
+/// A master page for people and clients: the project's name, a paragraph about it, and its schedulers in both
+/// forms.
 pub fn write(project_name: &str, about: &str, scheduler_urls: &[String]) -> String {
     let mut page =
         String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>");

@@ -1,8 +1,9 @@
 //! Names that may become files, and the version of the application library inside an executable.
 //!
-//! A server names files, and a client creates them: a name must stay inside its directory. BOINC clients refuse `..` and
-//! `%`, its servers refuse control characters and a leading `/`; both refuse here. A file's own name also holds no
-//! separator at all, while an *open name* may (its subdirectories are created in the slot).
+//! A server names files, and a client creates them: a name must stay inside its directory. BOINC clients
+//! refuse `..` and `%`, its servers refuse control characters and a leading `/`; both refuse here. A file's
+//! own name also holds no separator at all, while an *open name* may (its subdirectories are created in the
+//! slot).
 
 /// Longest name, in bytes: what BOINC's clients hold and file systems take.
 pub const NAME_MAX: usize = 255;
@@ -14,8 +15,8 @@ pub const NAME_RULE: &str = "a name of 1 to 255 bytes without `..`, `%`, `/`, `\
 pub const OPEN_NAME_RULE: &str =
     "a relative path of 1 to 255 bytes without `..`, `%`, `\\`, empty or `.` parts and control characters";
 
-/// True if `name` may name a file in a project's directory, a job or a workunit. Angle brackets and `&` are refused as
-/// well, because upload permissions sign the name inside tags, unescaped.
+/// True if `name` may name a file in a project's directory, a job or a workunit. Angle brackets and `&` are
+/// refused as well, because upload permissions sign the name inside tags, unescaped.
 pub fn is_file_name(name: &str) -> bool {
     is_open_name(name) && !name.contains(['/', '<', '>', '&'])
 }
@@ -30,8 +31,8 @@ pub fn is_open_name(name: &str) -> bool {
         && name.split('/').all(|part| !part.is_empty() && part != ".")
 }
 
-/// Finds the version of the BOINC application library that an executable carries as `API_VERSION_x.y.z`, such as `8.3.0`.
-/// Applications without one get no memory-mapped channel from older clients.
+/// Finds the version of the BOINC application library that an executable carries as `API_VERSION_x.y.z`, such
+/// as `8.3.0`. Applications without one get no memory-mapped channel from older clients.
 pub fn api_version(executable: &[u8]) -> Option<&str> {
     const MARK: &[u8] = b"API_VERSION_";
     let mut from = 0;

@@ -1,11 +1,11 @@
 //! Uploads: a request's head, which is lines of text before the file's bytes, and the reply.
 //!
-//! BOINC's upload handler reads lines and not XML: each element of the head stands on a line of its own, a signature
-//! spans lines, and after the line `<data>` follow the file's raw bytes from the offset to the end, without closing tags.
-//! A head on a single line is refused there, and here.
+//! BOINC's upload handler reads lines and not XML: each element of the head stands on a line of its own, a
+//! signature spans lines, and after the line `<data>` follow the file's raw bytes from the offset to the end,
+//! without closing tags. A head on a single line is refused there, and here.
 //!
-//! A server may get the same bytes twice (a client's HTTP library repeats a request whose connection dropped): writing
-//! at `offset` must be harmless when it was done before.
+//! A server may get the same bytes twice (a client's HTTP library repeats a request whose connection
+//! dropped): writing at `offset` must be harmless when it was done before.
 
 use fallow_domain::Bytes;
 
@@ -41,7 +41,8 @@ pub struct UploadHeader {
     pub client_version: ClientVersion,
     /// The file's name.
     pub name: String,
-    /// The project's permission: its signature of the name and the maximum size, exactly as the scheduler gave it.
+    /// The project's permission: its signature of the name and the maximum size, exactly as the scheduler
+    /// gave it.
     pub xml_signature: String,
     /// The size that the file must not exceed, exactly as the scheduler gave it.
     pub max_nbytes: Bytes,
@@ -68,11 +69,12 @@ pub enum Head {
 }
 
 impl UploadRequest {
-    /// Reads a request from the bytes that have arrived so far. Call it again with more while it is incomplete.
+    /// Reads a request from the bytes that have arrived so far. Call it again with more while it is
+    /// incomplete.
     ///
     /// # Errors
-    /// [`FormatError`] when the head is longer than [`HEAD_MAX`], says neither what to do nor with which file, or is
-    /// not laid out in lines.
+    /// [`FormatError`] when the head is longer than [`HEAD_MAX`], says neither what to do nor with which
+    /// file, or is not laid out in lines.
     pub fn parse(received: &[u8]) -> Result<Head, FormatError> {
         let window = &received[..received.len().min(HEAD_MAX)];
         let mut lines = Lines { bytes: window, pos: 0 };
@@ -112,8 +114,8 @@ impl UploadRequest {
         Ok(Head::Incomplete)
     }
 
-    /// Writes the head of an upload; the file's bytes from the offset to the end follow. For a question for a file's
-    /// size, this is the whole request.
+    /// Writes the head of an upload; the file's bytes from the offset to the end follow. For a question for a
+    /// file's size, this is the whole request.
     pub fn write(&self) -> String {
         let mut writer = Writer::new();
         writer.open("data_server_request");

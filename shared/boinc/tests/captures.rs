@@ -1,5 +1,6 @@
-//! Everything that a stock client and a real server said to each other can be read, and what we write in a client's
-//! place is what it wrote. The exchanges are in `fixtures/captures`, their origin in `fixtures/README.md`.
+//! Everything that a stock client and a real server said to each other can be read, and what we write in a
+//! client's place is what it wrote. The exchanges are in `fixtures/captures`, their origin in
+//! `fixtures/README.md`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
@@ -13,12 +14,13 @@ use fallow_boinc::signature::{PublicKey, md5_hex};
 use fallow_boinc::transfer::{DataServerReply, Head, UploadRequest, UploadStatus};
 use fallow_domain::{Bytes, Duration, MasterUrl};
 
-/// Lines of a stock client's request that ours lacks or writes otherwise, each with its reason. Beside them, only white
-/// space differs: indentation, and blank lines in standard error.
+/// Lines of a stock client's request that ours lacks or writes otherwise, each with its reason. Beside them,
+/// only white space differs: indentation, and blank lines in standard error.
 ///
-/// - `wsl_available` (Windows Subsystem for Linux) is sent by client 7.20; client 8 no longer sends it, and no agent of
-///   ours runs on Windows.
-/// - `d_project_share` is a share of free space, which a stock client gives to fractions of a byte; ours are whole.
+/// - `wsl_available` (Windows Subsystem for Linux) is sent by client 7.20; client 8 no longer sends it, and
+///   no agent of ours runs on Windows.
+/// - `d_project_share` is a share of free space, which a stock client gives to fractions of a byte; ours are
+///   whole.
 const DIFFERENT: [&str; 2] = ["<wsl_available>", "<d_project_share>"];
 
 fn lines(text: &str) -> Vec<&str> {
@@ -124,8 +126,8 @@ fn scheduler_replies_survive_writing_and_reading() {
         let reply = SchedulerReply::parse(&theirs).unwrap();
         let ours = reply.write();
         assert_eq!(SchedulerReply::parse(ours.as_bytes()).unwrap(), reply, "{name}");
-        // Nothing of it was dropped: our elements are theirs, in number and kind, but for the empty command line that
-        // real servers put before the true one.
+        // Nothing of it was dropped: our elements are theirs, in number and kind, but for the empty command
+        // line that real servers put before the true one.
         let (mut theirs, ours) = (elements(std::str::from_utf8(&theirs).unwrap()), elements(&ours));
         if let Some(count) = theirs.get_mut("command_line") {
             *count = reply.workunits.iter().filter(|workunit| !workunit.command_line.is_empty()).count();

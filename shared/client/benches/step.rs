@@ -1,8 +1,9 @@
 //! What one turn of the machine costs, by the number of jobs held: 8 CPUs, two projects.
 //!
-//! Run with `cargo bench -p fallow-client`. What happens every second (`tasks_sampled`, `wake_up`) must not depend on
-//! the number of jobs. `job_finished` is the end of a task and of its upload with all that follows, the start of the
-//! next task included; `jobs_on_their_way` looks at the clock while as many downloads wait for their turn.
+//! Run with `cargo bench -p fallow-client`. What happens every second (`tasks_sampled`, `wake_up`) must not
+//! depend on the number of jobs. `job_finished` is the end of a task and of its upload with all that follows,
+//! the start of the next task included; `jobs_on_their_way` looks at the clock while as many downloads wait
+//! for their turn.
 
 use divan::{Bencher, black_box};
 use fallow_boinc::runtime::exit::Ended;
@@ -12,7 +13,8 @@ use fallow_boinc::scheduler::{
     App, AppVersion, ClientVersion, FileInfo, FileRef, ResultJob, SchedulerReply, Workunit,
 };
 use fallow_client::{
-    Client, ClientConfig, Effect, Event, FileKey, OutputFound, Startup, Step, TaskEnd, TaskSample,
+    AttachRequest, Client, ClientConfig, Effect, Event, FileKey, OutputFound, Startup, Step, TaskEnd,
+    TaskSample, Waiter,
 };
 use fallow_domain::{
     AccountKey, Bytes, Duration, Flops, HostFacts, HostSpeed, Instant, JobId, MasterUrl, ProjectId, Share,
@@ -73,8 +75,9 @@ impl Host {
         host.turn(Event::Started(Box::new(Startup { host: facts(), slots: Vec::new(), files: Vec::new() })));
         for project in 0..2 {
             let url = MasterUrl::parse(&format!("http://127.0.0.1/{project}/")).expect("a URL");
-            let account_key = AccountKey::new("0123456789abcdef0123456789abcdef");
-            host.turn(Event::Attach { url, account_key, share: Some(Share::DEFAULT) });
+            let account_key = Some(AccountKey::new("0123456789abcdef0123456789abcdef"));
+            let (waiter, share) = (Waiter(0), Some(Share::DEFAULT));
+            host.turn(Event::Attach(AttachRequest { waiter, url, account_key, share, unseen: true }));
         }
         for project in 0..2 {
             let outcome = Ok(vec![format!("http://127.0.0.1/{project}/cgi")]);

@@ -1,5 +1,6 @@
-//! What a reply brings: files, application versions, workunits, jobs. Each is taken in with all that it refers to, or not
-//! at all: a job never comes without its workunit and the files that the project has described for it.
+//! What a reply brings: files, application versions, workunits, jobs. Each is taken in with all that it
+//! refers to, or not at all: a job never comes without its workunit and the files that the project has
+//! described for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +14,7 @@ use crate::budget::{Need, Refused, Room, Weigh};
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{FileStatus, Job, Process, Run, Stage, VersionKey};
+use crate::timers::Timer;
 use crate::{FileKey, NoticeLevel};
 
 /// BOINC's size of a job whose server says nothing.
@@ -154,16 +156,17 @@ impl Client {
         }
         self.put_files(id, &version.files, offer);
         self.state.versions.insert(key.clone(), version);
+        // It may say that its tasks are not throttled.
+        self.timers.stale(Timer::Throttle);
         for file in self.version_files(&key) {
-            if let Some(file) = self.state.files.get_mut(&file) {
+            self.edit_file(&file, |file| {
                 // What came as a mere input was not checked for a signature; it must not become a program so.
                 if !file.signed && file.status == FileStatus::Present {
                     file.status = FileStatus::Absent;
                 }
                 file.signed = true;
-            }
+            });
             self.use_file(&file);
-            self.mark(Record::File(file));
         }
         self.mark(Record::Version(key));
     }
@@ -221,8 +224,8 @@ impl Client {
         }
     }
 
-    /// What a job needs that this host does not have, whatever its owner allows: how it is reported, so that its project
-    /// gives it to another host, and why.
+    /// What a job needs that this host does not have, whatever its owner allows: how it is reported, so that
+    /// its project gives it to another host, and why.
     fn beyond_host(&self, job: &Job) -> Option<(i32, String)> {
         let host = self.state.host.as_ref()?;
         if let Some((kind, _)) = job.usage.coprocessor
@@ -324,8 +327,8 @@ impl Client {
         })
     }
 
-    /// Files that the project wants to be kept although nothing refers to them. All others that nothing refers to are
-    /// passed over: no job would ever take them away again.
+    /// Files that the project wants to be kept although nothing refers to them. All others that nothing
+    /// refers to are passed over: no job would ever take them away again.
     fn keep_sticky_files(&mut self, id: ProjectId, offer: &mut Offer) {
         for (_, info) in std::mem::take(&mut offer.files) {
             if !info.sticky {
@@ -350,15 +353,11 @@ impl Client {
     }
 
     fn unstick(&mut self, key: &FileKey) {
-        if let Some(file) = self.state.files.get_mut(key) {
-            file.info.sticky = false;
-            if !self.state.file_users.contains_key(key) {
-                // Counted up and down again, so that it goes the way of every file without users.
-                self.use_file(key);
-                self.unuse_file(key);
-            } else {
-                self.mark(Record::File(key.clone()));
-            }
+        let known = self.edit_file(key, |file| file.info.sticky = false).is_some();
+        if known && !self.state.file_users.contains_key(key) {
+            // Counted up and down again, so that it goes the way of every file without users.
+            self.use_file(key);
+            self.unuse_file(key);
         }
     }
 
@@ -394,12 +393,13 @@ impl Client {
     }
 }
 
-/// The least part of a CPU that a job without a coprocessor is taken to use. A server may say next to nothing, and hundreds
-/// of tasks would then share a CPU: each has the lowest priority, and all together would crowd out the owner's programs.
+/// The least part of a CPU that a job without a coprocessor is taken to use. A server may say next to
+/// nothing, and hundreds of tasks would then share a CPU: each has the lowest priority, and all together
+/// would crowd out the owner's programs.
 const CPUS_MIN: f64 = 0.25;
 
-/// The least part of a GPU that a job is taken to use, for the same reason. Projects that share a GPU among many tasks go
-/// down to about a tenth.
+/// The least part of a GPU that a job is taken to use, for the same reason. Projects that share a GPU among
+/// many tasks go down to about a tenth.
 const COPROCESSOR_MIN: f64 = 1.0 / 16.0;
 
 /// What a job of a version uses (R3.1). A GPU application may need no more than a sliver of a CPU.

@@ -1,11 +1,13 @@
-//! What one project may make a host keep (R6.10): so many jobs, application versions and files, of so many bytes.
+//! What one project may make a host keep (R6.10): so many jobs, application versions and files, of so many
+//! bytes.
 //!
-//! A server says as much as it likes, and everything it says is kept in memory, stored and told on. So each project has
-//! a budget of its own, far above what real ones use; what exceeds it is refused whole, never half a job, and the owner
-//! is told once per reply. The server learns of it as of any lost job: the next request does not list it.
+//! A server says as much as it likes, and everything it says is kept in memory, stored and told on. So each
+//! project has a budget of its own, far above what real ones use; what exceeds it is refused whole, never
+//! half a job, and the owner is told once per reply. The server learns of it as of any lost job: the next
+//! request does not list it.
 //!
-//! Workunits and applications need no figure of their own: a workunit is kept with a job only, an application with a
-//! version only.
+//! Workunits and applications need no figure of their own: a workunit is kept with a job only, an application
+//! with a version only.
 
 use std::fmt;
 
@@ -15,10 +17,11 @@ use fallow_domain::ProjectId;
 use crate::FileKey;
 use crate::state::{State, VersionKey};
 
-/// Jobs of a project. BOINC's client asks no project of which it holds a thousand runnable ones; ten times as many are
-/// room for those that wait, upload or are to be reported.
+/// Jobs of a project. BOINC's client asks no project of which it holds a thousand runnable ones; ten times as
+/// many are room for those that wait, upload or are to be reported.
 pub(crate) const JOBS_MAX: usize = 10_000;
-/// Application versions of a project. The largest projects have some hundred over all platforms and plan classes.
+/// Application versions of a project. The largest projects have some hundred over all platforms and plan
+/// classes.
 pub(crate) const VERSIONS_MAX: usize = 1_000;
 /// Files of a project, present or to come: six for each job.
 pub(crate) const FILES_MAX: usize = 60_000;

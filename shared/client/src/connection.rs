@@ -10,26 +10,61 @@ use fallow_policy::rpc_timing::Asker;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::Job;
+use crate::timers::Timer;
+
+/// How the network is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NetworkUse {
+    #[default]
+    Open,
+    /// An RPC has just begun. Nothing is decided before its answer; only master pages are read meanwhile.
+    Awaited,
+    /// It is not to be used (R1.13).
+    Closed,
+}
+
+/// Whether the network may be used, and how it is.
+#[derive(Debug, Default)]
+pub(crate) struct Access {
+    /// It is not to be used before then.
+    closed_until: Option<Instant>,
+    /// By the last look.
+    used: NetworkUse,
+}
+
+impl Access {
+    #[cfg(test)]
+    pub(crate) const fn closed_until(&self) -> Option<Instant> {
+        self.closed_until
+    }
+
+    pub(crate) const fn used(&self) -> NetworkUse {
+        self.used
+    }
+}
 
 impl Client {
     /// Whether the network may be used now. Always, where there is no connection interval.
     pub(crate) fn is_connected(&mut self) -> bool {
         let interval = self.preferences().connection_interval;
-        let was_open = self.net.closed_until.is_none();
+        let was_open = self.access.closed_until.is_none();
         if !interval.is_positive() {
-            self.net.closed_until = None;
+            self.access.closed_until = None;
             return true;
         }
         self.refresh_work_fetch();
         let needs = self.network_needs();
-        self.net.closed_until = match self.ledger.periods.poll(self.now, interval, &needs) {
+        let closed_until = match self.ledger.periods.poll(self.now, interval, &needs) {
             Connection::Open(_) => None,
             Connection::Closed { until } => Some(until),
         };
-        let is_open = self.net.closed_until.is_none();
+        if std::mem::replace(&mut self.access.closed_until, closed_until) != closed_until {
+            self.timers.stale(Timer::Connection);
+        }
+        let is_open = self.access.closed_until.is_none();
         if is_open != was_open {
             // While the host is connected, whatever is finished is reported.
-            self.net.reports_due = None;
+            self.reports_changed();
             self.mark(Record::Ledger);
         }
         is_open
@@ -37,7 +72,7 @@ impl Client {
 
     /// Whether this is a time in which everything that is finished is reported.
     pub(crate) fn in_period(&self) -> bool {
-        self.preferences().connection_interval.is_positive() && self.net.closed_until.is_none()
+        self.preferences().connection_interval.is_positive() && self.access.closed_until.is_none()
     }
 
     fn network_needs(&self) -> NetworkNeeds {
@@ -55,11 +90,7 @@ impl Client {
         NetworkNeeds {
             any,
             deadline: self.earliest_unreported_deadline(),
-            requested: self
-                .net
-                .requested
-                .keys()
-                .any(|id| self.contactable_at(*id).is_some_and(|at| at <= now)),
+            requested: self.wanted.projects().any(|id| self.contactable_at(id).is_some_and(|at| at <= now)),
         }
     }
 
@@ -76,9 +107,9 @@ impl Client {
         uploading.chain(reporting).map(|job| job.result.report_deadline).min()
     }
 
-    /// When a project with which contact is wanted can be contacted: not while it has asked for a delay
-    /// and its owner has not (R1.4), nor while the page that names its schedulers cannot be read. Before then a period would be
-    /// opened in vain.
+    /// When a project with which contact is wanted can be contacted: not while it has asked for a delay and
+    /// its owner has not (R1.4), nor while the page that names its schedulers cannot be read. Before then a
+    /// period would be opened in vain.
     fn contactable_at(&self, id: ProjectId) -> Option<Instant> {
         let (now, project) = (self.now, self.state.projects.get(&id)?);
         let asked = project.rpc.min_rpc_time(now, self.asker(id)).map_or(now, |wait| wait.at);
@@ -91,18 +122,36 @@ impl Client {
 
     /// When the first project with which contact is wanted, or that does not take its reports now, can be
     /// contacted.
-    pub(crate) fn next_contactable(&self) -> Instant {
-        let waits = self.net.requested.keys().filter_map(|id| self.contactable_at(*id));
+    pub(crate) fn next_contactable(&self) -> Option<Instant> {
+        let waits = self.wanted.projects().filter_map(|id| self.contactable_at(id));
         let reporting = self.state.jobs.reporting().iter().filter_map(|id| self.state.jobs.get(id));
         let projects: BTreeSet<ProjectId> = reporting.map(|job| job.project).collect();
         let projects = projects.iter().filter_map(|id| self.state.projects.get(id));
         let takes =
             projects.filter_map(|project| Some(project.rpc.min_rpc_time(self.now, Asker::Client)?.at));
-        waits.chain(takes).filter(|at| *at > self.now).min().unwrap_or(Instant::FAR_FUTURE)
+        waits.chain(takes).filter(|at| *at > self.now).min()
     }
 
-    /// When the network may be used again, if it may not now.
+    /// The same while the network may not be used.
+    pub(crate) fn next_contact(&self) -> Option<Instant> {
+        if self.access.used == NetworkUse::Closed { self.next_contactable() } else { None }
+    }
+
+    /// When the network may be used again, if it may not now. Where the interval is over and nothing is
+    /// needed, only a new need makes a difference.
     pub(crate) fn next_connection(&self) -> Option<Instant> {
-        self.net.closed_until
+        self.access.closed_until.filter(|until| *until > self.now)
+    }
+
+    /// Takes note of how the network is used, which says what is waited for.
+    pub(crate) fn note_network_use(&mut self) {
+        let used = match () {
+            () if self.access.closed_until.is_some() => NetworkUse::Closed,
+            () if self.net.sessions.has_just_begun(self.now) => NetworkUse::Awaited,
+            () => NetworkUse::Open,
+        };
+        if std::mem::replace(&mut self.access.used, used) != used {
+            self.timers.all_stale(Timer::OF_NETWORK);
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! What is taken of one reply (R6.10), however much a server puts into it.
 //!
-//! A reply is taken in and stored in one step, and meanwhile the owner has no answer. So what exceeds any real reply is
-//! left out before: a shell calls [`cut`] where it reads the reply, beside whatever waits for the client. Jobs are left
-//! out whole, with their workunits and files; the server learns of it as of any lost job.
+//! A reply is taken in and stored in one step, and meanwhile the owner has no answer. So what exceeds any
+//! real reply is left out before: a shell calls [`cut`] where it reads the reply, beside whatever waits for
+//! the client. Jobs are left out whole, with their workunits and files; the server learns of it as of any
+//! lost job.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,8 @@ use fallow_boinc::scheduler::{FileRef, SchedulerReply};
 
 use crate::budget::VERSIONS_MAX;
 
-/// Jobs of one reply. No request asks for more than a thousand jobs of a type, and no server of BOINC's sends as many.
+/// Jobs of one reply. No request asks for more than a thousand jobs of a type, and no server of BOINC's sends
+/// as many.
 const JOBS_MAX: usize = 2_000;
 /// Files of one reply: three for each job.
 const FILES_MAX: usize = 6_000;
@@ -40,7 +42,8 @@ fn sizes(reply: &SchedulerReply) -> [usize; 3] {
     [reply.results.len(), reply.app_versions.len(), reply.files.len()]
 }
 
-/// Leaves out what no host takes of one reply. Says what that was, for the owner, or nothing if nothing was left out.
+/// Leaves out what no host takes of one reply. Says what that was, for the owner, or nothing if nothing was
+/// left out.
 pub fn cut(reply: &mut SchedulerReply) -> Option<String> {
     let sent = sizes(reply);
     let most = [JOBS_MAX, VERSIONS_MAX, FILES_MAX];

@@ -59,8 +59,9 @@ impl Client {
         self.usable.devices
     }
 
-    /// The host was measured, or preferences changed: works out what may be used of it. What it offered until now earned
-    /// projects their debts until now; what it offered in an earlier life of the agent is not known.
+    /// The host was measured, or preferences changed: works out what may be used of it. What it offered until
+    /// now earned projects their debts until now; what it offered in an earlier life of the agent is not
+    /// known.
     pub(crate) fn host_changed(&mut self) {
         let usable = match &self.state.host {
             Some(facts) => Usable::of(facts, self.preferences()),

@@ -1,7 +1,8 @@
 //! Everything a client can ask its shell to do.
 //!
-//! An effect is a value; the shell carries it out and answers with an [`crate::Event`]. It chooses nothing: which URL,
-//! which slot, when to try again is all decided here. Each effect travels in an [`Action`] with its reason.
+//! An effect is a value; the shell carries it out and answers with an [`crate::Event`]. It chooses nothing:
+//! which URL, which slot, when to try again is all decided here. Each effect travels in an [`Action`] with
+//! its reason.
 
 use std::fmt;
 
@@ -10,8 +11,8 @@ use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_domain::{Bytes, JobId, MasterUrl, ProjectId, SlotId};
 use serde::{Deserialize, Serialize};
 
-use crate::FileKey;
 use crate::why::Why;
+use crate::{FileKey, Verdict, Waiter};
 
 /// Something to be done, and why.
 #[derive(Clone, Debug)]
@@ -78,8 +79,8 @@ pub enum Effect {
         /// The file.
         file: FileKey,
     },
-    /// Fill a slot and start a task's process in it; answer with `TaskStarted` or `TaskStartFailed`, later with
-    /// `TasksSampled` and in the end with `TaskEnded`.
+    /// Fill a slot and start a task's process in it; answer with `TaskStarted` or `TaskStartFailed`, later
+    /// with `TasksSampled` and in the end with `TaskEnded`.
     StartTask(Box<TaskSetup>),
     /// Tell the application to suspend; the process stays.
     SuspendTask {
@@ -141,6 +142,17 @@ pub enum Effect {
         project: ProjectId,
         /// Its URL, which names the directory.
         url: MasterUrl,
+    },
+    /// Measure how fast the CPUs are; answer with `BenchmarksRun(End)`.
+    MeasureSpeed,
+    /// Tell somebody who wanted a project what came of it.
+    TellVerdict {
+        /// Who.
+        waiter: Waiter,
+        /// The project.
+        url: MasterUrl,
+        /// What came of it.
+        verdict: Verdict,
     },
     /// Say something to whoever reads the log or asks for notices.
     Notice {
@@ -217,8 +229,8 @@ pub struct Upload {
     pub nbytes: Bytes,
     /// Its MD5.
     pub md5: String,
-    /// So much of what the server has may be of what it was before: only what is more than that is its beginning. Servers
-    /// write over what they have, and cut nothing off.
+    /// So much of what the server has may be of what it was before: only what is more than that is its
+    /// beginning. Servers write over what they have, and cut nothing off.
     pub stale: Bytes,
 }
 
@@ -231,7 +243,8 @@ pub struct TaskSetup {
     pub name: String,
     /// Where it runs.
     pub slot: SlotId,
-    /// Which start of the job this is. To be noted beside the slot once it is filled and its old channel is gone.
+    /// Which start of the job this is. To be noted beside the slot once it is filled and its old channel is
+    /// gone.
     pub start: u32,
     /// True when nothing of it is worth keeping: the slot is emptied first. False resumes from a checkpoint.
     pub fresh: bool,
@@ -245,13 +258,14 @@ pub struct TaskSetup {
     pub application: Vec<ApplicationFile>,
     /// The files it finds in its slot.
     pub files: Vec<SlotFile>,
-    /// What `init_data.xml` says. The shell fills in what only it knows: `client_pid`, `boinc_dir`, `project_dir`.
+    /// What `init_data.xml` says. The shell fills in what only it knows: `client_pid`, `boinc_dir`,
+    /// `project_dir`.
     pub init_data: Box<AppInitData>,
     /// The application keeps its channel in `boinc_mmap_file` (API 6.0 and later).
     pub mapped_channel: bool,
-    /// Needs more than idle priority: it feeds a coprocessor, which would wait for it. The stock client gives that also to
-    /// wrappers and to whatever says that it needs less than a CPU; but those may compute without a pause, and each would
-    /// take a tenth of a CPU from the owner's programs.
+    /// Needs more than idle priority: it feeds a coprocessor, which would wait for it. The stock client gives
+    /// that also to wrappers and to whatever says that it needs less than a CPU; but those may compute
+    /// without a pause, and each would take a tenth of a CPU from the owner's programs.
     pub special: bool,
 }
 
@@ -266,7 +280,8 @@ pub struct SlotFile {
     pub copy: bool,
     /// Made by the application.
     pub output: bool,
-    /// An output to be compressed with gzip, under the same name, when the task ends (BOINC: `gzip_when_done`).
+    /// An output to be compressed with gzip, under the same name, when the task ends (BOINC:
+    /// `gzip_when_done`).
     pub gzip: bool,
     /// The most that an output may be, where its project says (BOINC: `max_nbytes`).
     pub max_nbytes: Option<Bytes>,

@@ -24,22 +24,21 @@ pub enum Event {
     Started(Box<Startup>),
     /// The wake-up that the client asked for, or any other look at the clock.
     WakeUp,
-    /// The host is about to go off or to sleep: nothing runs and nothing is called before [`Event::HostBack`]. The time
-    /// between counts as time in which computing is not possible.
+    /// The host is about to go off or to sleep: nothing runs and nothing is called before
+    /// [`Event::HostBack`]. The time between counts as time in which computing is not possible.
     HostAway,
     /// The host is there again, with every process as it was.
     HostBack,
-    /// The shell measures how fast the CPUs are, or is done with it.
+    /// It is time to measure how fast the CPUs are, which [`crate::Effect::MeasureSpeed`] asks for if it may
+    /// be done now; or that is over.
     BenchmarksRun(Benchmarks),
-    /// Somebody at this host wants a project. An already attached one gets the new key and share.
-    Attach {
-        /// The project.
-        url: MasterUrl,
-        /// The account to compute for.
-        account_key: AccountKey,
-        /// Its weight. Without one it keeps what it had, and takes at first what its user set on its web site.
-        share: Option<Share>,
-    },
+    /// Somebody at this host wants a project, and waits until it is clear what comes of it:
+    /// [`crate::Effect::TellVerdict`] says so, in this step or in a later one.
+    Attach(AttachRequest),
+    /// Somebody who wanted a project does not wait any more: it stays attached, whatever it says.
+    WaiterGone(Waiter),
+    /// The agent is about to end: whoever still waits for a project hears that nothing comes of it.
+    Ending,
     /// Somebody at this host wants rid of a project: its jobs are aborted, its files deleted.
     Detach {
         /// The project.
@@ -136,13 +135,34 @@ pub enum Event {
         /// How, and what it left.
         end: Box<TaskEnd>,
     },
-    /// The outputs of a job without a process were deleted, with its slot, to make room on a full disk (see [`crate::Room`]).
+    /// The outputs of a job without a process were deleted, with its slot, to make room on a full disk (see
+    /// [`crate::Room`]).
     OutputsGone {
         /// The job.
         job: JobId,
     },
     /// The host was measured again (R4.1): at most every ten minutes and before big writes.
     HostMeasured(Box<HostFacts>),
+}
+
+/// Somebody who waits for an answer, by a number that the shell gave him.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Waiter(pub u64);
+
+/// A project that somebody at this host wants. One that is attached already gets the new key and share.
+#[derive(Clone, Debug)]
+pub struct AttachRequest {
+    /// Who is told what comes of it.
+    pub waiter: Waiter,
+    /// The project.
+    pub url: MasterUrl,
+    /// The account to compute for. None for the one that is known already, and for a project of the
+    /// coordinator's document.
+    pub account_key: Option<AccountKey>,
+    /// Its weight. Without one it keeps what it had, and takes at first what its user set on its web site.
+    pub share: Option<Share>,
+    /// It is attached without being asked whether it accepts the account.
+    pub unseen: bool,
 }
 
 /// Bytes that went one way.
@@ -161,12 +181,14 @@ pub struct Traffic {
 pub enum StartFault {
     /// The job, or its application: trying again cannot help.
     Job,
-    /// This host: a full disk, too few descriptors, a file that cannot be read. It passes, and says nothing about the job.
+    /// This host: a full disk, too few descriptors, a file that cannot be read. It passes, and says nothing
+    /// about the job.
     Host,
-    /// The slot cannot be used: what an earlier job left cannot be moved away, or what the task left itself is gone. Another
-    /// slot can.
+    /// The slot cannot be used: what an earlier job left cannot be moved away, or what the task left itself
+    /// is gone. Another slot can.
     Slot,
-    /// These files of the project are gone, or are not what they were when they came: they are to be fetched again.
+    /// These files of the project are gone, or are not what they were when they came: they are to be fetched
+    /// again.
     Files(Vec<String>),
 }
 
@@ -186,8 +208,8 @@ pub struct Startup {
 pub struct SlotFound {
     /// The slot.
     pub slot: SlotId,
-    /// Whose it was, as the shell noted when it filled it. The records may have given the slot to another job since,
-    /// whose start was stored and not carried out.
+    /// Whose it was, as the shell noted when it filled it. The records may have given the slot to another job
+    /// since, whose start was stored and not carried out.
     pub job: Option<JobId>,
     /// Which start of it filled the slot, as the shell noted then; none if it did not.
     pub start: Option<u32>,
@@ -223,7 +245,8 @@ pub struct TaskEnd {
     pub temporary_exit: Option<TemporaryExit>,
     /// CPU time of the task's processes since this start, as the kernel counts it.
     pub cpu_time: Duration,
-    /// That time was charged at an earlier end, at which the outputs could not be taken: it counts towards the result only.
+    /// That time was charged at an earlier end, at which the outputs could not be taken: it counts towards
+    /// the result only.
     pub is_charged: bool,
     /// The end of `stderr.txt`.
     pub stderr: String,
@@ -261,9 +284,9 @@ pub struct TransferError {
 /// The measurement of the CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Benchmarks {
-    /// It begins.
+    /// It is due.
     Begin,
-    /// It begins once more, for nothing has come of the last one. The owner has heard of it.
+    /// It is due once more, for nothing has come of the last one. The owner has heard of it.
     Retry,
     /// It is over, whatever came of it.
     End,
@@ -286,7 +309,8 @@ pub enum TransferErrorKind {
     WrongSize,
     /// The disk is full. Nothing is lost; try again later (R4.12).
     DiskFull,
-    /// A file on this host could not be read or written. That passes, or somebody sees to it: try again later.
+    /// A file on this host could not be read or written. That passes, or somebody sees to it: try again
+    /// later.
     LocalFile,
     /// The file to send is gone, or is not what it was: no later attempt can send it.
     Changed,

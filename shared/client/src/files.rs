@@ -1,16 +1,18 @@
 //! The files of projects: what is here, what is on its way, what is no longer needed.
 //!
-//! A file is needed while a job or an application version refers to it. A job can run when all the files it refers to
-//! are here. What nobody needs is deleted, unless the project made it sticky.
+//! A file is needed while a job or an application version refers to it. A job can run when all the files it
+//! refers to are here. What nobody needs is deleted, unless the project made it sticky.
 
 use fallow_boinc::scheduler::{FileInfo, NetStats};
-use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId};
+use fallow_domain::{Bytes, Instant, JobId, ProjectId};
 use fallow_policy::net_rate::NetRates;
 use fallow_policy::transfer_backoff::{AfterFailure, TransferBackoff};
 
+use crate::connection::NetworkUse;
+use crate::held_back::HeldBack;
 use crate::machine::Client;
-use crate::record::Record;
 use crate::state::{File, FileStatus, Transfer};
+use crate::timers::Timer;
 use crate::transfers::{Rank, Use};
 use crate::{
     Download, Effect, FileKey, NoticeLevel, Reason, RequiredSignature, Traffic, TransferError,
@@ -29,41 +31,38 @@ mod error {
 }
 
 impl Client {
-    /// Takes in what a project says about a file. What is already here stays; only its URLs and signatures are renewed.
+    /// Takes in what a project says about a file. What is already here stays; only its URLs and signatures
+    /// are renewed.
     pub(crate) fn put_file(&mut self, project: ProjectId, info: FileInfo) {
         let key = FileKey { project, name: info.name.clone() };
-        match self.state.files.get_mut(&key) {
-            Some(known) => {
-                known.info.download_urls = info.download_urls;
-                known.info.upload_urls = info.upload_urls;
-                known.info.gzipped_urls = info.gzipped_urls;
-                known.info.file_signature = info.file_signature.or(known.info.file_signature.take());
-                known.info.xml_signature = info.xml_signature.or(known.info.xml_signature.take());
-                known.info.sticky |= info.sticky;
-                // A place in the old list of URLs says nothing about the new one.
-                if let Some(transfer) = &mut known.transfer {
-                    transfer.url_index = 0;
-                }
-                // A file that had failed may come right now that the project names it again.
-                if matches!(known.status, FileStatus::Failed(..)) {
-                    known.status = FileStatus::Absent;
-                }
-            }
-            None => {
-                let signed = info.signature_required;
-                let file = File {
-                    info,
-                    signed,
-                    status: FileStatus::Absent,
-                    proof: None,
-                    found: None,
-                    stale: Bytes(0),
-                    transfer: None,
-                };
-                self.state.files.insert(key.clone(), file);
-            }
+        if !self.state.files.contains_key(&key) {
+            let file = File {
+                signed: info.signature_required,
+                info,
+                status: FileStatus::Absent,
+                proof: None,
+                found: None,
+                stale: Bytes(0),
+                transfer: None,
+            };
+            return self.insert_file(key, file);
         }
-        self.mark(Record::File(key));
+        self.describe_file(&key, |known| {
+            known.info.download_urls = info.download_urls;
+            known.info.upload_urls = info.upload_urls;
+            known.info.gzipped_urls = info.gzipped_urls;
+            known.info.file_signature = info.file_signature.or(known.info.file_signature.take());
+            known.info.xml_signature = info.xml_signature.or(known.info.xml_signature.take());
+            known.info.sticky |= info.sticky;
+            // A place in the old list of URLs says nothing about the new one.
+            if let Some(transfer) = &mut known.transfer {
+                transfer.url_index = 0;
+            }
+            // A file that had failed may come right now that the project names it again.
+            if matches!(known.status, FileStatus::Failed(..)) {
+                known.status = FileStatus::Absent;
+            }
+        });
     }
 
     /// One more user of a file.
@@ -83,51 +82,35 @@ impl Client {
         if self.state.files.get(key).is_some_and(|file| file.info.sticky) {
             return;
         }
-        if let Some(file) = self.state.files.remove(key) {
-            if file.transfer.is_some_and(|transfer| transfer.active) {
-                let reason = Reason::new("files", "no job needs it any more");
-                self.act(Effect::CancelTransfer { file: key.clone() }, reason);
-            }
-            if let Some(project) = self.state.projects.get(&key.project) {
-                let effect = Effect::DeleteFile { file: key.clone(), url: project.url.clone() };
-                self.act(effect, Reason::new("files", "no job needs it any more"));
-            }
+        let Some(file) = self.remove_file(key) else { return };
+        if file.transfer.is_some_and(|transfer| transfer.active) {
+            let reason = Reason::new("files", "no job needs it any more");
+            self.act(Effect::CancelTransfer { file: key.clone() }, reason);
         }
-        self.place_transfer(key);
-        self.state.waiting.remove(key);
-        self.mark(Record::File(key.clone()));
+        if let Some(project) = self.state.projects.get(&key.project) {
+            let effect = Effect::DeleteFile { file: key.clone(), url: project.url.clone() };
+            self.act(effect, Reason::new("files", "no job needs it any more"));
+        }
     }
 
     /// Starts getting a file for a job unless it is here or already on its way. Says whether it is here.
     pub(crate) fn want_file(&mut self, key: &FileKey, job: JobId) -> bool {
         let now = self.now;
-        let Some(file) = self.state.files.get_mut(key) else { return false };
-        let purpose = if file.signed { Use::Application } else { Use::Job };
+        let Some(file) = self.state.files.get(key) else { return false };
+        let rank = self.rank(if file.signed { Use::Application } else { Use::Job }, job);
         match file.status {
             FileStatus::Present | FileStatus::Uploaded => return true,
-            // One that was given up is tried once more for a job that came since: nothing else would ever move the job.
+            // One that was given up is tried once more for a job that came since: nothing else would ever
+            // move the job.
             FileStatus::Absent | FileStatus::Failed(..) if file.transfer.is_none() => {
-                file.status = FileStatus::Absent;
-                file.transfer = Some(new_transfer(false, now));
-                self.place_transfer_as(key, Some(self.rank(purpose, job)));
-                self.mark(Record::File(key.clone()));
+                self.edit_file_wanted(key, rank, |file| {
+                    file.status = FileStatus::Absent;
+                    file.transfer = Some(new_transfer(false, now));
+                });
             }
-            _ => {
-                let rank = self.rank(purpose, job);
-                self.state.transfers.hasten(key, rank);
-            }
+            _ => self.state.transfers.hasten(key, rank),
         }
         false
-    }
-
-    /// Keeps the order of transfers in step with a file's own.
-    pub(crate) fn place_transfer(&mut self, key: &FileKey) {
-        self.place_transfer_as(key, None);
-    }
-
-    fn place_transfer_as(&mut self, key: &FileKey, rank: Option<Rank>) {
-        let transfer = self.state.files.get(key).and_then(|file| file.transfer.as_ref());
-        self.state.transfers.place(key, transfer, rank, self.now);
     }
 
     /// Puts all transfers into their order, which is not stored.
@@ -137,7 +120,7 @@ impl Client {
         for key in keys {
             let upload = self.state.files[&key].transfer.as_ref().is_some_and(|transfer| transfer.upload);
             let rank = if upload { self.upload_rank(&key) } else { self.download_rank(&key) };
-            self.place_transfer_as(&key, Some(rank));
+            self.place_transfer(&key, Some(rank));
         }
     }
 
@@ -163,11 +146,8 @@ impl Client {
     /// Starts sending an output.
     pub(crate) fn start_upload(&mut self, key: &FileKey) {
         let now = self.now;
-        if let Some(file) = self.state.files.get_mut(key) {
-            file.transfer = Some(new_transfer(true, now));
-            self.place_transfer_as(key, Some(self.upload_rank(key)));
-            self.mark(Record::File(key.clone()));
-        }
+        let rank = self.upload_rank(key);
+        self.edit_file_wanted(key, rank, |file| file.transfer = Some(new_transfer(true, now)));
     }
 
     /// Hands the transfers that are due to the shell, within the limits.
@@ -181,7 +161,7 @@ impl Client {
                     |job: &JobId| self.state.waiting.get(&key).is_some_and(|jobs| jobs.contains(job));
                 let true_rank = if upload || is_wanted(&rank.job) { rank } else { self.download_rank(&key) };
                 if true_rank > rank {
-                    self.place_transfer_as(&key, Some(true_rank));
+                    self.place_transfer(&key, Some(true_rank));
                 } else {
                     self.begin_transfer(&key, true_rank);
                 }
@@ -190,26 +170,24 @@ impl Client {
     }
 
     fn next_transfer(&mut self, upload: bool) -> Option<(FileKey, Rank)> {
-        let (now, held) = (self.now, &self.net.transfers);
-        let is_held = |project| {
-            held.get(&(project, upload)).is_some_and(|project| project.wait_left(now).is_positive())
-        };
-        self.state.transfers.of(upload).next(now, is_held)
+        let (now, held) = (self.now, &self.held_back);
+        let is_held = |project| held.left(project, upload, now).is_positive();
+        let next = self.state.transfers.of(upload).next(now, is_held);
+        if next.is_some() {
+            self.timers.stale(Timer::Transfer);
+        }
+        next
     }
 
     /// The clock was set back: no wait becomes longer by that (R1.12).
     pub(crate) fn transfers_observe(&mut self) {
         let now = self.now;
-        for transfer in self.state.files.values_mut().filter_map(|file| file.transfer.as_mut()) {
-            transfer.backoff.observe(now);
-        }
-        for project in self.net.transfers.values_mut() {
-            project.observe(now);
-        }
+        self.state.files.observe(now);
+        self.held_back.observe(now);
         self.state.transfers.observe(now);
         let failed = [false, true].map(|upload| self.state.transfers.failed(upload).clone());
         for key in failed.iter().flatten() {
-            self.place_transfer(key);
+            self.place_transfer(key, None);
         }
     }
 
@@ -225,10 +203,11 @@ impl Client {
         let by_project = self.most_announced(key);
         let limit = by_project.unwrap_or_else(|| self.room_for(key));
         let (url, code_key) = (project.url.clone(), project.code_sign_key.clone().unwrap_or_default());
-        let Some(file) = self.state.files.get_mut(key) else { return };
-        let Some(transfer) = file.transfer.as_mut() else { return };
+        let Some(file) = self.state.files.get(key) else { return };
+        let Some(transfer) = &file.transfer else { return };
+        let upload = transfer.upload;
         let why = format!("{}, after {} failures in a row", key.name, transfer.backoff.failures());
-        let effect = if transfer.upload {
+        let effect = if upload {
             let (nbytes, md5) = file.found.clone().unwrap_or_default();
             let to = file.info.upload_urls.get(transfer.url_index).cloned();
             to.map(|to| {
@@ -271,12 +250,12 @@ impl Client {
         };
         match effect {
             Some(effect) => {
-                transfer.active = true;
-                self.place_transfer_as(key, Some(rank));
+                self.edit_file_wanted(key, rank, |file| {
+                    file.transfer.iter_mut().for_each(|transfer| transfer.active = true);
+                });
                 self.act(effect, Reason::new("BOINC transfers", why));
             }
             None => {
-                let upload = transfer.upload;
                 let verb = if upload { "sent" } else { "had" };
                 self.fail_file(
                     key,
@@ -287,8 +266,8 @@ impl Client {
         }
     }
 
-    /// Why a file would be too large for this host even if nothing else were on its disk; and whether that can never change.
-    /// What preferences keep out waits: they may be tightened for a while.
+    /// Why a file would be too large for this host even if nothing else were on its disk; and whether that
+    /// can never change. What preferences keep out waits: they may be tightened for a while.
     fn misfit(&self, key: &FileKey) -> Option<(bool, String)> {
         let file = self.state.files.get(key)?;
         if file.transfer.as_ref()?.upload {
@@ -312,8 +291,9 @@ impl Client {
         self.state.files.get(key)?.info.max_nbytes.filter(|most| *most > Bytes(0))
     }
 
-    /// What a file may become of which its project says no size: the project's share of what is left to projects on the
-    /// disk. A share of 0 keeps new work away and not the files of the work that is here: then it is all that is left.
+    /// What a file may become of which its project says no size: the project's share of what is left to
+    /// projects on the disk. A share of 0 keeps new work away and not the files of the work that is here:
+    /// then it is all that is left.
     fn room_for(&self, key: &FileKey) -> Bytes {
         let (Some(host), Some(project)) = (&self.state.host, self.state.projects.get(&key.project)) else {
             return Bytes(0);
@@ -361,38 +341,39 @@ impl Client {
     pub(crate) fn download_ended(&mut self, key: &FileKey, outcome: Result<Bytes, TransferError>) {
         let code_key =
             self.state.projects.get(&key.project).and_then(|project| project.code_sign_key.clone());
-        let Some(file) = self.state.files.get_mut(key) else { return };
-        match outcome {
-            Ok(nbytes) => {
-                let signature = file.info.file_signature.clone().filter(|_| file.signed);
-                file.proof =
-                    signature.zip(code_key).map(|(signature, key)| RequiredSignature { signature, key });
-                file.status = FileStatus::Present;
-                let had_failed = file.transfer.take().is_some_and(|transfer| transfer.backoff.failures() > 0);
-                file.info.nbytes = Some(nbytes);
-                self.place_transfer(key);
-                self.net.transfers.remove(&(key.project, false));
-                self.mark(Record::File(key.clone()));
-                self.file_arrived(key, had_failed);
-            }
-            Err(error) => self.transfer_failed(key, &error),
-        }
+        let nbytes = match outcome {
+            Ok(nbytes) => nbytes,
+            Err(error) => return self.transfer_failed(key, &error),
+        };
+        let had_failed = self.edit_file(key, |file| {
+            let signature = file.info.file_signature.clone().filter(|_| file.signed);
+            file.proof = signature.zip(code_key).map(|(signature, key)| RequiredSignature { signature, key });
+            file.status = FileStatus::Present;
+            file.info.nbytes = Some(nbytes);
+            file.transfer.take().is_some_and(|transfer| transfer.backoff.failures() > 0)
+        });
+        let Some(had_failed) = had_failed else { return };
+        self.held_back_mut().succeeded(key.project, false);
+        self.file_arrived(key, had_failed);
     }
 
     pub(crate) fn upload_ended(&mut self, key: &FileKey, outcome: Result<(), TransferError>) {
-        let Some(file) = self.state.files.get_mut(key) else { return };
-        match outcome {
-            Ok(()) => {
-                file.status = FileStatus::Uploaded;
-                file.transfer = None;
-                self.place_transfer(key);
-                self.net.transfers.remove(&(key.project, true));
-                self.mark_durable(Record::File(key.clone()));
-                self.tell_upload(key);
-                self.output_settled(key);
-            }
-            Err(error) => self.transfer_failed(key, &error),
+        if let Err(error) = outcome {
+            return self.transfer_failed(key, &error);
         }
+        let sent = self.edit_file(key, |file| (file.status, file.transfer) = (FileStatus::Uploaded, None));
+        if sent.is_none() {
+            return;
+        }
+        self.held_back_mut().succeeded(key.project, true);
+        self.tell_upload(key);
+        self.output_settled(key);
+    }
+
+    /// How long projects' own failures hold their transfers back, to be changed.
+    pub(crate) fn held_back_mut(&mut self) -> &mut HeldBack {
+        self.timers.stale(Timer::Transfer);
+        &mut self.held_back
     }
 
     /// A file came: jobs that waited for nothing else can run, and no others stall because of it.
@@ -406,24 +387,28 @@ impl Client {
         }
     }
 
-    /// The next URL is tried at once: what one server does not give, another may. When all have failed, in the order in
-    /// which the project gave them, the file is given up if the last one refused for good; otherwise it waits.
+    /// The next URL is tried at once: what one server does not give, another may. When all have failed, in
+    /// the order in which the project gave them, the file is given up if the last one refused for good;
+    /// otherwise it waits.
     fn transfer_failed(&mut self, key: &FileKey, failure: &TransferError) {
         use TransferErrorKind::{
             BadReply, Changed, DiskFull, LocalFile, Permanent, Transient, WrongMd5, WrongSignature, WrongSize,
         };
-        let Some(file) = self.state.files.get_mut(key) else { return };
+        let Some(file) = self.state.files.get(key) else { return };
         let (unsigned, urls) = (file.info.file_signature.is_none(), file.urls());
-        let Some(transfer) = file.transfer.as_mut() else { return };
-        transfer.active = false;
+        let Some(transfer) = &file.transfer else { return };
         // A failure of this host is not the URL's.
         let is_local = matches!(failure.kind, DiskFull | LocalFile | Changed);
         let is_last = transfer.url_index + 1 >= urls || failure.kind == WrongSignature;
         let upload = transfer.upload;
+        let tries_next = !is_local && !is_last;
+        self.edit_transfer(key, |transfer, _| {
+            transfer.active = false;
+            transfer.url_index += usize::from(tries_next);
+        });
         let verdict = match failure.kind {
             Changed if upload => Some(fallow_boinc::runtime::exit::UPLOAD_FAILED),
-            _ if !is_local && !is_last => {
-                transfer.url_index += 1;
+            _ if tries_next => {
                 let text = format!("{}: {failure}; trying the next of its {urls} URLs", key.name);
                 self.notice(NoticeLevel::Info, Some(key.project), text);
                 None
@@ -434,13 +419,8 @@ impl Client {
             WrongSize => Some(error::SIZE),
             WrongSignature if unsigned => Some(error::NO_SIGNATURE),
             WrongSignature => Some(error::SIGNATURE),
-            Transient | BadReply | DiskFull | LocalFile | Changed => {
-                transfer.url_index = 0;
-                self.back_off(key, failure, is_local)
-            }
+            Transient | BadReply | DiskFull | LocalFile | Changed => self.back_off(key, failure, is_local),
         };
-        self.place_transfer(key);
-        self.mark(Record::File(key.clone()));
         match verdict {
             Some(number) => self.fail_file(key, number, &failure.what),
             None => self.stall_changed(self.state.waiting.get(key).cloned().unwrap_or_default()),
@@ -450,15 +430,18 @@ impl Client {
     /// Lets a file that failed wait; gives its error number when that has been going on for too long.
     fn back_off(&mut self, key: &FileKey, failure: &TransferError, is_local: bool) -> Option<i32> {
         let now = self.now;
-        let transfer = self.state.files.get_mut(key)?.transfer.as_mut()?;
-        let direction = (key.project, transfer.upload);
-        match transfer.backoff.on_failure(now, &mut self.rng) {
+        let (upload, then) = self.edit_transfer(key, |transfer, rng| {
+            transfer.url_index = 0;
+            (transfer.upload, transfer.backoff.on_failure(now, rng))
+        })?;
+        match then {
             AfterFailure::GiveUp => Some(error::GAVE_UP),
             AfterFailure::RetryIn(delay) => {
                 if !is_local {
-                    self.net.transfers.entry(direction).or_default().on_failure(now, &mut self.rng);
+                    self.held_back.failed(key.project, upload, now, &mut self.rng);
+                    self.timers.stale(Timer::Transfer);
                 }
-                self.draw();
+                self.note_draw();
                 let text = format!("{}: {failure}; trying again in {delay}", key.name);
                 self.notice(NoticeLevel::Warn, Some(key.project), text);
                 None
@@ -468,11 +451,11 @@ impl Client {
 
     /// A file is given up: the jobs that need it have failed.
     fn fail_file(&mut self, key: &FileKey, number: i32, why: &str) {
-        let Some(file) = self.state.files.get_mut(key) else { return };
-        let upload = file.transfer.take().is_some_and(|transfer| transfer.upload);
-        file.status = FileStatus::Failed(number, why.to_owned());
-        self.place_transfer(key);
-        self.mark(Record::File(key.clone()));
+        let upload = self.edit_file(key, |file| {
+            file.status = FileStatus::Failed(number, why.to_owned());
+            file.transfer.take().is_some_and(|transfer| transfer.upload)
+        });
+        let Some(upload) = upload else { return };
         self.notice(NoticeLevel::Error, Some(key.project), format!("{} is given up: {why}", key.name));
         if upload {
             self.tell_upload(key);
@@ -504,12 +487,15 @@ impl Client {
         self.job_failed(job, fallow_boinc::runtime::exit::DOWNLOAD_FAILED, 1, message);
     }
 
-    pub(crate) fn next_transfer_wake_up(&self) -> Instant {
+    /// When a transfer can begin that cannot now.
+    pub(crate) fn next_transfer_wake_up(&self) -> Option<Instant> {
+        if self.access.used() == NetworkUse::Closed {
+            return None;
+        }
         let now = self.now;
-        self.state.transfers.next_wake_up(now, |project, upload| {
-            let held = self.net.transfers.get(&(project, upload));
-            now + held.map_or(Duration::ZERO, |project| project.wait_left(now))
-        })
+        self.state
+            .transfers
+            .next_wake_up(now, |project, upload| now + self.held_back.left(project, upload, now))
     }
 }
 

@@ -1,7 +1,8 @@
-//! The one door through which what concerns the host as a whole is changed: the owner's word, the coordinator's document, what
-//! was measured. What follows is found by difference and seen to here.
+//! The one door through which what concerns the host as a whole is changed: the owner's word, the
+//! coordinator's document, what was measured. What follows is found by difference and seen to here.
 //!
-//! Numbers that are given out (of projects, jobs, draws) change all the time, and nothing but their record follows.
+//! Numbers that are given out (of projects, jobs, draws) change all the time, and nothing but their record
+//! follows.
 
 use std::ops::Deref;
 
@@ -56,7 +57,8 @@ impl HostRecord {
     }
 }
 
-/// Whether jobs that fit this host under some preferences may not under others, or are planned for another time.
+/// Whether jobs that fit this host under some preferences may not under others, or are planned for another
+/// time.
 fn fits_others(was: &Preferences, is: &Preferences) -> bool {
     // Taken apart, so that whoever adds a preference says here whether it is one of these.
     let Preferences {
@@ -91,7 +93,7 @@ impl Client {
             self.mark(Record::Meta);
         }
         if found.reports {
-            self.net.reports_due = None;
+            self.reports_changed();
         }
         if found.rules {
             let before = self.preferences().clone();
@@ -112,8 +114,8 @@ impl Client {
         let made_of = |facts: &HostFacts| (facts.ncpus, facts.memory, facts.coprocessors.clone());
         if before.as_ref().map(made_of) != self.state.host.as_ref().map(made_of) {
             self.reassess_all();
-            self.schedule_due = true;
-            self.fetch_due = true;
+            self.want_schedule();
+            self.want_fetch();
         }
     }
 
@@ -135,7 +137,8 @@ impl Client {
         id
     }
 
-    /// Takes note of a draw from the host's stream, so that a restart knows how far it was. Its view does not show it.
+    /// Takes note of a draw from the host's stream, so that a restart knows how far it was. Its view does not
+    /// show it.
     pub(crate) fn note_draw(&mut self) {
         self.state.meta.meta.draws += 1;
         self.store_only(Record::Meta);

@@ -1,11 +1,13 @@
-//! CPU jobs whose files are not all here, by what they need: whether one of them would run in what is left of a host.
+//! CPU jobs whose files are not all here, by what they need: whether one of them would run in what is left of
+//! a host.
 //!
-//! That is asked at every event while files are under way, and must not look at every job, let alone at every file that
-//! each of two thousand jobs waits for. So jobs are kept by their CPUs, in sixteenths, and those of equal CPUs by memory;
-//! of each number of CPUs the first one answers for all. However many jobs there are, no more steps are made than there
-//! are sixteenths of the host's CPUs. Needs are rounded up and what is left is rounded down, so at worst a job of less than
-//! a whole CPU is said not to fit where it would, by up to two sixteenths, and is waited for as if all CPUs were busy.
-//! Derived state: it is worked out again after a restart.
+//! That is asked at every event while files are under way, and must not look at every job, let alone at every
+//! file that each of two thousand jobs waits for. So jobs are kept by their CPUs, in sixteenths, and those of
+//! equal CPUs by memory; of each number of CPUs the first one answers for all. However many jobs there are,
+//! no more steps are made than there are sixteenths of the host's CPUs. Needs are rounded up and what is left
+//! is rounded down, so at worst a job of less than a whole CPU is said not to fit where it would, by up to
+//! two sixteenths, and is waited for as if all CPUs were busy. Derived state: it is worked out again after a
+//! restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,12 +1,14 @@
-//! What of a job others look at, and what follows when it changes: what to store, to tell, to queue again, which
-//! decision has become due.
+//! What of a job others look at, and what follows when it changes: what to store, to tell, to queue again,
+//! which decision has become due.
 //!
-//! **Model.** An [`Outline`] is what a job amounts to for everybody else: a small value, a pure function of the job. An
-//! edit takes one before, and all that follows is its [`Difference`] from what the job has become. So no place that changes a
-//! job has to remember what depends on it. Every task is looked at every second: nothing is worked out that need not be.
+//! **Model.** An [`Outline`] is what a job amounts to for everybody else: a small value, a pure function of
+//! the job. An edit takes one before, and all that follows is its [`Difference`] from what the job has
+//! become. So no place that changes a job has to remember what depends on it. Every task is looked at every
+//! second: nothing is worked out that need not be.
 //!
-//! **Omitted on purpose.** Running totals (CPU time charged, elapsed time, peaks) change with every look at a task. They are no
-//! reason to store a job: they are stored with the accounts that they add up to, every few seconds.
+//! **Omitted on purpose.** Running totals (CPU time charged, elapsed time, peaks) change with every look at a
+//! task. They are no reason to store a job: they are stored with the accounts that they add up to, every few
+//! seconds.
 
 use fallow_boinc::scheduler::ResultJob;
 use fallow_domain::{Instant, SlotId};
@@ -14,8 +16,8 @@ use fallow_policy::job_queue::Devices;
 
 use crate::state::{Job, Outcome, Process, Run, Stage};
 
-/// A job as it was: all of it that others look at. Texts are represented by their lengths: they are written once, with what
-/// else ends a job.
+/// A job as it was: all of it that others look at. Texts are represented by their lengths: they are written
+/// once, with what else ends a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Outline {
     stage: Stage,
@@ -31,8 +33,8 @@ pub(crate) struct Outline {
 pub(crate) struct Difference {
     /// Its record is to be written.
     pub store: bool,
-    /// And must survive a power cut: it is over, or on its way back to its project, or its project gave it another deadline and
-    /// will not say it again.
+    /// And must survive a power cut: it is over, or on its way back to its project, or its project gave it
+    /// another deadline and will not say it again.
     pub durable: bool,
     /// Its view is to be sent.
     pub show: bool,
@@ -46,6 +48,10 @@ pub(crate) struct Difference {
     pub checkpoint: bool,
     /// Other jobs may be due for reporting, or at another time (R1.8).
     pub reports: bool,
+    /// It waits in its slot for another time, or in another slot, or in none.
+    pub waits: bool,
+    /// Another task has a process, or executes, or is in another slot.
+    pub computes: bool,
 }
 
 /// How a job ended.
@@ -57,6 +63,10 @@ fn told(outcome: &Outcome) -> (i32, u8, usize, usize) {
 /// What plans expect of a task that runs: since when it does, when it made its last checkpoint, and on what.
 fn computing(process: Process, run: &Run) -> Option<(Instant, Option<Instant>, Devices)> {
     process.computes().then_some((run.slice_since, run.checkpoint_at, run.devices))
+}
+
+fn is_executing(process: Process) -> bool {
+    matches!(process, Process::Executing(_))
 }
 
 fn is_aborting(process: Process) -> bool {
@@ -126,6 +136,10 @@ impl Outline {
             frees: ready || ends || waited || (outcome.is_some() && self.outcome.is_none()),
             checkpoint: run.checkpoint_said.is_positive() && run.checkpoint_said != self.run.checkpoint_said,
             reports: leaves || self.deadline != deadline,
+            waits: self.slot != slot || found.waits,
+            computes: self.slot != slot
+                || self.process.exists() != process.exists()
+                || is_executing(self.process) != is_executing(process),
         }
     }
 }
@@ -208,7 +222,8 @@ mod tests {
         let before = Outline::of(&job);
         edit(&mut job);
         let found = before.until(&job);
-        let Difference { store, durable, show, place, news, frees, checkpoint, reports } = found;
+        let Difference { store, durable, show, place, news, frees, checkpoint, reports, waits, computes } =
+            found;
         let flags = [
             (store, "store"),
             (durable, "durable"),
@@ -218,6 +233,8 @@ mod tests {
             (frees, "frees"),
             (checkpoint, "checkpoint"),
             (reports, "reports"),
+            (waits, "waits"),
+            (computes, "computes"),
         ];
         flags.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect::<Vec<_>>().join(" ")
     }
@@ -247,13 +264,16 @@ mod tests {
         assert_eq!(follows(|job| job.run.checkpoint_said = Duration::from_secs(1)), "store checkpoint");
         assert_eq!(follows(|job| job.process = Process::Executing(8)), "show");
         // Decisions of the scheduler are no news to work fetch.
-        assert_eq!(follows(|job| job.process = Process::Suspended(7)), "show place");
+        assert_eq!(follows(|job| job.process = Process::Suspended(7)), "show place computes");
         assert_eq!(follows(|job| job.run.slice_since = Instant::from_secs_f64(9.0)), "store show place");
-        assert_eq!(follows(|job| job.process = Process::Aborting(None)), "store show place news");
-        assert_eq!(follows(|job| job.process = Process::None), "show place news frees");
-        assert_eq!(follows(|job| job.run.not_before = Instant::EPOCH), "store show place news frees");
-        assert_eq!(follows(|job| job.run.not_before = Instant::from_secs_f64(2.0)), "store show place news",);
-        assert_eq!(follows(|job| job.slot = None), "store");
+        assert_eq!(follows(|job| job.process = Process::Aborting(None)), "store show place news computes");
+        assert_eq!(follows(|job| job.process = Process::None), "show place news frees computes");
+        assert_eq!(follows(|job| job.run.not_before = Instant::EPOCH), "store show place news frees waits");
+        assert_eq!(
+            follows(|job| job.run.not_before = Instant::from_secs_f64(2.0)),
+            "store show place news waits",
+        );
+        assert_eq!(follows(|job| job.slot = None), "store waits computes");
         assert_eq!(follows(|job| job.run.begun = false), "store show place news");
         assert_eq!(follows(|job| job.stage = Stage::Downloading), "store show place news");
         assert_eq!(

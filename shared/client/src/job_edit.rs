@@ -1,8 +1,10 @@
-//! The one door through which jobs are changed: what follows is found by difference (`job_diff`) and seen to here.
+//! The one door through which jobs are changed: what follows is found by difference (`job_diff`) and seen to
+//! here.
 //!
-//! What policies hold of a job follows from more than the job: from its files, the host, preferences, estimates. When those
-//! change, the jobs concerned are [assessed anew](Client::reassess). And estimates of tasks move all the time; they are
-//! taken up when a task is [looked at](Client::sample_job) and when it is [decided about](Client::refresh).
+//! What policies hold of a job follows from more than the job: from its files, the host, preferences,
+//! estimates. When those change, the jobs concerned are [assessed anew](Client::reassess). And estimates of
+//! tasks move all the time; they are taken up when a task is [looked at](Client::sample_job) and when it is
+//! [decided about](Client::refresh).
 
 use fallow_domain::JobId;
 
@@ -10,6 +12,7 @@ use crate::job_diff::Difference;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{Job, Process};
+use crate::timers::Timer;
 use crate::{Entity, FileKey};
 
 impl Client {
@@ -23,8 +26,8 @@ impl Client {
         Some(told)
     }
 
-    /// Takes in what a look at a task says of it. Its estimate moves all the time, and whether it could run elsewhere is not
-    /// asked while it runs.
+    /// Takes in what a look at a task says of it. Its estimate moves all the time, and whether it could run
+    /// elsewhere is not asked while it runs.
     pub(crate) fn sample_job<T>(&mut self, id: JobId, change: impl FnOnce(&mut Job) -> T) -> Option<T> {
         let (told, found) = self.state.jobs.edit(id, change)?;
         self.note_difference(id, found);
@@ -33,8 +36,8 @@ impl Client {
         Some(told)
     }
 
-    /// Changes a job whose task has finished. The queue holds it until its outputs are settled, in the same step: uploads
-    /// are ranked by the time that was left of it when it was last looked at.
+    /// Changes a job whose task has finished. The queue holds it until its outputs are settled, in the same
+    /// step: uploads are ranked by the time that was left of it when it was last looked at.
     pub(crate) fn finish_job<T>(&mut self, id: JobId, change: impl FnOnce(&mut Job) -> T) -> Option<T> {
         let (told, found) = self.state.jobs.edit(id, change)?;
         self.note_difference(id, found);
@@ -56,10 +59,10 @@ impl Client {
     pub(crate) fn remove_job(&mut self, id: JobId) -> Option<Job> {
         let job = self.state.jobs.remove(id)?;
         self.drop_workunit_if_unused(job.workunit());
-        self.net.reports_due = None;
+        self.reports_changed();
         self.place_job(id);
         self.told_hopeless.remove(&id);
-        self.fetch_due = true;
+        self.want_fetch();
         self.mark_durable(Record::Job(id));
         Some(job)
     }
@@ -82,16 +85,26 @@ impl Client {
             self.touch(Entity::Job(id));
         }
         if found.reports {
-            self.net.reports_due = None;
+            self.reports_changed();
         }
-        self.fetch_due |= found.news;
-        self.schedule_due |= found.frees || found.checkpoint && self.ledger.waits_for_checkpoint;
+        if found.waits {
+            self.timers.stale(Timer::Restart);
+        }
+        if found.computes {
+            self.timers.all_stale(Timer::OF_PROCESSES);
+        }
+        if found.news {
+            self.want_fetch();
+        }
+        if found.frees || found.checkpoint && self.ledger.waits_for_checkpoint {
+            self.want_schedule();
+        }
     }
 
     /// What policies hold of a job changes by something else than the job, which is news to work fetch.
     pub(crate) fn reassess(&mut self, id: JobId) {
         self.refresh(id);
-        self.fetch_due = true;
+        self.want_fetch();
     }
 
     /// The same for all jobs.

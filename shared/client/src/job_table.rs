@@ -1,7 +1,8 @@
-//! The jobs that are held, and who is where among them: by name, in slots, uploading, to be reported, writing a file.
+//! The jobs that are held, and who is where among them: by name, in slots, uploading, to be reported, writing
+//! a file.
 //!
-//! Anybody may look; a job is changed by [`Jobs::edit`] alone, which keeps the indexes by the difference, so that they are
-//! always those that follow from the jobs. Each change costs O(log n).
+//! Anybody may look; a job is changed by [`Jobs::edit`] alone, which keeps the indexes by the difference, so
+//! that they are always those that follow from the jobs. Each change costs O(log n).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -79,8 +80,8 @@ impl Jobs {
         Some((told, before.until(job)))
     }
 
-    /// A task has executed for so long, and has used so much of its coprocessor. No difference to anybody before somebody
-    /// looks at it.
+    /// A task has executed for so long, and has used so much of its coprocessor. No difference to anybody
+    /// before somebody looks at it.
     pub(crate) fn ran_for(&mut self, id: JobId, length: Duration, coprocessor: Duration) {
         if let Some(job) = self.all.get_mut(&id) {
             job.run.elapsed += length;

@@ -8,6 +8,7 @@ use fallow_policy::job_queue::{Cpus, JobSnapshot, JobState};
 use crate::devices::{Leaving, devices_of};
 use crate::machine::Client;
 use crate::state::{FileStatus, Job, Outcome, Process, Stage};
+use crate::timers::Timer;
 use crate::{Effect, FileKey, NoticeLevel, Reason};
 
 /// That a job is held and keeps no instance busy.
@@ -118,7 +119,20 @@ impl Client {
 
     /// Puts a job among those that plans reckon with, aside if it is held and cannot run, or nowhere.
     pub(crate) fn place_job(&mut self, id: JobId) -> Option<JobSnapshot> {
+        let before = (self.queue.generation(), self.set_aside.until(id));
         self.place_incoming(id);
+        let job = self.place_snapshot(id);
+        // The progress of a task lets none run, and keeps none from running.
+        if self.queue.generation() != before.0 {
+            self.timers.stale(Timer::Schedule);
+        }
+        if self.set_aside.until(id) != before.1 {
+            self.timers.stale(Timer::Restart);
+        }
+        job
+    }
+
+    fn place_snapshot(&mut self, id: JobId) -> Option<JobSnapshot> {
         let Some(job) = self.snapshot(id) else {
             self.queue.remove(id);
             self.set_aside.remove(id);
@@ -159,8 +173,8 @@ impl Client {
         self.schedule_host(false).hopeless(&job.needs())
     }
 
-    /// Whether a job is held, and keeps no instance busy: it waits before it is started again, or can never run here
-    /// (R2.7). One that runs does run.
+    /// Whether a job is held, and keeps no instance busy: it waits before it is started again, or can never
+    /// run here (R2.7). One that runs does run.
     fn why_aside(&self, job: &JobSnapshot) -> Option<Aside> {
         if job.is_running() {
             return None;
@@ -321,7 +335,8 @@ impl Client {
             self.state.files.get(key).is_some_and(|file| matches!(file.status, FileStatus::Failed(..)));
         if failed {
             self.edit_job(id, |job| {
-                // BOINC's client reports such a job as done; a server would look for an output that never comes.
+                // BOINC's client reports such a job as done; a server would look for an output that never
+                // comes.
                 if let Some(outcome) = job.outcome.as_mut().filter(|outcome| outcome.exit_status == 0) {
                     outcome.state = 7;
                     outcome.exit_status = exit::UPLOAD_FAILED;
@@ -361,7 +376,9 @@ impl Client {
     pub(crate) fn left(&mut self, id: JobId) {
         if let Some(Leaving { slot, on }) = self.state.leaving.remove(&id) {
             // Whoever waits for its device can begin.
-            self.schedule_due |= on.is_some();
+            if on.is_some() {
+                self.want_schedule();
+            }
             self.act(
                 Effect::CleanSlot { slot },
                 Reason::new("slots", "its job is gone, and now its process"),

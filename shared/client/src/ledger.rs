@@ -9,7 +9,7 @@ use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType};
 use fallow_policy::accounting::recent_credit::RecentCredit;
 use fallow_policy::accounting::{Debts, LongTermDebts};
 use fallow_policy::active_fraction::ActiveFraction;
-use fallow_policy::completion::{self, CpuEfficiency, DurationCorrection, JobProgress, Progress};
+use fallow_policy::completion::{self, CpuEfficiency, DurationCorrection, JobProgress, Learned, Progress};
 use fallow_policy::decay::RecentCpu;
 use fallow_policy::metrics::{Fate, Metrics, ProjectStretch, Stretch};
 use fallow_policy::net_rate::NetRates;
@@ -164,12 +164,8 @@ impl Client {
         if !cpu.is_positive() {
             return;
         }
-        // What is said to people only.
-        let contested = self.config.keeps_records && self.is_contested();
-        let now = self.now;
-        if self.config.keeps_records {
-            self.charged.insert(id);
-        }
+        let (contested, now) = (self.is_contested(), self.now);
+        self.records.charged(id);
         let totals = self.ledger.totals.entry(project).or_default();
         totals.cpu += cpu;
         totals.cpu_in_progress += cpu;
@@ -177,10 +173,8 @@ impl Client {
             totals.cpu_contested += cpu;
         }
         self.ledger.used(project, ResourceType::Cpu, cpu);
-        // An agent keeps it in any case, for the day when its policy changes.
-        if self.config.keeps_records || self.config.composition.fetch.counts_recent_cpu() {
-            self.ledger.recent.entry(project).or_insert_with(|| RecentCpu::new(now)).update(now, cpu);
-        }
+        // Under any policy, for the day when it changes.
+        self.ledger.recent.entry(project).or_insert_with(|| RecentCpu::new(now)).update(now, cpu);
         self.touch(Entity::Project(project));
         self.touch(Entity::Host);
     }
@@ -321,7 +315,8 @@ impl Client {
         });
     }
 
-    /// What a project's finished jobs took over what they were to take by their size (R5.8); 1 where it says so.
+    /// What a project's finished jobs took over what they were to take by their size (R5.8); 1 where it says
+    /// so.
     fn learned(&self, id: ProjectId) -> DurationCorrection {
         let project = self.state.projects.get(&id).filter(|project| !project.dont_use_dcf);
         project.map_or(DurationCorrection::default(), |project| project.correction)
@@ -369,15 +364,17 @@ impl Client {
         }
     }
 
-    /// Tells the queue when a project's estimates have moved away from those it holds. Small steps are let
-    /// gather, so that a correction which has settled costs nothing with ten thousand jobs.
+    /// Tells the queue when what a project's estimates depend on has moved away from what those that it holds
+    /// were made from.
     pub(crate) fn estimates_changed(&mut self, id: ProjectId) {
-        let factor = self.correction(id).get() / self.ledger.cpu_efficiency.get().get().max(0.01);
-        let held = self.queued_factor.insert(id, factor).unwrap_or(1.0);
-        if (factor / held - 1.0).abs() <= 0.02 {
-            self.queued_factor.insert(id, held);
+        let completion = self.config.composition.completion;
+        let learned = Learned { correction: self.learned(id), efficiency: self.ledger.cpu_efficiency };
+        let basis = completion.depends_on(&learned);
+        let held = self.queued_by.entry(id).or_insert_with(|| completion.depends_on(&Learned::default()));
+        if !held.has_moved(&basis) {
             return;
         }
+        *held = basis;
         let jobs: Vec<JobId> = self.jobs_of(id);
         for job in jobs {
             self.reassess(job);

@@ -20,13 +20,19 @@
 #![forbid(unsafe_code)]
 
 mod arrival;
+mod attaching;
 mod budget;
+mod carried;
 mod connection;
 mod cut;
+mod decision;
 mod devices;
 mod effect;
 mod event;
+mod file_edit;
+mod file_table;
 mod files;
+mod held_back;
 mod host_edit;
 mod incoming;
 mod job_diff;
@@ -41,7 +47,9 @@ mod project_edit;
 mod project_table;
 mod projects;
 mod record;
+mod records;
 mod reply;
+mod reports;
 mod request;
 mod room;
 mod rpc;
@@ -53,12 +61,16 @@ mod startup;
 mod state;
 mod tasks;
 mod throttle;
+mod timers;
 mod transfers;
 mod trickles;
 mod under_way;
 mod view;
+mod wanted;
+mod watch;
 mod why;
 
+pub use attaching::{Attached, NotAttached, Verdict};
 pub use cut::cut;
 pub use effect::*;
 pub use event::*;
@@ -143,5 +155,8 @@ pub struct Totals {
     pub jobs_late: u64,
 }
 
+// The modelled host of the integration tests names the crate from outside.
+#[cfg(test)]
+extern crate self as fallow_client;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::ClientVersion;
-use fallow_domain::{Duration, Instant, JobId, Preferences, ProjectId};
+use fallow_domain::{Instant, JobId, Preferences, ProjectId};
+use fallow_policy::completion::Basis;
 use fallow_policy::composition::Composition;
 use fallow_policy::job_queue::JobQueue;
 use fallow_policy::metrics::ProjectStretch;
@@ -13,15 +14,26 @@ use fallow_policy::rpc_timing::RpcState;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
 
+use crate::attaching::Attachments;
+use crate::carried::Carried;
+use crate::connection::Access;
+use crate::decision::Decision;
 use crate::devices::Usable;
+use crate::held_back::HeldBack;
 use crate::incoming::Incoming;
 use crate::ledger::Ledger;
-use crate::record::{self, Record, RestoreError};
+use crate::messages::Hearings;
+use crate::record::{self, RestoreError};
+use crate::records::Records;
+use crate::reports::Reports;
 use crate::rpc::Network;
 use crate::set_aside::SetAside;
+use crate::stalls::Stalls;
 use crate::state::State;
 use crate::throttle::Throttle;
-use crate::{Action, Effect, Entity, Event, NoticeLevel, Reason, Step};
+use crate::timers::{Timer, Timers};
+use crate::wanted::Wanted;
+use crate::{Action, Effect, Event, Reason, Step};
 
 /// What does not change while a client lives.
 #[derive(Clone, Debug)]
@@ -32,15 +44,16 @@ pub struct ClientConfig {
     pub version: ClientVersion,
     /// The policies that it follows (R5).
     pub composition: Composition,
-    /// Whether [`Step::changes`] and [`Step::touched`] are filled, and reasons told in words. A simulation,
-    /// which neither restarts a client nor tells anybody of it, does without.
-    pub keeps_records: bool,
+    /// Whether the shell says when the host goes off or to sleep ([`Event::HostAway`]), as a simulation does.
+    /// One that does not is asked to call every few seconds while there are tasks: a longer time without a
+    /// call was slept through.
+    pub tells_away: bool,
 }
 
 impl ClientConfig {
-    /// The default policies, and records kept.
+    /// The default policies, on a host that may go to sleep unnoticed.
     pub fn new(seed: u64, version: ClientVersion) -> Self {
-        Self { seed, version, composition: Composition::default(), keeps_records: true }
+        Self { seed, version, composition: Composition::default(), tells_away: false }
     }
 }
 
@@ -52,18 +65,27 @@ pub struct Client {
     pub(crate) ledger: Ledger,
     pub(crate) queue: JobQueue,
     pub(crate) net: Network,
+    /// Whether the network may be used.
+    pub(crate) access: Access,
+    /// What RPCs in flight carry.
+    pub(crate) carried: Carried,
+    /// With whom somebody wants contact.
+    pub(crate) wanted: Wanted,
+    /// What is due for reporting.
+    pub(crate) reports: Reports,
+    /// What projects say.
+    pub(crate) hearings: Hearings,
+    /// Transfers that failures of others hold back.
+    pub(crate) held_back: HeldBack,
+    /// Downloads that come to nothing, and what is enough.
+    pub(crate) stalls: Stalls,
     pub(crate) rng: Pcg64Mcg,
     pub(crate) now: Instant,
     pub(crate) started_at: Instant,
-    /// A CPU freed, a job arrived, failed or was aborted, preferences changed (R2.2, R2.6).
-    pub(crate) schedule_due: bool,
-    /// The set of runnable jobs changed (R2.16).
-    pub(crate) fetch_due: bool,
-    pub(crate) decided_at: Instant,
-    pub(crate) decide_by: Instant,
-    pub(crate) fetch_checked_at: Instant,
-    /// Until then the last check of work fetch holds if nothing happens.
-    pub(crate) fetch_check_by: Instant,
+    /// What runs.
+    pub(crate) schedule: Decision,
+    /// What work to ask of whom.
+    pub(crate) fetch: Decision,
     pub(crate) round_robin: RoundRobin,
     /// What may be used of the host.
     pub(crate) usable: Usable,
@@ -71,20 +93,17 @@ pub struct Client {
     pub(crate) stretches: Vec<ProjectStretch>,
     /// The share of time that computing is possible, as plans take it.
     pub(crate) planned_active: f64,
-    pub(crate) saved_at: Instant,
-    metrics_saved_at: Instant,
+    /// When it was last noted that the host is awake ([`ClientConfig::tells_away`]).
+    pub(crate) seen_awake_at: Instant,
+    pub(crate) timers: Timers,
     /// When the shell was asked to call again.
     pub(crate) wake_at: Instant,
     /// When something is due next, whether the host is there or not.
     due_at: Instant,
-    /// Jobs charged since they were last stored.
-    pub(crate) charged: BTreeSet<JobId>,
-    /// The duration correction that the queue's estimates were made with.
-    pub(crate) queued_factor: BTreeMap<ProjectId, f64>,
-    dirty: BTreeSet<Record>,
-    touched: BTreeSet<Entity>,
+    pub(crate) records: Records,
+    /// What the queue's estimates were made from, beside the jobs themselves.
+    pub(crate) queued_by: BTreeMap<ProjectId, Basis>,
     pub(crate) actions: Vec<Action>,
-    durable: bool,
     pub(crate) throttle: Throttle,
     /// The preferences in force, kept because they are asked for at every turn.
     effective: Preferences,
@@ -96,21 +115,9 @@ pub struct Client {
     pub(crate) told_hopeless: BTreeSet<JobId>,
     /// The host is off or asleep ([`Event::HostAway`]).
     pub(crate) away: bool,
-    /// Notices of the present step, by project.
-    told: BTreeMap<ProjectId, usize>,
+    /// Projects that somebody waits for, who wants to know whether they accept his account.
+    pub(crate) attaching: Attachments,
 }
-
-/// Most notices about a project in one step. A project can have ten thousand jobs fail at once, and must not fill the log
-/// with that.
-const NOTICES_MAX: usize = 20;
-
-/// How often running totals are stored when nothing else happens. What a killed agent had not stored is
-/// recovered from its applications' channels.
-const SAVE_PERIOD: Duration = Duration::from_secs(10);
-/// However long nothing is due, the clock is looked at so often.
-const LOOK_PERIOD: Duration = Duration::from_hours(1);
-/// The history behind the metrics is longer; so much of it may be lost with a killed agent.
-const METRICS_SAVE_PERIOD: Duration = Duration::from_secs(60);
 
 impl Client {
     /// Takes up a stored client, or begins a new one when there are no records.
@@ -135,36 +142,36 @@ impl Client {
             ledger,
             queue: JobQueue::default(),
             net: Network::default(),
+            access: Access::default(),
+            carried: Carried::default(),
+            wanted: Wanted::default(),
+            reports: Reports::default(),
+            hearings: Hearings::default(),
+            held_back: HeldBack::default(),
+            stalls: Stalls::default(),
             rng,
             now: Instant::EPOCH,
             started_at: Instant::EPOCH,
-            schedule_due: false,
-            fetch_due: false,
-            decided_at: Instant::EPOCH,
-            decide_by: Instant::EPOCH,
-            fetch_checked_at: Instant::EPOCH,
-            fetch_check_by: Instant::EPOCH,
+            schedule: Decision::default(),
+            fetch: Decision::default(),
             round_robin: RoundRobin::default(),
             planned_active: 1.0,
             usable: Usable::default(),
             stretches: Vec::new(),
-            saved_at: Instant::EPOCH,
-            metrics_saved_at: Instant::EPOCH,
+            seen_awake_at: Instant::EPOCH,
+            timers: Timers::default(),
             wake_at: Instant::EPOCH,
             due_at: Instant::EPOCH,
             throttle: Throttle::default(),
-            charged: BTreeSet::new(),
-            queued_factor: BTreeMap::new(),
-            dirty: BTreeSet::new(),
-            touched: BTreeSet::new(),
+            records: Records::default(),
+            queued_by: BTreeMap::new(),
             actions: Vec::new(),
-            durable: false,
             effective: Preferences::default(),
             set_aside: SetAside::default(),
             incoming: Incoming::default(),
             told_hopeless: BTreeSet::new(),
             away: false,
-            told: BTreeMap::new(),
+            attaching: Attachments::new(),
         };
         client.preferences_changed();
         client.rebuild();
@@ -202,6 +209,8 @@ impl Client {
         if self.is_up() && !(back && now < self.due_at) {
             self.poll();
             self.due_at = self.next_wake_up();
+            #[cfg(test)]
+            crate::tests::wake_up::check(self, self.due_at);
         }
         let wake_at = self.is_up().then_some(self.due_at);
         self.wake_at = wake_at.unwrap_or(self.wake_at);
@@ -211,8 +220,11 @@ impl Client {
     /// What waits for a time waits no longer than it was meant to (R1.12).
     pub(crate) fn clock_set_back(&mut self) {
         self.transfers_observe();
+        self.observe_attaching();
         self.ledger.type_backoffs.observe(self.now);
-        self.net.reports_due = None;
+        self.state.projects.observe(self.now);
+        self.reports.forget();
+        self.timers.clock_set_back();
         self.due_at = Instant::EPOCH;
     }
 
@@ -223,11 +235,13 @@ impl Client {
     fn take(&mut self, event: Event) {
         match event {
             Event::Started(startup) => self.start(*startup),
-            Event::WakeUp => {}
+            Event::WakeUp => self.give_up_attaching(),
             Event::HostAway => self.away = true,
             Event::HostBack => self.away = false,
             Event::BenchmarksRun(what) => self.benchmarks_run(what),
-            Event::Attach { url, account_key, share } => self.attach(url, account_key, share),
+            Event::Attach(request) => self.attach_for(request),
+            Event::WaiterGone(waiter) => self.attach_unseen(waiter),
+            Event::Ending => self.stop_attaching(),
             Event::Detach { url } => self.detach_url(&url),
             Event::DocumentOffered(document) => self.offer_document(document),
             Event::DocumentUnreadable { version, reason } => self.refuse_document(version, reason),
@@ -259,90 +273,28 @@ impl Client {
         }
         self.poll_stalls();
         self.poll_limits();
-        let overdue = self.now >= self.decide_by || self.decided_at > self.now;
-        if self.schedule_due || overdue {
-            self.schedule();
+        if self.schedule.is_due(self.now) {
+            self.decide_what_runs();
         }
         self.poll_throttle();
         if connected {
             self.poll_network();
         }
         self.drop_finished_projects();
-        let old = self.now.since(self.saved_at) >= SAVE_PERIOD || self.saved_at > self.now;
-        if self.config.keeps_records && old {
-            self.save_running();
-        }
+        self.poll_watch();
+        self.save_running();
     }
 
-    fn save_running(&mut self) {
-        self.saved_at = self.now;
-        self.mark(Record::Ledger);
-        if self.now.since(self.metrics_saved_at) >= METRICS_SAVE_PERIOD || self.metrics_saved_at > self.now {
-            self.metrics_saved_at = self.now;
-            self.mark(Record::Metrics);
-        }
-        let running: Vec<JobId> = self.state.jobs.slots().values().copied().collect();
-        for job in running {
-            self.mark(Record::Job(job));
-        }
+    /// What runs is to be decided: a CPU freed, a job arrived, failed or was aborted, preferences changed
+    /// (R2.2, R2.6).
+    pub(crate) fn want_schedule(&mut self) {
+        self.schedule.want();
+        self.timers.set(Timer::Schedule, Some(Instant::EPOCH));
     }
 
-    fn next_wake_up(&self) -> Instant {
-        let computing = self.config.keeps_records
-            && self
-                .state
-                .jobs
-                .slots()
-                .values()
-                .any(|job| self.state.jobs.get(job).is_some_and(|job| job.process.exists()));
-        let mut at = self
-            .next_network_wake_up()
-            .min(if self.net.closed_until.is_some() {
-                Instant::FAR_FUTURE
-            } else {
-                self.next_transfer_wake_up()
-            })
-            .min(self.next_stall())
-            .min(self.next_task_wake_up())
-            .min(self.next_decision())
-            .min(self.next_throttle());
-        if computing && self.config.keeps_records {
-            at = at.min(self.saved_at + SAVE_PERIOD);
-        }
-        // A project left, or a start failed, after the decision was made.
-        if self.schedule_due {
-            at = self.now;
-        }
-        // Never at once again for something that only an event can change.
-        at.max(self.now + Duration::from_millis(100)).min(self.now + LOOK_PERIOD)
-    }
-
-    pub(crate) fn finish_step(&mut self, wake_at: Option<Instant>) -> Step {
-        // Taken apart only if there is something: there is a step for every event.
-        let told = if self.told.is_empty() { BTreeMap::new() } else { std::mem::take(&mut self.told) };
-        for (project, told) in told {
-            if told > NOTICES_MAX {
-                let text = format!("... and {} more of such notices about this project", told - NOTICES_MAX);
-                self.announce(NoticeLevel::Warn, Some(project), text);
-            }
-        }
-        if !self.config.keeps_records {
-            self.dirty.clear();
-            let (actions, durable) = (std::mem::take(&mut self.actions), std::mem::take(&mut self.durable));
-            return Step { actions, durable, wake_at, ..Step::default() };
-        }
-        let mut dirty = std::mem::take(&mut self.dirty);
-        // The ledger holds the charges of all jobs: after a crash, what only it knew would be charged again.
-        if dirty.contains(&Record::Ledger) {
-            dirty.extend(std::mem::take(&mut self.charged).into_iter().map(Record::Job));
-        }
-        Step {
-            actions: std::mem::take(&mut self.actions),
-            changes: dirty.iter().map(|record| record.change(&self.state, &self.ledger)).collect(),
-            durable: std::mem::take(&mut self.durable),
-            wake_at,
-            touched: std::mem::take(&mut self.touched).into_iter().collect(),
-        }
+    /// The need for work is to be checked: the set of runnable jobs changed (R2.16), or whom to ask.
+    pub(crate) fn want_fetch(&mut self) {
+        self.fetch.want();
     }
 
     /// The preferences in force: the document's under the owner's limits.
@@ -354,6 +306,7 @@ impl Client {
     pub(crate) fn preferences_changed(&mut self) {
         let wished = self.state.meta.document.as_ref().map(|document| document.preferences.clone());
         self.effective = wished.unwrap_or_default().tightened(&self.state.meta.owner);
+        self.timers.stale(Timer::Throttle);
         self.host_changed();
     }
 
@@ -365,79 +318,6 @@ impl Client {
 
     pub(crate) fn act(&mut self, effect: Effect, reason: Reason) {
         self.actions.push(Action { effect, reason });
-    }
-
-    pub(crate) fn notice(&mut self, level: NoticeLevel, project: Option<ProjectId>, text: impl Into<String>) {
-        if !self.config.keeps_records && level == NoticeLevel::Info {
-            return;
-        }
-        if let Some(project) = project {
-            let told = self.told.entry(project).or_default();
-            *told += 1;
-            if *told > NOTICES_MAX {
-                return;
-            }
-        }
-        self.announce(level, project, text);
-    }
-
-    /// A notice that is told however many there were before it: one that sums up others.
-    pub(crate) fn announce(
-        &mut self,
-        level: NoticeLevel,
-        project: Option<ProjectId>,
-        text: impl Into<String>,
-    ) {
-        let effect = Effect::Notice { level, project, text: text.into() };
-        self.act(effect, Reason::new("notice", String::new()));
-    }
-
-    /// A text for people, where somebody may read it.
-    pub(crate) fn said(&self, text: impl FnOnce() -> String) -> String {
-        if self.config.keeps_records { text() } else { String::new() }
-    }
-
-    /// Stores a record at the end of the step, and lets its view be sent.
-    pub(crate) fn mark(&mut self, record: Record) {
-        if !self.config.keeps_records {
-            return;
-        }
-        match &record {
-            Record::Meta => self.touch(Entity::Host),
-            Record::Project(id) => self.touch(Entity::Project(*id)),
-            Record::Job(id) => {
-                self.touch(Entity::Job(*id));
-                // A job says how much of it is charged, the ledger what the charges add up to: both or
-                // neither.
-                self.dirty.insert(Record::Ledger);
-            }
-            Record::Ledger | Record::Metrics | Record::Version(_) | Record::Workunit(_) | Record::File(_) => {
-            }
-        }
-        self.dirty.insert(record);
-    }
-
-    /// The same, and it must survive a power cut.
-    pub(crate) fn mark_durable(&mut self, record: Record) {
-        self.durable = true;
-        self.mark(record);
-    }
-
-    /// Stores a record at the end of the step, of which no view shows what has changed.
-    pub(crate) fn store_only(&mut self, record: Record) {
-        self.dirty.insert(record);
-    }
-
-    pub(crate) fn touch(&mut self, entity: Entity) {
-        if self.config.keeps_records {
-            self.touched.insert(entity);
-        }
-    }
-
-    /// The host's stream, used only through this, so that a restart knows how far it was.
-    pub(crate) fn draw(&mut self) -> &mut Pcg64Mcg {
-        self.note_draw();
-        &mut self.rng
     }
 
     /// Changes a project's RPC timing by something that may need a draw.

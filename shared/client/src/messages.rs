@@ -1,7 +1,10 @@
 //! What projects have to say to their users, and how much of it is told.
 //!
-//! A project may send messages with every reply, and be answered often. It is heard like anybody: some messages at once,
-//! then one a minute, so that no project fills the log of a host. Of those beyond, only their number is told.
+//! A project may send messages with every reply, and be answered often. It is heard like anybody: some
+//! messages at once, then one a minute, so that no project fills the log of a host. Of those beyond, only
+//! their number is told.
+
+use std::collections::BTreeMap;
 
 use fallow_boinc::scheduler::{Priority, SchedulerReply};
 use fallow_domain::{Duration, Instant, ProjectId, printable};
@@ -26,9 +29,29 @@ pub struct NoWork {
     pub said: String,
 }
 
+/// What projects say. Not stored.
+#[derive(Debug, Default)]
+pub(crate) struct Hearings {
+    by_project: BTreeMap<ProjectId, Hearing>,
+    no_work: BTreeMap<ProjectId, NoWork>,
+}
+
+impl Hearings {
+    /// What a project said when it sent no work the last time.
+    pub(crate) fn no_work(&self, project: ProjectId) -> Option<&NoWork> {
+        self.no_work.get(&project)
+    }
+
+    /// A project is detached.
+    pub(crate) fn forget(&mut self, project: ProjectId) {
+        self.by_project.remove(&project);
+        self.no_work.remove(&project);
+    }
+}
+
 /// How much of what a project says is still to be told.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hearing {
+struct Hearing {
     left: f64,
     as_of: Instant,
     /// Messages that were not told, and whose number was not either.
@@ -62,14 +85,16 @@ impl Client {
         let now = self.now;
         let mut told = false;
         for message in &reply.messages {
-            if !self.net.hearing.entry(id).or_insert_with(|| Hearing::begun(now)).hears(now) {
+            if !self.hearings.by_project.entry(id).or_insert_with(|| Hearing::begun(now)).hears(now) {
                 continue;
             }
             told = true;
             let level = if message.priority == Priority::Low { NoticeLevel::Info } else { NoticeLevel::Warn };
             self.notice(level, Some(id), format!("the project says: {}", message.text));
         }
-        if let Some(hearing) = self.net.hearing.get_mut(&id).filter(|hearing| told && hearing.untold > 0) {
+        if let Some(hearing) =
+            self.hearings.by_project.get_mut(&id).filter(|hearing| told && hearing.untold > 0)
+        {
             let untold = std::mem::take(&mut hearing.untold);
             let text = format!("... and {untold} more messages, which are not told: it says too much");
             self.notice(NoticeLevel::Warn, Some(id), text);
@@ -79,11 +104,11 @@ impl Client {
     /// Keeps what a project says with a reply without work, until it sends some.
     fn note_no_work(&mut self, id: ProjectId, reply: &SchedulerReply) {
         if !reply.results.is_empty() {
-            self.net.no_work.remove(&id);
+            self.hearings.no_work.remove(&id);
         } else if !reply.messages.is_empty() {
             let said = reply.messages.iter().take(NO_WORK_MAX).map(|message| message.text.trim());
             let said = printable::joined(&said.collect::<Vec<_>>().join("; "), NO_WORK_MAX);
-            self.net.no_work.insert(id, NoWork { at: self.now, said });
+            self.hearings.no_work.insert(id, NoWork { at: self.now, said });
         }
     }
 }

@@ -6,28 +6,24 @@
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
 use fallow_policy::accounting::{Books, Debt, LongTermPeriod};
 use fallow_policy::fetch::{
-    CHECK_PERIOD, FetchAccount, FetchContact, FetchDecision, FetchProject, FetchSituation, WorkRequest,
+    CHECK_PERIOD, CHECK_SOONEST, FetchAccount, FetchContact, FetchDecision, FetchProject, FetchSituation,
+    WorkRequest,
 };
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::{Outlook, PlanProject};
-use fallow_policy::send::Load;
 use fallow_policy::type_backoff::ReplyForType;
 
+use crate::connection::NetworkUse;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::Project;
+use crate::timers::Timer;
 
 /// The measured share of time that computing is possible moves all the time; plans follow it in steps of this
 /// size.
 const ACTIVE_STEP: f64 = 0.01;
 
 impl Client {
-    /// What the jobs in progress come to, for a server that plans with them (R5.6) and is modelled beside the
-    /// client.
-    pub fn load(&self) -> Load {
-        self.queue.load().put_off(self.preferences().connection_interval)
-    }
-
     /// How much work is to be held: the whole buffer, and the time between contacts (R1.13).
     fn window(&self) -> Duration {
         let preferences = self.preferences();
@@ -58,10 +54,12 @@ impl Client {
         self.settle_long_term_as_of(self.now);
     }
 
-    /// A project may be asked for all types again. It earned nothing of those that it was not asked for until now.
+    /// A project may be asked for all types again. It earned nothing of those that it was not asked for until
+    /// now.
     pub(crate) fn clear_type_backoffs(&mut self, id: ProjectId) {
         self.settle_long_term();
         self.ledger.type_backoffs.clear_project(id);
+        self.timers.stale(Timer::Fetch);
     }
 
     /// Books it before the end of a backoff since `from` makes a difference: what was held back until then
@@ -106,16 +104,13 @@ impl Client {
     /// Checks the need for work if its outcome may have changed.
     pub(crate) fn refresh_work_fetch(&mut self) {
         // Tasks may come to their ends faster than the last check took for granted (R2.16).
-        let old = self.now.since(self.fetch_checked_at) >= CHECK_PERIOD;
-        if self.fetch_due || old || self.now >= self.next_fetch_check() || self.fetch_checked_at > self.now {
+        if self.fetch.is_due(self.now) || self.fetch.age(self.now) >= CHECK_PERIOD {
             self.check_work_fetch();
         }
     }
 
     /// Decides what work to ask of whom.
     fn check_work_fetch(&mut self) {
-        self.fetch_due = false;
-        self.fetch_checked_at = self.now;
         self.settle_long_term();
         if self.preferences().suspended {
             return self.follow(FetchDecision::nothing(self.now + CHECK_PERIOD));
@@ -146,8 +141,14 @@ impl Client {
         self.follow(decision);
     }
 
-    fn follow(&mut self, decision: FetchDecision) {
-        self.fetch_check_by = decision.check_by;
+    /// Follows a decision within what holds whatever a policy says: nobody is asked who is leaving or not
+    /// attached, and it is not decided again at once. (Who may not be contacted yet is asked when he may:
+    /// `rpc_session` sees to it.)
+    fn follow(&mut self, mut decision: FetchDecision) {
+        let projects = &self.state.projects;
+        decision.retain(|id| projects.get(&id).is_some_and(|project| !project.detach_when_done));
+        self.fetch.make(self.now, decision.check_by.max(self.now + CHECK_SOONEST));
+        self.timers.stale(Timer::Fetch);
         self.net.plan = decision;
     }
 
@@ -228,12 +229,17 @@ impl Client {
             let after = self.ledger.type_backoffs.on_reply(id, kind, reply, self.now, &mut self.rng);
             self.ledger.long_term.on_reply(id, kind, reply, after);
         }
+        self.timers.stale(Timer::Fetch);
         self.mark(Record::Ledger);
     }
 
     /// When a check may come out differently although nothing happens.
-    pub(crate) fn next_fetch_check(&self) -> Instant {
-        let backoff = self.ledger.type_backoffs.next_end(self.now).unwrap_or(Instant::FAR_FUTURE);
-        self.fetch_check_by.min(backoff)
+    pub(crate) fn next_fetch_check(&self) -> Option<Instant> {
+        if self.access.used() == NetworkUse::Awaited {
+            return None;
+        }
+        let backoff = self.ledger.type_backoffs.next_end(self.now);
+        let holds_until = self.fetch.holds_until();
+        Some(backoff.map_or(holds_until, |end| end.min(holds_until)))
     }
 }

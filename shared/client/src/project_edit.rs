@@ -1,4 +1,5 @@
-//! The one door through which projects are changed: what follows is found by difference (`project_table`) and seen to here.
+//! The one door through which projects are changed: what follows is found by difference (`project_table`) and
+//! seen to here.
 
 use fallow_domain::{Duration, ProjectId};
 use fallow_policy::completion::DurationCorrection;
@@ -8,6 +9,7 @@ use crate::machine::Client;
 use crate::project_table::Difference;
 use crate::record::Record;
 use crate::state::Project;
+use crate::timers::Timer;
 use crate::{Entity, Totals};
 
 impl Client {
@@ -67,6 +69,7 @@ impl Client {
     pub(crate) fn insert_project(&mut self, project: Project) {
         let id = project.id;
         self.state.projects.insert(project);
+        self.timers.all_stale(Timer::OF_PROJECTS);
         self.ledger.totals.entry(id).or_default();
         self.mark_durable(Record::Project(id));
         self.mark(Record::Ledger);
@@ -74,12 +77,14 @@ impl Client {
         self.estimates_changed(id);
     }
 
-    /// Takes out a project of which nothing is held any more, and closes its accounts. The others are owed for the time until
-    /// now what they earned beside it.
+    /// Takes out a project of which nothing is held any more, and closes its accounts. The others are owed
+    /// for the time until now what they earned beside it.
     pub(crate) fn remove_project(&mut self, id: ProjectId) -> Option<Project> {
         self.settle_long_term();
         let project = self.state.projects.remove(id)?;
         self.ledger.forget_project(id);
+        self.timers.all_stale(Timer::OF_PROJECTS);
+        self.timers.stale(Timer::Fetch);
         self.mark(Record::Ledger);
         self.mark_durable(Record::Project(id));
         self.shares_changed();
@@ -95,7 +100,12 @@ impl Client {
         if found.shares {
             self.shares_changed();
         }
-        self.fetch_due |= found.asks;
+        if found.waits {
+            self.timers.all_stale(Timer::OF_PROJECTS);
+        }
+        if found.asks {
+            self.want_fetch();
+        }
         if found.estimates {
             self.estimates_changed(id);
         }
@@ -103,8 +113,8 @@ impl Client {
 
     /// Who gets what of the host, and who says so.
     pub(crate) fn shares_changed(&mut self) {
-        self.schedule_due = true;
-        self.fetch_due = true;
+        self.want_schedule();
+        self.want_fetch();
         self.touch(Entity::Host);
     }
 

@@ -1,8 +1,8 @@
 //! The projects, with private fields: read as a map, changed through one door that says what follows.
 //!
-//! **Model.** An edit keeps the project as it was, and all that follows is found by comparing it with what it becomes.
-//! Projects are few and seldom edited, so they are compared whole. What changes with each of its jobs, which may be ten
-//! thousand, is a part of it that is edited and compared alone.
+//! **Model.** An edit keeps the project as it was, and all that follows is found by comparing it with what it
+//! becomes. Projects are few and seldom edited, so they are compared whole. What changes with each of its
+//! jobs, which may be ten thousand, is a part of it that is edited and compared alone.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -30,9 +30,12 @@ pub(crate) struct Difference {
     pub shares: bool,
     /// It may be asked at another time, or for something else: a reason to check work fetch.
     pub asks: bool,
+    /// It may be contacted at another time.
+    pub waits: bool,
     /// Its jobs take another time than the queue reckons with.
     pub estimates: bool,
-    /// It earns something else from now on: long-term debts are to be settled by what it was until now (R3.3).
+    /// It earns something else from now on: long-term debts are to be settled by what it was until now
+    /// (R3.3).
     pub earns: bool,
 }
 
@@ -53,8 +56,8 @@ impl Projects {
         self.all.remove(&id)
     }
 
-    /// Changes a copy of a project, but for its id. Says what follows when the copy is [taken in](Self::insert), which is the
-    /// moment until when the project is as it was.
+    /// Changes a copy of a project, but for its id. Says what follows when the copy is [taken
+    /// in](Self::insert), which is the moment until when the project is as it was.
     pub(crate) fn edited<T>(
         &self,
         id: ProjectId,
@@ -73,7 +76,7 @@ impl Projects {
         id: ProjectId,
         change: impl FnOnce(&mut RpcState) -> T,
     ) -> Option<(T, Difference)> {
-        let follows = Difference { store: true, asks: true, ..Difference::default() };
+        let follows = Difference { store: true, asks: true, waits: true, ..Difference::default() };
         self.edit_part(id, |project| &mut project.rpc, change, follows)
     }
 
@@ -117,8 +120,8 @@ impl Projects {
         Some((told, if before == *part { Difference::default() } else { follows }))
     }
 
-    /// Takes note of the time: no wait becomes longer by a clock that was set back. That follows from what is stored, and is
-    /// no difference to anybody. Says whether one wants to hear of us by now.
+    /// Takes note of the time: no wait becomes longer by a clock that was set back. That follows from what is
+    /// stored, and is no difference to anybody. Says whether one wants to hear of us by now.
     pub(crate) fn observe(&mut self, now: Instant) -> bool {
         let mut overdue = false;
         for project in self.all.values_mut() {
@@ -143,6 +146,9 @@ impl Difference {
             durable: !settled_alike(was, is),
             shares,
             asks: was.rpc != is.rpc || was.web.without != is.web.without,
+            waits: was.rpc != is.rpc
+                || was.contact_by != is.contact_by
+                || was.scheduler_urls.is_empty() != is.scheduler_urls.is_empty(),
             estimates: was.correction != is.correction || was.dont_use_dcf != is.dont_use_dcf,
             earns: (was.share, was.detach_when_done) != (is.share, is.detach_when_done)
                 || was.web.without != is.web.without,
@@ -150,9 +156,10 @@ impl Difference {
     }
 }
 
-/// Whether all is the same that was settled with the owner, the coordinator or the project. So are the numbers of RPCs: a
-/// server takes a host whose numbers go back for a copy of another. And so is when it may be asked: a delay that its owner has
-/// overridden does not come back. (Waits after failures alone are changed by `edit_rpc`.)
+/// Whether all is the same that was settled with the owner, the coordinator or the project. So are the
+/// numbers of RPCs: a server takes a host whose numbers go back for a copy of another. And so is when it may
+/// be asked: a delay that its owner has overridden does not come back. (Waits after failures alone are
+/// changed by `edit_rpc`.)
 fn settled_alike(was: &Project, is: &Project) -> bool {
     let short = |p: &Project| (p.share, p.chosen_share, p.from_document, p.detach_when_done, p.hostid);
     short(was) == short(is)

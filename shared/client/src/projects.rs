@@ -13,10 +13,12 @@ use fallow_policy::rpc_timing::RpcState;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{Identity, Process, Project};
+use crate::timers::Timer;
 use crate::{Effect, Entity, NoticeLevel, Reason};
 
 impl Client {
-    /// Takes over what another client has learned of a project's estimates (R5.8): of a host that is simulated as it stands.
+    /// Takes over what another client has learned of a project's estimates (R5.8): of a host that is
+    /// simulated as it stands.
     pub fn adopt_correction(&mut self, id: ProjectId, factor: f64) {
         self.edit_correction(id, |_| DurationCorrection::new(factor));
     }
@@ -25,14 +27,15 @@ impl Client {
         self.state.projects.values().find(|project| project.url == *url).map(|project| project.id)
     }
 
-    /// Attaches, or gives an attached project its new key and share. One that the document lists is taken as the
-    /// document has it; the owner's word is then that he does not decline it any more.
+    /// Attaches, or gives an attached project its new key and share. One that the document lists is taken as
+    /// the document has it; the owner's word is then that he does not decline it any more.
     pub(crate) fn attach(&mut self, url: MasterUrl, account_key: AccountKey, share: Option<Share>) {
         self.edit_meta(|meta| meta.declined.remove(&url));
         if let Some(assigned) = self.assigned(&url).cloned() {
             return self.put_project(&assigned, true);
         }
-        // Nothing that held a project back which never took this host in has to do with what the owner gives now.
+        // Nothing that held a project back which never took this host in has to do with what the owner gives
+        // now.
         let stuck =
             self.project_of(&url).filter(|id| self.state.projects.get(id).is_some_and(|p| p.hostid == 0));
         if let Some(id) = stuck {
@@ -83,8 +86,9 @@ impl Client {
         self.state.projects.keys().copied().collect()
     }
 
-    /// Gives the URLs of an older store the form that URLs have now, by which the coordinator and the owner name them. A
-    /// project keeps its form where it was attached twice under two, or has a directory that is not BOINC's name.
+    /// Gives the URLs of an older store the form that URLs have now, by which the coordinator and the owner
+    /// name them. A project keeps its form where it was attached twice under two, or has a directory that is
+    /// not BOINC's name.
     fn renew_urls(&mut self) {
         self.edit_meta(|meta| {
             meta.declined = meta.declined.iter().map(MasterUrl::renewed).collect();
@@ -105,8 +109,8 @@ impl Client {
         }
     }
 
-    /// A directory for a new project, where BOINC's name for it is another's: ports and paths, `http` and `https` can
-    /// give the same name.
+    /// A directory for a new project, where BOINC's name for it is another's: ports and paths, `http` and
+    /// `https` can give the same name.
     fn free_directory(&self, url: &MasterUrl) -> Option<String> {
         let taken: BTreeSet<String> = self.state.projects.values().map(Project::directory).collect();
         taken.contains(&url.stem()).then(|| other_directory(url, &taken))
@@ -118,7 +122,7 @@ impl Client {
     }
 
     /// As after a first attachment: the master page is due, and no earlier failure or delay holds.
-    fn contact_anew(&mut self, id: ProjectId) {
+    pub(crate) fn contact_anew(&mut self, id: ProjectId) {
         self.edit_project(id, |project| {
             project.rpc = RpcState::attached();
             project.contact_by = None;
@@ -212,11 +216,7 @@ impl Client {
             if self.state.files.get(&key).and_then(|file| file.transfer.as_ref()).is_some_and(|t| t.active) {
                 self.act(Effect::CancelTransfer { file: key.clone() }, Reason::new("detach", why));
             }
-            self.state.files.remove(&key);
-            self.place_transfer(&key);
-            self.state.file_users.remove(&key);
-            self.state.waiting.remove(&key);
-            self.mark(Record::File(key));
+            self.remove_file(&key);
         }
         let versions: Vec<_> = self.state.versions.keys().filter(|key| key.project == id).cloned().collect();
         for key in versions {
@@ -229,21 +229,18 @@ impl Client {
             self.state.workunits.remove(&key);
             self.mark(Record::Workunit(key));
         }
-        self.queued_factor.remove(&id);
-        self.net.sessions.forget(id);
-        self.net.hearing.remove(&id);
-        self.net.no_work.remove(&id);
-        self.net.reporting.remove(&id);
-        self.net.requested.remove(&id);
-        self.net.asked_meanwhile.remove(&id);
-        self.net.trickling.remove(&id);
+        self.queued_by.remove(&id);
+        self.sessions_mut().forget(id);
+        self.hearings.forget(id);
+        self.carried.forget(id);
+        self.wanted_mut().forget(id);
         self.state.trickles.retain(|key, _| key.project != id);
-        self.net.downloads.remove(&id);
-        self.net.enough.remove(&id);
-        self.net.gathered.remove(&id);
-        self.net.pages.remove(&id);
-        self.net.transfers.retain(|(project, _), _| *project != id);
+        self.stalls.forget(id);
+        self.timers.stale(Timer::Stall);
+        self.pages_mut().remove(&id);
+        self.held_back_mut().forget(id);
         if let Some(project) = self.remove_project(id) {
+            self.forget_attaching(id, &project.url);
             self.notice(NoticeLevel::Info, Some(id), format!("{why}: {}", project.url));
             self.act(Effect::DeleteProject { project: id, url: project.url }, Reason::new("detach", why));
         }
@@ -253,7 +250,8 @@ impl Client {
         self.state.jobs.of(project).next().is_some()
     }
 
-    /// Projects that the document dropped leave when their last job is reported, so that no finished work is lost.
+    /// Projects that the document dropped leave when their last job is reported, so that no finished work is
+    /// lost.
     pub(crate) fn drop_finished_projects(&mut self) {
         let leaving: Vec<_> =
             self.state.projects.values().filter(|project| project.detach_when_done).map(|p| p.id).collect();
@@ -313,7 +311,8 @@ impl Client {
         );
     }
 
-    /// Devices that the owner wants to be left alone (R3.14): the whole set, stored before anything follows from it.
+    /// Devices that the owner wants to be left alone (R3.14): the whole set, stored before anything follows
+    /// from it.
     pub(crate) fn owner_excludes(&mut self, devices: BTreeSet<Device>) {
         if self.state.meta.owner.excluded_devices != devices {
             self.edit_meta(|meta| meta.owner.excluded_devices = devices);
@@ -337,7 +336,8 @@ impl Client {
         self.touch(Entity::Host);
     }
 
-    /// The owner keeps the last word: it is stored before anything follows from it, and holds until taken back.
+    /// The owner keeps the last word: it is stored before anything follows from it, and holds until taken
+    /// back.
     pub(crate) fn owner_suspends(&mut self, suspended: bool) {
         if self.state.meta.owner.suspended != suspended {
             self.edit_meta(|meta| meta.owner.suspended = suspended);

@@ -1,7 +1,8 @@
 //! How the state is stored: one record per key, as JSON under a format version.
 //!
-//! Records are small and change one at a time, so JSON's size does not matter, and a person can read a store that
-//! misbehaves. Unknown fields are ignored and missing ones refused, so that an older record is not taken for a new one.
+//! Records are small and change one at a time, so JSON's size does not matter, and a person can read a store
+//! that misbehaves. Unknown fields are ignored and missing ones refused, so that an older record is not taken
+//! for a new one.
 
 use fallow_domain::{JobId, ProjectId};
 use serde::Serialize;

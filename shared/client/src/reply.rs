@@ -1,8 +1,8 @@
-//! What a scheduler's reply means, taken whole and in BOINC's order: who we are there, messages, key, applications, files,
-//! versions, workunits, jobs, acknowledgements, aborts.
+//! What a scheduler's reply means, taken whole and in BOINC's order: who we are there, messages, key,
+//! applications, files, versions, workunits, jobs, acknowledgements, aborts.
 //!
-//! Passed over: global preferences that a project sends (the coordinator's document and the owner decide here), feeds, links
-//! for graphical tools, and a change of the master URL other than a notice.
+//! Passed over: global preferences that a project sends (the coordinator's document and the owner decide
+//! here), feeds, links for graphical tools, and a change of the master URL other than a notice.
 
 use fallow_boinc::runtime::exit;
 use fallow_boinc::scheduler::{SchedulerReply, type_of};
@@ -16,10 +16,12 @@ use crate::state::Project;
 use crate::{FileKey, NoticeLevel};
 
 /// Longest name of a user, a team, a project (BOINC's buffers). Longer ones count as not sent, as there.
-const NAME_MAX: usize = 255;
-/// Longest preferences of a user for a project, for they are stored whenever something about the project changes.
+pub(crate) const NAME_MAX: usize = 255;
+/// Longest preferences of a user for a project, for they are stored whenever something about the project
+/// changes.
 const PREFERENCES_MAX: usize = 64 << 10;
-/// However soon a project wants to hear of us (BOINC: `SCHEDULER_RPC_POLL_PERIOD`, how often the stock client looks).
+/// However soon a project wants to hear of us (BOINC: `SCHEDULER_RPC_POLL_PERIOD`, how often the stock client
+/// looks).
 const NEXT_RPC_DELAY_MIN: Duration = Duration::from_secs(5);
 
 impl Client {
@@ -38,7 +40,8 @@ impl Client {
         }
         self.apply_trickles(id, reply.trickle_downs);
         self.drop_old_versions(id);
-        // It may have asked for a delay of hours, and would be asked by all hosts of a house at once after a power cut.
+        // It may have asked for a delay of hours, and would be asked by all hosts of a house at once after a
+        // power cut.
         self.mark_durable(Record::Project(id));
         arrived
     }
@@ -67,8 +70,8 @@ impl Client {
         }
     }
 
-    /// The first code-signing key is taken on trust; a later one only with a signature by the one held. A key held that
-    /// proves nothing, as an older version took it, is as none.
+    /// The first code-signing key is taken on trust; a later one only with a signature by the one held. A key
+    /// held that proves nothing, as an older version took it, is as none.
     fn apply_key(&mut self, id: ProjectId, reply: &SchedulerReply) {
         let Some(offered) = &reply.code_sign_key else { return };
         let Some(project) = self.state.projects.get(&id) else { return };
@@ -93,11 +96,12 @@ impl Client {
     }
 
     fn apply_acks(&mut self, id: ProjectId, names: &[String]) {
-        let reported = self.net.reporting.remove(&id).unwrap_or_default();
+        let reported = self.carried.take_jobs(id);
         for name in names {
             let key = FileKey { project: id, name: name.clone() };
             let Some(job) = self.state.jobs.named(&key) else { continue };
-            // An acknowledgement of something that was not reported is a server's mistake that would cost a job.
+            // An acknowledgement of something that was not reported is a server's mistake that would cost a
+            // job.
             if reported.contains(&job) {
                 self.forget_job(job);
             }
@@ -118,8 +122,8 @@ fn replaces(held: &str, new: &str, signature: &str) -> bool {
     PublicKey::parse(held).is_ok_and(|key| key.verify_key(new, signature))
 }
 
-/// What a reply says of the project, of us there, and of the work that it has. Says whether what its user set there is
-/// something else than before: each reply says it again.
+/// What a reply says of the project, of us there, and of the work that it has. Says whether what its user set
+/// there is something else than before: each reply says it again.
 fn take_identity(project: &mut Project, reply: &SchedulerReply) -> bool {
     let short = |text: &&String| text.len() <= NAME_MAX;
     fn set<T: Clone + PartialEq>(place: &mut T, value: Option<&T>) -> bool {

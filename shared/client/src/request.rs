@@ -8,15 +8,17 @@ use fallow_boinc::scheduler::{
     AppVersionRef, DiskUsage, GlobalPreferences, HostCoprocessors, HostInfo, InProgressResult, OtherResult,
     ReportedFile, ReportedResult, ResultState, SchedulerRequest, StderrOut, TimeStats, type_name,
 };
-use fallow_domain::{Bytes, Coprocessor, Duration, JobId, ProjectId, ResourceType};
+use fallow_domain::{Bytes, Coprocessor, Duration, JobId, ProjectId, ResourceType, Usage};
 use fallow_policy::fetch::WorkRequest;
-use fallow_policy::send::InProgress;
+use fallow_policy::job_queue::JobSnapshot;
+use fallow_policy::send::Load;
 
 use crate::FileKey;
 use crate::machine::Client;
 use crate::state::{FileStatus, Job, Project, Stage, VersionKey};
 
-/// At most this many jobs are reported in one request, the others in the next: each can carry 64 KiB of `stderr.txt`.
+/// At most this many jobs are reported in one request, the others in the next: each can carry 64 KiB of
+/// `stderr.txt`.
 const REPORTS_MAX: usize = 256;
 
 /// A kind of coprocessor with the work wanted for it (R3.2), and how many of them may be used.
@@ -209,30 +211,35 @@ impl Client {
         }
     }
 
-    /// Completes a request of the last step, before it is written for a server: lists every job held and, for a project that
-    /// asked for it, the whole workload. A request says so much about each of ten thousand jobs that only who sends it
-    /// should pay for it.
+    /// Completes a request of the last step, before it is written for a server: lists every job held and, for
+    /// a project that asked for it, the whole workload. A request says so much about each of ten thousand
+    /// jobs that only who sends it should pay for it.
     pub fn list_jobs(&self, id: ProjectId, request: &mut SchedulerRequest) {
         request.other_results = Some(self.other_results(id));
         let full = self.state.projects.get(&id).is_some_and(|project| project.send_full_workload);
         request.in_progress_results = full.then(|| self.in_progress());
     }
 
-    /// The jobs in progress as a server plans with them (R5.6): what `list_jobs` says, without names and at less cost, for a
-    /// server that is modelled beside the client.
-    pub fn workload(&self) -> impl Iterator<Item = InProgress> {
-        let interval = self.preferences().connection_interval;
-        self.queue.iter().map(move |job| InProgress {
-            deadline: job.deadline + interval,
-            remaining: job.remaining,
-            usage: job.usage,
-        })
+    /// Completes a request for a simulated server, which knows no names of jobs: lists the jobs that the
+    /// client itself plans with, and the times that it plans with. That is what [`Client::list_jobs`] tells a
+    /// project that asked for the whole workload (R5.6), but for jobs that keep no instance busy now: one
+    /// that waits to be started again, that can never run here, or whose files do not come. A server that
+    /// reckoned with them would leave the host idle; BOINC's client names them nevertheless.
+    pub fn list_workload(&self, request: &mut SchedulerRequest) {
+        request.in_progress_results = Some(self.planned());
+    }
+
+    /// What the list of [`Client::list_workload`] comes to, without making it: a server that is simulated
+    /// needs no more of it, mostly.
+    pub fn workload_sums(&self) -> Load {
+        // Deadlines in the queue are a connection interval early.
+        self.queue.load().put_off(self.preferences().connection_interval)
     }
 
     fn other_results(&self, id: ProjectId) -> Vec<OtherResult> {
         let versions = self.state.versions.keys().filter(|key| key.project == id);
         let index: BTreeMap<&VersionKey, u32> = versions.zip(0..).collect();
-        let reported = self.net.reporting.get(&id);
+        let reported = self.carried.jobs(id);
         let here =
             |job: &&Job| job.project == id && !reported.is_some_and(|reported| reported.contains(&job.id));
         let held = self.state.jobs.values().filter(here);
@@ -249,18 +256,26 @@ impl Client {
         // One that is being aborted is over, although its process may still be there.
         let goes_on =
             |job: &&Job| matches!(job.stage, Stage::Downloading | Stage::Runnable) && job.outcome.is_none();
-        self.state
-            .jobs
-            .values()
-            .filter(goes_on)
-            .map(|job| InProgressResult {
-                name: job.result.name.clone(),
-                report_deadline: job.result.report_deadline,
-                // The server plans with wall time on so many CPUs.
-                time_remaining: self.running_time_left(job),
-                avg_ncpus: job.usage.cpus,
-                coprocessor: job.usage.coprocessor,
-            })
-            .collect()
+        let listed = |job: &Job| in_progress_result(job, self.running_time_left(job), job.usage);
+        self.state.jobs.values().filter(goes_on).map(listed).collect()
+    }
+
+    fn planned(&self) -> Vec<InProgressResult> {
+        let listed = |planned: &JobSnapshot| {
+            let job = self.state.jobs.get(&planned.id)?;
+            Some(in_progress_result(job, planned.remaining, planned.usage))
+        };
+        self.queue.iter().filter_map(listed).collect()
+    }
+}
+
+/// A job of the workload, with the wall time that it needs yet on what it uses.
+fn in_progress_result(job: &Job, time_remaining: Duration, usage: Usage) -> InProgressResult {
+    InProgressResult {
+        name: job.result.name.clone(),
+        report_deadline: job.result.report_deadline,
+        time_remaining,
+        avg_ncpus: usage.cpus,
+        coprocessor: usage.coprocessor,
     }
 }

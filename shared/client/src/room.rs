@@ -1,17 +1,18 @@
 //! Whose files go while there is no space on the disk to store anything.
 //!
-//! What the client decides is carried out when it is stored. Here the files of a task may be why nothing can be, so a shell
-//! asks at once what may go. Less is lost by some than by others:
-//! - What nobody wants goes: of jobs that have failed or were aborted, of projects that leave. At worst, when the agent ends
-//!   before that is stored, such a job is computed from its beginning.
+//! What the client decides is carried out when it is stored. Here the files of a task may be why nothing can
+//! be, so a shell asks at once what may go. Less is lost by some than by others:
+//! - What nobody wants goes: of jobs that have failed or were aborted, of projects that leave. At worst, when
+//!   the agent ends before that is stored, such a job is computed from its beginning.
 //! - So does what holds more than its project allows. Its job fails for that anyway, see `poll_limits`.
-//! - With the slot of a task that is not wanted or has not finished go its outputs, wherever they are. If its job has failed, they
-//!   would be sent, but they are no result.
-//! - What has finished and holds no more than it may stays. Its end is not stored, and it would be computed once more.
-//! - If that is not enough for a while, the largest one of the project whose tasks hold most goes, one at a time. A project
-//!   may allow its jobs more than this host has, and a host that stores nothing gets on with none of them. Its job is not
-//!   failed for what the host lacks: it is started again later. A project that spreads what it holds over many small tasks
-//!   does not have the large task of another one pay for it.
+//! - With the slot of a task that is not wanted or has not finished go its outputs, wherever they are. If its
+//!   job has failed, they would be sent, but they are no result.
+//! - What has finished and holds no more than it may stays. Its end is not stored, and it would be computed
+//!   once more.
+//! - If that is not enough for a while, the largest one of the project whose tasks hold most goes, one at a
+//!   time. A project may allow its jobs more than this host has, and a host that stores nothing gets on with
+//!   none of them. Its job is not failed for what the host lacks: it is started again later. A project that
+//!   spreads what it holds over many small tasks does not have the large task of another one pay for it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -120,7 +121,8 @@ impl Room {
 }
 
 impl Client {
-    /// What tasks may hold while there is no space on the disk to store anything. `leaving` are to be detached.
+    /// What tasks may hold while there is no space on the disk to store anything. `leaving` are to be
+    /// detached.
     pub fn room(&self, leaving: &[ProjectId]) -> Room {
         let jobs = self.state.jobs.values().filter(|job| {
             !leaving.contains(&job.project) && job.outcome.as_ref().is_none_or(Outcome::is_success)

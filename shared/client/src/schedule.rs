@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, SlotId};
 use fallow_policy::accounting::ProjectPeriod;
 use fallow_policy::cpu_schedule::{
-    Action, Chosen, CpuSituation, Passed, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen, WhyNot,
+    Action, Chosen, CpuSituation, Passed, ProjectSnapshot, Schedule, ScheduleHost,
 };
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::Outlook;
 
 use crate::machine::Client;
 use crate::state::Process;
+use crate::timers::Timer;
 use crate::{Effect, Entity, Reason};
 
 impl Client {
@@ -34,7 +35,7 @@ impl Client {
     }
 
     /// Decides what runs (R2.2 to R2.6), and sees to it.
-    pub(crate) fn schedule(&mut self) {
+    pub(crate) fn decide_what_runs(&mut self) {
         let used = self.settle_debts();
         let (composition, none) = (self.config.composition, Outlook::default());
         let looks_ahead = composition.cpu.looks_ahead();
@@ -58,12 +59,10 @@ impl Client {
             outlook: if looks_ahead { self.round_robin.outlook() } else { &none },
             queue: &self.queue,
         });
-        self.schedule_due = false;
-        self.decided_at = self.now;
-        self.decide_by = decision.decide_by;
+        self.schedule.make(self.now, decision.decide_by);
+        self.timers.stale(Timer::Schedule);
         self.ledger.starved = decision.starved.map(|_, starved| starved.as_f64());
-        self.ledger.waits_for_checkpoint =
-            decision.run.iter().any(|chosen| matches!(chosen.reason, WhyChosen::BeforeCheckpoint { .. }));
+        self.ledger.waits_for_checkpoint = decision.run.iter().any(|chosen| chosen.until_checkpoint);
         self.carry_out(&decision);
         self.ledger.dealt = self.computing_projects();
         self.touch(Entity::Host);
@@ -132,8 +131,7 @@ impl Client {
             .jobs
             .get(&id)
             .is_some_and(|job| job.usage.coprocessor.is_some() && job.run.devices != chosen.devices);
-        let why = chosen.reason;
-        let rule = chosen.reason.rule();
+        let reason = || Reason::new(chosen.rule, chosen.why.clone());
         self.edit_job(id, |job| {
             job.run.devices = chosen.devices;
             if job.run.slice_since != chosen.slice_began {
@@ -146,7 +144,7 @@ impl Client {
         match self.state.jobs.get(&id).map(|job| job.process) {
             // Its end leads to the next decision.
             Some(Process::None) if self.is_being_left(id, chosen.devices) => {}
-            Some(Process::None) => self.start_task(id, Reason::new(rule, why)),
+            Some(Process::None) => self.start_task(id, reason()),
             Some(Process::Suspended(pid)) if moved => {
                 let why = self.said(|| format!("it goes on on device {}", chosen.devices));
                 self.act(Effect::QuitTask { job: id }, Reason::new("R3.14", why));
@@ -155,7 +153,7 @@ impl Client {
             Some(Process::Suspended(pid)) => {
                 // One that comes back in a pause of the limit on CPU time resumes at its end (R2.8).
                 if !self.is_paused(id) {
-                    self.act(Effect::ResumeTask { job: id }, Reason::new(rule, why));
+                    self.act(Effect::ResumeTask { job: id }, reason());
                 }
                 self.set_process(id, Process::Executing(pid));
             }
@@ -223,12 +221,12 @@ impl Client {
         let id = passed.job;
         let Some(job) = self.state.jobs.get(&id) else { return };
         let checkpointed = job.run.checkpoint_cpu.is_positive();
-        let reason = Reason::new("R2.4", passed.reason);
+        let reason = Reason::new("R2.4", passed.why.clone());
         // One on a coprocessor would hold the memory of its device, which whoever runs there next may need.
         // Until its first checkpoint a task would lose all it did, and might never come to an end.
         let stays = self.preferences().leave_in_memory && job.usage.coprocessor.is_none();
         // A device that is excluded is given up at once, whatever that costs (R3.14).
-        let gone = matches!(passed.reason, WhyNot::DeviceGone { .. }) || self.is_excluded(job);
+        let gone = passed.gives_up_devices || self.is_excluded(job);
         let stay = (stays || !checkpointed) && !gone;
         match job.process {
             Process::Executing(pid) if stay => {
@@ -249,8 +247,12 @@ impl Client {
     }
 
     /// When to decide again if nothing happens.
-    pub(crate) fn next_decision(&self) -> Instant {
+    pub(crate) fn next_decision(&self) -> Option<Instant> {
+        // A project left, or a start failed, after the decision was made.
+        if self.schedule.is_wanted() {
+            return Some(Instant::EPOCH);
+        }
         let something = self.state.projects.keys().any(|project| self.queue.is_runnable(*project));
-        if something { self.decide_by } else { Instant::FAR_FUTURE }
+        something.then(|| self.schedule.holds_until())
     }
 }

@@ -1,9 +1,9 @@
-//! Jobs that are held and keep no instance busy, for they cannot run: they wait before they are started again, or are
-//! too large for what may be used here (R2.7).
+//! Jobs that are held and keep no instance busy, for they cannot run: they wait before they are started
+//! again, or are too large for what may be used here (R2.7).
 //!
-//! No plan reckons with them, so that others are asked for what they leave idle. With ten thousand of them, an event that
-//! concerns none must not look at them all: each change costs O(log n), and who is to be started again next is the first
-//! of a set. Derived state: it is worked out again after a restart.
+//! No plan reckons with them, so that others are asked for what they leave idle. With ten thousand of them,
+//! an event that concerns none must not look at them all: each change costs O(log n), and who is to be
+//! started again next is the first of a set. Derived state: it is worked out again after a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,6 +52,11 @@ impl SetAside {
                 self.by_project.remove(&project);
             }
         }
+    }
+
+    /// Until when a job waits, if it is set aside and does.
+    pub(crate) fn until(&self, id: JobId) -> Option<Instant> {
+        self.jobs.get(&id).and_then(|(_, _, until)| *until)
     }
 
     /// How many jobs of a project are set aside, by the type that they count for.

@@ -112,8 +112,8 @@ impl Client {
     }
 }
 
-/// Whether an application was built for the channel in a file: from API 6.0 on. One that does not say is older (BOINC
-/// likewise).
+/// Whether an application was built for the channel in a file: from API 6.0 on. One that does not say is
+/// older (BOINC likewise).
 fn maps_its_channel(api_version: Option<&str>) -> bool {
     let major = api_version.and_then(|version| version.trim().split('.').next()?.parse::<u32>().ok());
     major.is_some_and(|major| major >= 6)

@@ -1,10 +1,11 @@
 //! Downloads that stall, and what is enough of a project.
 //!
-//! A job whose files do not come keeps no instance busy, however much work it is said to be. Its downloads stall when
-//! one of its files has failed and not come since, or when downloads of its project are under way and none of them has
-//! ended within [`NO_END_WITHIN`], or in the time that files so large take here. CPU jobs are passed over sooner, while
-//! CPUs idle that could run them and another project could have jobs too (`under_way`). Such jobs are held, and no
-//! work that plans reckon with; their project is asked for no more (BOINC's rule) until the files come.
+//! A job whose files do not come keeps no instance busy, however much work it is said to be. Its downloads
+//! stall when one of its files has failed and not come since, or when downloads of its project are under way
+//! and none of them has ended within [`NO_END_WITHIN`], or in the time that files so large take here. CPU
+//! jobs are passed over sooner, while CPUs idle that could run them and another project could have jobs too
+//! (`under_way`). Such jobs are held, and no work that plans reckon with; their project is asked for no more
+//! (BOINC's rule) until the files come.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,17 +17,44 @@ use fallow_policy::job_queue::Cpus;
 use crate::FileKey;
 use crate::machine::Client;
 use crate::state::{File, FileStatus, Job, Stage};
+use crate::timers::Timer;
 use crate::under_way::{Seen, UnderWay};
 
-/// Downloads of a project that are under way are expected to bring a file in this time: 100 MB over a line of a megabit a
-/// second.
+/// Downloads of a project that are under way are expected to bring a file in this time: 100 MB over a line of
+/// a megabit a second.
 const NO_END_WITHIN: Duration = Duration::from_mins(15);
-/// Large files take longer, and are waited for no longer than this: their project only says how large they are.
+/// Large files take longer, and are waited for no longer than this: their project only says how large they
+/// are.
 const NO_END_EVER_WITHIN: Duration = Duration::from_hours(2);
 /// So much longer than at the usual speed they may take.
 const SLACK: f64 = 2.0;
 /// Where no speed was measured yet: a megabit a second.
 const SPEED_UNKNOWN: f64 = 125_000.0;
+
+/// What is held of downloads under way, and of which projects enough is held. Not stored.
+#[derive(Debug, Default)]
+pub(crate) struct Stalls {
+    /// Downloads under way, by project.
+    downloads: BTreeMap<ProjectId, UnderWay>,
+    /// Projects that are asked for no more work, by the last look.
+    enough: BTreeMap<ProjectId, Enough>,
+    /// Types that a project is asked for no more of, likewise.
+    gathered: BTreeMap<ProjectId, Gathered>,
+}
+
+impl Stalls {
+    /// A project is detached.
+    pub(crate) fn forget(&mut self, project: ProjectId) {
+        self.downloads.remove(&project);
+        self.enough.remove(&project);
+        self.gathered.remove(&project);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn gather(&mut self, project: ProjectId, gathered: Gathered) {
+        self.gathered.insert(project, gathered);
+    }
+}
 
 /// What a further CPU job could use.
 #[derive(Clone, Copy, Debug)]
@@ -55,16 +83,17 @@ impl Client {
                 || self.input_files(job).iter().any(|key| self.state.files.get(key).is_some_and(has_failed)))
     }
 
-    /// Whether a job waits for downloads that come to nothing. Idle CPUs are no reason to give up a job of a GPU.
+    /// Whether a job waits for downloads that come to nothing. Idle CPUs are no reason to give up a job of a
+    /// GPU.
     fn come_to_nothing(&self, job: &Job) -> bool {
         let on_cpus = job.usage.main_type() == ResourceType::Cpu;
-        let under_way = self.net.downloads.get(&job.project);
+        let under_way = self.stalls.downloads.get(&job.project);
         under_way.is_some_and(|found| found.is_late() || on_cpus && found.is_passed_over())
     }
 
     /// Whether a download of a project stalls.
     fn downloads_stall(&self, project: ProjectId) -> bool {
-        let under_way = self.net.downloads.get(&project);
+        let under_way = self.stalls.downloads.get(&project);
         let mut failed = self.state.transfers.downloads_in_trouble(project);
         under_way.is_some_and(|found| found.is_late() || found.is_passed_over())
             || failed.any(|key| self.state.files.get(key).is_some_and(has_failed))
@@ -87,28 +116,35 @@ impl Client {
     /// Looks which downloads are under way, and which of them come to nothing.
     pub(crate) fn poll_stalls(&mut self) {
         let now = self.now;
-        if self.net.downloads.is_empty() && self.state.transfers.active_downloads().next().is_none() {
+        if self.stalls.downloads.is_empty() && self.state.transfers.active_downloads().next().is_none() {
             return;
         }
         let seen = self.downloads_seen();
         let mut changed: Vec<ProjectId> = Vec::new();
-        self.net.downloads.retain(|project, under_way| {
+        let mut waits_else = false;
+        self.stalls.downloads.retain(|project, under_way| {
             let goes_on = seen.contains_key(project);
             if !goes_on && (under_way.is_late() || under_way.is_passed_over()) {
                 changed.push(*project);
             }
+            waits_else |= !goes_on;
             goes_on
         });
         for (project, seen) in seen {
-            let under_way = self.net.downloads.entry(project).or_insert_with(|| UnderWay::new(now));
+            let under_way = self.stalls.downloads.entry(project).or_insert_with(|| UnderWay::new(now));
+            let before = under_way.next();
             if under_way.look(now, seen) {
                 changed.push(project);
             }
+            waits_else |= under_way.next() != before;
+        }
+        if waits_else {
+            self.timers.stale(Timer::Stall);
         }
         for project in changed {
             let jobs = self.jobs_of(project);
             self.stall_changed(jobs);
-            self.fetch_due = true;
+            self.want_fetch();
         }
     }
 
@@ -126,7 +162,7 @@ impl Client {
         }
         let (speed, room) = (self.ledger.net.down.speed, self.idle_room());
         let seen = by_project.into_iter().map(|(project, (files, bytes))| {
-            let before = self.net.downloads.get(&project).into_iter().flat_map(UnderWay::files);
+            let before = self.stalls.downloads.get(&project).into_iter().flat_map(UnderWay::files);
             let came = before.filter(|key| !files.contains(key)).any(|key| self.is_here(key));
             let cpus_wait = room.is_some_and(|room| self.incoming.any_fits(project, room.cpus, room.memory));
             (project, Seen { files, came, patience: patience(bytes, speed), cpus_wait })
@@ -154,9 +190,9 @@ impl Client {
     }
 
     /// When downloads under way are next found to come to nothing.
-    pub(crate) fn next_stall(&self) -> Instant {
-        let ends = self.net.downloads.values().map(UnderWay::next);
-        ends.filter(|at| *at > self.now).min().unwrap_or(Instant::FAR_FUTURE)
+    pub(crate) fn next_stall(&self) -> Option<Instant> {
+        let ends = self.stalls.downloads.values().map(UnderWay::next);
+        ends.filter(|at| *at > self.now).min()
     }
 
     /// Looks of which projects enough is held.
@@ -180,28 +216,29 @@ impl Client {
         let projects = || self.state.projects.keys().copied();
         let enough = projects().filter_map(|id| Some((id, enough(id)?))).collect();
         let gathered = projects().map(|id| (id, gathered(id))).filter(|(_, of)| !of.is_empty()).collect();
-        (self.net.enough, self.net.gathered) = (enough, gathered);
+        (self.stalls.enough, self.stalls.gathered) = (enough, gathered);
     }
 
     /// Why a project is asked for no more work now, if it is not.
     pub(crate) fn enough_of(&self, project: ProjectId) -> Option<Enough> {
-        self.net.enough.get(&project).copied()
+        self.stalls.enough.get(&project).copied()
     }
 
     /// The types of which a project is asked for no more, since its jobs of them gather and cannot run.
     pub(crate) fn gathered(&self, project: ProjectId) -> PerType<bool> {
-        self.net.gathered.get(&project).map(Gathered::types).unwrap_or_default()
+        self.stalls.gathered.get(&project).map(Gathered::types).unwrap_or_default()
     }
 
     /// The same of all types or of some, in words.
     pub(crate) fn why_enough(&self, project: ProjectId) -> Option<String> {
-        let of_some = || self.net.gathered.get(&project).map(ToString::to_string);
+        let of_some = || self.stalls.gathered.get(&project).map(ToString::to_string);
         self.enough_of(project).map(|why| why.to_string()).or_else(of_some)
     }
 
-    /// What a project is asked for instead of what the plan says: nothing where enough is held, little where its jobs are
-    /// not known, and never more than there are places for jobs. A host that is connected now and then (R1.13) could not
-    /// come back for the rest a moment later, so its first request is not made smaller.
+    /// What a project is asked for instead of what the plan says: nothing where enough is held, little where
+    /// its jobs are not known, and never more than there are places for jobs. A host that is connected now
+    /// and then (R1.13) could not come back for the rest a moment later, so its first request is not made
+    /// smaller.
     pub(crate) fn bounded(&self, id: ProjectId, request: WorkRequest) -> WorkRequest {
         if request.is_none() || self.enough_of(id).is_some() {
             return WorkRequest::default();

@@ -1,14 +1,13 @@
 //! What an earlier life of the agent left on the disk, beside what the records say of it.
 //!
-//! Effects may have been stored and not carried out, and events may have been lost: files are believed over records,
-//! and a slot says what its task did after the last record.
+//! Effects may have been stored and not carried out, and events may have been lost: files are believed over
+//! records, and a slot says what its task did after the last record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{Bytes, Duration, JobId, SlotId};
 
 use crate::machine::Client;
-use crate::record::Record;
 use crate::state::{FileStatus, Job, Process, Run, Stage};
 use crate::{Action, Effect, FileKey, NoticeLevel, Reason, SlotFound, Startup};
 
@@ -70,8 +69,8 @@ impl Client {
     /// Believes the disk over the records: a file that is gone is fetched again (R4.12).
     fn check_files(&mut self, found: &[(FileKey, Bytes)]) {
         let on_disk: BTreeMap<_, _> = found.iter().map(|(key, nbytes)| (key, *nbytes)).collect();
-        // Messages of jobs, whose files are their only record; else a deletion was decided and stored, and then not carried
-        // out.
+        // Messages of jobs, whose files are their only record; else a deletion was decided and stored, and
+        // then not carried out.
         for (key, nbytes) in &on_disk {
             if self.state.files.contains_key(*key) || self.put_trickle(key, *nbytes).is_ok() {
                 continue;
@@ -92,11 +91,7 @@ impl Client {
             .map(|(key, _)| key.clone())
             .collect();
         for key in gone {
-            if let Some(file) = self.state.files.get_mut(&key) {
-                file.status = FileStatus::Absent;
-                file.found = None;
-            }
-            self.mark(Record::File(key.clone()));
+            self.edit_file(&key, |file| (file.status, file.found) = (FileStatus::Absent, None));
             self.notice(NoticeLevel::Warn, Some(key.project), format!("{} is gone from the disk", key.name));
         }
         let waiting =
@@ -120,11 +115,12 @@ impl Client {
             // What is in it, a finish file perhaps, is another job's.
             return self.begin_anew(id);
         }
-        // The channel outlives the process: it says nothing new where the process's end was seen and charged, or where the
-        // last start was never carried out.
+        // The channel outlives the process: it says nothing new where the process's end was seen and charged,
+        // or where the last start was never carried out.
         let live = self.edit_job(id, |job| {
             let is_last = found.start.is_none_or(|start| start == job.run.starts);
-            // That it runs may not have been stored any more, as on a full disk; what it has done is in its slot.
+            // That it runs may not have been stored any more, as on a full disk; what it has done is in its
+            // slot.
             job.run.ran |= job.run.live && is_last && found.start.is_some();
             job.run.live && is_last
         });
@@ -138,7 +134,8 @@ impl Client {
         match found.finished {
             Some(mut end) => {
                 if !live {
-                    // Its end was seen, and what it had left could not be taken then. The task has fallen back since.
+                    // Its end was seen, and what it had left could not be taken then. The task has fallen
+                    // back since.
                     let base = self.state.jobs.get(&id).map(|job| job.run.base).unwrap_or_default();
                     let said = found.last_status.map(|status| status.current_cpu_time - base);
                     end.cpu_time = said.unwrap_or(end.cpu_time).max(Duration::ZERO);

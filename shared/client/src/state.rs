@@ -18,6 +18,7 @@ use fallow_policy::transfer_backoff::TransferBackoff;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::devices::Leaving;
+use crate::file_table::Files;
 use crate::host_edit::HostRecord;
 use crate::job_table::Jobs;
 use crate::project_table::Projects;
@@ -94,8 +95,8 @@ impl Project {
         self.web = WebPreferences::parse(&self.identity.project_preferences, &self.identity.venue);
     }
 
-    /// Gives one that the owner attached its weight: what he gave it, else what its user set on its web site. Says whether
-    /// that is another than before.
+    /// Gives one that the owner attached its weight: what he gave it, else what its user set on its web site.
+    /// Says whether that is another than before.
     pub(crate) fn settle_share(&mut self) -> bool {
         if self.from_document {
             return false;
@@ -157,13 +158,15 @@ pub(crate) struct File {
     pub proof: Option<RequiredSignature>,
     /// Of a finished output.
     pub found: Option<(Bytes, String)>,
-    /// Of an output that has changed: how long what it was may be at a server, which may have been sent in part.
+    /// Of an output that has changed: how long what it was may be at a server, which may have been sent in
+    /// part.
     #[serde(default, alias = "anew", deserialize_with = "stale")]
     pub stale: Bytes,
     pub transfer: Option<Transfer>,
 }
 
-/// Reads a length, or what earlier versions stored under `anew`: whether it begins anew, whatever a server has.
+/// Reads a length, or what earlier versions stored under `anew`: whether it begins anew, whatever a server
+/// has.
 fn stale<'de, D: Deserializer<'de>>(source: D) -> Result<Bytes, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -370,7 +373,7 @@ pub(crate) struct State {
     pub projects: Projects,
     pub versions: BTreeMap<VersionKey, AppVersion>,
     pub workunits: BTreeMap<FileKey, Workunit>,
-    pub files: BTreeMap<FileKey, File>,
+    pub files: Files,
     pub jobs: Jobs,
     // Worked out from the above.
     /// How many jobs or versions need a file.

@@ -7,7 +7,6 @@ use fallow_boinc::runtime::message::AppStatus;
 use fallow_domain::{Bytes, Duration, Instant, JobId};
 
 use crate::machine::Client;
-use crate::record::Record;
 use crate::set_aside::is_due;
 use crate::state::{FileStatus, Job, Outcome, Process, Stage};
 use crate::{Effect, FileKey, Goes, NoticeLevel, Reason, StartFault, TaskEnd, TaskSample};
@@ -26,13 +25,13 @@ const START_TRIES: u32 = 3;
 const SPACE_WAIT: Duration = Duration::from_mins(10);
 /// How long a slot that could not be made empty is left alone.
 const SPOILT_FOR: Duration = Duration::from_secs(3600);
-/// The first wait after an exit without a finish file; it doubles. A program that does not use BOINC's library would else be
-/// started ten times a second.
+/// The first wait after an exit without a finish file; it doubles. A program that does not use BOINC's
+/// library would else be started ten times a second.
 const EXIT_WAIT: Duration = Duration::from_secs(10);
 /// The longest one.
 const EXIT_WAIT_MAX: Duration = Duration::from_secs(600);
-/// An exit so soon after its start is no accident of a loaded host, whose applications leave after half a minute without a
-/// heartbeat and have computed by then.
+/// An exit so soon after its start is no accident of a loaded host, whose applications leave after half a
+/// minute without a heartbeat and have computed by then.
 const QUICK: Duration = Duration::from_secs(20);
 /// So many quick exits in a row fail the job: it would do the same a hundred times.
 const QUICK_EXITS_MAX: u32 = 5;
@@ -132,12 +131,11 @@ impl Client {
         };
         for name in names {
             let key = FileKey { project, name: name.clone() };
-            if let Some(file) = self.state.files.get_mut(&key)
-                && file.status == FileStatus::Present
-            {
-                file.status = FileStatus::Absent;
-                self.mark(Record::File(key));
-            }
+            self.edit_file(&key, |file| {
+                if file.status == FileStatus::Present {
+                    file.status = FileStatus::Absent;
+                }
+            });
         }
         self.settle_job_files(id);
     }
@@ -211,8 +209,8 @@ impl Client {
             true => self.note_charged(id, end.cpu_time),
             false => self.note_progress(id, end.cpu_time, None),
         }
-        let ended = end.exit.outcome(end.finish.as_ref(), end.temporary_exit.as_ref());
-        let has_finished = matches!(ended, exit::Outcome::Finished);
+        let ended = end.exit.meaning(end.finish.as_ref(), end.temporary_exit.as_ref());
+        let has_finished = matches!(ended, exit::ExitMeaning::Finished);
         match end.made_room.is_some_and(|why| !has_finished || why == Goes::NotWanted) {
             true => self.outputs_gone(id),
             false => self.outputs_found(id, end),
@@ -220,17 +218,17 @@ impl Client {
         let Some(job) = self.state.jobs.get(&id) else { return };
         let expected = matches!(job.process, Process::Quitting(_));
         let was_over = job.outcome.is_some();
-        let is_finished = !was_over && matches!(ended, exit::Outcome::Finished);
+        let is_finished = !was_over && matches!(ended, exit::ExitMeaning::Finished);
         let failure = match &ended {
             _ if was_over => None,
-            exit::Outcome::Finished => self.bad_output(id),
-            exit::Outcome::Failed { exit_status, message } => {
+            exit::ExitMeaning::Finished => self.bad_output(id),
+            exit::ExitMeaning::Failed { exit_status, message } => {
                 // One device of many may be broken (R3.14).
                 let on = job.usage.coprocessor.map(|(kind, _)| format!(" on {kind} {}", job.run.devices));
                 Some((*exit_status, format!("{message}{}", on.unwrap_or_default())))
             }
             // It would fill the disk once more before it is looked at.
-            exit::Outcome::Restart { .. } => {
+            exit::ExitMeaning::Restart { .. } => {
                 self.over_disk_bound(id, end.disk_usage).map(|why| (exit::DISK_LIMIT_EXCEEDED, why))
             }
         };
@@ -262,7 +260,7 @@ impl Client {
         let succeeded = if is_finished { self.finish_job(id, gone) } else { self.edit_job(id, gone) };
         match ended {
             _ if succeeded == Some(true) => self.task_finished(id),
-            exit::Outcome::Restart { delay, reason } if goes_on => match end.made_room {
+            exit::ExitMeaning::Restart { delay, reason } if goes_on => match end.made_room {
                 Some(why) => self.task_to_wait_for_space(id, &reason, end.disk_usage, why),
                 None => self.task_to_restart(id, delay, &reason, expected),
             },
@@ -270,8 +268,8 @@ impl Client {
         }
     }
 
-    /// A task gave way to what has to be stored. It may hold so much, and this host had no more: it begins anew when there may
-    /// be more, later each time.
+    /// A task gave way to what has to be stored. It may hold so much, and this host had no more: it begins
+    /// anew when there may be more, later each time.
     fn task_to_wait_for_space(&mut self, id: JobId, reason: &RestartReason, held: Bytes, why: Goes) {
         let Some((wait, project, name)) = self.edit_job(id, |job| {
             let wait = doubled(SPACE_WAIT, job.run.made_room, START_WAIT_MAX);
@@ -311,7 +309,8 @@ impl Client {
         // Where the original starts it again at once.
         let wait = match reason {
             RestartReason::Premature if counts => doubled(EXIT_WAIT, exits - 1, EXIT_WAIT_MAX),
-            // Once may be the host going down. A job that stops itself again and again is no better than one that exits.
+            // Once may be the host going down. A job that stops itself again and again is no better than one
+            // that exits.
             RestartReason::Stopped(_) if quick > 1 => doubled(EXIT_WAIT, quick - 2, EXIT_WAIT_MAX),
             _ => delay,
         };
@@ -350,7 +349,8 @@ impl Client {
         }
     }
 
-    /// The application says it is done, and its outputs are as they should be: they are sent, and the job reported.
+    /// The application says it is done, and its outputs are as they should be: they are sent, and the job
+    /// reported.
     fn task_finished(&mut self, id: JobId) {
         let Some(job) = self.state.jobs.get(&id) else { return };
         let (project, name, cpu) = (job.project, job.result.name.clone(), job.run.cpu());
@@ -384,10 +384,11 @@ impl Client {
         let Some(project) = self.state.jobs.get(&id).map(|job| job.project) else { return };
         for output in &end.outputs {
             let key = FileKey { project, name: output.name.clone() };
-            if let Some(file) = self.state.files.get_mut(&key) {
+            let is_stale = self.edit_file(&key, |file| {
                 if file.status == FileStatus::Uploaded {
-                    // It was sent early, and is not sent again (BOINC likewise): a server would append what is longer by now.
-                    continue;
+                    // It was sent early, and is not sent again (BOINC likewise): a server would append what
+                    // is longer by now.
+                    return false;
                 }
                 let found = Some((output.nbytes, output.md5.clone()));
                 let before = std::mem::replace(&mut file.found, found).unwrap_or_default();
@@ -397,7 +398,8 @@ impl Client {
                 if is_stale || (is_changed && matches!(file.status, FileStatus::Failed(..))) {
                     file.stale = file.stale.max(before.0);
                 }
-                // One that its project would refuse is not sent (BOINC likewise), and may not even have been read.
+                // One that its project would refuse is not sent (BOINC likewise), and may not even have been
+                // read.
                 let is_too_big =
                     file.info.max_nbytes.is_some_and(|max| max > Bytes(0) && output.nbytes > max);
                 file.status = match is_too_big {
@@ -406,12 +408,11 @@ impl Client {
                     }
                     false => FileStatus::Present,
                 };
-                if is_stale {
-                    self.place_transfer(&key);
-                    let reason = Reason::new("BOINC early uploads", "it was written to since");
-                    self.act(Effect::CancelTransfer { file: key.clone() }, reason);
-                }
-                self.mark(Record::File(key));
+                is_stale
+            });
+            if is_stale == Some(true) {
+                let reason = Reason::new("BOINC early uploads", "it was written to since");
+                self.act(Effect::CancelTransfer { file: key }, reason);
             }
         }
     }
@@ -436,23 +437,23 @@ impl Client {
     pub(crate) fn outputs_gone(&mut self, id: JobId) {
         let outputs = self.state.jobs.get(&id).map(Job::output_files).unwrap_or_default();
         for key in outputs {
-            let Some(file) = self.state.files.get_mut(&key) else { continue };
-            if file.status == FileStatus::Uploaded {
-                continue;
-            }
-            let is_sent = file.transfer.take().is_some();
-            let before = file.found.take().unwrap_or_default().0;
-            if is_sent || matches!(file.status, FileStatus::Failed(..)) {
-                // Its server may have some of what it was.
-                file.stale = file.stale.max(before);
-            }
-            file.status = FileStatus::Absent;
-            if is_sent {
-                self.place_transfer(&key);
+            let is_sent = self.edit_file(&key, |file| {
+                if file.status == FileStatus::Uploaded {
+                    return false;
+                }
+                let is_sent = file.transfer.take().is_some();
+                let before = file.found.take().unwrap_or_default().0;
+                if is_sent || matches!(file.status, FileStatus::Failed(..)) {
+                    // Its server may have some of what it was.
+                    file.stale = file.stale.max(before);
+                }
+                file.status = FileStatus::Absent;
+                is_sent
+            });
+            if is_sent == Some(true) {
                 let reason = Reason::new("R6.10", "it was deleted to make room on a full disk");
-                self.act(Effect::CancelTransfer { file: key.clone() }, reason);
+                self.act(Effect::CancelTransfer { file: key }, reason);
             }
-            self.mark(Record::File(key));
         }
     }
 
@@ -471,11 +472,12 @@ impl Client {
         }
     }
 
-    pub(crate) fn next_task_wake_up(&self) -> Instant {
+    /// When one of them can.
+    pub(crate) fn next_restart(&self) -> Option<Instant> {
         let waits =
             |id: &JobId| self.state.jobs.get(id).map(|job| job.run.not_before).filter(|at| *at > self.now);
         let slots = self.state.jobs.slots().values().filter_map(waits);
-        slots.chain(self.set_aside.next(self.now)).min().unwrap_or(Instant::FAR_FUTURE)
+        slots.chain(self.set_aside.next(self.now)).min()
     }
 
     /// What the slot and the outputs of a job may hold (BOINC: `rsc_disk_bound`).

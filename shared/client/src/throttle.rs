@@ -1,21 +1,24 @@
-//! The limit on CPU time (R2.8), to keep a machine cool or quiet: tasks run only a part of each stretch of time.
+//! The limit on CPU time (R2.8), to keep a machine cool or quiet: tasks run only a part of each stretch of
+//! time.
 //!
-//! Once a second the limit is added to a credit; with a whole second of credit tasks compute for a second, otherwise
-//! they pause for one. So half the time means every other second, and a tenth one second in ten: smooth enough for a
-//! fan, and no busier than a heartbeat. What is decided about tasks is not touched by it: a paused task is a running
-//! one that holds its breath. Versions that ask not to be throttled (BOINC: `dont_throttle`) are left alone, and so are
-//! jobs on coprocessors, whose time is no CPU time.
+//! Once a second the limit is added to a credit; with a whole second of credit tasks compute for a second,
+//! otherwise they pause for one. So half the time means every other second, and a tenth one second in ten:
+//! smooth enough for a fan, and no busier than a heartbeat. What is decided about tasks is not touched by it:
+//! a paused task is a running one that holds its breath. Versions that ask not to be throttled (BOINC:
+//! `dont_throttle`) are left alone, and so are jobs on coprocessors, whose time is no CPU time.
 //!
-//! While the CPUs are measured every task holds its breath, as in the stock client, where the reason is called CPU benchmarks:
-//! the figures are those of the machine, not of what its tasks leave of it. A measurement without an end does not keep
-//! them waiting. Where one is tried again, the owner's programs leave too little CPU time for it, which may go on for
-//! days: then jobs on coprocessors go on, and nobody is told again.
+//! While the CPUs are measured every task holds its breath, as in the stock client, where the reason is
+//! called CPU benchmarks: the figures are those of the machine, not of what its tasks leave of it. A
+//! measurement without an end does not keep them waiting. Where one is tried again, the owner's programs
+//! leave too little CPU time for it, which may go on for days: then jobs on coprocessors go on, and nobody is
+//! told again. Where computing is suspended nothing is measured: the owner wants his CPUs for himself.
 
 use fallow_domain::{Duration, Instant, JobId};
 use fallow_policy::job_queue::Cpus;
 
 use crate::machine::Client;
 use crate::state::{Job, Process};
+use crate::timers::Timer;
 use crate::{Benchmarks, Effect, NoticeLevel, Reason};
 
 /// How long tasks compute or pause at a time.
@@ -54,9 +57,10 @@ impl Measuring {
 }
 
 impl Client {
-    /// The shell begins to measure the CPUs, or is done with it.
+    /// The CPUs are to be measured, or that is over.
     pub(crate) fn benchmarks_run(&mut self, what: Benchmarks) {
         match (what, self.throttle.measuring) {
+            (Benchmarks::Begin | Benchmarks::Retry, None) if self.preferences().suspended => {}
             (Benchmarks::Begin | Benchmarks::Retry, None) => self.begin_benchmarks(what == Benchmarks::Retry),
             (Benchmarks::End, Some(measuring)) => self.end_benchmarks(measuring),
             _ => {}
@@ -71,6 +75,8 @@ impl Client {
             self.act(Effect::SuspendTask { job }, Reason::new("R6.2", "CPU benchmarks in progress"));
         }
         self.throttle = Throttle { measuring: Some(measuring), ..Throttle::default() };
+        self.timers.stale(Timer::Throttle);
+        self.act(Effect::MeasureSpeed, Reason::new("R6.2", "the figure that is known is old"));
         if !is_retry {
             self.notice(NoticeLevel::Info, None, "computing is suspended: CPU benchmarks in progress");
         }
@@ -78,6 +84,7 @@ impl Client {
 
     fn end_benchmarks(&mut self, measuring: Measuring) {
         self.throttle = Throttle { turned_at: self.now, ..Throttle::default() };
+        self.timers.stale(Timer::Throttle);
         let waiting: Vec<JobId> =
             self.executing().filter(|job| measuring.holds(job)).map(|job| job.id).collect();
         for job in waiting {
@@ -106,6 +113,7 @@ impl Client {
             self.throttle = Throttle { turned_at: self.now, ..Throttle::default() };
         } else if waited >= CYCLE || waited < Duration::ZERO {
             self.throttle.turned_at = self.now;
+            self.timers.stale(Timer::Throttle);
             self.throttle.credit += limit;
             let run = self.throttle.credit >= 1.0 - 1e-9;
             if run {
@@ -161,16 +169,14 @@ impl Client {
         held.filter(|job| matches!(job.process, Process::Executing(_)))
     }
 
-    /// When the cycle turns, while there is a limit and something to limit; or when a measurement is waited for no longer.
-    pub(crate) fn next_throttle(&self) -> Instant {
+    /// When the cycle turns, while there is a limit and something to limit; or when a measurement is waited
+    /// for no longer.
+    pub(crate) fn next_throttle(&self) -> Option<Instant> {
         if let Some(measuring) = self.throttle.measuring {
-            return measuring.since + MEASURE_MAX;
+            return Some(measuring.since + MEASURE_MAX);
         }
         let limited = self.preferences().cpu_time_fraction.get() < 1.0;
-        if limited && self.throttled_jobs().next().is_some() {
-            self.throttle.turned_at + CYCLE
-        } else {
-            Instant::FAR_FUTURE
-        }
+        let turns = limited && self.throttled_jobs().next().is_some();
+        turns.then(|| self.throttle.turned_at + CYCLE)
     }
 }

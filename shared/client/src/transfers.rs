@@ -1,16 +1,17 @@
 //! Transfers that are not over: which of them begins next.
 //!
-//! Model: at most two of a project at once in each direction, at most eight of all (BOINC's figures). Projects take turns,
-//! so that a thousand files of one never keep the one file of another waiting. Within a project comes first what lets a
-//! job run soonest: the files of applications, then the inputs of the job that the scheduler would run first; uploads go
-//! by the deadlines of their jobs. One place of a project's two is for files that failed before and whose wait is over,
-//! the other for files that never did, as far as there are both: neither kind keeps the other out.
+//! Model: at most two of a project at once in each direction, at most eight of all (BOINC's figures).
+//! Projects take turns, so that a thousand files of one never keep the one file of another waiting. Within a
+//! project comes first what lets a job run soonest: the files of applications, then the inputs of the job
+//! that the scheduler would run first; uploads go by the deadlines of their jobs. One place of a project's
+//! two is for files that failed before and whose wait is over, the other for files that never did, as far as
+//! there are both: neither kind keeps the other out.
 //!
-//! Four projects whose servers trickle could hold all eight places for days. So when no place became free for five
-//! minutes, each project that has none gets one beside them, up to [`BESIDE_MAX`] in all.
+//! Four projects whose servers trickle could hold all eight places for days. So when no place became free for
+//! five minutes, each project that has none gets one beside them, up to [`BESIDE_MAX`] in all.
 //!
-//! With ten thousand of them, an event that concerns none must not look at them all: each change costs O(log n), and what
-//! begins next is the first of a set.
+//! With ten thousand of them, an event that concerns none must not look at them all: each change costs O(log
+//! n), and what begins next is the first of a set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,7 +117,8 @@ impl Transfers {
         if upload { &self.up } else { &self.down }
     }
 
-    /// Takes note of where a file's transfer stands, or that it has none any more. Without a rank it keeps its own.
+    /// Takes note of where a file's transfer stands, or that it has none any more. Without a rank it keeps
+    /// its own.
     pub(crate) fn place(
         &mut self,
         key: &FileKey,
@@ -166,20 +168,21 @@ impl Transfers {
         }
     }
 
-    /// When something may begin that may not now, given how long a project's own failures hold its transfers back.
+    /// When something may begin that may not now, given how long a project's own failures hold its transfers
+    /// back.
     pub(crate) fn next_wake_up(
         &self,
         now: Instant,
         held_until: impl Fn(ProjectId, bool) -> Instant,
-    ) -> Instant {
+    ) -> Option<Instant> {
         let at = |upload| self.direction(upload).next_wake_up(now, |project| held_until(project, upload));
-        at(false).min(at(true))
+        [false, true].into_iter().filter_map(at).min()
     }
 }
 
 impl Direction {
-    /// Takes the next one to begin, if there is room for it. `is_held` says whether a project's failures hold back what
-    /// failed before. The caller says by [`Transfers::place`] what becomes of it.
+    /// Takes the next one to begin, if there is room for it. `is_held` says whether a project's failures hold
+    /// back what failed before. The caller says by [`Transfers::place`] what becomes of it.
     pub(crate) fn next(
         &mut self,
         now: Instant,
@@ -290,16 +293,16 @@ impl Direction {
     }
 
     /// What could begin now has begun, or waits for another to end.
-    fn next_wake_up(&self, now: Instant, held_until: impl Fn(ProjectId) -> Instant) -> Instant {
-        let stuck_at = self.full_since.map_or(Instant::FAR_FUTURE, |since| since + STUCK);
+    fn next_wake_up(&self, now: Instant, held_until: impl Fn(ProjectId) -> Instant) -> Option<Instant> {
+        let stuck_at = self.full_since.map(|since| since + STUCK);
         let waits = self.projects.iter().flat_map(|(&project, waiting)| {
             let held_until = held_until(project);
             let later = waiting.later.first().map(|(at, _)| (*at).max(held_until));
             let due = waiting.due.first().map(|_| held_until);
-            let beside = self.active_of(project).next().is_none().then_some(stuck_at);
+            let beside = stuck_at.filter(|_| self.active_of(project).next().is_none());
             [later, due, beside]
         });
-        waits.flatten().filter(|at| *at > now).min().unwrap_or(Instant::FAR_FUTURE)
+        waits.flatten().filter(|at| *at > now).min()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Messages between running jobs and their projects, and outputs that are sent before their job is done.
 //!
-//! Model: a message to a project (BOINC: trickle-up) is a file in the project's directory, named after its job and its time.
-//! The file is the record: it is there before the client hears of it, is found again after a restart, and is deleted when
-//! the project acknowledges it. A message brings about contact with its project as soon as the project allows any; one that
-//! was told and not acknowledged goes with every later request (BOINC likewise). Their text is the shell's to put in.
+//! Model: a message to a project (BOINC: trickle-up) is a file in the project's directory, named after its
+//! job and its time. The file is the record: it is there before the client hears of it, is found again after
+//! a restart, and is deleted when the project acknowledges it. A message brings about contact with its
+//! project as soon as the project allows any; one that was told and not acknowledged goes with every later
+//! request (BOINC likewise). Their text is the shell's to put in.
 //!
 //! Left out: handlers of trickles apart from the scheduler (BOINC: `trickle_up_urls`).
 
@@ -12,7 +13,6 @@ use fallow_boinc::scheduler::{TrickleDown, TrickleUp};
 use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId};
 
 use crate::machine::Client;
-use crate::record::Record;
 use crate::state::FileStatus;
 use crate::{Effect, FileKey, NoticeLevel, OutputFound, Reason};
 
@@ -119,7 +119,7 @@ impl Client {
 
     /// The project has answered the request that carried these messages.
     pub(crate) fn trickles_told(&mut self, project: ProjectId, acknowledged: bool) {
-        for key in self.net.trickling.remove(&project).unwrap_or_default() {
+        for key in self.carried.take_messages(project) {
             if acknowledged {
                 self.state.trickles.remove(&key);
                 self.delete_trickle(&key, "the project has it");
@@ -136,7 +136,8 @@ impl Client {
         self.act(Effect::DeleteFile { file: key.clone(), url }, Reason::new("BOINC trickles", why));
     }
 
-    /// Messages of a project to jobs (BOINC: `trickle_down`). One for a job that has not begun has nobody to read it.
+    /// Messages of a project to jobs (BOINC: `trickle_down`). One for a job that has not begun has nobody to
+    /// read it.
     pub(crate) fn apply_trickles(&mut self, project: ProjectId, trickles: Vec<TrickleDown>) {
         for trickle in trickles.into_iter().take(PER_JOB) {
             let key = FileKey { project, name: trickle.result_name };
@@ -160,7 +161,7 @@ impl Client {
         if !job.output_files().contains(&key) {
             return;
         }
-        let Some(file) = self.state.files.get_mut(&key) else { return };
+        let Some(file) = self.state.files.get(&key) else { return };
         let is_too_big = file.info.max_nbytes.is_some_and(|max| max > Bytes(0) && output.nbytes > max);
         let found = Some((output.nbytes, output.md5));
         if is_too_big || file.info.upload_urls.is_empty() || file.transfer.is_some() {
@@ -169,12 +170,13 @@ impl Client {
         if file.status == FileStatus::Uploaded {
             return self.tell_upload(&key);
         }
-        if matches!(file.status, FileStatus::Failed(..)) && file.found != found {
-            file.stale = file.stale.max(file.found.as_ref().map_or(Bytes(0), |before| before.0));
-        }
-        file.found = found;
-        file.status = FileStatus::Present;
-        self.mark(Record::File(key.clone()));
+        self.edit_file(&key, |file| {
+            if matches!(file.status, FileStatus::Failed(..)) && file.found != found {
+                file.stale = file.stale.max(file.found.as_ref().map_or(Bytes(0), |before| before.0));
+            }
+            file.found = found;
+            file.status = FileStatus::Present;
+        });
         self.start_upload(&key);
     }
 

@@ -1,15 +1,15 @@
 //! How long a project's downloads are waited for.
 //!
-//! Model: two clocks for each project, a pure function of what is seen and when. The first is patient and begins anew
-//! with every change of what is under way: when it ends, the downloads are late, and none of the project's incoming jobs
-//! is work to reckon with. The second runs only while CPUs idle that a job of this project would use if its files
-//! were here: [`EACH`] since that began or a file came last, [`AT_ALL`] however many come. When it ends, the
-//! project's CPU jobs are passed over, so that another project is asked for some; that one has a clock of its own. So
-//! asking goes from one project to the next every half minute, and what is held too much while files are slow is a
-//! buffer for each half minute, not one of every project.
+//! Model: two clocks for each project, a pure function of what is seen and when. The first is patient and
+//! begins anew with every change of what is under way: when it ends, the downloads are late, and none of the
+//! project's incoming jobs is work to reckon with. The second runs only while CPUs idle that a job of this
+//! project would use if its files were here: [`EACH`] since that began or a file came last, [`AT_ALL`]
+//! however many come. When it ends, the project's CPU jobs are passed over, so that another project is asked
+//! for some; that one has a clock of its own. So asking goes from one project to the next every half minute,
+//! and what is held too much while files are slow is a buffer for each half minute, not one of every project.
 //!
-//! Others' jobs on those CPUs do not make the files come: a project that was passed over is waited for again when one of
-//! its files comes.
+//! Others' jobs on those CPUs do not make the files come: a project that was passed over is waited for again
+//! when one of its files comes.
 
 use std::collections::BTreeSet;
 
@@ -126,8 +126,8 @@ mod tests {
     use super::*;
     use fallow_domain::ProjectId;
 
-    /// What is held of downloads each ten seconds, given which files are under way (a number, the same for the same
-    /// ones), whether one came, and whether CPUs wait: late and passed over.
+    /// What is held of downloads each ten seconds, given which files are under way (a number, the same for
+    /// the same ones), whether one came, and whether CPUs wait: late and passed over.
     fn held(steps: &[(u32, bool, bool)]) -> Vec<(bool, bool)> {
         let begin = Instant::from_secs_f64(1.8e9);
         let mut under_way = UnderWay::new(begin);

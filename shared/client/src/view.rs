@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+pub use fallow_domain::agent_state::Phase;
+use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{
-    AccountKey, Device, DocumentVersion, Duration, Instant, JobId, MasterUrl, ProjectAssignment, ProjectId,
-    ResourceType, Share,
+    Device, DocumentVersion, Duration, Instant, JobId, MasterUrl, ProjectAssignment, ProjectId, ResourceType,
+    Share,
 };
 use fallow_policy::metrics::Figures;
 
@@ -17,8 +19,8 @@ pub struct HostView {
     pub usable_cpus: u32,
     /// CPUs that nothing runs on, of those.
     pub idle_cpus: u32,
-    /// Who suspended computing, if anybody: `owner` or `coordinator`.
-    pub suspended_by: Option<&'static str>,
+    /// Who suspended computing, if anybody.
+    pub suspended_by: Option<SuspendedBy>,
     /// Devices that must not be used, by the document or the owner (R3.14).
     pub excluded_devices: BTreeSet<Device>,
     /// Those of them that the owner excludes.
@@ -68,20 +70,13 @@ pub struct ProjectView {
     pub from_document: bool,
 }
 
-/// How a project stands with this host: what somebody who wants to attach it has to know.
+/// How a project stands with this host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
     /// The project, if it is attached.
     pub attached: Option<ProjectId>,
-    /// The account that it is attached with.
-    pub account_key: Option<AccountKey>,
-    /// Its weight.
-    pub share: Option<Share>,
-    /// The weight that the owner gave it, if he did.
-    pub chosen_share: Option<Share>,
-    /// It has taken this host in, so the account is known there.
-    pub accepted: bool,
-    /// What the coordinator's document says of it: then it is the coordinator's, attached or declined by the owner.
+    /// What the coordinator's document says of it: then it is the coordinator's, attached or declined by the
+    /// owner.
     pub assigned: Option<ProjectAssignment>,
 }
 
@@ -110,25 +105,6 @@ pub struct TaskView {
     pub pid: Option<u32>,
 }
 
-/// Where a job stands, for people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// Its files are on their way.
-    Downloading,
-    /// It could run and has not begun.
-    Ready,
-    /// It runs.
-    Running,
-    /// It began and waits.
-    Preempted,
-    /// Its outputs are on their way.
-    Uploading,
-    /// Done, to be reported.
-    ReadyToReport,
-    /// Failed, to be reported.
-    Failed,
-}
-
 use crate::machine::Client;
 use crate::messages::NoWork;
 use crate::state::{Job, Process, Stage};
@@ -148,8 +124,8 @@ impl Client {
             usable_cpus: usable,
             idle_cpus: self.idle_cpus(),
             suspended_by: match (meta.owner.suspended, wished) {
-                (true, _) => Some("owner"),
-                (false, true) => Some("coordinator"),
+                (true, _) => Some(SuspendedBy::Owner),
+                (false, true) => Some(SuspendedBy::Coordinator),
                 (false, false) => None,
             },
             excluded_devices: self.preferences().excluded_devices.clone(),
@@ -188,21 +164,22 @@ impl Client {
         })
     }
 
-    /// What keeps a project from being contacted now, and until when: what its owner overrides by asking for contact
-    /// (R1.4).
+    /// What keeps a project from being contacted now, and until when: what its owner overrides by asking for
+    /// contact (R1.4).
     pub fn contact_held_by(&self, url: &MasterUrl) -> Vec<(Instant, String)> {
         let project = self.project_of(url).and_then(|id| self.state.projects.get(&id));
         let waits = project.map(|project| project.rpc.held_by(self.now)).unwrap_or_default();
         waits.into_iter().map(|wait| (wait.at, wait.cause.to_string())).collect()
     }
 
-    /// Whether an answer of a project's scheduler is awaited: contact asked for now is made when it has failed or is overdue.
+    /// Whether an answer of a project's scheduler is awaited: contact asked for now is made when it has
+    /// failed or is overdue.
     pub fn awaits_answer(&self, url: &MasterUrl) -> bool {
         self.project_of(url).is_some_and(|id| self.net.sessions.in_flight(id).is_some())
     }
 
-    /// The resource types for which a project is not asked for work now, until when, and how many requests in a row
-    /// brought none (R3.7).
+    /// The resource types for which a project is not asked for work now, until when, and how many requests in
+    /// a row brought none (R3.7).
     pub fn held_types(&self, id: ProjectId) -> Vec<(ResourceType, Instant, u32)> {
         let backoffs = &self.ledger.type_backoffs;
         let held = |kind: &ResourceType| backoffs.holds(id, *kind, self.now);
@@ -212,7 +189,7 @@ impl Client {
 
     /// What a project said when it sent no work the last time, unless it has sent some since.
     pub fn no_work(&self, id: ProjectId) -> Option<&NoWork> {
-        self.net.no_work.get(&id)
+        self.hearings.no_work(id)
     }
 
     /// The metrics of a window that ends now, by the events so far.
@@ -227,15 +204,7 @@ impl Client {
 
     /// How a project stands with this host.
     pub fn standing(&self, url: &MasterUrl) -> Standing {
-        let project = self.project_of(url).and_then(|id| self.state.projects.get(&id));
-        Standing {
-            attached: project.map(|project| project.id),
-            account_key: project.map(|project| project.account_key.clone()),
-            share: project.map(|project| project.share),
-            chosen_share: project.and_then(|project| project.chosen_share),
-            accepted: project.is_some_and(|project| project.hostid != 0),
-            assigned: self.assigned(url).cloned(),
-        }
+        Standing { attached: self.project_of(url), assigned: self.assigned(url).cloned() }
     }
 
     /// All jobs, in the order in which they came.

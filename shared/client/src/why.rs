@@ -1,19 +1,17 @@
-//! Why the client does something: the reason of the policy that decided it, as it came, until somebody prints it.
+//! Why the client does something: the reason of the policy that decided it, as it came, until somebody prints
+//! it.
 
 use std::fmt;
 
 use fallow_domain::Duration;
-use fallow_policy::cpu_schedule::{WhyChosen, WhyNot};
 use fallow_policy::rpc_session::WhyAsk;
 use fallow_policy::rpc_timing::PageReason;
 
 /// The figures behind something that is done.
 #[derive(Clone, Debug)]
 pub enum Why {
-    /// Why a job runs.
-    Runs(WhyChosen),
-    /// Why one gives way.
-    GivesWay(WhyNot),
+    /// Why a job runs, or gives way, by the policy.
+    Policy(fallow_policy::why::Why),
     /// Why a scheduler is called.
     Asks(WhyCalled),
     /// Why a master page is read.
@@ -37,14 +35,9 @@ pub struct WhyCalled {
     pub policy: Option<fallow_policy::why::Why>,
 }
 
-impl From<WhyChosen> for Why {
-    fn from(why: WhyChosen) -> Self {
-        Self::Runs(why)
-    }
-}
-impl From<WhyNot> for Why {
-    fn from(why: WhyNot) -> Self {
-        Self::GivesWay(why)
+impl From<fallow_policy::why::Why> for Why {
+    fn from(why: fallow_policy::why::Why) -> Self {
+        Self::Policy(why)
     }
 }
 impl From<WhyCalled> for Why {
@@ -71,8 +64,7 @@ impl From<&str> for Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Runs(why) => why.fmt(f),
-            Self::GivesWay(why) => why.fmt(f),
+            Self::Policy(why) => why.fmt(f),
             Self::Asks(why) => why.fmt(f),
             Self::Reads(why) => why.fmt(f),
             Self::Said(said) => f.write_str(said),

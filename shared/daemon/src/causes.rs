@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-/// What an error and its causes say, the outermost first. What was said already is left out: libraries repeat their causes
-/// in their own words.
+/// What an error and its causes say, the outermost first. What was said already is left out: libraries repeat
+/// their causes in their own words.
 pub fn texts(error: &dyn Error) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     let mut next = Some(error);

@@ -50,7 +50,7 @@ impl<T: Serialize> DaemonFile<T> {
     /// Writes it in a daemon's directory.
     ///
     /// # Errors
-    /// The system's.
+    /// An I/O error of the operating system.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
         file::write_whole(&path(dir), &serde_json::to_vec_pretty(self)?, 0o644)
     }
@@ -60,7 +60,7 @@ impl<T: DeserializeOwned> DaemonFile<T> {
     /// Reads it.
     ///
     /// # Errors
-    /// The system's, `InvalidData` for a file that is none.
+    /// An I/O error of the operating system; `InvalidData` for a file that is none.
     pub fn read(dir: &Path) -> io::Result<Self> {
         let mut bytes = Vec::new();
         File::open(path(dir))?.take(LONGEST).read_to_end(&mut bytes)?;

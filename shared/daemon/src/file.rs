@@ -1,9 +1,9 @@
 //! Files that are there whole or not at all.
 //!
-//! One rule for all of them: the content is written beside the file, by a new file that no link leads elsewhere and that
-//! has its mode from the first byte; it is put on the medium, gets the file's name, and the name is put there too. After a
-//! crash or a power cut a reader finds the old content or the new one. Two who write one file at the same time are to be kept
-//! apart by whoever calls.
+//! One rule for all of them: the content is written beside the file, by a new file that no link leads
+//! elsewhere and that has its mode from the first byte; it is put on the medium, gets the file's name, and
+//! the name is put there too. After a crash or a power cut a reader finds the old content or the new one. Two
+//! who write one file at the same time are to be kept apart by whoever calls.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -20,7 +20,8 @@ pub fn beside(path: &Path) -> PathBuf {
 /// Writes a file in one step, with this mode where the process's mask allows it.
 ///
 /// # Errors
-/// The system's. The file is as it was then, or new, but perhaps not after a power cut.
+/// An I/O error of the operating system. The file is as it was then, or new, but perhaps not after a power
+/// cut.
 pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     write_by(path, &beside(path), content, mode)
 }
@@ -28,7 +29,8 @@ pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
 /// The same by a file of another name, in the same directory: for places where `.new` may be somebody's.
 ///
 /// # Errors
-/// The system's. The file is as it was then, or new, but perhaps not after a power cut.
+/// An I/O error of the operating system. The file is as it was then, or new, but perhaps not after a power
+/// cut.
 pub fn write_by(path: &Path, new: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     // One left over from a crash has an unknown mode; a link leads anywhere.
     remove_if_there(new)?;
@@ -49,7 +51,7 @@ pub fn write_by(path: &Path, new: &Path, content: &[u8], mode: u32) -> io::Resul
 /// Makes sure that a renamed or removed file stays so after a power cut.
 ///
 /// # Errors
-/// The system's.
+/// An I/O error of the operating system.
 pub fn sync_directory_of(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => File::open(".")?.sync_all(),
@@ -58,11 +60,12 @@ pub fn sync_directory_of(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Takes rights away from a file or a directory that was made beforehand, perhaps by somebody else: all in `rights`, such
-/// as `0o077` for what the group and others may do. Gives the mode that it had, if it had any of them.
+/// Takes rights away from a file or a directory that was made beforehand, perhaps by somebody else: all in
+/// `rights`, such as `0o077` for what the group and others may do. Gives the mode that it had, if it had any
+/// of them.
 ///
 /// # Errors
-/// The system's: it may lie open then.
+/// An I/O error of the operating system: it may lie open then.
 pub fn close(path: &Path, rights: u32) -> io::Result<Option<u32>> {
     let mode = fs::metadata(path)?.permissions().mode() & 0o7777;
     if mode & rights == 0 {
@@ -75,7 +78,7 @@ pub fn close(path: &Path, rights: u32) -> io::Result<Option<u32>> {
 /// Removes a file that may be gone already.
 ///
 /// # Errors
-/// The system's.
+/// An I/O error of the operating system.
 pub fn remove_if_there(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,15 +1,12 @@
 //! A file's lock: one process at a time, and its id for whoever comes second.
 //!
-//! The lock is the kernel's (`flock`), so it ends with its process however that dies; the file's content is only for
-//! messages and may be stale.
+//! The lock is the kernel's (`flock`), so it ends with its process however that dies; the file's content is
+//! only for messages and may be stale.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 use std::time::Duration;
-
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 
 /// Held by the process that has the file to itself. The kernel lets go of it however the process ends.
 #[derive(Debug)]
@@ -17,32 +14,33 @@ pub struct FileLock(#[expect(dead_code, reason = "held, not used")] File);
 
 /// Why a lock is not taken.
 #[derive(Debug)]
-pub enum Refused {
+pub enum LockError {
     /// Another process has it: its id, if it left one.
     InUse(Option<u32>),
     /// The file cannot be opened, locked or written.
     Io(io::Error),
 }
 
-impl From<io::Error> for Refused {
+impl From<io::Error> for LockError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
 impl FileLock {
-    /// Takes the lock on a file, which is made if there is none, and leaves this process's id in it. A process that was
-    /// killed a moment ago holds its lock until the kernel has taken it apart, and whoever starts the next one by hand or
-    /// in a script should not have to know: for that the lock is waited for a second.
+    /// Takes the lock on a file, which is made if there is none, and leaves this process's id in it. A
+    /// process that was killed a moment ago holds its lock until the kernel has taken it apart, and whoever
+    /// starts the next one by hand or in a script should not have to know: for that the lock is waited for a
+    /// second.
     ///
     /// # Errors
-    /// [`Refused`].
-    pub fn take(path: &Path) -> Result<Self, Refused> {
+    /// [`LockError`].
+    pub fn take(path: &Path) -> Result<Self, LockError> {
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         match lock_patiently(&file, DYING) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(Refused::InUse(holder(&file))),
-            Err(errno) => return Err(Refused::Io(errno.into())),
+            Err(TryLockError::WouldBlock) => return Err(LockError::InUse(holder(&file))),
+            Err(TryLockError::Error(error)) => return Err(LockError::Io(error)),
         }
         file.set_len(0)?;
         file.rewind()?;
@@ -51,13 +49,13 @@ impl FileLock {
     }
 }
 
-/// Waits until nobody holds the lock of a file, for so long at most. For a lock that somebody else takes, who will say what
-/// is wrong, and that only those hold who are about to go.
+/// Waits until nobody holds the lock of a file, for so long at most. For a lock that somebody else takes, who
+/// will say what is wrong, and that only those hold who are about to go.
 pub fn wait_until_free(path: &Path, patience: Duration) {
     let Ok(file) = File::open(path) else { return };
     if lock_patiently(&file, patience).is_ok() {
         // Said to the kernel, and not left to the closing: a process just started may have this file too.
-        let _ = flock(&file, FlockOperation::Unlock);
+        let _ = file.unlock();
     }
 }
 
@@ -67,12 +65,12 @@ pub const DYING: Duration = Duration::from_secs(1);
 pub const GOING: Duration = Duration::from_secs(30);
 
 #[expect(clippy::disallowed_methods, reason = "this room waits for the world outside, for a bounded time")]
-fn lock_patiently(file: &File, patience: Duration) -> Result<(), Errno> {
+fn lock_patiently(file: &File, patience: Duration) -> Result<(), TryLockError> {
     const ROUND: Duration = Duration::from_millis(50);
     let mut left = patience;
     loop {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if !left.is_zero() => {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if !left.is_zero() => {
                 std::thread::sleep(ROUND);
                 left = left.saturating_sub(ROUND);
             }
@@ -97,7 +95,7 @@ mod tests {
         let path = dir.path().join("lock");
         let first = FileLock::take(&path).unwrap();
         let refused = FileLock::take(&path).unwrap_err();
-        assert!(matches!(refused, Refused::InUse(Some(pid)) if pid == std::process::id()), "{refused:?}");
+        assert!(matches!(refused, LockError::InUse(Some(pid)) if pid == std::process::id()), "{refused:?}");
         drop(first);
         FileLock::take(&path).unwrap();
     }
@@ -106,7 +104,7 @@ mod tests {
     fn a_lock_that_cannot_be_made_is_no_lock_in_use() {
         let dir = tempfile::tempdir().unwrap();
         let refused = FileLock::take(&dir.path().join("none/lock")).unwrap_err();
-        assert!(matches!(&refused, Refused::Io(error) if error.kind() == io::ErrorKind::NotFound));
+        assert!(matches!(&refused, LockError::Io(error) if error.kind() == io::ErrorKind::NotFound));
     }
 
     #[test]

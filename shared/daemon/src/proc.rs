@@ -76,7 +76,8 @@ pub fn find(pid: u32) -> Option<Process> {
     parse(&String::from_utf8_lossy(&line[..len]))
 }
 
-/// A line of `/proc/PID/stat`. The name in it can hold anything, parentheses too; the fields follow the last one.
+/// A line of `/proc/PID/stat`. The name in it can hold anything, parentheses too; the fields follow the last
+/// one.
 fn parse(line: &str) -> Option<Process> {
     let (head, tail) = line.rsplit_once(')')?;
     let pid = head.split_once(' ')?.0.parse().ok()?;
@@ -108,7 +109,8 @@ pub fn total<'a>(processes: impl Iterator<Item = &'a Process>) -> Used {
     }
 }
 
-/// Names this boot of the machine; none where the kernel does not say (in a sandbox without `/proc/sys`, for instance).
+/// Names this boot of the machine; none where the kernel does not say (in a sandbox without `/proc/sys`, for
+/// instance).
 pub fn boot() -> Option<String> {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned())
 }

@@ -12,8 +12,8 @@ use crate::{Invalid, ResourceType};
 const NUMBER_MAX: u32 = 63;
 const EXPECTED: &str = "nvidia, amd, intel or apple and a number from 0 to 63, such as nvidia:0";
 
-/// One device of a coprocessor type, written `nvidia:0`. Numbers are those that the type's driver counts by, from 0
-/// (BOINC: the number in `ignore_nvidia_dev` and its like).
+/// One device of a coprocessor type, written `nvidia:0`. Numbers are those that the type's driver counts by,
+/// from 0 (BOINC: the number in `ignore_nvidia_dev` and its like).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Device {

@@ -31,7 +31,8 @@ pub struct ProjectAssignment {
     pub share: Share,
 }
 
-/// A coordinator's wishes for an agent: applied whole or not at all, kept when the coordinator is gone (R6.1).
+/// A coordinator's wishes for an agent: applied whole or not at all, kept when the coordinator is gone
+/// (R6.1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FleetDocument {
     /// Its version.

@@ -1,6 +1,7 @@
 //! How the binaries end: one table for `fallow` and `fallow-agent`, so that scripts can tell failures apart.
 
-/// A process's exit status. The numbers are part of the command line's contract: they are added to, never changed.
+/// A process's exit status. The numbers are part of the command line's contract: they are added to, never
+/// changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ExitCode {

@@ -7,6 +7,7 @@
 //! The types can be serialised because the client's state is stored; wire formats have types of their own.
 #![forbid(unsafe_code)]
 
+pub mod agent_state;
 pub mod amount;
 mod device;
 mod document;
@@ -15,6 +16,7 @@ mod exit_code;
 mod hex;
 mod host;
 mod ids;
+mod in_progress;
 mod master_url;
 mod preferences;
 pub mod printable;
@@ -26,9 +28,10 @@ pub use device::Device;
 pub use document::{DocumentVersion, FleetDocument, ProjectAssignment};
 pub use error::Invalid;
 pub use exit_code::ExitCode;
-pub use hex::hex;
+pub use hex::{from_hex, hex};
 pub use host::{HostFacts, HostSpeed};
 pub use ids::{AccountKey, AgentId, JobId, ProjectId, SlotId};
+pub use in_progress::InProgress;
 pub use master_url::MasterUrl;
 pub use preferences::{OwnerLimits, Preferences};
 pub use resource::{Coprocessor, PerType, ResourceType, Usage};

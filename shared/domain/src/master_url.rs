@@ -10,9 +10,9 @@ use crate::Invalid;
 /// clients insist, but for an IPv6 address) a dot in it, which is why `http://localhost/` is refused and
 /// `http://127.0.0.1/` is not.
 ///
-/// One address has one form, or it would be several projects: host and path are as the URL standard (WHATWG) writes
-/// them, without the scheme's own port, and what needs no escape has none (RFC 3986, 6.2.2.2). A server takes it for
-/// what was given.
+/// One address has one form, or it would be several projects: host and path are as the URL standard (WHATWG)
+/// writes them, without the scheme's own port, and what needs no escape has none (RFC 3986, 6.2.2.2). A
+/// server takes it for what was given.
 ///
 /// One that says two things is refused: a path that leaves itself (`..`), a user before the host, a query.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -25,16 +25,17 @@ impl MasterUrl {
     /// Brings a URL into canonical form.
     ///
     /// # Errors
-    /// [`Invalid`] when it has another scheme, no dot after the scheme, white space or control characters, parts that
-    /// lead elsewhere than they say (`..`, `user@`, `?`), a host that none can have, or more than 255 characters.
+    /// [`Invalid`] when it has another scheme, no dot after the scheme, white space or control characters,
+    /// parts that lead elsewhere than they say (`..`, `user@`, `?`), a host that none can have, or more than
+    /// 255 characters.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let url = Self::canonical(text)?;
         let standard = url.is_plain().then(|| url.standard()).flatten();
         standard.filter(Self::is_plain).ok_or_else(|| Invalid::new("project URL", text, EXPECTED))
     }
 
-    /// The form that [`parse`](Self::parse) gives this address. A URL that an older version stored may have another;
-    /// one that would be refused now is given as it is.
+    /// The form that [`parse`](Self::parse) gives this address. A URL that an older version stored may have
+    /// another; one that would be refused now is given as it is.
     #[must_use]
     pub fn renewed(&self) -> Self {
         Self::parse(&self.0).unwrap_or_else(|_| self.clone())
@@ -96,8 +97,9 @@ impl MasterUrl {
         &self.0
     }
 
-    /// BOINC's name for the project's directory and the stem of its files: what follows the scheme, with every
-    /// character outside `[A-Za-z0-9.-_]` turned into `_`, and trailing `_` dropped. Two projects can have the same.
+    /// BOINC's name for the project's directory and the stem of its files: what follows the scheme, with
+    /// every character outside `[A-Za-z0-9.-_]` turned into `_`, and trailing `_` dropped. Two projects can
+    /// have the same.
     pub fn stem(&self) -> String {
         let rest = self.0.split_once("://").map_or(self.0.as_str(), |(_, rest)| rest);
         let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '_' };
@@ -107,8 +109,8 @@ impl MasterUrl {
     }
 }
 
-/// A path without the escapes that nothing needs, those that are needed in capitals. One with a `%` that begins no escape
-/// is left alone: taken for an escape afterwards, it would mean something else.
+/// A path without the escapes that nothing needs, those that are needed in capitals. One with a `%` that
+/// begins no escape is left alone: taken for an escape afterwards, it would mean something else.
 fn unescaped(path: &str) -> String {
     let mut parts = path.split('%');
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -133,7 +135,8 @@ impl fmt::Display for MasterUrl {
 impl TryFrom<String> for MasterUrl {
     type Error = Invalid;
     fn try_from(text: String) -> Result<Self, Invalid> {
-        // What an older version stored must not keep a store from being opened, and two of its projects stay two.
+        // What an older version stored must not keep a store from being opened, and two of its projects stay
+        // two.
         Self::canonical(&text)
     }
 }

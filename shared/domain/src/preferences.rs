@@ -36,8 +36,8 @@ pub struct Preferences {
     pub disk_free_min: Bytes,
     /// Minimum time between periods of network activity, 0 for always connected (R1.13).
     pub connection_interval: Duration,
-    /// Devices that must not be used (R3.14; BOINC: `ignore_nvidia_dev` and its like in `cc_config.xml`). Those that the
-    /// host does not have make no difference.
+    /// Devices that must not be used (R3.14; BOINC: `ignore_nvidia_dev` and its like in `cc_config.xml`).
+    /// Those that the host does not have make no difference.
     #[serde(default)]
     pub excluded_devices: BTreeSet<Device>,
 }
@@ -102,8 +102,9 @@ impl Preferences {
         within("checkpoint period", self.checkpoint_period, second, month, "from 1 s to 31 days")
     }
 
-    /// Checks ranges of preferences that somebody sets. Narrower than [`Preferences::check`] at the lower end, which takes
-    /// what was set before these bounds were: a part that is not nothing and next to nothing is a slip.
+    /// Checks ranges of preferences that somebody sets. Narrower than [`Preferences::check`] at the lower
+    /// end, which takes what was set before these bounds were: a part that is not nothing and next to nothing
+    /// is a slip.
     ///
     /// # Errors
     /// [`Invalid`] for the first field out of range.

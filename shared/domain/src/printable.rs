@@ -1,8 +1,8 @@
 //! Texts from outside, made fit to be shown: in a table, in a log line, on a terminal.
 //!
-//! A host's name or a job's last words may hold escape sequences, line ends or marks that turn the order of letters
-//! around; shown as they are, they would forge lines of a log and rows of a table, or give orders to a terminal. Each such
-//! character becomes `�`, so that one sees that there was something.
+//! A host's name or a job's last words may hold escape sequences, line ends or marks that turn the order of
+//! letters around; shown as they are, they would forge lines of a log and rows of a table, or give orders to
+//! a terminal. Each such character becomes `�`, so that one sees that there was something.
 
 /// A text on one line, of at most so many bytes.
 pub fn line(text: &str, max: usize) -> String {

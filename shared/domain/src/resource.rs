@@ -155,7 +155,8 @@ impl Usage {
         Self { coprocessor: kind.is_coprocessor().then_some((kind, count)), ..self }
     }
 
-    /// The type that the job counts for: its coprocessor's, or the CPU (R3.1). Requests, debts and backoffs are by it.
+    /// The type that the job counts for: its coprocessor's, or the CPU (R3.1). Requests, debts and backoffs
+    /// are by it.
     pub fn main_type(self) -> ResourceType {
         self.coprocessor.map_or(ResourceType::Cpu, |(kind, _)| kind)
     }

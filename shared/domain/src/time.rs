@@ -24,7 +24,8 @@ fn micros_from_secs(secs: f64) -> i64 {
     nearest(secs * MICROS)
 }
 
-/// The nearest whole number, by an addition and no call of a mathematics library: durations are multiplied all the time.
+/// The nearest whole number, by an addition and no call of a mathematics library: durations are multiplied
+/// all the time.
 fn nearest(value: f64) -> i64 {
     // `as` cuts off, saturates and turns NaN into 0, so no input can panic or wrap.
     (value + 0.5_f64.copysign(value)) as i64

@@ -127,8 +127,8 @@ impl Share {
     /// No share: the project computes only when nobody else can.
     pub const ZERO: Self = Self(0.0);
 
-    /// A share that somebody gives a project: 0, or large enough to mean something against others. Shares that were
-    /// stored or come from servers may be anything that [`Share::new`] takes.
+    /// A share that somebody gives a project: 0, or large enough to mean something against others. Shares
+    /// that were stored or come from servers may be anything that [`Share::new`] takes.
     ///
     /// # Errors
     /// [`Invalid`] with what was expected.

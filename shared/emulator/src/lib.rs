@@ -1,8 +1,10 @@
-//! The client in virtual time: the very policies of the agent, judged on hosts and projects that a scenario describes.
+//! The client in virtual time: the very policies of the agent, judged on hosts and projects that a scenario
+//! describes.
 //!
 //! - [`engine`] · turns the client through virtual time, and says what came of it.
-//! - [`scenario`] · what is simulated: a host, a client's preferences, projects and their jobs; read from a scenario
-//!   file, from a BOINC client's data directory, or built in; and the ranges that an experiment varies.
+//! - [`scenario`] · what is simulated: a host, a client's preferences, projects and their jobs; read from a
+//!   scenario file, from a BOINC client's data directory, or built in; and the ranges that an experiment
+//!   varies.
 #![forbid(unsafe_code)]
 
 pub mod engine;

@@ -1,8 +1,9 @@
 //! The manual page of a command line: one page for all commands, made from the same text as `--help`.
 //!
-//! Every command that is not hidden has its usage, its options and what its help says at the end, its examples. What the
-//! help of the whole says at its end becomes sections: a part that begins with `Title:` is one of that name. clap's own
-//! maker of pages writes a page for each command, and points from one to the other.
+//! Every command that is not hidden has its usage, its options and what its help says at the end, its
+//! examples. What the help of the whole says at its end becomes sections: a part that begins with `Title:` is
+//! one of that name. clap's own maker of pages writes a page for each command, and points from one to the
+//! other.
 //!
 //! Omitted: pages in other forms, and writing them to files.
 #![forbid(unsafe_code)]
@@ -119,8 +120,8 @@ fn text(text: Option<&clap::builder::StyledStr>) -> String {
     text.map(ToString::to_string).unwrap_or_default()
 }
 
-/// A request. Unlike texts, its arguments are written as they are: hyphens that can be pasted are made here, and an
-/// argument that is empty would be none.
+/// A request. Unlike texts, its arguments are written as they are: hyphens that can be pasted are made here,
+/// and an argument that is empty would be none.
 fn control(page: &mut Roff, name: &str, arguments: &[&str]) {
     let arguments: Vec<String> = arguments
         .iter()

@@ -1,5 +1,5 @@
-//! What the accounts cost: debts, fair division, work fetch by projects; a booking of metrics; a server's look at a
-//! candidate by jobs that the host has.
+//! What the accounts cost: debts, fair division, work fetch by projects; a booking of metrics; a server's
+//! look at a candidate by jobs that the host has.
 //!
 //! Run with `cargo bench -p fallow-policy --bench accounts`.
 

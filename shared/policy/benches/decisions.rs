@@ -1,9 +1,10 @@
-//! What a decision costs (R2.16, R3.8, R5.2), by queued jobs and projects: the round-robin simulation, the choice of what
-//! runs, both with work fetch, and a change to the queue. At the end the growth is fitted.
+//! What a decision costs (R2.16, R3.8, R5.2), by queued jobs and projects: the round-robin simulation, the
+//! choice of what runs, both with work fetch, and a change to the queue. At the end the growth is fitted.
 //!
-//! Run with `cargo bench -p fallow-policy --bench decisions`. The queue is kept by its caller, so a decision does not pay
-//! for building it; `change_one_job` is what keeping it costs. "Far" deadlines are those of a host that keeps up, as
-//! most do; with "near" ones about every other job would be late, so that none can be passed over.
+//! Run with `cargo bench -p fallow-policy --bench decisions`. The queue is kept by its caller, so a decision
+//! does not pay for building it; `change_one_job` is what keeping it costs. "Far" deadlines are those of a
+//! host that keeps up, as most do; with "near" ones about every other job would be late, so that none can be
+//! passed over.
 
 #[path = "decisions/growth.rs"]
 mod growth;

@@ -1,7 +1,9 @@
-//! What disk planning costs (R4), by files on the disk: 20 projects, a job for every ten files, each with five.
+//! What disk planning costs (R4), by files on the disk: 20 projects, a job for every ten files, each with
+//! five.
 //!
-//! Run with `cargo bench -p fallow-policy --bench disk`. The state is kept by its caller; `change_*` is what keeping it
-//! costs, `rebuild` what a restart does. A plan that deletes costs what it deletes and not what the disk holds.
+//! Run with `cargo bench -p fallow-policy --bench disk`. The state is kept by its caller; `change_*` is what
+//! keeping it costs, `rebuild` what a restart does. A plan that deletes costs what it deletes and not what
+//! the disk holds.
 
 use divan::{Bencher, black_box};
 use fallow_domain::{Bytes, Fraction, Instant, JobId, ProjectId, Share};
@@ -27,8 +29,8 @@ fn limit(bytes: u64) -> TotalLimit {
     TotalLimit { bytes: Bytes(bytes), bound: Bound::Fraction { fraction: Fraction::ONE, size: Bytes(bytes) } }
 }
 
-/// Files of equal size, dealt in turn, but every third to the last project, which offends by that. Half of all are
-/// needed by jobs.
+/// Files of equal size, dealt in turn, but every third to the last project, which offends by that. Half of
+/// all are needed by jobs.
 fn disk(files: u64) -> DiskUse {
     let mut disk = DiskUse::default();
     disk.advance(at(files));
@@ -56,7 +58,8 @@ fn disk(files: u64) -> DiskUse {
     disk
 }
 
-/// All files needed by running jobs, and the limit exceeded: what each pass costs while computing is suspended.
+/// All files needed by running jobs, and the limit exceeded: what each pass costs while computing is
+/// suspended.
 fn full_disk(files: u64) -> DiskUse {
     let mut disk = disk(files);
     for id in 0..files {

@@ -1,9 +1,9 @@
 //! The measured share of time that computing is allowed and running (R2.12).
 //!
-//! Model: a decaying average over ten days, the memory that a weekly rhythm of use needs. Time on and time observed
-//! fade alike, so the figure is right from the first hour on and does not depend on how often it is updated. Until
-//! something was observed the host counts as always available, as if one hour of it had been seen: the first
-//! minutes of a host decide little.
+//! Model: a decaying average over ten days, the memory that a weekly rhythm of use needs. Time on and time
+//! observed fade alike, so the figure is right from the first hour on and does not depend on how often it is
+//! updated. Until something was observed the host counts as always available, as if one hour of it had been
+//! seen: the first minutes of a host decide little.
 
 use fallow_domain::{Duration, Fraction};
 use serde::{Deserialize, Serialize};
@@ -29,8 +29,8 @@ impl Default for ActiveFraction {
 }
 
 impl ActiveFraction {
-    /// Adds a stretch of time in which computing was on, or off. Time in which the agent was not running counts
-    /// as off. A negative stretch (a clock that jumped back) is ignored.
+    /// Adds a stretch of time in which computing was on, or off. Time in which the agent was not running
+    /// counts as off. A negative stretch (a clock that jumped back) is ignored.
     pub fn observe(&mut self, length: Duration, on: bool) {
         let steps = length.max(Duration::ZERO).as_secs_f64() / MEMORY.as_secs_f64();
         let fresh = MEMORY.as_secs_f64() * steps * mean_decay(steps);

@@ -1,8 +1,8 @@
 //! Waits and randomised exponential backoff (R1.3, R1.12).
 //!
 //! Model: the nth failure in a row picks an interval that doubles up to a maximum, and a wait drawn uniformly
-//! from the interval's upper half, so that hosts that failed together do not come back together. A wait remembers
-//! when it began, so that a clock that jumps back cannot make it longer than it was meant to be.
+//! from the interval's upper half, so that hosts that failed together do not come back together. A wait
+//! remembers when it began, so that a clock that jumps back cannot make it longer than it was meant to be.
 
 use fallow_domain::{Duration, Instant};
 use rand::Rng;
@@ -36,8 +36,8 @@ impl Wait {
         self.left(now).is_positive()
     }
 
-    /// Takes note of the time: a wait that began in the future (the clock jumped back) begins again now, and so
-    /// ends after its own length at the latest. To be called on every turn.
+    /// Takes note of the time: a wait that began in the future (the clock jumped back) begins again now, and
+    /// so ends after its own length at the latest. To be called on every turn.
     pub fn observe(&mut self, now: Instant) {
         self.began = self.began.min(now);
     }
@@ -65,8 +65,8 @@ impl Backoff {
     }
 }
 
-/// A number from 0 up to, not including, 1: 53 bits of the next draw, so that the same generator gives the same
-/// numbers whatever the version of the library around it (R5.12).
+/// A number from 0 up to, not including, 1: 53 bits of the next draw, so that the same generator gives the
+/// same numbers whatever the version of the library around it (R5.12).
 fn unit(rng: &mut (impl Rng + ?Sized)) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -1,7 +1,7 @@
 //! A policy chosen among those of its kind, by name.
 //!
-//! Which there are stands in `registry`, and nowhere else. A chosen policy is a value: it is copied, compared, stored and
-//! written as its name.
+//! Which there are stands in `registry`, and nowhere else. A chosen policy is a value: it is copied,
+//! compared, stored and written as its name.
 
 use std::fmt;
 use std::ops::Deref;
@@ -19,7 +19,7 @@ pub trait Kind: Send + Sync + 'static {
     const DEFAULT: &'static Self;
     /// A policy's name.
     fn name(&self) -> &'static str;
-    /// What it does, in a few words for people.
+    /// What it does, in a few words for people: 48 bytes at most, so that a line of help fits 80 columns.
     fn summary(&self) -> &'static str;
 }
 
@@ -45,6 +45,16 @@ impl<K: Kind + ?Sized> Policy<K> {
     /// All their names, for a message.
     pub fn names() -> String {
         K::ALL.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(" or ")
+    }
+
+    /// A line of help for each: what it is called behind `switch`, `width` wide, and what it does about
+    /// `what`.
+    pub fn help(switch: &str, width: usize, what: &str) -> String {
+        let line = |policy: &&K| {
+            let name = format!("{switch}{}", policy.name());
+            format!("  {name:<width$}  {what}{}\n", policy.summary())
+        };
+        K::ALL.iter().map(line).collect()
     }
 }
 
@@ -117,13 +127,17 @@ mod tests {
     use crate::fetch::FetchPolicy;
     use crate::send::SendPolicy;
 
-    fn check<K: Kind + ?Sized>() {
+    fn check<K: Kind + ?Sized>(longest: usize) {
         for (place, policy) in K::ALL.iter().enumerate() {
             let name = policy.name();
             let own = name.strip_prefix(K::PREFIX).unwrap_or_else(|| panic!("{name}: not {}...", K::PREFIX));
             let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
             assert!(!own.is_empty() && own.chars().all(is_plain), "{name}: letters, digits and - only");
-            assert!(!policy.summary().is_empty() && policy.summary().len() <= 60, "{name}: its summary");
+            assert!(name.len() <= longest, "{name}: names of its kind have {longest} letters at most");
+            assert!(own != "0" && own != "toy", "{name}: that is what tests and examples call theirs");
+            let summary = policy.summary();
+            assert!(!summary.trim().is_empty() && !summary.contains('\n'), "{name}: its summary");
+            assert!(summary.len() <= 48, "{name}: its summary has more than 48 bytes");
             let first = K::ALL.iter().position(|other| other.name().eq_ignore_ascii_case(name));
             assert_eq!(first, Some(place), "{name}: twice");
             let found: Policy<K> = name.to_ascii_lowercase().parse().unwrap();
@@ -134,12 +148,12 @@ mod tests {
     }
 
     #[test]
-    fn every_policy_has_a_name_of_its_own_by_which_it_is_found() {
-        check::<dyn CpuPolicy>();
-        check::<dyn FetchPolicy>();
-        check::<dyn SendPolicy>();
-        check::<dyn CompletionPolicy>();
-        check::<dyn AccountingPolicy>();
+    fn every_policy_has_a_name_of_its_own_by_which_it_is_found_and_fits_a_line_of_help() {
+        check::<dyn CpuPolicy>(6);
+        check::<dyn FetchPolicy>(6);
+        check::<dyn SendPolicy>(6);
+        check::<dyn CompletionPolicy>(6);
+        check::<dyn AccountingPolicy>(16);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Which policies a client and a server are composed of: CSx_WFy_WSz_JCw, and the switches beside them (R5).
 //!
-//! A composition is a value: an agent's configuration, a scenario and an experiment name one, and all of them run the
-//! same code. It is written as `CS2_WF2_WS2_JC2`, followed by the switches that differ from the default, as in
-//! `CS2_WF2_WS2_JC2,ws2=published,fetch=below-minimum,accounting=recent-credit`.
+//! A composition is a value: an agent's configuration, a scenario and an experiment name one, and all of them
+//! run the same code. It is written as `CS2_WF2_WS2_JC2`, followed by the switches that differ from the
+//! default, as in `CS2_WF2_WS2_JC2,ws2=published,fetch=below-minimum,accounting=recent-credit`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -168,8 +168,8 @@ mod tests {
     fn a_name_that_means_nothing_is_refused_with_what_was_expected() {
         let why = |name: &str| name.parse::<Composition>().unwrap_err().to_string();
         assert!(
-            why("CS3_WF2")
-                .starts_with("\"CS3\" in the policy \"CS3_WF2\" means nothing; expected CS1 or CS2")
+            why("CS0_WF2")
+                .starts_with("\"CS0\" in the policy \"CS0_WF2\" means nothing; expected CS1 or CS2")
         );
         assert!(why("CS1,ws2=best").contains("published, counted, scaled or improved"));
         assert!(why("").contains("CS1 or CS2"));

@@ -70,8 +70,9 @@ impl Ranked {
     }
 }
 
-/// The projects in the order in which they are to be asked (R1.2): largest resource debt first, a project never
-/// computed for before all others, a share of zero behind all; then the larger share, then the smaller id.
+/// The projects in the order in which they are to be asked (R1.2): largest resource debt first, a project
+/// never computed for before all others, a share of zero behind all; then the larger share, then the smaller
+/// id.
 pub fn rank_projects(projects: &[Ranked]) -> Vec<ProjectId> {
     let mut ranked = projects.to_vec();
     ranked.sort_by(Ranked::by_debt);

@@ -1,17 +1,19 @@
 //! What is due to each project of each resource type: e(P, R) of R3.3.
 //!
-//! Model: the host's *total speed* is divided, and not each type by itself. The project worst off relative to its
-//! share gets as much as it can use first (max-min fairness over projects, weighted by share), from whatever types it
-//! can use. So a project with GPU jobs only gets more of the GPU when the others have the CPUs to themselves (R3.13).
+//! Model: the host's *total speed* is divided, and not each type by itself. The project worst off relative to
+//! its share gets as much as it can use first (max-min fairness over projects, weighted by share), from
+//! whatever types it can use. So a project with GPU jobs only gets more of the GPU when the others have the
+//! CPUs to themselves (R3.13).
 //!
-//! Water rises in all projects at a speed given by their shares. A project first fills what only it and the still
-//! dry types offer; a set T of types runs out at the level where what the projects need beyond the other types,
-//! sum of min(limits in T, level x share - limits outside T), equals the capacity of T. The set that runs out at
-//! the lowest level does so first (that is Hall's condition, for every set of types at once); the projects that need
-//! it stop there and the rest goes on without those types. There are at most five types, so the sets are enumerated.
+//! Water rises in all projects at a speed given by their shares. A project first fills what only it and the
+//! still dry types offer; a set T of types runs out at the level where what the projects need beyond the
+//! other types, sum of min(limits in T, level x share - limits outside T), equals the capacity of T. The set
+//! that runs out at the lowest level does so first (that is Hall's condition, for every set of types at
+//! once); the projects that need it stop there and the rest goes on without those types. There are at most
+//! five types, so the sets are enumerated.
 //!
-//! What each project gets is unique; how it is spread over the types of one exhausted set is not. There it is spread
-//! in proportion, so that all get their plain share fraction of each type where all can use all types.
+//! What each project gets is unique; how it is spread over the types of one exhausted set is not. There it is
+//! spread in proportion, so that all get their plain share fraction of each type where all can use all types.
 //!
 //! Shares of zero get what all others cannot use, in equal parts.
 
@@ -28,8 +30,8 @@ pub struct DueClaim {
     pub project: ProjectId,
     /// Its share.
     pub share: Share,
-    /// Instances of each type that it could use at once; 0 where it does not take part. What is not finite, or more
-    /// than the host has, counts as all of them.
+    /// Instances of each type that it could use at once; 0 where it does not take part. What is not finite,
+    /// or more than the host has, counts as all of them.
     pub limit: PerType<f64>,
 }
 
@@ -66,8 +68,8 @@ impl TypeSet {
     }
 }
 
-/// Instances of each type that are due to each project, in the order of the claims. Over a type they sum to its
-/// instances, or to what all can use of it if that is less.
+/// Instances of each type that are due to each project, in the order of the claims. Over a type they sum to
+/// its instances, or to what all can use of it if that is less.
 pub fn rates(host: &PlanHost, claims: &[DueClaim]) -> Vec<PerType<f64>> {
     let speeds = host.speeds.map(|_, speed| if speed.is_finite() && *speed > 0.0 { *speed } else { 1.0 });
     let instances = host.instances.map(|_, count| f64::from(*count));
@@ -140,9 +142,9 @@ fn first_exhausted(seekers: &[Seeker], open: TypeSet, left: &PerType<f64>) -> Op
     first
 }
 
-/// The level at which what projects need of a set of types, beyond what the other types give them, equals what there
-/// is of it. A project needs more of the set from the level on where the other types are at its limit, up to the
-/// level where all are.
+/// The level at which what projects need of a set of types, beyond what the other types give them, equals
+/// what there is of it. A project needs more of the set from the level on where the other types are at its
+/// limit, up to the level where all are.
 fn runs_out_at(seekers: &[Seeker], set: TypeSet, there: f64, steps: &mut Vec<(f64, f64)>) -> Option<f64> {
     let most: f64 = seekers.iter().map(|seeker| set.sum(&seeker.limit)).sum();
     if most <= there * (1.0 + 1e-12) {

@@ -1,16 +1,18 @@
 //! The jobs of a host, kept in the order in which policies want them.
 //!
 //! The caller keeps one queue beside its jobs and tells it of every change; a decision then touches the jobs
-//! that it takes and passes over, and not all ten thousand. Per project and main resource type (R3.1) there are:
-//! running and preempted tasks (few, by deadline), jobs that never ran in order of deadline, the ones of them that could
-//! run bucketed by what they need (`Needs`; jobs of one application version share them, so there are few buckets), and
-//! the sums that work fetch wants. Of equal deadlines the job with the least time left comes first, then the smaller id.
+//! that it takes and passes over, and not all ten thousand. Per project and main resource type (R3.1) there
+//! are: running and preempted tasks (few, by deadline), jobs that never ran in order of deadline, the ones of
+//! them that could run bucketed by what they need (`Needs`; jobs of one application version share them, so
+//! there are few buckets), and the sums that work fetch wants. Of equal deadlines the job with the least time
+//! left comes first, then the smaller id.
 //!
-//! A change costs O(log jobs), the progress of a task less. The queue is derived state: it is rebuilt after a restart,
-//! not stored.
+//! A change costs O(log jobs), the progress of a task less. The queue is derived state: it is rebuilt after a
+//! restart, not stored.
 //!
-//! `generation` tells whether a plan made from the queue still stands. The progress of running tasks does not change it:
-//! it is what a plan expects. It adds to `progressed`, so that a planner can tell when they went faster than time.
+//! `generation` tells whether a plan made from the queue still stands. The progress of running tasks does not
+//! change it: it is what a plan expects. It adds to `progressed`, so that a planner can tell when they went
+//! faster than time.
 
 mod amount;
 mod lane;
@@ -244,7 +246,8 @@ impl JobQueue {
         self.lane(project, kind).map_or(Duration::ZERO, |lane| lane.work)
     }
 
-    /// Estimated instance time left of all jobs of a project and main type but the `k` of latest deadline (R2.13).
+    /// Estimated instance time left of all jobs of a project and main type but the `k` of latest deadline
+    /// (R2.13).
     pub fn remaining_on_but_latest(&self, project: ProjectId, kind: ResourceType, k: usize) -> Duration {
         let Some(lane) = self.lane(project, kind) else { return Duration::ZERO };
         if k == 0 {
@@ -265,7 +268,8 @@ impl JobQueue {
             load.work += lane.work;
             load.longest = load.longest.max(Duration::from_secs_f64(summary.longest));
             load.earliest = load.earliest.min(earliest);
-            // What uses less than a CPU is held for less work than its running time; longer than a year is cut off.
+            // What uses less than a CPU is held for less work than its running time; longer than a year is
+            // cut off.
             let whole = summary.largest <= 1.0 && summary.smallest >= 1.0;
             load.narrow &= lane.count == 0 || (whole && load.longest < LEFT_MAX);
         }

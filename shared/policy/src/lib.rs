@@ -1,16 +1,17 @@
 //! The decisions of a volunteer-computing client, as pure functions.
 //!
 //! Every policy is a function of a state, an event and a time that are handed to it; the randomness of a
-//! backoff is drawn from a generator handed to it as well. Nothing here reads a clock, a file or a socket, and
-//! every decision carries its reason, so that whoever asks "why" gets the rule and the figures that applied.
+//! backoff is drawn from a generator handed to it as well. Nothing here reads a clock, a file or a socket,
+//! and every decision carries its reason, so that whoever asks "why" gets the rule and the figures that
+//! applied.
 //!
-//! Of each choice that a client and a server have to make there are the alternatives that a `composition` names: what
-//! runs, what is fetched, what is sent, how long jobs take. Each kind is a folder with one interface; `registry` lists
-//! what there is to choose from, and is the only place that does. Beside them stand the timing of RPCs, disk space and
-//! the four metrics. One policy per file, named after it.
+//! Of each choice that a client and a server have to make there are the alternatives that a `composition`
+//! names: what runs, what is fetched, what is sent, how long jobs take. Each kind is a folder with one
+//! interface; `registry` lists what there is to choose from, and is the only place that does. Beside them
+//! stand the timing of RPCs, disk space and the four metrics. One policy per file, named after it.
 //!
-//! Arithmetic that decides uses additions, multiplications, divisions and square roots only, which are the same
-//! on every machine; the one exponential is our own (R5.12).
+//! Arithmetic that decides uses additions, multiplications, divisions and square roots only, which are the
+//! same on every machine; the one exponential is our own (R5.12).
 #![forbid(unsafe_code)]
 
 // A policy's file reads the same in here as in the page that shows how one is added.

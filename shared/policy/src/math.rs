@@ -2,8 +2,8 @@
 
 /// `exp(-x)` for `x` of 0 or more; 0 for a very large `x`, and 1 for NaN or a negative `x`.
 ///
-/// `x` is halved until it is small, where a Taylor polynomial is exact to the last few bits, and the result is
-/// squared as often. The relative error stays below 1e-11 for every `x` under 700.
+/// `x` is halved until it is small, where a Taylor polynomial is exact to the last few bits, and the result
+/// is squared as often. The relative error stays below 1e-11 for every `x` under 700.
 pub(crate) fn exp_minus(x: f64) -> f64 {
     if x.is_nan() || x <= 0.0 {
         return 1.0;

@@ -1,23 +1,23 @@
 //! The four metrics of a host's history: idleness, waste, share violation, monotony (R5.30 to R5.34).
 //!
-//! The caller reports stretches of time in which nothing changed, jobs whose fate is known, and RPCs. They are
-//! booked into buckets of an hour (the last day) and of a day (the last month), and into a sum since the beginning; a
-//! window sums the buckets that overlap it, so it is exact to one bucket. The same code serves an agent's real history
-//! and a simulated one. A booking touches the sums of the current hour only.
+//! The caller reports stretches of time in which nothing changed, jobs whose fate is known, and RPCs. They
+//! are booked into buckets of an hour (the last day) and of a day (the last month), and into a sum since the
+//! beginning; a window sums the buckets that overlap it, so it is exact to one bucket. The same code serves
+//! an agent's real history and a simulated one. A booking touches the sums of the current hour only.
 //!
 //! Instance time of different types is added weighted by their speeds: seconds of one CPU (R3.4).
 //!
 //! Definitions, where R5 leaves room:
-//! - *Idleness* is instance time without any runnable job over available instance time. The caller counts a host
-//!   that is off or suspended as available with 0 instances. Throttled time (R2.8) is summed apart.
-//! - *Waste* is judged when a job's fate is known: instance time of jobs that missed their deadline over that of
-//!   all jobs with a known fate. A job past its deadline and not yet reported is known to be late.
+//! - *Idleness* is instance time without any runnable job over available instance time. The caller counts a
+//!   host that is off or suspended as available with 0 instances. Throttled time (R2.8) is summed apart.
+//! - *Waste* is judged when a job's fate is known: instance time of jobs that missed their deadline over that
+//!   of all jobs with a known fate. A job past its deadline and not yet reported is known to be late.
 //! - *Share violation* compares what each project got with what was due to it: the used time of each stretch,
-//!   divided in proportion to the fair division of the host's speed among the projects that had work in it, none
-//!   getting more than its jobs could use (R3.3).
-//! - *Monotony* is the part of the time that projects are away, none of their tasks running, by which they are away
-//!   longer than the scheduling period makes necessary (`metrics/absence.rs`). It looks at wall time and not at CPU
-//!   time, so it does not depend on how contended the CPUs are.
+//!   divided in proportion to the fair division of the host's speed among the projects that had work in it,
+//!   none getting more than its jobs could use (R3.3).
+//! - *Monotony* is the part of the time that projects are away, none of their tasks running, by which they
+//!   are away longer than the scheduling period makes necessary (`metrics/absence.rs`). It looks at wall time
+//!   and not at CPU time, so it does not depend on how contended the CPUs are.
 
 mod absence;
 mod due;
@@ -136,7 +136,8 @@ fn weighted_secs(used: &PerType<Duration>, speeds: &PerType<f64>) -> f64 {
 
 /// The history that the metrics are made from. It is stored, and histories of several hosts can be merged.
 ///
-/// A history stored before coprocessors counted is read; what it says about monotony, by another definition, is not.
+/// A history stored before coprocessors counted is read; what it says about monotony, by another definition,
+/// is not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Metrics {
@@ -178,7 +179,8 @@ impl Metrics {
         }
     }
 
-    /// Books a job whose fate is known, with all the instance time that it used (`weighted`). Once for each job.
+    /// Books a job whose fate is known, with all the instance time that it used (`weighted`). Once for each
+    /// job.
     pub fn job_settled(&mut self, at: Instant, used: Duration, fate: Fate) {
         let settled = used.max(Duration::ZERO).as_secs_f64();
         let missed = if fate == Fate::Missed { settled } else { 0.0 };
@@ -206,8 +208,8 @@ impl Metrics {
         self.whole.add(&other.whole, 1.0);
     }
 
-    /// The metrics of the window that ends now. `late_unreported` is the instance time (`weighted`) that jobs have used
-    /// which are past their deadline and not yet booked by `job_settled`.
+    /// The metrics of the window that ends now. `late_unreported` is the instance time (`weighted`) that jobs
+    /// have used which are past their deadline and not yet booked by `job_settled`.
     pub fn figures(&self, window: Window, now: Instant, late_unreported: Duration) -> Figures {
         let mut sums = Sums::default();
         if window == Window::Whole {
@@ -289,8 +291,8 @@ impl Scale {
         let (begins, ends) = self.bounds(bucket);
         begins <= from && to <= ends
     }
-    /// Drops what is out of reach: too old, or so far in the future that it was booked before the clock jumped
-    /// back. A little future is kept: bookings may come out of order, and what was booked did happen.
+    /// Drops what is out of reach: too old, or so far in the future that it was booked before the clock
+    /// jumped back. A little future is kept: bookings may come out of order, and what was booked did happen.
     fn prune(self, buckets: &mut BTreeMap<i64, Sums>, now: Instant) {
         let newest = self.bucket(now);
         let is_kept = |bucket: &i64| (bucket - newest).abs() < i64::from(self.kept);

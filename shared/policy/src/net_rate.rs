@@ -1,8 +1,8 @@
 //! How fast a host's transfers are (BOINC: `net_stats`).
 //!
-//! Model, the stock client's: the usual speed follows the speeds of single transfers, the large ones more than the small
-//! ones; the average amount a day fades by half in a week. Servers are told of them. Nothing is decided by them here, so
-//! the platform's logarithm will do.
+//! Model, the stock client's: the usual speed follows the speeds of single transfers, the large ones more
+//! than the small ones; the average amount a day fades by half in a week. Servers are told of them. Nothing
+//! is decided by them here, so the platform's logarithm will do.
 
 use fallow_domain::{Bytes, Duration, Instant};
 use serde::{Deserialize, Serialize};

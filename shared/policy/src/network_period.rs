@@ -1,13 +1,15 @@
 //! Periods of network activity (R1.13).
 //!
-//! Model: with a connection interval C above zero the host is not always connected, or its owner does not want it to
-//! be. What needs the network is gathered; when the interval is over and something is needed a *period* begins, in which
-//! everything is done, and the next one begins C after this one began. A period ends when nothing is needed any more, or
-//! after `PERIOD_MAX`, so that a server that sends a little each time does not keep it open.
+//! Model: with a connection interval C above zero the host is not always connected, or its owner does not
+//! want it to be. What needs the network is gathered; when the interval is over and something is needed
+//! a *period* begins, in which everything is done, and the next one begins C after this one began. A period
+//! ends when nothing is needed any more, or after `PERIOD_MAX`, so that a server that sends a little each
+//! time does not keep it open.
 //!
-//! Two things break the interval: a deadline that would be missed by waiting, from a day before it on (the time in which
-//! a finished job counts as due, R1.8), and a request by a user or the coordinator. A break begins a period like any
-//! other: as the host is connected anyway, all is done, and the next period is C away.
+//! Two things break the interval: a deadline that would be missed by waiting, from a day before it on (the
+//! time in which a finished job counts as due, R1.8), and a request by a user or the coordinator. A break
+//! begins a period like any other: as the host is connected anyway, all is done, and the next period is C
+//! away.
 //!
 //! The state is stored; after a restart or a jump of the clock no wait is longer than C (R1.12).
 
@@ -76,8 +78,8 @@ pub struct NetworkPeriods {
 }
 
 impl NetworkPeriods {
-    /// Takes note of the time and of what is needed, begins or ends a period, and says whether the network may be used.
-    /// To be called on every turn.
+    /// Takes note of the time and of what is needed, begins or ends a period, and says whether the network
+    /// may be used. To be called on every turn.
     pub fn poll(&mut self, now: Instant, interval: Duration, needs: &NetworkNeeds) -> Connection {
         if !interval.is_positive() {
             *self = Self::default();

@@ -1,4 +1,5 @@
-//! The host as planning sees it: what may be used of each resource type, how fast that is, and how much of the time.
+//! The host as planning sees it: what may be used of each resource type, how fast that is, and how much of
+//! the time.
 
 use fallow_domain::{Fraction, HostFacts, PerType, Preferences, ResourceType, Speed};
 
@@ -7,7 +8,8 @@ use fallow_domain::{Fraction, HostFacts, PerType, Preferences, ResourceType, Spe
 pub struct PlanHost {
     /// Instances that may be used of each type: preferences and exclusions are taken off.
     pub instances: PerType<u32>,
-    /// Speed of one instance relative to one CPU (R3.4): 1 for the CPU, peak FLOPS over peak FLOPS for the others.
+    /// Speed of one instance relative to one CPU (R3.4): 1 for the CPU, peak FLOPS over peak FLOPS for the
+    /// others.
     pub speeds: PerType<f64>,
     /// Measured share of time that computing is allowed and running (R2.12).
     pub active_fraction: Fraction,

@@ -1,8 +1,9 @@
-//! The registry: all policies that there are to choose from, kind by kind, and the one that holds where none is named.
+//! The registry: all policies that there are to choose from, kind by kind, and the one that holds where none
+//! is named.
 //!
-//! A policy of one's own is a file in the folder of its kind, and its line here: `file::Policy`. The line makes the file a
-//! module of its kind, and gives the policy its name in compositions (`--policy CS2_WF3`), in the help of
-//! `fallow simulate` and in the evaluation.
+//! A policy of one's own is a file in the folder of its kind, and its line here: `file::Policy`. The line
+//! makes the file a module of its kind, and gives the policy its name in compositions (`--policy CS2_WF3`),
+//! in the help of `fallow simulate` and in the evaluation.
 
 macro_rules! policies {
     // Which jobs run.

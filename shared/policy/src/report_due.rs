@@ -1,8 +1,8 @@
 //! When a finished job is due for reporting (R1.8).
 //!
-//! Reports wait a while, so that several finished jobs share an RPC; never for more work to be needed, and never
-//! past a deadline, and not when so many have gathered that one more would make the RPC no cheaper. When an RPC to the
-//! project happens anyway, the caller reports whatever is finished.
+//! Reports wait a while, so that several finished jobs share an RPC; never for more work to be needed, and
+//! never past a deadline, and not when so many have gathered that one more would make the RPC no cheaper.
+//! When an RPC to the project happens anyway, the caller reports whatever is finished.
 
 use std::fmt;
 
@@ -14,8 +14,8 @@ pub const REPORT_WITHIN: Duration = Duration::from_hours(1);
 /// A deadline this near makes a job due, or the connection interval if that is longer.
 pub const DEADLINE_NEAR: Duration = Duration::from_hours(24);
 
-/// So many finished jobs of a project are reported at once (BOINC's number): each keeps files, and a record at its
-/// server, and short jobs gather by the thousand in an hour.
+/// So many finished jobs of a project are reported at once (BOINC's number): each keeps files, and a record
+/// at its server, and short jobs gather by the thousand in an hour.
 pub const REPORT_AT_LEAST: usize = 64;
 
 /// A job that is finished and uploaded, or failed.

@@ -1,22 +1,24 @@
 //! Sessions of scheduler RPCs: whom to ask next (R1.5, R1.7, R1.9, R1.10).
 //!
-//! Model: at most one RPC a project, a bounded number in all, and one *get-work* session a host, which decides one
-//! request for work at a time. It asks the projects that need work, the most owed first, each until it sends nothing.
-//! While an answer to a request for work is awaited, no other project is asked for work: it may bring all that is
-//! lacking. *Reports* and RPCs that were requested go beside it, to other projects. In each RPC the scheduler URLs of a
-//! project are tried in order until one answers, and whatever is finished is reported.
+//! Model: at most one RPC a project, a bounded number in all, and one *get-work* session a host, which
+//! decides one request for work at a time. It asks the projects that need work, the most owed first, each
+//! until it sends nothing. While an answer to a request for work is awaited, no other project is asked for
+//! work: it may bring all that is lacking. *Reports* and RPCs that were requested go beside it, to other
+//! projects. In each RPC the scheduler URLs of a project are tried in order until one answers, and whatever
+//! is finished is reported.
 //!
-//! What one project withholds costs no other its turn (R1.10). An RPC whose answer has not come within [`HANGS_AFTER`]
-//! is *left behind*: it may still be answered, but the session goes on as if it had brought nothing. When all places
-//! are taken, the one that has hung longest is given up for the next project that wants one. Until it answers, and for an
-//! hour at most, a project that hung ranks behind those that did not (`has_hung`).
+//! What one project withholds costs no other its turn (R1.10). An RPC whose answer has not come within
+//! [`HANGS_AFTER`] is *left behind*: it may still be answered, but the session goes on as if it had brought
+//! nothing. When all places are taken, the one that has hung longest is given up for the next project that
+//! wants one. Until it answers, and for an hour at most, a project that hung ranks behind those that did not
+//! (`has_hung`).
 //!
-//! What the host's owner asks for by hand comes first (R1.4), and asks for work where something idles, whatever others
-//! may still answer.
+//! What the host's owner asks for by hand comes first (R1.4), and asks for work where something idles,
+//! whatever others may still answer.
 //!
-//! The machine is told what happened (`observe`, `answered`, `failed`, `abandon`) and asked what is next (`crowded_out`,
-//! `poll`); the candidates come in the order in which debts rank them. Whether a project may be asked is in the
-//! candidate. Sessions are not stored: after a restart the next poll begins a new one.
+//! The machine is told what happened (`observe`, `answered`, `failed`, `abandon`) and asked what is next
+//! (`crowded_out`, `poll`); the candidates come in the order in which debts rank them. Whether a project may
+//! be asked is in the candidate. Sessions are not stored: after a restart the next poll begins a new one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,21 +31,21 @@ use crate::report_due::WhyDue;
 /// A project that sends a little each time is asked at most this often in a session, so that a session ends.
 pub const ASKS_PER_SESSION_MAX: u32 = 10;
 
-/// At most this many RPCs are in flight at once. Enough that projects which hang seldom stand in anybody's way; few
-/// enough that the answers of all of them fit in memory.
+/// At most this many RPCs are in flight at once. Enough that projects which hang seldom stand in anybody's
+/// way; few enough that the answers of all of them fit in memory.
 pub const IN_FLIGHT_MAX: usize = 8;
 
-/// An RPC in flight keeps others waiting this long. Servers answer sooner as a rule, and what is decided on the answer
-/// saves RPCs: the next report may carry the next request for work.
+/// An RPC in flight keeps others waiting this long. Servers answer sooner as a rule, and what is decided on
+/// the answer saves RPCs: the next report may carry the next request for work.
 pub const BESIDE_AFTER: Duration = Duration::from_secs(1);
 
-/// An answer that has not come by then holds nothing back any more. A busy server takes seconds; its jobs are worth
-/// waiting for, as the same work would otherwise be asked for twice. Half a minute of idle CPUs is what it may cost. While
-/// others hang already it is so much less: with one, half of it, with two, a third.
+/// An answer that has not come by then holds nothing back any more. A busy server takes seconds; its jobs are
+/// worth waiting for, as the same work would otherwise be asked for twice. Half a minute of idle CPUs is what
+/// it may cost. While others hang already it is so much less: with one, half of it, with two, a third.
 pub const HANGS_AFTER: Duration = Duration::from_secs(30);
 
-/// So long a project that hung ranks behind others if it is not asked again. One server's bad minute is no reason to let it
-/// wait for many hours; and those that hang still are found out anew, half a minute each.
+/// So long a project that hung ranks behind others if it is not asked again. One server's bad minute is no
+/// reason to let it wait for many hours; and those that hang still are found out anew, half a minute each.
 pub const HUNG_FOR: Duration = Duration::from_hours(1);
 
 /// A project as a session sees it.
@@ -65,8 +67,8 @@ pub struct Candidate {
     pub due: Option<WhyDue>,
     /// Whether a user or the coordinator asked for an RPC to it.
     pub requested: bool,
-    /// Whether it was the host's owner, and then what work it is to be asked for at least, although that is asked of
-    /// another already: something where instances idle.
+    /// Whether it was the host's owner, and then what work it is to be asked for at least, although that is
+    /// asked of another already: something where instances idle.
     pub by_owner: Option<WorkRequest>,
 }
 
@@ -146,7 +148,8 @@ impl Sessions {
         self.flights.get(&project).is_some_and(|flight| flight.left_behind)
     }
 
-    /// Whether a project did not answer in time when it was last asked, and has not since, by the last [`HUNG_FOR`].
+    /// Whether a project did not answer in time when it was last asked, and has not since, by the last
+    /// [`HUNG_FOR`].
     pub fn has_hung(&self, project: ProjectId) -> bool {
         self.hung.contains_key(&project)
     }
@@ -161,8 +164,9 @@ impl Sessions {
         self.session.is_none()
     }
 
-    /// Takes note of the time. Says whether an RPC that asks for work was left behind by it: then the need for work is to
-    /// be looked at again. To be called on every turn, so that a clock that jumped back lengthens no wait (R1.12).
+    /// Takes note of the time. Says whether an RPC that asks for work was left behind by it: then the need
+    /// for work is to be looked at again. To be called on every turn, so that a clock that jumped back
+    /// lengthens no wait (R1.12).
     pub fn observe(&mut self, now: Instant) -> bool {
         let (mut news, patience) = (false, self.patience());
         self.hung.retain(|_, since| {
@@ -183,7 +187,8 @@ impl Sessions {
         news
     }
 
-    /// Whether an RPC has only just begun, so that nothing else is decided before its answer or [`BESIDE_AFTER`].
+    /// Whether an RPC has only just begun, so that nothing else is decided before its answer or
+    /// [`BESIDE_AFTER`].
     pub fn has_just_begun(&self, now: Instant) -> bool {
         self.flights.values().any(|flight| now.since(flight.since) < BESIDE_AFTER)
     }
@@ -197,8 +202,9 @@ impl Sessions {
         changes.flatten().filter(|at| *at > now).min()
     }
 
-    /// The RPC that is to be given up so that another project has its turn: all places are taken, somebody wants one, and
-    /// this one has hung longest. The caller counts a failure, as if no scheduler had answered.
+    /// The RPC that is to be given up so that another project has its turn: all places are taken, somebody
+    /// wants one, and this one has hung longest. The caller counts a failure, as if no scheduler had
+    /// answered.
     pub fn crowded_out(&mut self, candidates: &[Candidate]) -> Option<ProjectId> {
         if self.flights.len() < IN_FLIGHT_MAX || self.next(candidates).is_none() {
             return None;

@@ -1,10 +1,11 @@
-//! When a project's schedulers may be asked, and when its master page is to be read (R1.3, R1.4, R1.6, R1.12).
+//! When a project's schedulers may be asked, and when its master page is to be read (R1.3, R1.4, R1.6,
+//! R1.12).
 //!
-//! Model: three waits push a project's minimum RPC time out, and the latest wins: (a) the delay that the project
-//! asked for, (b) a backoff while all of its schedulers fail, (c) a backoff while its jobs fail, so that a job that
-//! crashes at once is not fetched over and over. A fourth wait holds back requests for work only, not reports,
-//! after a reply without jobs: R1 leaves open when such a project is asked again, and without it the answer would
-//! be "at once".
+//! Model: three waits push a project's minimum RPC time out, and the latest wins: (a) the delay that the
+//! project asked for, (b) a backoff while all of its schedulers fail, (c) a backoff while its jobs fail, so
+//! that a job that crashes at once is not fetched over and over. A fourth wait holds back requests for work
+//! only, not reports, after a reply without jobs: R1 leaves open when such a project is asked again, and
+//! without it the answer would be "at once".
 //!
 //! The state is stored; after a restart, or a jump of the clock, no wait is longer than it was meant to be.
 
@@ -22,8 +23,8 @@ pub const BACKOFF: Backoff = Backoff { first: Duration::from_secs(60), max: Dura
 /// Every so many failures in a row the master page is read again (R1.6).
 pub const MASTER_PAGE_PERIOD: u32 = 10;
 
-/// The longest delay that a project can ask for: four weeks, beyond which a number is an error and would lock a
-/// host out of the project for good.
+/// The longest delay that a project can ask for: four weeks, beyond which a number is an error and would lock
+/// a host out of the project for good.
 pub const REQUEST_DELAY_MAX: Duration = Duration::from_hours(28 * 24);
 
 /// Why a project may not be asked yet.
@@ -131,7 +132,8 @@ impl RpcState {
         Self { master_page: Some(due), ..Self::default() }
     }
 
-    /// Takes note of the time. To be called on every turn, so that a clock that jumped back lengthens no wait.
+    /// Takes note of the time. To be called on every turn, so that a clock that jumped back lengthens no
+    /// wait.
     pub fn observe(&mut self, now: Instant) {
         let page = self.master_page.as_mut().and_then(|page| page.wait.as_mut());
         let failing = [&mut self.schedulers, &mut self.jobs, &mut self.work];
@@ -172,8 +174,8 @@ impl RpcState {
         self.jobs = Failing::default();
     }
 
-    /// The project was asked for work and sent `jobs` jobs. Returns the wait before it is asked for work again,
-    /// if it sent none.
+    /// The project was asked for work and sent `jobs` jobs. Returns the wait before it is asked for work
+    /// again, if it sent none.
     pub fn on_work_reply(
         &mut self,
         now: Instant,
@@ -188,8 +190,8 @@ impl RpcState {
     }
 
     /// The master page was read, or could not be (R1.6). `schedulers_known` says whether the project has any
-    /// scheduler, from this page or before: while it has none the page stays due, after a backoff, since there
-    /// is nobody to ask. Returns the failure that this counts as, if it does.
+    /// scheduler, from this page or before: while it has none the page stays due, after a backoff, since
+    /// there is nobody to ask. Returns the failure that this counts as, if it does.
     pub fn on_master_page(
         &mut self,
         now: Instant,
@@ -255,8 +257,8 @@ impl RpcState {
         ]
     }
 
-    /// The earliest time to ask for work, and the cause, if it is not past: the minimum RPC time, or later after
-    /// replies without work.
+    /// The earliest time to ask for work, and the cause, if it is not past: the minimum RPC time, or later
+    /// after replies without work.
     pub fn min_work_time(&self, now: Instant) -> Option<NotBefore> {
         let work = latest(now, &[(self.work.wait, Cause::NoWork(self.work.failures))]);
         let rpc = self.min_rpc_time(now, Asker::Client);

@@ -1,10 +1,10 @@
 //! When a failed transfer is tried again, and when it is given up.
 //!
-//! Model: per file, the nth failure in a row, of all its URLs, waits the nth interval of a backoff from four minutes doubling to six
-//! hours, drawn from its upper half; ninety days after it was first tried a file is given up (the figures of the
-//! stock client: 120 s times two to the nth, at most 21,600 s). When three transfers in a row fail for one project
-//! in one direction, its server is taken to be down and a backoff of the same kind delays those of its files that
-//! have failed before. Any success clears it.
+//! Model: per file, the nth failure in a row, of all its URLs, waits the nth interval of a backoff from four
+//! minutes doubling to six hours, drawn from its upper half; ninety days after it was first tried a file is
+//! given up (the figures of the stock client: 120 s times two to the nth, at most 21,600 s). When three
+//! transfers in a row fail for one project in one direction, its server is taken to be down and a backoff of
+//! the same kind delays those of its files that have failed before. Any success clears it.
 
 use fallow_domain::{Duration, Instant};
 use rand::Rng;
@@ -102,8 +102,8 @@ impl ProjectTransferBackoff {
         *self = Self::default();
     }
 
-    /// How long its files that failed before are held back; zero for not at all. A file never tried is tried: it finds
-    /// out whether the server is back.
+    /// How long its files that failed before are held back; zero for not at all. A file never tried is tried:
+    /// it finds out whether the server is back.
     pub fn wait_left(&self, now: Instant) -> Duration {
         self.wait.map_or(Duration::ZERO, |wait| wait.left(now))
     }

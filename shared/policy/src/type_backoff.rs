@@ -1,16 +1,18 @@
 //! When a project may be asked for work of a resource type again (R3.7, R3.11).
 //!
-//! Model: each request for a type that brings no job of it doubles a wait, from ten minutes up to a day, drawn from the
-//! upper half of the interval so that hosts that were refused together do not come back together. A job of the type
-//! ends it. The project's own waits (R1.3) hold in addition; they are not in here.
+//! Model: each request for a type that brings no job of it doubles a wait, from ten minutes up to a day,
+//! drawn from the upper half of the interval so that hosts that were refused together do not come back
+//! together. A job of the type ends it. The project's own waits (R1.3) hold in addition; they are not in
+//! here.
 //!
-//! Nothing else that happens on the host does. BOINC's client ends it whenever a job of the type ends on the host, and so asks a project that
-//! refuses work once for each job that it still has of it.
+//! Nothing else that happens on the host does. BOINC's client ends it whenever a job of the type ends on the
+//! host, and so asks a project that refuses work once for each job that it still has of it.
 //!
-//! A reply has three states for a type (R3.5): jobs, none now, and not supported. The last two back off alike; what
-//! they mean for debts is `long_term_debt`'s affair.
+//! A reply has three states for a type (R3.5): jobs, none now, and not supported. The last two back off
+//! alike; what they mean for debts is `long_term_debt`'s affair.
 //!
-//! The state is stored; after a restart, or a jump of the clock, no wait is longer than it was meant to be (R1.12).
+//! The state is stored; after a restart, or a jump of the clock, no wait is longer than it was meant to be
+//! (R1.12).
 
 use std::collections::BTreeMap;
 
@@ -62,7 +64,8 @@ struct Refused {
 pub struct TypeBackoffs(BTreeMap<ProjectId, PerType<Option<Refused>>>);
 
 impl TypeBackoffs {
-    /// Takes note of the time. To be called on every turn, so that a clock that jumped back lengthens no wait.
+    /// Takes note of the time. To be called on every turn, so that a clock that jumped back lengthens no
+    /// wait.
     pub fn observe(&mut self, now: Instant) {
         for refused in
             self.0.values_mut().flat_map(PerType::iter_mut).filter_map(|(_, refused)| refused.as_mut())
@@ -71,8 +74,8 @@ impl TypeBackoffs {
         }
     }
 
-    /// Takes in what a reply said about a type that was asked for. For a type that was not asked for, only jobs are
-    /// news.
+    /// Takes in what a reply said about a type that was asked for. For a type that was not asked for, only
+    /// jobs are news.
     pub fn on_reply(
         &mut self,
         project: ProjectId,

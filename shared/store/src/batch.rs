@@ -20,10 +20,10 @@ pub enum Precondition {
     Equals(Vec<u8>, Vec<u8>),
 }
 
-/// What became of a batch.
+/// Whether a batch was applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a batch whose precondition does not hold is not applied"]
-pub enum Outcome {
+pub enum BatchResult {
     /// All writes are in the store.
     Applied {
         /// Number of batches this store ever applied, this one included: it only grows.
@@ -38,7 +38,7 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
+impl BatchResult {
     /// Whether the batch was applied.
     #[must_use]
     pub fn is_applied(&self) -> bool {

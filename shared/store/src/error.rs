@@ -30,7 +30,8 @@ pub enum StoreError {
         #[source]
         source: io::Error,
     },
-    /// What is on disk is not what was written. The engine may have rewritten parts while it tried to recover.
+    /// What is on disk is not what was written. The engine may have rewritten parts while it tried to
+    /// recover.
     #[error(
         "the store in {dir} is corrupted ({detail}): restore {} from a copy, or move it away as a whole and start anew",
         whole(.dir)
@@ -75,8 +76,8 @@ pub enum StoreError {
         /// What is wrong with it.
         detail: String,
     },
-    /// No space left on the store's volume (R4.12). What was applied before is kept; the batch that met this is not
-    /// acknowledged. The store goes on by itself once there is space.
+    /// No space left on the store's volume (R4.12). What was applied before is kept; the batch that met this
+    /// is not acknowledged. The store goes on by itself once there is space.
     #[error("no space left on the volume of the store in {dir}: free some, the store then goes on by itself")]
     Full {
         /// The store's directory.
@@ -127,7 +128,8 @@ impl StoreError {
     }
 }
 
-/// The directory that a store is part of: a daemon refuses to make a new store beside what it kept with the old one.
+/// The directory that a store is part of: a daemon refuses to make a new store beside what it kept with the
+/// old one.
 fn whole(store: &Path) -> String {
     let parent = store.parent().filter(|parent| parent.parent().is_some());
     format!("the whole directory {}", parent.unwrap_or(store).display())

@@ -1,7 +1,7 @@
 //! The envelope around a value: which version of its format it is in.
 //!
-//! Layout: magic byte 0xFA, version as big-endian u16, the value's own bytes. What the bytes are (JSON, protobuf) is
-//! the caller's matter.
+//! Layout: magic byte 0xFA, version as big-endian u16, the value's own bytes. What the bytes are (JSON,
+//! protobuf) is the caller's matter.
 
 use std::fmt::Display;
 
@@ -10,7 +10,8 @@ use serde::de::DeserializeOwned;
 
 use crate::StoreError;
 
-/// First byte of every envelope: not the first byte of any JSON or UTF-8 text, so that a bare value is noticed.
+/// First byte of every envelope: not the first byte of any JSON or UTF-8 text, so that a bare value is
+/// noticed.
 const MAGIC: u8 = 0xFA;
 
 /// A migration: from the version found (always older) and its bytes to the current version's bytes.
@@ -52,8 +53,8 @@ impl Format {
 
     /// Takes the value's bytes out of their envelope, migrated to the current version. `key` is for messages.
     ///
-    /// Errors: [`StoreError::NewerFormat`] for a version above the current one, [`StoreError::BadValue`] for no
-    /// envelope or a failed migration.
+    /// Errors: [`StoreError::NewerFormat`] for a version above the current one, [`StoreError::BadValue`] for
+    /// no envelope or a failed migration.
     pub fn open(&self, key: &[u8], stored: &[u8]) -> Result<Vec<u8>, StoreError> {
         let [MAGIC, high, low, bytes @ ..] = stored else {
             return Err(self.bad_value(key, format_args!("{} bytes without a format envelope", stored.len())));

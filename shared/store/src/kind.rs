@@ -1,8 +1,8 @@
 //! Whose a store is, so that one daemon never takes up another's.
 //!
-//! Model: a file `kind` beside the engine's holds one word. It is looked at before anything is made or opened, so that
-//! a store that is refused stays as it is, to the byte. A store made before there was such a file is recognised by its
-//! keys, and gets the file then. Empty stores belong to whoever opens them first.
+//! Model: a file `kind` beside the engine's holds one word. It is looked at before anything is made or
+//! opened, so that a store that is refused stays as it is, to the byte. A store made before there was such a
+//! file is recognised by its keys, and gets the file then. Empty stores belong to whoever opens them first.
 
 use std::fmt;
 use std::fs::File;
@@ -25,7 +25,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// A coordinator's first: what an agent once wrote into a coordinator's store does not make it an agent's.
+    /// A coordinator's first: what an agent once wrote into a coordinator's store does not make it an
+    /// agent's.
     const ALL: [Self; 2] = [Self::Coordinator, Self::Agent];
 
     /// The word in the file.
@@ -44,7 +45,8 @@ impl Kind {
         }
     }
 
-    /// What the store in `dir` says of itself; none if there is no store, or it does not say. Touches nothing.
+    /// What the store in `dir` says of itself; none if there is no store, or it does not say. Touches
+    /// nothing.
     ///
     /// # Errors
     /// [`StoreError::Corrupted`] for a word that is none, or what the system says.
@@ -112,7 +114,10 @@ impl fmt::Display for Kind {
 }
 
 fn unknown(dir: &Path, found: &str) -> StoreError {
-    StoreError::corrupted(dir, format!("its file \"kind\" holds {found:?}, and not whose it is"))
+    StoreError::corrupted(
+        dir,
+        format!("its file \"kind\" holds {found:?}; expected \"agent\" or \"coordinator\""),
+    )
 }
 
 #[cfg(test)]

@@ -1,35 +1,35 @@
 //! An ordered key-value store behind one small interface; sled is its first engine.
 //!
-//! Purpose: both daemons keep their state here (R6.9). The interface is what sled and a replicated engine have in
-//! common: ordered keys, atomic batches with preconditions. Named keyspaces are plain key prefixes, chosen by the caller
-//! (`b"job/"`).
+//! Purpose: both daemons keep their state here (R6.9). The interface is what sled and a replicated engine
+//! have in common: ordered keys, atomic batches with preconditions. Named keyspaces are plain key prefixes,
+//! chosen by the caller (`b"job/"`).
 //!
-//! Model: one writer process per directory, shown by a lock file with its process id. A [`Batch`] is applied as a
-//! whole or not at all, also over a `kill -9`. Two strengths of "applied":
-//! [`Store::apply`] survives the death of the process (the bytes are with the kernel), [`Store::apply_durable`] also
-//! survives the loss of power (the bytes are on the medium) and costs an fsync of the file and its folder.
-//! Values are wrapped in an envelope with a [`Format`] version: an older one is migrated by the caller's function, a
-//! newer one refused. Those that are plain structs are JSON in their envelope ([`Format::write`], [`Format::read`]).
+//! Model: one writer process per directory, shown by a lock file with its process id. A [`Batch`] is applied
+//! as a whole or not at all, also over a `kill -9`. Two strengths of "applied": [`Store::apply`] survives the
+//! death of the process (the bytes are with the kernel), [`Store::apply_durable`] also survives the loss of
+//! power (the bytes are on the medium) and costs an fsync of the file and its folder. Values are wrapped in
+//! an envelope with a [`Format`] version: an older one is migrated by the caller's function, a newer one
+//! refused. Those that are plain structs are JSON in their envelope ([`Format::write`], [`Format::read`]).
 //!
-//! An exception in `shared/`: this room knows files, because a store that did not would be a stub; it has no clock,
-//! no sockets and no async runtime. The calls block: from async code run them where blocking is fine
-//! (`spawn_blocking`), or accept the microseconds of [`Store::get`] and
-//! the fraction of a millisecond of [`Store::apply`].
+//! An exception in `shared/`: this room knows files, because a store that did not would be a stub; it has no
+//! clock, no sockets and no async runtime. The calls block: from async code run them where blocking is fine
+//! (`spawn_blocking`), or accept the microseconds of [`Store::get`] and the fraction of a millisecond of
+//! [`Store::apply`].
 //!
-//! Omitted: watching a prefix, until several coordinators share a store; several trees, compare-and-swap on anything but
-//! equality and absence, time to live, replication.
+//! Omitted: watching a prefix, until several coordinators share a store; several trees, compare-and-swap on
+//! anything but equality and absence, time to live, replication.
 #![forbid(unsafe_code)]
 
 mod batch;
+mod commit_record;
 mod error;
 mod format;
 mod kind;
 mod quiet;
 mod range;
 mod sled_store;
-mod witness;
 
-pub use batch::{Batch, Outcome, Precondition};
+pub use batch::{Batch, BatchResult, Precondition};
 pub use error::StoreError;
 pub use format::{Format, Migrate, no_migration};
 pub use kind::Kind;
@@ -53,14 +53,17 @@ pub trait Store: Send + Sync {
 
     /// Applies all of `batch`, or nothing of it if one of its preconditions does not hold.
     ///
-    /// On return of [`Outcome::Applied`] the batch survives the death of this process, but perhaps not a power cut.
-    fn apply(&self, batch: Batch) -> Result<Outcome, StoreError>;
+    /// On return of [`BatchResult::Applied`] the batch survives the death of this process, but perhaps not a
+    /// power cut.
+    fn apply(&self, batch: Batch) -> Result<BatchResult, StoreError>;
 
-    /// As [`Store::apply`], and on return the batch survives a power cut too (as far as the medium keeps its word).
+    /// As [`Store::apply`], and on return the batch survives a power cut too (as far as the medium keeps its
+    /// word).
     ///
-    /// Measured on a virtual disk of two cores (`cargo run --release -p fallow-store --example cost`): 3 ms a batch,
-    /// against 0.3 ms for [`Store::apply`], which waits for the kernel's write but not for the drive's cache.
-    fn apply_durable(&self, batch: Batch) -> Result<Outcome, StoreError>;
+    /// Measured on a virtual disk of two cores (`cargo run --release -p fallow-store --example cost`): 3 ms a
+    /// batch, against 0.3 ms for [`Store::apply`], which waits for the kernel's write but not for the drive's
+    /// cache.
+    fn apply_durable(&self, batch: Batch) -> Result<BatchResult, StoreError>;
 
     /// Puts everything applied so far on the medium (see [`Store::apply_durable`]).
     fn flush(&self) -> Result<(), StoreError>;

@@ -1,8 +1,8 @@
 //! Turns a panic of the engine into a value.
 //!
-//! sled asserts on some damaged files instead of returning an error. Those panics are about untrusted input (what is
-//! on disk), so they must be errors here. The default hook would print them as crashes of the daemon: a hook installed
-//! once passes everything on but what happens inside [`catching`].
+//! sled asserts on some damaged files instead of returning an error. Those panics are about untrusted input
+//! (what is on disk), so they must be errors here. The default hook would print them as crashes of the
+//! daemon: a hook installed once passes everything on but what happens inside [`catching`].
 
 use std::any::Any;
 use std::cell::Cell;

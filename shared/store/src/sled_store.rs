@@ -1,25 +1,31 @@
 //! The store on sled.
 //!
 //! sled by itself promises less than this crate does; what is added and why:
-//! - flushed after every batch, with no timer (`flush_every_ms(None)`): eleven wake-ups a second less on an idle host;
-//! - `fdatasync` for durable batches, because sled's flush is `sync_file_range`, which leaves the drive's cache alone;
-//! - a tally of all entries (count and sum of fingerprints), changed in the same atomic batch and compared on open,
-//!   together with the [witness](crate::witness): sled drops damaged parts of its log silently;
-//! - a look at the free space before each batch: sled stops for good at the first failed write, so it should meet
-//!   none. If it meets one all the same, it is closed and opened again by the next call;
+//! - flushed after every batch, with no timer (`flush_every_ms(None)`): eleven wake-ups a second less on an
+//!   idle host;
+//! - `fdatasync` for durable batches, because sled's flush is `sync_file_range`, which leaves the drive's
+//!   cache alone;
+//! - a tally of all entries (count and sum of fingerprints), changed in the same atomic batch and compared on
+//!   open, together with the [commit record](crate::commit_record): sled drops damaged parts of its log
+//!   silently;
+//! - a look at the free space before each batch: sled stops for good at the first failed write, so it should
+//!   meet none. If it meets one all the same, it is closed and opened again by the next call;
 //! - its panics on damaged files become [`StoreError::Corrupted`].
 //!
-//! One writer at a time, under a lock of our own: preconditions need it, and scans then see whole batches only.
+//! One writer at a time, under a lock of our own: preconditions need it, and scans then see whole batches
+//! only.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use fallow_daemon::file_lock::{DYING, FileLock, GOING, Refused, wait_until_free};
+use fallow_daemon::file_lock::{DYING, FileLock, GOING, LockError, wait_until_free};
 
+use crate::commit_record::CommitRecord;
 use crate::quiet::catching;
-use crate::witness::Witness;
-use crate::{Batch, Entry, Format, KeyRange, Kind, Outcome, Precondition, Store, StoreError, no_migration};
+use crate::{
+    Batch, BatchResult, Entry, Format, KeyRange, Kind, Precondition, Store, StoreError, no_migration,
+};
 
 /// Layout of the directory: which engine, and how keys are mapped to its keys.
 const LAYOUT: Format = Format { name: "store directory", version: 1, migrate: no_migration };
@@ -57,7 +63,7 @@ struct Opened {
     file: File,
     folder: File,
     tally: Tally,
-    witness: Witness,
+    commit_record: CommitRecord,
 }
 
 /// What all entries come to: any entry lost, changed or brought back by damage shows.
@@ -69,18 +75,22 @@ struct Tally {
 }
 
 impl SledStore {
-    /// Opens the store in `dir`, which is created if missing, and checks every entry (about 0.2 s per 100,000).
+    /// Opens the store in `dir`, which is created if missing, and checks every entry (about 0.2 s per
+    /// 100,000).
     ///
     /// Errors: [`StoreError::InUse`], [`StoreError::NotWritable`], [`StoreError::Corrupted`],
-    /// [`StoreError::NewerFormat`], [`StoreError::Full`]; all but a corrupted store open again once the cause is gone.
+    /// [`StoreError::NewerFormat`], [`StoreError::Full`]; all but a corrupted store open again once the cause
+    /// is gone.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, StoreError> {
         Self::open_with(dir.into(), None)
     }
 
-    /// Opens the store in `dir` for a daemon of this kind, and marks a new one as its own; else as [`Self::open`].
+    /// Opens the store in `dir` for a daemon of this kind, and marks a new one as its own; else as
+    /// [`Self::open`].
     ///
-    /// Errors: besides those of [`Self::open`], [`StoreError::OtherKind`] for another daemon's store. One that says
-    /// whose it is (see [`Kind::of`]) is left untouched; an older one is opened to look at its keys, and not changed.
+    /// Errors: besides those of [`Self::open`], [`StoreError::OtherKind`] for another daemon's store. One
+    /// that says whose it is (see [`Kind::of`]) is left untouched; an older one is opened to look at its
+    /// keys, and not changed.
     pub fn open_as(dir: impl Into<PathBuf>, kind: Kind) -> Result<Self, StoreError> {
         Self::open_with(dir.into(), Some(kind))
     }
@@ -134,7 +144,7 @@ impl SledStore {
         }
     }
 
-    fn write(&self, batch: &Batch, is_durable: bool) -> Result<Outcome, StoreError> {
+    fn write(&self, batch: &Batch, is_durable: bool) -> Result<BatchResult, StoreError> {
         let mut guard = self.reopened()?;
         let State::Open(opened) = &mut *guard else { return Err(self.closed()) };
         let result = catching(|| opened.apply(&self.dir, batch, is_durable));
@@ -142,8 +152,8 @@ impl SledStore {
             Ok(Ok(outcome)) => Ok(outcome),
             Ok(Err(Failure::Refused(error))) => Err(error),
             Ok(Err(Failure::Unfinished(error))) => {
-                // The engine takes no more writes after a failed one, and what it holds in memory may not be what is
-                // on disk: read it anew.
+                // The engine takes no more writes after a failed one, and what it holds in memory may not be
+                // what is on disk: read it anew.
                 close(std::mem::replace(&mut *guard, State::Closed));
                 Err(error)
             }
@@ -190,11 +200,11 @@ impl Store for SledStore {
         })
     }
 
-    fn apply(&self, batch: Batch) -> Result<Outcome, StoreError> {
+    fn apply(&self, batch: Batch) -> Result<BatchResult, StoreError> {
         self.write(&batch, false)
     }
 
-    fn apply_durable(&self, batch: Batch) -> Result<Outcome, StoreError> {
+    fn apply_durable(&self, batch: Batch) -> Result<BatchResult, StoreError> {
         self.write(&batch, true)
     }
 
@@ -218,13 +228,13 @@ const SETTINGS: &[u8] = b"segment_size: 524288\nuse_compression: false\nversion:
 /// Makes the directory this process's own, or says who has it.
 fn lock(dir: &Path) -> Result<FileLock, StoreError> {
     FileLock::take(&dir.join("lock")).map_err(|refused| match refused {
-        Refused::InUse(holder) => StoreError::InUse { dir: dir.to_path_buf(), holder },
-        Refused::Io(source) => StoreError::from_io(dir, "open its lock file", source),
+        LockError::InUse(holder) => StoreError::InUse { dir: dir.to_path_buf(), holder },
+        LockError::Io(source) => StoreError::from_io(dir, "open its lock file", source),
     })
 }
 
-/// The engine only logs that its settings are damaged, and goes on with what is left of them. It writes them before
-/// anything else, so that beside data they are whole.
+/// The engine only logs that its settings are damaged, and goes on with what is left of them. It writes them
+/// before anything else, so that beside data they are whole.
 fn check_settings(dir: &Path, folder: &Path) -> Result<(), StoreError> {
     let has_data = std::fs::metadata(folder.join("db")).is_ok_and(|data| data.len() > 0);
     match std::fs::read(folder.join("conf")) {
@@ -251,14 +261,14 @@ impl Opened {
             .map_err(|panic| StoreError::corrupted(dir, panic))?
             .map_err(|error| StoreError::from_sled(dir, "open", error))?;
         let tally = catching(|| check(dir, &db)).map_err(|panic| StoreError::corrupted(dir, panic))??;
-        let witness = Witness::open(dir, tally.revision)?;
+        let commit_record = CommitRecord::open(dir, tally.revision)?;
         let open_fail = |source| StoreError::from_io(dir, "open its engine's files", source);
         let file = File::open(folder.join("db")).map_err(open_fail)?;
         let folder = File::open(&folder).map_err(open_fail)?;
         // The names of the files just created are part of what a durable batch relies on.
         let own = File::open(dir).map_err(open_fail)?;
         [&folder, &own].into_iter().try_for_each(File::sync_all).map_err(open_fail)?;
-        Ok(Self { db, file, folder, tally, witness })
+        Ok(Self { db, file, folder, tally, commit_record })
     }
 
     fn kind_by_keys(&self, dir: &Path) -> Result<Option<Kind>, StoreError> {
@@ -268,7 +278,7 @@ impl Opened {
             .map_err(|error| StoreError::from_sled(dir, "read", error))
     }
 
-    fn apply(&mut self, dir: &Path, batch: &Batch, is_durable: bool) -> Result<Outcome, Failure> {
+    fn apply(&mut self, dir: &Path, batch: &Batch, is_durable: bool) -> Result<BatchResult, Failure> {
         let refused = |error| Failure::Refused(StoreError::from_sled(dir, "read", error));
         for precondition in &batch.preconditions {
             let (Precondition::Absent(key) | Precondition::Equals(key, _)) = precondition;
@@ -278,7 +288,10 @@ impl Opened {
                 Precondition::Equals(_, value) => found.as_deref() == Some(value.as_slice()),
             };
             if !holds {
-                return Ok(Outcome::Conflict { key: key.clone(), found: found.map(|value| value.to_vec()) });
+                return Ok(BatchResult::Conflict {
+                    key: key.clone(),
+                    found: found.map(|value| value.to_vec()),
+                });
             }
         }
         let mut tally = self.tally;
@@ -295,9 +308,9 @@ impl Opened {
             let synced = self.file.sync_data().and_then(|()| self.folder.sync_all());
             synced.map_err(|source| Failure::Unfinished(StoreError::from_io(dir, "sync", source)))?;
         }
-        self.witness.note(dir, tally.revision, is_durable).map_err(Failure::Unfinished)?;
+        self.commit_record.note(dir, tally.revision, is_durable).map_err(Failure::Unfinished)?;
         self.tally = tally;
-        Ok(Outcome::Applied { revision: tally.revision })
+        Ok(BatchResult::Applied { revision: tally.revision })
     }
 
     /// The engine's batch, with the tally as it will be.

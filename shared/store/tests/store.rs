@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fallow_store::{Batch, KeyRange, Outcome, SledStore, Store, StoreError};
+use fallow_store::{Batch, BatchResult, KeyRange, SledStore, Store, StoreError};
 use proptest::prelude::*;
 
 fn open(dir: &Path) -> SledStore {
@@ -23,7 +23,7 @@ fn open(dir: &Path) -> SledStore {
 
 fn put(store: &dyn Store, key: &str, value: &str) -> u64 {
     match store.apply(Batch::new().put(key, value)).unwrap() {
-        Outcome::Applied { revision } => revision,
+        BatchResult::Applied { revision } => revision,
         conflict => panic!("{conflict:?}"),
     }
 }
@@ -69,7 +69,7 @@ fn a_batch_whose_precondition_fails_writes_nothing() {
     let taken = Batch::new().put("other", "x").require_absent("owner");
     assert_eq!(
         store.apply(taken).unwrap(),
-        Outcome::Conflict { key: b"owner".to_vec(), found: Some(b"a".to_vec()) }
+        BatchResult::Conflict { key: b"owner".to_vec(), found: Some(b"a".to_vec()) }
     );
     let changed = Batch::new().put("owner", "c").require_value("owner", "b");
     assert!(!store.apply_durable(changed).unwrap().is_applied());

@@ -22,7 +22,8 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::reported::{Reachability, Reported};
 use crate::{Service, TelemetryError};
 
-/// How long the end of a daemon waits for what is queued: long for a collector that is there, short for an operator.
+/// How long the end of a daemon waits for what is queued: long for a collector that is there, short for an
+/// operator.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The collector to export to, if the environment names one.
@@ -44,8 +45,8 @@ pub(crate) struct Exporters {
 
 impl Exporters {
     pub(crate) fn start(endpoint: &str, service: &Service) -> Result<Self, TelemetryError> {
-        // A runtime apart from the daemon's: export goes on while the daemon's is being shut down, and needs no more
-        // than the one thread.
+        // A runtime apart from the daemon's: export goes on while the daemon's is being shut down, and needs
+        // no more than the one thread.
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("otlp")
@@ -108,7 +109,8 @@ impl Exporters {
     }
 }
 
-/// Says of each log record when it was made: the bridge says only when it saw it, and many readers go by the other.
+/// Says of each log record when it was made: the bridge says only when it saw it, and many readers go by the
+/// other.
 #[derive(Debug)]
 struct Timestamps;
 
@@ -126,7 +128,8 @@ impl LogProcessor for Timestamps {
     }
 }
 
-/// Spans that are exported: those of Fallow's own crates, whose names are few and hold nothing of what is asked for.
+/// Spans that are exported: those of Fallow's own crates, whose names are few and hold nothing of what is
+/// asked for.
 fn own() -> Targets {
     Targets::new().with_target("fallow", LevelFilter::INFO)
 }

@@ -1,7 +1,7 @@
 //! Logging and OpenTelemetry set-up for the daemons (R6.7).
 //!
-//! Purpose: one call at the start of a daemon, [`init`], and everything said with `tracing` goes to standard error
-//! and, where a collector is named, to it; the metrics of [`names`] likewise.
+//! Purpose: one call at the start of a daemon, [`init`], and everything said with `tracing` goes to standard
+//! error and, where a collector is named, to it; the metrics of [`names`] likewise.
 //!
 //! Model. Environment variables decide, as operators of other OpenTelemetry programs expect:
 //!
@@ -16,26 +16,27 @@
 //! | `OTEL_SDK_DISABLED` | `true`: nothing is exported |
 //! | other `OTEL_BSP_...`, `OTEL_BLRP_...`, `OTEL_TRACES_SAMPLER...`, `OTEL_EXPORTER_OTLP_HEADERS`, `..._TIMEOUT` | as the OpenTelemetry SDK defines them |
 //!
-//! The exporters run on a small runtime and threads of their own with bounded queues: a collector that is slow or gone
-//! costs the daemon nothing, loses what does not fit, and is logged once when it goes and once when it is back.
+//! The exporters run on a small runtime and threads of their own with bounded queues: a collector that is
+//! slow or gone costs the daemon nothing, loses what does not fit, and is logged once when it goes and once
+//! when it is back.
 //!
-//! An exception in `shared/`: this room knows tokio, sockets and the environment, because that is what it sets up.
-//! Omitted: OTLP over HTTP or TLS (a local collector forwards), Prometheus scraping, exemplars, log files (the service
-//! manager keeps them).
+//! An exception in `shared/`: this room knows tokio, sockets and the environment, because that is what it
+//! sets up. Omitted: OTLP over HTTP or TLS (a local collector forwards), Prometheus scraping, exemplars, log
+//! files (the service manager keeps them).
 #![forbid(unsafe_code)]
 
 mod export;
 mod log;
 pub mod names;
 pub mod propagation;
+mod rate_limit;
 mod reported;
-mod seldom;
 mod service;
 
 pub use opentelemetry;
 pub use opentelemetry::KeyValue;
 pub use opentelemetry::metrics::Meter;
-pub use seldom::Seldom;
+pub use rate_limit::RateLimit;
 pub use service::Service;
 
 use tracing_subscriber::layer::SubscriberExt;

@@ -64,13 +64,13 @@ pub const MONOTONY: Metric = Metric {
     description: "How rarely the host switches between projects",
 };
 
-/// Time that a call of the operator's API took. Histogram. The name, unit and attributes are OpenTelemetry's own
-/// convention (`rpc.method`, `rpc.response.status_code`, `rpc.system.name`), so it is not among [`ALL`].
+/// Time that a call of the operator's API took. Histogram. The name, unit and attributes are OpenTelemetry's
+/// own convention (`rpc.method`, `rpc.response.status_code`, `rpc.system.name`), so it is not among [`ALL`].
 pub const CALL_DURATION: Metric =
     Metric { name: "rpc.server.call.duration", unit: "s", description: "Duration of operators' calls" };
 
-/// Upper ends of the buckets of durations, in seconds, as the convention has them: those of the SDK are made for
-/// milliseconds.
+/// Upper ends of the buckets of durations, in seconds, as the convention has them: those of the SDK are made
+/// for milliseconds.
 const SECONDS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 
 /// All metrics of Fallow's own, for documentation and dashboards.
@@ -117,7 +117,8 @@ impl Metric {
         meter.f64_gauge(self.name).with_unit(self.unit).with_description(self.description).build()
     }
 
-    /// A gauge that is asked at each export: it reports only what exists then, so a project that is gone vanishes.
+    /// A gauge that is asked at each export: it reports only what exists then, so a project that is gone
+    /// vanishes.
     pub fn observed(
         &self,
         meter: &Meter,
@@ -131,8 +132,8 @@ impl Metric {
             .build()
     }
 
-    /// A counter that is asked at each export for its running total, kept elsewhere: a restart of the daemon loses
-    /// nothing of it.
+    /// A counter that is asked at each export for its running total, kept elsewhere: a restart of the daemon
+    /// loses nothing of it.
     pub fn observed_total(
         &self,
         meter: &Meter,

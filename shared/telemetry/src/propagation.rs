@@ -1,8 +1,8 @@
 //! Trace context across process boundaries, in W3C form (`00-<trace>-<span>-<flags>`).
 //!
-//! Fleet messages carry it as one string, gRPC calls and maps of headers under the key `traceparent`. What comes in is
-//! untrusted: anything but a valid context is ignored, because a broken trace is no reason to refuse a message.
-//! `tracestate` is not carried: nothing here reads it.
+//! Fleet messages carry it as one string, gRPC calls and maps of headers under the key `traceparent`. What
+//! comes in is untrusted: anything but a valid context is ignored, because a broken trace is no reason to
+//! refuse a message. `tracestate` is not carried: nothing here reads it.
 
 use std::collections::BTreeMap;
 
@@ -29,8 +29,8 @@ pub fn traceparent_of(span: &Span) -> Option<String> {
     map.remove(TRACEPARENT)
 }
 
-/// Makes `span` a child of the context received. Call it before the span is first entered; afterwards, and with
-/// anything that is no context, it does nothing. Returns whether it did.
+/// Makes `span` a child of the context received. Call it before the span is first entered; afterwards, and
+/// with anything that is no context, it does nothing. Returns whether it did.
 pub fn set_parent(span: &Span, traceparent: &str) -> bool {
     let map = BTreeMap::from([(TRACEPARENT.to_owned(), traceparent.to_owned())]);
     set_parent_from(span, &MapExtractor(&map))

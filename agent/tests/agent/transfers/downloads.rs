@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read as _, Write};
 use std::time::Duration;
 
-use fallow_agent::engine::Input;
+use fallow_agent::input::Input;
 use fallow_agent::transfer::USER_AGENT;
 use fallow_boinc::signature::{PrivateKey, md5_hex};
 use fallow_client::{Download, Event, RequiredSignature, TransferErrorKind};
@@ -284,7 +284,8 @@ async fn r6_10_an_endless_download_ends_where_its_room_does_and_leaves_nothing()
     let announced = Download { nbytes: Some(Bytes(2 << 20)), ..unknown.clone() };
     let packed = Download { gzipped: true, ..unknown.clone() };
     let at_most = Download { limited_by_host: false, ..unknown.clone() };
-    // What is more than this host has room for may fit later; what is more than the project said never comes right.
+    // What is more than this host has room for may fit later; what is more than the project said never comes
+    // right.
     let (no_space, wrong) = (TransferErrorKind::DiskFull, TransferErrorKind::WrongSize);
     for (wanted, kind, expected) in [
         (unknown, no_space, "3145728 bytes that it may have on this host"),

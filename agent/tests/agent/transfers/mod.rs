@@ -1,4 +1,5 @@
-//! Downloads, uploads and calls against a small HTTP server, which answers as each test says and keeps what it was asked.
+//! Downloads, uploads and calls against a small HTTP server, which answers as each test says and keeps what
+//! it was asked.
 
 mod calls;
 mod downloads;
@@ -12,7 +13,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use fallow_agent::dir::DataDir;
-use fallow_agent::engine::Input;
+use fallow_agent::input::Input;
 use fallow_agent::transfer::{Limits, Transfers, Web};
 use fallow_boinc::scheduler::{ClientVersion, SchedulerReply, SchedulerRequest};
 use fallow_boinc::signature::md5_hex;

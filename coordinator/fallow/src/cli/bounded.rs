@@ -1,4 +1,5 @@
-//! Files that a user names, read with a bound: what has no end, such as a device or a pipe, is refused in time.
+//! Files that a user names, read with a bound: what has no end, such as a device or a pipe, is refused in
+//! time.
 
 use std::fs::File;
 use std::io::Read;

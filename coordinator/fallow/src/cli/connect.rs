@@ -34,8 +34,8 @@ pub struct Target {
     pub operator_token_file: Option<PathBuf>,
 }
 
-/// Where a coordinator is looked for when nothing is said. Not by clap's own means: in its usage lines an option that the
-/// environment gives looks as if it were needed.
+/// Where a coordinator is looked for when nothing is said. Not by clap's own means: in its usage lines an
+/// option that the environment gives looks as if it were needed.
 pub(crate) fn root() -> PathBuf {
     let root = std::env::var_os("FALLOW_DIR").filter(|root| !root.is_empty());
     root.map_or_else(|| PathBuf::from("./fallow-data"), PathBuf::from)
@@ -93,7 +93,8 @@ impl Target {
             None => read_token(&self.token_in_dir()?)?,
         };
         let mut client = connect_within(url, &token, longest).await?;
-        // Whoever types an address may have taken another service's: better said here than by a call that breaks.
+        // Whoever types an address may have taken another service's: better said here than by a call that
+        // breaks.
         match client.get_document(GetDocumentRequest {}).await {
             Err(status) if Failure::is_no_coordinator(&status) => Err(self.no_coordinator(url)),
             Err(status) => Err(status.into()),
@@ -229,7 +230,8 @@ struct Agents {
     _control_socket: serde_json::Value,
 }
 
-/// Whether a directory is an agent's: its store says so, or its `daemon.json` says where its control socket is.
+/// Whether a directory is an agent's: its store says so, or its `daemon.json` says where its control socket
+/// is.
 fn is_agents(dir: &Path) -> bool {
     if matches!(Kind::of(&dir.join("store")), Ok(Some(Kind::Agent))) {
         return true;

@@ -1,4 +1,5 @@
-//! `fallow coordinator run`: the coordinator in the foreground, as a service manager or `fallow up` starts it.
+//! `fallow coordinator run`: the coordinator in the foreground, as a service manager or `fallow up` starts
+//! it.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -14,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Failure, units};
 
-pub(super) const EXAMPLE: &str = "\
+pub(crate) const EXAMPLE: &str = "\
 Example:
   fallow coordinator run --dir /var/lib/fallow/coordinator
   fallow hosts --dir /var/lib/fallow/coordinator
@@ -24,14 +25,14 @@ no more than --dir. It ends cleanly at SIGTERM or SIGINT; agents go on computing
 and report when it is back.";
 
 #[derive(Subcommand, Debug)]
-pub(super) enum Command {
+pub(crate) enum Command {
     /// Runs the coordinator in the foreground.
     #[command(after_help = EXAMPLE)]
     Run(Run),
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Run {
+pub(crate) struct Run {
     /// Its directory; made if there is none. Without it: coordinator in FALLOW_DIR, else in ./fallow-data; or
     /// FALLOW_DIR itself if a coordinator has run there.
     #[arg(long, value_name = "DIR")]
@@ -56,8 +57,8 @@ fn heartbeat(text: &str) -> Result<Duration, Box<dyn std::error::Error + Send + 
     }
 }
 
-/// Where tools look for a coordinator, given FALLOW_DIR: a directory of `fallow up`, with the coordinator's within, or
-/// the coordinator's own.
+/// Where tools look for a coordinator, given FALLOW_DIR: a directory of `fallow up`, with the coordinator's
+/// within, or the coordinator's own.
 fn default_dir(root: Option<OsString>) -> PathBuf {
     let root =
         root.filter(|root| !root.is_empty()).map_or_else(|| PathBuf::from("./fallow-data"), PathBuf::from);
@@ -66,7 +67,7 @@ fn default_dir(root: Option<OsString>) -> PathBuf {
     if is_own { root } else { within }
 }
 
-pub(super) fn run(command: Command) -> Result<(), Failure> {
+pub(crate) fn run(command: Command) -> Result<(), Failure> {
     let Command::Run(run) = command;
     let dir = run.dir.unwrap_or_else(|| default_dir(std::env::var_os("FALLOW_DIR")));
     let dir = std::path::absolute(&dir).map_err(|error| Failure::file("find", &dir, error))?;

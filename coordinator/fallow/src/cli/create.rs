@@ -17,7 +17,7 @@ use super::table::{self, Column::Text};
 use super::{Failure, Unacceptable, print, print_json, units, upload};
 use crate::printable;
 
-pub(super) const PROJECT_EXAMPLE: &str = "\
+pub(crate) const PROJECT_EXAMPLE: &str = "\
 Example:
   fallow project create sieve --share 50
   fallow app add sieve sieve ./target/release/sieve --version 1.0
@@ -27,9 +27,10 @@ The whole fleet is attached to it at once; each agent has an account of its own.
 Unmodified BOINC clients can attach to its URL too, with accounts that their
 owners make, once you allow that:
   fallow project set sieve account-creation=true
-Two jobs of a workunit never go to one account: a quorum of 2 over such clients
-needs two accounts. Who can make one can make two: against strangers, a
-quorum proves nothing.";
+Results of one account count once towards a quorum, and an account gets a second
+job of a workunit only if its first one failed or was lost: a quorum of 2 over
+such clients needs two accounts. Who can make one can make two: against
+strangers, a quorum proves nothing.";
 
 const SHOW_EXAMPLE: &str = "\
 Example:
@@ -48,15 +49,15 @@ Settings:
                       it likes. Agents of this fleet hear of new jobs at once
   report-immediately  jobs are reported one by one: true or false
   account-creation    anybody may make an account, for clients outside the
-                      fleet: true or false. Jobs of one workunit never go to
-                      one account twice
+                      fleet: true or false. Results of one account count once
+                      towards a quorum
   jobs-per-cpu        jobs in progress that a host may have per CPU
   send                WS1 (fills requests), WS2 (only what meets its deadline);
                       ws2=published, counted or scaled: with less foresight
   deletion-policy     files that clients delete first: lru, priority, expire
   delete-from-self    jobs may push out the project's own files: true or false";
 
-pub(super) const APP_EXAMPLE: &str = "\
+pub(crate) const APP_EXAMPLE: &str = "\
 Example:
   fallow app add sieve sieve ./target/release/sieve --version 1.0
   fallow app add sieve sieve ./sieve-gpu --version 1.0 --uses nvidia=0.5,cpu=0.1
@@ -72,7 +73,7 @@ docs/applications.md shows one of fifteen lines.";
 const UPLOAD: std::time::Duration = std::time::Duration::from_secs(600);
 
 #[derive(Subcommand, Debug)]
-pub(super) enum ProjectCommand {
+pub(crate) enum ProjectCommand {
     /// Adds a project of the lab's own, with its keys, and attaches the fleet to it.
     #[command(after_help = PROJECT_EXAMPLE)]
     Create(Create),
@@ -85,7 +86,7 @@ pub(super) enum ProjectCommand {
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Create {
+pub(crate) struct Create {
     /// Its name in URLs and directories: lower-case letters, digits, `-` and `_`.
     name: String,
     /// Its resource share.
@@ -102,7 +103,7 @@ pub(super) struct Create {
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Show {
+pub(crate) struct Show {
     /// The project.
     name: String,
     #[command(flatten)]
@@ -113,7 +114,7 @@ pub(super) struct Show {
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Set {
+pub(crate) struct Set {
     /// The project.
     name: String,
     /// Settings and their new values; all are taken, or none.
@@ -133,14 +134,14 @@ fn setting(text: &str) -> Result<Setting, String> {
 }
 
 #[derive(Subcommand, Debug)]
-pub(super) enum AppCommand {
+pub(crate) enum AppCommand {
     /// Registers a version of an application.
     #[command(after_help = APP_EXAMPLE)]
     Add(Add),
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Add {
+pub(crate) struct Add {
     /// The project.
     project: String,
     /// The application's name.
@@ -203,7 +204,7 @@ fn uses(text: &str) -> Result<Usage, Box<dyn std::error::Error + Send + Sync>> {
 pub(crate) const PLATFORM: &str =
     if cfg!(target_arch = "aarch64") { "aarch64-unknown-linux-gnu" } else { "x86_64-pc-linux-gnu" };
 
-pub(super) async fn project(command: ProjectCommand) -> Result<(), Failure> {
+pub(crate) async fn project(command: ProjectCommand) -> Result<(), Failure> {
     let create = match command {
         ProjectCommand::Create(create) => create,
         ProjectCommand::Show(Show { name, target, json }) => {
@@ -232,7 +233,8 @@ pub(super) async fn project(command: ProjectCommand) -> Result<(), Failure> {
     print(&format!("project {} at {}\n", project.name, project.url))
 }
 
-/// The key with which any BOINC client is attached by hand; empty for a project that the fleet is not attached to.
+/// The key with which any BOINC client is attached by hand; empty for a project that the fleet is not
+/// attached to.
 async fn account_key(client: &mut Client, name: &str) -> Result<String, Failure> {
     let document = client.get_document(GetDocumentRequest {}).await?.into_inner().document;
     let projects = document.unwrap_or_default().projects;
@@ -304,7 +306,7 @@ fn require_program(path: &Path) -> Result<(), Failure> {
     Err(Failure::bad_input(text))
 }
 
-pub(super) async fn app(command: AppCommand) -> Result<(), Failure> {
+pub(crate) async fn app(command: AppCommand) -> Result<(), Failure> {
     let AppCommand::Add(add) = command;
     if let Some(program) = add.files.first().filter(|_| !add.any_file) {
         require_program(program)?;

@@ -1,4 +1,6 @@
-//! `fallow evaluate`: the published evaluation, from the product's own policies (R5.20 to R5.25).
+//! `fallow evaluate`: the published evaluation, from the product's own policies (R5.20 to R5.25). "The paper"
+//! below is D. Kondo, D. P. Anderson, J. McLeod VII: Performance Evaluation of Scheduling Policies for
+//! Volunteer Computing (2007).
 
 use std::path::PathBuf;
 use std::process::ExitCode as ProcessExit;
@@ -15,7 +17,7 @@ use super::simulate::mean;
 use super::table::{self, Column};
 use super::{Failure, count, print};
 
-/// The runs that the notes tell of are so long, as the paper's are.
+/// Days a run, as in the paper; the notes were written for runs of this length.
 const STANDARD_DAYS: u32 = 100;
 
 const EXAMPLES: &str = "\
@@ -33,18 +35,17 @@ Scheduling Policies for Volunteer Computing (2007).
 DIR gets table.txt, table.csv, and of every figure of the paper an SVG with its
 values as CSV beside it; with --only the tables are table-NAME-NAME.txt and .csv
 instead, so that those of a whole evaluation stay. In figures, open diamonds are
-the paper's values; dashes are no values of the paper's, but what its words make
-of ours. A row agrees or differs, by the tolerance beside it, or is not judged
-where the paper gives no value. Notes tell of runs of 100 days and are left out
-of others.
+published values; dashes apply a published statement to our own values. A row
+agrees or differs, by the tolerance beside it, or is not judged where the paper
+gives no value. Notes tell of runs of 100 days and are left out of others.
 
-All of it is 4,190 runs and about eight minutes of CPU time, so four on two free
-CPUs; with --repeat 1 a tenth. Each experiment is written
-as soon as it is done, and Ctrl-C leaves what is written.";
+A full evaluation is 4,190 runs: about eight minutes of CPU time, so four on two
+free CPUs. --repeat 1 takes a tenth. Each experiment is written as soon as it is
+done, and Ctrl-C leaves what is written.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     /// Where tables and figures are written.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -65,7 +66,7 @@ pub(super) struct Arguments {
     only: Vec<String>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
     let experiments = chosen(&arguments.only)?;
     runs::directory("--out", &arguments.out)?;
     let stem = stem(&experiments);
@@ -118,7 +119,8 @@ fn chosen(names: &[String]) -> Result<Vec<Experiment>, Failure> {
     Ok(Experiment::ALL.into_iter().filter(is_chosen).collect())
 }
 
-/// The name of the tables' files, without an extension: a part of the evaluation leaves the whole one's alone.
+/// The name of the tables' files, without an extension: a part of the evaluation leaves the whole one's
+/// alone.
 fn stem(experiments: &[Experiment]) -> String {
     if experiments.len() == Experiment::ALL.len() {
         return "table".to_owned();

@@ -2,18 +2,18 @@
 
 use std::io::IsTerminal as _;
 
+use super::screen;
 use super::table::{self, Column};
 use crate::printable;
-use crate::up::screen;
 
 /// A column and when it is left out: the highest number first, 0 never.
 pub(super) type Ranked = (Column, u8);
 
 /// Blanks beside what is in a column, and between it and the next.
 const PADDING: usize = 3;
-/// Columns of a terminal that the last column of a table, if it holds text, is worth: more of it is cut off.
+/// Width that is kept for the last column of a table, if it holds text, before other columns are left out.
 const LAST: usize = 24;
-/// As much of it is always shown.
+/// The least width of it.
 const LAST_LEAST: usize = 10;
 
 /// Renders a table: on a terminal, unless all is wanted, only what fits into it.

@@ -14,7 +14,7 @@ use super::{Failure, fitted, print, print_json};
 #[command(
     after_help = "Example:\n  fallow hosts\n  fallow hosts --json | jq '.hosts[] | select(.connected | not)'"
 )]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     #[command(flatten)]
     target: Target,
     /// All columns, however narrow the terminal is.
@@ -25,7 +25,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut client = arguments.target.connect().await?;
     let reply = client.list_hosts(ListHostsRequest {}).await?.into_inner();
     if arguments.json {

@@ -95,8 +95,8 @@ fn bounded(text: &str) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(STDERR_SHOWN))..]
 }
 
-/// What an exit status says, in words. Clients give numbers of their own from 192 to 209 and below 0; every other is the
-/// application's (BOINC: `lib/error_numbers.h`).
+/// What an exit status says, in words. Clients give numbers of their own from 192 to 209 and below 0; every
+/// other is the application's (BOINC: `lib/error_numbers.h`).
 fn meaning(exit_status: i32) -> String {
     let of_client = match exit_status {
         0 => {

@@ -12,13 +12,14 @@ use super::{Failure, fitted, job, print, print_json};
 #[command(
     after_help = "Examples:\n  fallow jobs mersenne\n  fallow jobs --state failed\n  fallow jobs mersenne --job mersenne_00000007_0\n  fallow jobs --json | jq '.workunits | length'"
 )]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     /// Only this project's.
     project: Option<String>,
     /// Only workunits in this state.
     #[arg(long, value_parser = ["active", "validated", "failed"])]
     state: Option<String>,
-    /// One job with all that is known of it: its host, what its exit status means, what it wrote to standard error.
+    /// One job with all that is known of it: its host, what its exit status means, what it wrote to standard
+    /// error.
     #[arg(long, value_name = "NAME", requires = "project", conflicts_with = "state")]
     job: Option<String>,
     #[command(flatten)]
@@ -31,7 +32,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut client = arguments.target.connect().await?;
     if let Some(name) = &arguments.job {
         let project = arguments.project.as_deref().unwrap_or_default();
@@ -82,8 +83,9 @@ pub(crate) async fn all(client: &mut Client, project: &str) -> Result<Vec<Workun
     }
 }
 
-/// The host of a job: an agent by the name that `fallow hosts` lists; numbers of hosts are each project's own.
-pub(super) fn host(job: &Job) -> String {
+/// The host of a job: an agent by the name that `fallow hosts` lists; numbers of hosts are each project's
+/// own.
+pub(crate) fn host(job: &Job) -> String {
     match (job.host_id, job.agent_name.as_str()) {
         (0, _) => String::new(),
         (number, "") => format!("{} (outside the fleet, {number})", job.host_name),
@@ -92,7 +94,7 @@ pub(super) fn host(job: &Job) -> String {
 }
 
 /// Where a job stands, and what it waits for.
-pub(super) fn state(job: &Job) -> String {
+pub(crate) fn state(job: &Job) -> String {
     match job.waits_for.as_str() {
         "" => job.state.clone(),
         waits_for => format!("{}, waits for {waits_for}", job.state),
@@ -114,7 +116,7 @@ fn row(workunit: &Workunit, job: &Job) -> Vec<String> {
     ]
 }
 
-pub(super) fn job_json(job: &Job) -> Value {
+pub(crate) fn job_json(job: &Job) -> Value {
     json!({
         "name": job.name,
         "state": job.state,

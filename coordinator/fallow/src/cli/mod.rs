@@ -1,40 +1,32 @@
-//! `fallow`: what operators type.
+//! The commands, each in a file of its own, and what several of them need.
 //!
-//! Arguments are parsed here; each command is a file of its own. Listings are tables for people, or one JSON object
-//! with `--json`. Errors go to standard error and say what, where and what to do; the exit status is one of
-//! [`ExitCode`].
+//! Listings are tables for people, or one JSON object with `--json`. Errors say what, where and what to do.
 
 mod batch;
 mod bounded;
 mod connect;
-mod coordinator;
-mod create;
-mod evaluate;
+pub(crate) mod coordinator;
+pub(crate) mod create;
+pub(crate) mod evaluate;
 mod failure;
 mod fitted;
-mod hosts;
+pub(crate) mod hosts;
 mod job;
-mod jobs;
-mod manual;
-mod preferences;
-mod projects;
-mod results;
+pub(crate) mod jobs;
+pub(crate) mod manual;
+pub(crate) mod preferences;
+pub(crate) mod projects;
+pub(crate) mod results;
 mod runs;
-mod shares;
-mod simulate;
+pub(crate) mod screen;
+pub(crate) mod shares;
+pub(crate) mod simulate;
 pub(crate) mod submission;
-mod submit;
+pub(crate) mod submit;
 pub(crate) mod table;
-mod tokens;
+pub(crate) mod tokens;
 mod units;
 pub(crate) mod upload;
-
-use std::process::ExitCode as ProcessExit;
-
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use fallow_domain::ExitCode;
-
-use crate::up;
 
 pub(crate) use connect::root;
 pub use connect::{Client, Target, connect};
@@ -46,132 +38,8 @@ pub(crate) use results::all as results_of;
 pub(crate) use table::figure;
 pub(crate) use units::{Unacceptable, count};
 
-/// Columns of the help. Fixed, because a terminal's own width would break examples, which are there to be pasted; their
-/// lines are no longer than this.
-const WIDTH: usize = 80;
-
-const AFTER: &str = "\
-Examples:
-  fallow up --until-done
-  fallow coordinator run --dir lab/coordinator
-  fallow hosts --dir lab
-  fallow shares set mersenne=25 totient=75 --dir lab
-
-Exit status:
-  0  done                       5  refused (token, key, not allowed)
-  1  internal fault             6  directory or port in use
-  2  unreadable command line    7  store corrupted, missing or newer
-  3  bad input or value         8  no space, or not writable
-  4  coordinator unreachable    9  jobs failed (`fallow up --until-done`)
-                              130  interrupted (Ctrl-C, or a signal)
-
-The coordinator is looked for in --dir, else FALLOW_DIR, else ./fallow-data; or
-at --coordinator. NO_COLOR, FALLOW_LOG, FALLOW_LOG_FORMAT and the OTEL_
-variables are honoured.";
-
-const UNPRINTABLE: &str = "cannot write to standard output";
-
-const MAN_EXAMPLE: &str = "\
-Example:
-  fallow man > fallow.1
-  man ./fallow.1";
-
-/// Lab machines that compute when nobody needs them: the coordinator and its operators' tools.
-#[derive(Parser, Debug)]
-#[command(name = "fallow", version, after_help = AFTER, term_width = WIDTH)]
-pub struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand, Debug)]
-enum Command {
-    /// Shows it all on this machine: a coordinator, two projects, their work, and agents as separate processes.
-    Up(up::UpArguments),
-    /// The coordinator itself.
-    #[command(subcommand, after_help = coordinator::EXAMPLE)]
-    Coordinator(coordinator::Command),
-    /// Lists the agents of the fleet and what they do.
-    Hosts(hosts::Arguments),
-    /// Lists the projects: shares, CPU time, debt, work.
-    Projects(projects::Arguments),
-    /// Lists workunits and their jobs.
-    Jobs(jobs::Arguments),
-    /// Gives out the canonical outputs of validated workunits.
-    Results(results::Arguments),
-    /// Shows or changes the projects' resource shares.
-    Shares(shares::Arguments),
-    /// Shows or changes what agents may do.
-    Preferences(preferences::Arguments),
-    /// Makes enrolment tokens.
-    #[command(subcommand, after_help = tokens::EXAMPLE)]
-    Tokens(tokens::Command),
-    /// Adds a project of the lab's own.
-    #[command(subcommand, after_help = create::PROJECT_EXAMPLE)]
-    Project(create::ProjectCommand),
-    /// Adds versions of applications.
-    #[command(subcommand, after_help = create::APP_EXAMPLE)]
-    App(create::AppCommand),
-    /// Adds workunits: one by options, or a batch of them from a file.
-    Submit(submit::Arguments),
-    /// Simulates hosts and projects over months, with the policies that agents run.
-    Simulate(simulate::Arguments),
-    /// Repeats the evaluation of the policies by Kondo, Anderson and McLeod: tables and figures of published against measured.
-    Evaluate(evaluate::Arguments),
-    /// Writes completions for a shell to standard output.
-    Completions(manual::Completions),
-    /// Writes the manual page to standard output.
-    #[command(after_help = MAN_EXAMPLE)]
-    Man,
-}
-
-/// Runs the command line of this process.
-#[must_use]
-pub fn main() -> ProcessExit {
-    let parsed = negative_numbers(Arguments::command()).try_get_matches();
-    let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            // Help and version come this way too. A reader that has gone away is no failure, and a complaint that
-            // nobody can read keeps its status.
-            return match error.print() {
-                Err(unsaid) if !error.use_stderr() && unsaid.kind() != std::io::ErrorKind::BrokenPipe => {
-                    fail(&Failure::unwritable(UNPRINTABLE, &unsaid))
-                }
-                _ => status_of(&error),
-            };
-        }
-    };
-    match run(arguments) {
-        Ok(code) => code,
-        Err(failure) => fail(&failure),
-    }
-}
-
-/// A number with a minus is a value everywhere, and the value's own check says what would do: to clap it looks like an
-/// option that there is not.
-fn negative_numbers(command: clap::Command) -> clap::Command {
-    let takes = |arg: clap::Arg| match arg.get_action().takes_values() {
-        true => arg.allow_negative_numbers(true),
-        false => arg,
-    };
-    command.mut_args(takes).mut_subcommands(negative_numbers)
-}
-
-/// Tells of a failure and gives its status.
-fn fail(failure: &Failure) -> ProcessExit {
-    warn(&failure.to_string());
-    failure.code().into()
-}
-
-/// Clap's own status, but that of bad input for a value that can be read and is not acceptable.
-fn status_of(error: &clap::Error) -> ProcessExit {
-    let source = std::error::Error::source(error);
-    match source.is_some_and(|source| source.is::<Unacceptable>()) {
-        true => ExitCode::BadInput.into(),
-        false => u8::try_from(error.exit_code()).map_or(ExitCode::Usage.into(), ProcessExit::from),
-    }
-}
+/// What is said when nobody can be told anything.
+pub(crate) const UNPRINTABLE: &str = "cannot write to standard output";
 
 /// Writes a line to standard error. Nobody is told when nobody reads it.
 pub(crate) fn warn(text: &str) {
@@ -179,30 +47,8 @@ pub(crate) fn warn(text: &str) {
     let _ = writeln!(std::io::stderr(), "fallow: {text}");
 }
 
-fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
-    let done = |()| ProcessExit::from(ExitCode::Success);
-    match arguments.command {
-        Command::Up(arguments) => block_on(up::run(arguments))?,
-        Command::Coordinator(command) => coordinator::run(command).map(done),
-        Command::Hosts(arguments) => block_on(hosts::run(arguments))?.map(done),
-        Command::Projects(arguments) => block_on(projects::run(arguments))?.map(done),
-        Command::Jobs(arguments) => block_on(jobs::run(arguments))?.map(done),
-        Command::Results(arguments) => block_on(results::run(arguments))?.map(done),
-        Command::Shares(arguments) => block_on(shares::run(arguments))?.map(done),
-        Command::Preferences(arguments) => block_on(preferences::run(arguments))?.map(done),
-        Command::Tokens(command) => block_on(tokens::run(command))?.map(done),
-        Command::Project(command) => block_on(create::project(command))?.map(done),
-        Command::App(command) => block_on(create::app(command))?.map(done),
-        Command::Submit(arguments) => block_on(submit::run(arguments))?,
-        Command::Simulate(arguments) => simulate::run(&arguments),
-        Command::Evaluate(arguments) => evaluate::run(&arguments),
-        Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()).map(done),
-        Command::Man => manual::man(&Arguments::command()).map(done),
-    }
-}
-
 /// One thread is enough for a tool.
-fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.map_err(|error| Failure::internal("the runtime does not start", error))?.block_on(work))
 }
@@ -223,84 +69,4 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 /// Writes a JSON value on lines of its own.
 pub(crate) fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
     print(&format!("{value:#}\n"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Arguments::command().debug_assert();
-    }
-
-    /// Shows R6.11.
-    #[test]
-    fn what_cannot_be_a_command_line_is_a_usage_error() {
-        for bad in [
-            &["fallow"][..],
-            &["fallow", "shares", "set"],
-            &["fallow", "shares", "set", "mersenne"],
-            &["fallow", "shares", "set", "mersenne=much"],
-            &["fallow", "shares", "set", "mersenne="],
-            &["fallow", "up", "--agents", "few"],
-            &["fallow", "up", "--exponents", "ten"],
-            &["fallow", "submit", "mersenne"],
-            &["fallow", "coordinator", "run", "--listen", "here"],
-            &["fallow", "simulate"],
-            &["fallow", "simulate", "base", "--json", "--csv"],
-            &["fallow", "simulate", "base", "--seed", "first"],
-            &["fallow", "evaluate"],
-        ] {
-            let error = Arguments::try_parse_from(bad).unwrap_err();
-            assert_eq!(status_of(&error), ExitCode::Usage.into(), "{bad:?}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_value_that_can_be_read_but_is_not_acceptable_is_bad_input() {
-        for bad in [
-            &["fallow", "up", "--agents", "1"][..],
-            &["fallow", "up", "--exponents", "10..2"],
-            &["fallow", "submit", "mersenne", "--app", "a", "--flops", "1e9", "--quorum", "0"],
-            &["fallow", "tokens", "create", "--count", "0"],
-            &["fallow", "preferences", "set", "--cpu-fraction", "150%"],
-            &["fallow", "coordinator", "run", "--heartbeat", "1ms"],
-            &["fallow", "simulate", "base", "--repeat", "0"],
-        ] {
-            let error = Arguments::try_parse_from(bad).unwrap_err();
-            assert_eq!(status_of(&error), ExitCode::BadInput.into(), "{bad:?}: {error}");
-        }
-    }
-
-    #[test]
-    fn every_command_has_examples_whose_lines_no_terminal_breaks() {
-        fn check(command: &mut clap::Command, path: &str) {
-            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(after.contains("Example"), "{path} has no example");
-            let shown = command.render_long_help().to_string();
-            for line in after.lines() {
-                assert!(line.chars().count() <= WIDTH, "{path}: {line}");
-                assert!(shown.lines().any(|shown| shown.trim_end() == line), "{path}: {line}");
-            }
-            for sub in command.get_subcommands_mut().filter(|sub| sub.get_name() != "help") {
-                let path = format!("{path} {}", sub.get_name());
-                check(sub, &path);
-            }
-        }
-        let mut command = Arguments::command();
-        command.build();
-        check(&mut command, "fallow");
-    }
-
-    #[test]
-    fn shares_and_preferences_alone_are_shown() {
-        for alone in ["shares", "preferences"] {
-            for arguments in
-                [&["fallow", alone][..], &["fallow", alone, "--json"], &["fallow", alone, "show", "--json"]]
-            {
-                assert!(Arguments::try_parse_from(arguments).is_ok(), "{arguments:?}");
-            }
-        }
-    }
 }

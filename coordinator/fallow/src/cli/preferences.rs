@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand};
-use fallow_coordinator::document::{preferences_from_wire, preferences_to_wire};
 use fallow_domain::{Bytes, Device, Duration, ExitCode, Fraction, Invalid, Preferences};
+use fallow_proto::fleet::preferences::{from_wire, to_wire};
 use fallow_proto::operator::v1::{GetDocumentRequest, SetPreferencesRequest};
 use serde_json::json;
 
@@ -27,7 +27,7 @@ that from here.";
 /// Without a subcommand they are shown.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLE)]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -177,7 +177,7 @@ impl Changes {
     }
 }
 
-pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let (show, changes) = match arguments.command {
         None => (arguments.show, None),
         Some(Command::Show(show)) => (show, None),
@@ -191,13 +191,13 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut document =
         client.get_document(GetDocumentRequest {}).await?.into_inner().document.unwrap_or_default();
     if let Some(changes) = changes {
-        let mut preferences = preferences_from_wire(&document.preferences.unwrap_or_default())?;
+        let mut preferences = from_wire(&document.preferences.unwrap_or_default())?;
         changes.apply(&mut preferences);
         preferences.check_set()?;
-        let request = SetPreferencesRequest { preferences: Some(preferences_to_wire(&preferences)) };
+        let request = SetPreferencesRequest { preferences: Some(to_wire(&preferences)) };
         document = client.set_preferences(request).await?.into_inner().document.unwrap_or_default();
     }
-    let preferences = preferences_from_wire(&document.preferences.unwrap_or_default())?;
+    let preferences = from_wire(&document.preferences.unwrap_or_default())?;
     if show.json {
         return print_json(&to_json(document.version, &preferences));
     }

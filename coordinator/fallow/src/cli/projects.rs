@@ -12,7 +12,7 @@ use super::{Failure, fitted, print, print_json};
 #[command(
     after_help = "Example:\n  fallow projects\n  fallow projects --json\n\nContested CPU time is what was used while every project of its host with a\nshare had runnable work: only then can shares be kept, so the part of it is what\nto compare with them."
 )]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     #[command(flatten)]
     target: Target,
     /// All columns, however narrow the terminal is.
@@ -23,7 +23,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut client = arguments.target.connect().await?;
     let projects = client.list_projects(ListProjectsRequest {}).await?.into_inner().projects;
     if arguments.json {

@@ -14,7 +14,7 @@ use super::{Failure, print, print_json, warn};
 #[command(
     after_help = "Example:\n  fallow results mersenne\n  fallow results mersenne --save ./outputs\n  fallow results mersenne --json | jq -r '.results[].outputs[].text'"
 )]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     /// The project.
     project: String,
     /// Writes the files to DIR/WORKUNIT/NAME.
@@ -27,7 +27,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut client = arguments.target.connect().await?;
     let results = all(&mut client, &arguments.project).await?;
     if let Some(dir) = &arguments.save {

@@ -52,8 +52,8 @@ impl Runs {
         Ok(Self { runtime, interrupt, terminate })
     }
 
-    /// Makes all runs. What they are for is said beside the progress; `finished` is told of each as it is made, by its
-    /// place among the cases.
+    /// Makes all runs. What they are for is said beside the progress; `finished` is told of each as it is
+    /// made, by its place among the cases.
     pub(super) fn make(
         &mut self,
         cases: &[Case],
@@ -86,7 +86,8 @@ impl Runs {
                     _ = &mut end => return,
                 }
                 stop.store(true, Ordering::Relaxed);
-                // Runs look at it now and then. One that does not in time is not waited for, nor when asked twice.
+                // Runs look at it now and then. One that does not in time is not waited for, nor when asked
+                // twice.
                 tokio::select! {
                     () = next(interrupt) => leave(),
                     () = next(terminate) => leave(),

@@ -25,7 +25,7 @@ A share of 0 computes only when nobody else can.";
 /// Without a subcommand they are shown.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLE)]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -66,7 +66,7 @@ fn pair(text: &str) -> Result<(String, f64), String> {
     pair.ok_or_else(|| "expected NAME=SHARE with a number as the share, such as mersenne=75".to_owned())
 }
 
-pub(super) async fn run(arguments: Arguments) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let (show, shares) = match arguments.command {
         None => (arguments.show, None),
         Some(Command::Show(show)) => (show, None),

@@ -58,11 +58,11 @@ are CPUs, or RAYON_NUM_THREADS.";
 #[derive(Args, Debug)]
 #[command(after_help = format!("{EXAMPLES}\n{}\n{OUTPUT}", policies::help()))]
 #[command(group(ArgGroup::new("what").required(true).multiple(true).args(["scenarios", "boinc_dir", "show"])))]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     /// Scenario files, directories of them, or built-in scenarios: base, gpu, mix1 to mix1000.
     #[arg(value_name = "SCENARIO")]
     scenarios: Vec<PathBuf>,
-    /// Policies and switches (below), such as CS1_WF2_WS2_JC2; what is left out is the default, CS2_WF2_WS2_JC2.
+    /// Policies and switches (below), such as CS1_WF2_WS2_JC2; what is left out is as in the default.
     #[arg(long = "policy", value_name = "NAME")]
     policies: Vec<String>,
     /// The first seed.
@@ -112,7 +112,7 @@ struct Group {
     runs: Vec<(u64, Finished)>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
     if let Some(path) = &arguments.show {
         let [shown]: [inputs::Input; 1] =
             inputs::scenarios(std::slice::from_ref(path), None)?.try_into().map_err(|all: Vec<_>| {

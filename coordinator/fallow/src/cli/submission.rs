@@ -1,12 +1,12 @@
-//! Sending workunits to a coordinator: in pieces, under a key, so that what was cut off is completed and nothing is
-//! taken twice.
+//! Sending workunits to a coordinator: in pieces, under a key, so that what was cut off is completed and
+//! nothing is taken twice.
 //!
-//! **Model.** The whole is fingerprinted first, which also finds every input that cannot be read. A long submission is
-//! then checked by the coordinator as a whole, so that a mistake in it stops it before any of it is taken. Then its pieces
-//! are taken one after the other. Whatever dies in between, the same submission under the same key adds what is
-//! missing: the coordinator knows how many it has. Memory holds what the user typed and one piece; inputs that are
-//! files are read when their piece is sent. What hosts keep is sent with the first workunit that reads it, and named by
-//! its fingerprint in all others.
+//! **Model.** The whole is fingerprinted first, which also finds every input that cannot be read. A long
+//! submission is then checked by the coordinator as a whole, so that a mistake in it stops it before any of
+//! it is taken. Then its pieces are taken one after the other. Whatever dies in between, the same submission
+//! under the same key adds what is missing: the coordinator knows how many it has. Memory holds what the user
+//! typed and one piece; inputs that are files are read when their piece is sent. What hosts keep is sent with
+//! the first workunit that reads it, and named by its fingerprint in all others.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -25,7 +25,8 @@ use ring::digest::{Context, SHA256, digest};
 
 use super::{Client, Failure, bounded};
 
-/// The most bytes that the inputs of a workunit have together: they are one message, with room for the rest of it.
+/// The most bytes that the inputs of a workunit have together: they are one message, with room for the rest
+/// of it.
 pub(crate) const INPUTS_MAX: u64 = 48 << 20;
 /// A piece has at most this many workunits: they are one batch in the coordinator's store.
 const PIECE_WORKUNITS: usize = 2_500;
@@ -103,7 +104,8 @@ impl Draft {
         let mut places = SlotNames::default();
         let inputs = workunit.inputs.iter().map(|input| &input.open_name);
         let mut names = inputs.chain(workunit.outputs.iter().map(|output| &output.open_name));
-        // The coordinator does the same, which knows the application's files as well; here all mistakes are told at once.
+        // The coordinator does the same, which knows the application's files as well; here all mistakes are
+        // told at once.
         names.try_for_each(|name| places.add(name)).map_err(|clash| Failure::bad_input(clash.to_string()))?;
         let size: u64 = contents.iter().map(|content| content.size).sum();
         if size > INPUTS_MAX {
@@ -130,8 +132,8 @@ impl Draft {
         kept.map(|(input, content)| (input.keep_as.as_str(), &content.sha256))
     }
 
-    /// As it is sent: `is_first` says whether what is kept under a name is sent with this workunit. A check needs no
-    /// contents: what is kept must not be another file's name, and the fingerprint tells that.
+    /// As it is sent: `is_first` says whether what is kept under a name is sent with this workunit. A check
+    /// needs no contents: what is kept must not be another file's name, and the fingerprint tells that.
     pub(super) fn whole(
         &self,
         check_only: bool,
@@ -213,7 +215,7 @@ pub(crate) struct Sent {
 
 /// How far a submission is, for whoever interrupts it.
 #[derive(Default)]
-pub(crate) struct Standing {
+pub(crate) struct SubmissionProgress {
     /// Workunits that the coordinator has taken.
     taken: Cell<usize>,
     /// Those of the piece that it may have taken meanwhile.
@@ -223,14 +225,14 @@ pub(crate) struct Standing {
 impl Submission<'_> {
     /// Sends it, with a bar or lines on standard error if it is long.
     pub(crate) async fn send(&self, client: &mut Client) -> Result<Sent, Failure> {
-        self.send_watched(client, &Standing::default()).await
+        self.send_watched(client, &SubmissionProgress::default()).await
     }
 
     /// Sends it, and says how far it is.
     pub(crate) async fn send_watched(
         &self,
         client: &mut Client,
-        standing: &Standing,
+        progress_so_far: &SubmissionProgress,
     ) -> Result<Sent, Failure> {
         let digest = fingerprint(self.project, self.drafts);
         let pieces = cut(self.drafts);
@@ -244,15 +246,15 @@ impl Submission<'_> {
         }
         let mut sent = Sent { names: Vec::with_capacity(self.drafts.len()), ..Sent::default() };
         for piece in &pieces {
-            standing.under_way.set(piece.len());
+            progress_so_far.under_way.set(piece.len());
             let reply = self.piece(client, &digest, &firsts, piece, false).await;
             let reply = reply.map_err(|failure| self.cut_off(failure, sent.names.len()))?;
             sent.known += reply.known;
             sent.names.extend(reply.names);
             sent.begun_at_micros = reply.begun_at_micros;
             (sent.agents, sent.accounts_outside) = (reply.agents, reply.accounts_outside);
-            standing.taken.set(sent.names.len());
-            standing.under_way.set(0);
+            progress_so_far.taken.set(sent.names.len());
+            progress_so_far.under_way.set(0);
             progress.taken(sent.names.len());
         }
         Ok(sent)
@@ -283,9 +285,9 @@ impl Submission<'_> {
     }
 
     /// Says after Ctrl-C what is taken, and what to do about the rest.
-    pub(crate) fn interrupted(&self, standing: &Standing) -> String {
+    pub(crate) fn interrupted(&self, progress_so_far: &SubmissionProgress) -> String {
         let (total, key, again) = (self.drafts.len(), self.key, self.again);
-        let what = match (standing.taken.get(), standing.under_way.get()) {
+        let what = match (progress_so_far.taken.get(), progress_so_far.under_way.get()) {
             (0, 0) => format!("none of {total} workunits is taken"),
             (taken, 0) => format!("{taken} of {total} workunits are taken"),
             (taken, more) => {
@@ -339,7 +341,8 @@ fn cut(drafts: &[Draft]) -> Vec<Range<usize>> {
     pieces
 }
 
-/// A bar on a terminal, a plain line now and then elsewhere; both on standard error, and for long submissions only.
+/// A bar on a terminal, a plain line now and then elsewhere; both on standard error, and for long submissions
+/// only.
 struct Progress {
     bar: Option<ProgressBar>,
     lines: Option<Cell<Instant>>,
@@ -474,8 +477,9 @@ mod tests {
         let drafts = vec![draft(b"x"); 10_000];
         let submission = Submission { project: "p", key: "k", drafts: &drafts, again: "repeat the command" };
         let said = |taken, under_way| {
-            let standing = Standing { taken: Cell::new(taken), under_way: Cell::new(under_way) };
-            submission.interrupted(&standing)
+            let progress_so_far =
+                SubmissionProgress { taken: Cell::new(taken), under_way: Cell::new(under_way) };
+            submission.interrupted(&progress_so_far)
         };
         let end = ": repeat the command, and what is missing is added, nothing twice (submission k)";
         assert_eq!(said(0, 0), format!("interrupted: none of 10000 workunits is taken{end}"));

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::connect::Target;
-use super::submission::{self, Contents, Draft, Sent, Standing, Submission};
+use super::submission::{self, Contents, Draft, Sent, Submission, SubmissionProgress};
 use super::{Failure, batch, print, print_json, runs, table, units, warn};
 
 /// Digits of a fingerprint that are a batch's key: enough that no two batches share one.
@@ -61,7 +61,7 @@ its contents unless --key gives one, tells. Options that are typed again without
 /// Adds workunits: one by options, or a batch of them from a file.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLE, override_usage = USAGE)]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     /// The project.
     project: String,
     /// A batch of workunits, TOML or JSON (a name that ends in .json); `-` is standard input.
@@ -111,7 +111,7 @@ fn input(text: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
-pub(super) async fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
+pub(crate) async fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
     let drafts = match &arguments.file {
         Some(file) => batch::read(file)?,
         None => vec![single(&arguments)?],
@@ -128,15 +128,15 @@ pub(super) async fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
         _ => "repeat the command".to_owned(),
     };
     let submission = Submission { project: &arguments.project, key, drafts: &drafts, again: &again };
-    let standing = Standing::default();
+    let progress_so_far = SubmissionProgress::default();
     let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
     let sent = tokio::select! {
-        sent = submission.send_watched(&mut client, &standing) => Some(sent),
+        sent = submission.send_watched(&mut client, &progress_so_far) => Some(sent),
         _ = interrupt.recv() => None,
         _ = terminate.recv() => None,
     };
     let Some(sent) = sent else {
-        warn(&submission.interrupted(&standing));
+        warn(&submission.interrupted(&progress_so_far));
         return Ok(runs::INTERRUPTED.into());
     };
     let sent = sent.map_err(|failure| match &arguments.file {
@@ -163,8 +163,8 @@ pub(super) async fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
     Ok(ExitCode::Success.into())
 }
 
-/// What is said of workunits that more hosts must agree on than there are. An agent counts as one, and outside the fleet
-/// an account does.
+/// What is said of workunits that more hosts must agree on than there are. An agent counts as one, and
+/// outside the fleet an account does.
 fn lacking(drafts: &[Draft], sent: &Sent) -> Option<String> {
     let there = sent.agents.saturating_add(sent.accounts_outside);
     let lacks = |draft: &&Draft| draft.quorum() > 1 && u64::from(draft.quorum()) > there;

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::connect::Target;
 use super::{Failure, print, print_json, units};
 
-pub(super) const EXAMPLE: &str = "\
+pub(crate) const EXAMPLE: &str = "\
 Example:
   fallow tokens create > token
   fallow-agent run --dir lab/agent-1 --token-file token \\
@@ -17,14 +17,14 @@ A token enrols one agent, once. It is shown here and nowhere else: only its
 hash is kept.";
 
 #[derive(Subcommand, Debug)]
-pub(super) enum Command {
+pub(crate) enum Command {
     /// Makes enrolment tokens, one a line.
     #[command(after_help = EXAMPLE)]
     Create(Create),
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Create {
+pub(crate) struct Create {
     /// How many.
     #[arg(long, default_value_t = 1, value_parser = units::count(1, 10_000), allow_negative_numbers = true)]
     count: u32,
@@ -35,7 +35,7 @@ pub(super) struct Create {
     json: bool,
 }
 
-pub(super) async fn run(command: Command) -> Result<(), Failure> {
+pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     let Command::Create(create) = command;
     let mut client = create.target.connect().await?;
     let request = CreateTokensRequest { count: create.count };

@@ -5,16 +5,16 @@ use std::net::SocketAddr;
 use fallow_domain::amount::{self, SIZES};
 use fallow_domain::{Duration, Fraction};
 
-/// A value that can be read but is not acceptable. The command line ends with status 3 for it, and with 2 for what
-/// cannot be read at all.
+/// A value that can be read but is not acceptable. The command line ends with status 3 for it, and with 2 for
+/// what cannot be read at all.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Unacceptable(pub(crate) String);
 
 /// Why an argument is refused.
-type Refusal = Box<dyn std::error::Error + Send + Sync>;
+type ArgumentError = Box<dyn std::error::Error + Send + Sync>;
 
-fn unacceptable<T>(expected: &str) -> Result<T, Refusal> {
+fn unacceptable<T>(expected: &str) -> Result<T, ArgumentError> {
     Err(Unacceptable(expected.to_owned()).into())
 }
 
@@ -22,7 +22,7 @@ fn unacceptable<T>(expected: &str) -> Result<T, Refusal> {
 pub(crate) fn count(
     low: u32,
     high: u32,
-) -> impl Fn(&str) -> Result<u32, Refusal> + Clone + Send + Sync + 'static {
+) -> impl Fn(&str) -> Result<u32, ArgumentError> + Clone + Send + Sync + 'static {
     move |text| {
         let expected = format!("expected a whole number from {low} to {high}");
         // As wide as possible first: a number that is too large is still a number.
@@ -49,8 +49,9 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Time that a job has, from a second to ten years. What is longer or nothing is a slip, and clients refuse it.
-pub(crate) fn deadline(text: &str) -> Result<Duration, Refusal> {
+/// Time that a job has, from a second to ten years. What is longer or nothing is a slip, and clients refuse
+/// it.
+pub(crate) fn deadline(text: &str) -> Result<Duration, ArgumentError> {
     let (low, high) = (Duration::from_secs(1), Duration::from_hours(10 * 365 * 24));
     match time(text) {
         Ok(time) if (low..=high).contains(&time) => Ok(time),
@@ -60,7 +61,7 @@ pub(crate) fn deadline(text: &str) -> Result<Duration, Refusal> {
 }
 
 /// A part of a whole: `0.5` or `50%`.
-pub(crate) fn fraction(text: &str) -> Result<Fraction, Refusal> {
+pub(crate) fn fraction(text: &str) -> Result<Fraction, ArgumentError> {
     let expected = "expected a part from 0 to 1, such as 0.5 or 50%";
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
@@ -90,7 +91,8 @@ pub(crate) fn shown_size(bytes: u64) -> String {
     )
 }
 
-/// BOINC's version number from `MAJOR.MINOR`: 1.0 and 1.00 are 100, 1.07 is 107, 1.7 is 170 as BOINC prints them.
+/// BOINC's version number from `MAJOR.MINOR`: 1.0 and 1.00 are 100, 1.07 is 107, 1.7 is 170 as BOINC prints
+/// them.
 pub(crate) fn version(text: &str) -> Result<u32, String> {
     let expected = || "expected MAJOR.MINOR with two digits of MINOR at most, such as 1.0 or 2.15".to_owned();
     let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
@@ -122,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_told_apart_from_what_is_not_acceptable() {
-        let is_unacceptable = |refusal: Refusal| refusal.is::<Unacceptable>();
+        let is_unacceptable = |refusal: ArgumentError| refusal.is::<Unacceptable>();
         assert!(is_unacceptable(count(1, 9)("0").unwrap_err()));
         assert!(is_unacceptable(count(1, 9)("99999999999").unwrap_err()));
         assert!(!is_unacceptable(count(1, 9)("few").unwrap_err()));

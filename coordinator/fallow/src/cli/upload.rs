@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use fallow_domain::hex;
 use fallow_proto::operator::v1::add_app_version_part::Part;
@@ -20,18 +20,18 @@ use super::{Client, Failure, units};
 const PART: u64 = 1 << 20;
 
 /// Why a version was not added.
-pub(crate) enum Refused {
+pub(crate) enum UploadError {
     /// By the coordinator.
     Status(Status),
     /// A file cannot be sent.
     Here(Failure),
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
+impl From<UploadError> for Failure {
+    fn from(refused: UploadError) -> Self {
         match refused {
-            Refused::Status(status) => status.into(),
-            Refused::Here(failure) => failure,
+            UploadError::Status(status) => status.into(),
+            UploadError::Here(failure) => failure,
         }
     }
 }
@@ -41,17 +41,17 @@ pub(crate) async fn add_app_version(
     client: &mut Client,
     mut version: AddAppVersionRequest,
     paths: &[PathBuf],
-) -> Result<Vec<String>, Refused> {
+) -> Result<Vec<String>, UploadError> {
     for path in paths {
-        version.files.push(announced(path).map_err(Refused::Here)?);
+        version.files.push(announced(path).map_err(UploadError::Here)?);
     }
     let unread = Arc::new(Mutex::new(None));
     let parts = parts(version, paths.to_vec(), unread.clone());
     let sent = client.add_app_version(parts).await;
-    let unread = unread.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let unread = fallow_daemon::lock(&unread).take();
     match (unread, sent) {
-        (Some(failure), _) => Err(Refused::Here(failure)),
-        (None, sent) => sent.map(|reply| reply.into_inner().file_names).map_err(Refused::Status),
+        (Some(failure), _) => Err(UploadError::Here(failure)),
+        (None, sent) => sent.map(|reply| reply.into_inner().file_names).map_err(UploadError::Status),
     }
 }
 
@@ -93,8 +93,8 @@ fn part_of(file: &mut impl Read) -> std::io::Result<Vec<u8>> {
     Ok(part)
 }
 
-/// The announcement, then the files, a part at a time as they are asked for. A file that cannot be read ends it, and
-/// `unread` says why: the coordinator misses what was announced.
+/// The announcement, then the files, a part at a time as they are asked for. A file that cannot be read ends
+/// it, and `unread` says why: the coordinator misses what was announced.
 fn parts(
     version: AddAppVersionRequest,
     paths: Vec<PathBuf>,
@@ -129,6 +129,6 @@ fn parts(
 }
 
 fn failed<T>(unread: &Mutex<Option<Failure>>, path: &Path, error: std::io::Error) -> Option<T> {
-    *unread.lock().unwrap_or_else(PoisonError::into_inner) = Some(Failure::file("read", path, error));
+    *fallow_daemon::lock(unread) = Some(Failure::file("read", path, error));
     None
 }

@@ -1,5 +1,6 @@
-//! What holds a demonstration up, told before anybody has to ask: daemons that are dead and not started again, agents
-//! that are not connected, a disk that is full, jobs that no agent takes. Each is told after a while and then again and again, as long as it lasts.
+//! What holds a demonstration up, told before anybody has to ask: daemons that are dead and not started
+//! again, agents that are not connected, a disk that is full, jobs that no agent takes. Each is told after a
+//! while and then again and again, as long as it lasts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +24,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 /// Names of jobs that are listed; the rest is counted.
 const LISTED: usize = 3;
 
-/// Whom something is wrong with, since when, and when that was told last.
+/// What is wrong with which daemon or project: since when, and when it was last reported.
 #[derive(Default)]
 pub(super) struct Alarms(BTreeMap<(String, Trouble), (Instant, Option<Instant>)>);
 

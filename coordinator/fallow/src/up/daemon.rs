@@ -1,8 +1,9 @@
 //! The processes of a demonstration: started, watched, stopped.
 //!
-//! A daemon is a child of ours, or was started by hand and is known by its `daemon.json`; both are stopped in the same
-//! way. Each child is the leader of a process group of its own, so that Ctrl-C in the terminal reaches only the
-//! supervisor, which then ends them in order: agents first, so that they report to a coordinator that still runs.
+//! A daemon is a child of ours, or was started by hand and is known by its `daemon.json`; both are stopped in
+//! the same way. Each child is the leader of a process group of its own, so that Ctrl-C in the terminal
+//! reaches only the supervisor, which then ends them in order: agents first, so that they report to a
+//! coordinator that still runs.
 
 use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt as _;

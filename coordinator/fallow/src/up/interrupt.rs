@@ -1,4 +1,5 @@
-//! Ctrl-C, Ctrl-\\, SIGTERM and a terminal that goes away: the first asks for a clean end, the next for a quick one.
+//! Ctrl-C, Ctrl-\\, SIGTERM and a terminal that goes away: the first asks for a clean end, the next for a
+//! quick one.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

@@ -1,27 +1,27 @@
 //! `fallow up`: a fleet on this machine, from nothing to validated results.
 //!
-//! A supervisor: it starts a coordinator and agents as processes of their own, gives them two projects with work, shows
-//! what happens, and stops everything at the end. It owns no state of the fleet: it asks by the operator API like any
-//! other tool. A daemon that dies is reported with the command that starts it again, and all goes on; one that a person
-//! restarted is found by its `daemon.json`, and stopped at the end like the others.
+//! A supervisor: it starts a coordinator and agents as processes of their own, gives them two projects with
+//! work, shows what happens, and stops everything at the end. It owns no state of the fleet: it asks by the
+//! operator API like any other tool. A daemon that dies is reported with the command that starts it again,
+//! and all goes on; one that a person restarted is found by its `daemon.json`, and stopped at the end like
+//! the others.
 //!
-//! A directory of an earlier run is continued: same ports, projects, workunits, agents. Asking for other work in it is
-//! refused, because its workunits are already cut. A directory that is neither empty nor of an earlier run is refused:
-//! a coordinator and agents that somebody runs there would be stopped at the end.
+//! A directory of an earlier run is continued: same ports, projects, workunits, agents. Asking for other work
+//! in it is refused, because its workunits are already cut. A directory that is neither empty nor of an
+//! earlier run is refused: a coordinator and agents that somebody runs there would be stopped at the end.
 
 mod alarm;
 mod daemon;
+mod eta;
 mod interrupt;
-mod pace;
-mod plan;
 mod progress;
-pub(crate) mod screen;
 mod setup;
 mod site;
 mod space;
 mod summary;
 mod sweep;
 mod watch;
+mod workload;
 
 use std::path::PathBuf;
 use std::process::ExitCode as ProcessExit;
@@ -63,7 +63,7 @@ pub struct UpArguments {
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = crate::cli::count(2, 64), allow_negative_numbers = true)]
     pub agents: u32,
     /// Exponents to test for Mersenne primes; the work of the other project is cut to fit.
-    #[arg(long, value_name = "FROM..TO", value_parser = plan::exponents)]
+    #[arg(long, value_name = "FROM..TO", value_parser = workload::exponents)]
     pub exponents: Option<(u64, u64)>,
     /// Two CPU minutes of work instead of more than ten.
     #[arg(long)]
@@ -101,6 +101,7 @@ pub async fn run(arguments: UpArguments) -> Result<ProcessExit, Failure> {
         }
     };
     reporter.clear();
+    reporter.leave_figures();
     reporter.say("stopping", "stopping everything (Ctrl-C again kills)");
     tokio::select! {
         () = daemons.stop(&reporter) => {}

@@ -8,10 +8,10 @@ use fallow_proto::operator::v1::ProjectSummary;
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
-use super::pace::{self, Pace};
-use super::screen;
+use super::eta::{self, Eta};
 use super::summary::Summary;
 use super::watch::Scene;
+use crate::cli::screen;
 use crate::cli::table;
 use crate::cli::{Failure, host_json, percent, print, project_json};
 
@@ -25,8 +25,8 @@ Share: a project's part of the CPU time used while both projects had work on a h
 against what it should be. It is counted anew after a change of shares, and told once a minute of such time was used.";
 const DEBT: &str = "Debt: CPU seconds that a project is owed (+) or has had too early (-), over all agents.";
 
-/// Contested CPU time of all projects together, in microseconds, below which nothing is said about shares: jobs take turns
-/// every few seconds, so that of less the one that came first would have most.
+/// Contested CPU time of all projects together, in microseconds, below which nothing is said about shares:
+/// jobs take turns every few seconds, so that of less the one that came first would have most.
 pub(super) const JUDGED_FROM: f64 = 60e6;
 /// Columns from which there is room for the debts beside the bars.
 const WIDE: usize = 100;
@@ -35,7 +35,9 @@ const WIDE: usize = 100;
 pub(super) struct Reporter {
     mode: Mode,
     began: Instant,
-    pace: RefCell<Pace>,
+    eta: RefCell<Eta>,
+    /// How the fleet stood last, while that is shown by bars alone.
+    last: RefCell<Option<String>>,
 }
 
 enum Mode {
@@ -52,7 +54,7 @@ impl Reporter {
             (false, true) => Mode::Bars { all: MultiProgress::new(), bars: RefCell::default() },
             (false, false) => Mode::Lines { last: Cell::new(None) },
         };
-        Self { mode, began: Instant::now(), pace: RefCell::default() }
+        Self { mode, began: Instant::now(), eta: RefCell::default(), last: RefCell::default() }
     }
 
     /// Something happened.
@@ -71,7 +73,7 @@ impl Reporter {
 
     /// How the fleet stands now.
     pub(super) fn progress(&self, scene: &Scene) {
-        let left = self.pace.borrow_mut().left(scene, tokio::time::Instant::now());
+        let left = self.eta.borrow_mut().left(scene, tokio::time::Instant::now());
         match &self.mode {
             Mode::Json => {
                 let projects: Vec<_> = scene.projects.iter().map(without_key).collect();
@@ -86,7 +88,10 @@ impl Reporter {
                 });
                 let _ = print(&format!("{line}\n"));
             }
-            Mode::Bars { all, bars } => draw(all, &mut bars.borrow_mut(), scene, left),
+            Mode::Bars { all, bars } => {
+                draw(all, &mut bars.borrow_mut(), scene, left);
+                *self.last.borrow_mut() = Some(self.line(scene, None));
+            }
             Mode::Lines { last } => {
                 if last.get().is_none_or(|last| last.elapsed() >= LINES) {
                     last.set(Some(Instant::now()));
@@ -105,8 +110,9 @@ impl Reporter {
         }
     }
 
-    /// Takes the bars away after a key such as Ctrl-C. The terminal has shown it as `^C` behind the bars, whose last line
-    /// fills the width: so the cursor is a line lower than the bars left it, and the first would stay.
+    /// Takes the bars away after a key such as Ctrl-C. The terminal has shown it as `^C` behind the bars,
+    /// whose last line fills the width: so the cursor is a line lower than the bars left it, and the first
+    /// would stay.
     pub(super) fn clear_after_key(&self) {
         if let Mode::Bars { bars, .. } = &self.mode
             && !bars.borrow().is_empty()
@@ -129,8 +135,21 @@ impl Reporter {
         }
     }
 
+    /// Leaves the figures of bars that were taken away before the end, in a line of text.
+    pub(super) fn leave_figures(&self) {
+        if let Some(text) = self.figures() {
+            self.say("figures", &text);
+        }
+    }
+
+    fn figures(&self) -> Option<String> {
+        let line = self.last.take()?;
+        Some(format!("when it was ended: {}", line.trim_start()))
+    }
+
     /// The end of it.
     pub(super) fn summary(&self, summary: &Summary) -> Result<(), Failure> {
+        self.last.take();
         match &self.mode {
             Mode::Json => print(&format!("{}\n", summary.to_json(self.seconds()))),
             _ => print(&summary.to_text(self.began.elapsed())),
@@ -144,7 +163,7 @@ impl Reporter {
     fn line(&self, scene: &Scene, left: Option<Duration>) -> String {
         let mut parts = vec![format!("{:>5.0} s", self.seconds()), agents(scene)];
         parts.extend(scene.projects.iter().map(|project| {
-            let (done, all) = pace::jobs(project, scene);
+            let (done, all) = eta::jobs(project, scene);
             format!(
                 "{}: {}/{} validated, {} of jobs done, share {}, debt {}",
                 project.name,
@@ -155,7 +174,7 @@ impl Reporter {
                 table::debt(project.debt_seconds)
             )
         }));
-        parts.extend(left.map(pace::about));
+        parts.extend(left.map(eta::about));
         parts.join(" | ")
     }
 }
@@ -204,7 +223,7 @@ fn draw(all: &MultiProgress, bars: &mut Vec<ProgressBar>, scene: &Scene, left: O
     };
     for (bar, project) in bars.iter().zip(&scene.projects) {
         bar.set_style(style("{prefix:9} [{bar:20}] {msg}").progress_chars("=> "));
-        let (done, jobs) = pace::jobs(project, scene);
+        let (done, jobs) = eta::jobs(project, scene);
         // In thousandths of jobs: a bar knows whole numbers only.
         bar.set_length((jobs * 1e3) as u64);
         bar.set_position((done * 1e3) as u64);
@@ -217,7 +236,7 @@ fn draw(all: &MultiProgress, bars: &mut Vec<ProgressBar>, scene: &Scene, left: O
         last.set_prefix("fleet");
         let mut parts = vec![format!("{} up", agents(scene)), format!("{running} tasks run")];
         parts.push(format!("document {}", scene.document_version));
-        parts.extend(left.map(pace::about));
+        parts.extend(left.map(eta::about));
         last.set_message(format!("{}  ({:#})", parts.join(", "), HumanDuration(last.elapsed())));
     }
 }
@@ -236,6 +255,28 @@ fn running(host: &fallow_proto::operator::v1::Host) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bars_that_are_taken_away_before_the_end_leave_their_figures() {
+        let project = ProjectSummary {
+            name: "mersenne".into(),
+            workunits: 7,
+            workunits_validated: 3,
+            ..ProjectSummary::default()
+        };
+        let scene = Scene { projects: vec![project], ..Scene::default() };
+        let bars = || Mode::Bars {
+            all: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()),
+            bars: RefCell::default(),
+        };
+        let reporter = Reporter { mode: bars(), ..Reporter::new(false) };
+        assert_eq!(reporter.figures(), None, "nothing was shown");
+        reporter.progress(&scene);
+        let left = reporter.figures().unwrap();
+        assert!(left.starts_with("when it was ended: 0 s | 0/0 agents"), "{left}");
+        assert!(left.contains("mersenne: 3/7 validated"), "{left}");
+        assert_eq!(reporter.figures(), None, "said once");
+    }
 
     #[test]
     fn a_legend_explains_what_is_shown_and_nothing_else() {

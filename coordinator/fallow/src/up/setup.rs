@@ -1,15 +1,13 @@
-//! Getting a demonstration going: the coordinator, the projects with their work, the agents. Each step finds out what an
-//! earlier run has done already.
+//! Getting a demonstration going: the coordinator, the projects with their work, the agents. Each step finds
+//! out what an earlier run has done already.
 
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use fallow_coordinator::daemon::DaemonFile;
-use fallow_coordinator::document::preferences_to_wire;
 use fallow_coordinator::operator::TokenFile;
 use fallow_domain::{Duration as Span, ExitCode, Fraction, Preferences};
+use fallow_proto::fleet::preferences::to_wire;
 use fallow_proto::operator::v1::{
     AddAppVersionRequest, CreateProjectRequest, CreateTokensRequest, GetDocumentRequest, ListProjectsRequest,
     SetPreferencesRequest, Setting,
@@ -18,11 +16,11 @@ use tokio::time::{Instant, sleep};
 use tonic::Code;
 
 use super::daemon::{Daemon, Daemons, describe};
-use super::plan::{ProjectPlan, Wanted};
 use super::progress::Reporter;
 use super::site::Site;
+use super::workload::{DemoSize, ProjectPlan};
 use crate::cli::submission::{Draft, Submission};
-use crate::cli::upload::{self, Refused};
+use crate::cli::upload::{self, UploadError};
 use crate::cli::{Client, Failure, PLATFORM, connect};
 
 /// How long the coordinator may take to open its store and listen.
@@ -105,7 +103,7 @@ pub(super) async fn projects(
     let document =
         client.get_document(GetDocumentRequest {}).await?.into_inner().document.unwrap_or_default();
     if document.version == 0 {
-        let preferences = Some(preferences_to_wire(&preferences(site.wanted, agents)));
+        let preferences = Some(to_wire(&preferences(site.wanted, agents)));
         client.set_preferences(SetPreferencesRequest { preferences }).await?;
     }
     let existing = client.list_projects(ListProjectsRequest {}).await?.into_inner().projects;
@@ -146,14 +144,14 @@ async fn application(site: &Site, client: &mut Client, plan: &ProjectPlan) -> Re
         ..AddAppVersionRequest::default()
     };
     match upload::add_app_version(client, request, &[site.binary(plan.name)]).await {
-        Err(Refused::Status(status)) if status.code() == Code::AlreadyExists => Ok(()),
+        Err(UploadError::Status(status)) if status.code() == Code::AlreadyExists => Ok(()),
         Err(refused) => Err(refused.into()),
         Ok(_) => Ok(()),
     }
 }
 
 /// One CPU for each agent, work for a minute and a half, quick turns: so that much happens in ten minutes.
-fn preferences(wanted: Wanted, agents: u32) -> Preferences {
+fn preferences(wanted: DemoSize, agents: u32) -> Preferences {
     let (buffer_min, buffer_additional) = wanted.buffers(agents);
     Preferences {
         cpu_fraction: Fraction::clamped(1.0 / f64::from(cpus())),
@@ -169,7 +167,8 @@ fn preferences(wanted: Wanted, agents: u32) -> Preferences {
     }
 }
 
-/// CPUs of the machine, as the agents count them: those that are there, whatever this process may use.
+/// CPUs of the machine: those that are there, however few of them this process may use, as an agent that is
+/// started by hand may be allowed more.
 fn cpus() -> u32 {
     let listed = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let listed = listed.lines().filter(|line| line.starts_with("processor")).count();
@@ -236,8 +235,6 @@ pub(super) async fn agents(
 }
 
 fn write_token(path: &Path, token: &str) -> Result<(), Failure> {
-    let fail = |error| Failure::file("write", path, error);
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path).map_err(fail)?;
-    writeln!(file, "{token}").map_err(fail)
+    fallow_daemon::file::write_whole(path, format!("{token}\n").as_bytes(), 0o600)
+        .map_err(|error| Failure::file("write", path, error))
 }

@@ -3,18 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use fallow_daemon::file;
-use fallow_daemon::file_lock::{FileLock, Refused};
+use fallow_daemon::file_lock::{FileLock, LockError};
 use fallow_domain::ExitCode;
 
 use super::UpArguments;
-use super::plan::Wanted;
 use super::space;
+use super::workload::DemoSize;
 use crate::cli::Failure;
 
-/// What shows that a directory is a demonstration's: the work that was cut for it. Written before anything else.
+/// What shows that a directory is a demonstration's: the work that was cut for it. Written before anything
+/// else.
 const MARK: &str = "up.json";
-/// What may lie in a directory that is to become one: what a start leaves that came no further, and what file systems put
-/// into a new volume.
+/// What may lie in a directory that is to become one: what a start leaves that came no further, and what file
+/// systems put into a new volume.
 const NOTHING: [&str; 3] = ["up.lock", "up.json.new", "lost+found"];
 
 /// Where a demonstration happens.
@@ -23,7 +24,7 @@ pub(super) struct Site {
     /// Where the executables are.
     binaries: PathBuf,
     /// The work.
-    pub(super) wanted: Wanted,
+    pub(super) wanted: DemoSize,
     _lock: FileLock,
 }
 
@@ -103,7 +104,7 @@ fn require_own(dir: &Path) -> Result<(), Failure> {
 fn lock(dir: &Path) -> Result<FileLock, Failure> {
     let path = dir.join("up.lock");
     FileLock::take(&path).map_err(|refused| match refused {
-        Refused::InUse(holder) => {
+        LockError::InUse(holder) => {
             let holder = holder.map_or_else(String::new, |pid| format!(" as process {pid}"));
             let dir = dir.display();
             let text = format!(
@@ -111,7 +112,7 @@ fn lock(dir: &Path) -> Result<FileLock, Failure> {
             );
             Failure::new(ExitCode::InUse, text)
         }
-        Refused::Io(error) => {
+        LockError::Io(error) => {
             let text = format!("cannot write {}: check its directory", path.display());
             Failure::caused(ExitCode::NoSpace, text, error)
         }
@@ -139,12 +140,12 @@ fn binaries() -> Result<PathBuf, Failure> {
 }
 
 /// The work of this directory: as it was cut at first, or as asked for now.
-fn remembered(dir: &Path, arguments: &UpArguments) -> Result<Wanted, Failure> {
+fn remembered(dir: &Path, arguments: &UpArguments) -> Result<DemoSize, Failure> {
     let path = dir.join(MARK);
-    let asked = Wanted::new(arguments.exponents, arguments.quick);
+    let asked = DemoSize::new(arguments.exponents, arguments.quick);
     match std::fs::read(&path) {
         Ok(bytes) => {
-            let kept: Wanted = serde_json::from_slice(&bytes).map_err(|error| {
+            let kept: DemoSize = serde_json::from_slice(&bytes).map_err(|error| {
                 let text =
                     format!("{} is not what was written there: delete {}", path.display(), dir.display());
                 Failure::caused(ExitCode::BadStore, text, error)

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use fallow_domain::{Bytes, ExitCode};
 
-use super::plan::{DISK_BOUND, SHARES};
+use super::workload::{DISK_BOUND, SHARES};
 use crate::cli::Failure;
 
-/// A daemon's store, its log and the files of its jobs, generously: a run of ten minutes leaves a few MiB of each.
+/// A daemon's store, its log and the files of its jobs, generously: a run of ten minutes leaves a few MiB of
+/// each.
 const PER_DAEMON: u64 = 12 << 20;
 /// What agents are told to leave free, and somewhat more, as they stop before it.
 const RESERVE: u64 = 32 << 20;
@@ -25,9 +26,10 @@ pub(super) struct Need {
 }
 
 impl Need {
-    /// Of so many agents and both applications' sizes. Each daemon gets a copy of the applications. An agent divides what
-    /// it may use among the projects by their shares, and gets no job whose bound is more than what is left of that. All
-    /// agents look at the same volume, so what one finds free for jobs is there for every other.
+    /// Of so many agents and both applications' sizes. Each daemon gets a copy of the applications. An agent
+    /// divides what it may use among the projects by their shares, and gets no job whose bound is more than
+    /// what is left of that. All agents look at the same volume, so what one finds free for jobs is there for
+    /// every other.
     pub(super) fn of(agents: u32, applications: [u64; 2]) -> Self {
         let all: u64 = applications.iter().sum();
         let shares: f64 = SHARES.iter().sum();

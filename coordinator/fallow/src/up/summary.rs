@@ -9,8 +9,8 @@ use fallow_proto::operator::v1::{CanonicalResult, Host, ProjectSummary};
 use serde_json::{Value, json};
 
 use super::progress::{JUDGED_FROM, without_key};
-use super::screen::wrapped;
 use super::watch::Scene;
+use crate::cli::screen::wrapped;
 use crate::cli::{Client, Failure, figure, metrics_json, percent, results_of};
 use crate::printable;
 

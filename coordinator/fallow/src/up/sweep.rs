@@ -1,7 +1,8 @@
 //! The proof that nothing is left: no process runs an executable that lies in the directory.
 //!
-//! Applications are started from their project's directory on the agent, so the executables of their processes lie
-//! below ours. Tasks of an agent that was killed end by themselves within ten seconds; what does not is killed.
+//! Applications are started from their project's directory on the agent, so the executables of their
+//! processes lie below ours. Tasks of an agent that was killed end by themselves within ten seconds; what
+//! does not is killed.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(12);
 const AFTER_KILL: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(100);
 
-/// Waits for the end of everything below `dir`, kills what stays, and gives how many processes still are there.
+/// Waits for the end of everything below `dir`, kills what stays, and gives how many processes still are
+/// there.
 pub(super) async fn clean(dir: &Path, interrupts: &mut Interrupts, reporter: &Reporter) -> usize {
     tokio::select! {
         true = gone_within(dir, PATIENCE) => return 0,

@@ -30,11 +30,13 @@ pub(super) struct Scene {
     pub(super) hosts: Vec<Host>,
     pub(super) projects: Vec<ProjectSummary>,
     pub(super) document_version: u64,
-    /// What was used when the shares were changed last; none if they are as they were when this began to watch.
+    /// What was used when the shares were changed last; none if they are as they were when this began to
+    /// watch.
     pub(super) changed: Option<Baseline>,
 }
 
-/// Contested CPU time before a change of shares: what came after it is what can be compared with the new ones.
+/// Contested CPU time before a change of shares: what came after it is what can be compared with the new
+/// ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Baseline {
     /// Microseconds, by project.

@@ -8,10 +8,10 @@ use crate::document::{Author, DocumentError, Documents};
 use crate::fleet::Accounts;
 use fallow_daemon::clock;
 
-/// The hosted projects, as the fleet sees them.
-pub(super) struct Hosted(pub(super) ProjectServer);
+/// Gives the fleet the keys of its agents' accounts in hosted projects.
+pub(super) struct ProjectAccounts(pub(super) ProjectServer);
 
-impl Accounts for Hosted {
+impl Accounts for ProjectAccounts {
     fn key(&self, agent: &AgentId, project: &ProjectAssignment) -> Result<Option<AccountKey>, String> {
         match self.0.project(&project.name) {
             Ok(info) if info.url == project.url => {
@@ -23,8 +23,8 @@ impl Accounts for Hosted {
     }
 }
 
-/// In a store of an earlier version all agents had one account of a project together. A new version of the document, of
-/// the same content, brings each its own.
+/// In a store of an earlier version all agents had one account of a project together. A new version of the
+/// document, of the same content, brings each its own.
 pub(super) async fn tell_agents(documents: &Documents, projects: &ProjectServer) -> Result<(), StartError> {
     if !projects.has_agents_to_tell() {
         return Ok(());

@@ -12,8 +12,8 @@ use super::{Options, StartError};
 
 const FORMAT: Format = Format { name: "addresses", version: 1, migrate: no_migration };
 const KEY: &[u8] = b"daemon/addresses";
-/// Free ports are looked for here: below the range from which the system takes ports for outgoing connections, any of
-/// which could have taken ours by the time of a restart.
+/// Free ports are looked for here: below the range from which the system takes ports for outgoing
+/// connections, any of which could have taken ours by the time of a restart.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 /// Connections that may wait to be accepted; the kernel's own limit is usually the same.
 const BACKLOG: i32 = 4_096;
@@ -21,7 +21,7 @@ const BACKLOG: i32 = 4_096;
 const TRIES: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
+struct StoredAddresses {
     grpc: SocketAddr,
     http: SocketAddr,
 }
@@ -35,8 +35,8 @@ enum Use {
     Asked(&'static str),
 }
 
-/// Refuses addresses that others could reach, and at a first start ports that are taken: nothing is made then. Later
-/// ones find that out when they listen, after they know who holds the directory.
+/// Refuses addresses that others could reach, and at a first start ports that are taken: nothing is made
+/// then. Later ones find that out when they listen, after they know who holds the directory.
 pub(super) fn check(options: &Options) -> Result<(), StartError> {
     for (what, address) in [("--listen", options.listen), ("--http", options.http)] {
         if !address.ip().is_loopback() {
@@ -67,8 +67,8 @@ pub(super) fn bind(
     http: SocketAddr,
 ) -> Result<(TcpListener, TcpListener), StartError> {
     let stored = store.get(KEY)?;
-    let kept: Option<Kept> = stored.map(|value| FORMAT.read(KEY, &value)).transpose()?;
-    if let Some(Kept { http: kept, .. }) = kept
+    let kept: Option<StoredAddresses> = stored.map(|value| FORMAT.read(KEY, &value)).transpose()?;
+    if let Some(StoredAddresses { http: kept, .. }) = kept
         && (http.ip() != kept.ip() || (http.port() != 0 && http.port() != kept.port()))
     {
         return Err(StartError::AddressFixed { asked: http, kept });
@@ -80,7 +80,7 @@ pub(super) fn bind(
     let http_use = if kept.is_some() { Use::Kept("its projects") } else { Use::Asked("--http") };
     let grpc = listener(grpc_kept.unwrap_or(listen), grpc_use)?;
     let http = listener(kept.map_or(http, |kept| kept.http), http_use)?;
-    let now = Kept { grpc: local(&grpc)?, http: local(&http)? };
+    let now = StoredAddresses { grpc: local(&grpc)?, http: local(&http)? };
     if kept != Some(now) {
         let _ = store.apply_durable(Batch::new().put(KEY, FORMAT.write(KEY, &now)?))?;
     }
@@ -123,8 +123,8 @@ fn free(ip: IpAddr) -> std::io::Result<TcpListener> {
     listen_at(SocketAddr::new(ip, 0))
 }
 
-/// As the standard library's, with a longer queue: after a restart a whole fleet connects at once, and connections that
-/// find the queue full are reset.
+/// As the standard library's, with a longer queue: after a restart a whole fleet connects at once, and
+/// connections that find the queue full are reset.
 fn listen_at(address: SocketAddr) -> std::io::Result<TcpListener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;

@@ -39,7 +39,8 @@ pub enum StartError {
         /// How to find the process.
         hint: String,
     },
-    /// Another process listens where this coordinator was asked to listen, at its first start or at another address.
+    /// Another process listens where this coordinator was asked to listen, at its first start or at another
+    /// address.
     #[error(
         "{address} is in use by another process ({hint}): give another port with {option}, or leave {option} out and a free one is found"
     )]
@@ -118,17 +119,17 @@ pub enum StartError {
     NotADirectory(PathBuf),
     /// An agent's directory, without a mark in its store.
     #[error(
-        "{dir} is an agent's directory ({witness} is there): nothing was changed; give the coordinator another --dir"
+        "{dir} is an agent's directory ({evidence} is there): nothing was changed; give the coordinator another --dir"
     )]
     OfAgent {
         /// The directory.
         dir: PathBuf,
         /// What shows it.
-        witness: PathBuf,
+        evidence: PathBuf,
     },
     /// What an earlier run made is there without its records.
     #[error(
-        "{store} is missing or empty, but an earlier run's {witness} is there: put the store back, from a copy of {dir} taken as a whole; to begin with nothing instead (agents must enrol again, projects get new keys), move all of {dir} away"
+        "{store} is missing or empty, but an earlier run's {evidence} is there: put the store back, from a copy of {dir} taken as a whole; to begin with nothing instead (agents must enrol again, projects get new keys), move all of {dir} away"
     )]
     StoreMissing {
         /// The coordinator's directory.
@@ -136,7 +137,7 @@ pub enum StartError {
         /// Where the store should be.
         store: PathBuf,
         /// What shows that there was one.
-        witness: PathBuf,
+        evidence: PathBuf,
     },
     /// `instance` holds something else.
     #[error(
@@ -193,7 +194,9 @@ impl StartError {
             Self::Token(TokenError::File { .. }) => ExitCode::NoSpace,
             Self::Store(error) | Self::Project(ProjectError::Store(error)) => of_store(error),
             Self::Project(ProjectError::File { .. }) => ExitCode::NoSpace,
-            Self::Project(ProjectError::Key { .. }) => ExitCode::BadStore,
+            Self::Project(ProjectError::Key { .. } | ProjectError::UnknownPolicy { .. }) => {
+                ExitCode::BadStore
+            }
             Self::Project(_) | Self::Document(_) | Self::Token(_) | Self::Thread(_) | Self::Died(_) => {
                 ExitCode::Internal
             }

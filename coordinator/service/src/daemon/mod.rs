@@ -12,10 +12,10 @@
 mod accounts;
 mod address;
 mod descriptors;
+mod directory_watch;
 mod error;
 mod file;
 mod metrics;
-mod place;
 mod port;
 mod private;
 mod serve;
@@ -66,12 +66,12 @@ pub struct Coordinator {
     http: SocketAddr,
     token: String,
     store: Arc<dyn Store>,
-    store_identity: Option<(u64, u64)>,
+    store_id: Option<(u64, u64)>,
     fleet: Arc<Fleet>,
     documents: Arc<Documents>,
     projects: ProjectServer,
     stop: watch::Sender<bool>,
-    shares: descriptors::Shares,
+    connection_limits: descriptors::ConnectionLimits,
     servers: JoinSet<()>,
     _metrics: metrics::Registered,
 }
@@ -108,14 +108,14 @@ impl Coordinator {
             move || ProjectServer::open(store, &dir, &format!("http://{http_at}"))
         });
         let projects = projects.await.map_err(StartError::Died)??;
-        fleet.set_accounts(Arc::new(accounts::Hosted(projects.clone())));
+        fleet.set_accounts(Arc::new(accounts::ProjectAccounts(projects.clone())));
         accounts::tell_agents(&documents, &projects).await?;
         let registered = metrics::register(&fleet, &documents, &projects);
-        let store_identity = place::identity(&dir.join("store"))
+        let store_id = directory_watch::directory_id(&dir.join("store"))
             .map_err(|source| StartError::Directory { dir: dir.clone(), source })?;
         let stop = watch::Sender::new(false);
         let mut coordinator = Self {
-            store_identity,
+            store_id,
             dir,
             grpc: grpc_at,
             http: http_at,
@@ -125,7 +125,7 @@ impl Coordinator {
             documents,
             projects,
             stop,
-            shares: descriptors::shares(),
+            connection_limits: descriptors::connection_limits(),
             servers: JoinSet::new(),
             _metrics: registered,
         };
@@ -185,8 +185,8 @@ impl Coordinator {
     /// Returns when an operator asks for the end, or a server ends by itself.
     ///
     /// # Errors
-    /// [`StartError::Gone`] when the directory was removed or another one took its place: what is acknowledged from then
-    /// on would be lost with this process.
+    /// [`StartError::Gone`] when the directory was removed or another one took its place: what is
+    /// acknowledged from then on would be lost with this process.
     pub async fn asked_to_stop(&mut self) -> Result<(), StartError> {
         let mut stop = self.stop.subscribe();
         let store = self.dir.join("store");
@@ -196,7 +196,7 @@ impl Coordinator {
                 tracing::error!("a server ended by itself; the coordinator stops");
                 Ok(())
             }
-            () = place::replaced(&store, self.store_identity) => {
+            () = directory_watch::replaced(&store, self.store_id) => {
                 let dir = self.dir.clone();
                 tracing::error!(dir = %dir.display(), "the coordinator's directory is gone; it stops");
                 Err(StartError::Gone { dir })
@@ -204,7 +204,8 @@ impl Coordinator {
         }
     }
 
-    /// Ends cleanly: links are closed with the reason, calls in progress are finished, everything is on the medium.
+    /// Ends cleanly: links are closed with the reason, calls in progress are finished, everything is on the
+    /// medium.
     ///
     /// # Errors
     /// When the store cannot be flushed.
@@ -217,7 +218,7 @@ impl Coordinator {
             self.servers.shutdown().await;
         }
         let (store, dir) = (self.store.clone(), self.dir.clone());
-        // Dropping the projects waits for their upkeep, which may be at work.
+        // Dropping the projects waits for their background work, which may be at work.
         let flushed = tokio::task::spawn_blocking(move || {
             drop(self);
             store.flush()
@@ -252,8 +253,8 @@ pub fn instance(dir: &Path) -> Result<String, StartError> {
     Ok(name)
 }
 
-/// Refuses an agent's directory before anything is written there: its store says whose it is; in one from before stores
-/// did, what only agents keep.
+/// Refuses an agent's directory before anything is written there: its store says whose it is; in one from
+/// before stores did, what only agents keep.
 fn require_own(dir: &Path) -> Result<(), StartError> {
     let store = dir.join("store");
     match Kind::of(&store)? {
@@ -263,25 +264,25 @@ fn require_own(dir: &Path) -> Result<(), StartError> {
         }
         None => {}
     }
-    let witness = ["identity.json", "control.sock", "slots"].map(|name| dir.join(name));
-    match witness.into_iter().find(|path| path.exists()) {
-        Some(witness) if !dir.join("operator.token").exists() => {
-            Err(StartError::OfAgent { dir: dir.to_path_buf(), witness })
+    let evidence = ["identity.json", "control.sock", "slots"].map(|name| dir.join(name));
+    match evidence.into_iter().find(|path| path.exists()) {
+        Some(evidence) if !dir.join("operator.token").exists() => {
+            Err(StartError::OfAgent { dir: dir.to_path_buf(), evidence })
         }
         _ => Ok(()),
     }
 }
 
-/// Refuses to begin anew where an earlier run has been: the store is made before the token and the projects, so without
-/// it they are what is left of a loss.
+/// Refuses to begin anew where an earlier run has been: the store is made before the token and the projects,
+/// so without it they are what is left of a loss.
 fn require_store(dir: &Path) -> Result<(), StartError> {
     let store = dir.join("store");
     let is_empty = |path: &Path| std::fs::read_dir(path).map_or(true, |mut entries| entries.next().is_none());
     let token = dir.join("operator.token");
     let projects = dir.join("projects");
-    let witness = if !is_empty(&projects) { projects } else { token };
-    if is_empty(&store.join("sled")) && witness.exists() {
-        return Err(StartError::StoreMissing { dir: dir.to_path_buf(), store, witness });
+    let evidence = if !is_empty(&projects) { projects } else { token };
+    if is_empty(&store.join("sled")) && evidence.exists() {
+        return Err(StartError::StoreMissing { dir: dir.to_path_buf(), store, evidence });
     }
     Ok(())
 }

@@ -1,22 +1,23 @@
 //! The coordinator's ports, bounded in what clients can hold of them.
 //!
-//! Connections have places. When all are taken, a guest gives way to a newcomer ([`guests`]); where nobody is a
-//! guest, newcomers wait. The same when the process has no descriptor left. Members leave some places to others: whoever
-//! finds the fleet too large for its coordinator can ask it why.
+//! A port has places for so many connections. When all are taken, a connection that is not authenticated is
+//! evicted for a newcomer ([`connections`]); where there is none, newcomers wait. The same when the process
+//! has no descriptor left. Members leave some places to others: whoever finds the fleet too large for its
+//! coordinator can ask it why.
 //!
-//! A client of the projects that is slow with a request's *head*, or leaves a connection idle, is cut off here: no handler
-//! runs yet that could. Bodies are the handlers' own affair, because an upload may take hours. At the fleet's port,
-//! whoever has not shown in time who he is is cut off whatever he does, and little is read of a request before it shows
-//! whose it is.
+//! A client of the projects that is slow with a request's *head*, or leaves a connection idle, is cut off
+//! here: no handler runs yet that could. Bodies are the handlers' own affair, because an upload may take
+//! hours. At the fleet's port, a connection that does not authenticate in time is closed whatever it does,
+//! and little is read of a request before it authenticates.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use axum::{Extension, Router, middleware};
-use fallow_telemetry::Seldom;
-use fallow_work_server::guests::{self, Attended, Guest, Guests, Open, Patience};
+use fallow_telemetry::RateLimit;
+use fallow_work_server::connections::{self, Access, ConnectionHandle, Connections, Timeouts, TrackedStream};
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -28,19 +29,20 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower::Layer as _;
 
-/// What is spoken, and how long a client may take for it.
+/// The protocol of a port, with its time limits.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Speech {
+pub(super) enum Protocol {
     /// HTTP/1, for everybody.
     Projects {
         /// For the whole head of a request, from the connection's begin or the end of the answer before.
         head: Duration,
     },
-    /// HTTP/2, for those who are known.
+    /// HTTP/2, for those who authenticate.
     Fleet {
-        /// To show who it is.
-        greeting: Duration,
-        /// A connection that is silent for so long is asked whether it lives: frees what a vanished host held.
+        /// Within so long a connection has to authenticate.
+        authenticate_within: Duration,
+        /// A connection that is silent for so long is asked whether it lives: frees what a vanished host
+        /// held.
         keepalive: Duration,
     },
 }
@@ -48,13 +50,13 @@ pub(super) enum Speech {
 /// What clients may hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    pub(super) speech: Speech,
+    pub(super) protocol: Protocol,
     /// Open connections.
     pub(super) connections: usize,
-    pub(super) patience: Patience,
+    pub(super) timeouts: Timeouts,
 }
 
-const PATIENCE: Patience = Patience {
+const TIMEOUTS: Timeouts = Timeouts {
     silent: Duration::from_secs(2),
     grace: Duration::from_secs(2),
     stall: Duration::from_secs(10),
@@ -62,22 +64,26 @@ const PATIENCE: Patience = Patience {
 };
 
 impl Bounds {
-    /// Of the projects' server. A whole head has to come within 75 s, as long as other servers keep idle connections.
+    /// Of the projects' server. A whole head has to come within 75 s, as long as other servers keep idle
+    /// connections.
     pub(super) const fn projects(connections: usize) -> Self {
-        let speech = Speech::Projects { head: Duration::from_secs(75) };
-        Self { speech, connections, patience: PATIENCE }
+        let protocol = Protocol::Projects { head: Duration::from_secs(75) };
+        Self { protocol, connections, timeouts: TIMEOUTS }
     }
 
-    /// Of the port of agents and operators. Whoever comes has to speak within 10 s.
+    /// Of the port of agents and operators. A connection has to authenticate within 10 s.
     pub(super) const fn fleet(connections: usize) -> Self {
-        let speech = Speech::Fleet { greeting: Duration::from_secs(10), keepalive: Duration::from_secs(60) };
-        // Agents and tools speak at once.
-        let patience = Patience { silent: Duration::from_millis(500), ..PATIENCE };
-        Self { speech, connections, patience }
+        let protocol = Protocol::Fleet {
+            authenticate_within: Duration::from_secs(10),
+            keepalive: Duration::from_secs(60),
+        };
+        // Agents and tools send their first request at once.
+        let timeouts = Timeouts { silent: Duration::from_millis(500), ..TIMEOUTS };
+        Self { protocol, connections, timeouts }
     }
 
-    /// Places that members may keep in all: they leave every sixteenth to operators and to whoever is new, 64 at most and one
-    /// at least.
+    /// Places that members may keep in all: they leave every sixteenth to operators and to whoever is new, 64
+    /// at most and one at least.
     fn kept(&self) -> usize {
         (self.connections - (self.connections / 16).clamp(1, 64)).max(1)
     }
@@ -86,17 +92,18 @@ impl Bounds {
 /// Bytes of a request that wait in a connection's buffer: with 4,096 connections to the projects' server, a
 /// quarter of a gibibyte.
 const BUFFER: usize = 64 << 10;
-/// Bytes of an answer that wait in the kernel for a client that takes them slowly. As many as the kernel would take are
-/// megabytes for each, and hide for minutes whether it takes any.
+/// Bytes of an answer that wait in the kernel for a client that takes them slowly. As many as the kernel
+/// would take are megabytes for each, and hide for minutes whether it takes any.
 const SENT: usize = 256 << 10;
 /// Requests at once on a connection to the fleet's port: an agent has its link, a tool a call or two.
 const STREAMS: u32 = 16;
-/// Bytes that come of a request, and of all on a connection, before they are read: with 16,384 connections two gibibytes.
+/// Bytes that come of a request, and of all on a connection, before they are read: with 16,384 connections
+/// two gibibytes.
 const REQUEST_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 128 << 10;
-/// After a failed accept, when nobody can give way: trying at once would be a busy loop.
+/// After a failed accept, when no connection can be evicted: trying at once would be a busy loop.
 const PAUSE: Duration = Duration::from_millis(500);
-/// What somebody who gives way takes for that.
+/// What an evicted connection takes to close.
 const LEAVING: Duration = Duration::from_millis(10);
 
 /// Serves until `stop` is true and all requests in progress are answered.
@@ -106,13 +113,13 @@ pub(super) async fn serve(
     bounds: Bounds,
     mut stop: watch::Receiver<bool>,
 ) {
-    let room = Room::new(bounds);
-    let router = router.layer(middleware::from_fn(guests::attend));
+    let pool = ConnectionPool::new(bounds);
+    let router = router.layer(middleware::from_fn(connections::attend));
     let mut connections = JoinSet::new();
     loop {
-        let (stream, seat, goes) = tokio::select! {
+        let (stream, permit, evicted) = tokio::select! {
             _ = stopped(&mut stop) => break,
-            next = accept(&listener, &room) => match next {
+            next = accept(&listener, &pool) => match next {
                 Some(next) => next,
                 None => continue,
             },
@@ -121,75 +128,77 @@ pub(super) async fn serve(
         while connections.try_join_next().is_some() {}
         let (router, stop) = (router.clone(), stopped_owned(stop.clone()));
         connections.spawn(async move {
-            let guest = seat.guest.clone();
+            let handle = permit.handle.clone();
             tokio::select! {
-                () = converse(stream, router, guest.clone(), bounds.speech, stop) => {}
-                () = sent_away(goes) => tracing::trace!("a connection gave way to another"),
-                () = unknown(&guest, bounds.speech) => tracing::trace!("nobody in particular is cut off"),
+                () = converse(stream, router, handle.clone(), bounds.protocol, stop) => {}
+                () = until_evicted(evicted) => tracing::trace!("a connection was evicted for another"),
+                () = unauthenticated(&handle, bounds.protocol) => tracing::trace!("closed: not authenticated within its time limit"),
             }
-            drop(seat);
+            drop(permit);
         });
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
 }
 
-/// Where connections find a place.
-struct Room {
+/// The places of one port for connections.
+struct ConnectionPool {
     bounds: Bounds,
     places: Arc<Semaphore>,
-    guests: Guests,
-    not_accepted: Seldom,
-    crowded: Seldom,
+    connections: Connections,
+    not_accepted: RateLimit,
+    crowded: RateLimit,
     /// Since when newcomers find no place, or no descriptor, and when one was last waited for.
     full: Mutex<Option<(Instant, Instant)>>,
 }
 
 /// A connection's place, until it is dropped.
-struct Seat {
-    guest: Guest,
+struct ConnectionPermit {
+    handle: ConnectionHandle,
     _place: OwnedSemaphorePermit,
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.guest.leaves();
+        self.handle.leaves();
     }
 }
 
-impl Room {
+impl ConnectionPool {
     fn new(bounds: Bounds) -> Self {
-        let open = match bounds.speech {
-            Speech::Projects { .. } => Open::ToAll,
-            Speech::Fleet { greeting, .. } => Open::ToMembers { greeting },
+        let open = match bounds.protocol {
+            Protocol::Projects { .. } => Access::Public,
+            Protocol::Fleet { authenticate_within, .. } => {
+                Access::Authenticated { within: authenticate_within }
+            }
         };
         Self {
             bounds,
             places: Arc::new(Semaphore::new(bounds.connections)),
-            guests: Guests::new(open, bounds.patience, bounds.kept()),
-            not_accepted: Seldom::new(),
-            crowded: Seldom::new(),
+            connections: Connections::new(open, bounds.timeouts, bounds.kept()),
+            not_accepted: RateLimit::new(),
+            crowded: RateLimit::new(),
             full: Mutex::default(),
         }
     }
 
-    /// Sends a guest away, as soon as one may be.
-    async fn one_gives_way(&self) {
-        let want = Want::begins(self);
-        self.guests.one_gives_way(want.since, || self.say_crowded()).await;
+    /// Evicts a connection, as soon as one may be.
+    async fn evict_one(&self) {
+        let waiter = Waiter::begins(self);
+        self.connections.evict_one(waiter.since, || self.say_crowded()).await;
     }
 
     fn say_crowded(&self) {
-        let Some(times) = self.crowded.times() else { return };
+        let Some(times) = self.crowded.allow() else { return };
         let places = self.bounds.connections;
-        match self.bounds.speech {
-            Speech::Projects { .. } => tracing::warn!(
+        match self.bounds.protocol {
+            Protocol::Projects { .. } => tracing::warn!(
                 places,
                 times,
                 "clients of the projects have all connections that they may keep: further ones wait, or are soon cut off for \
                  others; let the coordinator have more descriptors (ulimit -n, or LimitNOFILE in its unit)"
             ),
-            Speech::Fleet { .. } => tracing::warn!(
+            Protocol::Fleet { .. } => tracing::warn!(
                 places,
                 times,
                 "agents and operators have all connections that they may keep: further ones wait, or are soon cut off for \
@@ -199,59 +208,63 @@ impl Room {
     }
 
     fn full(&self) -> MutexGuard<'_, Option<(Instant, Instant)>> {
-        self.full.lock().unwrap_or_else(PoisonError::into_inner)
+        fallow_daemon::lock(&self.full)
     }
 
-    /// A place, which somebody else may have to give up. One only: whoever is sent away leaves at once.
+    /// A place, for which another connection may be evicted. One only: it closes at once.
     async fn place(&self) -> Option<OwnedSemaphorePermit> {
         let mut place = pin!(self.places.clone().acquire_owned());
         tokio::select! {
             biased;
             place = place.as_mut() => return place.ok(),
-            () = self.one_gives_way() => {}
+            () = self.evict_one() => {}
         }
         place.await.ok()
     }
 }
 
-/// A newcomer waits for a place, or a descriptor.
-struct Want<'a> {
-    room: &'a Room,
+/// A connection that waits for a place, or a descriptor.
+struct Waiter<'a> {
+    pool: &'a ConnectionPool,
     /// Since when there is none. A port that has one for a moment only is full all the time.
     since: Instant,
 }
 
-impl<'a> Want<'a> {
-    fn begins(room: &'a Room) -> Self {
+impl<'a> Waiter<'a> {
+    fn begins(pool: &'a ConnectionPool) -> Self {
         let now = Instant::now();
-        let lately = room.full().filter(|(_, last)| now <= *last + room.bounds.patience.grace);
-        Self { room, since: lately.map_or(now, |(since, _)| since) }
+        let lately = pool.full().filter(|(_, last)| now <= *last + pool.bounds.timeouts.grace);
+        Self { pool, since: lately.map_or(now, |(since, _)| since) }
     }
 }
 
-impl Drop for Want<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        *self.room.full() = Some((self.since, Instant::now()));
+        *self.pool.full() = Some((self.since, Instant::now()));
     }
 }
 
 /// The next connection. Nothing ends this: a server that gave up would cut off the whole fleet.
-async fn accept(listener: &TcpListener, room: &Room) -> Option<(TcpStream, Seat, oneshot::Receiver<()>)> {
+async fn accept(
+    listener: &TcpListener,
+    pool: &ConnectionPool,
+) -> Option<(TcpStream, ConnectionPermit, oneshot::Receiver<()>)> {
     match listener.accept().await {
         Ok((stream, _)) => {
-            // Messages are small and waited for; without this they wait for each other. A connection that is gone
-            // already says so at the first read.
+            // Messages are small and waited for; without this they wait for each other. A connection that is
+            // gone already says so at the first read.
             let _ = stream.set_nodelay(true);
-            let place = room.place().await?;
-            let (guest, goes) = room.guests.enter();
-            Some((stream, Seat { guest, _place: place }, goes))
+            let place = pool.place().await?;
+            let (handle, evicted) = pool.connections.enter();
+            Some((stream, ConnectionPermit { handle, _place: place }, evicted))
         }
         Err(error) => {
-            if let Some(times) = room.not_accepted.times() {
+            if let Some(times) = pool.not_accepted.allow() {
                 tracing::warn!(%error, times, "a connection is not accepted");
             }
-            let is_want = [Some(Errno::MFILE), Some(Errno::NFILE)].contains(&Errno::from_io_error(&error));
-            match is_want && timeout(PAUSE, room.one_gives_way()).await.is_ok() {
+            let is_exhausted =
+                [Some(Errno::MFILE), Some(Errno::NFILE)].contains(&Errno::from_io_error(&error));
+            match is_exhausted && timeout(PAUSE, pool.evict_one()).await.is_ok() {
                 true => sleep(LEAVING).await,
                 false => sleep(PAUSE).await,
             }
@@ -260,18 +273,18 @@ async fn accept(listener: &TcpListener, room: &Room) -> Option<(TcpStream, Seat,
     }
 }
 
-/// Never, for whoever is known.
-async fn sent_away(goes: oneshot::Receiver<()>) {
-    if goes.await.is_err() {
+/// Never, for one that is not evicted.
+async fn until_evicted(evicted: oneshot::Receiver<()>) {
+    if evicted.await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Returns when it is time to be known and this one is not.
-async fn unknown(guest: &Guest, speech: Speech) {
-    if let Speech::Fleet { greeting, .. } = speech {
-        sleep(greeting).await;
-        if !guest.has_shown() {
+/// Returns when the time to authenticate is over and this connection has not.
+async fn unauthenticated(handle: &ConnectionHandle, protocol: Protocol) {
+    if let Protocol::Fleet { authenticate_within, .. } = protocol {
+        sleep(authenticate_within).await;
+        if !handle.was_authenticated() {
             return;
         }
     }
@@ -281,24 +294,24 @@ async fn unknown(guest: &Guest, speech: Speech) {
 async fn converse(
     stream: TcpStream,
     router: Router,
-    guest: Guest,
-    speech: Speech,
+    handle: ConnectionHandle,
+    protocol: Protocol,
     stop: impl Future<Output = ()>,
 ) {
-    if let Speech::Projects { .. } = speech {
+    if let Protocol::Projects { .. } = protocol {
         // Without it there is more memory for this one, and that is all.
         let _ = sockopt::set_socket_send_buffer_size(&stream, SENT);
     }
-    let stream = TokioIo::new(Attended::new(stream, &guest));
-    let service = TowerToHyperService::new(Extension(guest).layer(router));
-    let ended = match speech {
-        Speech::Projects { head } => {
+    let stream = TokioIo::new(TrackedStream::new(stream, &handle));
+    let service = TowerToHyperService::new(Extension(handle).layer(router));
+    let ended = match protocol {
+        Protocol::Projects { head } => {
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(BUFFER);
             let connection = builder.serve_connection(stream, service);
             until(connection, |connection| connection.graceful_shutdown(), stop).await
         }
-        Speech::Fleet { keepalive, .. } => {
+        Protocol::Fleet { keepalive, .. } => {
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder.timer(TokioTimer::new()).keep_alive_interval(keepalive).max_concurrent_streams(STREAMS);
             builder
@@ -357,12 +370,12 @@ mod tests {
 
     const REQUEST: &str = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
     const LONG: Duration = Duration::from_secs(3_600);
-    /// Guests go at once, but for those that take what they asked for.
-    const HASTE: Patience =
-        Patience { silent: Duration::ZERO, grace: Duration::ZERO, stall: LONG, answer: LONG };
+    /// Connections are evicted at once, but for those that take their answer.
+    const HASTE: Timeouts =
+        Timeouts { silent: Duration::ZERO, grace: Duration::ZERO, stall: LONG, answer: LONG };
 
-    fn bounds(head: Duration, connections: usize, patience: Patience) -> Bounds {
-        Bounds { speech: Speech::Projects { head }, connections, patience }
+    fn bounds(head: Duration, connections: usize, timeouts: Timeouts) -> Bounds {
+        Bounds { protocol: Protocol::Projects { head }, connections, timeouts }
     }
 
     async fn start(bounds: Bounds) -> (SocketAddr, watch::Sender<bool>, tokio::task::JoinHandle<()>) {
@@ -370,8 +383,8 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let stop = watch::Sender::new(false);
         // Answers when the request has come whole.
-        let known = |guest: Extension<Guest>, body: Body| async move {
-            guest.is_known("somebody", 2);
+        let known = |handle: Extension<ConnectionHandle>, body: Body| async move {
+            handle.authenticated_as("somebody", 2);
             let _ = to_bytes(body, 8 << 20).await;
             "known"
         };
@@ -432,8 +445,8 @@ mod tests {
 
     #[tokio::test]
     async fn clients_that_never_finish_a_head_or_say_nothing_are_cut_off_and_keep_nobody_out() {
-        let patience = Patience { silent: SOON, grace: SOON, ..HASTE };
-        let (address, stop, server) = start(bounds(Duration::from_millis(300), 2, patience)).await;
+        let timeouts = Timeouts { silent: SOON, grace: SOON, ..HASTE };
+        let (address, stop, server) = start(bounds(Duration::from_millis(300), 2, timeouts)).await;
         let slow = ["GET / HTTP/1.1\r\nHost: h\r\nX: ", "", "GET / HTTP/1.1\r\nHost: h\r\n\r\n"];
         let slow = slow.map(|text| tokio::spawn(talk(address, text)));
         // There is room for two only, and yet this one is served.
@@ -525,7 +538,7 @@ mod tests {
         assert!(talk(address, REQUEST).await.ends_with("here"));
         let mut part = vec![0; LARGE];
         timeout(SOON, download.read_exact(&mut part)).await.expect("it goes on").unwrap();
-        // With all of it taken it is idle, and gives way after the other one that was so before.
+        // With all of it taken it is idle, and is evicted after the other one that was so before.
         for _ in 0..2 {
             let mut stream = say(address, "GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
             answered(&mut stream).await;
@@ -536,7 +549,8 @@ mod tests {
         server.abort();
     }
 
-    /// What comes of a request at the fleet's port with so many bytes, and whether more are awaited. None without connection.
+    /// What comes of a request at the fleet's port with so many bytes, and whether more are awaited. None
+    /// without connection.
     async fn post_bytes(
         channel: &mut Channel,
         path: &str,
@@ -559,18 +573,18 @@ mod tests {
 
     #[tokio::test]
     async fn r6_10_who_is_not_known_at_the_fleets_port_says_little_and_soon() {
-        // A machine may be slower than a greeting is long, and then shows nothing: it is tried with longer ones.
-        let mut greeting = Duration::from_millis(300);
-        while !is_cut_short_unless_known(greeting).await {
-            assert!(greeting < SOON, "whoever is known is cut off");
-            greeting *= 3;
+        // A machine may be slower than this time, and then nothing is shown: it is tried with longer ones.
+        let mut authenticate_within = Duration::from_millis(300);
+        while !is_cut_short_unless_known(authenticate_within).await {
+            assert!(authenticate_within < SOON, "whoever is known is cut off");
+            authenticate_within *= 3;
         }
     }
 
-    /// Looks at a port with this time for a greeting. False if somebody was cut off who had hurried.
-    async fn is_cut_short_unless_known(greeting: Duration) -> bool {
-        let speech = Speech::Fleet { greeting, keepalive: LONG };
-        let (address, _stop, server) = start(Bounds { speech, connections: 100, patience: HASTE }).await;
+    /// Looks at a port with this time to authenticate. False if somebody was cut off who had hurried.
+    async fn is_cut_short_unless_known(authenticate_within: Duration) -> bool {
+        let protocol = Protocol::Fleet { authenticate_within, keepalive: LONG };
+        let (address, _stop, server) = start(Bounds { protocol, connections: 100, timeouts: HASTE }).await;
         let url = format!("http://{address}");
         let mut channel = Endpoint::from_shared(url).unwrap().connect().await.unwrap();
         // The connection is known by its first request, which goes on. Of others nobody knows whose they are.
@@ -594,34 +608,34 @@ mod tests {
 
     #[tokio::test]
     async fn r6_10_a_port_that_has_places_for_a_moment_only_is_full_all_the_time() {
-        let room = |grace| {
-            let patience = Patience { grace, ..HASTE };
-            Room::new(bounds(LONG, 1, patience))
+        let pool = |grace| {
+            let timeouts = Timeouts { grace, ..HASTE };
+            ConnectionPool::new(bounds(LONG, 1, timeouts))
         };
         // A machine may take longer than this between two lines: it is tried with more.
         let mut grace = Duration::from_millis(100);
         loop {
-            let room = room(grace);
-            let want = Want::begins(&room);
-            let since = want.since;
+            let pool = pool(grace);
+            let waiter = Waiter::begins(&pool);
+            let since = waiter.since;
             sleep(grace * 2).await;
-            drop(want);
-            if Want::begins(&room).since == since {
+            drop(waiter);
+            if Waiter::begins(&pool).since == since {
                 break;
             }
             assert!(grace < SOON, "a long wait is forgotten");
             grace *= 3;
         }
-        let room = room(Duration::ZERO);
-        let since = Want::begins(&room).since;
+        let pool = pool(Duration::ZERO);
+        let since = Waiter::begins(&pool).since;
         sleep(Duration::from_millis(1)).await;
-        assert!(Want::begins(&room).since > since, "nobody waited for a while");
+        assert!(Waiter::begins(&pool).since > since, "nobody waited for a while");
     }
 
     #[tokio::test]
     async fn r6_10_requests_of_nobody_on_a_connection_share_what_is_read_of_them() {
-        let speech = Speech::Fleet { greeting: LONG, keepalive: LONG };
-        let (address, _stop, server) = start(Bounds { speech, connections: 100, patience: HASTE }).await;
+        let protocol = Protocol::Fleet { authenticate_within: LONG, keepalive: LONG };
+        let (address, _stop, server) = start(Bounds { protocol, connections: 100, timeouts: HASTE }).await;
         let url = format!("http://{address}");
         let channel = Endpoint::from_shared(url).unwrap().connect().await.unwrap();
         // Whichever is read first: there is no room for both, and each alone is short enough.
@@ -648,8 +662,8 @@ mod tests {
 
     #[tokio::test]
     async fn r6_10_whoever_says_nothing_at_the_fleets_port_is_cut_off_though_there_are_places() {
-        let speech = Speech::Fleet { greeting: Duration::from_millis(300), keepalive: LONG };
-        let (address, stop, server) = start(Bounds { speech, connections: 100, patience: HASTE }).await;
+        let protocol = Protocol::Fleet { authenticate_within: Duration::from_millis(300), keepalive: LONG };
+        let (address, stop, server) = start(Bounds { protocol, connections: 100, timeouts: HASTE }).await;
         // Nothing, and a beginning as it should be, with settings.
         for text in ["", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"] {
             is_closed(&mut say(address, text).await).await;

@@ -1,7 +1,8 @@
 //! The coordinator's directory and what is secret in it are for its own user only.
 //!
-//! A directory may have been made beforehand, by a package or by hand, and be open to others; so its mode is set at every
-//! start, and those of the store's files with it. What cannot be closed stops the start: secrets would lie open.
+//! A directory may have been made beforehand, by a package or by hand, and be open to others; so its mode is
+//! set at every start, and those of the store's files with it. What cannot be closed stops the start: secrets
+//! would lie open.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -25,10 +26,11 @@ pub(super) fn make(dir: &Path) -> Result<(), StartError> {
     close(dir)
 }
 
-/// Refuses a directory in which another user has made something: he could put other files in the place of those that are
-/// served or stored there. Looked at are the directory, what it holds, and what that holds in turn: deeper down nobody else
-/// can have made anything. Where `dir` is a link, as systemd makes one to the state directory of a service with a user of
-/// its own (`DynamicUser`), the directory counts and not the link.
+/// Refuses a directory in which another user has made something: he could put other files in the place of
+/// those that are served or stored there. Looked at are the directory, what it holds, and what that holds in
+/// turn: deeper down nobody else can have made anything. Where `dir` is a link, as systemd makes one to the
+/// state directory of a service with a user of its own (`DynamicUser`), the directory counts and not the
+/// link.
 pub(super) fn require_owner(dir: &Path) -> Result<(), StartError> {
     let user = rustix::process::geteuid().as_raw();
     let of_another = |path: &Path| -> io::Result<bool> { Ok(fs::symlink_metadata(path)?.uid() != user) };
@@ -68,7 +70,8 @@ pub(super) fn close_store(dir: &Path) -> Result<(), StartError> {
     if store.is_dir() { close_all(&store, 4) } else { Ok(()) }
 }
 
-/// A directory with its files, down to this depth: the store has two levels, and values of half a mebibyte a third.
+/// A directory with its files, down to this depth: the store has two levels, and values of half a mebibyte a
+/// third.
 fn close_all(dir: &Path, depth: u32) -> Result<(), StartError> {
     close(dir)?;
     let fail = |source| StartError::Directory { dir: dir.to_path_buf(), source };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::time::Duration;
 
+use fallow_domain::MasterUrl;
 use fallow_proto::fleet::v1::fleet_server::FleetServer;
 use fallow_proto::operator::v1::operator_server::OperatorServer;
 use fallow_work_server::ProjectServer;
@@ -35,7 +36,7 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
     let operator = OperatorServer::new(operator).max_decoding_message_size(OPERATOR_BYTES);
     let operator = InterceptedService::new(operator, Authorised::new(&coordinator.token));
     let router = Routes::new(fleet).add_service(operator).into_axum_router();
-    let bounds = port::Bounds::fleet(coordinator.shares.fleet);
+    let bounds = port::Bounds::fleet(coordinator.connection_limits.fleet);
     let served = port::serve(listener, router, bounds, coordinator.stop.subscribe());
     let (fleet, mut stop) = (coordinator.fleet.clone(), coordinator.stop.subscribe());
     coordinator.servers.spawn(async move {
@@ -49,11 +50,12 @@ pub(super) fn grpc(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
     Ok(())
 }
 
-/// How long new jobs may lie there before agents are told of them: jobs that are submitted one by one make one call.
+/// How long new jobs may lie there before agents are told of them: jobs that are submitted one by one make
+/// one call.
 const NEW_JOBS: Duration = Duration::from_millis(200);
 
-/// Tells agents of new jobs: just submitted, or to be computed once more; and agents that come back of what waits for
-/// them (R1.4).
+/// Tells agents of new jobs: just submitted, or to be computed once more; and agents that come back of what
+/// waits for them (R1.4).
 pub(super) fn new_jobs(coordinator: &mut Coordinator) {
     let (fleet, projects) = (coordinator.fleet.clone(), coordinator.projects.clone());
     let mut stop = coordinator.stop.subscribe();
@@ -68,21 +70,21 @@ pub(super) fn new_jobs(coordinator: &mut Coordinator) {
             // Before the new ones are told of: those that come between count as new alone.
             let unsent = if fleet.has_returned() { unsent(&projects).await } else { BTreeMap::new() };
             for (url, new) in projects.take_new_jobs() {
-                fleet.contact(url.as_str(), new.jobs, new.agents);
+                fleet.contact(&url, new.jobs, new.agents);
             }
             fleet.contact_returned(&unsent);
         }
     });
 }
 
-/// Unsent jobs of each project that has any, by its URL.
-async fn unsent(projects: &ProjectServer) -> BTreeMap<String, u64> {
+/// Unsent jobs of each project that has any.
+async fn unsent(projects: &ProjectServer) -> BTreeMap<MasterUrl, u64> {
     let projects = projects.clone();
     let count = move || {
         let all = projects.projects().into_iter();
         let unsent = all.filter_map(|info| {
             let jobs = projects.counts(&info.name).ok()?.jobs_unsent;
-            (jobs > 0).then(|| (info.url.to_string(), jobs))
+            (jobs > 0).then_some((info.url, jobs))
         });
         unsent.collect()
     };
@@ -95,7 +97,7 @@ pub(super) fn http(coordinator: &mut Coordinator, listener: TcpListener) -> Resu
     let listener = to_tokio(listener)?;
     let router = coordinator.projects.router();
     let stop = coordinator.stop.subscribe();
-    let bounds = port::Bounds::projects(coordinator.shares.projects);
+    let bounds = port::Bounds::projects(coordinator.connection_limits.projects);
     coordinator.servers.spawn(port::serve(listener, router, bounds, stop));
     Ok(())
 }

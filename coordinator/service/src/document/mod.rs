@@ -1,11 +1,10 @@
 //! The fleet's document: versioned, immutable, every version kept with who made it, when and why (R6.5).
 //!
-//! One document for the whole fleet. The newest is at hand in [`Documents::watch`]: whoever looks late sees the newest
-//! only, so a slow agent never costs memory. A change is stored for good before anybody hears of it.
+//! One document for the whole fleet. The newest is at hand in [`Documents::watch`]: whoever looks late sees
+//! the newest only, so a slow agent never costs memory. A change is stored for good before anybody hears of
+//! it.
 //!
 //! Omitted: groups and labels, rollouts in waves, previews.
-
-mod wire;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,12 +13,9 @@ use fallow_domain::{
     AccountKey, DocumentVersion, FleetDocument, Instant, Invalid, MasterUrl, Preferences, ProjectAssignment,
     Share,
 };
-use fallow_proto::fleet::v1 as proto;
-use fallow_store::{Batch, Format, Outcome, Store, StoreError, no_migration};
+use fallow_store::{Batch, BatchResult, Format, Store, StoreError, no_migration};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, watch};
-
-pub use wire::{preferences_from_wire, preferences_to_wire, to_wire};
 
 const FORMAT: Format = Format { name: "document", version: 1, migrate: no_migration };
 const PREFIX: &[u8] = b"document/";
@@ -74,13 +70,11 @@ pub struct Audited {
     pub change: String,
 }
 
-/// The newest document, ready to be sent.
+/// The newest document.
 #[derive(Clone, Debug)]
 pub struct Published {
     /// The document with its audit record.
     pub audited: Audited,
-    /// As it goes to agents.
-    pub wire: proto::Document,
     /// The trace context of the change that made it; empty after a restart.
     pub traceparent: String,
 }
@@ -105,7 +99,7 @@ impl Documents {
         for project in newest.iter_mut().flat_map(|audited| &mut audited.document.projects) {
             project.url = project.url.renewed();
         }
-        let published = newest.map(|audited| Arc::new(Published::new(audited, String::new())));
+        let published = newest.map(|audited| Arc::new(Published { audited, traceparent: String::new() }));
         Ok(Self { store, current: Arc::new(watch::Sender::new(published)), changing: Arc::default() })
     }
 
@@ -209,8 +203,9 @@ impl Documents {
         .await
     }
 
-    /// Makes a new version with these keys of projects' own accounts, also if it is the same but for its number: agents
-    /// ask for their document only when there is a newer one. Keys of projects that are not in it mean nothing.
+    /// Makes a new version with these keys of projects' own accounts, also if it is the same but for its
+    /// number: agents ask for their document only when there is a newer one. Keys of projects that are not in
+    /// it mean nothing.
     ///
     /// # Errors
     /// [`DocumentError`].
@@ -256,11 +251,11 @@ impl Documents {
         let value = FORMAT.write(&key, &audited)?;
         let batch = Batch::new().require_absent(key.clone()).put(key, value);
         let (store, current) = (self.store.clone(), self.current.clone());
-        // Stored and published in one go: a caller that goes away meanwhile (its call is dropped then) must not leave a
-        // version in the store that nobody was told of and no other can follow.
+        // Stored and published in one go: a caller that goes away meanwhile (its call is dropped then) must
+        // not leave a version in the store that nobody was told of and no other can follow.
         let made = tokio::task::spawn_blocking(move || {
             let _alone = alone;
-            if let Outcome::Conflict { .. } = store.apply_durable(batch)? {
+            if let BatchResult::Conflict { .. } = store.apply_durable(batch)? {
                 let what = "a new version of the document";
                 let version = audited.document.version;
                 return Err(Invalid::new(what, version, "a version that is not there yet").into());
@@ -271,17 +266,10 @@ impl Documents {
                 change = audited.change,
                 "document made"
             );
-            current.send_replace(Some(Arc::new(Published::new(audited, author.traceparent))));
+            current.send_replace(Some(Arc::new(Published { audited, traceparent: author.traceparent })));
             Ok(document)
         });
         made.await.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))
-    }
-}
-
-impl Published {
-    fn new(audited: Audited, traceparent: String) -> Self {
-        let wire = to_wire(&audited.document);
-        Self { audited, wire, traceparent }
     }
 }
 

@@ -1,26 +1,26 @@
 //! Each agent's document names the agent's own accounts (R6.10): no agent is told another's key.
 //!
-//! The document that is stored and shown to operators names a project's own account. On its way to an agent, the key of
-//! every project that this coordinator hosts is replaced. Keys are found once per agent and kept, so that a new document for
-//! thousands of agents costs a copy each.
+//! The document that is stored and shown to operators names a project's own account. On its way to an agent,
+//! the key of every project that this coordinator hosts is replaced. Keys are found once per agent and kept,
+//! so that a new document for thousands of agents costs a copy each.
 //!
-//! An account that cannot be made now (a full disk) withholds the document from its agent until it can: without its own
-//! key the agent would be a stranger to the project. It goes on with the document that it has.
+//! An account that cannot be made now (a full disk) withholds the document from its agent until it can:
+//! without its own key the agent would be a stranger to the project. It goes on with the document that it
+//! has.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fallow_daemon::lock;
-use fallow_domain::{AccountKey, AgentId, ProjectAssignment};
-use fallow_proto::fleet::v1 as wire;
+use fallow_domain::{AccountKey, AgentId, FleetDocument, ProjectAssignment};
 
 use super::{Agent, Fleet};
 use crate::document::Published;
 
 /// Gives agents their accounts in projects.
 pub trait Accounts: Send + Sync {
-    /// The key of an agent's own account, which is made if there is none. None for a project that is not hosted here:
-    /// agents share the account that the document names. Blocks.
+    /// The key of an agent's own account, which is made if there is none. None for a project that is not
+    /// hosted here: agents share the account that the document names. Blocks.
     ///
     /// # Errors
     /// In words, why there is no account now.
@@ -40,8 +40,8 @@ impl Fleet {
         &self,
         agent: &Agent,
         document: &Published,
-    ) -> Result<wire::Document, String> {
-        let mut own = document.wire.clone();
+    ) -> Result<FleetDocument, String> {
+        let mut own = document.audited.document.clone();
         let Some(accounts) = self.accounts.get().cloned() else { return Ok(own) };
         let mut keys = lock(&agent.keys).clone();
         let projects = document.audited.document.projects.iter();
@@ -56,7 +56,7 @@ impl Fleet {
         }
         for project in &mut own.projects {
             if let Some(key) = keys.get(&project.name) {
-                key.reveal().clone_into(&mut project.account_key);
+                project.account_key = key.clone();
             }
         }
         Ok(own)

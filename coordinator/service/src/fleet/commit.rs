@@ -1,9 +1,10 @@
 //! Group commit: the changes of many agents go to the store in one batch.
 //!
-//! A batch costs about the same whether it holds one message or a thousand, so one thread takes whatever has come in
-//! the meantime, stores it whole and tells all senders. Each message's entries and number are in the same batch,
-//! therefore applied together or not at all. What is stored survives the death of the process; after a power cut the
-//! coordinator may hold an earlier position, from which the agents go on (their amounts are totals).
+//! A batch costs about the same whether it holds one message or a thousand, so one thread takes whatever has
+//! come in the meantime, stores it whole and tells all senders. Each message's entries and number are in the
+//! same batch, therefore applied together or not at all. What is stored survives the death of the process;
+//! after a power cut the coordinator may hold an earlier position, from which the agents go on (their amounts
+//! are totals).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,8 +22,8 @@ const GROUP_WRITES: usize = 8_192;
 /// The answer to a change: stored, or why not.
 pub type Stored = Result<(), NotStored>;
 
-/// The changes of one connection. Once one of them fails none behind it is stored: it would carry a later number than
-/// the one that is missing.
+/// The changes of one connection. Once one of them fails none behind it is stored: it would carry a later
+/// number than the one that is missing.
 #[derive(Clone, Debug, Default)]
 pub struct Lane(Arc<AtomicBool>);
 
@@ -103,7 +104,7 @@ fn run(store: &dyn Store, mut requests: mpsc::Receiver<Request>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fallow_store::{Entry, KeyRange, Outcome};
+    use fallow_store::{BatchResult, Entry, KeyRange};
     use std::sync::Mutex;
 
     /// A store that fails once, and holds each batch until it is let go.
@@ -116,15 +117,15 @@ mod tests {
         fn scan(&self, _: &KeyRange, _: usize) -> Result<Vec<Entry>, StoreError> {
             Ok(Vec::new())
         }
-        fn apply(&self, batch: Batch) -> Result<Outcome, StoreError> {
+        fn apply(&self, batch: Batch) -> Result<BatchResult, StoreError> {
             if std::mem::take(&mut *self.0.lock().unwrap()) {
                 let source = std::io::Error::from(std::io::ErrorKind::StorageFull);
                 return Err(StoreError::Full { dir: "there".into(), source });
             }
             self.1.lock().unwrap().push(batch);
-            Ok(Outcome::Applied { revision: 1 })
+            Ok(BatchResult::Applied { revision: 1 })
         }
-        fn apply_durable(&self, batch: Batch) -> Result<Outcome, StoreError> {
+        fn apply_durable(&self, batch: Batch) -> Result<BatchResult, StoreError> {
             self.apply(batch)
         }
         fn flush(&self) -> Result<(), StoreError> {

@@ -1,23 +1,24 @@
 //! Telling agents to contact a project now, because it has new jobs (R1.4, R6.3).
 //!
-//! An agent that asked in vain backs off for up to a day; without this, jobs that are submitted after a pause would wait
-//! for the project's `poll`. Of those that are connected and have the project, at most as many are told as there are new
-//! jobs, and some more where a job failed; those with idle CPUs first, else by chance, so that a stream of single jobs
-//! goes to all in turn.
+//! An agent that asked in vain backs off for up to a day; without this, jobs that are submitted after a pause
+//! would wait for the project's `poll`. Of those that are connected and have the project, at most as many are
+//! told as there are new jobs, and some more where a job failed; those with idle CPUs first, else by chance,
+//! so that a stream of single jobs goes to all in turn.
 //!
-//! An agent that comes back ([`super::returns`]) is told of the jobs that were submitted while it was away. Calls count,
-//! those to agents that were there and those to agents that come: until its job is taken, or some time has passed, a
-//! call stands for a job ([`Calls`]). So a whole fleet that comes back at once makes no more calls than there are jobs.
+//! An agent that comes back ([`super::returns`]) is told of the jobs that were submitted while it was away.
+//! Calls count, those to agents that were there and those to agents that come: until its job is taken, or
+//! some time has passed, a call stands for a job ([`Calls`]). So a whole fleet that comes back at once makes
+//! no more calls than there are jobs.
 //!
-//! All of a large fleet told at once would ask at once: the calls are spread over a time that grows with their number.
-//! Nothing is stored.
+//! All of a large fleet told at once would ask at once: the calls are spread over a time that grows with
+//! their number. Nothing is stored.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fallow_daemon::lock;
-use fallow_proto::fleet::v1::entry::Value;
+use fallow_domain::MasterUrl;
 use rand::rngs::{StdRng, SysRng};
 use rand::{RngExt as _, SeedableRng as _, TryRng as _};
 
@@ -27,20 +28,20 @@ use super::{Agent, Fleet};
 const PER_SECOND: f64 = 200.0;
 /// Projects that an agent can be told to contact before it took in the first.
 const KEPT_MAX: usize = 64;
-/// How long a call stands for a job that nobody has taken. Whoever was told asks within seconds, but for one whose
-/// request delay or network holds it back.
+/// How long a call stands for a job that nobody has taken. Whoever was told asks within seconds, but for one
+/// whose request delay or network holds it back.
 const STANDS: Duration = Duration::from_secs(60);
 
 impl Fleet {
-    /// Tells so many agents at most to contact a project, which has so many new jobs. Returns how many will be; the last of
-    /// them in their number over `PER_SECOND` seconds.
-    pub fn contact(self: &Arc<Self>, url: &str, jobs: u64, at_most: u64) -> usize {
+    /// Tells so many agents at most to contact a project, which has so many new jobs. Returns how many will
+    /// be; the last of them in their number over `PER_SECOND` seconds.
+    pub fn contact(self: &Arc<Self>, url: &MasterUrl, jobs: u64, at_most: u64) -> usize {
         self.calls(url, |calls| calls.new_jobs(jobs));
         self.tell(url, self.connected_agents(), at_most)
     }
 
     /// Tells so many of these at most, if they have the project. Returns how many will be.
-    pub(super) fn tell(self: &Arc<Self>, url: &str, agents: Vec<Arc<Agent>>, at_most: u64) -> usize {
+    pub(super) fn tell(self: &Arc<Self>, url: &MasterUrl, agents: Vec<Arc<Agent>>, at_most: u64) -> usize {
         let mut rng = generator();
         let mut chosen: Vec<((bool, u32), Arc<Agent>)> = agents
             .into_iter()
@@ -52,12 +53,12 @@ impl Fleet {
         if count == 0 {
             return 0;
         }
-        tracing::info!(url, agents = count, "agents are told to contact the project, which has jobs");
+        tracing::info!(%url, agents = count, "agents are told to contact the project, which has jobs");
         let now = Instant::now();
         chosen.iter().for_each(|(_, agent)| agent.note_told(url, now));
         self.calls(url, |calls| calls.made(count as u64, now, now + spread(count)));
         let pause = Duration::from_secs_f64(1.0 / PER_SECOND);
-        let url = url.to_owned();
+        let url = url.clone();
         tokio::spawn(async move {
             for (told, (_, agent)) in chosen.into_iter().enumerate() {
                 if told > 0 {
@@ -71,8 +72,8 @@ impl Fleet {
     }
 
     /// Does something with the calls for a project.
-    pub(super) fn calls<T>(&self, url: &str, work: impl FnOnce(&mut Calls) -> T) -> T {
-        work(lock(&self.calls).entry(url.to_owned()).or_default())
+    pub(super) fn calls<T>(&self, url: &MasterUrl, work: impl FnOnce(&mut Calls) -> T) -> T {
+        work(lock(&self.calls).entry(url.clone()).or_default())
     }
 }
 
@@ -105,7 +106,8 @@ impl Calls {
         self.made.retain(|(_, until)| now.saturating_duration_since(*until) < STANDS);
     }
 
-    /// How many more agents may be told, when the project has so many unsent jobs: those for which no call stands.
+    /// How many more agents may be told, when the project has so many unsent jobs: those for which no call
+    /// stands.
     pub(super) fn allowed(&mut self, unsent: u64, now: Instant) -> u64 {
         self.forget(now);
         let mut taken = self.unsent.saturating_sub(unsent);
@@ -132,26 +134,25 @@ fn generator() -> StdRng {
 
 impl Agent {
     /// Whether it has idle CPUs; `None` if it does not have the project.
-    fn idles_with(&self, url: &str) -> Option<bool> {
+    fn idles_with(&self, url: &MasterUrl) -> Option<bool> {
         let state = lock(&self.state);
-        let has = state.values().any(|value| matches!(value, Value::Project(project) if project.url == url));
-        has.then(|| state.host().is_some_and(|host| host.idle_cpus > 0))
+        state.has_project(url).then(|| state.host().is_some_and(|host| host.idle_cpus > 0))
     }
 
     /// Whether it was told since then: whatever came before was told with that.
-    pub(super) fn was_told(&self, url: &str, since: Instant) -> bool {
+    pub(super) fn was_told(&self, url: &MasterUrl, since: Instant) -> bool {
         lock(&self.told).get(url).is_some_and(|at| *at >= since)
     }
 
-    fn note_told(&self, url: &str, now: Instant) {
+    fn note_told(&self, url: &MasterUrl, now: Instant) {
         let mut told = lock(&self.told);
         told.retain(|_, at| now.saturating_duration_since(*at) < STANDS);
-        told.insert(url.to_owned(), now);
+        told.insert(url.clone(), now);
     }
 
-    fn want_contact(&self, url: &str) {
+    fn want_contact(&self, url: &MasterUrl) {
         let mut wanted = lock(&self.contacts);
-        if wanted.len() < KEPT_MAX && wanted.insert(url.to_owned()) {
+        if wanted.len() < KEPT_MAX && wanted.insert(url.clone()) {
             self.contact_wanted.notify_one();
         }
     }

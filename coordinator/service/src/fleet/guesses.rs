@@ -1,7 +1,7 @@
 //! Wrong tokens and secrets cost whoever shows them time: all of them wait in one line.
 //!
-//! Nobody guesses 256 bits; but each guess costs us a look-up and a line of the log, and an honest typo can wait a moment.
-//! Whoever shows the right one does not wait.
+//! Nobody guesses 256 bits; but each guess costs us a look-up and a line of the log, and an honest typo can
+//! wait a moment. Whoever shows the right one does not wait.
 
 use std::time::Duration;
 

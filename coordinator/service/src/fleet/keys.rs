@@ -4,20 +4,21 @@
 //! fleet/token/HASH        an enrolment token, open or spent
 //! fleet/agent/ID          an agent: the hash of its secret, when it was enrolled
 //! fleet/position/ID       how far its stream was applied: epoch and sequence number
-//! fleet/entry/ID/KEY      an entry of its state, as it was received
+//! fleet/entry/ID/KEY      an entry of its state ([`super::stored`])
 //! fleet/past/ID/URL       what a project had of it in what is no longer among its entries
 //! document/VERSION        a document with its audit record
 //! ```
 //! An agent's id holds no slash, so the parts cannot run into each other.
 
-use fallow_domain::AgentId;
+use fallow_domain::agent_state::EntryKey;
+use fallow_domain::{AgentId, MasterUrl};
+use fallow_proto::fleet::entry_key;
 use fallow_store::{Format, no_migration};
 
 pub(crate) const TOKEN: Format = Format { name: "enrolment token", version: 1, migrate: no_migration };
 pub(crate) const AGENT: Format = Format { name: "agent", version: 1, migrate: no_migration };
 pub(crate) const POSITION: Format =
     Format { name: "position of a stream", version: 1, migrate: no_migration };
-pub(crate) const ENTRY: Format = Format { name: "entry of an agent", version: 1, migrate: no_migration };
 pub(crate) const PAST: Format = Format { name: "past of an agent", version: 1, migrate: no_migration };
 
 pub(crate) const AGENTS: &[u8] = b"fleet/agent/";
@@ -37,12 +38,12 @@ pub(crate) fn position(id: &AgentId) -> Vec<u8> {
     [POSITIONS, id.0.as_bytes()].concat()
 }
 
-pub(crate) fn entry(id: &AgentId, key: &str) -> Vec<u8> {
-    [ENTRIES, id.0.as_bytes(), b"/", key.as_bytes()].concat()
+pub(crate) fn entry(id: &AgentId, key: &EntryKey) -> Vec<u8> {
+    [ENTRIES, id.0.as_bytes(), b"/", entry_key::to_wire(key).as_bytes()].concat()
 }
 
-pub(crate) fn past(id: &AgentId, url: &str) -> Vec<u8> {
-    [PASTS, id.0.as_bytes(), b"/", url.as_bytes()].concat()
+pub(crate) fn past(id: &AgentId, url: &MasterUrl) -> Vec<u8> {
+    [PASTS, id.0.as_bytes(), b"/", url.as_str().as_bytes()].concat()
 }
 
 /// What follows a prefix: an agent's id and, behind a slash, the rest.
@@ -59,8 +60,9 @@ mod tests {
     #[test]
     fn an_entry_key_gives_back_its_agent_and_name() {
         let id = AgentId("01J".into());
-        let key = entry(&id, "task/http://a.b/c/job_1");
-        assert_eq!(split(ENTRIES, &key), Some((id.clone(), "task/http://a.b/c/job_1")));
+        let project = MasterUrl::parse("http://a.b/c/").unwrap();
+        let key = entry(&id, &EntryKey::Task { project, name: "job_1".into() });
+        assert_eq!(split(ENTRIES, &key), Some((id.clone(), "task/http://a.b/c//job_1")));
         assert_eq!(split(AGENTS, &agent(&id)), Some((id, "")));
     }
 }

@@ -1,8 +1,10 @@
-//! Bounds on what one agent may send or hold. Beyond them its stream is closed with the reason.
+//! Bounds on what one agent may send or hold. Beyond them its stream is closed with the reason. Those on a
+//! single entry are the contract's ([`fallow_proto::fleet::limits`]).
 
 use std::time::Duration;
 
-/// Entries and removals in one message. A host of 256 CPUs that holds a month of short jobs has some thousands.
+/// Entries and removals in one message. A host of 256 CPUs that holds a month of short jobs has some
+/// thousands.
 pub const ENTRIES_PER_MESSAGE: usize = 20_000;
 /// Entries that an agent may hold in all.
 pub const ENTRIES_PER_AGENT: usize = 50_000;
@@ -10,23 +12,18 @@ pub const ENTRIES_PER_AGENT: usize = 50_000;
 pub const PASTS_PER_AGENT: usize = 10_000;
 /// Bytes of one message on the link.
 pub const MESSAGE_BYTES: usize = 8 << 20;
-/// Bytes of a key: a URL of 255, a job name of 255 and their prefix fit.
-pub const KEY_BYTES: usize = 640;
-/// Bytes of any text in an entry: reasons are sentences.
-pub const TEXT_BYTES: usize = 1_024;
-/// Microseconds that any duration may have: 3,000 years of CPU time, so that sums over a million agents hold.
-pub const MICROS_MAX: i64 = 100_000_000_000_000_000;
-/// Debt that can be meant, CPU seconds either way.
-pub const DEBT_MAX: f64 = 1e12;
-/// Messages of one agent that are on their way to the store: enough to keep the group commit busy, little memory.
+/// Messages of one agent that are on their way to the store: enough to keep the group commit busy, little
+/// memory.
 pub const PIPELINE: usize = 64;
-/// Messages that wait in an agent's outgoing channel. What does not fit there is kept as "newest", never as a list.
+/// Messages that wait in an agent's outgoing channel. What does not fit there is kept as "newest", never as a
+/// list.
 pub const OUTGOING: usize = 8;
 /// An agent that takes nothing for so long is cut off: it comes back and is told the newest.
 pub const SLOW: Duration = Duration::from_secs(30);
 /// Time for the first message after the connection is made.
 pub const HELLO: Duration = Duration::from_secs(10);
-/// Connections that an agent can keep at once: one, and those that it has given up and that have not ended here.
+/// Connections that an agent can keep at once: one, and those that it has given up and that have not ended
+/// here.
 pub const LINKS: usize = 4;
 /// Enrolment tokens made at once.
 pub const TOKENS: u32 = 10_000;

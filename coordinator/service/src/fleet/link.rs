@@ -1,20 +1,23 @@
 //! One connection of one agent, from its Hello to its end.
 //!
-//! The loop waits for whatever comes first: a message, a change that is stored, room in the outgoing channel, a new
-//! document, a heartbeat, a newer connection, the end of the coordinator. What has to be said is kept as "the newest of
-//! each kind" and never as a list, so a connection's memory has a bound whatever the agent does. An acknowledgement
-//! stands for all messages up to its number.
+//! The loop waits for whatever comes first: a message, a change that is stored, room in the outgoing channel,
+//! a new document, a heartbeat, a newer connection, the end of the coordinator. What has to be said is kept
+//! as "the newest of each kind" and never as a list, so a connection's memory has a bound whatever the agent
+//! does. An acknowledgement stands for all messages up to its number.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use fallow_domain::agent_state::EntryKey;
+use fallow_domain::{DocumentVersion, FleetDocument, MasterUrl};
 use fallow_proto::PROTOCOL;
-use fallow_proto::fleet::v1 as wire;
-use fallow_telemetry::Seldom;
+use fallow_proto::fleet::entry::BadEntry;
+use fallow_proto::fleet::{document, v1 as wire};
+use fallow_telemetry::RateLimit;
 use fallow_telemetry::propagation;
-use fallow_work_server::guests::Guest;
+use fallow_work_server::connections::ConnectionHandle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tonic::{Status, Streaming};
@@ -31,22 +34,22 @@ use crate::document::Published;
 use crate::printable;
 use fallow_daemon::{clock, lock};
 
-static REFUSED: Seldom = Seldom::new();
-static WITHHELD: Seldom = Seldom::new();
+static REFUSED: RateLimit = RateLimit::new();
+static WITHHELD: RateLimit = RateLimit::new();
 
 type Outgoing = mpsc::Sender<Result<wire::FromCoordinator, Status>>;
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(
     fleet: Arc<Fleet>,
-    guest: Option<Guest>,
+    guest: Option<ConnectionHandle>,
     mut incoming: Streaming<wire::FromAgent>,
     outgoing: Outgoing,
 ) {
     let end = match greet(&fleet, &mut incoming).await {
         Err(status) => status,
         Ok((agent, hello)) => {
-            guest.inspect(|guest| guest.is_known(&agent.id.0, LINKS));
+            guest.inspect(|guest| guest.authenticated_as(&agent.id.0, LINKS));
             let span = tracing::info_span!("fleet.link", agent = agent.id.0);
             attend(&fleet, &agent, hello, incoming, &outgoing).instrument(span).await
         }
@@ -80,7 +83,7 @@ async fn greet(
     // The same answer for an unknown agent and a wrong secret: whoever guesses learns nothing.
     let agent = fleet.agent(&hello.agent_id).filter(|agent| agent.secret.admits(&hello.agent_secret));
     let Some(agent) = agent else {
-        if let Some(times) = REFUSED.times() {
+        if let Some(times) = REFUSED.allow() {
             let agent = printable::line(&hello.agent_id, 64);
             tracing::warn!(agent, times, "an agent with an unknown id or a wrong secret was refused");
         }
@@ -127,11 +130,12 @@ async fn attend(
     end
 }
 
-/// Keeps when the agent was seen last: of messages that change nothing, such as heartbeats, nothing is stored.
+/// Keeps when the agent was seen last: of messages that change nothing, such as heartbeats, nothing is
+/// stored.
 async fn keep_seen(fleet: &Fleet, agent: &Agent) {
     let position = {
         let mut state = lock(&agent.state);
-        state.position.at_micros = agent.last_seen.load(Ordering::Relaxed);
+        state.position.at = agent.last_seen();
         state.position.clone()
     };
     let key = keys::position(&agent.id);
@@ -149,8 +153,9 @@ struct Connection<'a> {
     agent: &'a Agent,
     outgoing: &'a Outgoing,
     epoch: String,
-    /// The document that the agent follows, as it said in its Hello; none once it was compared with the newest.
-    follows: Option<u64>,
+    /// The document that the agent follows, as it said in its Hello; none once it was compared with the
+    /// newest.
+    follows: Option<DocumentVersion>,
     /// The newest document cannot be sent now; it is tried again with every heartbeat.
     is_withheld: bool,
     /// Up to where messages were taken in; what is stored may lag behind by the pipeline.
@@ -160,8 +165,8 @@ struct Connection<'a> {
     documents: watch::Receiver<Option<Arc<Published>>>,
     outbox: Outbox,
     heard: Instant,
-    /// Heartbeats of ours since then, at which its messages were being read. The clock alone would take every agent for
-    /// gone when the coordinator itself had stood still: what they said meanwhile waits to be read.
+    /// Heartbeats of ours since then, at which its messages were being read. The clock alone would take every
+    /// agent for gone when the coordinator itself had stood still: what they said meanwhile waits to be read.
     unheard: u32,
     /// When it was stored last that the agent was heard of.
     kept: Instant,
@@ -176,7 +181,7 @@ struct InFlight {
 
 /// A document with the agent's own accounts in it.
 struct Addressed {
-    wire: wire::Document,
+    document: FleetDocument,
     traceparent: String,
 }
 
@@ -187,7 +192,7 @@ struct Outbox {
     document: Option<Addressed>,
     heartbeat: bool,
     /// Projects that the agent is to contact.
-    contacts: BTreeSet<String>,
+    contacts: BTreeSet<MasterUrl>,
     /// Since when there is something to be said and no room.
     waiting_since: Option<Instant>,
 }
@@ -211,7 +216,7 @@ impl<'a> Connection<'a> {
             contacts: BTreeSet::new(),
             waiting_since: None,
         };
-        let (epoch, follows, received) = (hello.epoch, Some(hello.document_version), held);
+        let (epoch, follows, received) = (hello.epoch, Some(DocumentVersion(hello.document_version)), held);
         Self {
             fleet,
             agent,
@@ -289,31 +294,32 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Makes the newest document the next to be sent. One that cannot be addressed to the agent now is withheld, and the
-    /// link goes on without.
+    /// Makes the newest document the next to be sent. One that cannot be addressed to the agent now is
+    /// withheld, and the link goes on without.
     async fn take_document(&mut self) {
         let Some(newest) = self.documents.borrow_and_update().clone() else { return };
         let was_withheld = self.is_withheld;
         match self.fleet.addressed(self.agent, &newest).await {
-            Ok(wire) => {
+            Ok(document) => {
                 self.is_withheld = false;
                 if was_withheld {
                     tracing::info!(
-                        version = wire.version,
+                        version = document.version.0,
                         "the agent has its accounts now and gets its document"
                     );
                 }
-                if self.follows.take() != Some(wire.version) {
-                    self.outbox.document = Some(Addressed { wire, traceparent: newest.traceparent.clone() });
+                if self.follows.take() != Some(document.version) {
+                    self.outbox.document =
+                        Some(Addressed { document, traceparent: newest.traceparent.clone() });
                 }
             }
             Err(why) => {
                 self.is_withheld = true;
                 // With a full disk all agents are in the same plight.
-                if !was_withheld && let Some(times) = WITHHELD.times() {
+                if !was_withheld && let Some(times) = WITHHELD.allow() {
                     tracing::warn!(
                         agent = self.agent.id.0,
-                        version = newest.wire.version,
+                        version = newest.audited.document.version.0,
                         error = why,
                         times,
                         "an agent's account cannot be made: the agent is not sent the document until it can; it is \
@@ -337,12 +343,12 @@ impl<'a> Connection<'a> {
             // A newer agent may know kinds that this coordinator does not; it must not depend on them.
             None => return Ok(()),
         };
-        let bad = |error: entry::BadEntry| {
+        let bad = |error: BadEntry| {
             tracing::warn!(sequence, error = %error, "a message that means nothing was refused");
             Status::invalid_argument(format!("message {sequence} is refused: {error}"))
         };
-        let entries = entry::check_all(entries).map_err(bad)?;
-        let removed = entry::check_removed(removed).map_err(bad)?;
+        let entries = entry::read_all(entries).map_err(bad)?;
+        let removed = entry::read_removed(&removed).map_err(bad)?;
         let update = Update { sequence, is_snapshot, entries, removed };
         if traceparent.is_empty() {
             return self.apply(update).await;
@@ -371,12 +377,12 @@ impl<'a> Connection<'a> {
         }
         // These need to know what is held now, and nothing may be planned on what was before them.
         let alone = update.is_snapshot
-            || update.removed.iter().any(|key| key.starts_with("project/"))
+            || update.removed.iter().any(|key| matches!(key, EntryKey::Project(_)))
             || self.is_crowded(&update);
         if alone {
             self.settle_all().await?;
         }
-        let position = Position { epoch: self.epoch.clone(), sequence, at_micros: clock::now().as_micros() };
+        let position = Position { epoch: self.epoch.clone(), sequence, at: clock::now() };
         let planned = lock(&self.agent.state).plan(&self.agent.id, position.clone(), update);
         let (change, writes) = planned.map_err(Status::resource_exhausted)?;
         let answer = self.fleet.commits.send(&self.lane, writes).await;
@@ -419,7 +425,8 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// Keeps every few heartbeats that the agent was heard of: a coordinator that is killed cannot do so at its end.
+    /// Keeps every few heartbeats that the agent was heard of: a coordinator that is killed cannot do so at
+    /// its end.
     async fn keep_seen(&mut self) {
         // What is on its way to the store holds a later position than the one that would be written here.
         let is_due = self.kept.elapsed() >= self.fleet.settings.heartbeat * SEEN_KEPT;
@@ -476,13 +483,13 @@ impl Outbox {
         let mut traceparent = String::new();
         let body = if let Some(welcome) = self.welcome.take() {
             FromCoordinator::Welcome(welcome)
-        } else if let Some(document) = self.document.take() {
-            traceparent = document.traceparent;
-            FromCoordinator::Document(document.wire)
+        } else if let Some(addressed) = self.document.take() {
+            traceparent = addressed.traceparent;
+            FromCoordinator::Document(document::to_wire(&addressed.document))
         } else if let Some(sequence) = self.acknowledge.take() {
             FromCoordinator::Acknowledge(wire::Acknowledge { sequence })
         } else if let Some(url) = self.contacts.pop_first() {
-            FromCoordinator::ContactProject(wire::ContactProject { url })
+            FromCoordinator::ContactProject(wire::ContactProject { url: url.into() })
         } else if std::mem::take(&mut self.heartbeat) {
             FromCoordinator::Heartbeat(wire::Heartbeat { sent_at_micros: clock::now().as_micros() })
         } else {

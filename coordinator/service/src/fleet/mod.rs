@@ -1,24 +1,26 @@
 //! The fleet: which agents there are, what they say of themselves, and the link to each (R6.1, R6.3, R6.6).
 //!
-//! Model: the store holds every agent's entries and position; memory holds the same, so that a listing costs no disk.
-//! A message of an agent becomes one change, stored together with those of other agents ([`commit`]), then taken over
-//! into memory and the totals, then acknowledged. One connection per agent counts: a newer one replaces it, and waits
-//! until the older has settled what it began.
+//! Model: the store holds every agent's entries and position; memory holds the same, so that a listing costs
+//! no disk. A message of an agent becomes one change, stored together with those of other agents
+//! ([`commit`]), then taken over into memory and the totals, then acknowledged. One connection per agent
+//! counts: a newer one replaces it, and waits until the older has settled what it began.
 //!
-//! Bounds: channels have a size, a slow agent is told only the newest document, entries are counted and checked
-//! ([`limits`]). Omitted: groups, revocation, history.
+//! Bounds: channels have a size, a slow agent is told only the newest document, entries are counted and
+//! checked ([`limits`]). Omitted: groups, revocation, history.
 
 mod accounts;
 pub mod commit;
 mod contact;
-pub mod entry;
+mod entry;
 mod guesses;
+mod host;
 mod keys;
 pub mod limits;
 mod link;
 mod returns;
 mod service;
 pub mod state;
+mod stored;
 pub mod token;
 pub mod totals;
 
@@ -28,30 +30,27 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use fallow_daemon::lock;
-use fallow_domain::{AccountKey, AgentId, Instant};
-use fallow_proto::fleet::v1 as wire;
-use fallow_proto::operator::v1 as operator;
+use fallow_domain::{AccountKey, AgentId, Instant, MasterUrl};
 use fallow_store::{KeyRange, Store, StoreError};
-use prost::Message as _;
 use tokio::sync::watch;
-use wire::entry::Value;
 
 use crate::document::Documents;
 use crate::secret::SecretHash;
 use commit::Commits;
-use entry::Entry;
 use guesses::Guesses;
 use state::{Position, State};
 use token::{AgentRecord, Identity};
 use totals::{Amounts, Past, Totals};
 
 pub use accounts::Accounts;
+pub use host::Host;
 pub use service::FleetService;
 
 /// How the link behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSettings {
-    /// Each side sends something at least this often; after three times that in silence the other is taken for gone.
+    /// Each side sends something at least this often; after three times that in silence the other is taken
+    /// for gone.
     pub heartbeat: Duration,
 }
 
@@ -84,8 +83,7 @@ pub struct Fleet {
     agents: RwLock<BTreeMap<AgentId, Arc<Agent>>>,
     totals: Mutex<Totals>,
     connected: AtomicU64,
-    /// By the URLs of projects.
-    calls: Mutex<BTreeMap<String, contact::Calls>>,
+    calls: Mutex<BTreeMap<MasterUrl, contact::Calls>>,
     returns: Mutex<returns::Returns>,
     stopping: watch::Sender<bool>,
 }
@@ -103,11 +101,11 @@ pub(crate) struct Agent {
     newest: watch::Sender<u64>,
     /// Held by the connection that changes the state.
     turn: tokio::sync::Mutex<()>,
-    /// Projects that it is to contact, by URL, and the call of its connection to take them.
-    contacts: Mutex<BTreeSet<String>>,
+    /// Projects that it is to contact, and the call of its connection to take them.
+    contacts: Mutex<BTreeSet<MasterUrl>>,
     contact_wanted: tokio::sync::Notify,
     /// When it was told so last, for those of the last minute.
-    told: Mutex<BTreeMap<String, std::time::Instant>>,
+    told: Mutex<BTreeMap<MasterUrl, std::time::Instant>>,
     /// Of its own accounts, by the names of projects.
     keys: Mutex<BTreeMap<String, AccountKey>>,
 }
@@ -160,19 +158,19 @@ impl Fleet {
 
     /// What a project had of all agents.
     #[must_use]
-    pub fn amounts(&self, url: &str) -> Amounts {
+    pub fn amounts(&self, url: &MasterUrl) -> Amounts {
         lock(&self.totals).of(url)
     }
 
     /// All agents in order of their ids, which is that of their enrolment.
-    #[must_use]
-    pub fn hosts(&self) -> Vec<operator::Host> {
+    pub fn hosts(&self) -> impl Iterator<Item = Host> + use<> {
         let agents: Vec<_> =
             self.agents.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        agents.iter().map(|agent| agent.view()).collect()
+        agents.into_iter().map(|agent| agent.host())
     }
 
-    /// An agent's name, as hosts are listed: what it calls itself, or else its host; empty for one that is not known.
+    /// An agent's name, as hosts are listed: what it calls itself, or else its host; empty for one that is
+    /// not known.
     #[must_use]
     pub fn name_of(&self, id: &str) -> String {
         let Some(agent) = self.agent(id) else { return String::new() };
@@ -221,30 +219,12 @@ impl Agent {
         self.last_seen.store(now.as_micros(), Ordering::Relaxed);
     }
 
-    fn is_connected(&self) -> bool {
-        self.connected.load(Ordering::Relaxed)
+    fn last_seen(&self) -> Instant {
+        Instant::from_micros(self.last_seen.load(Ordering::Relaxed))
     }
 
-    fn view(&self) -> operator::Host {
-        let state = lock(&self.state);
-        let mut host = operator::Host {
-            agent_id: self.id.0.clone(),
-            connected: self.is_connected(),
-            last_seen_micros: self.last_seen.load(Ordering::Relaxed),
-            applied_sequence: state.position.sequence,
-            ..Default::default()
-        };
-        for value in state.values() {
-            match value {
-                Value::Host(value) => host.state = Some(value.clone()),
-                Value::Project(value) => host.projects.push(value.clone()),
-                Value::Task(value) => host.tasks.push(value.clone()),
-            }
-        }
-        // An agent that never sent a snapshot still has a name.
-        host.state
-            .get_or_insert_with(|| wire::HostState { hostname: self.hostname.clone(), ..Default::default() });
-        host
+    fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
     }
 }
 
@@ -267,15 +247,13 @@ fn load(store: &dyn Store, totals: &mut Totals) -> Result<BTreeMap<AgentId, Arc<
     each(store, keys::POSITIONS, |key, value| {
         let position: Position = keys::POSITION.read(key, value)?;
         if let Some((agent, _)) = owner(keys::POSITIONS, key) {
-            agent.last_seen.store(position.at_micros, Ordering::Relaxed);
+            agent.seen(position.at);
             lock(&agent.state).position = position;
         }
         Ok(())
     })?;
     each(store, keys::ENTRIES, |key, value| {
-        let bytes = keys::ENTRY.open(key, value)?;
-        let entry = wire::Entry::decode(&bytes[..]).map_err(|error| keys::ENTRY.bad_value(key, &error))?;
-        let entry = Entry::check(entry).map_err(|error| keys::ENTRY.bad_value(key, &error))?;
+        let entry = stored::read(key, value)?;
         if let Some((agent, _)) = owner(keys::ENTRIES, key) {
             lock(&agent.state).put(entry, totals);
         }
@@ -284,6 +262,7 @@ fn load(store: &dyn Store, totals: &mut Totals) -> Result<BTreeMap<AgentId, Arc<
     each(store, keys::PASTS, |key, value| {
         let past: Past = keys::PAST.read(key, value)?;
         if let Some((agent, url)) = owner(keys::PASTS, key) {
+            let url = MasterUrl::try_from(url).map_err(|error| keys::PAST.bad_value(key, error))?;
             lock(&agent.state).put_past(url, past, totals);
         }
         Ok(())

@@ -1,18 +1,18 @@
 //! Agents that come back, and the jobs that were submitted while they were away (R1.4, R6.3).
 //!
-//! A link that begins is noted if its agent had projects before; one that is new asks by itself. A moment later the
-//! agent has said what it does now, and has its document: then it is told to contact those of its projects that have
-//! unsent jobs, as it would have been when they were submitted, with the same bounds ([`super::contact`]). Those that
-//! come in the same moment are chosen among together. The next lot waits until the last one is told, so that a whole fleet
-//! that comes back after a restart of the coordinator asks at the pace that holds for new jobs.
+//! A link that begins is noted if its agent had projects before; one that is new asks by itself. A moment
+//! later the agent has said what it does now, and has its document: then it is told to contact those of its
+//! projects that have unsent jobs, as it would have been when they were submitted, with the same bounds
+//! ([`super::contact`]). Those that come in the same moment are chosen among together. The next lot waits
+//! until the last one is told, so that a whole fleet that comes back after a restart of the coordinator asks
+//! at the pace that holds for new jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fallow_daemon::lock;
-use fallow_domain::AgentId;
-use fallow_proto::fleet::v1::entry::Value;
+use fallow_domain::{AgentId, MasterUrl};
 
 use super::contact::spread;
 use super::{Agent, Fleet};
@@ -24,21 +24,21 @@ const SETTLED: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Returns {
     /// When, and which projects each had.
-    agents: BTreeMap<AgentId, (Instant, BTreeSet<String>)>,
+    agents: BTreeMap<AgentId, (Instant, BTreeSet<MasterUrl>)>,
     /// When all that were chosen are told.
     told_at: Option<Instant>,
 }
 
 impl Returns {
-    fn note(&mut self, agent: AgentId, projects: BTreeSet<String>, now: Instant) {
+    fn note(&mut self, agent: AgentId, projects: BTreeSet<MasterUrl>, now: Instant) {
         if !projects.is_empty() {
             self.agents.insert(agent, (now, projects));
         }
     }
 
     /// Those that are due, by project, and since when each is linked; none while others are still being told.
-    fn due(&mut self, now: Instant) -> BTreeMap<String, Vec<(AgentId, Instant)>> {
-        let mut due = BTreeMap::<String, Vec<_>>::new();
+    fn due(&mut self, now: Instant) -> BTreeMap<MasterUrl, Vec<(AgentId, Instant)>> {
+        let mut due = BTreeMap::<MasterUrl, Vec<_>>::new();
         if self.told_at.is_some_and(|at| now < at) {
             return due;
         }
@@ -58,12 +58,7 @@ impl Returns {
 impl Fleet {
     /// An agent's link begins.
     pub(super) fn note_return(&self, agent: &Agent) {
-        let mut projects = BTreeSet::new();
-        for value in lock(&agent.state).values() {
-            if let Value::Project(project) = value {
-                projects.insert(project.url.clone());
-            }
-        }
+        let projects = lock(&agent.state).projects().map(|project| project.url.clone()).collect();
         lock(&self.returns).note(agent.id.clone(), projects, Instant::now());
     }
 
@@ -74,7 +69,7 @@ impl Fleet {
     }
 
     /// Tells agents that came back of these projects' unsent jobs. To be called every fraction of a second.
-    pub fn contact_returned(self: &Arc<Self>, unsent: &BTreeMap<String, u64>) {
+    pub fn contact_returned(self: &Arc<Self>, unsent: &BTreeMap<MasterUrl, u64>) {
         let now = Instant::now();
         let due = lock(&self.returns).due(now);
         let mut most = 0;
@@ -103,22 +98,20 @@ mod tests {
         let (mut returns, start) = (Returns::default(), Instant::now());
         let after = |millis| start + Duration::from_millis(millis);
         let id = |number: u32| AgentId(format!("{number:04}"));
-        let has = |urls: &[&str]| urls.iter().map(|url| (*url).to_owned()).collect::<BTreeSet<_>>();
+        let url = |name: &str| MasterUrl::parse(&format!("http://127.0.0.1:1/{name}/")).unwrap();
+        let has = |names: &[&str]| names.iter().map(|name| url(name)).collect::<BTreeSet<_>>();
         returns.note(id(1), has(&["a", "b"]), start);
         returns.note(id(2), has(&["a"]), after(500));
         returns.note(id(3), has(&[]), start);
         assert!(returns.due(after(999)).is_empty());
         let due = returns.due(after(1_000));
-        assert_eq!(
-            due,
-            BTreeMap::from([("a".into(), vec![(id(1), start)]), ("b".into(), vec![(id(1), start)])])
-        );
+        assert_eq!(due, BTreeMap::from([(url("a"), vec![(id(1), start)]), (url("b"), vec![(id(1), start)])]));
         // One that comes and goes is one.
         (0..100).for_each(|time| returns.note(id(4), has(&["a"]), after(time)));
         returns.told_at = Some(after(4_000));
         assert!(returns.due(after(3_999)).is_empty());
         let due = returns.due(after(4_000));
-        assert_eq!(due, BTreeMap::from([("a".into(), vec![(id(2), after(500)), (id(4), after(99))])]));
+        assert_eq!(due, BTreeMap::from([(url("a"), vec![(id(2), after(500)), (id(4), after(99))])]));
         assert!(returns.due(after(9_000)).is_empty() && returns.agents.is_empty());
     }
 }

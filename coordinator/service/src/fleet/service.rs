@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use fallow_proto::fleet::v1::fleet_server::Fleet as Service;
 use fallow_proto::fleet::v1::{EnrollReply, EnrollRequest, FromAgent, FromCoordinator};
-use fallow_telemetry::Seldom;
+use fallow_telemetry::RateLimit;
 use fallow_telemetry::propagation;
-use fallow_work_server::guests::Guest;
+use fallow_work_server::connections::ConnectionHandle;
 use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
@@ -19,7 +19,7 @@ use super::token::{self, EnrolError};
 use super::{Fleet, link};
 use fallow_daemon::clock;
 
-static REFUSED: Seldom = Seldom::new();
+static REFUSED: RateLimit = RateLimit::new();
 
 /// Serves the fleet contract.
 #[derive(Clone)]
@@ -45,7 +45,7 @@ impl Service for FleetService {
             "rpc.method" = "fallow.fleet.v1.Fleet/Enroll"
         );
         propagation::extract_metadata(&span, request.metadata());
-        let guest = request.extensions().get::<Guest>().cloned();
+        let guest = request.extensions().get::<ConnectionHandle>().cloned();
         let EnrollRequest { token, hostname, agent_version } = request.into_inner();
         let fleet = self.0.clone();
         let work = async move {
@@ -59,7 +59,7 @@ impl Service for FleetService {
             }
             let identity = enrolled.map_err(|error| refusal(&error))?;
             fleet.add(&identity);
-            guest.inspect(|guest| guest.is_known(&identity.id.0, LINKS));
+            guest.inspect(|guest| guest.authenticated_as(&identity.id.0, LINKS));
             let (id, host) = (&identity.id.0, &identity.record.hostname);
             tracing::info!(agent = id, host, version = agent_version, "agent enrolled");
             Ok(Response::new(EnrollReply { agent_id: identity.id.0, agent_secret: identity.secret }))
@@ -73,7 +73,7 @@ impl Service for FleetService {
     ) -> Result<Response<Self::LinkStream>, Status> {
         // The answer begins before the Hello is judged: a client may wait for it before it sends anything.
         let (outgoing, replies) = mpsc::channel(OUTGOING);
-        let guest = request.extensions().get::<Guest>().cloned();
+        let guest = request.extensions().get::<ConnectionHandle>().cloned();
         tokio::spawn(link::serve(self.0.clone(), guest, request.into_inner(), outgoing));
         Ok(Response::new(Box::pin(ReceiverStream::new(replies))))
     }
@@ -82,7 +82,7 @@ impl Service for FleetService {
 fn refusal(error: &EnrolError) -> Status {
     match error {
         EnrolError::Unknown | EnrolError::Spent => {
-            if let Some(times) = REFUSED.times() {
+            if let Some(times) = REFUSED.allow() {
                 tracing::warn!(reason = %error, times, "enrolment refused");
             }
             Status::permission_denied(error.to_string())

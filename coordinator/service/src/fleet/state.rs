@@ -1,23 +1,21 @@
 //! What is held of one agent, and what a message changes in it.
 //!
-//! A change is planned first, as writes for the store, and taken over into memory when they are stored: nobody reads
-//! what a crash could take back.
+//! A change is planned first, as writes for the store, and taken over into memory when they are stored:
+//! nobody reads what a crash could take back.
 //!
-//! Sequence numbers: a delta must carry the next one, a snapshot any later one (the deltas in between are in it).
-//! An earlier one is old news, acknowledged again. A snapshot of another epoch starts anew.
+//! Sequence numbers: a delta must carry the next one, a snapshot any later one (the deltas in between are in
+//! it). An earlier one is old news, acknowledged again. A snapshot of another epoch starts anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fallow_domain::AgentId;
-use fallow_proto::fleet::v1 as wire;
-use prost::Message as _;
+use fallow_domain::agent_state::{Entry, EntryKey, HostState, ProjectState, TaskState};
+use fallow_domain::{AgentId, Instant, MasterUrl};
 use serde::{Deserialize, Serialize};
-use wire::entry::Value;
 
-use super::entry::Entry;
-use super::keys;
+use super::entry::Entries;
 use super::limits::{ENTRIES_PER_AGENT, PASTS_PER_AGENT};
 use super::totals::{Amounts, Past, Totals};
+use super::{keys, stored};
 
 /// How far an agent's stream was applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,8 +24,9 @@ pub struct Position {
     pub epoch: String,
     /// The last message applied.
     pub sequence: u64,
-    /// When, microseconds since the epoch.
-    pub at_micros: i64,
+    /// When.
+    #[serde(rename = "at_micros")]
+    pub at: Instant,
 }
 
 /// A checked message that changes entries.
@@ -38,9 +37,9 @@ pub struct Update {
     /// All entries (a snapshot), or changed ones (a delta).
     pub is_snapshot: bool,
     /// New values.
-    pub entries: Vec<Entry>,
+    pub entries: Entries,
     /// Keys that are gone.
-    pub removed: Vec<String>,
+    pub removed: BTreeSet<EntryKey>,
 }
 
 /// What to do with an update.
@@ -82,9 +81,9 @@ pub type Writes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 #[derive(Debug)]
 pub struct Change {
     position: Position,
-    entries: Vec<Entry>,
-    removed: Vec<String>,
-    pasts: BTreeMap<String, Past>,
+    entries: Entries,
+    removed: BTreeSet<EntryKey>,
+    pasts: BTreeMap<MasterUrl, Past>,
 }
 
 /// One agent's entries.
@@ -92,8 +91,8 @@ pub struct Change {
 pub struct State {
     /// How far its stream was applied.
     pub position: Position,
-    entries: BTreeMap<String, Entry>,
-    pasts: BTreeMap<String, Past>,
+    entries: Entries,
+    pasts: BTreeMap<MasterUrl, Past>,
 }
 
 impl State {
@@ -105,16 +104,14 @@ impl State {
         let Update { is_snapshot, entries, removed, .. } = update;
         let anew = position.epoch != self.position.epoch;
         let removed = if is_snapshot { self.keys_besides(&entries) } else { removed };
-        let mut change = Change { position, entries, removed, pasts: BTreeMap::new() };
+        let mut pasts = BTreeMap::new();
         if anew {
-            self.entries.values().for_each(|entry| self.bury(&mut change, entry));
+            self.entries.values().for_each(|entry| self.bury(&mut pasts, entry));
         } else {
-            for key in change.removed.clone() {
-                if let Some(entry) = self.entries.get(&key) {
-                    self.bury(&mut change, entry);
-                }
-            }
+            let gone = removed.iter().filter_map(|key| self.entries.get(key));
+            gone.for_each(|entry| self.bury(&mut pasts, entry));
         }
+        let change = Change { position, entries, removed, pasts };
         if self.len_after(&change) > ENTRIES_PER_AGENT {
             return Err(format!("an agent may hold {ENTRIES_PER_AGENT} entries"));
         }
@@ -126,26 +123,24 @@ impl State {
         Ok((change, writes))
     }
 
-    /// How many entries there are after `change`. A removal counts only where something is removed: an agent may name
-    /// keys that never got here.
+    /// How many entries there are after `change`. A removal counts only where something is removed: an agent
+    /// may name keys that never got here.
     fn len_after(&self, change: &Change) -> usize {
-        let given: BTreeSet<&str> = change.entries.iter().map(Entry::key).collect();
-        let new = given.iter().filter(|key| !self.entries.contains_key(**key)).count();
-        let is_gone = |key: &&str| self.entries.contains_key(*key) && !given.contains(key);
-        let gone: BTreeSet<&str> = change.removed.iter().map(String::as_str).filter(is_gone).collect();
-        self.entries.len() + new - gone.len()
+        let new = change.entries.keys().filter(|key| !self.entries.contains_key(*key)).count();
+        let is_gone = |key: &&EntryKey| self.entries.contains_key(*key) && !change.entries.contains_key(*key);
+        let gone = change.removed.iter().filter(is_gone).count();
+        self.entries.len() + new - gone
     }
 
-    fn keys_besides(&self, entries: &[Entry]) -> Vec<String> {
-        let kept: BTreeSet<&str> = entries.iter().map(Entry::key).collect();
-        self.entries.keys().filter(|key| !kept.contains(key.as_str())).cloned().collect()
+    fn keys_besides(&self, entries: &Entries) -> BTreeSet<EntryKey> {
+        self.entries.keys().filter(|key| !entries.contains_key(*key)).cloned().collect()
     }
 
-    fn bury(&self, change: &mut Change, gone: &Entry) {
-        if let Value::Project(project) = gone.value() {
-            let past = change.pasts.get(&project.url).or_else(|| self.pasts.get(&project.url));
+    fn bury(&self, pasts: &mut BTreeMap<MasterUrl, Past>, gone: &Entry) {
+        if let Entry::Project(project) = gone {
+            let past = pasts.get(&project.url).or_else(|| self.pasts.get(&project.url));
             let past = past.copied().unwrap_or_default().with(project);
-            change.pasts.insert(project.url.clone(), past);
+            pasts.insert(project.url.clone(), past);
         }
     }
 
@@ -158,29 +153,33 @@ impl State {
             totals.change(&url, before.amounts(), past.amounts());
         }
         for key in removed {
-            if let Some(Value::Project(gone)) = self.entries.remove(&key).as_ref().map(Entry::value) {
-                totals.change(&gone.url, Amounts::of(gone), Amounts::default());
+            if let Some(Entry::Project(gone)) = self.entries.remove(&key) {
+                totals.change(&gone.url, Amounts::of(&gone), Amounts::default());
             }
         }
-        for entry in entries {
-            self.put(entry, totals);
+        for (key, entry) in entries {
+            self.replace(key, entry, totals);
         }
     }
 
     /// Takes over a stored entry, at start.
     pub fn put(&mut self, entry: Entry, totals: &mut Totals) {
-        let before = match self.entries.get(entry.key()).map(Entry::value) {
-            Some(Value::Project(project)) => Amounts::of(project),
-            _ => Amounts::default(),
-        };
-        if let Value::Project(project) = entry.value() {
+        self.replace(entry.key(), entry, totals);
+    }
+
+    fn replace(&mut self, key: EntryKey, entry: Entry, totals: &mut Totals) {
+        if let Entry::Project(project) = &entry {
+            let before = match self.entries.get(&key) {
+                Some(Entry::Project(before)) => Amounts::of(before),
+                _ => Amounts::default(),
+            };
             totals.change(&project.url, before, Amounts::of(project));
         }
-        self.entries.insert(entry.key().to_owned(), entry);
+        self.entries.insert(key, entry);
     }
 
     /// Takes over a stored past, at start.
-    pub fn put_past(&mut self, url: String, past: Past, totals: &mut Totals) {
+    pub fn put_past(&mut self, url: MasterUrl, past: Past, totals: &mut Totals) {
         totals.change(&url, Amounts::default(), past.amounts());
         self.pasts.insert(url, past);
     }
@@ -197,18 +196,35 @@ impl State {
         self.entries.is_empty()
     }
 
-    /// The entries in order of their keys: the host, projects, tasks.
-    pub fn values(&self) -> impl Iterator<Item = &Value> {
-        self.entries.values().map(Entry::value)
-    }
-
     /// What the agent says of its host.
     #[must_use]
-    pub fn host(&self) -> Option<&wire::HostState> {
-        match self.entries.get("host").map(Entry::value) {
-            Some(Value::Host(host)) => Some(host),
+    pub fn host(&self) -> Option<&HostState> {
+        match self.entries.get(&EntryKey::Host) {
+            Some(Entry::Host(host)) => Some(host),
             _ => None,
         }
+    }
+
+    /// What it says of its projects, in order of their URLs.
+    pub fn projects(&self) -> impl Iterator<Item = &ProjectState> {
+        self.entries.values().filter_map(|entry| match entry {
+            Entry::Project(project) => Some(project),
+            _ => None,
+        })
+    }
+
+    /// Whether it has a project.
+    #[must_use]
+    pub fn has_project(&self, url: &MasterUrl) -> bool {
+        self.entries.contains_key(&EntryKey::Project(url.clone()))
+    }
+
+    /// What it says of its tasks, in order of their projects' URLs and their names.
+    pub fn tasks(&self) -> impl Iterator<Item = &TaskState> {
+        self.entries.values().filter_map(|entry| match entry {
+            Entry::Task(task) => Some(task),
+            _ => None,
+        })
     }
 }
 
@@ -228,9 +244,10 @@ impl Change {
         for key in &self.removed {
             writes.push((keys::entry(id, key), None));
         }
-        for entry in &self.entries {
-            let bytes = entry.to_wire().encode_to_vec();
-            writes.push((keys::entry(id, entry.key()), Some(keys::ENTRY.wrap(&bytes))));
+        for (key, entry) in &self.entries {
+            let key = keys::entry(id, key);
+            let value = stored::write(&key, entry)?;
+            writes.push((key, Some(value)));
         }
         for (url, past) in &self.pasts {
             let key = keys::past(id, url);
@@ -243,8 +260,10 @@ impl Change {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use fallow_domain::{Duration, Fraction, Share};
     use proptest::prelude::*;
+
+    use super::*;
 
     const URL: &str = "http://127.0.0.1:1/a/";
 
@@ -253,28 +272,46 @@ mod tests {
     }
 
     fn project(cpu: i64) -> Entry {
-        let state = wire::ProjectState {
-            url: URL.into(),
-            cpu_time_micros: cpu,
-            cpu_contested_micros: cpu / 2,
-            debt_seconds: 1.5,
-            ..Default::default()
-        };
-        Entry::check(wire::Entry { key: format!("project/{URL}"), value: Some(Value::Project(state)) })
-            .unwrap()
+        let cpu = Duration::from_micros(cpu);
+        Entry::Project(ProjectState {
+            url: url(),
+            name: String::new(),
+            share: Share::ZERO,
+            debt: Duration::from_millis(1_500),
+            cpu_time: cpu,
+            cpu_in_progress: Duration::ZERO,
+            cpu_success: Duration::ZERO,
+            cpu_error: Duration::ZERO,
+            cpu_late: Duration::ZERO,
+            cpu_contested: cpu / 2,
+            scheduler_rpcs: 0,
+            scheduler_failures: 0,
+            min_rpc_time: None,
+            jobs_success: 0,
+            jobs_error: 0,
+            jobs_late: 0,
+        })
+    }
+
+    fn url() -> MasterUrl {
+        MasterUrl::parse(URL).unwrap()
+    }
+
+    fn keyed(entries: Vec<Entry>) -> Entries {
+        entries.into_iter().map(|entry| (entry.key(), entry)).collect()
     }
 
     fn snapshot(sequence: u64, entries: Vec<Entry>) -> Update {
-        Update { sequence, is_snapshot: true, entries, removed: vec![] }
+        Update { sequence, is_snapshot: true, entries: keyed(entries), removed: BTreeSet::new() }
     }
 
-    fn delta(sequence: u64, entries: Vec<Entry>, removed: &[&str]) -> Update {
-        let removed = removed.iter().map(|key| (*key).to_owned()).collect();
-        Update { sequence, is_snapshot: false, entries, removed }
+    fn delta(sequence: u64, entries: Vec<Entry>, removed: &[EntryKey]) -> Update {
+        let removed = removed.iter().cloned().collect();
+        Update { sequence, is_snapshot: false, entries: keyed(entries), removed }
     }
 
     fn position(epoch: &str, sequence: u64) -> Position {
-        Position { epoch: epoch.into(), sequence, at_micros: 0 }
+        Position { epoch: epoch.into(), sequence, at: Instant::EPOCH }
     }
 
     fn apply(state: &mut State, totals: &mut Totals, epoch: &str, update: Update) {
@@ -301,13 +338,13 @@ mod tests {
         let (mut state, mut totals) = (State::default(), Totals::default());
         apply(&mut state, &mut totals, "e", snapshot(1, vec![project(100)]));
         apply(&mut state, &mut totals, "e", delta(2, vec![project(150)], &[]));
-        assert_eq!(totals.of(URL), Amounts { cpu: 150, contested: 75, debt: 1_500_000 });
-        apply(&mut state, &mut totals, "e", delta(3, vec![], &[&format!("project/{URL}")]));
-        assert_eq!(totals.of(URL), Amounts { cpu: 150, contested: 75, debt: 0 });
+        assert_eq!(totals.of(&url()), Amounts { cpu: 150, contested: 75, debt: 1_500_000 });
+        apply(&mut state, &mut totals, "e", delta(3, vec![], &[EntryKey::Project(url())]));
+        assert_eq!(totals.of(&url()), Amounts { cpu: 150, contested: 75, debt: 0 });
         apply(&mut state, &mut totals, "e", delta(4, vec![project(10)], &[]));
-        assert_eq!(totals.of(URL).cpu, 160);
+        assert_eq!(totals.of(&url()).cpu, 160);
         apply(&mut state, &mut totals, "other", snapshot(1, vec![project(20)]));
-        assert_eq!(totals.of(URL).cpu, 180);
+        assert_eq!(totals.of(&url()).cpu, 180);
     }
 
     #[test]
@@ -317,14 +354,23 @@ mod tests {
         let (change, writes) = state.plan(&id(), position("e", 2), snapshot(2, vec![])).unwrap();
         assert!(writes.iter().any(|(key, value)| key.ends_with(URL.as_bytes()) && value.is_none()));
         state.take(change, &mut totals);
-        assert_eq!(state.values().count(), 0);
+        assert!(state.is_empty());
     }
 
     fn task(number: usize) -> Entry {
-        let state =
-            wire::TaskState { project_url: URL.into(), name: number.to_string(), ..Default::default() };
-        Entry::check(wire::Entry { key: format!("task/{URL}/{number}"), value: Some(Value::Task(state)) })
-            .unwrap()
+        Entry::Task(TaskState {
+            project: url(),
+            name: number.to_string(),
+            phase: None,
+            cpu_time: Duration::ZERO,
+            checkpoint_cpu_time: Duration::ZERO,
+            fraction_done: Fraction::ZERO,
+            deadline: Instant::EPOCH,
+        })
+    }
+
+    fn task_key(name: &str) -> EntryKey {
+        EntryKey::Task { project: url(), name: name.to_owned() }
     }
 
     #[test]
@@ -333,12 +379,11 @@ mod tests {
         apply(&mut state, &mut totals, "e", snapshot(1, (0..ENTRIES_PER_AGENT).map(task).collect()));
         // News of entries that are there make no more of them.
         apply(&mut state, &mut totals, "e", delta(2, (0..20_000).map(task).collect(), &[]));
-        let one_more = |removed: &[&str]| delta(3, vec![task(ENTRIES_PER_AGENT)], removed);
+        let one_more = |removed: &[EntryKey]| delta(3, vec![task(ENTRIES_PER_AGENT)], removed);
         let refused = |update| state.plan(&id(), position("e", 3), update).unwrap_err();
         assert!(refused(one_more(&[])).contains("may hold"));
-        assert!(refused(one_more(&["task/never/there", "task/nor/this"])).contains("may hold"));
-        let first = format!("task/{URL}/0");
-        apply(&mut state, &mut totals, "e", one_more(&[&first, &first]));
+        assert!(refused(one_more(&[task_key("never_there"), task_key("nor_this")])).contains("may hold"));
+        apply(&mut state, &mut totals, "e", one_more(&[task_key("0")]));
         assert_eq!(state.len(), ENTRIES_PER_AGENT);
     }
 
@@ -354,7 +399,7 @@ mod tests {
                 let update = match kind {
                     0 => snapshot(sequence, vec![project(cpu)]),
                     1 => { epoch += 1; snapshot(sequence, vec![project(cpu)]) }
-                    2 => delta(sequence, vec![], &[&format!("project/{URL}")]),
+                    2 => delta(sequence, vec![], &[EntryKey::Project(url())]),
                     _ => delta(sequence, vec![project(cpu)], &[]),
                 };
                 let (change, writes) = state.plan(&id(), position(&epoch.to_string(), sequence), update).unwrap();
@@ -369,15 +414,13 @@ mod tests {
             let (mut read, mut sums) = (State::default(), Totals::default());
             for (key, value) in &store {
                 if key.starts_with(keys::ENTRIES) {
-                    let bytes = keys::ENTRY.open(key, value).unwrap();
-                    let entry = Entry::check(wire::Entry::decode(&bytes[..]).unwrap()).unwrap();
-                    read.put(entry, &mut sums);
+                    read.put(stored::read(key, value).unwrap(), &mut sums);
                 } else if key.starts_with(keys::PASTS) {
                     let (_, url) = keys::split(keys::PASTS, key).unwrap();
-                    read.put_past(url.to_owned(), keys::PAST.read(key, value).unwrap(), &mut sums);
+                    read.put_past(MasterUrl::parse(url).unwrap(), keys::PAST.read(key, value).unwrap(), &mut sums);
                 }
             }
-            prop_assert_eq!(totals.of(URL), sums.of(URL));
+            prop_assert_eq!(totals.of(&url()), sums.of(&url()));
         }
     }
 }

@@ -1,15 +1,17 @@
 //! Enrolment: a token that works once is traded for an identity (R6.10).
 //!
-//! Tokens and identities are secrets of 256 bits; only their hashes are stored. A token is spent in the same batch
-//! that makes the agent, under the precondition that it was open: of two that come at once, one is refused.
+//! Tokens and identities are secrets of 256 bits; only their hashes are stored. A token is spent in the same
+//! batch that makes the agent, under the precondition that it was open: of two that come at once, one is
+//! refused.
 
 use fallow_domain::{AgentId, Instant};
-use fallow_store::{Batch, Outcome, Store, StoreError};
+use fallow_store::{Batch, BatchResult, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
 use super::keys;
-use super::limits::{TEXT_BYTES, TOKENS};
+use super::limits::TOKENS;
 use crate::secret::{self, NoRandomness, SecretHash};
+use fallow_proto::fleet::limits::TEXT_BYTES;
 
 /// An agent is not enrolled, or no tokens are made.
 #[derive(Debug, thiserror::Error)]
@@ -110,8 +112,8 @@ pub fn enrol(store: &dyn Store, now: Instant, token: &str, hostname: &str) -> Re
     let batch =
         Batch::new().require_value(token_key.clone(), stored).put(token_key, spent).put(agent_key, agent);
     match store.apply_durable(batch)? {
-        Outcome::Applied { .. } => Ok(Identity { id, secret, record }),
-        Outcome::Conflict { .. } => Err(EnrolError::Spent),
+        BatchResult::Applied { .. } => Ok(Identity { id, secret, record }),
+        BatchResult::Conflict { .. } => Err(EnrolError::Spent),
     }
 }
 

@@ -1,10 +1,13 @@
-//! What the fleet's projects have had, kept by difference: a question costs one look, whatever the fleet's size.
+//! What the fleet's projects have had, kept by difference: a question costs one look, whatever the fleet's
+//! size.
 //!
-//! All amounts are whole microseconds in 128 bits, so that a sum over any number of changes stays exact (R6.6).
+//! All amounts are whole microseconds in 128 bits, so that a sum over any number of changes stays exact
+//! (R6.6).
 
 use std::collections::BTreeMap;
 
-use fallow_proto::fleet::v1::ProjectState;
+use fallow_domain::agent_state::ProjectState;
+use fallow_domain::{Duration, MasterUrl};
 use serde::{Deserialize, Serialize};
 
 /// What one project had, of one agent or of all of them.
@@ -19,13 +22,13 @@ pub struct Amounts {
 }
 
 impl Amounts {
-    /// Of an agent's entry, which was checked.
+    /// Of an agent's entry.
     #[must_use]
     pub fn of(project: &ProjectState) -> Self {
         Self {
-            cpu: project.cpu_time_micros.into(),
-            contested: project.cpu_contested_micros.into(),
-            debt: (project.debt_seconds * 1e6).round() as i128,
+            cpu: project.cpu_time.as_micros().into(),
+            contested: project.cpu_contested.as_micros().into(),
+            debt: project.debt.as_micros().into(),
         }
     }
 
@@ -36,57 +39,57 @@ impl Amounts {
     }
 }
 
-/// What an agent computed for a project and says no more: it was detached, or the agent's store was made anew.
+/// What an agent computed for a project and says no more: it was detached, or the agent's store was made
+/// anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Past {
-    /// CPU time, microseconds.
-    pub cpu_micros: i64,
-    /// Contested CPU time, microseconds.
-    pub contested_micros: i64,
+    /// CPU time.
+    #[serde(rename = "cpu_micros")]
+    pub cpu: Duration,
+    /// Contested CPU time.
+    #[serde(rename = "contested_micros")]
+    pub contested: Duration,
 }
 
 impl Past {
     /// With an entry that goes.
     #[must_use]
     pub fn with(self, gone: &ProjectState) -> Self {
-        Self {
-            cpu_micros: self.cpu_micros.saturating_add(gone.cpu_time_micros),
-            contested_micros: self.contested_micros.saturating_add(gone.cpu_contested_micros),
-        }
+        Self { cpu: self.cpu + gone.cpu_time, contested: self.contested + gone.cpu_contested }
     }
 
     /// As amounts: what is past has no debt.
     #[must_use]
     pub fn amounts(self) -> Amounts {
-        Amounts { cpu: self.cpu_micros.into(), contested: self.contested_micros.into(), debt: 0 }
+        Amounts { cpu: self.cpu.as_micros().into(), contested: self.contested.as_micros().into(), debt: 0 }
     }
 }
 
 /// The sums over all agents, by project URL.
 #[derive(Debug, Default)]
-pub struct Totals(BTreeMap<String, Amounts>);
+pub struct Totals(BTreeMap<MasterUrl, Amounts>);
 
 impl Totals {
     /// One agent's amounts of a project went from `before` to `after`.
-    pub fn change(&mut self, url: &str, before: Amounts, after: Amounts) {
+    pub fn change(&mut self, url: &MasterUrl, before: Amounts, after: Amounts) {
         if before == after {
             return;
         }
         match self.0.get_mut(url) {
             Some(sum) => sum.change(before, after),
-            None => self.0.entry(url.to_owned()).or_default().change(before, after),
+            None => self.0.entry(url.clone()).or_default().change(before, after),
         }
     }
 
     /// The sums of the project at `url`.
     #[must_use]
-    pub fn of(&self, url: &str) -> Amounts {
+    pub fn of(&self, url: &MasterUrl) -> Amounts {
         self.0.get(url).copied().unwrap_or_default()
     }
 
     /// The sums of all projects that ever had any.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, Amounts)> {
-        self.0.iter().map(|(url, amounts)| (url.as_str(), *amounts))
+    pub fn iter(&self) -> impl Iterator<Item = (&MasterUrl, Amounts)> {
+        self.0.iter().map(|(url, amounts)| (url, *amounts))
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use fallow_daemon::file;
-use fallow_work_server::guests::Guest;
+use fallow_work_server::connections::ConnectionHandle;
 use tonic::service::Interceptor;
 use tonic::{Request, Status};
 
@@ -98,8 +98,8 @@ impl Interceptor for Authorised {
         let token = given.and_then(|value| value.strip_prefix("Bearer "));
         match token {
             Some(token) if self.0.admits(token.trim()) => {
-                if let Some(guest) = request.extensions().get::<Guest>() {
-                    guest.is_operator(CALLS);
+                if let Some(guest) = request.extensions().get::<ConnectionHandle>() {
+                    guest.authenticated_as_operator(CALLS);
                 }
                 Ok(request)
             }

@@ -3,15 +3,32 @@
 use std::path::PathBuf;
 
 use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid, ResourceType, Usage};
+use fallow_proto::fleet::{host, project, task};
 use fallow_proto::operator::v1 as wire;
 use fallow_work_server::{
-    CanonicalResult, JobReport, JobView, NewAppVersion, NewInput, NewWorkunit, OutputSpec, Piece,
-    ProjectInfo, Refusal, Rules, Taken, WorkunitView,
+    CanonicalResult, JobReport, JobView, NewAppVersion, NewInput, NewWorkunit, NoWork, OutputSpec,
+    ProjectInfo, Rules, SubmissionPiece, SubmissionStatus, WorkunitView,
 };
 use tonic::Status;
 
+use crate::fleet::Host;
+
+/// An agent with what it says of itself.
+pub(super) fn host(host: &Host) -> wire::Host {
+    let Host { agent, connected, last_seen, applied_sequence, state, projects, tasks } = host;
+    wire::Host {
+        agent_id: agent.0.clone(),
+        connected: *connected,
+        last_seen_micros: last_seen.as_micros(),
+        applied_sequence: *applied_sequence,
+        state: Some(host::to_wire(state)),
+        projects: projects.iter().map(project::to_wire).collect(),
+        tasks: tasks.iter().map(task::to_wire).collect(),
+    }
+}
+
 /// A submission, or a piece of one, with its project.
-pub(super) fn piece(wire: wire::SubmitRequest) -> Result<(String, Piece), Status> {
+pub(super) fn piece(wire: wire::SubmitRequest) -> Result<(String, SubmissionPiece), Status> {
     let wire::SubmitRequest { project, workunits: given, key, digest, total, offset, check_only } = wire;
     let mut workunits = Vec::with_capacity(given.len());
     for (at, workunit) in given.into_iter().enumerate() {
@@ -21,11 +38,11 @@ pub(super) fn piece(wire: wire::SubmitRequest) -> Result<(String, Piece), Status
         })?);
     }
     let total = if total == 0 { workunits.len() as u64 } else { total };
-    Ok((project, Piece { key, digest, total, offset, check_only, workunits }))
+    Ok((project, SubmissionPiece { key, digest, total, offset, check_only, workunits }))
 }
 
 /// With how many agents are enrolled, and how many accounts outside the fleet asked for work lately.
-pub(super) fn taken(taken: Taken, agents: u64, accounts_outside: u64) -> wire::SubmitReply {
+pub(super) fn taken(taken: SubmissionStatus, agents: u64, accounts_outside: u64) -> wire::SubmitReply {
     wire::SubmitReply {
         names: taken.names,
         taken: taken.taken,
@@ -121,7 +138,7 @@ pub(super) fn app_version(
     })
 }
 
-pub(super) fn refusal(refusal: Refusal) -> wire::Refusal {
+pub(super) fn refusal(refusal: NoWork) -> wire::Refusal {
     wire::Refusal {
         at_micros: refusal.at.as_micros(),
         host_id: refusal.host,

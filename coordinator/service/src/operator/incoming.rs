@@ -1,7 +1,8 @@
-//! Files of an application that an operator sends: received in parts, into a directory of the coordinator's own.
+//! Files of an application that an operator sends: received in parts, into a directory of the coordinator's
+//! own.
 //!
-//! What is sent is announced first: names, sizes, fingerprints. Nothing beyond that is written, and a file that is not
-//! what was announced is refused. Memory holds one part at a time.
+//! What is sent is announced first: names, sizes, fingerprints. Nothing beyond that is written, and a file
+//! that is not what was announced is refused. Memory holds one part at a time.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use fallow_domain::{Duration, Share};
+use fallow_proto::fleet::{document, preferences};
 use fallow_proto::operator::v1 as wire;
 use fallow_telemetry::opentelemetry::metrics::Histogram;
 use fallow_telemetry::{KeyValue, names, propagation};
@@ -15,7 +16,7 @@ use wire::operator_server::Operator as Service;
 
 use super::auth::AUTHOR;
 use super::{convert, incoming, status};
-use crate::document::{self, Author, Documents, to_wire};
+use crate::document::{Author, Documents};
 use crate::fleet::totals::to_micros;
 use crate::fleet::{Fleet, token};
 use fallow_daemon::clock;
@@ -110,7 +111,7 @@ impl OperatorService {
     }
 
     fn summary(&self, assignment: &ProjectAssignment, counts: Option<Counts>) -> wire::ProjectSummary {
-        let amounts = self.fleet.amounts(assignment.url.as_str());
+        let amounts = self.fleet.amounts(&assignment.url);
         let hosted = counts.is_some();
         let counts = counts.unwrap_or_default();
         wire::ProjectSummary {
@@ -308,7 +309,8 @@ impl Service for OperatorService {
     async fn list_hosts(&self, request: Request<wire::ListHostsRequest>) -> Reply<wire::ListHostsReply> {
         let span = span_of(&request, "ListHosts");
         let document_version = self.documents.document().version.0;
-        let work = async { Ok(wire::ListHostsReply { hosts: self.fleet.hosts(), document_version }) };
+        let hosts = self.fleet.hosts().map(|host| convert::host(&host));
+        let work = async { Ok(wire::ListHostsReply { hosts: hosts.collect(), document_version }) };
         self.call("ListHosts", span, work).await
     }
 
@@ -334,7 +336,7 @@ impl Service for OperatorService {
         let work = async {
             let document = self.documents.set_shares(author, clock::now(), &shares).await;
             let document = document.map_err(|error| status::of_document(&error))?;
-            Ok(wire::DocumentReply { document: Some(to_wire(&document)) })
+            Ok(wire::DocumentReply { document: Some(document::to_wire(&document)) })
         };
         self.call("SetShares", span, work).await
     }
@@ -348,18 +350,17 @@ impl Service for OperatorService {
         let work = async {
             let given = request.into_inner().preferences;
             let given = given.ok_or_else(|| Status::invalid_argument("the request holds no preferences"))?;
-            let preferences =
-                document::preferences_from_wire(&given).map_err(|error| status::of_invalid(&error))?;
+            let preferences = preferences::from_wire(&given).map_err(|error| status::of_invalid(&error))?;
             let document = self.documents.set_preferences(author, clock::now(), preferences).await;
             let document = document.map_err(|error| status::of_document(&error))?;
-            Ok(wire::DocumentReply { document: Some(to_wire(&document)) })
+            Ok(wire::DocumentReply { document: Some(document::to_wire(&document)) })
         };
         self.call("SetPreferences", span, work).await
     }
 
     async fn get_document(&self, request: Request<wire::GetDocumentRequest>) -> Reply<wire::DocumentReply> {
         let span = span_of(&request, "GetDocument");
-        let document = Some(to_wire(&self.documents.document()));
+        let document = Some(document::to_wire(&self.documents.document()));
         self.call("GetDocument", span, async { Ok(wire::DocumentReply { document }) }).await
     }
 

@@ -72,6 +72,8 @@ pub(super) fn of_project(error: &ProjectError) -> Status {
             _ => Status::internal(causes::line(error)),
         },
         ProjectError::Store(error) => of_store(error),
-        ProjectError::Key { .. } => Status::data_loss(causes::line(error)),
+        ProjectError::Key { .. } | ProjectError::UnknownPolicy { .. } => {
+            Status::data_loss(causes::line(error))
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! The two peers of a coordinator, as plain gRPC clients: an operator's tool, and an agent that says exactly what a test
-//! wants said.
+//! The two peers of a coordinator, as plain gRPC clients: an operator's tool, and an agent that says exactly
+//! what a test wants said.
 #![allow(dead_code, unreachable_pub, reason = "each test has a part of it")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 

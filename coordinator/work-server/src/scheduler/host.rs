@@ -1,39 +1,43 @@
 //! Which host record a request belongs to.
 //!
-//! **Agents.** An account that was made for an agent of the fleet has one host, whatever number, identity or name the
-//! request claims: nobody else has its key. So no number can be stolen, and no agent can be two hosts.
+//! **Agents.** An account that was made for an agent of the fleet has one host, whatever number, identity or
+//! name the request claims: nobody else has its key. So no number can be stolen, and no agent can be two
+//! hosts.
 //!
-//! A count below the last one shows that the agent's directory was copied and runs twice, or that an older copy was put
-//! back. An equal one shows nothing, as with BOINC's servers: the request was repeated, or the agent's machine lost power
-//! before its count was on the disk, and what it was sent then is lost indeed. Both copies stay this one host, so that
-//! nothing that either computes is lost. But for a day no job is taken for lost: the copy that did not ask may have it.
-//! What is lost indeed is sent again after that, or goes to another host after its deadline.
+//! A count below the last one shows that the agent's directory was copied and runs twice, or that an older
+//! copy was put back. An equal one shows nothing, as with BOINC's servers: the request was repeated, or the
+//! agent's machine lost power before its count was on the disk, and what it was sent then is lost indeed.
+//! Both copies stay this one host, so that nothing that either computes is lost. But for a day no job is
+//! taken for lost: the copy that did not ask may have it. What is lost indeed is sent again after that, or
+//! goes to another host after its deadline.
 //!
-//! **Others** have as many hosts as they like under one account. A host shows its number and a count of its RPCs. A number
-//! that is unknown, belongs to another account or comes with a count below the last one (a copy of the data directory
-//! is in use twice) is not believed. Nor is one that comes with another identity than the host's own and with a count
-//! that runs ahead: BOINC's client takes a new identity when any of its projects gives it a new number, and goes on
-//! counting. (BOINC's own server believes the number and the count alone.) Then the host's own identity decides: a host
-//! that attaches again gets its record back, and another one a new record. A *copied* host has the identity of the
-//! original, so that a low count always makes a new record; the client then makes a new identity of its own. The count is
-//! equal in a request that the client's HTTP library repeats, and that is no copy.
+//! **Others** have as many hosts as they like under one account. A host shows its number and a count of its
+//! RPCs. A number that is unknown, belongs to another account or comes with a count below the last one (a
+//! copy of the data directory is in use twice) is not believed. Nor is one that comes with another identity
+//! than the host's own and with a count that runs ahead: BOINC's client takes a new identity when any of its
+//! projects gives it a new number, and goes on counting. (BOINC's own server believes the number and the
+//! count alone.) Then the host's own identity decides: a host that attaches again gets its record back, and
+//! another one a new record. A *copied* host has the identity of the original, so that a low count always
+//! makes a new record; the client then makes a new identity of its own. The count is equal in a request that
+//! the client's HTTP library repeats, and that is no copy.
 //!
-//! All hosts of an account are one person's: what one does with another's number harms nobody else, as no two jobs of a
-//! workunit go to one account.
+//! All hosts of an account are one person's: what one does with another's number harms nobody else, as
+//! results of one account count once towards a quorum.
 //!
-//! **Older stores**: agents had the project's own account together. An agent that comes with its own key for the first
-//! time takes its record along, if it shows the identity that was registered with the number. A project that never had
-//! such an account leaves nothing to inherit: there the hosts of its own account are other people's.
+//! **Older stores**: agents had the project's own account together. An agent that comes with its own key for
+//! the first time takes its record along, if it shows the identity that was registered with the number. A
+//! project that never had such an account leaves nothing to inherit: there the hosts of its own account are
+//! other people's.
 
 use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_domain::{AgentId, Instant};
 use tracing::warn;
 
 use crate::error::ProjectError;
-use crate::hosted::Project;
-use crate::keys::Keys;
 use crate::printable;
+use crate::project::Project;
 use crate::records::{Account, Counters, Host};
+use crate::store_keys::Keys;
 use crate::txn::Txn;
 
 /// The most that is kept of a host's name.

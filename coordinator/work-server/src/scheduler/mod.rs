@@ -1,31 +1,30 @@
 //! The scheduler RPC: who asks, what is reported, what is lost, what is sent (BOINC: `cgi`).
 //!
-//! **Order.** Account, host, reports, jobs that the host has lost or should not have, then new jobs. All of it changes
-//! records in one transaction. The reply is written after it: signing upload permissions takes longer than everything
-//! else, and needs no lock.
+//! **Order.** Account, host, reports, jobs that the host has lost or should not have, then new jobs. All of
+//! it changes records in one transaction. The reply is written after it: signing upload permissions takes
+//! longer than everything else, and needs no lock.
 //!
 //! **Errors** go to the client as BOINC's servers put them: status 200, a message, and a delay.
 
-mod held;
 mod host;
+mod lost_jobs;
 mod reply;
 mod report;
 mod send;
-mod wish;
+mod work_request;
 
 use fallow_boinc::scheduler::{Message, Priority, SchedulerReply, SchedulerRequest};
 use fallow_boinc::signature::md5_hex;
 use fallow_domain::{AccountKey, Duration, Instant};
-use fallow_telemetry::Seldom;
+use fallow_telemetry::RateLimit;
 use tracing::{debug, info, warn};
 
 use super::credit::{self, Credit};
 use super::error::ProjectError;
-use super::hosted::Project;
+use super::project::Project;
 use super::records::{Account, Host, Version};
-use super::workunit::{Taker, Workunit};
+use super::workunit::{HostAccount, Workunit};
 use crate::printable;
-pub(super) use wish::{Likeness, Means, SIZES};
 
 /// Version 8.3: what clients take our replies to be like. Newer features depend on it.
 const SCHEDULER_VERSION: u32 = 803;
@@ -42,10 +41,10 @@ const COPIED: &str = "This agent's directory was copied and runs twice, or an ol
 
 /// Bytes of a text from outside that are logged.
 const TEXT_MAX: usize = 255;
-/// Jobs that are looked at of those that a request lists as held. Clients hold some thousands of a project at most; the time
-/// that a longer list takes would be other hosts' time.
+/// Jobs that are looked at of those that a request lists as held. Clients hold some thousands of a project at
+/// most; the time that a longer list takes would be other hosts' time.
 const LISTED_MAX: usize = 10_000;
-static UNREADABLE: Seldom = Seldom::new();
+static UNREADABLE: RateLimit = RateLimit::new();
 
 /// A job that goes into the reply.
 pub(super) struct SentJob {
@@ -54,8 +53,8 @@ pub(super) struct SentJob {
     pub(super) version: Version,
 }
 
-/// What a request led to; the reply is made of it.
-pub(super) struct Outcome {
+/// What a request led to, of which the reply is made.
+pub(super) struct ReplyContent {
     pub(super) host: Host,
     /// The host's record is new to it, or another than it thought.
     pub(super) tell_host_id: bool,
@@ -70,16 +69,16 @@ pub(super) struct Outcome {
     pub(super) credit: (Credit, Credit),
 }
 
-/// Whether a request lists more jobs of this project than are looked at: nothing is concluded from it then. What it holds of
-/// other projects is not its fault (`send::earliest`).
+/// Whether a request lists more jobs of this project than are looked at: nothing is concluded from it then.
+/// What it holds of other projects is not its fault (`send::earliest`).
 fn lists_too_many(request: &SchedulerRequest) -> bool {
     request.other_results.as_ref().is_some_and(|held| held.len() > LISTED_MAX)
 }
 
-impl Outcome {
-    /// Who computes.
-    pub(super) fn taker(&self) -> Taker {
-        Taker { host: self.host.id, account: self.host.account }
+impl ReplyContent {
+    /// The host that asks, and its account.
+    pub(super) fn host_account(&self) -> HostAccount {
+        HostAccount { host: self.host.id, account: self.host.account }
     }
 }
 
@@ -87,8 +86,8 @@ impl Project {
     /// Answers a request. Says also whether outputs are to be compared now.
     ///
     /// # Errors
-    /// Failures of the store, after which the client should try again; whatever is wrong with the request is said in
-    /// the reply.
+    /// Failures of the store, after which the client should try again; whatever is wrong with the request is
+    /// said in the reply.
     pub(crate) fn scheduler_rpc(
         &self,
         body: &[u8],
@@ -98,7 +97,7 @@ impl Project {
         let request = match SchedulerRequest::parse(body) {
             Ok(request) => request,
             Err(problem) => {
-                if let Some(times) = UNREADABLE.times() {
+                if let Some(times) = UNREADABLE.allow() {
                     let error = printable::line(&problem.to_string(), TEXT_MAX);
                     warn!(project = %self.name, account = account.id, error, times, "a scheduler request cannot be read");
                 }
@@ -113,10 +112,10 @@ impl Project {
             let text = format!("This project does not support computers of type {}", request.platform_name);
             return Ok((self.refusal(text, PLATFORM_DELAY), false));
         }
-        let outcome = self.carry_out(&request, account, now)?;
-        self.log(&request, &outcome);
-        let to_compare = outcome.to_compare;
-        Ok((reply::write(self, &request, account, outcome, now)?, to_compare))
+        let reply = self.carry_out(&request, account, now)?;
+        self.log(&request, &reply);
+        let to_compare = reply.to_compare;
+        Ok((reply::write(self, &request, account, reply, now)?, to_compare))
     }
 
     /// The account with this key.
@@ -142,10 +141,10 @@ impl Project {
         request: &SchedulerRequest,
         account: &Account,
         now: Instant,
-    ) -> Result<Outcome, ProjectError> {
-        let outcome = self.transact(|txn| {
+    ) -> Result<ReplyContent, ProjectError> {
+        let reply = self.transact(|txn| {
             let (host, tell_host_id) = host::identify(self, txn, request, account, now)?;
-            let mut outcome = Outcome {
+            let mut reply = ReplyContent {
                 host,
                 tell_host_id,
                 acks: Vec::new(),
@@ -156,22 +155,22 @@ impl Project {
                 to_compare: false,
                 credit: (Credit::default(), Credit::default()),
             };
-            outcome.credit = credit::of(txn, &self.keys, outcome.host.account, outcome.host.id)?;
-            report::take(self, txn, request, &mut outcome, now)?;
-            held::check(self, txn, request, &mut outcome, now)?;
-            self.take_file_list(txn, request, outcome.host.id)?;
-            send::send(self, txn, request, &mut outcome, now)?;
-            if outcome.host.copied_at == Some(now) {
-                outcome.messages.push(note(COPIED));
+            reply.credit = credit::of(txn, &self.keys, reply.host.account, reply.host.id)?;
+            report::take(self, txn, request, &mut reply, now)?;
+            lost_jobs::check(self, txn, request, &mut reply, now)?;
+            self.take_file_list(txn, request, reply.host.id)?;
+            send::send(self, txn, request, &mut reply, now)?;
+            if reply.host.copied_at == Some(now) {
+                reply.messages.push(note(COPIED));
             }
-            txn.put("host", self.keys.host(outcome.host.id), &outcome.host)?;
-            Ok(outcome)
+            txn.put("host", self.keys.host(reply.host.id), &reply.host)?;
+            Ok(reply)
         })?;
         // An acknowledged report is forgotten by the client: it must survive here, whatever happens.
-        if !outcome.acks.is_empty() {
+        if !reply.acks.is_empty() {
             self.store.flush()?;
         }
-        Ok(outcome)
+        Ok(reply)
     }
 
     fn refusal(&self, text: String, delay: Duration) -> String {
@@ -187,25 +186,25 @@ impl Project {
         .write()
     }
 
-    fn log(&self, request: &SchedulerRequest, outcome: &Outcome) {
-        let host = outcome.host.id;
-        if outcome.tell_host_id {
-            info!(project = %self.name, host, name = %outcome.host.name, before = request.hostid, "host registered");
+    fn log(&self, request: &SchedulerRequest, reply: &ReplyContent) {
+        let host = reply.host.id;
+        if reply.tell_host_id {
+            info!(project = %self.name, host, name = %reply.host.name, before = request.hostid, "host registered");
         }
         // Names as the client gave them: nobody may have made them here.
         let shown = |name: &String| printable::line(name, TEXT_MAX);
-        for name in outcome.acks.iter().map(shown) {
+        for name in reply.acks.iter().map(shown) {
             info!(project = %self.name, host, job = %name, "reported");
         }
-        for sent in &outcome.jobs {
+        for sent in &reply.jobs {
             info!(project = %self.name, host, job = %sent.workunit.job_name(sent.index), "sent");
         }
-        for name in outcome.aborts.iter().map(shown) {
+        for name in reply.aborts.iter().map(shown) {
             info!(project = %self.name, host, job = %name, "told to abort: this host should not have it");
         }
         debug!(
             project = %self.name, host, seqno = request.rpc_seqno, wanted_secs = request.cpu_req_secs,
-            wanted_instances = request.cpu_req_instances, sent = outcome.jobs.len(), "scheduler RPC"
+            wanted_instances = request.cpu_req_instances, sent = reply.jobs.len(), "scheduler RPC"
         );
     }
 }
@@ -213,12 +212,6 @@ impl Project {
 /// A message for the event log of the client.
 fn note(text: impl Into<String>) -> Message {
     Message { priority: Priority::Low, text: text.into() }
-}
-
-/// Floating-point operations per second of one of the host's CPUs: what it measured, or BOINC's assumption before that.
-fn speed(request: &SchedulerRequest) -> f64 {
-    let measured = request.host_info.p_fpops;
-    if measured.is_finite() && measured > 0.0 { measured } else { 1e9 }
 }
 
 /// A host's identity for others: they must not learn the one that it shows to us.

@@ -8,16 +8,17 @@ use fallow_boinc::signature::md5_hex;
 use fallow_daemon::lock;
 use fallow_domain::{Bytes, Duration, Instant, ResourceType, Speed};
 
-use super::wish::Capacity;
-use super::{Outcome, SCHEDULER_VERSION, SentJob, external_cpid};
+use super::{ReplyContent, SCHEDULER_VERSION, SentJob, external_cpid};
 use crate::catalog::Catalog;
 use crate::error::ProjectError;
-use crate::hosted::Project;
+use crate::host_limits::HostCapacity;
 use crate::names::output_name;
+use crate::project::Project;
 use crate::records::{Account, Host, Version, VersionFile};
 use crate::settings::DeletionPolicy;
 
-/// Platforms that there are. A client on one of them may find an application here tomorrow; any other name is a mistake.
+/// Platforms that there are. A client on one of them may find an application here tomorrow; any other name is
+/// a mistake.
 const PLATFORMS: [&str; 18] = [
     "aarch64-android-linux-gnu",
     "aarch64-unknown-linux-gnu",
@@ -49,24 +50,25 @@ pub(super) fn write(
     project: &Project,
     request: &SchedulerRequest,
     account: &Account,
-    outcome: Outcome,
+    content: ReplyContent,
     now: Instant,
 ) -> Result<String, ProjectError> {
     let settings = project.settings();
     let catalog = project.catalog();
-    let capacity = Capacity::of(request, &catalog);
-    let (of_account, of_host) = outcome.credit;
+    let capacity = HostCapacity::of(request, &catalog);
+    let (of_account, of_host) = content.credit;
     let (request_file_list, deleted_files) = {
-        let (holders, host) = (lock(&project.holders), &outcome.host.id);
+        let (holders, host) = (lock(&project.holders), &content.host.id);
         (holders.is_list_wanted(host), holders.to_delete(host).map(str::to_owned).collect())
     };
     let mut reply = SchedulerReply {
         scheduler_version: Some(SCHEDULER_VERSION),
-        // Estimates come from this host's own benchmark; clients of today correct them better than by a factor.
+        // Estimates come from this host's own benchmark; clients of today correct them better than by a
+        // factor.
         dont_use_dcf: true,
         master_url: Some(project.url.to_string()),
         request_delay: settings.request_delay,
-        messages: outcome.messages,
+        messages: content.messages,
         project_name: Some(project.long_name()),
         userid: Some(account.id),
         user_name: Some(account.name.clone()),
@@ -76,20 +78,23 @@ pub(super) fn write(
         email_hash: Some(md5_hex(&account.email)),
         cross_project_id: Some(account.cross_project_id.clone()),
         external_cpid: Some(external_cpid(account)),
-        hostid: outcome.tell_host_id.then_some(outcome.host.id),
+        hostid: content.tell_host_id.then_some(content.host.id),
         host_total_credit: Some(of_host.total),
         host_expavg_credit: Some(of_host.recent_at(now)),
         host_venue: Some(String::new()),
-        host_create_time: Some(outcome.host.created_at),
+        host_create_time: Some(content.host.created_at),
         team_name: Some(String::new()),
-        code_sign_key: request.code_sign_key.is_none().then(|| project.keyring.code_sign_public().to_owned()),
-        result_acks: outcome.acks,
-        result_aborts: outcome.aborts,
-        result_aborts_if_not_started: outcome.aborts_if_not_started,
+        code_sign_key: request
+            .code_sign_key
+            .is_none()
+            .then(|| project.signing_keys.code_sign_public().to_owned()),
+        result_acks: content.acks,
+        result_aborts: content.aborts,
+        result_aborts_if_not_started: content.aborts_if_not_started,
         no_rsc_apps: lacking(&catalog, &capacity),
         request_file_list,
         deleted_files,
-        next_rpc_delay: come_again(project, &outcome.host, now),
+        next_rpc_delay: come_again(project, &content.host, now),
         deletion_policy_priority: settings.deletion_policy == DeletionPolicy::Priority,
         deletion_policy_expire: settings.deletion_policy == DeletionPolicy::Expiration,
         delete_from_self: settings.delete_from_self,
@@ -99,27 +104,28 @@ pub(super) fn write(
         ..SchedulerReply::default()
     };
     let mut known = BTreeSet::new();
-    for sent in outcome.jobs {
+    for sent in content.jobs {
         add_version(project, &capacity, &sent.version, &mut known, &mut reply);
         add_job(project, &sent, &mut reply)?;
     }
     Ok(reply.write())
 }
 
-/// The resource types that there are no versions for on this host's platforms (R3.12): its client need not ask for them.
-fn lacking(catalog: &Catalog, capacity: &Capacity) -> Vec<String> {
+/// The resource types that there are no versions for on this host's platforms (R3.12): its client need not
+/// ask for them.
+fn lacking(catalog: &Catalog, capacity: &HostCapacity) -> Vec<String> {
     let types = catalog.types(&capacity.platforms);
     types.iter().filter(|(_, has)| !**has).map(|(kind, _)| wire::type_name(kind).to_owned()).collect()
 }
 
 /// When a host that asked in vain shall come again.
 fn come_again(project: &Project, host: &Host, now: Instant) -> Option<Duration> {
-    let mut waiting = lock(&project.waiting);
+    let mut idle_hosts = lock(&project.idle_hosts);
     if !host.waiting {
-        waiting.served(host.id);
+        idle_hosts.served(host.id);
         return None;
     }
-    waiting.wait(host.id, project.settings().poll, now, jitter(host.id, now))
+    idle_hosts.wait(host.id, project.settings().poll, now, jitter(host.id, now))
 }
 
 /// A number from 0 to 1 that looks random from host to host and time to time.
@@ -128,10 +134,11 @@ fn jitter(host: u64, now: Instant) -> f64 {
     (mixed >> 40) as f64 / f64::from(1_u32 << 24)
 }
 
-/// The application, its version and files, once each. A client that has them already takes them again without harm.
+/// The application, its version and files, once each. A client that has them already takes them again without
+/// harm.
 fn add_version(
     project: &Project,
-    capacity: &Capacity,
+    capacity: &HostCapacity,
     version: &Version,
     known: &mut BTreeSet<(String, String, ResourceType)>,
     reply: &mut SchedulerReply,
@@ -215,7 +222,7 @@ fn add_job(project: &Project, sent: &SentJob, reply: &mut SchedulerReply) -> Res
         reply.files.push(wire::FileInfo {
             upload_urls: vec![format!("{}file_upload_handler", project.url)],
             max_nbytes: Some(output.max_bytes),
-            xml_signature: Some(project.keyring.sign_upload(&file_name, output.max_bytes)?),
+            xml_signature: Some(project.signing_keys.sign_upload(&file_name, output.max_bytes)?),
             generated_locally: true,
             upload_when_present: true,
             name: file_name.clone(),

@@ -1,20 +1,21 @@
 //! Reports of finished jobs.
 //!
-//! Every report is acknowledged, also a repeated one and one for a job that nobody knows: a client keeps what is not
-//! acknowledged, and would report it for ever. Of very many, the rest waits for the next request: the project's lock is
-//! held meanwhile.
+//! Every report is acknowledged, also a repeated one and one for a job that nobody knows: a client keeps what
+//! is not acknowledged, and would report it for ever. Of very many, the rest waits for the next request: the
+//! project's lock is held meanwhile.
 
 use fallow_boinc::scheduler::{ReportedResult, ResultState, SchedulerRequest};
 use fallow_domain::{Duration, Instant};
 use tracing::info;
 
-use super::{Outcome as Done, speed};
+use super::ReplyContent;
 use crate::credit;
 use crate::error::ProjectError;
-use crate::hosted::Project;
+use crate::host_limits::speed;
 use crate::index;
-use crate::keys::split_job_name;
 use crate::printable;
+use crate::project::Project;
+use crate::store_keys::split_job_name;
 use crate::txn::Txn;
 use crate::workunit::{Outcome, Report};
 
@@ -34,11 +35,11 @@ pub(super) fn take(
     project: &Project,
     txn: &mut Txn<'_>,
     request: &SchedulerRequest,
-    done: &mut Done,
+    reply: &mut ReplyContent,
     now: Instant,
 ) -> Result<(), ProjectError> {
     for result in request.results.iter().take(REPORTS_MAX) {
-        done.acks.push(result.name.clone());
+        reply.acks.push(result.name.clone());
         let Some((name, index)) = split_job_name(&result.name) else { continue };
         let Some(before) = index::read(txn, &project.keys, name)? else { continue };
         let mut after = before.clone();
@@ -46,17 +47,17 @@ pub(super) fn take(
         if let Some(job) = before.jobs.get(index as usize) {
             // No host has more CPU time than its CPUs had.
             let most =
-                job.sent_at.map_or(Duration::ZERO, |sent| now.since(sent)) * i64::from(done.host.ncpus);
+                job.sent_at.map_or(Duration::ZERO, |sent| now.since(sent)) * i64::from(reply.host.ncpus);
             report.claimed = credit::claim(report.cpu_time.min(most), speed(request), before.flops_bound);
         }
         if matches!(report.outcome, Outcome::Error | Outcome::Aborted) {
             info!(
-                project = %project.name, host = done.host.id, job = %printable::line(&result.name, 255), exit = report.exit_status,
+                project = %project.name, host = reply.host.id, job = %printable::line(&result.name, 255), exit = report.exit_status,
                 outcome = report.outcome.as_str(), "a job failed on its host"
             );
         }
-        if after.report(index, done.taker(), report, now) {
-            done.to_compare |= !after.to_compare().is_empty();
+        if after.report(index, reply.host_account(), report, now) {
+            reply.to_compare |= !after.to_compare().is_empty();
             index::write(txn, &project.keys, Some(&before), &after, now)?;
         }
     }

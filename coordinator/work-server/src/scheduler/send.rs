@@ -1,35 +1,37 @@
 //! Choosing jobs for a request (R3.12, R4.10, R5.5, R5.6).
 //!
-//! Candidates come from the queue of workunits with unsent jobs, the oldest first. Of each workunit an account gets one
-//! job; another only if that one failed and nobody else can take it (`seekers`). Two windows of the queue are looked
-//! at: its head, and, if that is not enough, a stretch that moves on with every request of the host, so that a host whose
-//! jobs at the head wait for *other* hosts still finds work behind them, at a bounded cost per request. Which of the
-//! candidates are sent is the policy's decision.
+//! Candidates come from the queue of workunits with unsent jobs, the oldest first. Of each workunit an
+//! account gets one job; another only if that one failed and nobody else can take it (`requesters`). Two
+//! windows of the queue are looked at: its head, and, if that is not enough, a stretch that moves on with
+//! every request of the host, so that a host whose jobs at the head wait for *other* hosts still finds work
+//! behind them, at a bounded cost per request. Which of the candidates are sent is the policy's decision.
 //!
-//! All of that is a pass, made with the disk space that is free. A host that deletes files for jobs tells what would be
-//! free then; only if a pass sends nothing for want of space the next is made, with more (R4.10).
+//! All of that is a pass, made with the disk space that is free. A host that deletes files for jobs tells
+//! what would be free then; only if a pass sends nothing for want of space the next is made, with more
+//! (R4.10).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::{InProgressResult, SchedulerRequest, type_name};
 use fallow_daemon::lock;
-use fallow_domain::{Bytes, Duration, Fraction, Instant, PerType, ResourceType, Usage};
+use fallow_domain::{Bytes, Duration, Fraction, InProgress, Instant, PerType, ResourceType, Usage};
 use fallow_policy::disk::holders::prefer_local;
 use fallow_policy::disk::passes::Pass;
-use fallow_policy::send::{HeldJobs, InProgress, Load, Offer, SendHost, SendSituation, Wanted};
+use fallow_policy::send::{HeldJobs, Load, Offer, SendHost, SendSituation, Sent, Wanted};
 use tracing::debug;
 
-use super::wish::{Means, OfTypes, Wish, wanted};
-use super::{LISTED_MAX, Outcome as Done, SentJob, lists_too_many, note};
+use super::work_request::{WorkRequest, wanted};
+use super::{LISTED_MAX, ReplyContent, SentJob, lists_too_many, note};
 use crate::error::ProjectError;
-use crate::hosted::Project;
-use crate::index::{self, RestEnd};
-use crate::keys::tail;
+use crate::host_limits::{HostLimits, OfTypes};
+use crate::index::{self, RetryAt};
 use crate::listing::in_seconds;
+use crate::operator_types::NoWork;
+use crate::project::Project;
 use crate::records::{UnsentEntry, Version, min_interval};
+use crate::store_keys::tail;
 use crate::txn::{Txn, decode};
-use crate::types::Refusal;
-use crate::workunit::{Standing, Taker, Workunit};
+use crate::workunit::{CopyHistory, HostAccount, Workunit};
 
 /// Queue entries looked at in each of the two windows.
 const WINDOW: usize = 256;
@@ -53,14 +55,14 @@ struct Passed {
     has_one: usize,
     /// Workunits whose copies failed on the account; they wait for others.
     failed: usize,
-    /// Workunits that rest after an error.
-    rests: Vec<RestEnd>,
+    /// Workunits that are tried again later, after an error.
+    retries: Vec<RetryAt>,
 }
 
 impl Passed {
-    /// When the first workunit rests no longer, if any does.
-    fn rested_at(&self) -> Option<Instant> {
-        self.rests.iter().map(|rest| rest.at).min()
+    /// When the first of these workunits is tried again.
+    fn first_retry(&self) -> Option<Instant> {
+        self.retries.iter().map(|retry| retry.at).min()
     }
 }
 
@@ -69,45 +71,45 @@ pub(super) fn send(
     project: &Project,
     txn: &mut Txn<'_>,
     request: &SchedulerRequest,
-    done: &mut Done,
+    reply: &mut ReplyContent,
     now: Instant,
 ) -> Result<(), ProjectError> {
     let catalog = project.catalog();
-    let Some(mut wish) = Wish::of(request, &catalog) else {
-        done.host.waiting &= !request.dont_send_work;
+    let Some(mut work_request) = WorkRequest::of(request, &catalog) else {
+        reply.host.waiting &= !request.dont_send_work;
         return Ok(());
     };
-    let asks = wish.types();
-    for sent in &done.jobs {
+    let asks = work_request.types();
+    for sent in &reply.jobs {
         // What was lost and is sent again counts.
         let usage = sent.version.usage;
-        wish.wanted.fill(usage, wish.capacity.estimate(&sent.workunit, usage));
+        work_request.wanted.fill(usage, work_request.capacity.estimate(&sent.workunit, usage));
     }
-    if wish.wanted.is_open() && !refused(project, request, done, now) {
-        done.host.last_request = Some(now);
-        let means = wish.means(done.host.id, project.settings().delete_from_self);
-        let mut seekers = lock(&project.seekers);
-        seekers.asked(done.host.account, &asks, Some(means), now);
-        if done.host.agent.is_none() {
-            seekers.note_outside(done.host.account);
+    if work_request.wanted.is_open() && !refused(project, request, reply, now) {
+        reply.host.last_request = Some(now);
+        let limits = work_request.limits(reply.host.id, project.settings().delete_from_self);
+        let mut requesters = lock(&project.requesters);
+        requesters.asked(reply.host.account, &asks, Some(limits), now);
+        if reply.host.agent.is_none() {
+            requesters.note_outside(reply.host.account);
         }
-        drop(seekers);
-        send_what_suits(project, txn, request, &wish, done, now)?;
+        drop(requesters);
+        send_what_suits(project, txn, request, &work_request, reply, now)?;
     }
-    done.host.waiting = is_in_vain(request, &wish, done);
+    reply.host.waiting = is_in_vain(request, &work_request, reply);
     Ok(())
 }
 
 /// Whether the client got no job of a type that it asked for and may hope for: it backs off then (R3.7).
-fn is_in_vain(request: &SchedulerRequest, wish: &Wish<'_>, done: &Done) -> bool {
+fn is_in_vain(request: &SchedulerRequest, work_request: &WorkRequest<'_>, reply: &ReplyContent) -> bool {
     let asked = wanted(request, 1.0);
-    let has_versions = wish.catalog.types(&wish.capacity.platforms);
+    let has_versions = work_request.catalog.types(&work_request.capacity.platforms);
     // A project without a program yet gets one soon; for a GPU it rarely does.
     let may_hope = |kind| has_versions[kind] || kind == ResourceType::Cpu;
-    let got = |kind| done.jobs.iter().any(|sent| sent.version.kind() == kind);
+    let got = |kind| reply.jobs.iter().any(|sent| sent.version.kind() == kind);
     if asked.unsupported(&PerType::default()) == PerType::default() {
         // It knows the scalar only.
-        return done.jobs.is_empty();
+        return reply.jobs.is_empty();
     }
     ResourceType::ALL.into_iter().any(|kind| asked.wants(kind) && may_hope(kind) && !got(kind))
 }
@@ -116,106 +118,107 @@ fn send_what_suits(
     project: &Project,
     txn: &mut Txn<'_>,
     request: &SchedulerRequest,
-    wish: &Wish<'_>,
-    done: &mut Done,
+    work_request: &WorkRequest<'_>,
+    reply: &mut ReplyContent,
     now: Instant,
 ) -> Result<(), ProjectError> {
     let mut passed = Passed::default();
-    let room = room(project, txn, done)?;
-    let from = done.host.search_from;
+    let room = room(project, txn, reply)?;
+    let from = reply.host.search_from;
     let held: Option<BTreeSet<&str>> =
         request.other_results.as_ref().map(|held| held.iter().map(|job| job.name.as_str()).collect());
-    let assigned = wish.disk.assign(project.settings().delete_from_self, |pass, space| {
+    let assigned = work_request.disk.assign(project.settings().delete_from_self, |pass, space| {
         let lacked_space = std::mem::take(&mut passed).disk.is_some();
         if room == 0 || (pass != Pass::Free && !lacked_space) {
             return Ok(Vec::new());
         }
-        done.host.search_from = from;
+        reply.host.search_from = from;
         let search = Search {
             project,
             txn,
             request,
-            wish,
+            work_request,
             held: held.as_ref(),
             space,
             room,
             now,
-            taker: done.taker(),
+            host_account: reply.host_account(),
         };
-        search.pass(done, &mut passed)
+        search.pass(reply, &mut passed)
     });
     let assigned: Option<(Pass, Vec<Candidate>)> = assigned?;
     // Whoever has enough to do, or would be too late now, may well take more later.
-    let may_later = room == 0 || passed.time > 0 || !passed.rests.is_empty();
+    let may_later = room == 0 || passed.time > 0 || !passed.retries.is_empty();
     if let Some((pass, chosen)) = assigned {
-        debug!(project = %project.name, host = done.host.id, jobs = chosen.len(), %pass, "jobs chosen");
-        chosen.into_iter().try_for_each(|candidate| give(project, txn, done, candidate, now))?;
+        debug!(project = %project.name, host = reply.host.id, jobs = chosen.len(), %pass, "jobs chosen");
+        chosen.into_iter().try_for_each(|candidate| give(project, txn, reply, candidate, now))?;
     }
-    if done.jobs.is_empty() && !may_later {
-        lock(&project.seekers).left_without(done.host.account, now);
+    if reply.jobs.is_empty() && !may_later {
+        lock(&project.requesters).left_without(reply.host.account, now);
     }
-    if done.jobs.is_empty() {
+    if reply.jobs.is_empty() {
         // It may have been told in vain, or ask for nothing for a long time from now on.
-        project.note_rests(passed.rests.iter().copied());
+        project.note_retries(passed.retries.iter().copied());
     }
-    let refusal = done.jobs.is_empty().then(|| {
-        let said = done.messages.len();
-        say_why(project, wish, &passed, room, done, now);
-        let reasons: Vec<&str> = done.messages.iter().skip(said).map(|note| note.text.as_str()).collect();
-        Refusal {
+    let refusal = reply.jobs.is_empty().then(|| {
+        let said = reply.messages.len();
+        say_why(project, work_request, &passed, room, reply, now);
+        let reasons: Vec<&str> = reply.messages.iter().skip(said).map(|note| note.text.as_str()).collect();
+        NoWork {
             at: now,
-            host: done.host.id,
-            agent: done.host.agent.clone(),
-            host_name: done.host.name.clone(),
+            host: reply.host.id,
+            agent: reply.host.agent.clone(),
+            host_name: reply.host.name.clone(),
             reason: reasons.join("; "),
         }
     });
-    *lock(&project.refusal) = refusal;
+    *lock(&project.last_no_work) = refusal;
     Ok(())
 }
 
 /// Whether the host gets nothing at all this time.
-fn refused(project: &Project, request: &SchedulerRequest, done: &mut Done, now: Instant) -> bool {
+fn refused(project: &Project, request: &SchedulerRequest, reply: &mut ReplyContent, now: Instant) -> bool {
     let held = request.code_sign_key.as_deref().map(str::trim);
-    if held.is_some_and(|key| key != project.keyring.code_sign_public().trim()) {
-        done.messages.push(note(
+    if held.is_some_and(|key| key != project.signing_keys.code_sign_public().trim()) {
+        reply.messages.push(note(
             "The code-signing key of this project is another one. To fix, remove and add this project.",
         ));
         return true;
     }
-    if project.was_shared(done.host.account) {
+    if project.was_shared(reply.host.account) {
         let name = &project.name;
-        done.messages.push(note(format!(
+        reply.messages.push(note(format!(
             "No new work for the account key that all agents had together: each agent gets a key of its own from its \
              coordinator; attach any other client again with the key that `fallow project show {name}` shows"
         )));
         return true;
     }
     if request.platform_name == "anonymous" {
-        done.messages.push(note("This project does not support anonymous platforms"));
+        reply.messages.push(note("This project does not support anonymous platforms"));
         return true;
     }
     if lists_too_many(request) {
-        done.messages.push(note(format!(
+        reply.messages.push(note(format!(
             "Not sending work - more than {LISTED_MAX} jobs of this project are listed as held"
         )));
         return true;
     }
-    // A request in the future is from before the clock was set back: nobody has to wait for that time to come.
-    let since = done.host.last_request.filter(|last| *last <= now).map(|last| now.since(last));
+    // A request in the future is from before the clock was set back: nobody has to wait for that time to
+    // come.
+    let since = reply.host.last_request.filter(|last| *last <= now).map(|last| now.since(last));
     if let Some(since) = since.filter(|since| *since < min_interval(&project.settings())) {
         let text = format!("Not sending work - last request too recent: {:.0} sec", since.as_secs_f64());
-        done.messages.push(note(text));
+        reply.messages.push(note(text));
         return true;
     }
     false
 }
 
 /// How many jobs more the host may have.
-fn room(project: &Project, txn: &Txn<'_>, done: &Done) -> Result<usize, ProjectError> {
-    let most = u64::from(done.host.ncpus) * u64::from(project.settings().max_in_progress_per_cpu);
+fn room(project: &Project, txn: &Txn<'_>, reply: &ReplyContent) -> Result<usize, ProjectError> {
+    let most = u64::from(reply.host.ncpus) * u64::from(project.settings().max_in_progress_per_cpu);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let held = txn.scan(&project.keys.held_by(done.host.id), None, most)?.len();
+    let held = txn.scan(&project.keys.held_by(reply.host.id), None, most)?.len();
     Ok(most.saturating_sub(held).min(JOBS_MAX))
 }
 
@@ -224,7 +227,7 @@ struct Search<'a> {
     project: &'a Project,
     txn: &'a Txn<'a>,
     request: &'a SchedulerRequest,
-    wish: &'a Wish<'a>,
+    work_request: &'a WorkRequest<'a>,
     /// Names of the jobs that the host says it holds, if it says so.
     held: Option<&'a BTreeSet<&'a str>>,
     /// Disk space that the jobs may take.
@@ -232,7 +235,7 @@ struct Search<'a> {
     /// Jobs that the host may have more.
     room: usize,
     now: Instant,
-    taker: Taker,
+    host_account: HostAccount,
 }
 
 /// What was found, and what more would be looked for.
@@ -248,10 +251,10 @@ struct Found<'c> {
 
 impl<'a> Search<'a> {
     /// Finds candidates and lets the policy choose.
-    fn pass(&self, done: &mut Done, passed: &mut Passed) -> Result<Vec<Candidate>, ProjectError> {
-        let mut candidates = self.search(done, passed)?;
-        let has_local = self.prefer_local(done.host.id, &mut candidates);
-        self.cut(done, &mut candidates);
+    fn pass(&self, reply: &mut ReplyContent, passed: &mut Passed) -> Result<Vec<Candidate>, ProjectError> {
+        let mut candidates = self.search(reply, passed)?;
+        let has_local = self.prefer_local(reply.host.id, &mut candidates);
+        self.cut(reply, &mut candidates);
         let chosen = self.choose(&candidates, passed);
         // What was found and not needed is the first to be looked at next time.
         let left = if has_local {
@@ -261,8 +264,8 @@ impl<'a> Search<'a> {
         } else {
             chosen.last().and_then(|last| candidates.get(last + 1))
         };
-        if let Some(left) = left.filter(|left| left.workunit.sequence <= done.host.search_from) {
-            done.host.search_from = left.workunit.sequence - 1;
+        if let Some(left) = left.filter(|left| left.workunit.sequence <= reply.host.search_from) {
+            reply.host.search_from = left.workunit.sequence - 1;
         }
         let numbered = candidates.into_iter().enumerate();
         Ok(numbered.filter(|(at, _)| chosen.binary_search(at).is_ok()).map(|(_, one)| one).collect())
@@ -283,38 +286,38 @@ impl<'a> Search<'a> {
     }
 
     /// Twice what is wanted, so that the policy can refuse half of it.
-    fn looked_for(&self, done: &Done) -> Wanted {
+    fn looked_for(&self, reply: &ReplyContent) -> Wanted {
         let mut wanted = wanted(self.request, 2.0);
-        for sent in &done.jobs {
+        for sent in &reply.jobs {
             let usage = sent.version.usage;
-            wanted.fill(usage, self.wish.capacity.estimate(&sent.workunit, usage));
+            wanted.fill(usage, self.work_request.capacity.estimate(&sent.workunit, usage));
         }
         wanted
     }
 
     /// Of all that was found, the first that the request can take.
-    fn cut(&self, done: &Done, candidates: &mut Vec<Candidate>) {
-        let (mut still, mut disk) = (self.looked_for(done), Bytes(0));
+    fn cut(&self, reply: &ReplyContent, candidates: &mut Vec<Candidate>) {
+        let (mut still, mut disk) = (self.looked_for(reply), Bytes(0));
         candidates.retain(|Candidate { workunit, version, .. }| {
             let with = disk.plus(workunit.disk_bound);
             let fits = still.wants(version.kind()) && with <= self.space;
             if fits {
                 disk = with;
-                still.fill(version.usage, self.wish.capacity.estimate(workunit, version.usage));
+                still.fill(version.usage, self.work_request.capacity.estimate(workunit, version.usage));
             }
             fits
         });
     }
 
     /// Candidates for this host in both windows, at most `room`, and no more than the request can take.
-    fn search(&self, done: &mut Done, passed: &mut Passed) -> Result<Vec<Candidate>, ProjectError> {
+    fn search(&self, reply: &mut ReplyContent, passed: &mut Passed) -> Result<Vec<Candidate>, ProjectError> {
         let prefix = self.project.keys.all_unsent();
         let mut found = Found {
             versions: BTreeMap::new(),
             candidates: Vec::new(),
-            still: self.looked_for(done),
+            still: self.looked_for(reply),
             disk: Bytes(0),
-            is_choosy: lock(&self.project.holders).files(&done.host.id).next().is_some(),
+            is_choosy: lock(&self.project.holders).files(&reply.host.id).next().is_some(),
         };
         let head = self.txn.scan(&prefix, None, WINDOW)?;
         let head_end = head.last().map(|(key, _)| key.clone());
@@ -323,12 +326,12 @@ impl<'a> Search<'a> {
         let Some(head_end) = head_end.filter(|_| !head_is_all && !self.is_enough(&found)) else {
             return Ok(found.candidates);
         };
-        let from = self.project.keys.unsent(done.host.search_from).max(head_end);
+        let from = self.project.keys.unsent(reply.host.search_from).max(head_end);
         let stretch = self.txn.scan(&prefix, Some(&from), WINDOW)?;
         let is_last = stretch.len() < WINDOW;
         let ends: Vec<u64> = stretch.iter().map(|(key, _)| sequence_of(tail(key, &prefix))).collect();
         let looked_at = self.gather(stretch, &mut found, passed)?;
-        done.host.search_from = match looked_at.checked_sub(1).and_then(|last| ends.get(last)) {
+        reply.host.search_from = match looked_at.checked_sub(1).and_then(|last| ends.get(last)) {
             Some(last) if !(is_last && looked_at == ends.len()) => *last,
             // The end: begin behind the head again.
             _ => 0,
@@ -350,9 +353,9 @@ impl<'a> Search<'a> {
             }
             let entry: UnsentEntry = decode("queue entry", &key, &value)?;
             let versions = found.versions.entry(entry.application);
-            let versions = versions.or_insert_with_key(|application| self.wish.versions(application));
-            let Some(version) = self.wish.choose(versions, &found.still) else { continue };
-            if entry.accounts.contains(&self.taker.account) {
+            let versions = versions.or_insert_with_key(|application| self.work_request.versions(application));
+            let Some(version) = self.work_request.choose(versions, &found.still) else { continue };
+            if entry.accounts.contains(&self.host_account.account) {
                 passed.has_one += 1;
                 continue;
             }
@@ -361,7 +364,7 @@ impl<'a> Search<'a> {
             let Some(index) = workunit.unsent().filter(|_| self.may_have(&workunit, passed)) else {
                 continue;
             };
-            if workunit.memory_bound > self.wish.capacity.memory {
+            if workunit.memory_bound > self.work_request.capacity.memory {
                 passed.memory.get_or_insert((workunit.application.clone(), workunit.memory_bound));
             } else if workunit.disk_bound.plus(found.disk) > self.space {
                 passed.disk.get_or_insert((workunit.application.clone(), workunit.disk_bound));
@@ -370,7 +373,9 @@ impl<'a> Search<'a> {
                 passed.time += 1;
             } else {
                 if !found.is_choosy {
-                    found.still.fill(version.usage, self.wish.capacity.estimate(&workunit, version.usage));
+                    found
+                        .still
+                        .fill(version.usage, self.work_request.capacity.estimate(&workunit, version.usage));
                     found.disk = found.disk.plus(workunit.disk_bound);
                 }
                 found.candidates.push(Candidate { workunit, index, version: version.clone() });
@@ -383,14 +388,14 @@ impl<'a> Search<'a> {
     fn may_have(&self, workunit: &Workunit, passed: &mut Passed) -> bool {
         // A client that does not list what it holds may hold it.
         let is_held = |name: &str| self.held.as_ref().is_none_or(|held| held.contains(name));
-        let standing = workunit.standing(self.taker, is_held);
-        let for_all = workunit.rests_until(Standing::New, self.now);
-        match standing {
-            Standing::HasOne => passed.has_one += 1,
-            Standing::Failed if for_all.is_none() && !self.is_for_anybody(workunit) => passed.failed += 1,
-            _ => match for_all.or_else(|| workunit.rests_until(standing, self.now)) {
+        let history = workunit.history(self.host_account, is_held);
+        let for_all = workunit.retry_at(CopyHistory::None, self.now);
+        match history {
+            CopyHistory::HasCopy => passed.has_one += 1,
+            CopyHistory::Failed if for_all.is_none() && !self.is_for_anybody(workunit) => passed.failed += 1,
+            _ => match for_all.or_else(|| workunit.retry_at(history, self.now)) {
                 None => return true,
-                Some(until) => passed.rests.push(RestEnd::of(workunit, until)),
+                Some(until) => passed.retries.push(RetryAt::of(workunit, until)),
             },
         }
         false
@@ -402,24 +407,23 @@ impl<'a> Search<'a> {
     }
 
     fn availability(&self) -> Fraction {
-        let stats = &self.request.time_stats;
-        Fraction::clamped(stats.on_frac.clamp(0.0, 1.0) * stats.active_frac.clamp(0.0, 1.0))
+        self.request.time_stats.availability()
     }
 
     /// Whether the host would miss the deadline of a job that it began now and interrupted for no other.
     fn is_late_even_alone(&self, workunit: &Workunit, usage: Usage) -> bool {
-        self.wish.capacity.estimate(workunit, usage).mul_f64(self.stretch()) > workunit.delay_bound
+        self.work_request.capacity.estimate(workunit, usage).mul_f64(self.stretch()) > workunit.delay_bound
     }
 
     /// Whether nobody is waited for who could run a workunit that failed on the account.
     fn is_for_anybody(&self, workunit: &Workunit) -> bool {
-        let catalog = self.wish.catalog;
+        let catalog = self.work_request.catalog;
         let types = catalog.types_of(&workunit.application);
-        let can = |means: &Means, asks: &PerType<bool>| {
-            means.can(catalog, workunit, |kind| asks[kind] && types[kind])
+        let can = |limits: &HostLimits, asks: &PerType<bool>| {
+            limits.can(catalog, workunit, |kind| asks[kind] && types[kind])
         };
-        let mut seekers = lock(&self.project.seekers);
-        seekers.is_for_anybody(&workunit.accounts(), workunit.quiet_since(self.now), self.now, can)
+        let mut requesters = lock(&self.project.requesters);
+        requesters.is_for_anybody(&workunit.accounts(), workunit.quiet_since(self.now), self.now, can)
     }
 
     /// Whether the candidates would fill the request even if the policy refused half of them.
@@ -429,19 +433,19 @@ impl<'a> Search<'a> {
 
     /// The policy's choice: positions in `candidates`, rising.
     fn choose(&self, candidates: &[Candidate], passed: &mut Passed) -> Vec<usize> {
-        let Self { project, request, wish, now, .. } = *self;
+        let Self { project, request, work_request, now, .. } = *self;
         let availability = self.availability();
         let offers = candidates.iter().enumerate().map(|(id, candidate)| Offer {
             id,
-            estimate: wish.capacity.estimate(&candidate.workunit, candidate.version.usage),
+            estimate: work_request.capacity.estimate(&candidate.workunit, candidate.version.usage),
             deadline: now + candidate.workunit.delay_bound,
             usage: candidate.version.usage,
         });
         let rules = project.settings().send;
         let mut situation = SendSituation {
             now,
-            wanted: wish.wanted,
-            host: SendHost { instances: wish.capacity.instances, availability },
+            wanted: work_request.wanted,
+            host: SendHost { instances: work_request.capacity.instances, availability },
             switches: rules.ws2,
             held: None,
         };
@@ -454,29 +458,28 @@ impl<'a> Search<'a> {
                     <= offer.deadline
             });
             passed.time += late.len();
-            return rules.policy.decide(&situation, &mut alone.into_iter()).send;
+            return self.take(rules.policy.decide(&situation, &mut alone.into_iter()), candidates, passed);
         };
-        let held: Vec<InProgress> = earliest(held)
-            .into_iter()
-            .map(|job| InProgress {
-                deadline: job.report_deadline,
-                remaining: job.time_remaining,
-                usage: usage_of(job.avg_ncpus, job.coprocessor),
-            })
-            .collect();
+        let held: Vec<InProgress> = earliest(held).into_iter().map(InProgress::from).collect();
         let list = || held.clone();
         situation.held = Some(HeldJobs { load: Load::of(&held), list: &list });
-        let sent = rules.policy.decide(&situation, &mut { offers });
+        self.take(rules.policy.decide(&situation, &mut { offers }), candidates, passed)
+    }
+
+    /// What the policy sends. What it refused is told to the host's owner if nothing else is sent, and
+    /// logged.
+    fn take(&self, sent: Sent<usize>, candidates: &[Candidate], passed: &mut Passed) -> Vec<usize> {
         for (position, refusal) in &sent.refused {
             let workunit = candidates.get(*position).map(|candidate| candidate.workunit.name.as_str());
-            debug!(project = %project.name, workunit, %refusal, "not sent");
+            debug!(project = %self.project.name, workunit, %refusal, "not sent");
         }
         passed.time += sent.refused.len();
         sent.send
     }
 }
 
-/// Of the jobs in progress, of all projects, those with the earliest deadlines: no more than can be planned with in time.
+/// Of the jobs in progress, of all projects, those with the earliest deadlines: no more than can be planned
+/// with in time.
 fn earliest(held: &[InProgressResult]) -> Vec<&InProgressResult> {
     let mut held: Vec<&InProgressResult> = held.iter().collect();
     if held.len() > LISTED_MAX {
@@ -486,11 +489,6 @@ fn earliest(held: &[InProgressResult]) -> Vec<&InProgressResult> {
     held
 }
 
-fn usage_of(cpus: f64, coprocessor: Option<(ResourceType, f64)>) -> Usage {
-    let usage = Usage::from_cpus(cpus);
-    coprocessor.map_or(usage, |(kind, count)| usage.with_coprocessor(kind, count))
-}
-
 fn sequence_of(text: &str) -> u64 {
     u64::from_str_radix(text, 16).unwrap_or_default()
 }
@@ -498,18 +496,18 @@ fn sequence_of(text: &str) -> u64 {
 fn give(
     project: &Project,
     txn: &mut Txn<'_>,
-    done: &mut Done,
+    reply: &mut ReplyContent,
     candidate: Candidate,
     now: Instant,
 ) -> Result<(), ProjectError> {
     let Candidate { workunit: before, index, version } = candidate;
     let mut after = before.clone();
-    if after.send(index, done.taker(), now, version.version, &version.platform) {
+    if after.send(index, reply.host_account(), now, version.version, &version.platform) {
         index::write(txn, &project.keys, Some(&before), &after, now)?;
         let kept = after.inputs.iter().filter(|input| input.sticky);
         let kept = kept.map(|input| (input.file_name.as_str(), Bytes(input.nbytes)));
-        project.note_sent_files(txn, done.host.id, kept)?;
-        done.jobs.push(SentJob { workunit: after, index, version });
+        project.note_sent_files(txn, reply.host.id, kept)?;
+        reply.jobs.push(SentJob { workunit: after, index, version });
     }
     Ok(())
 }
@@ -520,59 +518,66 @@ fn jobs_that_wait(count: usize) -> (String, &'static str) {
 }
 
 /// A client that asked and got nothing is told the reason.
-fn say_why(project: &Project, wish: &Wish<'_>, passed: &Passed, room: usize, done: &mut Done, now: Instant) {
+fn say_why(
+    project: &Project,
+    work_request: &WorkRequest<'_>,
+    passed: &Passed,
+    room: usize,
+    reply: &mut ReplyContent,
+    now: Instant,
+) {
     let megabytes = |bytes: Bytes| bytes.as_f64() / 1e6;
     if room == 0 {
-        done.messages.push(note("This computer has reached a limit on tasks in progress"));
+        reply.messages.push(note("This computer has reached a limit on tasks in progress"));
     }
     if let Some((application, needs)) = &passed.memory {
-        let (needs, has) = (megabytes(*needs), megabytes(wish.capacity.memory));
-        done.messages.push(note(format!(
+        let (needs, has) = (megabytes(*needs), megabytes(work_request.capacity.memory));
+        reply.messages.push(note(format!(
             "{application} needs {needs:.2} MB RAM but only {has:.2} MB is available for use."
         )));
     }
     if let Some((application, needs)) = &passed.disk {
-        let most = wish.disk.passes(project.settings().delete_from_self).last();
+        let most = work_request.disk.passes(project.settings().delete_from_self).last();
         let (needs, has) = (megabytes(*needs), megabytes(most.map_or(Bytes(0), |(_, space)| space)));
-        done.messages.push(note(format!(
+        reply.messages.push(note(format!(
             "{application} needs {needs:.2} MB of disk space but only {has:.2} MB is available for use."
         )));
     }
     if passed.time > 0 {
-        done.messages.push(note("Tasks won't finish in time on this computer"));
+        reply.messages.push(note("Tasks won't finish in time on this computer"));
     }
     // An agent is its account's only host; others may have many.
-    let (who, whose) = match done.host.agent {
+    let (who, whose) = match reply.host.agent {
         Some(_) => ("a host", "host"),
         None => ("an account", "account"),
     };
     if passed.failed > 0 {
         let (jobs, it) = jobs_that_wait(passed.failed);
-        done.messages.push(note(format!("{jobs} for {who} that has not failed {it}")));
+        reply.messages.push(note(format!("{jobs} for {who} that has not failed {it}")));
     }
-    if let Some(at) = passed.rested_at() {
+    if let Some(at) = passed.first_retry() {
         let time = in_seconds(at.since(now));
-        done.messages.push(note(match passed.rests.len() {
+        reply.messages.push(note(match passed.retries.len() {
             1 => format!("1 job that failed is tried again in {time}"),
             count => format!("{count} jobs that failed are tried again, the first in {time}"),
         }));
     }
     if passed.has_one > 0 {
         let (jobs, it) = jobs_that_wait(passed.has_one);
-        done.messages.push(note(format!(
+        reply.messages.push(note(format!(
             "{jobs} for another {whose}: this one has a copy of {it}, or has computed one"
         )));
     }
-    if done.messages.is_empty() {
-        let platforms = &wish.capacity.platforms;
-        let has_versions: PerType<bool> = wish.catalog.types(platforms);
-        let lacking = wish.wanted.unsupported(&has_versions);
-        done.messages.push(note(match () {
-            () if wish.catalog.platforms().next().is_none() => {
+    if reply.messages.is_empty() {
+        let platforms = &work_request.capacity.platforms;
+        let has_versions: PerType<bool> = work_request.catalog.types(platforms);
+        let lacking = work_request.wanted.unsupported(&has_versions);
+        reply.messages.push(note(match () {
+            () if work_request.catalog.platforms().next().is_none() => {
                 "This project has no application yet".to_owned()
             }
             () if platforms.is_empty() => "No application of this project runs on this platform".to_owned(),
-            () if !wish.wanted.is_supported(&has_versions) => {
+            () if !work_request.wanted.is_supported(&has_versions) => {
                 let kinds = lacking.iter().filter(|(_, lacks)| **lacks).map(|(kind, _)| type_name(kind));
                 format!("No application of this project uses {}", kinds.collect::<Vec<_>>().join(" or "))
             }
@@ -580,3 +585,7 @@ fn say_why(project: &Project, wish: &Wish<'_>, passed: &Passed, room: usize, don
         }));
     }
 }
+
+#[cfg(test)]
+#[path = "send_tests.rs"]
+mod tests;

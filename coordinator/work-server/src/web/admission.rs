@@ -1,6 +1,7 @@
 //! What an account may hold of the scheduler: so many requests at once, so many bytes that have come of them.
 //!
-//! Whoever asks is known before his request is read, so that what he holds is his own part: others are served meanwhile.
+//! Whoever asks is known before his request is read, so that what he holds is his own part: others are served
+//! meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

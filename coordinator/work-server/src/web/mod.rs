@@ -8,9 +8,9 @@
 //! | `/download/FILE` | files for clients, with ranges |
 //! | `/file_upload_handler` | files from clients, with resume |
 //!
-//! Bodies are bounded and clients that stop sending are dropped. What blocks (store, files, RSA) runs on threads for
-//! that. A failure of ours is status 503, upon which clients try again later; what is wrong with a request is said
-//! in BOINC's own way, with status 200.
+//! Bodies are bounded and clients that stop sending are dropped. What blocks (store, files, RSA) runs on
+//! threads for that. A failure of ours is status 503, upon which clients try again later; what is wrong with
+//! a request is said in BOINC's own way, with status 200.
 
 mod admission;
 mod download;
@@ -30,14 +30,14 @@ use tracing::error;
 
 use self::admission::Admission;
 use super::error::ProjectError;
-use super::hosted::Project;
+use super::project::Project;
 use super::server::{ProjectServer, Shared};
-use crate::guests::Guest;
+use crate::connections::ConnectionHandle;
 use crate::workunit::Job;
 
-/// Memory for the bodies of scheduler RPCs: for their first so many KiB, this many KiB of all of them together. Who says little
-/// needs little, and is kept out by nobody who says more: that comes from another budget, and who finds that one used up
-/// comes again.
+/// Memory for the bodies of scheduler RPCs: for their first so many KiB, this many KiB of all of them
+/// together. Who says little needs little, and is kept out by nobody who says more: that comes from another
+/// budget, and who finds that one used up comes again.
 const BODIES_KIB: [(usize, usize); 3] = [(32, 64 << 10), (1 << 10, 192 << 10), (usize::MAX, 256 << 10)];
 /// Memory for reading them; more wait. Nobody who is slow holds any of it.
 const READING_MEMORY_KIB: usize = 512 << 10;
@@ -68,8 +68,14 @@ impl Budgets {
     }
 }
 
-/// The service.
-pub(crate) fn router(server: ProjectServer) -> Router {
+impl ProjectServer {
+    /// The HTTP service of all projects, each under `/NAME/`. Projects made later are served as well.
+    pub fn router(&self) -> Router {
+        router(self.clone())
+    }
+}
+
+fn router(server: ProjectServer) -> Router {
     Router::new()
         .route("/{project}/", get(pages::master))
         .route("/{project}/get_project_config.php", get(pages::config))
@@ -147,15 +153,17 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     })
 }
 
-/// Connections that an account of a project can keep at once, where there are places enough: as many as one of a user can have
-/// requests at the scheduler. With more of them, which wait for these, it comes after all strangers.
+/// Connections that an account of a project can keep at once, where there are places enough: as many as one
+/// of a user can have requests at the scheduler. With more of them, which wait for these, it comes after all
+/// strangers.
 const KEPT_CONNECTIONS: usize = admission::OTHER_REQUESTS as usize;
 
 /// Who can keep connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
     Account(u64),
-    /// Of a job from before jobs named an account: nobody knows which of its host's this was, and others have such jobs too.
+    /// Of a job from before jobs named an account: nobody knows which of its host's this was, and others have
+    /// such jobs too.
     Host(u64),
 }
 
@@ -174,10 +182,11 @@ impl Holder {
     }
 }
 
-/// Whoever has shown an account, or a signature for a job that one has, keeps the connection for this request.
-fn known(guest: Option<Extension<Guest>>, project: &str, holder: Holder) {
-    if let Some(Extension(guest)) = guest {
-        guest.is_known(&holder.name(project), KEPT_CONNECTIONS);
+/// Whoever has shown an account, or a signature for a job that one has, keeps the connection for this
+/// request.
+fn known(connection: Option<Extension<ConnectionHandle>>, project: &str, holder: Holder) {
+    if let Some(Extension(connection)) = connection {
+        connection.authenticated_as(&holder.name(project), KEPT_CONNECTIONS);
     }
 }
 

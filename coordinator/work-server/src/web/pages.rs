@@ -11,7 +11,7 @@ use fallow_domain::{AccountKey, Instant};
 
 use super::{Failure, Web, blocking, xml};
 use crate::error::ProjectError;
-use crate::hosted::{Project, put_account};
+use crate::project::{Project, put_account};
 use crate::random::random_key;
 use crate::records::{Account, Counters};
 

@@ -1,10 +1,10 @@
 //! The scheduler RPC over HTTP.
 //!
-//! **Who asks comes first.** The account key is read from the first bytes of the body, where every client puts it, and
-//! looked up before anything else is taken in. Whoever has none costs a look-up and some kilobytes. What an account holds
-//! is bounded ([`Admission`](super::admission::Admission)), what all of them hold together by budgets: for the beginnings of
-//! bodies, for the rest of long ones, and for what reading them takes. Whoever sends much, or sends it slowly, keeps out none but
-//! others who send much.
+//! **Who asks comes first.** The account key is read from the first bytes of the body, where every client
+//! puts it, and looked up before anything else is taken in. Whoever has none costs a look-up and some
+//! kilobytes. What an account holds is bounded ([`Admission`](super::admission::Admission)), what all of them
+//! hold together by budgets: for the beginnings of bodies, for the rest of long ones, and for what reading
+//! them takes. Whoever sends much, or sends it slowly, keeps out none but others who send much.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,12 @@ use tokio::time::timeout;
 
 use super::admission::Place;
 use super::{Budgets, Failure, Holder, Web, blocking, known, xml};
-use crate::guests::Guest;
-use crate::hosted::Project;
+use crate::connections::ConnectionHandle;
+use crate::project::Project;
 use crate::records::Account;
 
-/// The largest request, and what an account may have on its way. One with a thousand reported jobs and their standard
-/// error is about as large.
+/// The largest request, and what an account may have on its way. One with a thousand reported jobs and their
+/// standard error is about as large.
 const BODY_MAX: usize = 64 << 20;
 /// How long a request may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -36,19 +36,19 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(15);
 const HEAD_MAX: usize = 8 << 10;
 /// How long that may take.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// What is still read of a refused request, at most this much for this long: a client that is still sending would see a
-/// broken connection instead of the refusal.
+/// What is still read of a refused request, at most this much for this long: a client that is still sending
+/// would see a broken connection instead of the refusal.
 const REFUSED_BYTES: usize = 256 << 10;
 const REFUSED_TIME: Duration = Duration::from_secs(2);
-/// Memory that an element takes when it is read, beside its text: the largest records have ten elements for each
-/// kilobyte that they take.
+/// Memory that an element takes when it is read, beside its text: the largest records have ten elements for
+/// each kilobyte that they take.
 const ELEMENT_BYTES: usize = 256;
 
 /// Whatever the content type says: clients of one version say this, of another that.
 pub(super) async fn rpc(
     State(web): State<Web>,
     Path(project): Path<String>,
-    guest: Option<Extension<Guest>>,
+    connection: Option<Extension<ConnectionHandle>>,
     body: Body,
 ) -> Result<Response, Failure> {
     let project = web.project(&project)?;
@@ -70,7 +70,7 @@ pub(super) async fn rpc(
         arriving.drop_rest().await;
         return Err(Failure::Busy);
     };
-    known(guest, &project.name, Holder::Account(account.id));
+    known(connection, &project.name, Holder::Account(account.id));
     let memory = Memory { budgets: web.bodies.clone(), held: [None, None, None] };
     let received = timeout(BODY_TIMEOUT, arriving.rest(place, memory)).await;
     let whole = received.map_err(|_| Failure::Timeout)??;
@@ -80,7 +80,7 @@ pub(super) async fn rpc(
     let answer = blocking(move || {
         let (reply, to_compare) = project.scheduler_rpc(&whole.body, &account, shared.now())?;
         if to_compare {
-            shared.bell.ring();
+            shared.wakeup.notify();
         }
         drop((whole, reading));
         Ok::<_, crate::ProjectError>(reply)
@@ -121,8 +121,8 @@ struct Memory {
 }
 
 impl Memory {
-    /// Takes what a body of this length needs. Nobody who holds something waits for more: two of them might wait for each
-    /// other.
+    /// Takes what a body of this length needs. Nobody who holds something waits for more: two of them might
+    /// wait for each other.
     async fn grow(&mut self, bytes: usize) -> Result<(), Failure> {
         let (mut from, wants) = (0, bytes.div_ceil(1_024));
         for (budget, held) in self.budgets.0.iter().zip(&mut self.held) {
@@ -165,8 +165,8 @@ impl Arriving {
         }
     }
 
-    /// All of it, with memory for what has come and not for what is announced: whoever announces much and sends little
-    /// keeps nobody out.
+    /// All of it, with memory for what has come and not for what is announced: whoever announces much and
+    /// sends little keeps nobody out.
     async fn rest(mut self, mut place: Place, mut memory: Memory) -> Result<Whole, Failure> {
         let mut fresh = self.received.len();
         loop {
@@ -198,8 +198,8 @@ impl Arriving {
 }
 
 impl Whole {
-    /// What reading it takes, in KiB: its texts once more, and a record for every element. None is read that takes
-    /// more than there is.
+    /// What reading it takes, in KiB: its texts once more, and a record for every element. None is read that
+    /// takes more than there is.
     fn cost_kib(&self) -> Result<u32, Failure> {
         let elements = self.body.iter().filter(|byte| **byte == b'<').count();
         let bytes = self.body.len().saturating_add(elements.saturating_mul(ELEMENT_BYTES));

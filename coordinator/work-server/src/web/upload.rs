@@ -1,15 +1,17 @@
 //! Files from clients (BOINC: `file_upload_handler`).
 //!
-//! **Model.** A file grows as `NAME.part` and becomes `NAME` when it is whole, its MD5 is what the client said, and it
-//! is on the medium: the client deletes its own copy upon our answer. What arrived of a broken upload is kept, and the
-//! client asks for its size and goes on from there. Everything can be repeated: a file that is there, or that nobody
-//! needs any more, is taken again with the same answer.
+//! **Model.** A file grows as `NAME.part` and becomes `NAME` when it is whole, its MD5 is what the client
+//! said, and it is on the medium: the client deletes its own copy upon our answer. What arrived of a broken
+//! upload is kept, and the client asks for its size and goes on from there. Everything can be repeated: a
+//! file that is there, or that nobody needs any more, is taken again with the same answer.
 //!
-//! **Who may.** Whoever shows the project's own signature of the file's name and largest size, for a job that this
-//! project knows. That is looked at first: whoever cannot show it neither writes nor keeps anybody waiting.
+//! **Who may.** Whoever shows the project's own signature of the file's name and largest size, for a job that
+//! this project knows. That is looked at first: whoever cannot show it neither writes nor keeps anybody
+//! waiting.
 //!
-//! **Sizes.** BOINC's clients ask how much is there without a signature, and its own server tells of any file. Here only
-//! that of a job in progress is told, to which its host comes back; of everything else there is nothing.
+//! **Sizes.** BOINC's clients ask how much is there without a signature, and its own server tells of any
+//! file. Here only that of a job in progress is told, to which its host comes back; of everything else there
+//! is nothing.
 //!
 //! **Answers**: 0 it is there, 1 try again, -1 never.
 
@@ -27,7 +29,7 @@ use fallow_boinc::signature::md5_of;
 use fallow_boinc::transfer::{DataServerReply, Head, UploadHeader, UploadRequest, UploadStatus};
 use fallow_daemon::{file, lock};
 use fallow_domain::Bytes;
-use fallow_telemetry::Seldom;
+use fallow_telemetry::RateLimit;
 use futures_util::StreamExt;
 use tokio::fs::{File, OpenOptions};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
@@ -35,14 +37,14 @@ use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::{Failure, Holder, Web, blocking, known, xml};
+use crate::connections::ConnectionHandle;
 use crate::error::ProjectError;
-use crate::guests::Guest;
-use crate::hosted::Project;
 use crate::index;
 use crate::layout::remove_if_there;
 use crate::names::split_output_name;
 use crate::printable;
-use crate::workunit::{JobState, Outcome};
+use crate::project::Project;
+use crate::workunit::{Outcome, ServerState};
 
 /// A client that sends nothing for so long is gone. Clients give up after the same time.
 const IDLE_MAX: Duration = Duration::from_secs(300);
@@ -57,8 +59,8 @@ const REFUSED_TIME: Duration = Duration::from_secs(10);
 
 /// Bytes of a text from outside that are logged.
 const TEXT_MAX: usize = 255;
-static UNREADABLE: Seldom = Seldom::new();
-static REFUSED: Seldom = Seldom::new();
+static UNREADABLE: RateLimit = RateLimit::new();
+static REFUSED: RateLimit = RateLimit::new();
 
 /// What becomes of an upload's bytes.
 enum Use {
@@ -72,7 +74,7 @@ enum Use {
 pub(super) async fn handle(
     State(web): State<Web>,
     Path(project): Path<String>,
-    guest: Option<Extension<Guest>>,
+    connection: Option<Extension<ConnectionHandle>>,
     body: Body,
 ) -> Result<Response, Failure> {
     let project = web.project(&project)?;
@@ -81,7 +83,7 @@ pub(super) async fn handle(
     let (request, data_at) = match head(&mut stream, &mut received, HEAD_TIMEOUT).await? {
         Ok(head) => head,
         Err(problem) => {
-            if let Some(times) = UNREADABLE.times() {
+            if let Some(times) = UNREADABLE.allow() {
                 let error = printable::line(&problem, TEXT_MAX);
                 warn!(project = %project.name, error, times, "an upload cannot be read");
             }
@@ -92,7 +94,7 @@ pub(super) async fn handle(
         UploadRequest::FileSize { name, .. } => file_size(project, name).await,
         UploadRequest::Upload(header) => {
             let first = Chunk::from(received.split_off(data_at.min(received.len())));
-            upload(project, guest, header, first, stream).await
+            upload(project, connection, header, first, stream).await
         }
     }
 }
@@ -133,7 +135,7 @@ async fn file_size(project: Arc<Project>, name: String) -> Result<Response, Fail
 
 async fn upload(
     project: Arc<Project>,
-    guest: Option<Extension<Guest>>,
+    connection: Option<Extension<ConnectionHandle>>,
     header: UploadHeader,
     first: Chunk,
     stream: BodyDataStream,
@@ -141,16 +143,16 @@ async fn upload(
     let (judge, asked) = (project.clone(), header.clone());
     let wanted = blocking(move || judge.use_of(&asked)).await??;
     if let Use::Keep(holder) | Use::Drop(holder) = wanted {
-        known(guest, &project.name, holder);
+        known(connection, &project.name, holder);
     }
     match wanted {
         Use::Refuse(reason) => {
-            if let Some(times) = REFUSED.times() {
+            if let Some(times) = REFUSED.allow() {
                 let file = printable::line(&header.name, TEXT_MAX);
                 warn!(project = %project.name, file, reason, times, "upload refused");
             }
-            // A client that is still sending would see a broken connection instead of the refusal, and come again for
-            // months.
+            // A client that is still sending would see a broken connection instead of the refusal, and come
+            // again for months.
             drop_refused(first, stream, REFUSED_TIME).await;
             Ok(answer(UploadStatus::Permanent, reason))
         }
@@ -194,7 +196,7 @@ enum Output {
 
 impl Project {
     fn use_of(&self, header: &UploadHeader) -> Result<Use, ProjectError> {
-        if !self.keyring.permits_upload(&header.name, header.max_nbytes, &header.xml_signature) {
+        if !self.signing_keys.permits_upload(&header.name, header.max_nbytes, &header.xml_signature) {
             return Ok(Use::Refuse("invalid signature"));
         }
         if header.nbytes > header.max_nbytes {
@@ -218,7 +220,7 @@ impl Project {
         else {
             return Ok(Output::Unknown("no such job"));
         };
-        let awaited = job.state == JobState::InProgress || job.outcome == Some(Outcome::Late);
+        let awaited = job.state == ServerState::InProgress || job.outcome == Some(Outcome::Late);
         let holder = Holder::of(job);
         Ok(if awaited { Output::Awaited(holder) } else { Output::Over(holder) })
     }
@@ -278,7 +280,8 @@ async fn finish(
     part: PathBuf,
 ) -> Result<Response, Failure> {
     let done = blocking(move || {
-        // The file is this connection's until it has its name, even if the client goes away before the answer.
+        // The file is this connection's until it has its name, even if the client goes away before the
+        // answer.
         let _claim = claim;
         let path = project.layout.upload(&header.name);
         let (md5, _) =
@@ -296,7 +299,8 @@ async fn finish(
     Ok(done.await??)
 }
 
-/// Opens the partial file at `offset`, or gives none if there is less of it than that. What lies behind is dropped.
+/// Opens the partial file at `offset`, or gives none if there is less of it than that. What lies behind is
+/// dropped.
 async fn open_part(part: &FsPath, offset: u64) -> std::io::Result<Option<File>> {
     if let Some(directory) = part.parent().filter(|directory| !directory.is_dir()) {
         tokio::fs::create_dir_all(directory).await?;

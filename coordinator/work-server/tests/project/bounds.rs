@@ -8,9 +8,9 @@ use fallow_domain::{Duration, Instant};
 
 use crate::client::Client;
 use crate::http::{answer, post};
-use crate::patience::until;
 use crate::scheduler::{messages, with_workunits};
 use crate::stalled::{Stalled, announced, status_of};
+use crate::wait::until;
 
 #[test]
 fn r6_10_who_has_no_account_is_refused_before_the_request_is_read() {
@@ -94,7 +94,7 @@ fn r6_10_sizes_are_told_of_jobs_in_progress_only() {
     assert_eq!(size(&format!("{job}_0")), 4);
     client.report(&job, ResultState::Uploaded, 0);
     client.rpc();
-    fixture.server.run_upkeep().unwrap();
+    fixture.server.run_background_work().unwrap();
     assert_eq!(fixture.server.counts("p").unwrap().workunits_validated, 1);
     for name in [format!("{job}_0"), "app_00000009_0_0".to_owned(), "nothing".to_owned()] {
         assert_eq!(size(&name), 0, "{name}");

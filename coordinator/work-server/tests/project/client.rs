@@ -30,8 +30,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A host of this name with an agent of the fleet, which has an account of its own. Its request is a captured one in
-    /// all else.
+    /// A host of this name with an agent of the fleet, which has an account of its own. Its request is a
+    /// captured one in all else.
     pub(crate) fn new(fixture: &Fixture, info: &ProjectInfo, name: &str) -> Self {
         let key = fixture.server.agent_key(&info.name, &AgentId(name.to_owned())).unwrap();
         Self::with_key(info, name, key)

@@ -2,7 +2,7 @@
 
 use fallow_boinc::scheduler::ResultState;
 use fallow_domain::{Bytes, Duration};
-use fallow_work_server::{JobState, NewWorkunit, Rules};
+use fallow_work_server::{NewWorkunit, Rules, ServerState};
 
 use crate::client::Client;
 use crate::fixture::{Fixture, workunit};
@@ -53,7 +53,7 @@ fn r6_8_a_failed_job_goes_to_another_host_first_and_who_waits_for_that_is_told_s
     assert_eq!(fixture.server.project("p").unwrap().last_refusal.unwrap().reason, reason);
     let waiting = |fixture: &Fixture| {
         let view = only_workunit(fixture);
-        let job = view.jobs.into_iter().find(|job| job.state == JobState::Unsent).unwrap();
+        let job = view.jobs.into_iter().find(|job| job.state == ServerState::Unsent).unwrap();
         job.waits_for
     };
     assert_eq!(waiting(&fixture), "a host that has not failed it");
@@ -88,7 +88,7 @@ fn r6_8_a_job_that_fails_wherever_it_is_tried_pauses_longer_each_time_and_a_rest
             );
         }
         let view = only_workunit(&fixture);
-        let waiting = view.jobs.iter().find(|job| job.state == JobState::Unsent).unwrap();
+        let waiting = view.jobs.iter().find(|job| job.state == ServerState::Unsent).unwrap();
         assert!(waiting.waits_for.starts_with("its next attempt in "), "{}", waiting.waits_for);
         fixture.advance(Duration::from_secs(20));
         let mut had = Vec::new();
@@ -118,7 +118,7 @@ fn r6_8_agents_are_told_when_a_job_that_failed_may_be_had_again() {
     assert_eq!((told(), told()), ((0, 2), (0, 0)), "the same one too, if there is no other");
     assert_eq!(clients[1].fetch(1.0).results.len(), 1);
     fail(&mut clients[1]);
-    assert_eq!(told(), (1, 0), "it rests");
+    assert_eq!(told(), (1, 0), "it is put off");
     fixture.advance(Duration::from_secs(62));
     assert_eq!((told(), told()), ((0, 3), (0, 0)));
 }
@@ -136,7 +136,7 @@ fn r6_8_agents_are_told_of_the_end_of_a_rest_that_a_restart_forgot() {
     // Those who come back ask at once, in vain, and more than once.
     assert_eq!([&mut a, &mut b].map(|client| client.fetch(1.0).results.len()), [0, 0]);
     assert_eq!(a.fetch(1.0).results.len(), 0);
-    assert_eq!(told(&fixture), (0, 0), "it rests");
+    assert_eq!(told(&fixture), (0, 0), "it is put off");
     fixture.advance(Duration::from_secs(62));
     assert_eq!((told(&fixture), told(&fixture)), ((0, 3), (0, 0)));
 }
@@ -147,7 +147,7 @@ fn r6_8_agents_are_told_of_the_end_of_a_rest_that_an_error_reported_late_has_beg
     let mut late = Client::new(&fixture, &info, "late");
     assert_eq!(late.fetch(1.0).results.len(), 1);
     fixture.advance(Duration::from_hours(25));
-    fixture.server.run_upkeep().unwrap();
+    fixture.server.run_background_work().unwrap();
     assert_eq!(told(&fixture).0, 2, "as it is submitted, and once more");
     fail(&mut late);
     assert_eq!(told(&fixture), (0, 0));
@@ -185,7 +185,7 @@ fn r6_8_a_job_waits_for_no_time_to_come_when_the_clock_was_set_back() {
 }
 
 #[test]
-fn r6_8_a_failed_job_rests_after_the_clock_was_set_back_as_before() {
+fn r6_8_a_failed_job_backs_off_after_the_clock_was_set_back_as_before() {
     let (fixture, info) = with_workunits(1, 1);
     let mut only = Client::new(&fixture, &info, "only");
     assert_eq!(only.fetch(1.0).results.len(), 1);
@@ -207,9 +207,9 @@ fn r6_8_agents_are_told_once_of_a_copy_that_comes_long_after_the_last_error() {
     fail(&mut failed);
     assert_eq!(gone.fetch(1.0).results.len(), 1);
     fixture.advance(Duration::from_mins(1));
-    assert_eq!(told(&fixture), (2, 1 + 2 + 2), "as it is submitted, at once, and after its rest");
+    assert_eq!(told(&fixture), (2, 1 + 2 + 2), "as it is submitted, at once, and after its backoff");
     fixture.advance(Duration::from_hours(30 * 24));
-    fixture.server.run_upkeep().unwrap();
+    fixture.server.run_background_work().unwrap();
     assert_eq!((told(&fixture), told(&fixture)), ((1, 3), (0, 0)));
 }
 
@@ -226,7 +226,7 @@ fn r6_11_a_job_of_a_quorum_that_cannot_be_met_yet_says_how_many_hosts_there_are(
     }
     assert_eq!(fixture.server.accounts_outside("p").unwrap(), 0);
     let view = only_workunit(&fixture);
-    let waiting = view.jobs.iter().find(|job| job.state == JobState::Unsent).unwrap();
+    let waiting = view.jobs.iter().find(|job| job.state == ServerState::Unsent).unwrap();
     assert_eq!(waiting.waits_for, "another host: 20 needed, 2 ask for work");
     let mut outside = Client::stock(&info, "c");
     assert_eq!(outside.fetch(1.0).results.len(), 1);
@@ -252,7 +252,7 @@ fn r6_8_a_broken_host_that_is_always_idle_does_not_end_workunits_while_sound_hos
     sound.complete_all("x");
     assert_eq!(sound.fetch(1.0).results.len(), 1);
     sound.complete_all("y");
-    fixture.server.run_upkeep().unwrap();
+    fixture.server.run_background_work().unwrap();
     assert_eq!(fixture.server.counts("p").unwrap().workunits_validated, 2);
 }
 

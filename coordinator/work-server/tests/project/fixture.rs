@@ -14,7 +14,7 @@ use fallow_work_server::{
 };
 use tempfile::TempDir;
 
-use crate::patience::until;
+use crate::wait::until;
 
 pub(crate) const PLATFORM: &str = "x86_64-pc-linux-gnu";
 

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::patience::PATIENCE;
+use crate::wait::PATIENCE;
 
 pub(crate) struct Answer {
     pub(crate) status: u16,

@@ -11,7 +11,7 @@ use crate::http::get;
 use crate::scheduler::{only_workunit, with_workunits};
 
 fn validated(fixture: &Fixture) -> u64 {
-    fixture.server.run_upkeep().unwrap();
+    fixture.server.run_background_work().unwrap();
     fixture.server.counts("p").unwrap().workunits_validated
 }
 
@@ -33,7 +33,7 @@ fn r6_10_an_agent_that_poses_as_many_hosts_forges_no_quorum() {
         let mut honest = Client::new(&fixture, &info, name);
         honest.fetch(1.0);
         honest.complete_all("right");
-        fixture.server.run_upkeep().unwrap();
+        fixture.server.run_background_work().unwrap();
     }
     assert_eq!(fixture.server.list_results("p", None, 0).unwrap().items[0].outputs[0].content, b"right");
 }
@@ -81,7 +81,7 @@ fn r6_10_another_agents_host_number_is_of_no_use() {
     thief.rpc();
     assert_eq!(victim.rpc().hostid, None, "the victim is still who it was");
     victim.complete_all("right");
-    fixture.server.run_upkeep().unwrap();
+    fixture.server.run_background_work().unwrap();
     let results = fixture.server.list_results("p", None, 0).unwrap().items;
     assert_eq!((results.len(), results[0].job.as_str()), (1, job.as_str()));
 }
@@ -145,7 +145,7 @@ fn r6_8_copies_of_an_agents_directory_that_both_run_take_no_jobs_from_each_other
     for client in [&mut one, &mut other] {
         client.complete_all("42");
     }
-    fixture.server.run_upkeep().unwrap();
+    fixture.server.run_background_work().unwrap();
     let done = fixture.server.list_results("p", None, 0).unwrap().items;
     let done: Vec<_> = done.iter().map(|item| item.job.as_str()).collect();
     assert_eq!(done.len(), 2, "{done:?}");

@@ -7,7 +7,7 @@ use fallow_boinc::scheduler::{InProgressResult, ResultState, SchedulerReply, Sch
 use fallow_boinc::signature::{PublicKey, md5_hex};
 use fallow_domain::{AccountKey, Bytes, Duration, Flops, Instant};
 use fallow_work_server::{
-    JobState, NewWorkunit, Outcome, ProjectError, ProjectSettings, Validation, WorkunitView,
+    NewWorkunit, Outcome, ProjectError, ProjectSettings, ServerState, Validation, WorkunitView,
 };
 
 use crate::client::{Client, body_of};
@@ -25,7 +25,7 @@ pub(crate) fn with_workunits(count: usize, quorum: u32) -> (Fixture, fallow_work
 }
 
 pub(crate) fn only_workunit(fixture: &Fixture) -> WorkunitView {
-    fixture.server.run_upkeep().unwrap();
+    fixture.server.run_background_work().unwrap();
     let mut page = fixture.server.list_workunits("p", None, 0).unwrap();
     assert_eq!(page.items.len(), 1);
     page.items.remove(0)
@@ -141,7 +141,7 @@ fn r6_8_a_copied_host_gets_a_number_of_its_own_and_the_original_keeps_its_jobs()
     assert_eq!(copy.rpc().hostid, Some(2));
     assert_eq!(original.rpc().hostid, None);
     assert_eq!(original.complete_all("x").result_acks.len(), 1);
-    fixture.server.run_upkeep().unwrap();
+    fixture.server.run_background_work().unwrap();
     assert_eq!(fixture.server.counts("p").unwrap().workunits_validated, 1);
 }
 
@@ -274,7 +274,7 @@ fn r6_8_a_host_that_disagrees_is_found_out_by_a_third() {
     for (host, output) in hosts.iter_mut().zip(["right", "wrong", "right"]) {
         host.fetch(1.0);
         host.complete_all(output);
-        fixture.server.run_upkeep().unwrap();
+        fixture.server.run_background_work().unwrap();
     }
     let view = only_workunit(&fixture);
     let validations: Vec<_> = view.jobs.iter().map(|job| job.validation.unwrap()).collect();
@@ -305,7 +305,7 @@ fn r6_8_a_success_without_its_output_file_is_an_error() {
     client.rpc();
     let view = only_workunit(&fixture);
     assert_eq!(view.jobs[0].outcome, Some(Outcome::Error));
-    assert_eq!(view.jobs[1].state, JobState::Unsent);
+    assert_eq!(view.jobs[1].state, ServerState::Unsent);
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn r6_8_a_job_that_the_host_has_lost_is_sent_to_it_again_until_that_makes_no_sen
     assert!(client.rpc().results.is_empty());
     let view = only_workunit(&fixture);
     assert_eq!((view.jobs[0].times_sent, view.jobs[0].outcome), (5, Some(Outcome::Late)));
-    assert_eq!(view.jobs[1].state, JobState::Unsent);
+    assert_eq!(view.jobs[1].state, ServerState::Unsent);
 }
 
 #[test]
@@ -365,10 +365,10 @@ fn r6_8_a_passed_deadline_brings_another_copy_and_the_late_report_still_counts()
     let (mut slow, mut fast) = (Client::new(&fixture, &info, "slow"), Client::new(&fixture, &info, "fast"));
     slow.fetch(1.0);
     fixture.advance(Duration::from_hours(23));
-    assert_eq!(only_workunit(&fixture).jobs[0].state, JobState::InProgress);
+    assert_eq!(only_workunit(&fixture).jobs[0].state, ServerState::InProgress);
     fixture.advance(Duration::from_hours(2));
     let view = only_workunit(&fixture);
-    assert_eq!((view.jobs[0].outcome, view.jobs[1].state), (Some(Outcome::Late), JobState::Unsent));
+    assert_eq!((view.jobs[0].outcome, view.jobs[1].state), (Some(Outcome::Late), ServerState::Unsent));
     assert_eq!(slow.fetch(1.0).results.len(), 0, "the late host gets no second copy");
     assert_eq!(fast.fetch(1.0).results.len(), 1);
     assert!(slow.rpc().result_aborts.is_empty(), "its result is still welcome");
@@ -562,7 +562,7 @@ fn r6_8_one_workunit_whose_files_cannot_be_deleted_holds_up_no_other() {
     let fan = project.join("upload").join(&md5_hex(output.as_bytes())[..2]);
     fs::create_dir(fan.join(format!("{output}.part"))).unwrap();
     client.rpc();
-    fixture.server.run_upkeep().unwrap();
+    fixture.server.run_background_work().unwrap();
     let inputs: Vec<_> =
         walk(&project.join("download")).into_iter().filter(|name| name.contains("_in0")).collect();
     assert_eq!(inputs, ["app_00000001_in0"]);

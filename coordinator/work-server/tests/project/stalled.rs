@@ -8,7 +8,7 @@ use fallow_work_server::ProjectInfo;
 
 use crate::client::Client;
 use crate::http::{open, post};
-use crate::patience::until;
+use crate::wait::until;
 
 /// A request that announces so much, of which the account key and so much come.
 pub(crate) fn announced(info: &ProjectInfo, key: &str, length: usize, bytes: usize) -> TcpStream {
@@ -52,11 +52,11 @@ impl<'a> Stalled<'a> {
         }
     }
 
-    /// Waits until they hold all that there is: until there is no room for one more, which `status` sends and whose
-    /// answer it gives.
+    /// Waits until they hold all that there is: until there is no room for one more, which `status` sends and
+    /// whose answer it gives.
     ///
-    /// Where that one came before some of these, they found no room, and are begun anew, with a longer start. What it
-    /// held is free before it is answered: once it finds no room itself, only these can hold it.
+    /// Where that one came before some of these, they found no room, and are begun anew, with a longer start.
+    /// What it held is free before it is answered: once it finds no room itself, only these can hold it.
     pub(crate) fn hold_all(&mut self, status: impl Fn() -> u16) {
         until("they hold all that there is", || {
             if self.go_on() {
@@ -67,8 +67,8 @@ impl<'a> Stalled<'a> {
         });
     }
 
-    /// Sends one byte more of each: whoever sends nothing for a while is given up. Begins anew what was answered, and
-    /// says whether there was such a one.
+    /// Sends one byte more of each: whoever sends nothing for a while is given up. Begins anew what was
+    /// answered, and says whether there was such a one.
     fn go_on(&mut self) -> bool {
         let mut has_begun = false;
         for (key, stream) in &mut self.requests {

@@ -202,7 +202,7 @@ fn r1_4_new_jobs_are_counted_when_they_are_submitted_and_when_they_are_to_be_don
     assert_eq!(client.fetch(1.0).results.len(), 1);
     assert!(fixture.server.take_new_jobs().is_empty());
     fixture.advance(Duration::from_hours(25));
-    fixture.server.run_upkeep().unwrap();
+    fixture.server.run_background_work().unwrap();
     assert_eq!(fixture.server.take_new_jobs(), [(info.url, NewJobs { jobs: 1, agents: 2 })]);
 }
 
@@ -285,7 +285,7 @@ fn r4_11_jobs_go_where_their_inputs_are_and_a_file_is_deleted_where_it_is_asked_
     assert!(reply.deleted_files.is_empty() && !reply.request_file_list);
     // The file of validated workunits stays for those to come.
     client.complete_all("x");
-    fixture.server.run_upkeep().unwrap();
+    fixture.server.run_background_work().unwrap();
     assert!(fixture.dir.path().join("projects/p/download").exists());
     let url = format!("{}download/kept_maize", client.url);
     assert_eq!(crate::http::get(&url).body, b"maize");

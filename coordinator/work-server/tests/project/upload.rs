@@ -10,7 +10,7 @@ use fallow_work_server::ProjectInfo;
 use crate::client::{Client, body_of};
 use crate::fixture::{Fixture, workunit};
 use crate::http::{open, post};
-use crate::patience::until;
+use crate::wait::until;
 
 const JOB: &str = "app_00000001_0";
 
@@ -47,7 +47,7 @@ fn size(client: &Client, name: &str) -> u64 {
 fn canonical(fixture: &Fixture, client: &mut Client) -> Vec<u8> {
     client.report(JOB, fallow_boinc::scheduler::ResultState::Uploaded, 0);
     client.rpc();
-    fixture.server.run_upkeep().unwrap();
+    fixture.server.run_background_work().unwrap();
     let mut results = fixture.server.list_results("p", None, 0).unwrap().items;
     results.remove(0).outputs.remove(0).content
 }

@@ -49,7 +49,8 @@ pub struct ConfigPlatform {
 }
 
 impl ProjectConfig {
-    /// Reads a configuration. What stands before its start tag is passed over: real servers put warnings there.
+    /// Reads a configuration. What stands before its start tag is passed over: real servers put warnings
+    /// there.
     ///
     /// # Errors
     /// [`FormatError`] when there is no whole configuration in `body`.

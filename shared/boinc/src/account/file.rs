@@ -61,8 +61,8 @@ impl AccountFile {
     }
 }
 
-/// The resource share in a block of project preferences, if it holds a sensible one. Blocks for venues are not looked
-/// into.
+/// The resource share in a block of project preferences, if it holds a sensible one. Blocks for venues are
+/// not looked into.
 pub fn resource_share(project_preferences: &str) -> Option<Share> {
     let block = format!("<preferences>{project_preferences}</preferences>");
     let mut reader = Reader::new("project preferences", block.as_bytes());

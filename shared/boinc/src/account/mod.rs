@@ -1,6 +1,7 @@
 //! Accounts: how they are found and created, what a project says about itself, and a client's account files.
 //!
-//! The calls are `GET`s under the master URL; their replies are small documents that may follow warnings in HTML.
+//! The calls are `GET`s under the master URL; their replies are small documents that may follow warnings in
+//! HTML.
 
 mod config;
 mod file;

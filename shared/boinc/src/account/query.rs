@@ -3,7 +3,8 @@
 use fallow_domain::hex;
 use md5::{Digest, Md5};
 
-/// What a client sends instead of a password: MD5 of the password followed by the email address in lower case.
+/// What a client sends instead of a password: MD5 of the password followed by the email address in lower
+/// case.
 pub fn passwd_hash(password: &str, email: &str) -> String {
     let mut md5 = Md5::new();
     md5.update(password);

@@ -1,17 +1,17 @@
-//! The file in which a stock client keeps its state (BOINC: `client_state.xml`), as far as it describes a host, its
-//! projects and its queue. Read only: our agent has a store of its own.
+//! The file in which a stock client keeps its state (BOINC: `client_state.xml`), as far as it describes a
+//! host, its projects and its queue. Read only: our agent has a store of its own.
 //!
-//! **Model.** Elements at the top level belong to the project before them (`app`, `file`, `app_version`, `workunit`,
-//! `result`); the tasks that have run stand at the end, with the master URL of their project. The client writes the file
-//! whole, so one that ends early is refused: what is missing could be anything.
+//! **Model.** Elements at the top level belong to the project before them (`app`, `file`, `app_version`,
+//! `workunit`, `result`); the tasks that have run stand at the end, with the master URL of their project. The
+//! client writes the file whole, so one that ends early is refused: what is missing could be anything.
 //!
-//! **Left out:** transfers, credit, keys, messages, backoffs, the properties of coprocessors that no simulation needs, and
-//! preferences, which are in files of their own ([`overlay_preferences`]). Venues are passed over: which one holds is
-//! said in another place.
+//! **Left out:** transfers, credit, keys, messages, backoffs, the properties of coprocessors that no
+//! simulation needs, and preferences, which are in files of their own ([`overlay_preferences`]). Venues are
+//! passed over: which one holds is said in another place.
 //!
-//! **Tolerance.** A result of a workunit that is not there, a task of a result that is not there, an unknown kind of
-//! coprocessor: all are kept as they stand, and it is for the caller to say what they mean. Names are not looked at: nothing
-//! here becomes a file.
+//! **Tolerance.** A result of a workunit that is not there, a task of a result that is not there, an unknown
+//! kind of coprocessor: all are kept as they stand, and it is for the caller to say what they mean. Names are
+//! not looked at: nothing here becomes a file.
 
 mod read;
 
@@ -160,7 +160,8 @@ pub struct StateResult {
     pub name: String,
     /// Its workunit.
     pub wu_name: String,
-    /// How far it is: 0 new, 1 downloading, 2 downloaded, 3 failed, 4 uploading, 5 uploaded, 6 aborted, 7 upload failed.
+    /// How far it is: 0 new, 1 downloading, 2 downloaded, 3 failed, 4 uploading, 5 uploaded, 6 aborted, 7
+    /// upload failed.
     pub state: u32,
     /// The version that computes it.
     pub version_num: u32,
@@ -203,8 +204,8 @@ impl ClientState {
     }
 }
 
-/// Takes what a preference file says (BOINC: `global_prefs.xml`, `global_prefs_override.xml`) over what `preferences`
-/// hold; the rest stays.
+/// Takes what a preference file says (BOINC: `global_prefs.xml`, `global_prefs_override.xml`) over what
+/// `preferences` hold; the rest stays.
 ///
 /// # Errors
 /// When there is no `<global_preferences>` in it, or an element in it has no end.

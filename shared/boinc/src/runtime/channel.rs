@@ -2,14 +2,14 @@
 //!
 //! Model: eight channels of 1,024 bytes, each with one direction. Byte 0 of a channel is a flag, the rest a
 //! text that ends in a zero byte. The sender writes only while the flag is 0, then sets it to 1; the receiver
-//! copies the text, then clears the flag. A channel thus holds one message and never more; a sender that finds
-//! it full keeps its message for later or drops it, as the kind of message demands.
+//! copies the text, then clears the flag. A channel thus holds one message and never more; a sender that
+//! finds it full keeps its message for later or drops it, as the kind of message demands.
 //!
-//! The memory belongs to two processes at once. An end that maps it sees it as atomic bytes: the flag is stored with
-//! release and loaded with acquire order, which makes the text complete for whoever sees the flag. An end that must
-//! survive whatever the other one does to the file reads and writes the file instead ([`ChannelMemory`]); both ways
-//! lead to the same pages. The other process may break every rule; then a text is garbage, which the parsers of
-//! [`super::message`] take for absent.
+//! The memory belongs to two processes at once. An end that maps it sees it as atomic bytes: the flag is
+//! stored with release and loaded with acquire order, which makes the text complete for whoever sees the
+//! flag. An end that must survive whatever the other one does to the file reads and writes the file instead
+//! ([`ChannelMemory`]); both ways lead to the same pages. The other process may break every rule; then a text
+//! is garbage, which the parsers of [`super::message`] take for absent.
 //!
 //! Left out: the overwriting send, which BOINC keeps for channels that nobody uses any more.
 
@@ -46,7 +46,8 @@ pub enum Channel {
 pub trait ChannelMemory {
     /// Fills `bytes` with what lies at `at`. False if that cannot be had.
     fn read(&self, at: usize, bytes: &mut [u8]) -> bool;
-    /// Puts `bytes` to `at`, all of it seen by the other end before whatever a later call writes. False if that cannot be done.
+    /// Puts `bytes` to `at`, all of it seen by the other end before whatever a later call writes. False if
+    /// that cannot be done.
     fn write(&self, at: usize, bytes: &[u8]) -> bool;
 }
 
@@ -107,8 +108,8 @@ impl<'a> Channels<'a> {
         Some(String::from_utf8_lossy(text).into_owned())
     }
 
-    /// True while a text waits to be received. BOINC takes every flag but 0 for full. Memory that cannot be read holds
-    /// nothing.
+    /// True while a text waits to be received. BOINC takes every flag but 0 for full. Memory that cannot be
+    /// read holds nothing.
     pub fn is_full(&self, channel: Channel) -> bool {
         let mut flag = [0];
         self.0.read(channel as usize * CHANNEL_LEN, &mut flag) && flag != [0]

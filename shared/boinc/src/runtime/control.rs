@@ -1,8 +1,8 @@
 //! The client's queue of control messages for one application.
 //!
 //! Model: the channel holds one message, so a client queues. A suspend cancels a waiting resume and the other
-//! way round, for only the last of them matters. An application that leaves a message unread for 180 s is taken
-//! for stuck: it is killed and started again.
+//! way round, for only the last of them matters. An application that leaves a message unread for 180 s is
+//! taken for stuck: it is killed and started again.
 
 use std::collections::VecDeque;
 
@@ -43,7 +43,8 @@ impl ControlQueue {
             self.unread_since.get_or_insert(now);
             return;
         }
-        // One that could not be put there goes on waiting: an application that has spoilt its channel reads nothing.
+        // One that could not be put there goes on waiting: an application that has spoilt its channel reads
+        // nothing.
         let since = self.unread_since.take().filter(|_| std::mem::take(&mut self.unsent));
         let Some(&message) = self.waiting.front() else { return };
         if channels.send(Channel::ControlRequest, message.text()) {

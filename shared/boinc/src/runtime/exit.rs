@@ -1,11 +1,12 @@
 //! What it means that an application's process has ended.
 //!
 //! Model: an application that is done writes `boinc_finish_called` and exits with 0; everything else is a
-//! restart or an error. The finish file alone is no success, and neither is the 0 alone. Ends by a signal with
-//! which people and systems stop programs (HUP, INT, QUIT, KILL, TERM, STOP) say nothing about the job, so it
-//! is restarted in silence; other signals are the application's own fault.
+//! restart or an error. The finish file alone is no success, and neither is the 0 alone. Ends by a signal
+//! with which people and systems stop programs (HUP, INT, QUIT, KILL, TERM, STOP) say nothing about the job,
+//! so it is restarted in silence; other signals are the application's own fault.
 //!
-//! Left out: Windows' exit codes, and killing on a limit, after which the client knows the cause without asking.
+//! Left out: Windows' exit codes, and killing on a limit, after which the client knows the cause without
+//! asking.
 
 use fallow_domain::Duration;
 
@@ -81,7 +82,7 @@ pub enum Ended {
 
 /// What that means for the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ExitMeaning {
     /// The job is done; its outputs are to be checked and uploaded.
     Finished,
     /// The application is to be started again from its last checkpoint.
@@ -103,8 +104,9 @@ pub enum Outcome {
 /// Why an application is started again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RestartReason {
-    /// It exited with 0 without a finish file. After [`PREMATURE_EXITS_MAX`] of those the job has failed, with
-    /// [`TOO_MANY_EXITS`]. An expected quit looks the same; the client knows whether it had asked for one.
+    /// It exited with 0 without a finish file. After [`PREMATURE_EXITS_MAX`] of those the job has failed,
+    /// with [`TOO_MANY_EXITS`]. An expected quit looks the same; the client knows whether it had asked for
+    /// one.
     Premature,
     /// It asked for a pause. Counts like a premature exit.
     Temporary(TemporaryExit),
@@ -121,28 +123,28 @@ impl Ended {
         }
     }
 
-    /// Decides what the end means, given the two files of the slot. A wish to be started again later goes before the exit
-    /// code and the finish file, as with the original.
-    pub fn outcome(self, finish: Option<&Finish>, temporary: Option<&TemporaryExit>) -> Outcome {
+    /// Decides what the end means, given the two files of the slot. A wish to be started again later goes
+    /// before the exit code and the finish file, as with the original.
+    pub fn meaning(self, finish: Option<&Finish>, temporary: Option<&TemporaryExit>) -> ExitMeaning {
         match (self, finish, temporary) {
             (Self::Code(_), _, Some(exit)) => {
-                Outcome::Restart { delay: exit.delay, reason: RestartReason::Temporary(exit.clone()) }
+                ExitMeaning::Restart { delay: exit.delay, reason: RestartReason::Temporary(exit.clone()) }
             }
-            (Self::Code(0), Some(_), None) => Outcome::Finished,
+            (Self::Code(0), Some(_), None) => ExitMeaning::Finished,
             (Self::Code(0), None, None) => {
-                Outcome::Restart { delay: Duration::ZERO, reason: RestartReason::Premature }
+                ExitMeaning::Restart { delay: Duration::ZERO, reason: RestartReason::Premature }
             }
-            (Self::Code(code), ..) => Outcome::Failed { exit_status: code, message: code_message(code) },
+            (Self::Code(code), ..) => ExitMeaning::Failed { exit_status: code, message: code_message(code) },
             (Self::Signal { number, .. }, ..) if is_stop(number) => {
-                Outcome::Restart { delay: Duration::ZERO, reason: RestartReason::Stopped(number) }
+                ExitMeaning::Restart { delay: Duration::ZERO, reason: RestartReason::Stopped(number) }
             }
             // Only the limit on the size of files that the client sets leads to this one.
-            (Self::Signal { number: FILE_SIZE_SIGNAL, .. }, ..) => Outcome::Failed {
+            (Self::Signal { number: FILE_SIZE_SIGNAL, .. }, ..) => ExitMeaning::Failed {
                 exit_status: DISK_LIMIT_EXCEEDED,
                 message: "one of its files outgrew by far what its project allows all of them together"
                     .to_owned(),
             },
-            (Self::Signal { number, core_dumped }, ..) => Outcome::Failed {
+            (Self::Signal { number, core_dumped }, ..) => ExitMeaning::Failed {
                 // BOINC reports the raw wait status here.
                 exit_status: number | if core_dumped { 0x80 } else { 0 },
                 message: format!("process got signal {number}"),
@@ -159,8 +161,8 @@ const fn is_stop(signal: i32) -> bool {
 /// SIGXFSZ, as Linux numbers it.
 const FILE_SIZE_SIGNAL: i32 = 25;
 
-/// BOINC's words, which servers' tools know: decimal, hexadecimal, and as the signed byte that exit codes were
-/// when they were negative.
+/// BOINC's words, which servers' tools know: decimal, hexadecimal, and as the signed byte that exit codes
+/// were when they were negative.
 fn code_message(code: i32) -> String {
     format!("process exited with code {code} (0x{code:x}, {})", code | !0xff)
 }
@@ -206,34 +208,37 @@ mod tests {
 
     #[test]
     fn success_takes_the_zero_and_the_finish_file() {
-        assert_eq!(Ended::Code(0).outcome(Some(&Finish::SUCCESS), None), Outcome::Finished);
-        let failed = Ended::Code(3).outcome(Some(&Finish::SUCCESS), None);
+        assert_eq!(Ended::Code(0).meaning(Some(&Finish::SUCCESS), None), ExitMeaning::Finished);
+        let failed = Ended::Code(3).meaning(Some(&Finish::SUCCESS), None);
         let message = "process exited with code 3 (0x3, -253)".to_owned();
-        assert_eq!(failed, Outcome::Failed { exit_status: 3, message });
+        assert_eq!(failed, ExitMeaning::Failed { exit_status: 3, message });
     }
 
     #[test]
     fn a_zero_alone_means_another_start() {
-        let expected = Outcome::Restart { delay: Duration::ZERO, reason: RestartReason::Premature };
-        assert_eq!(Ended::Code(0).outcome(None, None), expected);
+        let expected = ExitMeaning::Restart { delay: Duration::ZERO, reason: RestartReason::Premature };
+        assert_eq!(Ended::Code(0).meaning(None, None), expected);
     }
 
     #[test]
     fn a_temporary_exit_waits_as_long_as_it_asks() {
-        let expected =
-            Outcome::Restart { delay: Duration::from_secs(600), reason: RestartReason::Temporary(pause()) };
-        assert_eq!(Ended::Code(0).outcome(None, Some(&pause())), expected);
-        assert_eq!(Ended::Code(0).outcome(Some(&Finish::SUCCESS), Some(&pause())), expected);
-        assert_eq!(Ended::Code(1).outcome(None, Some(&pause())), expected);
+        let expected = ExitMeaning::Restart {
+            delay: Duration::from_secs(600),
+            reason: RestartReason::Temporary(pause()),
+        };
+        assert_eq!(Ended::Code(0).meaning(None, Some(&pause())), expected);
+        assert_eq!(Ended::Code(0).meaning(Some(&Finish::SUCCESS), Some(&pause())), expected);
+        assert_eq!(Ended::Code(1).meaning(None, Some(&pause())), expected);
     }
 
     #[test]
     fn a_stop_signal_restarts_in_silence_and_a_crash_is_an_error() {
         for number in [1, 2, 3, 9, 15, 19] {
-            let expected = Outcome::Restart { delay: Duration::ZERO, reason: RestartReason::Stopped(number) };
-            assert_eq!(Ended::from_wait_status(number).outcome(None, None), expected);
+            let expected =
+                ExitMeaning::Restart { delay: Duration::ZERO, reason: RestartReason::Stopped(number) };
+            assert_eq!(Ended::from_wait_status(number).meaning(None, None), expected);
         }
-        let Outcome::Failed { exit_status, .. } = Ended::from_wait_status(11 | 0x80).outcome(None, None)
+        let ExitMeaning::Failed { exit_status, .. } = Ended::from_wait_status(11 | 0x80).meaning(None, None)
         else {
             panic!("a crash is an error");
         };
@@ -244,9 +249,9 @@ mod tests {
         #[test]
         fn nothing_but_zero_and_a_finish_file_is_success(raw in 0_i32..0x1_0000, finished: bool, paused: bool) {
             let (finish, temporary) = (Finish::SUCCESS, pause());
-            let outcome = Ended::from_wait_status(raw)
-                .outcome(finished.then_some(&finish), paused.then_some(&temporary));
-            prop_assert_eq!(outcome == Outcome::Finished, raw == 0 && finished && !paused);
+            let meaning = Ended::from_wait_status(raw)
+                .meaning(finished.then_some(&finish), paused.then_some(&temporary));
+            prop_assert_eq!(meaning == ExitMeaning::Finished, raw == 0 && finished && !paused);
         }
     }
 }

@@ -16,16 +16,19 @@ pub const SETUP_COMPLETE: &str = "boinc_setup_complete";
 pub const STDERR: &str = "stderr.txt";
 /// A message to the server, named by the application before it sends `<have_new_trickle_up/>`.
 pub const TRICKLE_UP: &str = "trickle_up.xml";
-/// The beginning of the name that [`TRICKLE_UP`] gets in its project's directory; its job and its time follow.
+/// The beginning of the name that [`TRICKLE_UP`] gets in its project's directory; its job and its time
+/// follow.
 const TRICKLE_UP_KEPT: &str = "trickle_up_";
 /// The beginning of the name of a message from the server, put into the slot; its time follows.
 pub const TRICKLE_DOWN: &str = "trickle_down_";
-/// The beginning of the name of a file by which an application asks to send an output early; its open name follows.
+/// The beginning of the name of a file by which an application asks to send an output early; its open name
+/// follows.
 pub const UPLOAD_REQUEST: &str = "boinc_ufr_";
 /// The beginning of the name of a file that tells what became of that; likewise.
 pub const UPLOAD_STATUS: &str = "boinc_ufs_";
 
-/// The name of a message to the server in its project's directory, given its job and the second in which it was made.
+/// The name of a message to the server in its project's directory, given its job and the second in which it
+/// was made.
 pub fn trickle_up(result_name: &str, secs: i64) -> String {
     format!("{TRICKLE_UP_KEPT}{result_name}_{secs}.xml")
 }

@@ -1,8 +1,8 @@
 //! `init_data.xml`: what a client tells an application when it starts it.
 //!
-//! Model: the client writes the file into the slot at each start, and again when preferences change (followed by
-//! [`super::message::ProcessControl::RereadAppInfo`]). An application that finds none, or one that cannot be
-//! read, runs standalone. Elements are read in any order, unknown ones are skipped, missing ones have the
+//! Model: the client writes the file into the slot at each start, and again when preferences change (followed
+//! by [`super::message::ProcessControl::RereadAppInfo`]). An application that finds none, or one that cannot
+//! be read, runs standalone. Elements are read in any order, unknown ones are skipped, missing ones have the
 //! values of [`AppInitData::default`].
 //!
 //! Not kept: the list of coprocessors in `host_info`.

@@ -1,4 +1,5 @@
-//! How a client and the application it runs talk: the channel in shared memory, and the small files of a slot.
+//! How a client and the application it runs talk: the channel in shared memory, and the small files of a
+//! slot.
 //!
 //! Model: both ends stand on this module. The agent plays the client, the application library plays the
 //! application; each brings the files and the shared memory, and this module says what the bytes mean. All of

@@ -1,11 +1,13 @@
-//! Which files of a job can lie in one slot, beside each other and beside those of client and application library.
+//! Which files of a job can lie in one slot, beside each other and beside those of client and application
+//! library.
 //!
-//! A slot is a directory that the client fills with links and copies under their open names. What client and library write
-//! there has names of its own ([`super::files`]): a job's file of such a name is overwritten, or is taken for the
-//! runtime's. And no file can lie where another one lies, or is the directory of another one.
+//! A slot is a directory that the client fills with links and copies under their open names. What client and
+//! library write there has names of its own ([`super::files`]): a job's file of such a name is overwritten,
+//! or is taken for the runtime's. And no file can lie where another one lies, or is the directory of another
+//! one.
 //!
-//! Names are compared as the file systems of all hosts would: capital letters make no difference on many of them, nor do
-//! dots and spaces at the end of a part.
+//! Names are compared as the file systems of all hosts would: capital letters make no difference on many of
+//! them, nor do dots and spaces at the end of a part.
 //!
 //! Left out: letters that Unicode can write in two ways, which some systems take for one.
 
@@ -13,7 +15,8 @@ use std::collections::BTreeMap;
 
 use super::files;
 
-/// Names that client and application library have in a slot. `.new` is what the library writes before it renames.
+/// Names that client and application library have in a slot. `.new` is what the library writes before it
+/// renames.
 const OF_RUNTIME: [&str; 11] = [
     files::INIT_DATA,
     files::CHANNEL,

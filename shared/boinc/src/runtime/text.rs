@@ -18,7 +18,8 @@ pub(super) fn flag(text: &str, name: &str) -> bool {
         || number(text, name).is_some_and(|number| number != 0.0)
 }
 
-/// A number as C's `%e` prints it: `1.234500e+01`. Rust leaves out the sign and the leading zero of the exponent.
+/// A number as C's `%e` prints it: `1.234500e+01`. Rust leaves out the sign and the leading zero of the
+/// exponent.
 pub(super) fn exponential(number: f64) -> String {
     let text = format!("{number:.6e}");
     match text.split_once('e') {

@@ -49,8 +49,8 @@ impl App {
     }
 }
 
-/// A version of an application for one platform (BOINC: `app_version`). Application, platform, version number and plan
-/// class together identify it.
+/// A version of an application for one platform (BOINC: `app_version`). Application, platform, version number
+/// and plan class together identify it.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct AppVersion {
     /// The application's name.

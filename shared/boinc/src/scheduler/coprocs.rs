@@ -1,8 +1,8 @@
 //! The coprocessors of a host and what a client wants for them (R3.2; BOINC: `coprocs` of a request).
 //!
-//! The kinds that BOINC knows have an element of their own, with properties in the words of their drivers; any other kind is
-//! a `coproc` with a type. Of the properties those are kept that say what a device can do; `coproc_opencl` and the rest
-//! are passed over.
+//! The kinds that BOINC knows have an element of their own, with properties in the words of their drivers;
+//! any other kind is a `coproc` with a type. Of the properties those are kept that say what a device can do;
+//! `coproc_opencl` and the rest are passed over.
 
 use fallow_domain::{Bytes, Duration, ResourceType};
 
@@ -58,7 +58,8 @@ pub struct HostCoprocessors {
     pub estimated_delay: Duration,
     /// Peak floating-point operations per second of one instance.
     pub peak_flops: f64,
-    /// Memory of one instance (BOINC: `totalGlobalMem` of NVIDIA, `localRAM` in MiB of AMD, `global_mem_size`).
+    /// Memory of one instance (BOINC: `totalGlobalMem` of NVIDIA, `localRAM` in MiB of AMD,
+    /// `global_mem_size`).
     pub memory: Bytes,
     /// Version of the driver, as a number for NVIDIA (BOINC: `drvVersion`), as text otherwise (`CALVersion`).
     pub driver: String,

@@ -30,7 +30,8 @@ pub struct FileInfo {
     pub max_nbytes: Option<Bytes>,
     /// True if it is to be executable.
     pub executable: bool,
-    /// True if it may be used with a valid signature only. Every file of an application version needs one anyway.
+    /// True if it may be used with a valid signature only. Every file of an application version needs one
+    /// anyway.
     pub signature_required: bool,
     /// The project's signature of its MD5, in text form.
     pub file_signature: Option<String>,
@@ -40,8 +41,8 @@ pub struct FileInfo {
     pub sticky: bool,
     /// How long it stays then.
     pub sticky_lifetime: Option<Duration>,
-    /// How dearly the project wants it kept, from 1, the default, to 5 (R4.7; BOINC: `priority`). As it was written:
-    /// who uses it takes the nearest level.
+    /// How dearly the project wants it kept, from 1, the default, to 5 (R4.7; BOINC: `priority`). As it was
+    /// written: who uses it takes the nearest level.
     #[serde(default)]
     pub priority: Option<i64>,
     /// After how many days the project no longer cares for it (R4.7; BOINC: `exp_days`).

@@ -84,8 +84,8 @@ impl HostInfo {
         }
     }
 
-    /// The facts in it, with the platforms that the request names. A host that says it has no CPU has one, and a
-    /// speed that is none becomes BOINC's assumption of 10^9 operations per second.
+    /// The facts in it, with the platforms that the request names. A host that says it has no CPU has one,
+    /// and a speed that is none becomes BOINC's assumption of 10^9 operations per second.
     ///
     /// # Errors
     /// None today: the assumption is a speed.

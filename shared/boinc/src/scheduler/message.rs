@@ -40,7 +40,8 @@ impl Priority {
     }
 }
 
-/// A text without the marks of those parts that are to be translated, `_("...")`, which servers leave in their messages.
+/// A text without the marks of those parts that are to be translated, `_("...")`, which servers leave in
+/// their messages.
 fn untranslated(text: &str) -> String {
     let (mut plain, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, after)) = rest.split_once("_(\"") {
@@ -94,7 +95,7 @@ pub struct TrickleDown {
 
 impl TrickleDown {
     pub(super) fn read(reader: &mut Reader<'_>, tag: &Tag<'_>) -> Result<Self, FormatError> {
-        let (result_name, time, text) = super::held::trickle(reader.raw(tag)?)?;
+        let (result_name, time, text) = super::holdings::trickle(reader.raw(tag)?)?;
         Ok(Self { result_name, time, text })
     }
 

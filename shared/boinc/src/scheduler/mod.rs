@@ -1,19 +1,20 @@
 //! The scheduler RPC: what a client says about itself and its jobs, and what a project gives it.
 //!
 //! Every type is read and written here, because the agent and the work server stand on opposite sides of it.
-//! Elements come in any order; the last of several wins. A message is acted on only when it has been read whole: an
-//! error anywhere gives no message at all.
+//! Elements come in any order; the last of several wins. A message is acted on only when it has been read
+//! whole: an error anywhere gives no message at all.
 //!
-//! **Read and dropped** (a client or server of ours has no use for them yet): of requests `daily_xfer_history`,
-//! `time_stats_log`, `job_log`, `user_keywords`, `global_prefs_source_email_hash` and a `global_preferences` outside of
-//! `working_global_preferences`; of `host_info` all of `docker_*`, `opencl_cpu_prop`, `product_name`, `mac_address`, `wsl`
-//! lists; of a reported job `fpops_*` and `intops_*`; of replies, in `workunit`, what belongs to BUDA applications
-//! (`sub_appname`, `plan_class`, ...) and `job_keyword_ids`; in `app_version`, `gpu_ram`.
+//! **Read and dropped** (a client or server of ours has no use for them yet): of requests
+//! `daily_xfer_history`, `time_stats_log`, `job_log`, `user_keywords`, `global_prefs_source_email_hash` and a
+//! `global_preferences` outside of `working_global_preferences`; of `host_info` all of `docker_*`,
+//! `opencl_cpu_prop`, `product_name`, `mac_address`, `wsl` lists; of a reported job `fpops_*` and `intops_*`;
+//! of replies, in `workunit`, what belongs to BUDA applications (`sub_appname`, `plan_class`, ...) and
+//! `job_keyword_ids`; in `app_version`, `gpu_ram`.
 
 mod app;
 mod coprocs;
 mod file;
-mod held;
+mod holdings;
 mod host;
 mod message;
 mod preferences;
@@ -27,7 +28,7 @@ mod work;
 pub use app::{App, AppVersion, Coprocessor, FileRef};
 pub use coprocs::{HostCoprocessors, type_name, type_of};
 pub use file::FileInfo;
-pub use held::{AppVersionRef, InProgressResult, OtherResult, StickyFile, TrickleUp};
+pub use holdings::{AppVersionRef, InProgressResult, OtherResult, StickyFile, TrickleUp};
 pub use host::HostInfo;
 pub use message::{Message, Priority, RssFeed, TrickleDown};
 pub use preferences::GlobalPreferences;

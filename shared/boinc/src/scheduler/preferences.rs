@@ -19,7 +19,8 @@ const PERCENT: (f64, f64) = (0.1, 100.0);
 const GIGABYTE: f64 = 1024.0 * 1024.0 * 1024.0;
 
 elements! {
-/// BOINC's preferences, each under its element's name and in its element's unit. Percentages run from 0 to 100.
+/// BOINC's preferences, each under its element's name and in its element's unit. Percentages run from 0
+/// to 100.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GlobalPreferences {
     /// The project whose site they were edited on.
@@ -142,9 +143,9 @@ impl Default for GlobalPreferences {
 }
 
 impl GlobalPreferences {
-    /// Ours in BOINC's terms. An agent computes whether or not somebody is at the machine unless it is suspended, which
-    /// BOINC can say only as hours of the day: from 24 to 0, never. The connection interval and
-    /// excluded devices have no element.
+    /// Ours in BOINC's terms. An agent computes whether or not somebody is at the machine unless it is
+    /// suspended, which BOINC can say only as hours of the day: from 24 to 0, never. The connection interval
+    /// and excluded devices have no element.
     pub fn from_domain(ours: &Preferences) -> Self {
         // By name, so that none is forgotten.
         let Preferences {
@@ -185,24 +186,22 @@ impl GlobalPreferences {
         }
     }
 
-    /// BOINC's in our terms. What we have no preference for (hours, batteries, transfer limits, other programs' load)
-    /// is left out, except that hours from 24 to 0 mean suspended. Values out of range are brought into it, see
-    /// [`GlobalPreferences::to_domain_noting`].
+    /// BOINC's in our terms. What we have no preference for (hours, batteries, transfer limits, other
+    /// programs' load) is left out, except that hours from 24 to 0 mean suspended. Values out of range are
+    /// brought into it, see [`GlobalPreferences::to_domain_noting`].
     pub fn to_domain(&self) -> Preferences {
         self.to_domain_noting(&mut |_| ())
     }
 
-    /// The same, saying in a sentence for each value out of range what is taken instead: the nearest that is possible, or
-    /// what the stock client takes where that is another (`max_ncpus_pct` of 0 is all CPUs, `cpu_scheduling_period_minutes`
-    /// of 0 the usual period, a `cpu_usage_limit` that is no percentage none). Whatever stands in the elements, the result
-    /// passes [`Preferences::check_set`].
+    /// The same, saying in a sentence for each value out of range what is taken instead: the nearest that is
+    /// possible, or what the stock client takes where that is another (`max_ncpus_pct` of 0 is all CPUs,
+    /// `cpu_scheduling_period_minutes` of 0 the usual period, a `cpu_usage_limit` that is no percentage
+    /// none). Whatever stands in the elements, the result passes [`Preferences::check_set`].
     pub fn to_domain_noting(&self, note: &mut dyn FnMut(String)) -> Preferences {
         let mut within = |element: &str, value: f64, (low, high): (f64, f64), instead: f64| {
             let taken = if value < low || value.is_nan() { instead } else { value.min(high) };
             if taken != value {
-                note(format!(
-                    "{element} is {value:?}, and may be from {low:.3} to {high}: taken is {taken}."
-                ));
+                note(format!("{element} is {value:?}, outside {low:.3} to {high}: {taken} is used."));
             }
             taken
         };
@@ -326,7 +325,7 @@ mod tests {
         assert!(
             notes
                 .iter()
-                .any(|note| note.contains("work_buf_min_days is 1000.0") && note.ends_with("taken is 31."))
+                .any(|note| note.contains("work_buf_min_days is 1000.0") && note.ends_with(": 31 is used."))
         );
         GlobalPreferences::default().to_domain_noting(&mut |note| panic!("{note}"));
     }

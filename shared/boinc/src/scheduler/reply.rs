@@ -9,8 +9,8 @@ use super::{
 use crate::FormatError;
 use crate::xml::{Reader, Tag, Writer};
 
-/// Most files, versions, workunits, jobs, names and messages in one reply: ten thousand jobs with five files each, twice.
-/// Each takes more memory here than on the wire, down to 40 bytes there.
+/// Most files, versions, workunits, jobs, names and messages in one reply: ten thousand jobs with five files
+/// each, twice. Each takes more memory here than on the wire, down to 40 bytes there.
 const ENTRIES_MAX: usize = 150_000;
 
 /// A reply of a project's scheduler (BOINC: `scheduler_reply`). Every element may be missing.
@@ -88,11 +88,13 @@ pub struct SchedulerReply {
     pub apps: Vec<App>,
     /// Files, before whatever refers to them.
     pub files: Vec<FileInfo>,
-    /// True if of its files those of low priority are deleted first (R4.6; BOINC: `deletion_policy_priority`).
+    /// True if of its files those of low priority are deleted first (R4.6; BOINC:
+    /// `deletion_policy_priority`).
     pub deletion_policy_priority: bool,
     /// True if of its files those past their date are deleted first (R4.6; BOINC: `deletion_policy_expire`).
     pub deletion_policy_expire: bool,
-    /// True if the project sends jobs for which its own files would have to go (R4.10; BOINC: `delete_from_self`).
+    /// True if the project sends jobs for which its own files would have to go (R4.10; BOINC:
+    /// `delete_from_self`).
     pub delete_from_self: bool,
     /// True if the next request is to tell all files that the host keeps without a job (R4.11; BOINC:
     /// `request_file_list`).
@@ -115,7 +117,8 @@ pub struct SchedulerReply {
     pub trickle_up_urls: Vec<String>,
     /// Feeds of news. `None` says nothing about them.
     pub rss_feeds: Option<Vec<RssFeed>>,
-    /// Files for people, to be kept in the project's directory (BOINC: `project_files`). `None` says nothing about them.
+    /// Files for people, to be kept in the project's directory (BOINC: `project_files`). `None` says nothing
+    /// about them.
     pub project_files: Option<Vec<FileRef>>,
     /// True if the project wants to hear of jobs of all projects from now on.
     pub send_full_workload: bool,
@@ -135,8 +138,8 @@ impl SchedulerReply {
     /// Reads a reply. What stands before the start tag is passed over.
     ///
     /// # Errors
-    /// [`FormatError`] when there is no complete reply in `body`, or something in it has a name that could not be a
-    /// file's. Never half a reply.
+    /// [`FormatError`] when there is no complete reply in `body`, or something in it has a name that could
+    /// not be a file's. Never half a reply.
     pub fn parse(body: &[u8]) -> Result<Self, FormatError> {
         let mut reader = Reader::new("scheduler reply", body);
         let root = reader.root("scheduler_reply")?;
@@ -147,7 +150,8 @@ impl SchedulerReply {
             if entries > ENTRIES_MAX {
                 return Err(reader.error_at(&tag, format!("at most {ENTRIES_MAX} elements in a reply")));
             }
-            // What is known to nobody is passed over alone: BOINC's clients obey what stands in an unknown element.
+            // What is known to nobody is passed over alone: BOINC's clients obey what stands in an unknown
+            // element.
             let _known = reply.take_work(&mut reader, &tag)?
                 || reply.take_order(&mut reader, &tag)?
                 || reply.take_account(&mut reader, &tag)?
@@ -175,7 +179,8 @@ impl SchedulerReply {
         Ok(true)
     }
 
-    /// Servers write `<delete_file_info>NAME</delete_file_info>`; older ones put the name into an element of its own.
+    /// Servers write `<delete_file_info>NAME</delete_file_info>`; older ones put the name into an element of
+    /// its own.
     fn take_deleted_file<'a>(&mut self, reader: &mut Reader<'a>, tag: &Tag<'a>) -> Result<(), FormatError> {
         let mut ahead = reader.clone();
         match ahead.text(tag)? {
@@ -280,7 +285,8 @@ impl SchedulerReply {
         Ok(true)
     }
 
-    /// Writes the reply: what is said about the project and the account, then the jobs, each after what it refers to.
+    /// Writes the reply: what is said about the project and the account, then the jobs, each after what it
+    /// refers to.
     pub fn write(&self) -> String {
         let mut writer = Writer::with_capacity(
             2_048 + 512 * (self.files.len() + self.workunits.len()) + 384 * self.results.len(),

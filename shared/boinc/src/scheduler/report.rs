@@ -189,8 +189,8 @@ fn between(raw: &[u8], name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&raw[from..to]).trim().to_owned())
 }
 
-/// Text that cannot end the section that it stands in: an application may write `]]>` or end tags, and BOINC's own
-/// client breaks its request with them. Control characters become blanks.
+/// Text that cannot end the section that it stands in: an application may write `]]>` or end tags, and
+/// BOINC's own client breaks its request with them. Control characters become blanks.
 fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {

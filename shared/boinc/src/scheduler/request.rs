@@ -36,7 +36,8 @@ impl ClientVersion {
         numbers.next().is_none().then_some(version)
     }
 
-    /// The number that servers compare: 10000 times the major plus 100 times the minor number plus the release.
+    /// The number that servers compare: 10000 times the major plus 100 times the minor number plus the
+    /// release.
     pub fn number(self) -> u64 {
         u64::from(self.major) * 10_000 + u64::from(self.minor) * 100 + u64::from(self.release)
     }
@@ -108,7 +109,8 @@ pub struct SchedulerRequest {
     pub code_sign_key: Option<String>,
     /// The preferences in effect (BOINC: `working_global_preferences`).
     pub global_preferences: Option<GlobalPreferences>,
-    /// The oldest known identity of this user over all projects. Servers overwrite theirs with it: echo, never invent.
+    /// The oldest known identity of this user over all projects. Servers overwrite theirs with it: echo,
+    /// never invent.
     pub cross_project_id: String,
     /// Availability.
     pub time_stats: TimeStats,
@@ -128,7 +130,8 @@ pub struct SchedulerRequest {
     pub sticky_files: Vec<StickyFile>,
     /// Application versions that it has.
     pub app_versions: Vec<AppVersionRef>,
-    /// All jobs that it holds and does not report. `None` says nothing about them; an empty list says that there are none.
+    /// All jobs that it holds and does not report. `None` says nothing about them; an empty list says that
+    /// there are none.
     pub other_results: Option<Vec<OtherResult>>,
     /// All jobs in progress, of all projects, for projects that asked for the full workload.
     pub in_progress_results: Option<Vec<InProgressResult>>,
@@ -186,8 +189,8 @@ impl SchedulerRequest {
         std::iter::once(self.platform_name.as_str()).chain(others.map(String::as_str))
     }
 
-    /// What is asked for of each type of processor: seconds of work, and instances that have none. What a client asks for
-    /// that knows no types is `work_req_seconds` alone.
+    /// What is asked for of each type of processor: seconds of work, and instances that have none. What a
+    /// client asks for that knows no types is `work_req_seconds` alone.
     pub fn asked(&self) -> (PerType<f64>, PerType<f64>) {
         let mut seconds = PerType::cpu(self.cpu_req_secs);
         let mut instances = PerType::cpu(self.cpu_req_instances);
@@ -203,7 +206,8 @@ impl SchedulerRequest {
     /// Reads a request.
     ///
     /// # Errors
-    /// [`FormatError`] when there is no complete request in `body`, or a job or file in it has a name that cannot be one.
+    /// [`FormatError`] when there is no complete request in `body`, or a job or file in it has a name that
+    /// cannot be one.
     pub fn parse(body: &[u8]) -> Result<Self, FormatError> {
         let mut reader = Reader::new("scheduler request", body);
         let root = reader.root("scheduler_request")?;

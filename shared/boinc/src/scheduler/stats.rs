@@ -1,12 +1,13 @@
 //! Figures about a host's availability, network and disk that a client sends along.
 
-use fallow_domain::{Bytes, Duration, Instant};
+use fallow_domain::{Bytes, Duration, Fraction, Instant};
 
 use crate::FormatError;
 use crate::xml::{Reader, Tag, Writer, elements};
 
 elements! {
-/// How much of the time the host is available (BOINC: `time_stats`). Fractions are from 0 to 1; -1 means unknown.
+/// How much of the time the host is available (BOINC: `time_stats`). Fractions are from 0 to 1; -1 means
+/// unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimeStats {
     /// Part of the time that the client runs.
@@ -38,6 +39,13 @@ pub struct TimeStats {
     /// How long GPUs could be used in this run.
     pub session_gpu_active_duration: Duration,
 }
+}
+
+impl TimeStats {
+    /// Part of the time that the host computes, as far as it is known.
+    pub fn availability(&self) -> Fraction {
+        Fraction::clamped(self.on_frac.clamp(0.0, 1.0) * self.active_frac.clamp(0.0, 1.0))
+    }
 }
 
 impl Default for TimeStats {
@@ -94,8 +102,8 @@ pub struct DiskUsage {
     pub free: Option<FreeSpace>,
 }
 
-/// The three amounts of free space (R4.9). BOINC's clients and servers of today know none of them: servers pass them
-/// over.
+/// The three amounts of free space (R4.9). BOINC's clients and servers of today know none of them: servers
+/// pass them over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FreeSpace {
     /// Free now (`project_disk_free`).

@@ -6,16 +6,17 @@ use super::type_of;
 use crate::FormatError;
 use crate::xml::{Reader, Tag};
 
-/// A user's preferences for one project (BOINC: `project_preferences`), as they hold at the venue of one host.
+/// A user's preferences for one project (BOINC: `project_preferences`), as they hold at the venue of one
+/// host.
 ///
-/// A `<venue name="home">` block holds for hosts at that venue. As in BOINC's client it replaces what stands outside of
-/// it one by one, but for the types of resource: those start anew.
+/// A `<venue name="home">` block holds for hosts at that venue. As in BOINC's client it replaces what stands
+/// outside of it one by one, but for the types of resource: those start anew.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WebPreferences {
     /// The project's weight on the user's hosts (BOINC: `resource_share`).
     pub share: Option<Share>,
-    /// Types of resource that the project's jobs must not use (BOINC: `no_cpu`, `no_rsc`, and older `no_cuda`, `no_ati`,
-    /// `no_intel_gpu`).
+    /// Types of resource that the project's jobs must not use (BOINC: `no_cpu`, `no_rsc`, and older
+    /// `no_cuda`, `no_ati`, `no_intel_gpu`).
     pub without: PerType<bool>,
     /// What concerns the project's applications only, byte for byte (BOINC: `project_specific`).
     pub specific: String,
@@ -24,7 +25,8 @@ pub struct WebPreferences {
 const ROOT: &str = "project_preferences";
 
 impl WebPreferences {
-    /// Reads the inside of a `project_preferences` block, as it came in a reply. What cannot be read counts as not said.
+    /// Reads the inside of a `project_preferences` block, as it came in a reply. What cannot be read counts
+    /// as not said.
     pub fn parse(block: &str, venue: &str) -> Self {
         let mut found = Self::default();
         let text = format!("<{ROOT}>\n{block}\n</{ROOT}>\n");

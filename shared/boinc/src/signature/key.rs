@@ -12,8 +12,8 @@ use crate::FormatError;
 /// Bits of a new key: the most that BOINC's clients hold.
 pub const GENERATED_BITS: usize = 1024;
 
-/// Fewest bits of a key that is accepted: what BOINC's tools make, and the most that its clients hold. Shorter ones are
-/// broken within hours (512 bits were in 1999), and no project has one.
+/// Fewest bits of a key that is accepted: what BOINC's tools make, and the most that its clients hold.
+/// Shorter ones are broken within hours (512 bits were in 1999), and no project has one.
 const BITS_MIN: usize = GENERATED_BITS;
 /// Bits of an exponent. All projects have 65537; a huge one only costs time.
 const EXPONENT_BITS_MAX: usize = 32;
@@ -47,7 +47,8 @@ impl std::fmt::Debug for PrivateKey {
 pub struct PublicKey(RsaPublicKey);
 
 impl PrivateKey {
-    /// Makes a new key of [`GENERATED_BITS`] bits. `fill` fills a buffer with random bytes and must be fit for secrets.
+    /// Makes a new key of [`GENERATED_BITS`] bits. `fill` fills a buffer with random bytes and must be fit
+    /// for secrets.
     ///
     /// # Errors
     /// [`KeyError`] when no key comes of it.
@@ -76,7 +77,8 @@ impl PrivateKey {
         PublicKey(self.0.to_public_key())
     }
 
-    /// Signs with the arithmetic masked by random numbers, so that the time it takes tells nothing of the key.
+    /// Signs with the arithmetic masked by random numbers, so that the time it takes tells nothing of the
+    /// key.
     pub(super) fn sign_md5(&self, md5: &str, fill: &mut dyn FnMut(&mut [u8])) -> Result<String, KeyError> {
         if !is_md5(md5) {
             return Err(KeyError::NoMd5);
@@ -110,7 +112,8 @@ impl PublicKey {
             })?;
         let modulus = BigUint::from_bytes_be(&numbers[..size]);
         let odd = numbers[size - 1] & 1 == 1;
-        // A modulus that is shorter or even is no product of two large primes, and could upset the arithmetic.
+        // A modulus that is shorter or even is no product of two large primes, and could upset the
+        // arithmetic.
         if modulus.bits() != bits || !odd {
             return Err(error("an odd modulus of as many bits as the first line says"));
         }

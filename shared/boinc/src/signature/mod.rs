@@ -1,19 +1,20 @@
 //! Code-signing and upload keys, and what is signed with them.
 //!
-//! **Model.** RSA of at most 1024 bits. A signature is a PKCS#1 v1.5 type-1 block directly over the 32 ASCII characters of an
-//! MD5 in lower-case hexadecimal, without the usual note of the hash's kind (no DigestInfo). Projects sign three things:
-//! the files of application versions and new code-signing keys with the code-signing key, permissions to upload with the
-//! upload key. This is the protection that BOINC's format allows; it is weak by today's measure (MD5, 1024 bits), and the
-//! format has no room for another.
+//! **Model.** RSA of at most 1024 bits. A signature is a PKCS#1 v1.5 type-1 block directly over the 32 ASCII
+//! characters of an MD5 in lower-case hexadecimal, without the usual note of the hash's kind (no DigestInfo).
+//! Projects sign three things: the files of application versions and new code-signing keys with the
+//! code-signing key, permissions to upload with the upload key. This is the protection that BOINC's format
+//! allows; it is weak by today's measure (MD5, 1024 bits), and the format has no room for another.
 //!
-//! **Text forms.** A public key is its number of bits on a line, then the modulus and the exponent, each padded to the
-//! key's size, as hexadecimal in lines of 64 digits, then a line with a dot. A signature is such lines and a dot. Readers
-//! here take other white space too; clients do not, so writers write exactly this. Private keys are nobody else's
-//! business and are kept as PKCS#8 in PEM.
+//! **Text forms.** A public key is its number of bits on a line, then the modulus and the exponent, each
+//! padded to the key's size, as hexadecimal in lines of 64 digits, then a line with a dot. A signature is
+//! such lines and a dot. Readers here take other white space too; clients do not, so writers write exactly
+//! this. Private keys are nobody else's business and are kept as PKCS#8 in PEM.
 //!
 //! Whoever signs hands in random bytes. The `rsa` crate's arithmetic takes a time that depends on the key
-//! (RUSTSEC-2023-0071), and a server signs upload permissions while a client waits for its reply, so a client could
-//! measure it. The random bytes mask what is computed; the signature is the same with any of them. Verifying uses no secret.
+//! (RUSTSEC-2023-0071), and a server signs upload permissions while a client waits for its reply, so a client
+//! could measure it. The random bytes mask what is computed; the signature is the same with any of them.
+//! Verifying uses no secret.
 
 mod key;
 mod text;
@@ -64,7 +65,8 @@ impl PrivateKey {
         self.sign_md5(md5, fill)
     }
 
-    /// Signs the permission to upload a file of this name with at most this many bytes (BOINC: `xml_signature`).
+    /// Signs the permission to upload a file of this name with at most this many bytes (BOINC:
+    /// `xml_signature`).
     ///
     /// # Errors
     /// [`KeyError`] when the key does not sign.
@@ -97,7 +99,8 @@ impl PublicKey {
         self.verify_md5(&md5_hex(upload_permission(name, max_nbytes).as_bytes()), signature)
     }
 
-    /// True if this key says that `new_key` takes its place. A client that holds a key accepts another one only so.
+    /// True if this key says that `new_key` takes its place. A client that holds a key accepts another one
+    /// only so.
     pub fn verify_key(&self, new_key: &str, signature: &str) -> bool {
         self.verify_md5(&md5_hex(new_key.trim().as_bytes()), signature)
     }

@@ -8,18 +8,11 @@ pub(super) fn put_lines(bytes: &[u8], out: &mut String) {
     }
 }
 
-/// The bytes written in hexadecimal in `text`, up to a dot or the end. White space does not count. Nothing if anything
-/// else stands there, if there is half a byte, or more than `max` bytes.
+/// The bytes written in hexadecimal in `text`, up to a dot or the end. White space does not count. Nothing if
+/// anything else stands there, if there is half a byte, or more than `max` bytes.
 pub(super) fn take_hex(text: &str, max: usize) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let mut high = None;
-    for c in text.chars().take_while(|c| *c != '.').filter(|c| !c.is_ascii_whitespace()) {
-        let digit = u8::try_from(c.to_digit(16)?).ok()?;
-        match high.take() {
-            None => high = Some(digit),
-            Some(_) if bytes.len() >= max => return None,
-            Some(high) => bytes.push(high << 4 | digit),
-        }
-    }
-    high.is_none().then_some(bytes)
+    let digits = text.chars().take_while(|c| *c != '.').filter(|c| !c.is_ascii_whitespace());
+    // No more than tell that there are too many.
+    let digits: String = digits.take(2 * max + 1).collect();
+    fallow_domain::from_hex(&digits).filter(|bytes| bytes.len() <= max)
 }

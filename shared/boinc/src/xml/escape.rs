@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Turns escapes back into characters: `&lt; &gt; &quot; &apos; &amp; &#xA; &#xD;` and `&#N;` with N below 256, which
-/// stands for one byte of UTF-8.
+/// Turns escapes back into characters: `&lt; &gt; &quot; &apos; &amp; &#xA; &#xD;` and `&#N;` with N below
+/// 256, which stands for one byte of UTF-8.
 pub fn unescape(raw: &[u8]) -> Cow<'_, str> {
     if !raw.contains(&b'&') {
         return String::from_utf8_lossy(raw);
@@ -51,8 +51,9 @@ fn numbered(text: &[u8]) -> Option<(u8, usize)> {
     Some((number.parse().ok()?, len + 3))
 }
 
-/// Appends `text`, escaped so that every BOINC reader gives it back: `<`, `&`, line ends, and each byte above 127. Other
-/// control characters than tabs are dropped: a NUL ends a BOINC reader's input, and no reader needs the rest.
+/// Appends `text`, escaped so that every BOINC reader gives it back: `<`, `&`, line ends, and each byte
+/// above 127. Other control characters than tabs are dropped: a NUL ends a BOINC reader's input, and no
+/// reader needs the rest.
 pub fn escape(text: &str, out: &mut String) {
     out.reserve(text.len());
     let plain = |byte: u8| ((0x20..0x7f).contains(&byte) && byte != b'<' && byte != b'&') || byte == b'\t';

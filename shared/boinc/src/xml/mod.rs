@@ -1,26 +1,29 @@
 //! The XML dialect of BOINC: a lenient reader, a strict writer.
 //!
-//! BOINC's messages look like XML and are not: real ones hold raw `&` in URLs, `&#N;` that stands for one *byte* of a
-//! UTF-8 character, elements without an end, junk before the root, and `<x>` and `<x/>` for the same truth value. An XML
-//! library refuses the first real reply it meets, so the tokenizer is our own.
+//! BOINC's messages look like XML and are not: real ones hold raw `&` in URLs, `&#N;` that stands for
+//! one *byte* of a UTF-8 character, elements without an end, junk before the root, and `<x>` and `<x/>` for
+//! the same truth value. An XML library refuses the first real reply it meets, so the tokenizer is our own.
 //!
 //! **Model.** Tags, text, CDATA sections and comments; a NUL byte ends the input; white space around text is
-//! trimmed; attributes matter in one place only (a message's priority). A value that does not fit its element (`<nbytes>`
-//! with letters, a number that is not finite) leaves the element unmatched: it counts as absent, as in BOINC. Truth values
-//! are `<x/>`, `<x>0</x>` and `<x>1</x>`. Whole numbers may be decimal, hexadecimal (`0x`) or octal (`0`).
+//! trimmed; attributes matter in one place only (a message's priority). A value that does not fit its element
+//! (`<nbytes>` with letters, a number that is not finite) leaves the element unmatched: it counts as absent,
+//! as in BOINC. Truth values are `<x/>`, `<x>0</x>` and `<x>1</x>`. Whole numbers may be decimal, hexadecimal
+//! (`0x`) or octal (`0`).
 //!
 //! **Unknown elements.** In a scheduler reply BOINC obeys elements inside an element it does not know:
-//! `<bogus><request_delay>9</request_delay></bogus>` sets the delay, and so it does here. Everywhere else an unknown
-//! element is skipped with all it holds if its tags match up; only an unknown tag without its end is passed over alone.
+//! `<bogus><request_delay>9</request_delay></bogus>` sets the delay, and so it does here. Everywhere else an
+//! unknown element is skipped with all it holds if its tags match up; only an unknown tag without its end is
+//! passed over alone.
 //!
-//! **Where we differ from BOINC, on purpose.** Elements in a message are shown and not obeyed. A `<` before anything but
-//! a name, `/`, `!` or `?` is text. Text is taken to be UTF-8; bytes that are not become U+FFFD.
+//! **Where we differ from BOINC, on purpose.** Elements in a message are shown and not obeyed. A `<` before
+//! anything but a name, `/`, `!` or `?` is text. Text is taken to be UTF-8; bytes that are not become U+FFFD.
 //!
-//! **Bounds.** A tag is at most 4096 bytes, a text 262144, elements nest at most 64 deep. Reading is linear in the
-//! input: an unknown element is looked at once per level that holds it.
+//! **Bounds.** A tag is at most 4096 bytes, a text 262144, elements nest at most 64 deep. Reading is linear
+//! in the input: an unknown element is looked at once per level that holds it.
 //!
-//! **The writer** puts one element on a line, escapes `<`, `&`, line ends and each byte above 127, writes floating-point
-//! numbers as `%f` and truth values as 0 or 1, and drops control characters, which no BOINC reader can take.
+//! **The writer** puts one element on a line, escapes `<`, `&`, line ends and each byte above 127, writes
+//! floating-point numbers as `%f` and truth values as 0 or 1, and drops control characters, which no BOINC
+//! reader can take.
 
 mod escape;
 mod reader;

@@ -113,7 +113,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next element inside `parent`, or nothing at `parent`'s end. The caller reads its value or skips it.
+    /// The next element inside `parent`, or nothing at `parent`'s end. The caller reads its value or skips
+    /// it.
     ///
     /// # Errors
     /// When the input ends before `parent` does.
@@ -153,8 +154,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The text of an element: trimmed and unescaped, or the content of its one CDATA section. Nothing if it is too
-    /// long or holds elements; it is passed over then.
+    /// The text of an element: trimmed and unescaped, or the content of its one CDATA section. Nothing if it
+    /// is too long or holds elements; it is passed over then.
     ///
     /// # Errors
     /// When the element has no end.

@@ -67,7 +67,8 @@ macro_rules! whole_numbers {
 }
 whole_numbers!(i32, i64, u32, u64);
 
-/// A value made of a floating-point number, if the number makes sense as one; written as a whole number or as `%f`.
+/// A value made of a floating-point number, if the number makes sense as one; written as a whole number or as
+/// `%f`.
 macro_rules! made_of_float {
     ($($kind:ty: $from:expr, $to:expr;)*) => {$(
         impl Value for $kind {

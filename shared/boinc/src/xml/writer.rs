@@ -1,4 +1,5 @@
-//! The strict writer: one element per line, children indented, `\n` endings, no attributes but a message's priority.
+//! The strict writer: one element per line, children indented, `\n` endings, no attributes but a message's
+//! priority.
 
 use std::fmt::{Display, Write};
 
@@ -110,8 +111,9 @@ impl Writer {
         self.put(&["</", name, ">\n"]);
     }
 
-    /// Writes lines byte for byte inside the element `parent`. They can come from anybody: the parent's end tag in them
-    /// is disarmed, so that they cannot end it, and NUL bytes, which end a reader's input, are dropped.
+    /// Writes lines byte for byte inside the element `parent`. They can come from anybody: the parent's end
+    /// tag in them is disarmed, so that they cannot end it, and NUL bytes, which end a reader's input, are
+    /// dropped.
     pub fn verbatim(&mut self, parent: &str, block: &str) {
         let (end, block) = (format!("</{parent}"), block.trim_matches('\n'));
         if block.contains(&end) || block.contains('\0') {

@@ -1,6 +1,8 @@
 //! Tasks while the CPUs are measured.
 
-use fallow_domain::{Duration, JobId, ResourceType, SlotId, Usage};
+use fallow_domain::{
+    DocumentVersion, Duration, FleetDocument, JobId, Preferences, ResourceType, SlotId, Usage,
+};
 
 use super::{NOW, client, id_of, put_job};
 use crate::machine::Client;
@@ -98,4 +100,34 @@ fn a_measurement_that_is_tried_again_is_not_told_and_leaves_jobs_on_coprocessors
     assert_eq!(run(&mut client, Benchmarks::Retry), ((vec![JobId(1)], vec![]), 0));
     assert_eq!(client.paused_cpus(), 1.0);
     assert_eq!(run(&mut client, Benchmarks::End), ((vec![], vec![JobId(1)]), 0));
+}
+
+/// Shows R6.2.
+#[test]
+fn the_cpus_are_measured_when_that_is_due_unless_the_owner_or_the_coordinator_wants_no_computing() {
+    let document = |version, suspended| {
+        let preferences = Preferences { suspended, ..Preferences::default() };
+        let version = DocumentVersion(version);
+        Event::DocumentOffered(FleetDocument { version, projects: Vec::new(), preferences })
+    };
+    let table = [
+        (None, true),
+        (Some(Event::OwnerSuspended(true)), false),
+        (Some(Event::OwnerSuspended(false)), true),
+        (Some(document(1, true)), false),
+        (Some(document(2, false)), true),
+    ];
+    let mut client = running();
+    for (before, measured) in table {
+        let shown = format!("{before:?}");
+        if let Some(event) = before {
+            client.handle(NOW, event);
+        }
+        for due in [Benchmarks::Begin, Benchmarks::Retry] {
+            let step = client.handle(NOW, Event::BenchmarksRun(due));
+            let asked = step.actions.iter().filter(|action| matches!(action.effect, Effect::MeasureSpeed));
+            assert_eq!(asked.count(), usize::from(measured), "{due:?} after {shown}");
+            client.handle(NOW, Event::BenchmarksRun(Benchmarks::End));
+        }
+    }
 }

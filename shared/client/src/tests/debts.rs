@@ -18,7 +18,8 @@ fn share(share: f64) -> Share {
     Share::new(share).unwrap()
 }
 
-/// A client whose projects have these shares, and have used so many hours of its two CPUs in 100 hours, which are not settled.
+/// A client whose projects have these shares, and have used so many hours of its two CPUs in 100 hours, which
+/// are not settled.
 fn unsettled(projects: &[(&str, f64, i64)]) -> Client {
     let names: Vec<&str> = projects.iter().map(|(name, ..)| *name).collect();
     let mut client = client(0, &names);
@@ -38,7 +39,8 @@ fn settled(client: &mut Client, name: &str) -> i64 {
     (client.ledger.long_term.of(id_of(client, name), CPU) / 3600.0).round() as i64
 }
 
-/// What is owed to a project of three quarters that has had one half of 200 hours, if so much is changed of it or of the host.
+/// What is owed to a project of three quarters that has had one half of 200 hours, if so much is changed of
+/// it or of the host.
 fn owed(change: impl FnOnce(&mut Client, ProjectId)) -> i64 {
     let mut client = unsettled(&[("a", 300.0, 100), ("b", 100.0, 100)]);
     let a = id_of(&client, "a");

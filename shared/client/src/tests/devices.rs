@@ -4,9 +4,10 @@ use fallow_domain::{
     Device, DocumentVersion, Duration, FleetDocument, JobId, Preferences, ResourceType, SlotId, Usage,
 };
 use fallow_policy::accounting::Debt;
-use fallow_policy::cpu_schedule::{self, Chosen, Passed, WhyChosen, WhyNot};
+use fallow_policy::cpu_schedule::{self, Chosen, Passed, WhyChosen};
 use fallow_policy::fetch::WorkRequest;
 use fallow_policy::job_queue::Devices;
+use fallow_policy::why::Why;
 
 use super::{NOW, client, host, id_of, put_job};
 use crate::machine::Client;
@@ -39,7 +40,9 @@ fn r3_14_a_gpu_task_in_memory_that_is_to_go_on_on_another_device_is_started_anew
             action: cpu_schedule::Action::Resume,
             slice_began: NOW,
             devices,
-            reason: WhyChosen::MostOwed { anticipated: Debt::ZERO },
+            until_checkpoint: false,
+            rule: "R2.3",
+            why: Why::new(WhyChosen::MostOwed { anticipated: Debt::ZERO }),
         });
         let quit = client.actions.iter().any(|action| matches!(action.effect, Effect::QuitTask { .. }));
         let resumed = client.actions.iter().any(|action| matches!(action.effect, Effect::ResumeTask { .. }));
@@ -69,7 +72,9 @@ fn r3_14_a_gpu_task_begins_only_when_the_one_before_it_has_left_the_device() {
             action: cpu_schedule::Action::Start,
             slice_began: NOW,
             devices,
-            reason: WhyChosen::MostOwed { anticipated: Debt::ZERO },
+            until_checkpoint: false,
+            rule: "R2.3",
+            why: Why::new(WhyChosen::MostOwed { anticipated: Debt::ZERO }),
         });
         // Whether it could be set up here or not, it was tried.
         let job = &client.state.jobs[&id];
@@ -109,10 +114,10 @@ fn r2_8_the_limit_on_cpu_time_leaves_gpu_jobs_alone() {
 fn r3_14_a_gpu_that_comes_or_goes_leads_to_a_decision() {
     let mut client = client(1, &["a"]);
     for gpus in [1, 2, 0] {
-        client.schedule_due = false;
+        client.schedule.take_wanted();
         let before = client.plan_host().instances[ResourceType::Nvidia];
         client.edit_host(host(gpus));
-        assert_eq!(client.schedule_due, gpus != before, "{before} to {gpus}");
+        assert_eq!(client.schedule.is_wanted(), gpus != before, "{before} to {gpus}");
     }
 }
 
@@ -125,9 +130,9 @@ fn r3_14_devices_that_preferences_or_the_owner_exclude_are_left_alone_by_number(
     put_job(&mut client, 1, a, gpu_job());
     let excluded_devices = [device(0), device(7)].into();
     client.handle(NOW, document(Preferences { excluded_devices, ..Preferences::default() }));
-    client.schedule_due = false;
+    client.schedule.take_wanted();
     client.owner_excludes([device(2)].into());
-    assert!(client.schedule_due, "what runs there has to leave");
+    assert!(client.schedule.is_wanted(), "what runs there has to leave");
     let check = |client: &Client| {
         assert_eq!(client.schedule_host(false).devices[nvidia], Devices::NONE.with(1));
         assert_eq!(client.plan_host().instances[nvidia], 1);
@@ -151,13 +156,14 @@ fn r3_14_devices_that_preferences_or_the_owner_exclude_are_left_alone_by_number(
 
 #[test]
 fn r2_4_a_preempted_gpu_task_leaves_memory_once_it_has_made_a_checkpoint() {
-    let owed_less = WhyNot::Outranked { anticipated: Debt::ZERO };
-    let excluded = WhyNot::DeviceGone { devices: Devices::first(1) };
-    for (usage, checkpoint, reason, quits) in [
-        (gpu_job(), 5, owed_less, true),
-        (gpu_job(), 0, owed_less, false),
-        (gpu_job(), 0, excluded, true),
-        (Usage::ONE_CPU, 5, owed_less, false),
+    // Whatever the policy calls its reason.
+    let why = Why::new("owed less, or excluded");
+    for (usage, checkpoint, gives_up_devices, quits) in [
+        (gpu_job(), 5, false, true),
+        (gpu_job(), 0, false, false),
+        (gpu_job(), 0, true, true),
+        (Usage::ONE_CPU, 5, false, false),
+        (Usage::ONE_CPU, 0, true, true),
     ] {
         let mut client = client(1, &["a"]);
         let a = id_of(&client, "a");
@@ -168,7 +174,7 @@ fn r2_4_a_preempted_gpu_task_leaves_memory_once_it_has_made_a_checkpoint() {
             job.run.checkpoint_cpu = Duration::from_secs(checkpoint);
         });
         client.actions.clear();
-        client.preempt(&Passed { job: id, reason });
+        client.preempt(&Passed { job: id, gives_up_devices, why: why.clone() });
         let quit = client.actions.iter().any(|action| matches!(action.effect, Effect::QuitTask { .. }));
         let stays = client.actions.iter().any(|action| matches!(action.effect, Effect::SuspendTask { .. }));
         assert_eq!((quit, stays), (quits, !quits), "{usage:?} {checkpoint}");
@@ -212,13 +218,13 @@ fn r3_14_a_gpu_task_waits_for_a_forgotten_one_on_its_device_too() {
     client.forget_job(forgotten);
     let id = put_job(&mut client, 2, a, gpu_job());
     assert!(client.is_being_left(id, Devices::first(1)));
-    client.schedule_due = false;
+    client.schedule.take_wanted();
     client.left(forgotten);
-    assert!(client.schedule_due && !client.is_being_left(id, Devices::first(1)));
+    assert!(client.schedule.is_wanted() && !client.is_being_left(id, Devices::first(1)));
 }
 
-/// What an idle host with a CPU and a GPU asks a project for that holds 20 jobs of this usage which cannot run: CPU seconds
-/// and GPU seconds.
+/// What an idle host with a CPU and a GPU asks a project for that holds 20 jobs of this usage which cannot
+/// run: CPU seconds and GPU seconds.
 fn asked_beside(usage: Usage, excluded: bool) -> (Client, f64, f64) {
     let mut client = client(1, &["a"]);
     let a = id_of(&client, "a");

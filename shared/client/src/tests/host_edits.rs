@@ -17,18 +17,20 @@ fn settled() -> Client {
     put_job(&mut client, 1, a, Usage::ONE_CPU);
     put_job(&mut client, 2, a, Usage::from_cpus(0.1).with_coprocessor(ResourceType::Nvidia, 1.0));
     client.handle(NOW, Event::WakeUp);
-    assert!(client.net.reports_due.is_some());
+    assert!(client.reports.next().is_some());
     client.finish_step(None);
-    (client.schedule_due, client.fetch_due) = (false, false);
+    client.schedule.take_wanted();
+    client.fetch.take_wanted();
     client
 }
 
-/// What follows: a decision about tasks, a check of work fetch, another look at reports, the record survives a power cut, who
-/// is shown anew.
+/// What follows: a decision about tasks, a check of work fetch, another look at reports, the record survives
+/// a power cut, who is shown anew.
 fn follows(edit: impl FnOnce(&mut Client)) -> (bool, bool, bool, bool, Vec<Entity>) {
     let mut client = settled();
     edit(&mut client);
-    let (runs, fetch, reports) = (client.schedule_due, client.fetch_due, client.net.reports_due.is_none());
+    let (runs, fetch, reports) =
+        (client.schedule.is_wanted(), client.fetch.is_wanted(), client.reports.next().is_none());
     let step = client.finish_step(None);
     let touched = step.touched.into_iter().filter(|entity| *entity == Entity::Host).collect();
     (runs, fetch, reports, step.durable, touched)

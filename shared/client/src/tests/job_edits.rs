@@ -8,7 +8,7 @@ use fallow_policy::job_queue::Devices;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use super::{NOW, client, id_of, job, put_job};
+use super::{NOW, client, id_of, job, put_job, wake_up};
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{Job, Outcome, Process, Stage};
@@ -154,8 +154,8 @@ fn happens(client: &mut Client, id: JobId, what: u8, n: u32) {
 
 /// Which decisions have become due: what runs, what to fetch, what to report.
 fn due(client: &mut Client) -> (bool, bool, bool) {
-    let reports = client.net.reports_due.is_none();
-    (std::mem::take(&mut client.schedule_due), std::mem::take(&mut client.fetch_due), reports)
+    let reports = client.reports.next().is_none();
+    (client.schedule.take_wanted(), client.fetch.take_wanted(), reports)
 }
 
 /// A client with a task that runs, and nothing due.
@@ -165,7 +165,7 @@ fn running() -> (Client, JobId) {
     let id = put_job(&mut client, 1, a, Usage::ONE_CPU);
     client.edit_job(id, |job| (job.process, job.run.begun) = (Process::Executing(7), true));
     client.handle(NOW, Event::WakeUp);
-    assert!(client.net.reports_due.is_some());
+    assert!(client.reports.next().is_some());
     due(&mut client);
     client.finish_step(None);
     (client, id)
@@ -230,6 +230,8 @@ proptest! {
             }
             shell.take_step(&mut client);
             shell.check(&client)?;
+            let wake_up = client.next_wake_up();
+            wake_up::check(&client, wake_up);
         }
     }
 }

@@ -5,22 +5,32 @@ mod debts;
 mod devices;
 mod host_edits;
 mod job_edits;
+mod policies;
 mod project_edits;
+mod timers;
+pub(crate) mod wake_up;
+#[allow(dead_code, unused_imports, reason = "most of it is for the tests of the whole machine")]
+#[path = "../../tests/client/world/mod.rs"]
+mod world;
 
-use fallow_boinc::scheduler::{AppVersion, ClientVersion, ResultJob, SchedulerReply, Workunit};
-use fallow_domain::{
-    AccountKey, Bytes, Coprocessor, Duration, Flops, HostFacts, HostSpeed, Instant, JobId, MasterUrl,
-    PerType, ProjectId, ResourceType, Share, SlotId, Speed, Usage,
+use fallow_boinc::scheduler::{
+    AppVersion, ClientVersion, ResultJob, SchedulerReply, SchedulerRequest, Workunit,
 };
+use fallow_domain::{
+    AccountKey, Bytes, Coprocessor, Duration, Flops, HostFacts, HostSpeed, InProgress, Instant, JobId,
+    MasterUrl, PerType, ProjectId, ResourceType, Share, SlotId, Speed, Usage,
+};
+use fallow_policy::completion::DurationCorrection;
 use fallow_policy::fetch::WorkRequest;
 use fallow_policy::fetch::bounds::Gathered;
 use fallow_policy::plan_host::PlanHost;
+use fallow_policy::send::Load;
 use fallow_policy::type_backoff::{AfterReply, ReplyForType};
 
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{Job, Process, Run, Stage, VersionKey};
-use crate::{ClientConfig, Effect, Event, Startup};
+use crate::{AttachRequest, ClientConfig, Effect, Event, Startup, Waiter};
 
 const NOW: Instant = Instant::from_micros(1_800_000_000_000_000);
 
@@ -64,6 +74,11 @@ fn url(name: &str) -> MasterUrl {
     MasterUrl::parse(&format!("http://127.0.0.1/{name}/")).unwrap()
 }
 
+fn attach_unseen(url: MasterUrl, account_key: AccountKey, share: Option<Share>) -> Event {
+    let account_key = Some(account_key);
+    Event::Attach(AttachRequest { waiter: Waiter(0), url, account_key, share, unseen: true })
+}
+
 /// A client that is up and attached to projects of equal shares, 0, 1, ...
 fn client(gpus: u32, projects: &[&str]) -> Client {
     let version = ClientVersion { major: 8, minor: 3, release: 0 };
@@ -72,7 +87,7 @@ fn client(gpus: u32, projects: &[&str]) -> Client {
     client.handle(NOW, Event::Started(Box::new(startup)));
     for name in projects {
         let account_key = AccountKey::new("0123456789abcdef0123456789abcdef");
-        client.handle(NOW, Event::Attach { url: url(name), account_key, share: Some(Share::DEFAULT) });
+        client.handle(NOW, attach_unseen(url(name), account_key, Some(Share::DEFAULT)));
     }
     client
 }
@@ -189,7 +204,7 @@ fn r2_16_a_project_whose_jobs_gather_is_asked_for_no_type_that_the_plan_leaves_o
     let a = id_of(&client, "a");
     let mut gathered = PerType::default();
     gathered[ResourceType::Cpu] = 100;
-    client.net.gathered.insert(a, Gathered::of(&gathered, 2));
+    client.stalls.gather(a, Gathered::of(&gathered, 2));
     let request = client.bounded(a, WorkRequest::cpu(Duration::from_hours(1), 1.0));
     assert!(request.is_none(), "{request:?}");
 }
@@ -294,8 +309,63 @@ fn r5_6_a_job_that_is_being_aborted_is_no_work_that_a_server_plans_with() {
     let planned = request.in_progress_results.unwrap();
     assert_eq!(planned.iter().map(|job| &job.name).collect::<Vec<_>>(), ["job2"]);
     assert_eq!(request.other_results.unwrap().len(), 2, "it is not lost either");
-    assert_eq!(client.workload().count(), 1);
     assert!(client.queue.get(kept).is_some());
+}
+
+/// The jobs in progress that a server which plans with them is told of.
+fn told_workload(client: &Client) -> Vec<InProgress> {
+    let mut request = SchedulerRequest::default();
+    client.list_workload(&mut request);
+    request.in_progress_results.unwrap().iter().map(InProgress::from).collect()
+}
+
+#[test]
+fn r5_6_a_simulated_server_plans_with_the_times_that_the_client_plans_with() {
+    let mut client = client(0, &["a"]);
+    let a = id_of(&client, "a");
+    let id = put_job(&mut client, 1, a, Usage::ONE_CPU);
+    assert_eq!(told_workload(&client)[0].remaining, Duration::from_secs(1_000));
+    // A correction that moves by less than is worth planning anew for.
+    client.edit_correction(a, |correction| DurationCorrection::new(correction.get() * 1.01));
+    let queued = *client.queue.get(id).unwrap();
+    assert_eq!(
+        told_workload(&client),
+        [InProgress {
+            deadline: NOW + Duration::from_hours(240),
+            remaining: queued.remaining,
+            usage: Usage::ONE_CPU,
+        }]
+    );
+    assert_ne!(client.running_time_left(&client.state.jobs[&id]), queued.remaining);
+    assert_eq!(client.workload_sums(), Load::of(&told_workload(&client)));
+}
+
+#[test]
+fn r5_6_a_simulated_server_does_not_plan_with_jobs_that_keep_no_instance_busy() {
+    let mut client = client(0, &["a"]);
+    let a = id_of(&client, "a");
+    let [waits, runs] = [1, 2].map(|id| put_job(&mut client, id, a, Usage::ONE_CPU));
+    // One waits to be started again, one is too large for the host: others are to use what they leave idle.
+    client.edit_job(waits, |job| job.run.not_before = NOW + Duration::from_hours(1));
+    put_job(&mut client, 3, a, Usage::from_cpus(64.0));
+    assert_eq!(told_workload(&client).len(), 1);
+    assert_eq!(client.workload_sums(), Load::of(&told_workload(&client)));
+    assert!(client.queue.get(runs).is_some());
+    client.edit_job(waits, |job| job.run.not_before = Instant::EPOCH);
+    assert_eq!(told_workload(&client).len(), 2);
+}
+
+#[test]
+fn r5_6_a_project_that_asks_for_the_workload_is_told_of_jobs_that_keep_no_instance_busy_too() {
+    let mut client = client(0, &["a"]);
+    let a = id_of(&client, "a");
+    let [waits, _] = [1, 2].map(|id| put_job(&mut client, id, a, Usage::ONE_CPU));
+    client.edit_job(waits, |job| job.run.not_before = NOW + Duration::from_hours(1));
+    put_job(&mut client, 3, a, Usage::from_cpus(64.0));
+    client.edit_project(a, |project| project.send_full_workload = true);
+    let (mut request, _) = client.compose_request(a, &WorkRequest::default()).unwrap();
+    client.list_jobs(a, &mut request);
+    assert_eq!(request.in_progress_results.unwrap().len(), 3);
 }
 
 #[test]

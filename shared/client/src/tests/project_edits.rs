@@ -8,7 +8,7 @@ use fallow_policy::backoff::Wait;
 use fallow_policy::completion::DurationCorrection;
 use proptest::prelude::*;
 
-use super::{NOW, client, id_of, put_job};
+use super::{NOW, client, id_of, put_job, wake_up};
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::Project;
@@ -43,11 +43,11 @@ fn change(project: &mut Project, what: u8, n: u32) {
 
 /// Which decisions have become due: what runs, what to fetch.
 fn due(client: &mut Client) -> (bool, bool) {
-    (std::mem::take(&mut client.schedule_due), std::mem::take(&mut client.fetch_due))
+    (client.schedule.take_wanted(), client.fetch.take_wanted())
 }
 
-/// What follows from an edit of a project: what runs and what to fetch are due, its record must survive a power cut, who has
-/// to be shown anew.
+/// What follows from an edit of a project: what runs and what to fetch are due, its record must survive a
+/// power cut, who has to be shown anew.
 fn follows(edit: impl FnOnce(&mut Client, ProjectId)) -> (bool, bool, bool, Vec<Entity>) {
     let mut client = client(0, &["a"]);
     let a = id_of(&client, "a");
@@ -137,6 +137,8 @@ proptest! {
             prop_assert_eq!(&records, &all(&client));
             let shown: Vec<ProjectView> = views.values().cloned().collect();
             prop_assert_eq!(shown, client.project_views());
+            let wake_up = client.next_wake_up();
+            wake_up::check(&client, wake_up);
         }
     }
 }

@@ -1,12 +1,12 @@
-//! What a project says of the account: the user's preferences on its web site, its key, its messages; and where its files
-//! lie.
+//! What a project says of the account: the user's preferences on its web site, its key, its messages; and
+//! where its files lie.
 
 use fallow_boinc::scheduler::{Message, Priority, SchedulerReply};
 use fallow_client::Event;
-use fallow_domain::{AccountKey, Duration, MasterUrl, Share};
+use fallow_domain::{Duration, MasterUrl, Share};
 
-use crate::hand::{Bench, add_job, add_version, url};
-use crate::world::CODE_SIGN_KEY;
+use crate::hand::{Bench, KEY, add_job, add_version, url};
+use crate::world::{CODE_SIGN_KEY, attach_unseen};
 
 const PREFERENCES: &str = "<resource_share>40</resource_share>\n<project_specific>\n<color>red</color>\n</project_specific>\n\
     <venue name=\"home\">\n<resource_share>10</resource_share>\n<no_cpu>1</no_cpu>\n\
@@ -33,9 +33,7 @@ fn r6_2_the_share_on_the_web_site_counts_unless_the_owner_gave_one() {
     assert_eq!(share(&bench), 10.0);
     bench.restart();
     assert_eq!(share(&bench), 10.0);
-    let account_key = AccountKey::new("0123456789abcdef0123456789abcdef");
-    let chosen = Share::new(70.0).ok();
-    bench.turn(Event::Attach { url: url(), account_key, share: chosen });
+    bench.turn(attach_unseen(url(), KEY, Share::new(70.0).ok()));
     bench.answer(&preferences(""));
     assert_eq!(share(&bench), 70.0);
     bench.restart();
@@ -114,8 +112,7 @@ fn r6_10_no_two_projects_share_a_directory_and_each_keeps_its_own_over_restarts(
         "http://h.org/a/b/",
     ];
     for url in urls {
-        let account_key = AccountKey::new("0123456789abcdef0123456789abcdef");
-        bench.turn(Event::Attach { url: MasterUrl::parse(url).unwrap(), account_key, share: None });
+        bench.turn(attach_unseen(MasterUrl::parse(url).unwrap(), KEY, None));
     }
     let directories = |bench: &Bench| -> Vec<String> {
         bench.client.project_views().into_iter().skip(1).map(|view| view.directory).collect()
@@ -132,12 +129,7 @@ fn r6_10_no_two_projects_share_a_directory_and_each_keeps_its_own_over_restarts(
 fn r6_10_projects_that_shared_a_directory_in_an_older_store_are_parted() {
     let mut bench = Bench::new();
     for url in ["http://h.org/a_b/", "http://h.org/a/b/"] {
-        let account_key = AccountKey::new("0123456789abcdef0123456789abcdef");
-        bench.turn(Event::Attach {
-            url: MasterUrl::parse(url).unwrap(),
-            account_key,
-            share: Share::new(50.0).ok(),
-        });
+        bench.turn(attach_unseen(MasterUrl::parse(url).unwrap(), KEY, Share::new(50.0).ok()));
     }
     for record in bench.store.values_mut() {
         let text = String::from_utf8_lossy(record);
@@ -148,15 +140,15 @@ fn r6_10_projects_that_shared_a_directory_in_an_older_store_are_parted() {
     let views = bench.client.project_views();
     assert_eq!((views[1].directory.as_str(), views[2].directory.as_str()), ("h.org_a_b", "h.org_a_b.2"));
     assert!(bench.store.values().any(|record| String::from_utf8_lossy(record).contains("h.org_a_b.2")));
-    assert_eq!(bench.client.standing(&views[1].url).chosen_share, Share::new(50.0).ok());
+    let chosen = |record: &&Vec<u8>| String::from_utf8_lossy(record).contains("\"chosen_share\":50.0");
+    assert_eq!(bench.store.values().filter(chosen).count(), 2);
 }
 
 #[test]
 fn r6_10_a_project_of_an_older_store_takes_the_form_that_its_url_has_now_and_keeps_its_directory() {
     let mut bench = Bench::new();
     for url in ["http://h.org/a/", "http://h.org/b/", "http://h.org/c/"] {
-        let account_key = AccountKey::new("0123456789abcdef0123456789abcdef");
-        bench.turn(Event::Attach { url: MasterUrl::parse(url).unwrap(), account_key, share: None });
+        bench.turn(attach_unseen(MasterUrl::parse(url).unwrap(), KEY, None));
     }
     for record in bench.store.values_mut() {
         let old = String::from_utf8_lossy(record).replace("http://h.org/a/", "http://h.org:80/%61/");

@@ -2,11 +2,11 @@
 
 use fallow_boinc::scheduler::{Message, SchedulerReply};
 use fallow_client::{Asker, Event, TransferError, TransferErrorKind};
-use fallow_domain::{AccountKey, Duration, Instant, MasterUrl, Preferences, Share};
+use fallow_domain::{Duration, Instant, MasterUrl, Preferences, Share};
 
 use crate::life::{document, small_buffers};
 use crate::review::{attach, both_cpus, url};
-use crate::world::World;
+use crate::world::{World, attach_unseen};
 
 #[test]
 fn r1_3_failing_schedulers_are_asked_less_and_less() {
@@ -132,11 +132,7 @@ fn r1_3_what_held_a_wrong_account_key_back_does_not_hold_the_right_one_back() {
     world.run_until("the refusal", Duration::from_mins(2), |w| w.projects["a"].calls.len() == 1);
     world.run_for(Duration::from_mins(1));
     assert!(world.client.project_views()[0].min_rpc_time.is_some());
-    world.event(Event::Attach {
-        url: url("a"),
-        account_key: AccountKey::new("f".repeat(32)),
-        share: Some(Share::DEFAULT),
-    });
+    world.event(attach_unseen(url("a"), &"f".repeat(32), Some(Share::DEFAULT)));
     assert_eq!(world.client.project_views()[0].min_rpc_time, None);
     world.run_until("another contact", Duration::from_mins(2), |w| w.projects["a"].calls.len() == 2);
 }

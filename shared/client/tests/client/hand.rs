@@ -4,10 +4,11 @@ use fallow_boinc::scheduler::{
     App, AppVersion, FileInfo, FileRef, ResultJob, SchedulerReply, SchedulerRequest, Workunit,
 };
 use fallow_client::{Asker, Change, Client, ClientConfig, Effect, Event, FileKey, Startup, Step, TaskSetup};
-use fallow_domain::{AccountKey, Bytes, Duration, Instant, MasterUrl, ProjectId};
+use fallow_domain::{Bytes, Duration, Instant, MasterUrl, ProjectId};
 
-use crate::world::{host, version};
+use crate::world::{attach_unseen, host, version};
 
+pub(crate) const KEY: &str = "0123456789abcdef0123456789abcdef";
 const PLATFORM: &str = "x86_64-pc-linux-gnu";
 
 /// A client with one project, its schedulers' answers given by hand.
@@ -47,8 +48,7 @@ impl Bench {
             deleted: Vec::new(),
         };
         bench.turn(Event::Started(Box::new(Startup { host: host(), slots: Vec::new(), files: Vec::new() })));
-        let account_key = AccountKey::new("0123456789abcdef0123456789abcdef");
-        bench.turn(Event::Attach { url: url(), account_key, share: None });
+        bench.turn(attach_unseen(url(), KEY, None));
         let outcome = Ok(vec!["http://127.0.0.1/p/cgi".to_owned()]);
         bench.turn(Event::MasterPageRead { project: bench.project, outcome });
         bench

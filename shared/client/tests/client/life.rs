@@ -1,6 +1,8 @@
-//! The life of a client, told by driving the machine with a modelled host and modelled projects in virtual time.
+//! The life of a client, told by driving the machine with a modelled host and modelled projects in virtual
+//! time.
 
 use fallow_client::{Client, ClientConfig, Event, Phase, TransferError, TransferErrorKind};
+use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, MasterUrl, Preferences,
     ProjectAssignment, Share,
@@ -113,7 +115,7 @@ fn the_owners_suspension_holds_against_the_coordinator_and_a_restart() {
     world.restart();
     world.run_for(Duration::from_mins(30));
     assert_eq!(world.computing(), 0);
-    assert_eq!(world.client.host_view().suspended_by, Some("owner"));
+    assert_eq!(world.client.host_view().suspended_by, Some(SuspendedBy::Owner));
     world.event(Event::OwnerSuspended(false));
     world.run_until("a task runs again", Duration::from_mins(10), |w| w.computing() == 1);
 }
@@ -221,11 +223,7 @@ fn an_owner_can_detach_at_once() {
     let mut world = World::new(11);
     world.add_project("a", 2, Duration::from_secs(30));
     let url = MasterUrl::parse("http://127.0.0.1/a/").unwrap();
-    world.event(Event::Attach {
-        url: url.clone(),
-        account_key: AccountKey::new("k"),
-        share: Some(Share::DEFAULT),
-    });
+    world.event(world::attach_unseen(url.clone(), "k", Some(Share::DEFAULT)));
     world.run_until("a task runs", Duration::from_mins(30), |w| w.computing() > 0);
     world.event(Event::Detach { url });
     assert!(world.client.project_views().is_empty());
@@ -331,7 +329,8 @@ fn r6_10_a_file_that_was_changed_since_it_came_is_fetched_again_and_no_job_fails
 
 #[test]
 fn nothing_is_done_before_it_is_stored() {
-    // The shell stores a step's changes before it acts; so the record of a started task is in the very same step.
+    // The shell stores a step's changes before it acts; so the record of a started task is in the very same
+    // step.
     let mut world = World::new(15);
     world.add_project("a", 1, Duration::from_secs(30));
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));

@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 mod account;
+mod attaching;
 mod budget;
 mod contact;
 mod hand;
 mod life;
+mod records;
 mod requests;
 mod review;
 mod slow_files;

@@ -4,7 +4,8 @@
 //! - `<wsl_available>` is for Windows hosts, and today's clients send a list instead: not sent.
 //! - `<final_peak_swap_size>` is not sent: an agent measures main memory only.
 //! - `<is_wrapper>` stands where an application is a wrapper, as one of the captured project's is.
-//! - Peaks of memory and disk stand where they were measured; the captured jobs ended before the first look at them.
+//! - Peaks of memory and disk stand where they were measured; the captured jobs ended before the first look
+//!   at them.
 
 use fallow_client::{Asker, Event, Phase, Traffic};
 use fallow_domain::{Bytes, Duration, MasterUrl};
@@ -65,7 +66,8 @@ fn says_something(value: &str) -> bool {
 
 /// Elements of the stock client's request that say something while ours say nothing, each with its reason.
 const SAY_NOTHING: [&str; 10] = [
-    // Preferences that an agent has none of: it never stops for programs of others, nor for a full swap space.
+    // Preferences that an agent has none of: it never stops for programs of others, nor for a full swap
+    // space.
     "disk_max_used_gb",
     "battery_charge_min_pct",
     // What the captured host has and the modelled one lacks.

@@ -1,12 +1,13 @@
-//! What must hold when things go wrong in the middle: crashes, clocks, servers that say odd things, processes that take
-//! their time.
+//! What must hold when things go wrong in the middle: crashes, clocks, servers that say odd things, processes
+//! that take their time.
 
 use fallow_boinc::scheduler::FileInfo;
 use fallow_client::{Asker, Event, FileKey, Phase, TransferError, TransferErrorKind};
-use fallow_domain::{AccountKey, Duration, Fraction, MasterUrl, Preferences, ProjectId, Share};
+use fallow_domain::{Duration, Fraction, MasterUrl, Preferences, ProjectId};
 
+use crate::hand::KEY;
 use crate::life::{document, small_buffers};
-use crate::world::World;
+use crate::world::{World, attach_unseen};
 
 pub(crate) fn both_cpus() -> Preferences {
     Preferences { cpu_fraction: Fraction::ONE, ..small_buffers() }
@@ -17,8 +18,7 @@ pub(crate) fn url(name: &str) -> MasterUrl {
 }
 
 pub(crate) fn attach(name: &str) -> Event {
-    let account_key = AccountKey::new("0123456789abcdef0123456789abcdef");
-    Event::Attach { url: url(name), account_key, share: Some(Share::DEFAULT) }
+    attach_unseen(url(name), KEY, None)
 }
 
 #[track_caller]
@@ -104,18 +104,10 @@ fn r6_1_a_project_of_the_document_that_its_owner_detached_stays_so_until_he_atta
     };
     assert_eq!(names(&world), ["b"]);
     assert_eq!(world.client.host_view().declined, [url("a")]);
-    world.event(Event::Attach {
-        url: url("a"),
-        account_key: AccountKey::new("f".repeat(32)),
-        share: Some(Share::DEFAULT),
-    });
+    world.event(attach_unseen(url("a"), &"f".repeat(32), None));
+    assert_eq!(names(&world), ["b"], "the document names another account");
+    world.event(attach_unseen(url("a"), KEY, None));
     assert_eq!(names(&world), ["b", "a"]);
-    let standing = world.client.standing(&url("a"));
-    assert_eq!(
-        standing.account_key,
-        standing.assigned.map(|assigned| assigned.account_key),
-        "the document's"
-    );
     assert!(world.client.host_view().declined.is_empty());
     assert!(world.view("a").from_document);
 }

@@ -1,4 +1,5 @@
-//! Downloads that take a while and are no reason to ask others for more than a little, or to ask their project for less.
+//! Downloads that take a while and are no reason to ask others for more than a little, or to ask their
+//! project for less.
 
 use fallow_boinc::scheduler::{Coprocessor as Needed, SchedulerReply};
 use fallow_client::Event;
@@ -69,7 +70,8 @@ fn r2_16_cpus_that_idle_beside_a_gpu_wait_for_no_files_of_its_jobs() {
     is_asked_on(&mut beside_another(HostFacts { coprocessors: vec![gpu], ..host() }, on_gpu));
 }
 
-/// Projects with work whose files take a minute, on a fresh host until it computes; when each was asked first.
+/// Projects with work whose files take a minute, on a fresh host until it computes; when each was asked
+/// first.
 fn asked(seed: u64, count: usize) -> (World, Vec<Instant>) {
     let mut world = World::new(seed);
     let names: Vec<String> = (0..count).map(|n| format!("p{n}")).collect();

@@ -1,5 +1,5 @@
-//! What one project withholds or sends costs no other its turn: schedulers that hang or fail, downloads that stall, jobs
-//! without number.
+//! What one project withholds or sends costs no other its turn: schedulers that hang or fail, downloads that
+//! stall, jobs without number.
 
 use fallow_boinc::scheduler::{Coprocessor as Needed, SchedulerReply};
 use fallow_client::{Asker, Event, Phase, TaskView, Traffic, TransferError, TransferErrorKind};

@@ -1,7 +1,8 @@
 //! Something that is on and off in turn: the host, or a project's server.
 //!
-//! An on/off process is taken as running for ever: at the beginning it is on with the probability that is its fraction,
-//! and since exponential lengths have no memory, the first change is as far away as from any other moment.
+//! An on/off process is taken as running for ever: at the beginning it is on with the probability that is its
+//! fraction, and since exponential lengths have no memory, the first change is as far away as from any other
+//! moment.
 
 use fallow_domain::{Duration, Instant};
 

@@ -7,6 +7,7 @@ use fallow_client::{
 };
 use fallow_domain::{Bytes, Duration, JobId, MasterUrl, ProjectId};
 
+use super::arrival::{Arrival, Unlisted};
 use super::calendar::Due;
 use super::host::Begin;
 use super::jobs::number_of;
@@ -30,8 +31,11 @@ impl World<'_> {
                     self.read_page(project, &url);
                 }
             }
-            Effect::CallScheduler { project, request, .. } => {
+            Effect::CallScheduler { project, mut request, .. } => {
                 if self.options.rpc_latency.is_positive() {
+                    if self.composition.send.needs_workload() {
+                        self.client.list_workload(&mut request);
+                    }
                     self.calendar
                         .enter(self.clock + self.options.rpc_latency, Due::Answer { project, request });
                 } else {
@@ -58,7 +62,8 @@ impl World<'_> {
             }
             Effect::QuitTask { job } => self.end_task(job, QUIT),
             Effect::AbortTask { job } => self.end_task(job, ABORTED),
-            // Bytes that a transfer which was given up would still have sent are not taken back; no server here hangs.
+            // Bytes that a transfer which was given up would still have sent are not taken back; no server
+            // here hangs.
             Effect::CancelTransfer { .. }
             | Effect::GiveUpRpc { .. }
             | Effect::CleanSlot { .. }
@@ -66,6 +71,8 @@ impl World<'_> {
             | Effect::TellUpload { .. }
             | Effect::DeleteFile { .. }
             | Effect::DeleteProject { .. }
+            | Effect::MeasureSpeed
+            | Effect::TellVerdict { .. }
             | Effect::Notice { .. } => {}
         }
     }
@@ -103,7 +110,12 @@ impl World<'_> {
         }
         let mut reports = Vec::new();
         let (instances, composition) = (&self.instances, &self.composition);
-        let reply = server.answer(request, instances, composition, &self.client, self.now, &mut reports);
+        let list = |request: &mut SchedulerRequest| self.client.list_workload(request);
+        let is_listed = request.in_progress_results.is_some();
+        let unlisted = (composition.send.needs_workload() && !is_listed)
+            .then(|| Unlisted { sums: self.client.workload_sums(), list: &list });
+        let arrival = Arrival { request, unlisted };
+        let reply = server.answer(arrival, instances, composition, self.now, &mut reports);
         if self.recorder.is_some() {
             for report in &reports {
                 self.fate(place, report.number, &report.job, report.failed);
@@ -193,8 +205,8 @@ impl World<'_> {
         }
     }
 
-    /// A client waits for checkpoints of tasks that it takes out of memory when it preempts them: of those on coprocessors
-    /// whatever the preferences say. Of others it need not hear of each.
+    /// A client waits for checkpoints of tasks that it takes out of memory when it preempts them: of those on
+    /// coprocessors whatever the preferences say. Of others it need not hear of each.
     pub(super) fn plan_checkpoint(&mut self, job: JobId) {
         let stays = self.scenario.client.leave_in_memory;
         let task = self.tasks.get(job).filter(|task| !stays || task.usage.coprocessor.is_some());

@@ -1,7 +1,7 @@
 //! The tasks on the host: how far each is, and when it ends or has a checkpoint.
 //!
-//! All times here are on the host's own clock, which runs while it is on. A task is brought up to date when somebody
-//! looks; between two looks nothing is computed.
+//! All times here are on the host's own clock, which runs while it is on. A task is brought up to date when
+//! somebody looks; between two looks nothing is computed.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use fallow_boinc::runtime::message::AppStatus;
 use fallow_client::TaskSample;
 use fallow_domain::{Bytes, Duration, Fraction, JobId, Usage};
 
-/// Programs on a GPU use a little CPU time too, whatever their scenario says. Clients take a checkpoint for one only when
-/// the CPU time at it has changed.
+/// Programs on a GPU use a little CPU time too, whatever their scenario says. Clients take a checkpoint for
+/// one only when the CPU time at it has changed.
 pub(crate) const CPUS_MIN: f64 = 0.001;
 
 /// A job with a process.

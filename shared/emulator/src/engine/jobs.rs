@@ -25,8 +25,8 @@ pub(crate) fn number_of(name: &str) -> Option<u64> {
     name.rsplit('_').next()?.parse().ok()
 }
 
-/// The jobs of a project that the host has, by number. Numbers rise and jobs end roughly in that order, so what is held
-/// is a stretch with a few holes; what is over is freed.
+/// The jobs of a project that the host has, by number. Numbers rise and jobs end roughly in that order, so
+/// what is held is a stretch with a few holes; what is over is freed.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     first: u64,

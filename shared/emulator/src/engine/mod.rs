@@ -1,31 +1,34 @@
 //! The engine: turns the product's own client through virtual time (R5.10).
 //!
 //! # Model
-//! Time jumps from one thing that happens to the next: the host goes on or off, a job reaches its end or a checkpoint, a
-//! transfer or an RPC ends, the client's wake-up is due. There is no step.
+//! Time jumps from one thing that happens to the next: the host goes on or off, a job reaches its end or a
+//! checkpoint, a transfer or an RPC ends, the client's wake-up is due. There is no step.
 //!
-//! - **The host** is on and off in turn. Off stops everything: jobs, transfers, RPCs, the client. So everything on the host
-//!   is timed by a clock that runs only while it is on, and going off costs nothing but telling the client. When it goes
-//!   off, jobs lose nothing ([`crate::scenario::OffKind::Suspend`], as in the paper), or their processes end and what was
-//!   done since the last checkpoint is lost (`Shutdown`).
-//! - **Jobs** run at full speed while they run: a job ends when its *true* size is worked off, and says truly how much of
-//!   it is done. What the client believes comes from the project's estimates, apart from that. A job without a checkpoint
-//!   interval keeps its progress always; one with an interval has checkpoints at whole multiples of it, to which it falls
-//!   back when its process ends before it does. A suspended job stays in memory and loses nothing.
-//! - **Projects** answer at once (or after [`RunOptions::rpc_latency`]) while they are up, and not at all while they are
-//!   down. A transfer during which the project went down fails at the time it would have ended.
-//! - **Files** go over the host's link one after another in each direction, in the order in which the client starts them;
-//!   empty files take no time. Application versions are empty.
+//! - **The host** is on and off in turn. Off stops everything: jobs, transfers, RPCs, the client. So
+//!   everything on the host is timed by a clock that runs only while it is on, and going off costs nothing
+//!   but telling the client. When it goes off, jobs lose nothing ([`crate::scenario::OffKind::Suspend`], as
+//!   in the paper), or their processes end and what was done since the last checkpoint is lost (`Shutdown`).
+//! - **Jobs** run at full speed while they run: a job ends when its *true* size is worked off, and says truly
+//!   how much of it is done. What the client believes comes from the project's estimates, apart from that. A
+//!   job without a checkpoint interval keeps its progress always; one with an interval has checkpoints at
+//!   whole multiples of it, to which it falls back when its process ends before it does. A suspended job
+//!   stays in memory and loses nothing.
+//! - **Projects** answer at once (or after [`RunOptions::rpc_latency`]) while they are up, and not at all
+//!   while they are down. A transfer during which the project went down fails at the time it would have
+//!   ended.
+//! - **Files** go over the host's link one after another in each direction, in the order in which the client
+//!   starts them; empty files take no time. Application versions are empty.
 //!
 //! # Left out
-//! Jobs of a project that is over 100% of the CPUs because of GPU jobs do not slow each other down; memory bandwidth,
-//! disk speed and the time to start a process are nothing; a server is never slow.
+//! Jobs of a project that is over 100% of the CPUs because of GPU jobs do not slow each other down; memory
+//! bandwidth, disk speed and the time to start a process are nothing; a server is never slow.
 //!
 //! # Numbers
-//! A run is decided by scenario, composition and seed alone, to the last bit, on every machine (R5.12). What has no number
-//! of its own draws from streams named after it, see `random.rs`.
+//! A run is decided by scenario, composition and seed alone, to the last bit, on every machine (R5.12). What
+//! has no number of its own draws from streams named after it, see `random.rs`.
 
 mod account;
+mod arrival;
 mod availability;
 mod calendar;
 mod effects;
@@ -69,7 +72,8 @@ impl std::fmt::Debug for RunOptions<'_> {
 
 /// Simulates a scenario under a composition of policies.
 ///
-/// The scenario is taken as sound ([`Scenario::check`]); what is not makes a run without sense, never a panic.
+/// The scenario is taken as sound ([`Scenario::check`]); what is not makes a run without sense, never a
+/// panic.
 #[must_use]
 pub fn run(scenario: &Scenario, composition: Composition, seed: u64, options: RunOptions<'_>) -> RunOutcome {
     world::World::new(scenario, composition, seed, options).run()

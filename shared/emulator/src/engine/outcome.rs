@@ -86,8 +86,8 @@ pub struct ProjectOutcome {
 /// What ran when. Times are from the beginning of the run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timeline {
-    /// Stretches of a job on an instance, in the order in which they ended. Time in which the host was off is not cut
-    /// out: see [`Timeline::off`].
+    /// Stretches of a job on an instance, in the order in which they ended. Time in which the host was off is
+    /// not cut out: see [`Timeline::off`].
     pub spans: Vec<Span>,
     /// When the host was off.
     pub off: Vec<(Duration, Duration)>,

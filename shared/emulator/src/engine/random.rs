@@ -1,11 +1,13 @@
-//! Random numbers that are the same on every machine, in a stream of its own for each thing that draws (R5.12).
+//! Random numbers that are the same on every machine, in a stream of its own for each thing that draws
+//! (R5.12).
 //!
-//! A stream begins at a hash of the run's seed and the *name* of what draws. So a project that is added, left out or put
-//! elsewhere in the list reshuffles nobody else's numbers, and two policies meet the very same host and jobs.
+//! A stream begins at a hash of the run's seed and the *name* of what draws. So a project that is added, left
+//! out or put elsewhere in the list reshuffles nobody else's numbers, and two policies meet the very same
+//! host and jobs.
 //!
-//! The generator is SplitMix64: a counter and a mixing function, in whole numbers. Exponential and normal draws need a
-//! logarithm and a square root. The root is exact by the rules of floating-point arithmetic; the logarithm of a platform's
-//! library is not, so there is one here.
+//! The generator is SplitMix64: a counter and a mixing function, in whole numbers. Exponential and normal
+//! draws need a logarithm and a square root. The root is exact by the rules of floating-point arithmetic; the
+//! logarithm of a platform's library is not, so there is one here.
 
 use fallow_domain::{Duration, Flops};
 
@@ -87,7 +89,8 @@ const fn mix(mut z: u64) -> u64 {
 
 /// The natural logarithm of a finite number above zero that is not subnormal.
 ///
-/// x is m times a power of two, with m near 1; ln m = 2 artanh((m - 1) / (m + 1)), whose series is short there.
+/// x is m times a power of two, with m near 1; ln m = 2 artanh((m - 1) / (m + 1)), whose series is short
+/// there.
 fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let mut exponent = ((bits >> 52) & 0x7FF) as i64 - 1023;

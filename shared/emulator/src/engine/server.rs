@@ -1,20 +1,21 @@
 //! A project's server: answers the client's typed requests with typed replies.
 //!
-//! It offers the jobs that would fill a request by their estimates, and sends of those what the composition's work send
-//! lets through (R5.5, R5.6), by the very code that the product's server runs. A job that WS2 refuses goes to some other
-//! host, and no further one is offered in its place in this reply: a server's cache of jobs is small, and asking again
-//! is the client's affair. Under JC2 estimates are corrected by the factor that the client reports.
+//! It offers the jobs that would fill a request by their estimates, and sends of those what the composition's
+//! work send lets through (R5.5, R5.6), by the very code that the product's server runs. A job that WS2
+//! refuses goes to some other host, and no further one is offered in its place in this reply: a server's
+//! cache of jobs is small, and asking again is the client's affair. Under JC2 estimates are corrected by the
+//! factor that the client reports.
 
 use fallow_boinc::scheduler::{
     App, AppVersion, Coprocessor, FileInfo, FileRef, ReportedResult, ResultJob, ResultState, SchedulerReply,
     SchedulerRequest, Workunit, type_name,
 };
-use fallow_client::Client;
-use fallow_domain::{Bytes, Duration, Flops, Fraction, Instant, PerType, ResourceType};
+use fallow_domain::{Bytes, Duration, Flops, Instant, PerType, ResourceType};
 use fallow_policy::completion::DurationCorrection;
 use fallow_policy::composition::Composition;
 use fallow_policy::send::{HeldJobs, Offer, SendHost, SendSituation, Wanted};
 
+use super::arrival::Arrival;
 use super::availability::OnOff;
 use super::host::CPUS_MIN;
 use super::jobs::{Jobs, SentJob, number_of};
@@ -66,13 +67,12 @@ impl<'a> Server<'a> {
         Self { model, up, supply, jobs: Jobs::default(), tally, known: false, url }
     }
 
-    /// Answers a request of a client, whose jobs in progress can be asked for. `reported` gets the jobs that are over with it.
+    /// Answers a request of a client. `reported` gets the jobs that are over with it.
     pub(crate) fn answer(
         &mut self,
-        request: SchedulerRequest,
+        arrival: Arrival<'_>,
         host: &PerType<u32>,
         composition: &Composition,
-        client: &Client,
         now: Instant,
         reported: &mut Vec<Report>,
     ) -> SchedulerReply {
@@ -85,16 +85,16 @@ impl<'a> Server<'a> {
         if first {
             self.send_queue(&mut reply, now);
         }
-        self.tally.correction = request.duration_correction_factor;
+        self.tally.correction = arrival.request.duration_correction_factor;
         // What the client holds from the beginning comes before anything new.
         let drafts = match first && !self.model.queue.is_empty() {
             true => Vec::new(),
-            false => self.choose(&request, host, composition, client, now, &mut reply),
+            false => self.choose(&arrival, host, composition, now, &mut reply),
         };
         for draft in drafts {
             self.send(&mut reply, draft, now);
         }
-        for result in request.results {
+        for result in arrival.request.results {
             self.take_report(result, now, &mut reply, reported);
         }
         reply
@@ -136,13 +136,13 @@ impl<'a> Server<'a> {
     /// Jobs to send for a request, and what the project cannot serve at all (R3.12).
     fn choose(
         &mut self,
-        request: &SchedulerRequest,
+        arrival: &Arrival<'_>,
         host: &PerType<u32>,
         composition: &Composition,
-        client: &Client,
         now: Instant,
         reply: &mut SchedulerReply,
     ) -> Vec<Draft> {
+        let request = &arrival.request;
         let wanted = wanted(request);
         if request.dont_send_work || !wanted.is_open() {
             return Vec::new();
@@ -152,15 +152,12 @@ impl<'a> Server<'a> {
         reply.no_rsc_apps.extend(unsupported.map(|(kind, _)| type_name(kind).to_owned()));
         let learned = DurationCorrection::new(request.duration_correction_factor);
         let (drafts, offers) = self.offers(wanted, composition.completion.factor(learned), now);
-        let stats = &request.time_stats;
-        let availability = stats.on_frac.clamp(0.0, 1.0) * stats.active_frac.clamp(0.0, 1.0);
-        // What the client would list by name for a server that plans with it.
-        let listed = || client.workload().collect();
-        let held = composition.send.needs_workload().then(|| HeldJobs { load: client.load(), list: &listed });
+        let listed = || arrival.listed();
+        let held = arrival.sums().map(|load| HeldJobs { load, list: &listed });
         let situation = SendSituation {
             now,
             wanted,
-            host: SendHost { instances: *host, availability: Fraction::clamped(availability) },
+            host: SendHost { instances: *host, availability: request.time_stats.availability() },
             switches: composition.ws2,
             held,
         };
@@ -286,8 +283,8 @@ impl<'a> Server<'a> {
         self.jobs.push(job);
     }
 
-    /// What the client holds when the simulation begins: of each job what is left of it, with an estimate that is as
-    /// wrong as its whole one. Jobs that are computed already are left out.
+    /// What the client holds when the simulation begins: of each job what is left of it, with an estimate
+    /// that is as wrong as its whole one. Jobs that are computed already are left out.
     fn send_queue(&mut self, reply: &mut SchedulerReply, now: Instant) {
         let model = self.model;
         for queued in &model.queue {

@@ -112,7 +112,8 @@ impl<'a> Supply<'a> {
         let mut fitting = self.applications.iter().enumerate().filter_map(of_kind);
         let first = fitting.next()?;
         let Some(second) = fitting.next() else {
-            // Nothing to choose from: nothing is drawn, so that a second application that ran dry changes nothing.
+            // Nothing to choose from: nothing is drawn, so that a second application that ran dry changes
+            // nothing.
             return self.applications.get_mut(first.0)?.next(first.0);
         };
         let fitting: Vec<_> = [first, second].into_iter().chain(fitting).collect();

@@ -1,6 +1,7 @@
 //! Records what ran when.
 //!
-//! A client says which jobs run, not on which CPU; here a job takes the lowest instances that have room for it.
+//! A client says which jobs run, not on which CPU; here a job takes the lowest instances that have room for
+//! it.
 
 use std::collections::BTreeMap;
 

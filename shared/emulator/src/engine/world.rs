@@ -138,7 +138,8 @@ impl<'a> World<'a> {
             preferences: self.scenario.preferences(),
         };
         self.tell(Event::DocumentOffered(document));
-        // What the client is to hold from the beginning comes with a first contact, whether it would ask for work or not.
+        // What the client is to hold from the beginning comes with a first contact, whether it would ask for
+        // work or not.
         let held = self.scenario.projects.iter().enumerate().filter(|(_, project)| !project.queue.is_empty());
         let urls: Vec<_> = held.filter_map(|(index, _)| MasterUrl::parse(&url(index)).ok()).collect();
         urls.into_iter().for_each(|url| {
@@ -197,8 +198,8 @@ impl<'a> World<'a> {
         self.carry_out(step);
     }
 
-    /// Brings the tasks up to date, and tells the client how far they are if it does not know. Says whether there was
-    /// anything to tell. Whatever the client decides, it decides after that.
+    /// Brings the tasks up to date, and tells the client how far they are if it does not know. Says whether
+    /// there was anything to tell. Whatever the client decides, it decides after that.
     fn look(&mut self) -> bool {
         let samples = self.samples();
         let news = !samples.is_empty();

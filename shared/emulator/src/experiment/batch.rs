@@ -1,8 +1,8 @@
 //! Many runs at once.
 //!
-//! Runs share nothing, so they go over all threads of rayon's pool; results come back in the order of the cases, whatever
-//! the threads do (R5.12). What a run needs of the world (a clock, somebody who watches, a way to be stopped) is handed
-//! in: this room has none of its own.
+//! Runs share nothing, so they go over all threads of rayon's pool; results come back in the order of the
+//! cases, whatever the threads do (R5.12). What a run needs of the world (a clock, somebody who watches, a
+//! way to be stopped) is handed in: this room has none of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -6,7 +6,7 @@ use fallow_policy::cpu_schedule::by_share::ByShare;
 
 use super::rows::{at, scaled, value};
 use super::{
-    Arm, Curve, Measurements, Metric, Report, Row, TIGHT, Trial, claim, curve, mixes, others, panel,
+    Arm, Curve, Measurements, Metric, Report, Row, TIGHT, Trial, claim, curve, improved, mixes, others, panel,
 };
 use crate::plot::{Axis, Figure, Scale};
 
@@ -21,13 +21,15 @@ const LITTLE: &str = "lower, but not by 0.10: with WF2 the host holds few jobs, 
                       for WS2 as little is saved";
 
 fn cs1(group: &'static str) -> Arm {
-    Arm { group, composition: Composition { cpu: CpuChoice::new(&ByShare), ..Composition::default() } }
+    Arm { group, composition: Composition { cpu: CpuChoice::new(&ByShare), ..improved() } }
 }
 fn cs2(group: &'static str) -> Arm {
-    Arm { group, composition: Composition::default() }
+    Arm { group, composition: improved() }
 }
 fn own(group: &'static str) -> Vec<Arm> {
-    others::arms(group, &["CS1", "CS2"], |cpu| Composition { cpu, ..Composition::default() })
+    let mut own = others::arms(group, &["CS1", "CS2"], |cpu| Composition { cpu, ..improved() });
+    own.extend(others::accounts(group));
+    own
 }
 
 pub(super) fn trials() -> Vec<Trial> {

@@ -5,7 +5,7 @@ use fallow_policy::fetch::FetchChoice;
 use fallow_policy::fetch::starvation::Starvation;
 
 use super::{
-    Arm, Curve, Measurements, Metric, Report, Row, TIGHT, Trial, claim, curve, mixes, others, panel,
+    Arm, Curve, Measurements, Metric, Report, Row, TIGHT, Trial, claim, curve, improved, mixes, others, panel,
 };
 use crate::plot::{Axis, Figure, Scale};
 
@@ -29,13 +29,13 @@ const MORE: &str = "WF2's stays small at any M while WF1's rises up to M = 14: 0
                     to 20 that is a twentieth. Which of the two is larger or smaller in the paper its text does not say";
 
 fn wf1(group: &'static str) -> Arm {
-    Arm { group, composition: Composition { fetch: FetchChoice::new(&Starvation), ..Composition::default() } }
+    Arm { group, composition: Composition { fetch: FetchChoice::new(&Starvation), ..improved() } }
 }
 fn wf2(group: &'static str) -> Arm {
-    Arm { group, composition: Composition::default() }
+    Arm { group, composition: improved() }
 }
 fn own(group: &'static str) -> Vec<Arm> {
-    others::arms(group, &["WF1", "WF2"], |fetch| Composition { fetch, ..Composition::default() })
+    others::arms(group, &["WF1", "WF2"], |fetch| Composition { fetch, ..improved() })
 }
 
 pub(super) fn trials() -> Vec<Trial> {

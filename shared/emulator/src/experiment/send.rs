@@ -1,8 +1,8 @@
 //! R5.24: work send when sizes vary much, WS1 against WS2.
 //!
-//! Two projects of equal share, the second's jobs ten times as long as the first's, base latency bounds; the host connects
-//! every two days and keeps work for two days. Sizes are normal with a deviation of `s` means, drawn again at zero or
-//! less, and estimates follow each job's size.
+//! Two projects of equal share, the second's jobs ten times as long as the first's, base latency bounds; the
+//! host connects every two days and keeps work for two days. Sizes are normal with a deviation of `s` means,
+//! drawn again at zero or less, and estimates follow each job's size.
 
 use std::sync::Arc;
 
@@ -11,7 +11,9 @@ use fallow_policy::composition::Composition;
 use fallow_policy::send::SendChoice;
 use fallow_policy::send::as_asked::AsAsked;
 
-use super::{Arm, Curve, Measurements, Metric, Report, Row, Trial, claim, curve, others, panel, rows};
+use super::{
+    Arm, Curve, Measurements, Metric, Report, Row, Trial, claim, curve, improved, others, panel, rows,
+};
 use crate::plot::{Axis, Figure, Scale};
 use crate::scenario::{Buffer, Estimate, Scenario};
 
@@ -25,17 +27,17 @@ const SMALL: &str = "the host idles where hardly any job fits its latency bound,
                      Tried: at five times the latency bound it is 0.01 at s = 100, at a fifth 0.97";
 
 fn ws1() -> Arm {
-    Arm { group: "", composition: Composition { send: SendChoice::new(&AsAsked), ..Composition::default() } }
+    Arm { group: "", composition: Composition { send: SendChoice::new(&AsAsked), ..improved() } }
 }
 fn ws2() -> Arm {
-    Arm { group: "", composition: Composition::default() }
+    Arm { group: "", composition: improved() }
 }
 /// The same without the improvements.
 fn ws2_published() -> Arm {
     Arm { group: "", composition: super::published() }
 }
 fn own() -> Vec<Arm> {
-    others::arms("", &["WS1", "WS2"], |send| Composition { send, ..Composition::default() })
+    others::arms("", &["WS1", "WS2"], |send| Composition { send, ..improved() })
 }
 
 fn scenario(factor: f64) -> Scenario {

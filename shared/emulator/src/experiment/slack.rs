@@ -7,7 +7,8 @@ use fallow_policy::send::Ws2Switches;
 
 use super::rows::{at, value};
 use super::{
-    Arm, Curve, Measurements, Metric, Report, Row, Trial, curve, panel, paper, published, with_slack,
+    Arm, Curve, Measurements, Metric, Report, Row, Trial, curve, improved, panel, paper, published,
+    with_slack,
 };
 use crate::plot::{Axis, Figure, Panel, Scale};
 
@@ -22,7 +23,7 @@ pub(super) const TOLERANCE: f64 = 0.10;
 const CALM: [Metric; 3] = [Metric::Idleness, Metric::ShareViolation, Metric::Monotony];
 
 fn arm(ws2: Ws2Switches) -> Arm {
-    Arm { group: "", composition: Composition { ws2, ..Composition::default() } }
+    Arm { group: "", composition: Composition { ws2, ..improved() } }
 }
 
 /// As published, and with each of the improvements.

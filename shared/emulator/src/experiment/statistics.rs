@@ -1,8 +1,8 @@
 //! What several seeds say together: a mean and how sure it is.
 //!
-//! Seeds are independent draws of the same experiment, few of them, with a spread that is not known beforehand: the
-//! interval is Student's. It needs nothing but square roots, which are exact everywhere, so that the same seeds give the
-//! same bytes on any machine (R5.12).
+//! Seeds are independent draws of the same experiment, few of them, with a spread that is not known
+//! beforehand: the interval is Student's. It needs nothing but square roots, which are exact everywhere, so
+//! that the same seeds give the same bytes on any machine (R5.12).
 
 /// A mean of several values with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,7 +11,8 @@ pub struct Sample {
     pub count: usize,
     /// Their mean.
     pub mean: f64,
-    /// The interval is the mean and this much to either side; none for a single value, which says nothing of its spread.
+    /// The interval is the mean and this much to either side; none for a single value, which says nothing of
+    /// its spread.
     pub half_width: Option<f64>,
 }
 
@@ -49,8 +50,8 @@ fn student(degrees: usize) -> f64 {
     ];
     match degrees.checked_sub(1).and_then(|row| TABLE.get(row)) {
         Some(t) => *t,
-        // The normal distribution's quantile and the first two terms of its expansion in 1/degrees; from 31 on it is
-        // right to the table's three decimals.
+        // The normal distribution's quantile and the first two terms of its expansion in 1/degrees; from 31
+        // on it is right to the table's three decimals.
         None if degrees > 0 => {
             let (z, n) = (1.959_964_f64, degrees as f64);
             let cube = z * z * z;

@@ -69,8 +69,8 @@ pub struct Trial {
     pub scenario: Arc<Scenario>,
 }
 
-/// The cases of trials: each from `repeat` seeds, beginning with `seed`. All arms have the same seeds, so that what they
-/// draw alike is alike and differences between them are sharper than either.
+/// The cases of trials: each from `repeat` seeds, beginning with `seed`. All arms have the same seeds, so
+/// that what they draw alike is alike and differences between them are sharper than either.
 #[must_use]
 pub fn cases(trials: &[Trial], seed: u64, repeat: usize) -> Vec<Case> {
     let seeds = (0..repeat as u64).map(|nth| seed.wrapping_add(nth));
@@ -128,8 +128,9 @@ impl Measurements {
         Sample::of(&self.cell(arm, x)?.values(metric))
     }
 
-    /// How far the parts of the processing that the projects received are from their shares, whether or not the host had
-    /// work of them: half the sum of the differences. R5.32 compares with what was due to those with work.
+    /// How far the parts of the processing that the projects received are from their shares, whether or not
+    /// the host had work of them: half the sum of the differences. R5.32 compares with what was due to those
+    /// with work.
     #[must_use]
     pub fn off_shares(&self, arm: Arm, x: f64) -> Option<Sample> {
         Sample::of(&self.cell(arm, x)?.off_shares)
@@ -190,10 +191,11 @@ impl Measurements {
         Sample::of(&left.iter().zip(&right).map(|(left, right)| right - left).collect::<Vec<_>>())
     }
 
-    /// The sum of `part` divided by the sum of `whole`, both over all seeds together; none if the latter is 0.
+    /// The sum of `part` divided by the sum of `whole`, both over all seeds together; none if the latter
+    /// is 0.
     ///
-    /// The interval is that of `part - ratio x whole`, seed by seed, over the mean of `whole`: a ratio of means, since a
-    /// mean of ratios would be wild where a seed's `whole` is near 0.
+    /// The interval is that of `part - ratio x whole`, seed by seed, over the mean of `whole`: a ratio of
+    /// means, since a mean of ratios would be wild where a seed's `whole` is near 0.
     #[must_use]
     pub fn ratio(&self, part: Arm, whole: Arm, over: impl Fn(f64) -> bool, metric: Metric) -> Option<Sample> {
         ratio(&self.sums(part, &over, metric), &self.sums(whole, &over, metric))

@@ -23,7 +23,8 @@ pub(crate) const GREY: Color = RGBColor(0x60, 0x60, 0x60);
 pub(crate) const WHITE: Color = RGBColor(0xff, 0xff, 0xff);
 pub(crate) const LIGHT: Color = RGBColor(0xe2, 0xe2, 0xe2);
 
-/// Okabe and Ito's palette but for its black, which is the paper's, and its yellow, which is hard to see on white.
+/// Okabe and Ito's palette but for its black, which is the paper's, and its yellow, which is hard to see on
+/// white.
 const PALETTE: [Color; 6] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
@@ -50,8 +51,8 @@ pub(crate) fn wants_black(on: Color) -> bool {
     299 * u32::from(r) + 587 * u32::from(g) + 114 * u32::from(b) > 140_000
 }
 
-/// How wide a text is about, in pixels. There are no fonts here: a letter of a sans-serif font is a bit more than half as
-/// wide as it is high, on average.
+/// How wide a text is about, in pixels. There are no fonts here: a letter of a sans-serif font is a bit more
+/// than half as wide as it is high, on average.
 pub(crate) fn width_of(text: &str, size: i32) -> i32 {
     (text.chars().count() as i32) * size * 58 / 100
 }

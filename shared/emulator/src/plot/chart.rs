@@ -1,8 +1,9 @@
 //! Charts: curves over a parameter, in panels side by side, with one legend below.
 //!
-//! Measured values are joined dots with their 95 % intervals, without a stroke at the end where the axis ends before
-//! them; published ones are open diamonds around them, and what a published statement makes of our own values are dashes.
-//! Curves that coincide stand a pixel or two apart, so that none hides another, where values lie far enough apart.
+//! Measured values are joined dots with their 95 % intervals, without a stroke at the end where the axis ends
+//! before them; published ones are open diamonds around them, and what a published statement makes of our own
+//! values are dashes. Curves that coincide stand a pixel or two apart, so that none hides another, where
+//! values lie far enough apart.
 
 use super::canvas::{self, Anchor, BLACK, Canvas, DrawError, Drawn, LIGHT, color, fitted, width_of};
 use super::figure::{Curve, Dot, Figure, Origin, Panel, Scale, name_at};
@@ -116,7 +117,8 @@ impl<'a> Field<'a> {
         self.bottom - (part * f64::from(self.bottom - self.top - HEAD)).round() as i32
     }
 
-    /// Whether so many curves side by side would be seen at other values than their own, since values lie close together.
+    /// Whether so many curves side by side would be seen at other values than their own, since values lie
+    /// close together.
     fn is_crowded(&self, count: i32) -> bool {
         let mut places: Vec<i32> =
             self.panel.curves.iter().flat_map(|curve| &curve.dots).map(|dot| self.x(dot.x)).collect();

@@ -62,8 +62,8 @@ pub enum Origin {
     Measured(usize),
     /// From the paper: open markers, not joined.
     Published,
-    /// A published statement, such as a bound or a difference, applied to our own values: dashes, not joined. No value of
-    /// the paper's.
+    /// A published statement, such as a bound or a difference, applied to our own values: dashes, not joined.
+    /// No value of the paper's.
     Claim,
 }
 

@@ -1,7 +1,8 @@
 //! Pictures of runs and experiments, as SVG: charts of figures over a parameter, and what ran when.
 //!
-//! A picture is a text made from values alone: the same values give the same bytes. Colours are Okabe and Ito's, which
-//! colour-blind people tell apart; where there are more curves than colours, shades and markers differ too.
+//! A picture is a text made from values alone: the same values give the same bytes. Colours are Okabe and
+//! Ito's, which colour-blind people tell apart; where there are more curves than colours, shades and markers
+//! differ too.
 
 mod canvas;
 mod chart;

@@ -1,9 +1,9 @@
 //! What ran on which instance when.
 //!
-//! Time runs from left to right in rows of equal length, a lane for each instance of a resource type, a block for each
-//! stretch of a job in its project's colour. Jobs that missed their deadline have a black bar along their foot, and a
-//! black wedge where the deadline was. Above the lanes a strip shows when the host was off; where that is long enough to
-//! be seen, the lanes below are shaded too, since nothing ran.
+//! Time runs from left to right in rows of equal length, a lane for each instance of a resource type, a block
+//! for each stretch of a job in its project's colour. Jobs that missed their deadline have a black bar along
+//! their foot, and a black wedge where the deadline was. Above the lanes a strip shows when the host was off;
+//! where that is long enough to be seen, the lanes below are shaded too, since nothing ran.
 
 use std::collections::BTreeMap;
 
@@ -170,7 +170,8 @@ fn draw_frame(canvas: &Canvas<'_>, sheet: &Sheet, row: i64) -> Drawn {
 
 fn draw_spans(canvas: &Canvas<'_>, sheet: &Sheet, timeline: &Timeline) -> Drawn {
     let late = late_jobs(timeline);
-    // How far each lane of each row is painted, so that a crowd of short stretches costs no more than its pixels.
+    // How far each lane of each row is painted, so that a crowd of short stretches costs no more than its
+    // pixels.
     let mut painted: BTreeMap<(i64, usize), i32> = BTreeMap::new();
     for span in in_order(timeline) {
         let Some(lane) = sheet.lanes.get(&(span.kind, span.instance)).copied() else { continue };
@@ -194,7 +195,8 @@ fn draw_spans(canvas: &Canvas<'_>, sheet: &Sheet, timeline: &Timeline) -> Drawn 
     Ok(())
 }
 
-/// The projects' numbers, as in the legend, where there is room: eighteen colours are more than anybody tells apart.
+/// The projects' numbers, as in the legend, where there is room: eighteen colours are more than anybody tells
+/// apart.
 fn draw_numbers(canvas: &Canvas<'_>, sheet: &Sheet, timeline: &Timeline) -> Drawn {
     for span in in_order(timeline) {
         let Some(lane) = sheet.lanes.get(&(span.kind, span.instance)).copied() else { continue };

@@ -1,7 +1,8 @@
 //! What makes sense in a scenario, said in one place for all readers.
 //!
-//! Types rule most nonsense out (no CPUs, a negative share, a fraction above 1). What they cannot is looked at here. A
-//! finding names its place by a path as `--vary` writes it, so that a reader of files can point at the line.
+//! Types rule most nonsense out (no CPUs, a negative share, a fraction above 1). What they cannot is looked
+//! at here. A finding names its place by a path as `--vary` writes it, so that a reader of files can point at
+//! the line.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -46,7 +47,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// 36,500 days, longer than any simulation: durations beyond it are typing errors, and lose microseconds in files.
+/// 36,500 days, longer than any simulation: durations beyond it are typing errors, and lose microseconds in
+/// files.
 pub(crate) const CENTURY: Duration = Duration::from_hours(36_500 * 24);
 /// As in the product's preferences.
 const MONTH: Duration = Duration::from_hours(31 * 24);
@@ -56,7 +58,8 @@ const UNIQUE: &str = "a name of its own for each";
 const JOB_MIN: Duration = Duration::from_millis(1);
 /// Beyond any host: more are a typing error, and would be simulated one by one.
 const CPUS_MAX: u32 = 4096;
-/// Most projects, and most applications of them together: beyond any client, and each costs time at every step.
+/// Most projects, and most applications of them together: beyond any client, and each costs time at every
+/// step.
 const PROJECTS_MAX: usize = 1000;
 
 impl Scenario {

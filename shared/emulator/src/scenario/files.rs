@@ -1,7 +1,7 @@
 //! Where files come from: the one place of this room, beside its command line, that opens them.
 //!
-//! Scenarios name other files (traces), and a BOINC data directory is several. Both are read through [`Files`], so
-//! that tests and variations need no disk.
+//! Scenarios name other files (traces), and a BOINC data directory is several. Both are read through
+//! [`Files`], so that tests and variations need no disk.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,13 @@
 //! What is simulated: a host, a client and its projects (R5.11).
 //!
-//! A [`Scenario`] holds everything that is given, and nothing that is drawn: the seed comes beside it. It is read from
-//! a TOML file, taken from a BOINC client's data directory, or built in ([`Scenario::base`], [`Scenario::mix`]).
+//! A [`Scenario`] holds everything that is given, and nothing that is drawn: the seed comes beside it. It is
+//! read from a TOML file, taken from a BOINC client's data directory, or built in ([`Scenario::base`],
+//! [`Scenario::mix`]).
 //!
 //! **Time.** A simulation begins at 0; what lies before (a queued job's arrival) is a negative duration.
 //!
-//! **What makes sense** is said in one place: fields whose type cannot rule nonsense out (a buffer of -1 day) are
-//! looked at by [`Scenario::check`], which every reader calls.
+//! **What makes sense** is said in one place: fields whose type cannot rule nonsense out (a buffer of -1 day)
+//! are looked at by [`Scenario::check`], which every reader calls.
 
 mod boinc;
 mod check;

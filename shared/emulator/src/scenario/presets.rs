@@ -74,8 +74,8 @@ impl Scenario {
         }
     }
 
-    /// The mix of R5.15: projects `p1` to `pM`, the i-th with i times the base size, latency bound and share. A mix
-    /// of 0 is one of 1.
+    /// The mix of R5.15: projects `p1` to `pM`, the i-th with i times the base size, latency bound and share.
+    /// A mix of 0 is one of 1.
     #[must_use]
     pub fn mix(m: u32) -> Self {
         let m = m.max(1);
@@ -86,8 +86,8 @@ impl Scenario {
         Self { name: format!("mix{m}"), projects: (1..=m).map(project).collect(), ..Self::base() }
     }
 
-    /// The example of R3.13: equal shares; project `a` has jobs for the GPU only, `b` for both; the GPU is twice as
-    /// fast as the CPU; one of each, always on, for 10 days. Jobs take an hour.
+    /// The example of R3.13: equal shares; project `a` has jobs for the GPU only, `b` for both; the GPU is
+    /// twice as fast as the CPU; one of each, always on, for 10 days. Jobs take an hour.
     #[must_use]
     pub fn gpu() -> Self {
         let nvidia = Uses {

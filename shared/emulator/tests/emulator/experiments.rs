@@ -1,5 +1,5 @@
-//! The published evaluation in small: fewer values of the parameter, shorter runs, one or two seeds. `fallow evaluate`
-//! makes all of it.
+//! The published evaluation in small: fewer values of the parameter, shorter runs, one or two seeds. `fallow
+//! evaluate` makes all of it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

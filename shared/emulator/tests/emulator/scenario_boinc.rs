@@ -11,8 +11,8 @@ const PREFERENCES: &str = "<global_preferences>\n<work_buf_min_days>0.5</work_bu
 const OVERRIDE: &str = "<global_preferences>\n<max_ncpus_pct>50</max_ncpus_pct>\n\
                         <cpu_scheduling_period_minutes>0</cpu_scheduling_period_minutes>\n</global_preferences>\n";
 
-/// Sizes: a job of 7.2e12 at 2e9 FLOPS is estimated at an hour, which is 1.44e13 on a CPU of 4e9 FLOPS, and takes a
-/// quarter more by the project's correction factor.
+/// Sizes: a job of 7.2e12 at 2e9 FLOPS is estimated at an hour, which is 1.44e13 on a CPU of 4e9 FLOPS, and
+/// takes a quarter more by the project's correction factor.
 const EXPECTED: &str = r#"name = "bench"
 duration = "100 days"
 

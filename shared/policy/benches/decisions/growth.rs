@@ -1,7 +1,8 @@
-//! How the cost of a full decision grows with the queue: a table, and the exponent of the number of jobs fitted to it.
+//! How the cost of a full decision grows with the queue: a table, and the exponent of the number of jobs
+//! fitted to it.
 //!
-//! Beside it stand the figures of the peer, BOINC's client 8.3.0 in its own simulator, which were measured in another
-//! run, on one core of a two-core machine with -O2.
+//! Beside it stand the figures of the peer, BOINC's client 8.3.0 in its own simulator, which were measured in
+//! another run, on one core of a two-core machine with -O2.
 
 use std::time::Instant;
 

@@ -47,8 +47,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Of the jobs one in fifty is preempted; eight run, past their slices, so that nothing is settled before debts are
-    /// compared. Jobs take 45 to 75 minutes.
+    /// Of the jobs one in fifty is preempted; eight run, past their slices, so that nothing is settled before
+    /// debts are compared. Jobs take 45 to 75 minutes.
     pub(crate) fn new(jobs: u64, count: u32, deadlines: Deadlines) -> Self {
         let all = Duration::from_hours(1).mul_f64(jobs as f64 / f64::from(CPUS));
         let spread = match deadlines {

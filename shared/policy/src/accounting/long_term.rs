@@ -1,16 +1,18 @@
-//! Long-term debt: processing owed to projects over days and weeks, by project and resource type (R3.3 to R3.6).
+//! Long-term debt: processing owed to projects over days and weeks, by project and resource type (R3.3 to
+//! R3.6).
 //!
-//! Model: a pair (project, type) *accumulates* while its project is likely to supply a job of the type if asked: it
-//! has done so before (the flag of R3.5) and is neither backed off for it nor barred from fetching. Those that
-//! accumulate earn e(P, R) x time, the fair division of the host's total speed among them (`due`), and pay what their
-//! running jobs use. Then the mean over them is subtracted, so that their sum is 0. A pair that does not accumulate
-//! stands still: it neither earns nor pays, because what its project could have been given meanwhile was not to be had.
+//! Model: a pair (project, type) *accumulates* while its project is likely to supply a job of the type if
+//! asked: it has done so before (the flag of R3.5) and is neither backed off for it nor barred from fetching.
+//! Those that accumulate earn e(P, R) x time, the fair division of the host's total speed among them (`due`),
+//! and pay what their running jobs use. Then the mean over them is subtracted, so that their sum is 0. A pair
+//! that does not accumulate stands still: it neither earns nor pays, because what its project could have been
+//! given meanwhile was not to be had.
 //!
-//! What decides is the *overall* debt, the sum over types weighted by their speeds. It stays bounded while the project
-//! that is owed most is asked first. The parts by themselves might not: of two projects that can use both types one
-//! may get all CPUs and the other all GPUs, to the satisfaction of both. Such opposite parts are *bartered* against
-//! each other, which changes no overall debt and no sum of a type, and keeps the parts as small as the whole. Nothing
-//! is clamped.
+//! What decides is the *overall* debt, the sum over types weighted by their speeds. It stays bounded while
+//! the project that is owed most is asked first. The parts by themselves might not: of two projects that can
+//! use both types one may get all CPUs and the other all GPUs, to the satisfaction of both. Such opposite
+//! parts are *bartered* against each other, which changes no overall debt and no sum of a type, and keeps the
+//! parts as small as the whole. Nothing is clamped.
 
 use std::collections::BTreeMap;
 
@@ -31,8 +33,8 @@ pub struct LongTermPeriod {
     pub share: Share,
     /// Instance time of each type that its jobs used.
     pub used: PerType<Duration>,
-    /// Types for which it may be asked: not backed off, not suspended, not told to send none. Whether it has shown
-    /// that it supplies them (R3.5) is known here.
+    /// Types for which it may be asked: not backed off, not suspended, not told to send none. Whether it has
+    /// shown that it supplies them (R3.5) is known here.
     pub may_supply: PerType<bool>,
 }
 
@@ -75,8 +77,9 @@ impl LongTermDebts {
         self.0.get(&project).is_some_and(|account| account.supplies[kind])
     }
 
-    /// Takes in what a reply brought for a type, and what followed for its backoff (R3.5, R3.11): a job sets the flag;
-    /// a type that is not supported, or of which none came until the backoff reached its maximum, loses it.
+    /// Takes in what a reply brought for a type, and what followed for its backoff (R3.5, R3.11): a job sets
+    /// the flag; a type that is not supported, or of which none came until the backoff reached its maximum,
+    /// loses it.
     pub fn on_reply(
         &mut self,
         project: ProjectId,
@@ -97,8 +100,8 @@ impl LongTermDebts {
         self.0.remove(&project);
     }
 
-    /// Settles a stretch of time in which computing was possible for `length`. `periods` names every attached project
-    /// once. Time in which the host was off or suspended earns nobody anything.
+    /// Settles a stretch of time in which computing was possible for `length`. `periods` names every attached
+    /// project once. Time in which the host was off or suspended earns nobody anything.
     pub fn settle(&mut self, length: Duration, host: &PlanHost, periods: &[LongTermPeriod]) {
         let secs = length.max(Duration::ZERO).as_secs_f64();
         let accumulates = |p: &LongTermPeriod| {

@@ -1,8 +1,9 @@
 //! By what account projects are compared for processing.
 //!
-//! Hosts keep three books: short-term debts (R2.1), long-term debts (R3.3) and, for a policy that asks for it, recent
-//! estimated credit. An [`AccountingPolicy`] says from those [`Books`] what each project is owed when CPUs are dealt out,
-//! and how each stands when work is fetched. Each is a file here and a line in `registry`.
+//! Hosts keep three books: short-term debts (R2.1), long-term debts (R3.3) and, for a policy that asks for
+//! it, recent estimated credit. An [`AccountingPolicy`] says from those [`Books`] what each project is owed
+//! when CPUs are dealt out, and how each stands when work is fetched. Each is a file here and a line in
+//! `registry`.
 
 mod long_term;
 mod short_term;
@@ -25,17 +26,19 @@ pub type AccountingChoice = Policy<dyn AccountingPolicy>;
 
 /// Compares projects.
 pub trait AccountingPolicy: Send + Sync + 'static {
-    /// Its name in compositions, after `accounting=`: letters, digits and dashes.
+    /// Its name in compositions, after `accounting=`: letters, digits and dashes, 16 at most. `toy` is for
+    /// tests and examples.
     fn name(&self) -> &'static str;
 
-    /// What it does, in a few words for `--help`.
+    /// What it does, in a few words for `--help`: 48 bytes at most.
     fn summary(&self) -> &'static str;
 
-    /// For CPU scheduling: what each project is owed of each type, in instance-seconds, in the order of `books.projects`.
+    /// For CPU scheduling: what each project is owed of each type, in instance-seconds, in the order of
+    /// `books.projects`.
     fn owed(&self, books: &Books<'_>) -> Vec<PerType<Debt>>;
 
-    /// For work fetch: how each project stands, in the order of `books.projects`. `queue` has the jobs held, and `window`
-    /// is for how long work is to be held.
+    /// For work fetch: how each project stands, in the order of `books.projects`. `queue` has the jobs held,
+    /// and `window` is for how long work is to be held.
     fn standings(&self, books: &Books<'_>, queue: &JobQueue, window: Duration) -> Vec<Standing>;
 
     /// Whether recent estimated credit is to be booked for it.

@@ -1,15 +1,16 @@
 //! By recent estimated credit: how BOINC's client compares projects today.
 //!
-//! Model: what a project's jobs compute is counted in units of estimated credit, 200 a day for a GFLOPS of peak speed,
-//! whatever the type of resource. Each project has an average of it per day that fades by half in ten days. A project
-//! whose part of all credit is larger than its part of all shares ranks lower. Unlike debt the average forgets: a
-//! project that had no work for a month is not owed a month.
+//! Model: what a project's jobs compute is counted in units of estimated credit, 200 a day for a GFLOPS of
+//! peak speed, whatever the type of resource. Each project has an average of it per day that fades by half in
+//! ten days. A project whose part of all credit is larger than its part of all shares ranks lower. Unlike
+//! debt the average forgets: a project that had no work for a month is not owed a month.
 //!
-//! The same figures come in two forms. `priority` ranks projects for work fetch: minus the part of the credit over the
-//! part of the share, less what is queued. `as_debt` is for CPU scheduling, which deals instances out one by one and
-//! takes its payoff off what a project is owed: the distance of the part of the credit from the part of the share, in
-//! seconds of a day of the host, so that a slice of an hour counts as a 24th of all credit, as BOINC's own client has it.
-//! (That one divides by the share where this one subtracts; both are 0 where the shares are kept.)
+//! The same figures come in two forms. `priority` ranks projects for work fetch: minus the part of the credit
+//! over the part of the share, less what is queued. `as_debt` is for CPU scheduling, which deals instances
+//! out one by one and takes its payoff off what a project is owed: the distance of the part of the credit
+//! from the part of the share, in seconds of a day of the host, so that a slice of an hour counts as a 24th
+//! of all credit, as BOINC's own client has it. (That one divides by the share where this one subtracts; both
+//! are 0 where the shares are kept.)
 
 use std::collections::BTreeMap;
 
@@ -30,7 +31,8 @@ const CREDIT_PER_GFLOPS_DAY: f64 = 200.0;
 const DAY_SECS: f64 = 86_400.0;
 const LN_2: f64 = std::f64::consts::LN_2;
 
-/// A project without a share ranks below any with one, as long as no part of a share is a thousand times its own.
+/// A project without a share ranks below any with one, as long as no part of a share is a thousand times its
+/// own.
 const NO_SHARE: f64 = -1_000.0;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -96,8 +98,8 @@ impl AccountingPolicy for ByRecentCredit {
 }
 
 impl RecentCredit {
-    /// Books instance time that a project's jobs used since the last call. `cpu` is the speed of one CPU, `speeds` are
-    /// relative to it. A clock that went backwards makes nothing fade (R1.12).
+    /// Books instance time that a project's jobs used since the last call. `cpu` is the speed of one CPU,
+    /// `speeds` are relative to it. A clock that went backwards makes nothing fade (R1.12).
     pub fn update(
         &mut self,
         project: ProjectId,
@@ -112,8 +114,8 @@ impl RecentCredit {
         let average = self.0.entry(project).or_default();
         let elapsed = average.at.map_or(Duration::ZERO, |at| now.since(at));
         let fades = elapsed.as_secs_f64() * LN_2 / HALF_LIFE.as_secs_f64();
-        // Credit spread evenly over a time that is a part of the memory: (1 - w) x / time, whose limit for no time at
-        // all is ln 2 x / half-life; `mean_decay` is both.
+        // Credit spread evenly over a time that is a part of the memory: (1 - w) x / time, whose limit for no
+        // time at all is ln 2 x / half-life; `mean_decay` is both.
         let fresh = credit * DAY_SECS * LN_2 / HALF_LIFE.as_secs_f64() * mean_decay(fades);
         average.per_day = average.per_day * exp_minus(fades) + fresh;
         average.at = Some(now);
@@ -129,7 +131,8 @@ impl RecentCredit {
         self.0.remove(&project);
     }
 
-    /// For CPU scheduling: what each project is owed of every type, in seconds. Over the projects given it sums to 0.
+    /// For CPU scheduling: what each project is owed of every type, in seconds. Over the projects given it
+    /// sums to 0.
     pub fn as_debt(
         &self,
         host: &PlanHost,
@@ -145,8 +148,8 @@ impl RecentCredit {
         shares.iter().map(|(id, share)| (*id, owed(id, *share))).collect()
     }
 
-    /// For work fetch: the priority of each project, at most 0 and larger for whom to ask first. What is queued counts
-    /// as its part of what the host computes within `buffer`.
+    /// For work fetch: the priority of each project, at most 0 and larger for whom to ask first. What is
+    /// queued counts as its part of what the host computes within `buffer`.
     pub fn priorities(
         &self,
         host: &PlanHost,

@@ -1,14 +1,14 @@
 //! Short-term debt: instance time owed to projects that have work, by resource type (R2.1, R2.7).
 //!
-//! For the period since the last decision, the time of a type's instances that all projects used is what there was to
-//! give away. A project with a runnable job of the type earns its fraction of that and pays what it used. Afterwards
-//! the mean over these projects is subtracted, so that the debts stay centred when a project runs out of work. A
-//! project without a runnable job of the type has debt 0 there: it owes nothing, is owed nothing, and counts in no
-//! fraction.
+//! For the period since the last decision, the time of a type's instances that all projects used is what
+//! there was to give away. A project with a runnable job of the type earns its fraction of that and pays what
+//! it used. Afterwards the mean over these projects is subtracted, so that the debts stay centred when a
+//! project runs out of work. A project without a runnable job of the type has debt 0 there: it owes nothing,
+//! is owed nothing, and counts in no fraction.
 //!
-//! On a host with CPUs only the fraction is the share fraction. With coprocessors it is what is due to the project of
-//! that type, by fair division of the host's total speed (R3.3), over what is due to all: a project with GPU jobs only
-//! gets more of the GPU while the others have the CPUs to themselves.
+//! On a host with CPUs only the fraction is the share fraction. With coprocessors it is what is due to the
+//! project of that type, by fair division of the host's total speed (R3.3), over what is due to all: a
+//! project with GPU jobs only gets more of the GPU while the others have the CPUs to themselves.
 //!
 //! The debts stay bounded because what is earned equals what is used, over projects that can all use it.
 
@@ -115,7 +115,8 @@ fn used(period: &ProjectPeriod, kind: ResourceType) -> Duration {
     period.used[kind].max(Duration::ZERO)
 }
 
-/// The part of each type that each project earns; they sum to 1 over the projects with runnable jobs of the type.
+/// The part of each type that each project earns; they sum to 1 over the projects with runnable jobs of the
+/// type.
 fn fractions(host: &PlanHost, period: &[ProjectPeriod]) -> BTreeMap<ProjectId, PerType<f64>> {
     let takes_part = |kind: ResourceType| period.iter().any(|p| p.runnable[kind]);
     let mut fractions = BTreeMap::<ProjectId, PerType<f64>>::new();
@@ -128,7 +129,8 @@ fn fractions(host: &PlanHost, period: &[ProjectPeriod]) -> BTreeMap<ProjectId, P
         }
         return fractions;
     }
-    // A type that is not to be used any more (R2.6), with tasks that still were, is divided as if it had an instance.
+    // A type that is not to be used any more (R2.6), with tasks that still were, is divided as if it had an
+    // instance.
     let instances = host.instances.map(|kind, count| if takes_part(kind) { (*count).max(1) } else { *count });
     let host = PlanHost { instances, ..*host };
     let claims: Vec<DueClaim> = period

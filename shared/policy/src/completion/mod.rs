@@ -1,13 +1,15 @@
 //! How long a job still needs (JC1 and JC2: R5.7, R5.8).
 //!
-//! Two estimates of a job's whole time are blended by the fraction done F: A, the time so far over F, and B, its size
-//! over what it is computed with. The remaining time is the part not done, 1 - F, of F x A + (1 - F) x B. JC2 multiplies
-//! B by the project's duration correction factor, learned from its finished jobs; JC1 has no factor.
+//! Two estimates of a job's whole time are blended by the fraction done F: A, the time so far over F, and B,
+//! its size over what it is computed with. The remaining time is the part not done, 1 - F, of F x A + (1 - F)
+//! x B. JC2 multiplies B by the project's duration correction factor, learned from its finished jobs; JC1 has
+//! no factor.
 //!
-//! Plans are made with running time, wall time while a job runs with all that it uses. For a CPU job that is CPU time
-//! over CPU efficiency, the measured part of its running time in which its tasks really compute: it belongs to B, which
-//! knows nothing of the host's other users, and A is taken from CPU time for the same reason and stretched likewise. For
-//! a coprocessor's job CPU time says nothing, and running time counts throughout.
+//! Plans are made with running time, wall time while a job runs with all that it uses. For a CPU job that is
+//! CPU time over CPU efficiency, the measured part of its running time in which its tasks really compute: it
+//! belongs to B, which knows nothing of the host's other users, and A is taken from CPU time for the same
+//! reason and stretched likewise. For a coprocessor's job CPU time says nothing, and running time counts
+//! throughout.
 //!
 //! A [`CompletionPolicy`] estimates from a [`JobProgress`]; each is a file here and a line in `registry`.
 
@@ -25,23 +27,61 @@ pub type CompletionChoice = Policy<dyn CompletionPolicy>;
 
 /// Estimates how long jobs take.
 pub trait CompletionPolicy: Send + Sync + 'static {
-    /// Its name in compositions: `JC`, then letters or digits.
+    /// Its name in compositions: `JC`, then letters or digits, four at most. `JC0` is for tests and examples.
     fn name(&self) -> &'static str;
 
-    /// What it does, in a few words for `--help`.
+    /// What it does, in a few words for `--help`: 48 bytes at most.
     fn summary(&self) -> &'static str;
 
-    /// The factor by which it multiplies what jobs of a project take by their size. `learned` is what the project's
-    /// finished jobs took over that.
+    /// The factor by which it multiplies what jobs of a project take by their size. `learned` is what the
+    /// project's finished jobs took over that.
     fn factor(&self, learned: DurationCorrection) -> DurationCorrection;
 
-    /// The running time that a job still needs, by default the blend of its size and its progress (R5.7). It is asked for
-    /// every job of a host at once, so it should take no longer than it has to.
+    /// What its estimates of a project's jobs depend on beside the jobs themselves. Jobs that are held are
+    /// estimated anew when it has [moved](Basis::has_moved): whoever writes an [`estimate`](Self::estimate)
+    /// of his own says here what of `learned` that goes by. By default it is the factor over the CPU
+    /// efficiency.
+    fn depends_on(&self, learned: &Learned) -> Basis {
+        Basis::new([self.factor(learned.correction).get() / learned.efficiency.get().get().max(0.01)])
+    }
+
+    /// The running time that a job still needs, by default the blend of its size and its progress (R5.7). It
+    /// is asked for every job of a host at once, so it should take no longer than it has to.
     fn estimate(&self, job: &JobProgress) -> Estimate {
         let factor = self.factor(job.learned);
         let by_size = factor.apply(job.by_size);
         let left = running_time_left(job.fraction_done, job.progress, by_size);
         Estimate { left, why: WhyLeft { by_size, factor, fraction_done: job.fraction_done } }
+    }
+}
+
+/// What a host has learned from jobs that ended, of a project's jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Learned {
+    /// What finished jobs of the project took over what they were to take by their size.
+    pub correction: DurationCorrection,
+    /// How much of their running time CPU jobs of the host compute.
+    pub efficiency: CpuEfficiency,
+}
+
+/// What estimates were made from beside the jobs themselves, as numbers that tell how far it has moved since.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Basis(Vec<f64>);
+
+impl Basis {
+    /// A move of less than that of each number is let gather, so that what has settled costs nothing with ten
+    /// thousand jobs.
+    const STEP: f64 = 0.02;
+
+    /// Of as many numbers as it takes, always the same ones in the same order.
+    pub fn new(numbers: impl IntoIterator<Item = f64>) -> Self {
+        Self(numbers.into_iter().collect())
+    }
+
+    /// Whether estimates made from `self` are to be made anew, now that they would be made from `now`.
+    pub fn has_moved(&self, now: &Self) -> bool {
+        let holds = |(was, is): (&f64, &f64)| was == is || (is / was - 1.0).abs() <= Self::STEP;
+        self.0.len() != now.0.len() || !self.0.iter().zip(&now.0).all(holds)
     }
 }
 
@@ -85,14 +125,14 @@ impl fmt::Display for WhyLeft {
     }
 }
 
-/// The CPU time of a whole job by its size (B): operations over the benchmark speed of a CPU. This is the *original*
-/// estimate that a correction factor is learned against.
+/// The CPU time of a whole job by its size (B): operations over the benchmark speed of a CPU. This is
+/// the *original* estimate that a correction factor is learned against.
 pub fn by_size_of(size: Flops, speed: Speed) -> Duration {
     size.at(speed)
 }
 
-/// CPU time over wall time of running tasks: a project whose tasks wait for the disk gets less done in an hour.
-/// Divides a CPU time into the wall time that it takes.
+/// CPU time over wall time of running tasks: a project whose tasks wait for the disk gets less done in an
+/// hour. Divides a CPU time into the wall time that it takes.
 pub fn wall_time(cpu_time: Duration, cpu_efficiency: Fraction) -> Duration {
     // A hundredth at least: nothing measured lower says anything about a job of tomorrow.
     cpu_time.mul_f64(1.0 / cpu_efficiency.get().max(0.01))
@@ -100,7 +140,8 @@ pub fn wall_time(cpu_time: Duration, cpu_efficiency: Fraction) -> Duration {
 
 /// The measured CPU efficiency of a project's CPU jobs: CPU time over running time.
 ///
-/// It moves a tenth of the way with each finished job, and a job that hardly ran moves nothing: it mostly read files.
+/// It moves a tenth of the way with each finished job, and a job that hardly ran moves nothing: it mostly
+/// read files.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CpuEfficiency(Fraction);
@@ -140,7 +181,8 @@ pub enum Progress {
     Coprocessor(Duration),
 }
 
-/// The running time that a job still needs (R5.7, R5.8). `by_size` is that of the whole job by its size, corrected.
+/// The running time that a job still needs (R5.7, R5.8). `by_size` is that of the whole job by its size,
+/// corrected.
 pub fn running_time_left(fraction_done: Fraction, progress: Progress, by_size: Duration) -> Duration {
     match progress {
         Progress::Cpu(cpu, efficiency) => wall_time(remaining(fraction_done, cpu, by_size), efficiency.get()),
@@ -148,8 +190,8 @@ pub fn running_time_left(fraction_done: Fraction, progress: Progress, by_size: D
     }
 }
 
-/// JC1 (R5.7): the remaining CPU time of a job whose whole is estimated at `by_size`, of which `fraction_done` is
-/// done after `elapsed_cpu`. A task that reports no fraction keeps its estimate by size.
+/// JC1 (R5.7): the remaining CPU time of a job whose whole is estimated at `by_size`, of which
+/// `fraction_done` is done after `elapsed_cpu`. A task that reports no fraction keeps its estimate by size.
 pub fn remaining(fraction_done: Fraction, elapsed_cpu: Duration, by_size: Duration) -> Duration {
     let done = fraction_done.get();
     // F x A is the CPU time so far: no division by a small F.
@@ -170,8 +212,8 @@ impl Default for DurationCorrection {
 }
 
 impl DurationCorrection {
-    /// Factors are kept from a hundredth to a hundred: beyond, one broken job would stop work from being fetched,
-    /// or fetch without end.
+    /// Factors are kept from a hundredth to a hundred: beyond, one broken job would stop work from being
+    /// fetched, or fetch without end.
     pub const RANGE: (f64, f64) = (0.01, 100.0);
 
     /// From a stored or received number; what is not in range is brought into it, and NaN is 1.
@@ -189,9 +231,9 @@ impl DurationCorrection {
         by_size.mul_f64(Self::new(self.0).0)
     }
 
-    /// Learns from a job that ended well: `original` is its estimate by size, uncorrected. The factor rises at
-    /// once, since too much work misses deadlines, and falls by a tenth of the way per job, or a hundredth when
-    /// the ratio is below a tenth of the factor: such a job probably ended early and says little.
+    /// Learns from a job that ended well: `original` is its estimate by size, uncorrected. The factor rises
+    /// at once, since too much work misses deadlines, and falls by a tenth of the way per job, or a hundredth
+    /// when the ratio is below a tenth of the factor: such a job probably ended early and says little.
     #[must_use]
     pub fn learned(self, original: Duration, actual: Duration) -> Self {
         if !original.is_positive() || !actual.is_positive() {
@@ -281,6 +323,40 @@ mod tests {
         assert!((learned(4.0, 0.2) - 3.962).abs() < 1e-9);
         assert_eq!(learned(1.0, 1e6), 100.0);
         assert_eq!(DurationCorrection::new(2.0).learned(Duration::ZERO, HOUR).get(), 2.0);
+    }
+
+    #[test]
+    fn r5_7_a_policy_says_all_that_its_estimates_depend_on() {
+        let job = |learned: &Learned, is_gpu| JobProgress {
+            by_size: HOUR * 10,
+            fraction_done: Fraction::clamped(0.25),
+            progress: match is_gpu {
+                true => Progress::Coprocessor(HOUR),
+                false => Progress::Cpu(HOUR, learned.efficiency),
+            },
+            learned: learned.correction,
+        };
+        let correction = DurationCorrection::new(3.0);
+        let efficiency = CpuEfficiency(Fraction::clamped(0.5));
+        let before = Learned::default();
+        for policy in CompletionChoice::all() {
+            for after in [Learned { correction, ..before }, Learned { efficiency, ..before }] {
+                let left = |learned, is_gpu| policy.estimate(&job(learned, is_gpu)).left;
+                let differs = [false, true].iter().any(|gpu| left(&before, *gpu) != left(&after, *gpu));
+                let moved = policy.depends_on(&before).has_moved(&policy.depends_on(&after));
+                assert!(moved || !differs, "{policy}: its estimates change with {after:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn r5_7_a_basis_has_moved_when_one_of_its_numbers_has_by_more_than_a_fiftieth() {
+        let moved = |was: &[f64], is: &[f64]| {
+            Basis::new(was.iter().copied()).has_moved(&Basis::new(is.iter().copied()))
+        };
+        assert!(!moved(&[], &[]) && !moved(&[1.0, 0.0], &[1.019, 0.0]) && !moved(&[-1.0], &[-0.99]));
+        assert!(moved(&[1.0, 1.0], &[1.0, 1.03]) && moved(&[0.0], &[0.1]) && moved(&[1.0], &[f64::NAN]));
+        assert!(moved(&[1.0], &[]) && moved(&[1.0], &[-1.0]));
     }
 
     proptest! {

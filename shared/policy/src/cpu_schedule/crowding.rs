@@ -1,15 +1,15 @@
-//! When tasks in their slices give way: slices that never end together would starve a job of several instances.
+//! When tasks in their slices give way: slices that never end together would starve a job of several
+//! instances.
 
 use fallow_domain::{ProjectId, ResourceType};
 
-use super::Chosen;
-use super::deal::{Contender, Deal};
+use super::deal::{Contender, Deal, Dealt};
 use super::room::{Held, Room};
 use crate::job_queue::{JobSnapshot, Needs};
 
 impl Deal<'_> {
-    /// Whether the project that is owed most of a type got nothing because of tasks in their slices, although it is
-    /// owed at least one slice of a job that would fit without them.
+    /// Whether the project that is owed most of a type got nothing because of tasks in their slices, although
+    /// it is owed at least one slice of a job that would fit without them.
     pub(super) fn crowded_out(&self, kind: ResourceType) -> bool {
         if self.host.instances(kind) == 0 {
             return false;
@@ -47,7 +47,7 @@ impl Deal<'_> {
 
     fn serves(&self, project: ProjectId, kind: ResourceType) -> bool {
         let is_kind =
-            |chosen: &&Chosen| self.queue.get(chosen.job).is_some_and(|job| job.usage.main_type() == kind);
+            |chosen: &&Dealt| self.queue.get(chosen.job).is_some_and(|job| job.usage.main_type() == kind);
         self.run.iter().filter(is_kind).any(|chosen| chosen.project == project)
     }
 

@@ -7,7 +7,7 @@ use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType};
 
 use super::endangered::endangered;
 use super::room::{Held, Room};
-use super::{Action, CHECKPOINT_FRESH, Chosen, ProjectSnapshot, ScheduleHost, WhyChosen, WhyNot};
+use super::{Action, CHECKPOINT_FRESH, ProjectSnapshot, ScheduleHost, WhyChosen, WhyNot};
 use crate::accounting::Debt;
 use crate::job_queue::{Devices, Instances, JobQueue, JobSnapshot, JobState, Lane};
 
@@ -42,6 +42,17 @@ impl Ord for Contender {
 /// A job to take, where, and why if it is not that its project is owed most.
 type Pick = (JobSnapshot, Devices, Option<WhyChosen>);
 
+/// A job that was dealt what it needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dealt {
+    pub(super) job: JobId,
+    pub(super) project: ProjectId,
+    pub(super) action: Action,
+    pub(super) slice_began: Instant,
+    pub(super) devices: Devices,
+    pub(super) reason: WhyChosen,
+}
+
 /// A deal in progress.
 pub(super) struct Deal<'a> {
     pub(super) host: &'a ScheduleHost,
@@ -56,7 +67,7 @@ pub(super) struct Deal<'a> {
     on_devices: Vec<(JobId, ResourceType, Devices, Instances)>,
     pub(super) picked: BTreeSet<JobId>,
     pub(super) passed: BTreeMap<JobId, WhyNot>,
-    pub(super) run: Vec<Chosen>,
+    pub(super) run: Vec<Dealt>,
 }
 
 impl<'a> Deal<'a> {
@@ -170,7 +181,7 @@ impl<'a> Deal<'a> {
             JobState::Preempted => (Action::Resume, self.now),
             _ => (Action::Start, self.now),
         };
-        self.run.push(Chosen { job: job.id, project: job.project, action, slice_began, devices, reason });
+        self.run.push(Dealt { job: job.id, project: job.project, action, slice_began, devices, reason });
     }
 
     /// The next running task of a project that keeps its instances.

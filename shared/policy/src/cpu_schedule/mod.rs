@@ -1,31 +1,33 @@
-//! Which jobs run now: weighted round-robin among projects (R2.2 to R2.6; CS1 of R5.1), before it what would be late
-//! (CS2 of R5.2), on CPUs and on particular devices of coprocessors (R3.14).
+//! Which jobs run now: weighted round-robin among projects (R2.2 to R2.6; CS1 of R5.1), before it what would
+//! be late (CS2 of R5.2), on CPUs and on particular devices of coprocessors (R3.14).
 //!
-//! Model: the instances of a resource type are dealt out, coprocessors before CPUs. Each goes to the project with the
-//! largest anticipated priority that has a job which fits; that priority then falls by the expected payoff. Within the
-//! project a running task comes before a preempted one, and both before the unstarted job of earliest deadline; ties go
-//! to the job that needs least, then to the smaller id. What does not fit (CPUs left, memory left, devices left) waits,
-//! and others are tried. A priority is what a project is owed of a type in instance-seconds, by whatever account.
+//! Model: the instances of a resource type are dealt out, coprocessors before CPUs. Each goes to the project
+//! with the largest anticipated priority that has a job which fits; that priority then falls by the expected
+//! payoff. Within the project a running task comes before a preempted one, and both before the unstarted job
+//! of earliest deadline; ties go to the job that needs least, then to the smaller id. What does not fit (CPUs
+//! left, memory left, devices left) waits, and others are tried. A priority is what a project is owed of a
+//! type in instance-seconds, by whatever account.
 //!
 //! Before that, running tasks in the middle of something keep their instances:
-//! - a task whose *time slice* (one scheduling period since it was started, resumed or chosen again) is not over,
-//!   so that a decision repeated after a moment is the same although debts move all the time;
+//! - a task whose *time slice* (one scheduling period since it was started, resumed or chosen again) is not
+//!   over, so that a decision repeated after a moment is the same although debts move all the time;
 //! - with "preempt only at a checkpoint", a task past its slice until it makes a checkpoint, for at most one
 //!   further scheduling period (R2.4's bound: a task that never checkpoints is preempted after two periods).
 //!
-//! They too are dealt by priority, so that with fewer CPUs or less memory (R2.6) the least owed give way at once. And
-//! they give way altogether when the project that is owed most, and owed at least one slice of its job, has a job
-//! that does not fit beside them: otherwise slices that never end together would starve a job of several CPUs.
+//! They too are dealt by priority, so that with fewer CPUs or less memory (R2.6) the least owed give way at
+//! once. And they give way altogether when the project that is owed most, and owed at least one slice of its
+//! job, has a job that does not fit beside them: otherwise slices that never end together would starve a job
+//! of several CPUs.
 //!
-//! First of all come endangered jobs: of a project with n simulated misses the n of earliest deadline, earliest first
-//! over all projects. They preempt tasks in their slices. A job that ran for this reason and is out of danger keeps its
-//! slice, so that misses that come and go make no task come and go with them.
+//! First of all come endangered jobs: of a project with n simulated misses the n of earliest deadline,
+//! earliest first over all projects. They preempt tasks in their slices. A job that ran for this reason and
+//! is out of danger keeps its slice, so that misses that come and go make no task come and go with them.
 //!
-//! The caller decides again when a CPU frees, a job arrives, fails or is aborted, preferences change, a task that
-//! was kept for its checkpoint makes one, and at `Schedule::decide_by`.
+//! The caller decides again when a CPU frees, a job arrives, fails or is aborted, preferences change, a task
+//! that was kept for its checkpoint makes one (`Chosen::until_checkpoint`), and at `Schedule::decide_by`.
 //!
-//! A [`CpuPolicy`] decides from a [`CpuSituation`]; each is a file here and a line in `registry`. What both of ours share
-//! is the deal itself, [`choose`].
+//! A [`CpuPolicy`] decides from a [`CpuSituation`]; each is a file here and a line in `registry`. What both
+//! of ours share is the deal itself, [`choose`].
 
 mod crowding;
 mod deal;
@@ -40,6 +42,7 @@ use crate::accounting::Debt;
 use crate::choice::Policy;
 use crate::job_queue::{Devices, Instances, JobQueue, Needs};
 use crate::round_robin::Outlook;
+use crate::why::Why;
 use deal::Deal;
 pub use reason::{WhyChosen, WhyNot};
 use room::Whole;
@@ -51,16 +54,17 @@ pub type CpuChoice = Policy<dyn CpuPolicy>;
 
 /// Decides which jobs run.
 pub trait CpuPolicy: Send + Sync + 'static {
-    /// Its name in compositions: `CS`, then letters or digits.
+    /// Its name in compositions: `CS`, then letters or digits, four at most. `CS0` is for tests and examples.
     fn name(&self) -> &'static str;
 
-    /// What it does, in a few words for `--help`.
+    /// What it does, in a few words for `--help`: 48 bytes at most.
     fn summary(&self) -> &'static str;
 
     /// Decides. The same situation gives the same decision.
     fn decide(&self, situation: &CpuSituation<'_>) -> Schedule;
 
-    /// Whether [`CpuSituation::outlook`] is to be made for it. Without, no time is spent on that and it is empty.
+    /// Whether [`CpuSituation::outlook`] is to be made for it. Without, no time is spent on that and it is
+    /// empty.
     fn looks_ahead(&self) -> bool {
         true
     }
@@ -83,8 +87,8 @@ pub struct CpuSituation<'a> {
     pub queue: &'a JobQueue,
 }
 
-/// A checkpoint made this recently counts as "at a checkpoint": longer than a shell takes to hear of it and ask
-/// for a decision, short enough that next to no work is lost.
+/// A checkpoint made this recently counts as "at a checkpoint": longer than a shell takes to hear of it and
+/// ask for a decision, short enough that next to no work is lost.
 pub const CHECKPOINT_FRESH: Duration = Duration::from_secs(10);
 
 /// What the host offers to jobs.
@@ -92,8 +96,8 @@ pub const CHECKPOINT_FRESH: Duration = Duration::from_secs(10);
 pub struct ScheduleHost {
     /// CPUs that may be used (R2.6); 0 while computing is suspended.
     pub usable: u32,
-    /// Devices that may be used of each coprocessor type: those that nothing excludes and no owner's program is using
-    /// (R3.14).
+    /// Devices that may be used of each coprocessor type: those that nothing excludes and no owner's program
+    /// is using (R3.14).
     pub devices: PerType<Devices>,
     /// The time slice, and the payoff expected at least.
     pub scheduling_period: Duration,
@@ -144,7 +148,7 @@ pub enum Action {
 }
 
 /// A job that is to run.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Chosen {
     /// The job.
     pub job: JobId,
@@ -154,23 +158,31 @@ pub struct Chosen {
     pub action: Action,
     /// When its time slice began; to be kept in `JobState::Running`.
     pub slice_began: Instant,
-    /// The devices of its coprocessor type to run it on, none for a CPU job; to be kept in `JobState::Running`.
+    /// The devices of its coprocessor type to run it on, none for a CPU job; to be kept in
+    /// `JobState::Running`.
     pub devices: Devices,
-    /// Why it runs.
-    pub reason: WhyChosen,
+    /// It runs on only until it makes a checkpoint: decide again as soon as it has made one.
+    pub until_checkpoint: bool,
+    /// The rule by which it runs, such as a requirement's id: told with the reason.
+    pub rule: &'static str,
+    /// Why it runs; of [`choose`] a [`WhyChosen`].
+    pub why: Why,
 }
 
 /// A job that does not run.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Passed {
     /// The job.
     pub job: JobId,
-    /// Why not.
-    pub reason: WhyNot,
+    /// One that runs gives up its devices and leaves memory at once, even if it loses what it did since its
+    /// last checkpoint.
+    pub gives_up_devices: bool,
+    /// Why it does not run; of [`choose`] a [`WhyNot`].
+    pub why: Why,
 }
 
 /// A decision.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Schedule {
     /// Jobs that run from now on, in the order in which they were chosen.
     pub run: Vec<Chosen>,
@@ -183,13 +195,13 @@ pub struct Schedule {
     pub idle: PerType<Instances>,
     /// The part of them that no runnable job could use: idleness (R5.30).
     pub starved: PerType<Instances>,
-    /// When to decide again even if nothing happens: after a scheduling period (R2.2), or when a slice or a wait
-    /// for a checkpoint ends.
+    /// When to decide again even if nothing happens: after a scheduling period (R2.2), or when a slice or a
+    /// wait for a checkpoint ends.
     pub decide_by: Instant,
 }
 
-/// Decides which jobs run. `used` is W, the instance time of each type used by all projects since the last decision.
-/// Every runnable job of the queue is considered.
+/// Decides which jobs run. `used` is W, the instance time of each type used by all projects since the last
+/// decision. Every runnable job of the queue is considered.
 pub fn choose(
     host: &ScheduleHost,
     used: &PerType<Duration>,
@@ -201,8 +213,9 @@ pub fn choose(
     let mut hold = PerType::from_fn(|_| true);
     loop {
         let held = deal(&hold);
-        // Tasks of one type that give way may free memory or CPUs that now crowd another type's project out: looked at
-        // again, or the next decision would come out differently. Each turn ends the holds of a further type.
+        // Tasks of one type that give way may free memory or CPUs that now crowd another type's project out:
+        // looked at again, or the next decision would come out differently. Each turn ends the holds of a
+        // further type.
         let crowded = PerType::from_fn(|kind| hold[kind] && held.crowded_out(kind));
         if crowded == PerType::default() {
             return held.into_schedule();

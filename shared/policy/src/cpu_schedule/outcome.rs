@@ -2,10 +2,11 @@
 
 use fallow_domain::{Duration, Instant, JobId, PerType, ResourceType};
 
-use super::deal::Deal;
-use super::{Passed, Schedule, WhyChosen, WhyNot};
+use super::deal::{Deal, Dealt};
+use super::{Chosen, Passed, Schedule, WhyChosen, WhyNot};
 use crate::accounting::Debt;
 use crate::job_queue::{Instances, JobSnapshot};
+use crate::why::Why;
 
 impl Deal<'_> {
     /// What no runnable job could use of a type: jobs that could never run do not count as such.
@@ -42,36 +43,58 @@ impl Deal<'_> {
                     .map_or(Debt::ZERO, |of| Debt::from_secs(of[job.usage.main_type()])),
             }),
         };
-        let preempt: Vec<Passed> = self
+        let preempt: Vec<(JobId, WhyNot)> = self
             .queue
             .running()
             .filter(|job| !self.picked.contains(&job.id))
-            .map(|job| Passed { job: job.id, reason: why(job) })
+            .map(|job| (job.id, why(job)))
             .collect();
         let is_running = |id: &JobId| self.queue.get(*id).is_some_and(JobSnapshot::is_running);
-        let waiting = self
-            .passed
-            .iter()
-            .filter(|(id, _)| !is_running(id))
-            .map(|(id, reason)| Passed { job: *id, reason: *reason })
-            .collect();
+        let waiting = self.passed.iter().filter(|(id, _)| !is_running(id)).map(|(id, why)| (*id, *why));
         let period = self.host.scheduling_period;
-        let ends = self.run.iter().filter_map(|chosen| match chosen.reason {
+        let ends = self.run.iter().filter_map(|dealt| match dealt.reason {
             WhyChosen::InTimeSlice { ends } => Some(ends),
             WhyChosen::BeforeCheckpoint { latest } => Some(latest),
-            WhyChosen::Endangered { .. } => Some(chosen.slice_began + period),
+            WhyChosen::Endangered { .. } => Some(dealt.slice_began + period),
             WhyChosen::MostOwed { .. } => None,
         });
         // A task whose device is gone is free for another one as soon as it is preempted.
-        let moves = preempt.iter().any(|passed| matches!(passed.reason, WhyNot::DeviceGone { .. }));
+        let moves = preempt.iter().any(|(_, why)| why.is_device_gone());
         let at_latest = self.now + if moves { Duration::from_secs(1) } else { period };
         Schedule {
-            waiting,
+            waiting: passed(&waiting.collect::<Vec<_>>()),
             idle: PerType::from_fn(|kind| self.room.idle(kind)),
             starved: PerType::from_fn(|kind| self.starved(kind)),
             decide_by: ends.fold(at_latest, Instant::min),
-            preempt,
-            run: self.run,
+            preempt: passed(&preempt),
+            run: chosen(&self.run),
         }
     }
+}
+
+/// What was dealt, with the reasons as values of any type.
+fn chosen(run: &[Dealt]) -> Vec<Chosen> {
+    let whys = Why::each(run.iter().map(|dealt| dealt.reason).collect());
+    let chosen = |(dealt, why): (&Dealt, Why)| Chosen {
+        job: dealt.job,
+        project: dealt.project,
+        action: dealt.action,
+        slice_began: dealt.slice_began,
+        devices: dealt.devices,
+        until_checkpoint: matches!(dealt.reason, WhyChosen::BeforeCheckpoint { .. }),
+        rule: dealt.reason.rule(),
+        why,
+    };
+    run.iter().zip(whys).map(chosen).collect()
+}
+
+/// The same of those that do not run.
+fn passed(jobs: &[(JobId, WhyNot)]) -> Vec<Passed> {
+    let whys = Why::each(jobs.iter().map(|(_, reason)| *reason).collect());
+    let passed = |((job, reason), why): (&(JobId, WhyNot), Why)| Passed {
+        job: *job,
+        gives_up_devices: reason.is_device_gone(),
+        why,
+    };
+    jobs.iter().zip(whys).map(passed).collect()
 }

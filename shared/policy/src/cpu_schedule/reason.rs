@@ -97,14 +97,21 @@ pub enum WhyNot {
         /// Devices that may be used.
         usable: u32,
     },
-    /// A device that it runs on may not be used any more (R3.14). It can go on elsewhere: decide again once it is
-    /// preempted.
+    /// A device that it runs on may not be used any more (R3.14). It can go on elsewhere: decide again once
+    /// it is preempted.
     DeviceGone {
         /// The devices that it ran on.
         devices: Devices,
     },
     /// Its project takes no part, as when it is suspended.
     ProjectOut,
+}
+
+impl WhyNot {
+    /// Whether it has to leave a device that may not be used any more.
+    pub(super) const fn is_device_gone(&self) -> bool {
+        matches!(self, Self::DeviceGone { .. })
+    }
 }
 
 /// Instance time, for people.

@@ -1,7 +1,7 @@
 //! What is left of the host while it is dealt out: CPUs, memory, devices (R2.5, R3.14).
 //!
-//! CPU jobs are packed into the CPUs without overcommitting them. A GPU job spends most of its time waiting for its
-//! device, so that the fractional part of its CPUs may exceed them, by less than one CPU in all.
+//! CPU jobs are packed into the CPUs without overcommitting them. A GPU job spends most of its time waiting
+//! for its device, so that the fractional part of its CPUs may exceed them, by less than one CPU in all.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +83,8 @@ impl Room {
         packed.min(self.below_one_more().minus(self.cpu_jobs))
     }
 
-    /// The sum of CPUs of the CPU jobs that the GPU jobs leave: all of them together exceed the CPUs by less than one.
+    /// The sum of CPUs of the CPU jobs that the GPU jobs leave: all of them together exceed the CPUs by less
+    /// than one.
     fn below_one_more(&self) -> Cpus {
         self.whole.usable.plus(Cpus::ONE).minus(self.gpu_jobs).minus(Cpus::SMALLEST)
     }
@@ -101,8 +102,8 @@ impl Room {
         Instances::ONE.minus(self.taken[kind].get(&device).copied().unwrap_or_default())
     }
 
-    /// Finds a place for a job: the devices that it is to run on, none for a CPU job. A running task keeps its devices
-    /// (`keep`); any other takes from them what others hold only if there is nothing else.
+    /// Finds a place for a job: the devices that it is to run on, none for a CPU job. A running task keeps
+    /// its devices (`keep`); any other takes from them what others hold only if there is nothing else.
     pub(super) fn place(&self, needs: &Needs, keep: Option<Devices>, held: &Held) -> Result<Devices, WhyNot> {
         if let Some(why) = self.hopeless(needs) {
             return Err(why);
@@ -131,7 +132,8 @@ impl Room {
         }
     }
 
-    /// A job that needs a part of a device takes the fullest that has room for it, so that whole ones stay free.
+    /// A job that needs a part of a device takes the fullest that has room for it, so that whole ones stay
+    /// free.
     fn free_devices(&self, kind: ResourceType, needed: Instances, held: &Held) -> Option<Devices> {
         let part = needed.min(Instances::ONE);
         let mut fit: Vec<_> = self.whole.devices[kind]

@@ -50,8 +50,8 @@ pub enum Refusal {
 }
 
 impl DiskUse {
-    /// Plans for a file of `bytes` more in `project` (R4.4). Nothing changes: the caller deletes what the plan says,
-    /// tells this state, and then adds the file.
+    /// Plans for a file of `bytes` more in `project` (R4.4). Nothing changes: the caller deletes what the
+    /// plan says, tells this state, and then adds the file.
     pub fn admit(&self, project: ProjectId, bytes: Bytes) -> Admission {
         let Some(all_projects) = self.all_projects_limit() else {
             return Admission::Refused(Refusal::NotMeasured);

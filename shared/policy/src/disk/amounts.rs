@@ -1,9 +1,9 @@
 //! The three amounts of free space that a request carries (R4.9).
 //!
-//! They are exactly what [`DiskUse::admit`] would find: a file of up to `free` bytes comes without deleting anything,
-//! one of up to `with_offenders` at the cost of others that exceed their limits, one of up to `with_self` at the cost
-//! of the project's own files too, and a larger one is refused. They are read off the orders' sums; no file is looked
-//! at for them.
+//! They are exactly what [`DiskUse::admit`] would find: a file of up to `free` bytes comes without deleting
+//! anything, one of up to `with_offenders` at the cost of others that exceed their limits, one of up to
+//! `with_self` at the cost of the project's own files too, and a larger one is refused. They are read off the
+//! orders' sums; no file is looked at for them.
 
 use std::fmt;
 

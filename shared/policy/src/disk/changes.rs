@@ -1,7 +1,8 @@
-//! What a [`DiskUse`] is told. Every change costs a search in the orders concerned, whatever else is on the disk.
+//! What a [`DiskUse`] is told. Every change costs a search in the orders concerned, whatever else is on the
+//! disk.
 //!
-//! Changes are idempotent where that means anything: a file told twice is one file, an unknown id changes nothing. So
-//! the owner of the state need not track what it has told.
+//! Changes are idempotent where that means anything: a file told twice is one file, an unknown id changes
+//! nothing. So the owner of the state need not track what it has told.
 
 use std::sync::Arc;
 
@@ -23,13 +24,14 @@ pub struct DiskJob {
     pub stage: JobStage,
     /// By when its report is wanted.
     pub deadline: Instant,
-    /// The files that it needs: of its application, its inputs, its outputs. Files of other projects do not count.
+    /// The files that it needs: of its application, its inputs, its outputs. Files of other projects do not
+    /// count.
     pub files: Vec<FileId>,
 }
 
 impl DiskUse {
-    /// Time passes: what is past its date counts as expired from now on. Comes first in every pass. A clock that jumps
-    /// back makes files unexpired again.
+    /// Time passes: what is past its date counts as expired from now on. Comes first in every pass. A clock
+    /// that jumps back makes files unexpired again.
     pub fn advance(&mut self, now: Instant) {
         let was = std::mem::replace(&mut self.now, now);
         let (low, high) = (was.min(now), was.max(now));
@@ -87,8 +89,8 @@ impl DiskUse {
         self.share_out();
     }
 
-    /// What a project uses beside its files: slot directories, files without an owner. Nothing of it can be deleted
-    /// for room.
+    /// What a project uses beside its files: slot directories, files without an owner. Nothing of it can be
+    /// deleted for room.
     pub fn set_other_usage(&mut self, id: ProjectId, other: Bytes) {
         if let Some(project) = self.projects.get_mut(&id) {
             self.projects_used -= u128::from(project.other.0);
@@ -183,8 +185,9 @@ impl DiskUse {
         }
     }
 
-    /// A queued job is given back to its server (R4.8): it is over for the disk at once. Returns its files whose
-    /// download is to be cancelled, because no other job needs them; they no longer count as being transferred.
+    /// A queued job is given back to its server (R4.8): it is over for the disk at once. Returns its files
+    /// whose download is to be cancelled, because no other job needs them; they no longer count as being
+    /// transferred.
     pub fn give_back(&mut self, id: JobId) -> Vec<FileId> {
         let mut files = self.jobs.get(&id).map(|job| job.files.clone()).unwrap_or_default();
         self.end_job(id);

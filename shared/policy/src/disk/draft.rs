@@ -1,4 +1,5 @@
-//! A plan in the making: what has been chosen for deletion so far, and what that leaves of each project's excess.
+//! A plan in the making: what has been chosen for deletion so far, and what that leaves of each project's
+//! excess.
 
 use std::collections::BTreeMap;
 
@@ -48,8 +49,8 @@ impl<'a> Draft<'a> {
         projects
     }
 
-    /// Projects whose excess is above `floor` lose files until it no longer is or there is enough: the lowest level of
-    /// all of them first, and of each level the greatest offender first (R4.4, second step).
+    /// Projects whose excess is above `floor` lose files until it no longer is or there is enough: the lowest
+    /// level of all of them first, and of each level the greatest offender first (R4.4, second step).
     pub(super) fn shrink_offenders(&mut self, floor: i128, rule: impl Fn(Bytes, Bytes) -> Rule) {
         let mut offenders = self.by_excess();
         offenders.retain(|id| self.excess(*id) > floor);

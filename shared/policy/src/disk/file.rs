@@ -157,8 +157,9 @@ impl Protections {
         *self == Self { transfer: true, ..Self::default() }
     }
 
-    /// How many queued jobs keep it, if nothing else does. A transfer is none of its own: it is the download for them,
-    /// and is cancelled when the last of them is given back. (Uploads belong to jobs that are finished.)
+    /// How many queued jobs keep it, if nothing else does. A transfer is none of its own: it is the download
+    /// for them, and is cancelled when the last of them is given back. (Uploads belong to jobs that are
+    /// finished.)
     pub(super) fn only_queued(&self) -> Option<u32> {
         let others = Self { queued: 0, transfer: false, ..*self };
         (self.queued > 0 && others.strongest().is_none()).then_some(self.queued)

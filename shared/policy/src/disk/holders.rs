@@ -1,8 +1,9 @@
 //! The server's knowledge of which host holds which sticky file, apart from its jobs (R4.11).
 //!
-//! Hosts tell what they hold: a whole list when asked for one, which replaces what was known, and what they were sent
-//! in between. From that follow two things: jobs go where their inputs are (what is there need not be sent), and a
-//! deletion that was asked for is asked again with each reply until the host's list no longer has the file.
+//! Hosts tell what they hold: a whole list when asked for one, which replaces what was known, and what they
+//! were sent in between. From that follow two things: jobs go where their inputs are (what is there need not
+//! be sent), and a deletion that was asked for is asked again with each reply until the host's list no longer
+//! has the file.
 //!
 //! A list is untrusted and bounded. Not in here: storing it, and the files themselves.
 
@@ -10,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::Bytes;
 
-/// Files of one host that are kept in mind; what a list has beyond is not. 10,000 sticky files of one project are far
-/// more than any host was seen to have.
+/// Files of one host that are kept in mind; what a list has beyond is not. 10,000 sticky files of one project
+/// are far more than any host was seen to have.
 pub const FILES_PER_HOST_MAX: usize = 10_000;
 
 /// Which host holds which file. `Host` is whatever the server calls its hosts.
@@ -141,9 +142,9 @@ impl<Host: Ord + Clone> FileHolders<Host> {
     }
 }
 
-/// Puts jobs in the order in which a host is offered them: those first of whose inputs it has any, and of these the
-/// one with the fewest bytes to send, then the most bytes held. Equal ones, and those without any input there, keep
-/// the order in which they came.
+/// Puts jobs in the order in which a host is offered them: those first of whose inputs it has any, and of
+/// these the one with the fewest bytes to send, then the most bytes held. Equal ones, and those without any
+/// input there, keep the order in which they came.
 pub fn prefer_local<Job>(jobs: &mut [Job], locality: impl Fn(&Job) -> Locality) {
     jobs.sort_by_cached_key(|job| match locality(job) {
         Locality { held: Bytes(0), .. } => (true, Bytes(0), std::cmp::Reverse(Bytes(0))),

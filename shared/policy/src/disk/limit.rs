@@ -1,8 +1,9 @@
-//! The total limit: what the owner lets the agent and its projects use, on the volume as it was measured (R4.1).
+//! The total limit: what the owner lets the agent and its projects use, on the volume as it was measured
+//! (R4.1).
 //!
-//! Three bounds, the smallest of which holds. The third moves with what everybody else does on the volume, so the
-//! volume is measured again every ten minutes and before big writes. What the agent itself writes or deletes in
-//! between does not move it: free space and the agent's usage change by the same bytes.
+//! Three bounds, the smallest of which holds. The third moves with what everybody else does on the volume, so
+//! the volume is measured again every ten minutes and before big writes. What the agent itself writes or
+//! deletes in between does not move it: free space and the agent's usage change by the same bytes.
 
 use std::fmt;
 
@@ -11,8 +12,9 @@ use fallow_domain::{Bytes, Duration, Fraction, Instant, Invalid, Preferences};
 /// A measurement this old is made again (R4.1).
 pub const MEASURE_PERIOD: Duration = Duration::from_mins(10);
 
-/// A write of this size is big: the volume is measured before it (R4.1). Smaller ones are, too, when they take more
-/// than a tenth of what was free. 64 MiB is written in about a second, in which other users of the volume matter.
+/// A write of this size is big: the volume is measured before it (R4.1). Smaller ones are, too, when they
+/// take more than a tenth of what was free. 64 MiB is written in about a second, in which other users of the
+/// volume matter.
 pub const BIG_WRITE: Bytes = Bytes::from_mebibytes(64);
 
 /// A measurement serves big writes for this long, so that many at once do not measure each for itself.
@@ -63,13 +65,13 @@ pub enum MeasureReason {
 }
 
 impl Volume {
-    /// A measurement: the volume's `size`, what is `free` there, and what the agent and its projects occupied (`ours`)
-    /// at the same moment. That is what is really there: space that is only reserved for files on their way is still
-    /// free on the volume, and counting it twice would promise it twice.
+    /// A measurement: the volume's `size`, what is `free` there, and what the agent and its projects occupied
+    /// (`ours`) at the same moment. That is what is really there: space that is only reserved for files on
+    /// their way is still free on the volume, and counting it twice would promise it twice.
     ///
     /// # Errors
-    /// [`Invalid`] for figures that no volume has. They would make the agent delete files for nothing: keep the former
-    /// measurement instead.
+    /// [`Invalid`] for figures that no volume has. They would make the agent delete files for nothing: keep
+    /// the former measurement instead.
     pub fn measured(at: Instant, size: Bytes, free: Bytes, ours: Bytes) -> Result<Self, Invalid> {
         if size == Bytes(0) {
             return Err(Invalid::new("size of the volume", size, "more than nothing"));

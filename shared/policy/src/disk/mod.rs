@@ -1,29 +1,34 @@
 //! Disk space: whose files may stay, whose go, in which order and why (R4).
 //!
-//! Model: the owner's preferences and a measurement of the volume give one total limit ([`TotalLimit`], R4.1). What
-//! the agent itself does not use of it is divided among projects by share (R4.2). A project may use more than its
-//! part while others leave theirs; it is then an *offender*, and the first to give way (R4.3).
+//! Model: the owner's preferences and a measurement of the volume give one total limit ([`TotalLimit`],
+//! R4.1). What the agent itself does not use of it is divided among projects by share (R4.2). A project may
+//! use more than its part while others leave theirs; it is then an *offender*, and the first to give way
+//! (R4.3).
 //!
-//! [`DiskUse`] is the state. Its owner tells it of every change (a file came, was used, grew, went; a job came, ran,
-//! ended; a volume was measured) and it keeps sums and orders by file, so that a question costs what its answer
-//! contains and not what the disk holds. It is derived state, built anew after a restart. The questions:
+//! [`DiskUse`] is the state. Its owner tells it of every change (a file came, was used, grew, went; a job
+//! came, ran, ended; a volume was measured) and it keeps sums and orders by file, so that a question costs
+//! what its answer contains and not what the disk holds. It is derived state, built anew after a restart. The
+//! questions:
 //!
 //! - may this file come, and what goes for it? [`DiskUse::admit`], R4.4;
 //! - is the owner's limit exceeded, and what is to be done? [`DiskUse::shrink`], R4.8;
 //! - what does the project's server have to know? [`DiskUse::amounts`], R4.9.
 //!
-//! Answers are plans, and every step says its reason (R4.13). A plan that cannot succeed names no deletion (R4.4).
-//! Nothing here deletes: the shell carries a plan out and tells the state what happened.
+//! Answers are plans, and every step says its reason (R4.13). A plan that cannot succeed names no deletion
+//! (R4.4). Nothing here deletes: the shell carries a plan out and tells the state what happened.
 //!
-//! Beside it: [`passes`], the server's use of the three amounts (R4.10); [`reconcile`], what to believe after a crash
-//! (R4.12); [`holders`], the server's knowledge of which host holds which file (R4.11).
+//! Beside it: [`passes`], the server's use of the three amounts (R4.10); [`reconcile`], what to believe after
+//! a crash (R4.12); [`holders`], the server's knowledge of which host holds which file (R4.11).
 //!
 //! # Where the source document leaves a choice
-//! - *Levels rule.* Only files up to a priority that is raised step by step may be deleted (R4.4), for every project.
-//!   The order that a project chose (R4.6) rules within a level.
-//! - *Lesser offenders are safe.* No project takes from one that exceeds its limit by less than itself does; an
-//!   offender that gives way to it stops losing when it has become the lesser one.
+//! - *Levels rule.* Only files up to a priority that is raised step by step may be deleted (R4.4), for every
+//!   project. The order that a project chose (R4.6) rules within a level.
+//! - *Lesser offenders are safe.* No project takes from one that exceeds its limit by less than itself does;
+//!   an offender that gives way to it stops losing when it has become the lesser one.
 //! - *Files without bytes* are never deleted for room: nothing would be gained.
+//!
+//! No daemon carries such plans out yet. Of this module the work server uses [`passes`] and [`holders`]; an
+//! agent that is short of space gives files up by simpler rules of its own (`room.rs` in `shared/client`).
 //!
 //! Not in here: walking real folders, deleting, and what a file system's blocks add to the sizes of files.
 

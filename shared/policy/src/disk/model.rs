@@ -1,4 +1,5 @@
-//! R4 once more, read off its text and without any order or sum kept: full scans of plain lists. For comparison.
+//! R4 once more, read off its text and without any order or sum kept: full scans of plain lists. For
+//! comparison.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! The server's passes by the amounts of free space in a request (R4.10).
 //!
-//! First with what is free; only if that assigns no job with what would be free if other projects gave way; only if
-//! that assigns none either, and the project allows it, with what would be free if its own files went too. So a host
-//! deletes nothing for work that it could have had without.
+//! First with what is free; only if that assigns no job with what would be free if other projects gave way;
+//! only if that assigns none either, and the project allows it, with what would be free if its own files went
+//! too. So a host deletes nothing for work that it could have had without.
 
 use std::fmt;
 
@@ -38,8 +38,9 @@ impl ThreeAmounts {
         Self { free, with_offenders: free, with_self: free }
     }
 
-    /// The passes to make, in order, with the space in each. A pass with no more space than the one before could find
-    /// nothing new and is left out. `delete_from_self` is what the project set (BOINC: `delete_from_self`).
+    /// The passes to make, in order, with the space in each. A pass with no more space than the one before
+    /// could find nothing new and is left out. `delete_from_self` is what the project set (BOINC:
+    /// `delete_from_self`).
     pub fn passes(&self, delete_from_self: bool) -> impl Iterator<Item = (Pass, Bytes)> + use<> {
         let (first, second) = (self.free, self.with_offenders.max(self.free));
         let third = (delete_from_self && self.with_self > second).then_some((Pass::WithSelf, self.with_self));
@@ -47,8 +48,8 @@ impl ThreeAmounts {
         std::iter::once((Pass::Free, first)).chain(second).chain(third)
     }
 
-    /// Makes the passes until one assigns something. `assign` is told the pass and the space, and returns what it
-    /// assigned: nothing is an empty list.
+    /// Makes the passes until one assigns something. `assign` is told the pass and the space, and returns
+    /// what it assigned: nothing is an empty list.
     ///
     /// # Errors
     /// The first that `assign` returns.

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use super::model::{Model, ModelFile, ModelPlan, ModelProject};
 use super::*;
 
-/// One thing that a disk can be told. Files are named by number; jobs and projects are few, so that they meet.
+/// One thing that a disk can be told. Files are named by number; jobs and projects are few, so that they
+/// meet.
 #[derive(Clone, Debug)]
 enum Told {
     File { project: u32, name: u8, size: u64, priority: i64, days: [i64; 3] },

@@ -1,4 +1,5 @@
-//! What a plan does, step by step, each with its reason in the users' words (R4.13): file, project, rule, bytes.
+//! What a plan does, step by step, each with its reason in the users' words (R4.13): file, project, rule,
+//! bytes.
 
 use std::fmt;
 

@@ -1,12 +1,14 @@
 //! What to believe after a crash, and at any other time: recorded files against those that are there (R4.12).
 //!
-//! A crash between planning, deleting and recording leaves one of three traces, and none needs a journal: a plan that
-//! nobody carried out (nothing happened), a record whose file is gone (it is *missing*), a file that nobody recorded
-//! or whose record went first (an *orphan*). Of a file that is there, the size on the disk is believed.
+//! A crash between planning, deleting and recording leaves one of three traces, and none needs a journal: a
+//! plan that nobody carried out (nothing happened), a record whose file is gone (it is *missing*), a file
+//! that nobody recorded or whose record went first (an *orphan*). Of a file that is there, the size on the
+//! disk is believed.
 //!
-//! Orphans are removed after a grace period, so that a file written a moment before its record, or put there by hand,
-//! is not lost at once. Until then they count as usage of their project. The period runs from the first scan that saw
-//! the file; the caller keeps [`Orphans`] between scans, and losing it costs one period more.
+//! Orphans are removed after a grace period, so that a file written a moment before its record, or put there
+//! by hand, is not lost at once. Until then they count as usage of their project. The period runs from the
+//! first scan that saw the file; the caller keeps [`Orphans`] between scans, and losing it costs one period
+//! more.
 //!
 //! A scan costs as much as there are files: at start, and then rarely.
 
@@ -15,8 +17,8 @@ use std::fmt;
 
 use fallow_domain::{Bytes, Duration, Instant, ProjectId};
 
-/// How long a file without an owner stays. An hour is far longer than any record follows its file, and short enough
-/// that what a crash leaves takes no space for a day.
+/// How long a file without an owner stays. An hour is far longer than any record follows its file, and short
+/// enough that what a crash leaves takes no space for a day.
 pub const ORPHAN_GRACE: Duration = Duration::from_hours(1);
 
 /// Where a file is: the project whose folder it is in, if there is such a project, and its path in there.
@@ -222,8 +224,9 @@ mod tests {
     }
 
     proptest! {
-        /// Files are deleted and the deletions recorded, in any order and stopping anywhere; files arrive and are
-        /// recorded likewise. What a scan makes of it is what is on the disk, and what nobody owns goes in the end.
+        /// Files are deleted and the deletions recorded, in any order and stopping anywhere; files arrive and
+        /// are recorded likewise. What a scan makes of it is what is on the disk, and what nobody owns goes
+        /// in the end.
         #[test]
         fn r4_12_after_a_crash_at_any_point_a_scan_finds_what_is_true(
             files in prop::collection::btree_map(0..30_u8, (any::<bool>(), any::<bool>(), 1..9_u64, 1..9_u64), 0..30),

@@ -1,18 +1,19 @@
 //! What is done while the owner's limit is exceeded (R4.8).
 //!
-//! Asked first in every pass of the agent's loop: our own writing, a new limit or anybody else who fills the disk can
-//! exceed it. Four stages, of which each begins when the one before has nothing left: offenders shrink to their
-//! limits; projects lose one file each in turn; projects give back one queued job each in turn, whose files go; and if
-//! that is not enough, computing is suspended. The plan ends with the first step that brings usage under the limit.
+//! Asked first in every pass of the agent's loop: our own writing, a new limit or anybody else who fills the
+//! disk can exceed it. Four stages, of which each begins when the one before has nothing left: offenders
+//! shrink to their limits; projects lose one file each in turn; projects give back one queued job each in
+//! turn, whose files go; and if that is not enough, computing is suspended. The plan ends with the first step
+//! that brings usage under the limit.
 //!
-//! In turn means: the project that exceeds its limit by most begins, so that it is not always the first attached that
-//! loses one more than others. Each loses in its own order, so that no project protects its files from the owner by
-//! giving them a high priority. A queued job whose files are all kept by something that stays is not given back:
-//! nothing would be gained.
+//! In turn means: the project that exceeds its limit by most begins, so that it is not always the first
+//! attached that loses one more than others. Each loses in its own order, so that no project protects its
+//! files from the owner by giving them a high priority. A queued job whose files are all kept by something
+//! that stays is not given back: nothing would be gained.
 //!
-//! Nothing is remembered between passes. Computing is suspended as long as the question gives a [`Suspension`] and
-//! resumes when it no longer does. While it does and nothing can be deleted, asking costs as much as there are
-//! projects.
+//! Nothing is remembered between passes. Computing is suspended as long as the question gives a
+//! [`Suspension`] and resumes when it no longer does. While it does and nothing can be deleted, asking costs
+//! as much as there are projects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -147,8 +148,8 @@ impl<'a> Jobs<'a> {
         Some(Self { project, jobs, left: part.queued_only, released: BTreeMap::new() })
     }
 
-    /// Gives back the next job that keeps anything, and deletes what nobody needs any more until that is enough.
-    /// False when there is no such job.
+    /// Gives back the next job that keeps anything, and deletes what nobody needs any more until that is
+    /// enough. False when there is no such job.
     fn give_back(&mut self, draft: &mut Draft<'_>, steps: &mut Vec<Step>) -> bool {
         let disk = draft.disk;
         while self.left > 0 {
@@ -169,8 +170,8 @@ impl<'a> Jobs<'a> {
         false
     }
 
-    /// The files that nobody needs any more without this job, in order of deletion. `None` if something that stays
-    /// keeps all its files.
+    /// The files that nobody needs any more without this job, in order of deletion. `None` if something that
+    /// stays keeps all its files.
     fn release(&mut self, disk: &DiskUse, job: JobId) -> Option<Vec<(FileId, Bytes)>> {
         let choice = disk.projects.get(&self.project)?.choice;
         let mut keeps_any = false;

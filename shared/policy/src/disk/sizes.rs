@@ -1,8 +1,8 @@
 //! The deletable files of one project in order of deletion, with sums.
 //!
-//! A sorted list in chunks, each with the sum of its sizes. A change costs a search and a move within one chunk; "what
-//! goes if this many bytes have to go" adds up whole chunks and opens one. At 100,000 files that is well under a
-//! microsecond, and there is nothing to rebalance.
+//! A sorted list in chunks, each with the sum of its sizes. A change costs a search and a move within one
+//! chunk; "what goes if this many bytes have to go" adds up whole chunks and opens one. At 100,000 files that
+//! is well under a microsecond, and there is nothing to rebalance.
 
 use fallow_domain::Bytes;
 

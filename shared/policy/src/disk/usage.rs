@@ -1,7 +1,8 @@
-//! The state of a host's disk: files and jobs by project, with the sums and orders that plans want (R4.2, R4.3).
+//! The state of a host's disk: files and jobs by project, with the sums and orders that plans want (R4.2,
+//! R4.3).
 //!
-//! Kept up to date by `changes.rs`; everything here is a look-up. Sums are held in 128 bits, so that no size that a
-//! server invents makes one wrap or saturate.
+//! Kept up to date by `changes.rs`; everything here is a look-up. Sums are held in 128 bits, so that no size
+//! that a server invents makes one wrap or saturate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -127,8 +128,8 @@ impl DiskUse {
         to_bytes(self.overrun())
     }
 
-    /// The projects that exceed their limits and by how much, the greatest first (R4.3). Among equals the one that was
-    /// attached first.
+    /// The projects that exceed their limits and by how much, the greatest first (R4.3). Among equals the one
+    /// that was attached first.
     pub fn offenders(&self) -> Vec<(ProjectId, Bytes)> {
         self.offenders_over(0).into_iter().map(|(project, excess)| (project, to_bytes(excess))).collect()
     }

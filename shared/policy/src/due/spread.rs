@@ -1,8 +1,8 @@
 //! How the projects that stop at a level share the types that ran out there.
 //!
-//! Each type is first divided in proportion to what the projects need of the exhausted types together. Where limits
-//! bind, some then have more than they need and others less; the difference travels along chains: one gives up a
-//! type, another takes it and gives up a second one, until somebody in need takes that.
+//! Each type is first divided in proportion to what the projects need of the exhausted types together. Where
+//! limits bind, some then have more than they need and others less; the difference travels along chains: one
+//! gives up a type, another takes it and gives up a second one, until somebody in need takes that.
 
 use fallow_domain::{PerType, ResourceType};
 
@@ -21,8 +21,8 @@ impl Row {
     }
 }
 
-/// Gives the projects that stop at `level` all that they can use of the other types, and of the exhausted ones what
-/// lifts them to the level.
+/// Gives the projects that stop at `level` all that they can use of the other types, and of the exhausted
+/// ones what lifts them to the level.
 pub(super) fn spread(
     stop: &[Seeker],
     level: f64,

@@ -1,14 +1,15 @@
 //! What a project is not asked for, whatever is lacking: the client's own bounds on work held of one project.
 //!
-//! Model: four bounds, in the manner of BOINC's client. A project is asked for no work while so many of its jobs are here
-//! that more would only fill the disk, while its downloads stall, and while its results gather because they cannot be
-//! sent. It is asked for no work of one type while jobs of that type gather that cannot run: others are asked for what
-//! those leave idle, and the project for its other types as before. A fifth keeps the number of jobs in proportion: a
-//! request names seconds, and with jobs of a tenth of a second an hour's work is 36,000 jobs; so no more seconds are
-//! asked for than there are places for jobs.
+//! Model: four bounds, in the manner of BOINC's client. A project is asked for no work while so many of its
+//! jobs are here that more would only fill the disk, while its downloads stall, and while its results gather
+//! because they cannot be sent. It is asked for no work of one type while jobs of that type gather that
+//! cannot run: others are asked for what those leave idle, and the project for its other types as before. A
+//! fifth keeps the number of jobs in proportion: a request names seconds, and with jobs of a tenth of a
+//! second an hour's work is 36,000 jobs; so no more seconds are asked for than there are places for jobs.
 //!
-//! Of a project whose jobs nobody here has seen, neither their length nor whether they run at all is known: its first
-//! request asks for a second of each type, and brings a job of each. Every further one follows the plan.
+//! Of a project whose jobs nobody here has seen, neither their length nor whether they run at all is known:
+//! its first request asks for a second of each type, and brings a job of each. Every further one follows the
+//! plan.
 
 use std::fmt;
 
@@ -19,18 +20,21 @@ use super::WorkRequest;
 /// No project is given more places for jobs than this (BOINC: 1,000 runnable jobs).
 pub const JOBS_MAX: usize = 1_000;
 
-/// A project that holds so many jobs is not asked: places that become free are filled a quarter at a time, not each by
-/// an RPC of its own.
+/// A project that holds so many jobs is not asked: places that become free are filled a quarter at a time,
+/// not each by an RPC of its own.
 pub const JOBS_ENOUGH: usize = 750;
 
-/// Results of a project on their way to its server, for each CPU or GPU, that are no reason to stop (BOINC's number).
+/// Results of a project on their way to its server, for each CPU or GPU, that are no reason to stop (BOINC's
+/// number).
 pub const UPLOADING_PER_INSTANCE: usize = 2;
 
-/// Jobs of a project and main type that cannot run now, for each CPU or GPU, that are no reason to stop. (BOINC stops at
-/// the first that waits to be started again, by type as well, and never for those that are too large.)
+/// Jobs of a project and main type that cannot run now, for each CPU or GPU, that are no reason to stop.
+/// (BOINC stops at the first that waits to be started again, by type as well, and never for those that are
+/// too large.)
 pub const SET_ASIDE_PER_INSTANCE: usize = 2;
 
-/// What the first request asks for of each type (BOINC's number): a server answers it with one job if it has one.
+/// What the first request asks for of each type (BOINC's number): a server answers it with one job if it has
+/// one.
 pub const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
 /// What a host holds of a project.
@@ -68,13 +72,15 @@ pub fn enough(held: &Held) -> Option<Enough> {
     }
 }
 
-/// The types of which a project holds too many jobs that cannot run now, with their numbers: it is asked for no more of
-/// these. The jobs are not over; they wait to be started again, or are too large for what may be used here.
+/// The types of which a project holds too many jobs that cannot run now, with their numbers: it is asked for
+/// no more of these. The jobs are not over; they wait to be started again, or are too large for what may be
+/// used here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gathered(PerType<Option<usize>>);
 
 impl Gathered {
-    /// From the jobs that are set aside, by main type. `instances` are those of the type of which the host has most.
+    /// From the jobs that are set aside, by main type. `instances` are those of the type of which the host
+    /// has most.
     pub fn of(set_aside: &PerType<usize>, instances: u32) -> Self {
         let most = SET_ASIDE_PER_INSTANCE * instances.max(1) as usize;
         Self(set_aside.map(|_, jobs| Some(*jobs).filter(|jobs| *jobs > most)))
@@ -91,8 +97,8 @@ impl Gathered {
     }
 }
 
-/// A request, cut to the places that there are. `job` is the instance time of a job of the project, as its last jobs
-/// were estimated.
+/// A request, cut to the places that there are. `job` is the instance time of a job of the project, as its
+/// last jobs were estimated.
 #[must_use]
 pub fn within_places(request: WorkRequest, held: usize, job: Duration) -> WorkRequest {
     let places = JOBS_MAX.saturating_sub(held) as f64;

@@ -14,7 +14,8 @@ pub struct Asking {
     pub request: WorkRequest,
     /// What it may be asked for when an RPC happens anyway (R1.9).
     pub fill: WorkRequest,
-    /// What it may be asked for when its owner asks for contact while it is backed off (R1.4): what instances idle for.
+    /// What it may be asked for when its owner asks for contact while it is backed off (R1.4): what instances
+    /// idle for.
     pub for_idle: WorkRequest,
     /// Why it is asked.
     pub why: Option<Why>,
@@ -26,7 +27,8 @@ pub struct FetchDecision {
     /// By project.
     asks: Vec<Asking>,
     wants_work: bool,
-    /// When to decide again although nothing happens.
+    /// When to decide again although nothing happens. Whatever a policy says, that is no sooner than after
+    /// [`CHECK_SOONEST`](super::CHECK_SOONEST).
     pub check_by: Instant,
 }
 
@@ -54,6 +56,12 @@ impl FetchDecision {
     pub fn of(&self, project: ProjectId) -> Option<&Asking> {
         let place = self.asks.binary_search_by_key(&project, |asking| asking.project).ok()?;
         self.asks.get(place)
+    }
+
+    /// Leaves out what is asked of some projects.
+    pub fn retain(&mut self, keep: impl Fn(ProjectId) -> bool) {
+        let asks = std::mem::take(&mut self.asks).into_iter().filter(|asking| keep(asking.project));
+        *self = Self::new(asks.collect(), self.check_by);
     }
 
     /// Whether anybody is to be asked for work now.

@@ -1,11 +1,11 @@
 //! What is fetched: whom to ask for how much work of each type.
 //!
-//! A [`FetchPolicy`] decides from a [`FetchSituation`] what a host is to ask of each project, and until when that holds
-//! if nothing happens ([`FetchDecision`]). Each policy is a file here and a line in `registry`; what carries decisions
-//! out knows none of them by name. `docs/policies.md` shows how one is added.
+//! A [`FetchPolicy`] decides from a [`FetchSituation`] what a host is to ask of each project, and until when
+//! that holds if nothing happens ([`FetchDecision`]). Each policy is a file here and a line in `registry`;
+//! what carries decisions out knows none of them by name. `docs/policies.md` shows how one is added.
 //!
-//! What no policy decides: who may be contacted at all (`rpc_timing`, `rpc_session`), and what is enough of one project
-//! whatever is lacking (`bounds`).
+//! What no policy decides: who may be contacted at all (`rpc_timing`, `rpc_session`), and what is enough of
+//! one project whatever is lacking (`bounds`).
 
 pub mod bounds;
 mod decision;
@@ -26,7 +26,8 @@ pub use situation::{FetchAccount, FetchContact, FetchProject, FetchSituation, Fe
 
 /// Work fetch is checked at least this often where its outcome may change with time alone (R2.16).
 pub const CHECK_PERIOD: Duration = Duration::from_secs(60);
-/// Nor is it checked again sooner, however near the end of what a decision holds for.
+/// Nor is it checked again sooner, however soon a decision says that it ends. Who follows decisions sees to
+/// that, so that no policy has to.
 pub const CHECK_SOONEST: Duration = Duration::from_secs(1);
 
 policies!(fetch);
@@ -36,24 +37,19 @@ pub type FetchChoice = Policy<dyn FetchPolicy>;
 
 /// Decides whom to ask for how much work of each type.
 pub trait FetchPolicy: Send + Sync + 'static {
-    /// Its name in compositions: `WF`, then letters or digits.
+    /// Its name in compositions: `WF`, then letters or digits, four at most. `WF0` is for tests and examples.
     fn name(&self) -> &'static str;
 
-    /// What it does, in a few words for `--help`.
+    /// What it does, in a few words for `--help`: 48 bytes at most.
     fn summary(&self) -> &'static str;
 
     /// Decides. The same situation gives the same decision.
     fn decide(&self, situation: &FetchSituation<'_>) -> FetchDecision;
 
-    /// Whether [`FetchSituation::outlook`] is to be made for it. Without, no time is spent on that and it is empty.
+    /// Whether [`FetchSituation::outlook`] is to be made for it. Without, no time is spent on that and it is
+    /// empty.
     fn looks_ahead(&self) -> bool {
         true
-    }
-
-    /// Whether projects' recent CPU time is to be counted for [`FetchPolicy::rank`]. An agent counts it in any case, for
-    /// the day when its policy changes; a simulation does so for a policy that asks for it.
-    fn counts_recent_cpu(&self) -> bool {
-        false
     }
 
     /// How a project that had no work is left alone for a while.
@@ -61,8 +57,8 @@ pub trait FetchPolicy: Send + Sync + 'static {
         WorkBackoff::ByType
     }
 
-    /// All projects in the order in which they are contacted where several are to be (R1.11): by default the one that is
-    /// owed most first, by overall long-term debt (R3.4).
+    /// All projects in the order in which they are contacted where several are to be (R1.11): by default the
+    /// one that is owed most first, by overall long-term debt (R3.4).
     fn rank(&self, projects: &[RankedProject]) -> Vec<ProjectId> {
         let mut ranked: Vec<&RankedProject> = projects.iter().collect();
         ranked.sort_by(|a, b| by_debt(a, b));

@@ -2,12 +2,12 @@
 
 use fallow_domain::{Duration, PerType, ResourceType};
 
-/// Whoever is asked for work at all is asked for at least this much, however small the buffer: a server answers any
-/// request above zero with at least one job if it has one.
+/// Whoever is asked for work at all is asked for at least this much, however small the buffer: a server
+/// answers any request above zero with at least one job if it has one.
 pub const REQUEST_MIN: Duration = Duration::from_secs(1);
 
-/// Less than this of an instance does not count as idle: the CPU beside a GPU job that takes a hair of it is no reason
-/// to ask for work.
+/// Less than this of an instance does not count as idle: the CPU beside a GPU job that takes a hair of it is
+/// no reason to ask for work.
 pub const IDLE_MIN: f64 = 0.01;
 
 /// What a request for work asks for (R3.2).

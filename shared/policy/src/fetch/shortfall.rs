@@ -1,23 +1,25 @@
-//! Whom to ask for how much work of each type, by long-term debt and simulated shortfall (WF2: R5.4, R3.9, R3.10).
+//! Whom to ask for how much work of each type, by long-term debt and simulated shortfall (WF2: R5.4, R3.9,
+//! R3.10).
 //!
-//! Model: the round-robin simulation says what the host lacks of each type, and of each project against its share. Needs
-//! have an order: idle coprocessors, idle CPUs, coprocessors that will idle within the buffer, CPUs that will. The first
-//! need for which a project will do is met by the best one: the largest overall debt + own shortfall x the type's
-//! speed. A request made because instances idle asks for that type only; one made for a shortfall asks also for the
-//! other types in shortfall for which the same project is best.
+//! Model: the round-robin simulation says what the host lacks of each type, and of each project against its
+//! share. Needs have an order: idle coprocessors, idle CPUs, coprocessors that will idle within the buffer,
+//! CPUs that will. The first need for which a project will do is met by the best one: the largest overall
+//! debt + own shortfall x the type's speed. A request made because instances idle asks for that type only;
+//! one made for a shortfall asks also for the other types in shortfall for which the same project is best.
 //!
-//! Passed over are projects that are *tight* (the simulation shows a job of theirs missing its deadline: more work
-//! would make it worse) or *over-served*, and those of share zero beside others; unless an instance idles and no other
-//! project will do. Then the tight or over-served one is asked for the whole shortfall, and the one of share zero for a
-//! job for each idle instance.
+//! Passed over are projects that are *tight* (the simulation shows a job of theirs missing its deadline: more
+//! work would make it worse) or *over-served*, and those of share zero beside others; unless an instance
+//! idles and no other project will do. Then the tight or over-served one is asked for the whole shortfall,
+//! and the one of share zero for a job for each idle instance.
 //!
-//! A project that is not known to supply jobs of a type (R3.5), and not backed off for it, comes before all others and is
-//! asked for its own shortfall: its debt does not grow before it has supplied something, and theirs, which sum to 0, have
-//! always a larger one among them. Otherwise it would never be asked, and nobody would ever know.
+//! A project that is not known to supply jobs of a type (R3.5), and not backed off for it, comes before all
+//! others and is asked for its own shortfall: its debt does not grow before it has supplied something, and
+//! theirs, which sum to 0, have always a larger one among them. Otherwise it would never be asked, and nobody
+//! would ever know.
 //!
-//! The best project is asked for what it is owed, debt and own shortfall together, within the whole shortfall: a project
-//! that is owed nothing beyond its share of the queue leaves the others theirs. Asking it for everything would fill a
-//! long queue with one project's jobs, and violate the shares for days.
+//! The best project is asked for what it is owed, debt and own shortfall together, within the whole
+//! shortfall: a project that is owed nothing beyond its share of the queue leaves the others theirs. Asking
+//! it for everything would fill a long queue with one project's jobs, and violate the shares for days.
 //!
 //! A check looks at each project once for each type and sorts nothing.
 
@@ -26,8 +28,8 @@ use std::fmt;
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
 
 use super::{
-    Asking, CHECK_PERIOD, CHECK_SOONEST, FetchAccount, FetchContact, FetchDecision, FetchPolicy,
-    FetchProject, FetchSituation, FetchWhen, IDLE_MIN, REQUEST_MIN, Standing, WorkRequest,
+    Asking, CHECK_PERIOD, FetchAccount, FetchContact, FetchDecision, FetchPolicy, FetchProject,
+    FetchSituation, FetchWhen, IDLE_MIN, REQUEST_MIN, Standing, WorkRequest,
 };
 use crate::why::Why;
 
@@ -58,7 +60,8 @@ pub struct FetchRules {
 }
 
 impl FetchRules {
-    /// Whether what is lacking of a type is a reason to ask somebody: idle instances always, a shortfall by the rule.
+    /// Whether what is lacking of a type is a reason to ask somebody: idle instances always, a shortfall by
+    /// the rule.
     pub fn is_reason_to_ask(&self, need: &TypeNeed) -> bool {
         need.idle >= IDLE_MIN || self.is_short(need)
     }
@@ -87,7 +90,8 @@ pub struct FetchCandidate {
     pub may_supply: bool,
     /// Whether it may be asked now: its minimum RPC time is past, and it has schedulers.
     pub may_ask: bool,
-    /// Whether it did not answer when it was last asked, lately (`Sessions::has_hung`): any other with a share comes first.
+    /// Whether it did not answer when it was last asked, lately (`Sessions::has_hung`): any other with a
+    /// share comes first.
     pub hung: bool,
     /// Types for which it is backed off (R3.7).
     pub backed_off: PerType<bool>,
@@ -97,9 +101,9 @@ pub struct FetchCandidate {
     pub shortfall: PerType<f64>,
 }
 
-/// Whether a project got much more than its share: its overall debt is below -(scheduling period + a buffer), the buffer
-/// being what may be held of its jobs while it waits for its turn, the whole work buffer.
-/// Who is only ranked is owed nothing and owes nothing.
+/// Whether a project got much more than its share: its overall debt is below -(scheduling period + a buffer),
+/// the buffer being what may be held of its jobs while it waits for its turn, the whole work buffer. Who is
+/// only ranked is owed nothing and owes nothing.
 pub fn over_served(standing: Standing, scheduling_period: Duration, buffer: Duration) -> bool {
     let most = (scheduling_period + buffer).max(Duration::ZERO).as_secs_f64();
     matches!(standing, Standing::Owed(debt) if debt.as_secs() < -most)
@@ -156,13 +160,15 @@ pub struct FetchAsk {
 pub struct WorkPlan {
     /// The project to ask now, if there is a need that one can meet.
     pub ask: Option<FetchAsk>,
-    /// What each project may be asked for in an RPC that happens anyway (R1.9, R3.7): every type in shortfall for which
-    /// it is the best choice, backed off for it or not. In the order of the candidates, without those that get none.
+    /// What each project may be asked for in an RPC that happens anyway (R1.9, R3.7): every type in shortfall
+    /// for which it is the best choice, backed off for it or not. In the order of the candidates, without
+    /// those that get none.
     pub rides: Vec<(ProjectId, WorkRequest)>,
 }
 
 impl WorkPlan {
-    /// The same for each project. What is asked for because instances idle is lacking whomever it is asked of.
+    /// The same for each project. What is asked for because instances idle is lacking whomever it is asked
+    /// of.
     fn asks(&self, candidates: &[FetchCandidate]) -> Vec<Asking> {
         let idles = |request: &WorkRequest| request.instances.iter().any(|(_, idle)| *idle >= IDLE_MIN);
         let for_idle = self.ask.map(|ask| ask.request).filter(idles).unwrap_or_default();
@@ -193,7 +199,7 @@ impl FetchPolicy for Shortfall {
     }
 
     fn decide(&self, situation: &FetchSituation<'_>) -> FetchDecision {
-        let (now, outlook) = (situation.now, situation.outlook);
+        let outlook = situation.outlook;
         let needs = outlook.types.map(|_, of| TypeNeed {
             idle: of.idle,
             shortfall: of.shortfall,
@@ -202,7 +208,7 @@ impl FetchPolicy for Shortfall {
         // While nothing is short, nothing is asked for until something may be.
         let short = needs.map(|_, need| need.shortfall > 0.0 || need.idle >= IDLE_MIN);
         if !short.iter().any(|(_, short)| *short) {
-            return FetchDecision::nothing(outlook.valid_until.max(now + CHECK_SOONEST));
+            return FetchDecision::nothing(outlook.valid_until);
         }
         let projects = situation.projects();
         let contacts: Vec<FetchContact> = projects.iter().map(|p| situation.contact(p.id)).collect();
@@ -247,8 +253,9 @@ fn candidate(
     }
 }
 
-/// When a check may come out differently although nothing happens. Where nobody may be asked for what is short, or it is
-/// no reason to ask yet, only the end of a wait, another shortfall or less than the minimum makes a difference.
+/// When a check may come out differently although nothing happens. Where nobody may be asked for what is
+/// short, or it is no reason to ask yet, only the end of a wait, another shortfall or less than the minimum
+/// makes a difference.
 fn check_by(
     situation: &FetchSituation<'_>,
     rules: &FetchRules,
@@ -271,7 +278,7 @@ fn check_by(
     let active = situation.host.active_fraction.get().max(0.01);
     let lasts = later.map(|(kind, _)| now + (needs[kind].saturated - rules.buffer_min).mul_f64(active));
     let waits = contacts.iter().filter_map(|contact| contact.contact_from).chain(situation.backoffs_end);
-    lasts.chain(waits).fold(outlook.valid_until, Instant::min).max(now + CHECK_SOONEST)
+    lasts.chain(waits).fold(outlook.valid_until, Instant::min)
 }
 
 /// Decides whom to ask for what.

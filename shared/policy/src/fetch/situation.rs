@@ -24,8 +24,8 @@ pub struct FetchSituation<'a> {
     pub now: Instant,
     /// What it computes with.
     pub host: PlanHost,
-    /// The measured share of time that computing is allowed and running, to the last digit (R2.12); that of `host`
-    /// follows it in steps, so that plans hold for a while.
+    /// The measured share of time that computing is allowed and running, to the last digit (R2.12); that of
+    /// `host` follows it in steps, so that plans hold for a while.
     pub active_fraction: Fraction,
     /// The minimum work buffer (R1.11).
     pub buffer_min: Duration,
@@ -93,7 +93,8 @@ pub struct FetchProject {
 /// Whether an attached project may be asked now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FetchContact {
-    /// Whether it may be contacted for work now: nothing stands against an RPC, and not `enough` of it is held.
+    /// Whether it may be contacted for work now: nothing stands against an RPC, and not `enough` of it is
+    /// held.
     pub may_contact: bool,
     /// It is to get no more work for now: enough of it is held (`bounds::enough`).
     pub enough: bool,

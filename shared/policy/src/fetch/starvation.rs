@@ -1,29 +1,29 @@
 //! How much work to ask of whom: expected starvation per project (R2.10 to R2.16; WF1 of R5.3).
 //!
-//! Model: a project needs `min_results` jobs at once to use its share of the CPUs. It starves when fewer are left,
-//! which happens after the estimated CPU time of all its jobs, but the `min_results - 1` of latest deadline, at the
-//! rate at which the host computes for it. A project that starves sooner than the *low* time is asked for as much
-//! as moves its starvation to the *high* time.
+//! Model: a project needs `min_results` jobs at once to use its share of the CPUs. It starves when fewer are
+//! left, which happens after the estimated CPU time of all its jobs, but the `min_results - 1` of latest
+//! deadline, at the rate at which the host computes for it. A project that starves sooner than the *low* time
+//! is asked for as much as moves its starvation to the *high* time.
 //!
-//! Low and high compose three rules that read alike (R1.11): R2.14's connection period T (T and 2T), the work-buffer
-//! marks (minimum, minimum + additional), and WF1 as it was evaluated (ask below the whole buffer, fill up to it).
-//! Version 4 takes the marks; the trigger stays R2.14's, per project, so that one full project does not hide
-//! another that starves.
+//! Low and high compose three rules that read alike (R1.11): R2.14's connection period T (T and 2T), the
+//! work-buffer marks (minimum, minimum + additional), and WF1 as it was evaluated (ask below the whole
+//! buffer, fill up to it). Version 4 takes the marks; the trigger stays R2.14's, per project, so that one
+//! full project does not hide another that starves.
 //!
-//! With coprocessors each type is looked at by itself, with the jobs of that main type: each project that may supply it
-//! is to hold its share of each type. (It is the policy before there were types, so types do not make up for each
-//! other here; they do in WF2.)
+//! With coprocessors each type is looked at by itself, with the jobs of that main type: each project that may
+//! supply it is to hold its share of each type. (It is the policy before there were types, so types do not
+//! make up for each other here; they do in WF2.)
 //!
-//! A check looks at sums that the queue keeps, and at up to `min_results - 1` jobs per project, which is less than
-//! one job per CPU over all projects: it does not depend on the number of jobs.
+//! A check looks at sums that the queue keeps, and at up to `min_results - 1` jobs per project, which is less
+//! than one job per CPU over all projects: it does not depend on the number of jobs.
 
 use std::fmt;
 
 use fallow_domain::{Duration, Fraction, PerType, ProjectId, ResourceType, Share};
 
 use super::{
-    Asking, CHECK_PERIOD, CHECK_SOONEST, FetchDecision, FetchPolicy, FetchProject, FetchSituation, FetchWhen,
-    REQUEST_MIN, RankedProject, WorkBackoff, WorkRequest,
+    Asking, CHECK_PERIOD, FetchDecision, FetchPolicy, FetchProject, FetchSituation, FetchWhen, REQUEST_MIN,
+    RankedProject, WorkBackoff, WorkRequest,
 };
 use crate::decay::{Ranked, rank_projects};
 use crate::job_queue::{Instances, JobQueue};
@@ -44,8 +44,8 @@ pub struct WorkBuffer {
 }
 
 impl WorkBuffer {
-    /// R1.11: the marks, minimum and minimum + additional; with both the same, R2.10's starvation between T and 2T from
-    /// now.
+    /// R1.11: the marks, minimum and minimum + additional; with both the same, R2.10's starvation between T
+    /// and 2T from now.
     pub fn marks(min: Duration, additional: Duration) -> Self {
         Self { low: min, high: min + additional.max(Duration::ZERO) }
     }
@@ -80,8 +80,8 @@ pub struct Supplier {
     pub id: ProjectId,
     /// Its share.
     pub share: Share,
-    /// Types that it may supply work of at all: not suspended, not told to send none, not known not to support it. A
-    /// backoff does not count: its place in the fractions is kept while it lasts.
+    /// Types that it may supply work of at all: not suspended, not told to send none, not known not to
+    /// support it. A backoff does not count: its place in the fractions is kept while it lasts.
     pub may_supply: PerType<bool>,
 }
 
@@ -125,8 +125,8 @@ pub struct Need {
     pub fill: WorkRequest,
     /// The type that is most pressing; of those the one that starves first.
     pub first: TypeStarvation,
-    /// How long it takes at least until it starves of any type that it does not starve of now: were all instances to
-    /// compute for it.
+    /// How long it takes at least until it starves of any type that it does not starve of now: were all
+    /// instances to compute for it.
     lasts: Duration,
 }
 
@@ -164,10 +164,6 @@ impl FetchPolicy for Starvation {
         false
     }
 
-    fn counts_recent_cpu(&self) -> bool {
-        true
-    }
-
     fn backoff(&self) -> WorkBackoff {
         WorkBackoff::ByProject
     }
@@ -192,14 +188,15 @@ impl FetchPolicy for Starvation {
         let suppliers: Vec<Supplier> =
             situation.projects().into_iter().map(|project| supplier(&host, &project)).collect();
         let mut plan = check(&host, &suppliers, situation.queue);
-        // Where nobody who starves may be asked now, only the end of a wait or another's starvation makes a difference.
+        // Where nobody who starves may be asked now, only the end of a wait or another's starvation makes a
+        // difference.
         let may_be_asked = |need: &Need| {
             let contact = situation.contact(need.project);
             contact.may_contact && !contact.work_waits
         };
         let mut starving = plan.needs.iter().filter(|need| need.urgency > Urgency::None);
         let holds_for = match starving.any(may_be_asked) {
-            false => plan.holds_for.max(CHECK_SOONEST),
+            false => plan.holds_for,
             true => CHECK_PERIOD,
         };
         // Most of the time everybody has enough.
@@ -216,8 +213,8 @@ impl FetchPolicy for Starvation {
 }
 
 fn supplier(host: &FetchHost, project: &FetchProject) -> Supplier {
-    // One that has programs for nothing here is asked all the same, as BOINC does: it could never take it back
-    // otherwise, and asking in vain backs off by itself.
+    // One that has programs for nothing here is asked all the same, as BOINC does: it could never take it
+    // back otherwise, and asking in vain backs off by itself.
     let lacks_all = host.usable.iter().all(|(kind, count)| *count == 0 || project.lacks[kind]);
     Supplier {
         id: project.id,
@@ -253,8 +250,8 @@ pub fn avg_proc_rate(share_fraction: f64, usable: u32, active_fraction: Fraction
     share_fraction * f64::from(usable) * active_fraction.get()
 }
 
-/// The time until a project has only `k` jobs of a type left (R2.13), at `rate` instance-seconds per second. At rate 0
-/// its work lasts for ever.
+/// The time until a project has only `k` jobs of a type left (R2.13), at `rate` instance-seconds per second.
+/// At rate 0 its work lasts for ever.
 pub fn ettprc(queue: &JobQueue, project: ProjectId, kind: ResourceType, k: u32, rate: f64) -> Duration {
     let work = queue.remaining_on_but_latest(project, kind, k as usize);
     match () {

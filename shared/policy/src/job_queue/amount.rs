@@ -4,8 +4,8 @@ use std::fmt;
 
 use fallow_domain::{Bytes, ResourceType, Usage};
 
-/// Instances of a resource type in millionths, so that sums are exact. A fraction is rounded down: three thirds fit on
-/// one CPU.
+/// Instances of a resource type in millionths, so that sums are exact. A fraction is rounded down: three
+/// thirds fit on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cpus(u64);
 

@@ -45,7 +45,8 @@ fn find(tasks: &[Entry], entry: &Entry) -> Result<usize, usize> {
 }
 
 impl Lane {
-    /// The jobs in the order of R2.3, in pieces: running, preempted, then the chunks of the others. None after the last.
+    /// The jobs in the order of R2.3, in pieces: running, preempted, then the chunks of the others. None
+    /// after the last.
     pub(crate) fn piece(&self, number: usize) -> Option<&[Entry]> {
         match number {
             0 => Some(&self.running),

@@ -1,7 +1,8 @@
-//! A sorted sequence of jobs in chunks: as cheap to walk through as an array, and cheap to change in the middle.
+//! A sorted sequence of jobs in chunks: as cheap to walk through as an array, and cheap to change in the
+//! middle.
 //!
-//! A chunk holds up to `CHUNK` jobs, so that a change moves a few kilobytes whatever the length, and sums over its jobs,
-//! so that whoever looks for something can pass over whole chunks.
+//! A chunk holds up to `CHUNK` jobs, so that a change moves a few kilobytes whatever the length, and sums
+//! over its jobs, so that whoever looks for something can pass over whole chunks.
 
 use fallow_domain::{Duration, Instant, JobId};
 

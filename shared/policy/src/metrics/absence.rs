@@ -1,32 +1,34 @@
 //! Monotony (R5.33): how much longer than necessary projects are away.
 //!
-//! Why there is such a metric: whoever gives two projects the same share and sees the host compute for one of them for
-//! days on end is not content, however right the sums are in the long run. Switches are counted only as far as they end
-//! an absence: two projects that have a CPU each need no switch at all.
+//! Why there is such a metric: whoever gives two projects the same share and sees the host compute for one of
+//! them for days on end is not content, however right the sums are in the long run. Switches are counted only
+//! as far as they end an absence: two projects that have a CPU each need no switch at all.
 //!
-//! Model: a project is *away* while none of its tasks runs and another project's does. An absence is necessary as long
-//! as a host that switches as often as its scheduling period allows would make it: with n instances, and f its fraction
-//! of the shares, a project runs for one period on one instance and is then away until its turn comes again, 1 / (f x n)
-//! periods after the last; but at least for one period. What an absence lasts beyond that is monotonous, and monotony is
-//! the monotonous part of all absences: 0 if the host switches as often as possible, towards 1 if it never does.
+//! Model: a project is *away* while none of its tasks runs and another project's does. An absence is
+//! necessary as long as a host that switches as often as its scheduling period allows would make it: with n
+//! instances, and f its fraction of the shares, a project runs for one period on one instance and is then
+//! away until its turn comes again, 1 / (f x n) periods after the last; but at least for one period. What an
+//! absence lasts beyond that is monotonous, and monotony is the monotonous part of all absences: 0 if the
+//! host switches as often as possible, towards 1 if it never does.
 //!
-//! All attached projects with a share count, whether or not they have work: a host that only ever gets work of one of
-//! its two projects is monotonous. Time in which the host is off, or in which nothing runs, does not count. With one
-//! project nobody is ever away.
+//! All attached projects with a share count, whether or not they have work: a host that only ever gets work
+//! of one of its two projects is monotonous. Time in which the host is off, or in which nothing runs, does
+//! not count. With one project nobody is ever away.
 
 use fallow_domain::ProjectId;
 use serde::{Deserialize, Serialize};
 
 use super::Stretch;
 
-/// How long each project has been away, in seconds of time in which others ran; in the order of the stretches.
+/// How long each project has been away, in seconds of time in which others ran; in the order of the
+/// stretches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Absences(Vec<(ProjectId, f64)>);
 
 impl Absences {
-    /// Takes in a stretch. Returns the project seconds that projects with a share were away in it, and those of them
-    /// that were monotonous.
+    /// Takes in a stretch. Returns the project seconds that projects with a share were away in it, and those
+    /// of them that were monotonous.
     pub(super) fn observe(&mut self, stretch: &Stretch<'_>, secs: f64) -> (f64, f64) {
         self.follow(stretch);
         if !stretch.projects.iter().any(|p| p.running) {

@@ -1,4 +1,5 @@
-//! What part of the used time was due to each project (R5.32), worked out again only when the answer may differ.
+//! What part of the used time was due to each project (R5.32), worked out again only when the answer may
+//! differ.
 
 use fallow_domain::{Fraction, PerType, ProjectId, Share};
 

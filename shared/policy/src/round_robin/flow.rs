@@ -1,7 +1,7 @@
 //! One project's jobs of one type while time goes by, at a rate that is given.
 //!
-//! Jobs at full speed have known ends and stand in a heap. At most one job has only a part of what it uses: the one
-//! that is next in order. While the rate does not fall, a job that once has full speed keeps it.
+//! Jobs at full speed have known ends and stand in a heap. At most one job has only a part of what it uses:
+//! the one that is next in order. While the rate does not fall, a job that once has full speed keeps it.
 
 mod pass_over;
 
@@ -203,8 +203,8 @@ impl Flow {
         self.full_end().min(self.part_end())
     }
 
-    /// The earliest time at which its jobs may not be able to use the rate any more: what they could use is then less,
-    /// and so is the work left.
+    /// The earliest time at which its jobs may not be able to use the rate any more: what they could use is
+    /// then less, and so is the work left.
     pub(super) fn limited_at(&self) -> f64 {
         if self.rate <= RATE_EPSILON {
             return f64::INFINITY;

@@ -10,8 +10,8 @@ pub(super) fn divide(total: f64, flows: &mut [Flow]) {
     pour(left, flows, |flow| if flow.weight > 0.0 { 0.0 } else { 1.0 });
 }
 
-/// Gives flows with a weight what the weight is worth or what they can use. What is over goes round again among the
-/// others; each round fills a flow or is the last one. Returns what nobody could use.
+/// Gives flows with a weight what the weight is worth or what they can use. What is over goes round again
+/// among the others; each round fills a flow or is the last one. Returns what nobody could use.
 fn pour(total: f64, flows: &mut [Flow], weight: impl Fn(&Flow) -> f64) -> f64 {
     let mut left = total.max(0.0);
     let mut weights = 0.0;

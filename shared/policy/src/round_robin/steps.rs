@@ -1,8 +1,8 @@
 //! The simulation of one type: from one change of rates to the next.
 //!
-//! Rates change when what is left of a project's jobs cannot use its rate any more. Until the first time at which that
-//! can be so for any project, each goes its own way; so the cost is that of the jobs, and of the projects once for each
-//! that runs out.
+//! Rates change when what is left of a project's jobs cannot use its rate any more. Until the first time at
+//! which that can be so for any project, each goes its own way; so the cost is that of the jobs, and of the
+//! projects once for each that runs out.
 
 use fallow_domain::{Duration, PerType, ResourceType};
 
@@ -159,8 +159,8 @@ fn summary(lane: &Lane, fits: &Fits) -> Summary {
 }
 
 impl<'q, L: Fn(usize) -> Option<&'q Lane>> Run<'_, L> {
-    /// Goes on until nothing is left. Returns until when all instances are busy, the instances idle now, and the
-    /// shortfall.
+    /// Goes on until nothing is left. Returns until when all instances are busy, the instances idle now, and
+    /// the shortfall.
     fn through(
         &mut self,
         instances: f64,
@@ -221,7 +221,8 @@ impl<'q, L: Fn(usize) -> Option<&'q Lane>> Run<'_, L> {
         }
     }
 
-    /// Finds when rates change next, and lets the flows that make them change come as far. None when they never do.
+    /// Finds when rates change next, and lets the flows that make them change come as far. None when they
+    /// never do.
     fn next_change(&mut self, flows: &mut [Flow], change: f64) -> Option<f64> {
         for flow in flows.iter_mut() {
             flow.bound = flow.limited_at();

@@ -66,7 +66,8 @@ pub fn ws2<Id>(
     ws2_under(wanted, host, Load::of(in_progress), || in_progress.to_vec(), offers, switches, now)
 }
 
-/// The same for a caller that knows what the host's jobs come to: they are listed only where that is not enough.
+/// The same for a caller that knows what the host's jobs come to: they are listed only where that is not
+/// enough.
 pub fn ws2_under<Id>(
     wanted: Wanted,
     host: &SendHost,
@@ -117,13 +118,15 @@ struct Judge<'a, List> {
     load: Load,
     /// Lists the host's jobs, the first time.
     list: Option<List>,
-    /// The host's jobs once they are listed, and before that the jobs that were taken without looking at them.
+    /// The host's jobs once they are listed, and before that the jobs that were taken without looking at
+    /// them.
     jobs: Vec<InProgress>,
     workloads: PerType<Option<Workload>>,
 }
 
 impl<List: FnOnce() -> Vec<InProgress>> Judge<'_, List> {
-    /// Why a job should not be sent, if it should not. One that is sent counts from then on, if the chosen do.
+    /// Why a job should not be sent, if it should not. One that is sent counts from then on, if the chosen
+    /// do.
     fn refuses(&mut self, job: &InProgress) -> Option<Refusal> {
         let kind = job.usage.main_type();
         let cpus = self.host.instances[ResourceType::Cpu];

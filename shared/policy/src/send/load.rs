@@ -1,8 +1,8 @@
 //! What a host's jobs come to: enough to see, mostly, that one job more does no harm.
 //!
-//! On CPUs, where each job takes one, no job ends later than all the work is done on all of them and the longest job has
-//! then taken its own time. If that is before every deadline, a simulation of the jobs would find nothing, and need not be
-//! made: a long queue with distant deadlines is not looked at job by job.
+//! On CPUs, where each job takes one, no job ends later than all the work is done on all of them and the
+//! longest job has then taken its own time. If that is before every deadline, a simulation of the jobs would
+//! find nothing, and need not be made: a long queue with distant deadlines is not looked at job by job.
 
 use fallow_domain::{Duration, Instant, ResourceType, Usage};
 
@@ -44,8 +44,8 @@ impl Load {
         self.narrow
     }
 
-    /// The same with all deadlines later by so much, as those of the servers are where a client plans with earlier ones
-    /// (R1.13).
+    /// The same with all deadlines later by so much, as those of the servers are where a client plans with
+    /// earlier ones (R1.13).
     #[must_use]
     pub fn put_off(self, by: Duration) -> Self {
         Self { earliest: self.earliest + by, ..self }
@@ -60,8 +60,8 @@ impl Load {
         self.narrow &= is_narrow(job.usage);
     }
 
-    /// Whether all jobs, with one more, end before all their deadlines on so many CPUs, each taking `stretch` times as long
-    /// as it says. No says nothing.
+    /// Whether all jobs, with one more, end before all their deadlines on so many CPUs, each taking `stretch`
+    /// times as long as it says. No says nothing.
     pub(super) fn has_room_for(&self, job: &InProgress, cpus: u32, stretch: f64, now: Instant) -> bool {
         if job.usage.main_type() != ResourceType::Cpu || cpus == 0 {
             return false;

@@ -1,17 +1,18 @@
 //! Which jobs a server sends for a request (R3.12, R5.5, R5.6).
 //!
-//! WS1 sends jobs until every type that was asked for has its seconds covered and its idle instances filled. WS2 sends
-//! only jobs that, by a simulation of earliest-deadline-first on that host with all its jobs, meet their deadline and
-//! harm no other: no job that met its deadline misses it now, and none that missed it misses it by more.
+//! WS1 sends jobs until every type that was asked for has its seconds covered and its idle instances filled.
+//! WS2 sends only jobs that, by a simulation of earliest-deadline-first on that host with all its jobs, meet
+//! their deadline and harm no other: no job that met its deadline misses it now, and none that missed it
+//! misses it by more.
 //!
-//! Jobs count for their main type (R3.1); a job of a type that was not asked for is never sent, and a client that knows
-//! no types asks with one number, which is filled from whatever types its host has.
+//! Jobs count for their main type (R3.1); a job of a type that was not asked for is never sent, and a client
+//! that knows no types asks with one number, which is filled from whatever types its host has.
 //!
 //! Estimates are the running times on that host, corrected for it by the caller.
 
 //!
-//! A [`SendPolicy`] decides from a [`SendSituation`] and the jobs that could be sent ([`Offer`]); each is a file here and
-//! a line in `registry`.
+//! A [`SendPolicy`] decides from a [`SendSituation`] and the jobs that could be sent ([`Offer`]); each is a
+//! file here and a line in `registry`.
 
 mod load;
 mod simulation;
@@ -22,6 +23,7 @@ use std::fmt;
 use fallow_domain::{Duration, Fraction, Instant, PerType, ResourceType, Usage};
 
 use crate::choice::Policy;
+pub use fallow_domain::InProgress;
 pub use in_time::Ws2Switches;
 pub use load::Load;
 pub use wanted::Wanted;
@@ -33,10 +35,10 @@ pub type SendChoice = Policy<dyn SendPolicy>;
 
 /// Decides which jobs a host is sent.
 pub trait SendPolicy: Send + Sync + 'static {
-    /// Its name in compositions: `WS`, then letters or digits.
+    /// Its name in compositions: `WS`, then letters or digits, four at most. `WS0` is for tests and examples.
     fn name(&self) -> &'static str;
 
-    /// What it does, in a few words for `--help`.
+    /// What it does, in a few words for `--help`: 48 bytes at most.
     fn summary(&self) -> &'static str;
 
     /// Decides. Offers are looked at in order, and only as many as it takes.
@@ -46,8 +48,8 @@ pub trait SendPolicy: Send + Sync + 'static {
         offers: &mut dyn Iterator<Item = Offer<usize>>,
     ) -> Sent<usize>;
 
-    /// Whether it judges by all jobs that a host has, so that clients are asked to list them. Without, it is never told
-    /// of them.
+    /// Whether it judges by all jobs that a host has, so that clients are asked to list them. Without, it is
+    /// never told of them.
     fn needs_workload(&self) -> bool {
         false
     }
@@ -96,17 +98,6 @@ pub struct Offer<Id> {
     pub usage: Usage,
 }
 
-/// A job that the host already has, from any project.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct InProgress {
-    /// Its deadline.
-    pub deadline: Instant,
-    /// Its estimated running time left.
-    pub remaining: Duration,
-    /// What it uses.
-    pub usage: Usage,
-}
-
 /// The host that asks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SendHost {
@@ -136,7 +127,8 @@ pub enum Refusal {
 pub struct Sent<Id> {
     /// Jobs to send, in the order in which they were offered.
     pub send: Vec<Id>,
-    /// Jobs that were looked at and refused, and why. Those of a type that nothing was wanted of are not among them.
+    /// Jobs that were looked at and refused, and why. Those of a type that nothing was wanted of are not
+    /// among them.
     pub refused: Vec<(Id, Refusal)>,
     /// What is left to be sent.
     pub open: Wanted,

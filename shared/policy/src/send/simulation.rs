@@ -1,12 +1,14 @@
 //! Earliest deadline first on one type of a host's instances.
 //!
-//! Model: each instance is a number of *lanes*, one of a CPU and four of a coprocessor, since jobs that use a half or a
-//! quarter of a GPU are common. A job takes as many as it uses, rounded up, runs to its end on those that free first, and
-//! jobs go in order of deadline; all are there from the start, so no job would gain from preemption on one CPU. The CPUs
-//! beside a coprocessor are not simulated: they may be overcommitted (R2.5).
+//! Model: each instance is a number of *lanes*, one of a CPU and four of a coprocessor, since jobs that use a
+//! half or a quarter of a GPU are common. A job takes as many as it uses, rounded up, runs to its end on
+//! those that free first, and jobs go in order of deadline; all are there from the start, so no job would
+//! gain from preemption on one CPU. The CPUs beside a coprocessor are not simulated: they may be
+//! overcommitted (R2.5).
 //!
-//! Cost: jobs are sorted once. A candidate changes nothing before its place, so its simulation begins at the last
-//! *landmark* before it, a copy of the lanes that is kept at every 64th job, copies no job and ends at the first harm.
+//! Cost: jobs are sorted once. A candidate changes nothing before its place, so its simulation begins at the
+//! last *landmark* before it, a copy of the lanes that is kept at every 64th job, copies no job and ends at
+//! the first harm.
 
 use fallow_domain::{Duration, Instant, ResourceType};
 
@@ -15,8 +17,8 @@ use super::{InProgress, Refusal, SendHost};
 /// Jobs between two landmarks.
 const LANDMARK: usize = 64;
 
-/// More lanes than this are not told apart: the time that a job takes here grows with them, and whoever asks says how many
-/// there are.
+/// More lanes than this are not told apart: the time that a job takes here grows with them, and whoever asks
+/// says how many there are.
 pub(super) const LANES_MAX: u32 = 1_024;
 
 /// A job, as far as the simulation goes.

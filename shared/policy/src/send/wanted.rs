@@ -18,8 +18,8 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// From a request: seconds and idle instances per type, and the scalar beside them. A client that fills in no type
-    /// is an old one, whose scalar counts. What is not a number above zero is nothing.
+    /// From a request: seconds and idle instances per type, and the scalar beside them. A client that fills
+    /// in no type is an old one, whose scalar counts. What is not a number above zero is nothing.
     pub fn new(seconds: &PerType<f64>, instances: &PerType<f64>, scalar: f64) -> Self {
         let sane = |value: f64| if value > 0.0 { value.min(1e12) } else { 0.0 };
         let types = PerType::from_fn(|kind| WantedOfType {
@@ -58,8 +58,8 @@ impl Wanted {
         wanted.instances -= usage.of(kind);
     }
 
-    /// Whether a project has something for any of the types wanted, given those that it has versions for. If not, its
-    /// reply says so for each of them (R3.5's third state), and not just that there is no work.
+    /// Whether a project has something for any of the types wanted, given those that it has versions for. If
+    /// not, its reply says so for each of them (R3.5's third state), and not just that there is no work.
     pub fn is_supported(&self, has_versions: &PerType<bool>) -> bool {
         ResourceType::ALL.into_iter().any(|kind| self.wants(kind) && has_versions[kind])
     }

@@ -1,5 +1,5 @@
-//! The policies together, CS2 and WF2 with debts, on a host of a CPU and a GPU: R3.13 (and R2.1 on CPUs) with the real
-//! simulation and scheduler, servers that send what is asked for, and time in steps of five minutes.
+//! The policies together, CS2 and WF2 with debts, on a host of a CPU and a GPU: R3.13 (and R2.1 on CPUs) with
+//! the real simulation and scheduler, servers that send what is asked for, and time in steps of five minutes.
 
 use fallow_domain::{Duration, Fraction, Instant, JobId, PerType, ProjectId, ResourceType, Usage};
 use fallow_policy::accounting::{Debts, LongTermDebts, LongTermPeriod, ProjectPeriod};

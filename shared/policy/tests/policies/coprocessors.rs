@@ -32,8 +32,8 @@ fn devices(schedule: &Schedule) -> Vec<(u64, Vec<u32>)> {
 }
 
 fn why_not(schedule: &Schedule, id: u64) -> Option<WhyNot> {
-    let passed = schedule.preempt.iter().chain(&schedule.waiting);
-    passed.clone().find(|passed| passed.job == JobId(id)).map(|passed| passed.reason)
+    let mut passed = schedule.preempt.iter().chain(&schedule.waiting);
+    passed.find(|passed| passed.job == JobId(id))?.why.reason().copied()
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn r3_14_a_task_whose_device_is_taken_away_is_preempted_and_goes_on_elsewhere() 
     let host = host(1, &[1]);
     let first = choose_with(&host, &PerType::default(), &[project(1, 0.0)], &queue, at_min(0));
     assert_eq!(why_not(&first, 1), Some(WhyNot::DeviceGone { devices: Devices::NONE.with(0) }));
-    assert!(first.decide_by <= at_min(1));
+    assert!(first.preempt[0].gives_up_devices && first.decide_by <= at_min(1));
     carry_out(&mut queue, &first, at_min(0));
     let then = choose_with(&host, &PerType::default(), &[project(1, 0.0)], &queue, at_min(0));
     assert_eq!((then.run[0].action, devices(&then)), (Action::Resume, vec![(1, vec![1])]));
@@ -264,8 +264,8 @@ proptest! {
     fn r3_14_a_decision_made_twice_is_the_same_on_the_same_devices(
         jobs in any_mixed_jobs(), projects in any_projects(), cpus in 1_u32..9,
     ) {
-        // No task stands on a device at first: those that chance put there stand on one together, or without memory,
-        // which no decision leaves behind.
+        // No task stands on a device at first: those that chance put there stand on one together, or without
+        // memory, which no decision leaves behind.
         let waiting = |job: JobSnapshot| match job.is_running() && job.usage.coprocessor.is_some() {
             true => job.state(JobState::Preempted),
             false => job,

@@ -11,15 +11,17 @@ use fallow_policy::job_queue::{Cpus, JobQueue, JobSnapshot, JobState};
 use fallow_policy::plan_host::PlanHost;
 use proptest::prelude::*;
 
-use crate::world::{PERIOD, With, any_jobs, any_projects, at_min, carry_out, host, job, project, ran, share};
+use crate::world::{
+    PERIOD, With, any_jobs, any_projects, at_min, carry_out, host, job, project, ran, share, why,
+};
 
 fn choose(host: &ScheduleHost, projects: &[ProjectSnapshot], jobs: &[JobSnapshot]) -> Schedule {
     choose_with(host, &PerType::default(), projects, &jobs.iter().copied().collect(), at_min(0))
 }
 
 fn why_not(schedule: &Schedule, id: u64) -> Option<WhyNot> {
-    let passed = schedule.preempt.iter().chain(&schedule.waiting);
-    passed.clone().find(|passed| passed.job == JobId(id)).map(|passed| passed.reason)
+    let mut passed = schedule.preempt.iter().chain(&schedule.waiting);
+    passed.find(|passed| passed.job == JobId(id))?.why.reason().copied()
 }
 
 #[test]
@@ -73,7 +75,8 @@ fn r2_4_a_task_keeps_its_cpu_until_its_time_slice_ends() {
     let jobs = [job(1, 1, 5).running_since(-59), job(2, 2, 5)];
     let projects = [project(1, -30.0), project(2, 30.0)];
     let schedule = choose(&host(1), &projects, &jobs);
-    assert_eq!(schedule.run[0].reason, WhyChosen::InTimeSlice { ends: at_min(1) });
+    assert_eq!(why(&schedule.run[0]), WhyChosen::InTimeSlice { ends: at_min(1) });
+    assert!(!schedule.run[0].until_checkpoint);
     assert_eq!(schedule.decide_by, at_min(1));
     assert_eq!(schedule.run[0].slice_began, at_min(-59));
 
@@ -100,7 +103,8 @@ fn r2_4_a_task_is_preempted_only_at_a_checkpoint_but_after_two_periods_in_any_ca
         let schedule = choose(&careful, &projects, &[task, job(2, 2, 5)]);
         assert_eq!(ran(&schedule), [if stays { 1 } else { 2 }], "{began} {checkpointed}");
         if stays {
-            assert_eq!(schedule.run[0].reason, WhyChosen::BeforeCheckpoint { latest: at_min(50) });
+            assert_eq!(why(&schedule.run[0]), WhyChosen::BeforeCheckpoint { latest: at_min(50) });
+            assert!(schedule.run[0].until_checkpoint);
             assert_eq!(schedule.decide_by, at_min(50));
         }
     }

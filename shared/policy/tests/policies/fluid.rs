@@ -1,4 +1,5 @@
-//! The fluid of R3.8 the slow way, to compare with: all jobs in plain lists, everything worked out anew at every end.
+//! The fluid of R3.8 the slow way, to compare with: all jobs in plain lists, everything worked out anew at
+//! every end.
 
 use std::collections::BTreeMap;
 

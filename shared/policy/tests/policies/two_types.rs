@@ -1,7 +1,8 @@
-//! R3.13 in a closed loop: debts, backoffs and work fetch drive a host of a CPU and a GPU, in plain steps of a minute.
+//! R3.13 in a closed loop: debts, backoffs and work fetch drive a host of a CPU and a GPU, in plain steps of
+//! a minute.
 //!
-//! What the real scheduler and simulation add is left out: per type the project with the largest short-term debt runs
-//! for a slice, and a shortfall is the buffer less what is queued.
+//! What the real scheduler and simulation add is left out: per type the project with the largest short-term
+//! debt runs for a slice, and a shortfall is the buffer less what is queued.
 
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
 use fallow_policy::accounting::{Debts, LongTermDebts, LongTermPeriod, ProjectPeriod};

@@ -2,7 +2,7 @@
 
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, Share, Usage};
 use fallow_policy::accounting::Debt;
-use fallow_policy::cpu_schedule::{ProjectSnapshot, Schedule, ScheduleHost};
+use fallow_policy::cpu_schedule::{Chosen, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen};
 use fallow_policy::job_queue::{Devices, JobQueue, JobSnapshot, JobState};
 use proptest::prelude::*;
 
@@ -95,8 +95,8 @@ pub(crate) fn share(weight: f64) -> Share {
     Share::new(weight).expect("a test gives sensible shares")
 }
 
-/// Carries a decision out: what it started, resumed or chose again runs with its new time slice, and what it preempted
-/// is preempted.
+/// Carries a decision out: what it started, resumed or chose again runs with its new time slice, and what it
+/// preempted is preempted.
 pub(crate) fn carry_out(queue: &mut JobQueue, schedule: &Schedule, now: Instant) {
     for chosen in &schedule.run {
         queue.update(chosen.job, |job| {
@@ -111,6 +111,11 @@ pub(crate) fn carry_out(queue: &mut JobQueue, schedule: &Schedule, now: Instant)
     for passed in &schedule.preempt {
         queue.update(passed.job, |job| job.state = JobState::Preempted);
     }
+}
+
+/// Why a job runs.
+pub(crate) fn why(chosen: &Chosen) -> WhyChosen {
+    *chosen.why.reason().expect("of the deal")
 }
 
 pub(crate) fn ran(schedule: &Schedule) -> Vec<u64> {

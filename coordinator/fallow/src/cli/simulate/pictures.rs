@@ -116,7 +116,8 @@ const AXES: [&str; 4] = ["days", "h", "min", "s"];
 /// An axis is in the longest unit of which its end has so many.
 const UNITS_MIN: f64 = 3.0;
 
-/// The values as numbers in one unit, if they are at least two amounts of the same kind. Times are brought to one unit.
+/// The values as numbers in one unit, if they are at least two amounts of the same kind. Times are brought to
+/// one unit.
 fn amounts(places: &[String]) -> Option<(String, Vec<f64>)> {
     let parts: Vec<(f64, &str)> = places.iter().map(|place| number_and_unit(place)).collect::<Option<_>>()?;
     let (_, unit) = *parts.first().filter(|_| parts.len() > 1)?;

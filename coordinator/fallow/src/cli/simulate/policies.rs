@@ -1,14 +1,11 @@
 //! What `--help` tells of policies: those that the registry has.
 
-use std::fmt::Write as _;
-
-use fallow_policy::accounting::AccountingPolicy;
-use fallow_policy::choice::{Kind, Policy};
-use fallow_policy::completion::CompletionPolicy;
+use fallow_policy::accounting::AccountingChoice;
+use fallow_policy::completion::CompletionChoice;
 use fallow_policy::composition::Composition;
-use fallow_policy::cpu_schedule::CpuPolicy;
-use fallow_policy::fetch::FetchPolicy;
-use fallow_policy::send::SendPolicy;
+use fallow_policy::cpu_schedule::CpuChoice;
+use fallow_policy::fetch::FetchChoice;
+use fallow_policy::send::SendChoice;
 
 const SWITCHES: &str = "\
 Switches follow with commas, as in CS2_WF2,fetch=below-minimum; tables name
@@ -25,18 +22,11 @@ those that differ from the default, the first:
 pub(super) fn help() -> String {
     let default = Composition::default();
     let mut help = format!("Policies (--policy) are joined by _; what is left out is as in\n{default}:\n");
-    tell::<dyn CpuPolicy>(&mut help, "which jobs run: ", "", 6);
-    tell::<dyn FetchPolicy>(&mut help, "what to fetch: ", "", 6);
-    tell::<dyn SendPolicy>(&mut help, "what a server sends: ", "", 6);
-    tell::<dyn CompletionPolicy>(&mut help, "how long jobs take: ", "", 6);
+    help.push_str(&CpuChoice::help("", 6, "which jobs run: "));
+    help.push_str(&FetchChoice::help("", 6, "what to fetch: "));
+    help.push_str(&SendChoice::help("", 6, "what a server sends: "));
+    help.push_str(&CompletionChoice::help("", 6, "how long jobs take: "));
     help.push_str(SWITCHES);
-    tell::<dyn AccountingPolicy>(&mut help, "", "accounting=", 22);
+    help.push_str(&AccountingChoice::help("accounting=", 22, ""));
     help
-}
-
-fn tell<K: Kind + ?Sized>(help: &mut String, what: &str, switch: &str, width: usize) {
-    for policy in Policy::<K>::all() {
-        let name = format!("{switch}{policy}");
-        let _ = writeln!(help, "  {name:<width$}  {what}{}", policy.summary());
-    }
 }

@@ -1,8 +1,8 @@
 //! Rows for programs, written as runs are made: whoever ends a long simulation has what was done.
 //!
-//! They are in the order of the runs, so that the same command gives the same output; a run that is made before one that
-//! stands before it waits for that, and at the end, which Ctrl-C may bring, nothing that was made is left out. On a
-//! terminal all are written at the end, since the bar of progress is there until then.
+//! They are in the order of the runs, so that the same command gives the same output; a run that is made
+//! before one that stands before it waits for that, and at the end, which Ctrl-C may bring, nothing that was
+//! made is left out. On a terminal all are written at the end, since the bar of progress is there until then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
@@ -48,7 +48,7 @@ impl Rows {
             Kind::Json => output::json_line(run),
             Kind::Csv(varied) => output::csv_line(varied, run),
         };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = fallow_daemon::lock(&self.state);
         state.waiting.insert(nth, row);
         if self.is_held {
             return;

@@ -1,31 +1,46 @@
-//! A modelled host with modelled projects, in virtual time, one CPU second per second: what a test steers and sees of it.
+//! A modelled host with modelled projects, in virtual time, one CPU second per second: what a test steers and
+//! sees of it.
 //!
 //! `shell` carries effects out, `tasks` are the processes, `server` the projects.
 
 mod server;
+mod shadow;
 mod shell;
 mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::{ClientVersion, SchedulerReply};
-use fallow_client::{Client, ClientConfig, Download, Event, FileKey, ProjectView, Startup, TransferError};
+use fallow_client::{
+    AttachRequest, Client, ClientConfig, Download, Event, FileKey, ProjectView, Startup, TransferError,
+    Waiter,
+};
 use fallow_domain::{
-    Bytes, Duration, HostFacts, HostSpeed, Instant, JobId, MasterUrl, ProjectId, SlotId, Speed,
+    AccountKey, Bytes, Duration, HostFacts, HostSpeed, Instant, JobId, MasterUrl, ProjectId, Share, SlotId,
+    Speed,
 };
 
 pub(crate) use server::CODE_SIGN_KEY;
 use server::Project;
+use shadow::Shadow;
 use tasks::Task;
 
 pub(crate) fn version() -> ClientVersion {
     ClientVersion { major: 8, minor: 3, release: 0 }
 }
 
+/// A project is attached at the owner's word, and nobody waits for what it says.
+pub(crate) fn attach_unseen(url: MasterUrl, key: &str, share: Option<Share>) -> Event {
+    let account_key = Some(AccountKey::new(key));
+    Event::Attach(AttachRequest { waiter: Waiter(0), url, account_key, share, unseen: true })
+}
+
 pub(crate) struct World {
     pub(crate) now: Instant,
     pub(crate) client: Client,
-    seed: u64,
+    config: ClientConfig,
+    /// One that keeps no records and is told the same.
+    shadow: Option<Shadow>,
     store: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) projects: BTreeMap<String, Project>,
     tasks: BTreeMap<JobId, Task>,
@@ -91,7 +106,8 @@ pub(crate) struct World {
     pub(crate) turns: u64,
     /// What the files of every task hold.
     pub(crate) disk_usage: Option<Bytes>,
-    /// The disk is full from the next start of a task on: the shell holds every step back, and tells the client nothing.
+    /// The disk is full from the next start of a task on: the shell holds every step back, and tells the
+    /// client nothing.
     pub(crate) fill_disk_after_start: bool,
     disk_full: bool,
     /// The shell cannot take what finished tasks leave; it takes it at their next start.
@@ -106,11 +122,21 @@ const TICK: Duration = Duration::from_secs(1);
 
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
-        let client = Client::restore(ClientConfig::new(seed, version()), []).unwrap();
+        Self::of(ClientConfig::new(seed, version()), false)
+    }
+
+    /// A host whose client does what another does beside it that keeps no records.
+    pub(crate) fn of_two_alike(config: ClientConfig) -> Self {
+        Self::of(config, true)
+    }
+
+    fn of(config: ClientConfig, with_shadow: bool) -> Self {
+        let client = Client::restore(config.clone(), []).unwrap();
         let mut world = Self {
             now: Instant::from_secs_f64(1_800_000_000.0),
             client,
-            seed,
+            shadow: with_shadow.then(|| Shadow::new(&config, [])),
+            config,
             store: BTreeMap::new(),
             projects: BTreeMap::new(),
             tasks: BTreeMap::new(),
@@ -170,7 +196,11 @@ impl World {
             return;
         }
         self.turns += 1;
+        let alike = self.shadow.as_mut().map(|shadow| shadow.handle(self.now, event.clone()));
         let step = self.client.handle(self.now, event);
+        if let (Some(shadow), Some(alike)) = (&self.shadow, alike) {
+            shadow.assert_alike(&self.client, &step, &alike);
+        }
         self.carry_out(step);
     }
 
@@ -200,6 +230,14 @@ impl World {
         }
     }
 
+    /// The host sleeps for so long, and says so.
+    pub(crate) fn sleep(&mut self, length: Duration) {
+        self.wake_at = Instant::FAR_FUTURE;
+        self.event(Event::HostAway);
+        self.now = self.now + length;
+        self.event(Event::HostBack);
+    }
+
     /// kill -9 and start again: processes are gone, slots and files are there.
     pub(crate) fn restart(&mut self) {
         for task in self.tasks.values() {
@@ -209,13 +247,15 @@ impl World {
         self.dying.clear();
         self.queue.clear();
         self.client = self.restored();
+        if self.shadow.is_some() {
+            self.shadow = Some(Shadow::new(&self.config, self.store.clone()));
+        }
         self.disk_full = false;
         self.start();
     }
 
     pub(crate) fn restored(&self) -> Client {
-        let config = ClientConfig::new(self.seed, version());
-        Client::restore(config, self.store.clone()).unwrap()
+        Client::restore(self.config.clone(), self.store.clone()).unwrap()
     }
 
     /// When a project's scheduler was called.

@@ -1,8 +1,10 @@
 //! What a shell does: stores changes, carries effects out, and answers with events a moment later.
 
 use fallow_boinc::runtime::exit::Ended;
+use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_client::{Action, Effect, Event, Step, TaskEnd, TransferError, TransferErrorKind};
-use fallow_domain::{Bytes, Duration};
+use fallow_domain::{Bytes, Duration, InProgress};
+use fallow_policy::send::Load;
 
 use super::World;
 
@@ -28,6 +30,18 @@ impl World {
         }
     }
 
+    /// R5.6: what the client says that its list of jobs in progress comes to is what it comes to.
+    fn check_workload_sums(&self) {
+        let mut request = SchedulerRequest::default();
+        self.client.list_workload(&mut request);
+        let listed: Vec<InProgress> =
+            request.in_progress_results.iter().flatten().map(InProgress::from).collect();
+        let sums = self.client.workload_sums();
+        if sums.is_reliable() {
+            assert_eq!(sums, Load::of(&listed));
+        }
+    }
+
     pub(super) fn later(&mut self, event: Event) {
         self.queue.push((self.now + LATENCY, event));
     }
@@ -44,6 +58,7 @@ impl World {
                     return;
                 }
                 self.client.list_jobs(project, &mut request);
+                self.check_workload_sums();
                 for trickle in &mut request.trickles {
                     trickle.text = "<variety>x</variety>".to_owned();
                 }
@@ -129,6 +144,7 @@ impl World {
                 self.log.push(format!("upload of {open_name} of {job}: {status}"));
             }
             Effect::Notice { text, .. } => self.notices.push(text),
+            Effect::MeasureSpeed | Effect::TellVerdict { .. } => {}
         }
     }
 }

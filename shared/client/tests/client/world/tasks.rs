@@ -207,8 +207,8 @@ impl World {
         }
     }
 
-    /// As if the agent had been killed when it had stored that the tasks' slots are theirs, and not yet emptied them of
-    /// finished tasks before.
+    /// As if the agent had been killed when it had stored that the tasks' slots are theirs, and not yet
+    /// emptied them of finished tasks before.
     pub(crate) fn find_finished_tasks_of_others(&mut self) {
         for task in std::mem::take(&mut self.tasks).into_values() {
             self.disk.insert(task.setup.slot, (task.length, task.length, true));

@@ -15,8 +15,8 @@
 //! | when a project's server is there | always |
 //! | checkpoints, failures | nothing is lost, none |
 //!
-//! **Left out:** suspended projects and jobs, jobs that failed or were aborted, hours of the day and other programs' load
-//! in the preferences. A project that is to send no more work has no jobs but those queued.
+//! **Left out:** suspended projects and jobs, jobs that failed or were aborted, hours of the day and other
+//! programs' load in the preferences. A project that is to send no more work has no jobs but those queued.
 
 mod project;
 
@@ -81,7 +81,8 @@ impl Scenario {
     /// Takes host, projects, queue and preferences from the data directory that `files` are of.
     ///
     /// # Errors
-    /// [`BoincError`] when there is no `client_state.xml`, a file cannot be read, or there is nothing to simulate.
+    /// [`BoincError`] when there is no `client_state.xml`, a file cannot be read, or there is nothing to
+    /// simulate.
     pub fn from_boinc(files: &dyn Files) -> Result<FromBoinc, BoincError> {
         let content = files.read(STATE)?;
         let state =

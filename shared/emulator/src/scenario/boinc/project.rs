@@ -145,7 +145,8 @@ impl<'a> Reading<'a> {
         let uses = version.map_or(Uses::ONE_CPU, uses);
         let said = workunit.rsc_fpops_est.map_or(SIZE, Flops::get);
         let ours = self.host.speed_for(uses).unwrap_or(self.host.flops).get();
-        // BOINC's estimate of the run time: the size over what the server says that this version achieves here.
+        // BOINC's estimate of the run time: the size over what the server says that this version achieves
+        // here.
         let achieved = version.and_then(|version| version.flops).map_or(ours, Speed::get);
         let time = (said / achieved).clamp(JOB_MIN, CENTURY.as_secs_f64() / 200.0);
         let application = format!("{} {}", workunit.app_name, result.plan_class);

@@ -9,7 +9,8 @@ pub enum Availability {
     Always,
     /// On and off in turn, lengths drawn from exponential distributions.
     OnOff {
-        /// Part of the time that it is on, above 0. The mean off interval follows: `mean × (1 - fraction) / fraction`.
+        /// Part of the time that it is on, above 0. The mean off interval follows: `mean × (1 - fraction) /
+        /// fraction`.
         fraction: Fraction,
         /// Mean length of an on interval, above zero (R5.15).
         mean: Duration,
@@ -25,7 +26,8 @@ pub struct Trace {
     pub file: String,
     /// When it changed, in rising order. Before the first change it is in the other state.
     pub changes: Vec<TraceChange>,
-    /// Where the recording ends, later than the last change: from there it begins anew. Without an end, the last state holds.
+    /// Where the recording ends, later than the last change: from there it begins anew. Without an end, the
+    /// last state holds.
     pub end: Option<Duration>,
 }
 
@@ -51,9 +53,9 @@ impl Availability {
 }
 
 impl Trace {
-    /// Whether it is on at `time` from the beginning, and when that changes next, if it ever does. The time of a
-    /// change belongs to the new state. A change that falls on the beginning of a repetition and changes nothing may be
-    /// named too.
+    /// Whether it is on at `time` from the beginning, and when that changes next, if it ever does. The time
+    /// of a change belongs to the new state. A change that falls on the beginning of a repetition and changes
+    /// nothing may be named too.
     #[must_use]
     pub fn at(&self, time: Duration) -> (bool, Option<Duration>) {
         let period = self.end.filter(|end| end.is_positive());
@@ -73,7 +75,8 @@ impl Trace {
         (on, next.map(|next| round + next))
     }
 
-    /// Part of the time that it is on, over the recording. Without an end the last state counts alone: it holds for ever.
+    /// Part of the time that it is on, over the recording. Without an end the last state counts alone: it
+    /// holds for ever.
     #[must_use]
     pub fn fraction(&self) -> Fraction {
         let Some(end) = self.end.filter(|end| end.is_positive()) else {

@@ -35,7 +35,8 @@ pub struct ClientModel {
 }
 
 impl Default for ClientModel {
-    /// The base values (R5.15); the product's own defaults elsewhere, except that preempted jobs stay in memory.
+    /// The base values (R5.15); the product's own defaults elsewhere, except that preempted jobs stay in
+    /// memory.
     fn default() -> Self {
         let product = Preferences::default();
         Self {
@@ -55,7 +56,8 @@ impl Default for ClientModel {
 impl From<&Preferences> for ClientModel {
     /// Preferences as they hold on a host, apart from the connection interval, which is the host's.
     fn from(preferences: &Preferences) -> Self {
-        // By name, so that none is forgotten. Nothing is simulated of a host that is suspended or may not use a device.
+        // By name, so that none is forgotten. Nothing is simulated of a host that is suspended or may not use
+        // a device.
         let Preferences {
             cpu_fraction,
             cpu_time_fraction,

@@ -40,8 +40,8 @@ impl HostModel {
         self.coprocessors.iter().find(|coprocessor| coprocessor.kind == kind)
     }
 
-    /// How fast a job runs that has for itself what it uses: on its coprocessor instances, which its CPUs only feed, or
-    /// else on its CPUs. None: the host lacks the coprocessor, or the job uses nothing.
+    /// How fast a job runs that has for itself what it uses: on its coprocessor instances, which its CPUs
+    /// only feed, or else on its CPUs. None: the host lacks the coprocessor, or the job uses nothing.
     #[must_use]
     pub fn speed_for(&self, uses: Uses) -> Option<Speed> {
         let speed = match uses.coprocessor {

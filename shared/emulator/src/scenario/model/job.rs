@@ -29,7 +29,8 @@ pub struct ApplicationModel {
     pub output: Bytes,
     /// Memory that a job needs while it runs.
     pub memory: Bytes,
-    /// How many jobs the project has to send, beside those queued at the beginning. None: as many as are asked for.
+    /// How many jobs the project has to send, beside those queued at the beginning. None: as many as are
+    /// asked for.
     pub jobs: Option<u64>,
     /// Probability that a job fails, at a point drawn evenly over its length.
     pub failure: Fraction,
@@ -87,7 +88,8 @@ pub struct QueuedJob {
     pub fraction_done: Fraction,
     /// How long it has run.
     pub elapsed: Duration,
-    /// How long it needs in truth if it runs alone on what it uses. None: drawn like a new job's, times what is not done.
+    /// How long it needs in truth if it runs alone on what it uses. None: drawn like a new job's, times what
+    /// is not done.
     pub remaining: Option<Duration>,
     /// Where it stands.
     pub state: QueuedState,

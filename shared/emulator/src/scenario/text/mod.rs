@@ -1,4 +1,5 @@
-//! Scenario files: TOML in, a [`Scenario`](super::Scenario) or everything that is wrong with the file out; and back.
+//! Scenario files: TOML in, a [`Scenario`](super::Scenario) or everything that is wrong with the file out;
+//! and back.
 
 pub(crate) mod complaint;
 pub(crate) mod read;

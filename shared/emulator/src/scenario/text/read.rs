@@ -1,7 +1,8 @@
 //! The scenario file: which tables and keys there are, and what a missing one means.
 //!
-//! What a file leaves out has the base value (R5.15), so a file says what is special about its scenario and nothing
-//! else. A bad value counts as left out while the rest is read, so that everything wrong is reported at once.
+//! What a file leaves out has the base value (R5.15), so a file says what is special about its scenario and
+//! nothing else. A bad value counts as left out while the rest is read, so that everything wrong is reported
+//! at once.
 
 use fallow_domain::{Duration, Fraction};
 use toml::de::DeTable;
@@ -30,7 +31,8 @@ impl Scenario {
     /// Reads a scenario file's text. `file` names it in messages, `files` gives the traces that it names.
     ///
     /// # Errors
-    /// [`Complaints`] with everything that is wrong, each with its line, key, what was expected, and a suggestion.
+    /// [`Complaints`] with everything that is wrong, each with its line, key, what was expected, and a
+    /// suggestion.
     pub fn parse(file: &str, text: &str, files: &dyn Files) -> Result<Loaded, Complaints> {
         let source = Source { file, text };
         let mut reader = Read { walk: Walk::new(source, SECTIONS), files };
@@ -52,8 +54,8 @@ pub(super) struct Read<'s, 'f> {
 }
 
 impl Read<'_, '_> {
-    /// Whether a finding is about nothing that was written: a warning that comes from what is wrong with the host, or a
-    /// size of jobs that was taken from the other one, which is found wrong itself.
+    /// Whether a finding is about nothing that was written: a warning that comes from what is wrong with the
+    /// host, or a size of jobs that was taken from the other one, which is found wrong itself.
     fn is_idle(&self, finding: &Finding) -> bool {
         let last = finding.path.rsplit('.').next().unwrap_or_default();
         let host = match last {

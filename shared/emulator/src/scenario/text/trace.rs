@@ -1,9 +1,10 @@
 //! Recorded availability: a CSV file of on and off times (R5.11).
 //!
-//! One change a line, `SECONDS,STATE`: seconds from the beginning of the recording, rising; `on` (or `1`), `off` (or
-//! `0`). Before the first line it is in the other state, so `0,on` begins on. A last line `SECONDS,end` says where the
-//! recording ends: from there it begins anew; without it, the last state holds for ever. Empty lines and lines that begin
-//! with `#` are passed over; the first line may be a heading: two words, the second no state.
+//! One change a line, `SECONDS,STATE`: seconds from the beginning of the recording, rising; `on` (or `1`),
+//! `off` (or `0`). Before the first line it is in the other state, so `0,on` begins on. A last line
+//! `SECONDS,end` says where the recording ends: from there it begins anew; without it, the last state holds
+//! for ever. Empty lines and lines that begin with `#` are passed over; the first line may be a heading: two
+//! words, the second no state.
 //!
 //! ```text
 //! seconds,state

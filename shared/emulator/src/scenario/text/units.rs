@@ -1,6 +1,7 @@
 //! Amounts with their unit, as people write them: `3.67 h`, `1 MB`, `10 Mbit/s`.
 //!
-//! Written amounts read back equal: a unit is chosen in which the number is short, down to microseconds and bytes.
+//! Written amounts read back equal: a unit is chosen in which the number is short, down to microseconds and
+//! bytes.
 
 use fallow_domain::amount::{self, SIZES, TIMES, Units};
 use fallow_domain::{Bytes, Duration};
@@ -93,8 +94,8 @@ fn amount(text: &str, units: Units, what: &str) -> Result<f64, BadAmount> {
     if amount.abs() > EXACT { Err(bad(format!("{text:?} is too much"))) } else { Ok(amount) }
 }
 
-/// The unit that somebody meant, if it can be no other: a symbol in other letters' case, a word with a slip of the pen.
-/// Units that are a letter apart differ a thousandfold.
+/// The unit that somebody meant, if it can be no other: a symbol in other letters' case, a word with a slip
+/// of the pen. Units that are a letter apart differ a thousandfold.
 fn meant(unit: &str, units: Units) -> Option<&'static str> {
     // A small b is a bit to some.
     let bits = unit.contains('b') && (unit.contains('/') || unit.contains(char::is_uppercase));

@@ -19,7 +19,8 @@ pub(crate) struct Section {
     pub(crate) keys: &'static [&'static str],
 }
 
-/// Most complaints about one file: whoever gets as many has another file in mind, and each costs a look at the file.
+/// Most complaints about one file: whoever gets as many has another file in mind, and each costs a look at
+/// the file.
 const COMPLAINTS_MAX: usize = 100;
 
 /// The walk: what was found so far.
@@ -213,8 +214,8 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// Everything that is wrong, in the order of the file: what was noted, and what a check of the whole found at
-    /// places that nothing was said about yet.
+    /// Everything that is wrong, in the order of the file: what was noted, and what a check of the whole
+    /// found at places that nothing was said about yet.
     pub(crate) fn finish(mut self, mut findings: Vec<Finding>) -> Vec<Complaint> {
         // Errors first: no number of warnings may leave one without a place.
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.gravity));

@@ -1,5 +1,5 @@
-//! A scenario as a file that reads back equal. What has its base value is left out, but for the keys that every
-//! reader looks for.
+//! A scenario as a file that reads back equal. What has its base value is left out, but for the keys that
+//! every reader looks for.
 
 use std::fmt::Write;
 

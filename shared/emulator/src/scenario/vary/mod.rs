@@ -1,12 +1,13 @@
 //! Ranges over a scenario's values (R5.13): `project.p1.latency_bound=3.67 h,7.34 h`.
 //!
-//! A path names a key of the scenario file: `duration`, `host.KEY`, `host.coprocessor.KIND.KEY`, `client.KEY`,
-//! `project.NAME.KEY`, `project.NAME.application.NAME.KEY`; `*` in the place of a name means all of them, and keys go on
-//! into their tables (`client.buffer.min`). Values are as in the file, with or without quotes, or a range: `1 h..8 h/8`
-//! is eight values at equal distances, ends included; `1..20` is every whole number.
+//! A path names a key of the scenario file: `duration`, `host.KEY`, `host.coprocessor.KIND.KEY`,
+//! `client.KEY`, `project.NAME.KEY`, `project.NAME.application.NAME.KEY`; `*` in the place of a name means
+//! all of them, and keys go on into their tables (`client.buffer.min`). Values are as in the file, with or
+//! without quotes, or a range: `1 h..8 h/8` is eight values at equal distances, ends included; `1..20` is
+//! every whole number.
 //!
-//! **Model.** The scenario is written out, the key is set, and the result is read again: so a value means here exactly
-//! what it means in a file, and is refused with the same words.
+//! **Model.** The scenario is written out, the key is set, and the result is read again: so a value means
+//! here exactly what it means in a file, and is refused with the same words.
 
 mod place;
 mod values;
@@ -96,7 +97,8 @@ impl Vary {
         Ok(Self { path: path.trim().to_owned(), values })
     }
 
-    /// The scenario with one value of this option. Files that it names and the scenario does not hold come from `files`.
+    /// The scenario with one value of this option. Files that it names and the scenario does not hold come
+    /// from `files`.
     ///
     /// # Errors
     /// [`VaryError`] when there is no such key, or it does not take this value.
@@ -134,11 +136,12 @@ impl Vary {
 }
 
 impl Scenario {
-    /// All combinations of the values of `options`, the last option varying fastest; the scenario itself if there
-    /// are none.
+    /// All combinations of the values of `options`, the last option varying fastest; the scenario itself if
+    /// there are none.
     ///
     /// # Errors
-    /// [`VaryError`] for the first value that is refused, a key that is given twice, or too many combinations.
+    /// [`VaryError`] for the first value that is refused, a key that is given twice, or too many
+    /// combinations.
     pub fn variants(&self, options: &[Vary], files: &dyn Files) -> Result<Vec<Variant>, VaryError> {
         let mut variants = vec![Variant { labels: BTreeMap::new(), scenario: self.clone() }];
         for (index, option) in options.iter().enumerate() {

@@ -6,7 +6,8 @@ use super::super::text::sections::APPLICATION_KEYS;
 use super::super::text::suggest::suggest;
 use super::VaryError;
 
-/// Sets what `path` names to `value`, in all places that it names. Whether the last key exists is for the reader to say.
+/// Sets what `path` names to `value`, in all places that it names. Whether the last key exists is for the
+/// reader to say.
 pub(crate) fn set(file: &mut Table, path: &str, value: &Value) -> Result<(), VaryError> {
     let parts: Vec<&str> = path.split('.').map(str::trim).collect();
     match parts.as_slice() {

@@ -1,5 +1,5 @@
-//! What somebody is told whose scenario makes no sense: exact texts. Of single values in `values.rs`, of bounds and units in
-//! `sense.rs`, of keys, tables and names in `keys.rs`; here, of the file as a whole.
+//! What somebody is told whose scenario makes no sense: exact texts. Of single values in `values.rs`, of
+//! bounds and units in `sense.rs`, of keys, tables and names in `keys.rs`; here, of the file as a whole.
 
 mod keys;
 mod sense;

@@ -109,7 +109,8 @@ fn r3_6_debts_survive_being_stored() {
     assert_eq!(serde_json::from_str::<LongTermDebts>(&stored).unwrap(), debts);
 }
 
-/// A stretch of a history: for each project whether it may be asked; then a draw that says who among the equals is.
+/// A stretch of a history: for each project whether it may be asked; then a draw that says who among the
+/// equals is.
 type Turn = (Vec<(bool, bool)>, u8, u16);
 
 proptest! {
@@ -127,7 +128,8 @@ proptest! {
         let mut debts = supplied(&ids.iter().map(|id| (*id, true, true)).collect::<Vec<_>>());
         for (may, favours, length) in turns {
             let length = f64::from(length);
-            // The rule of R3.9: each type computes for the project owed most of those that may be asked for it.
+            // The rule of R3.9: each type computes for the project owed most of those that may be asked for
+            // it.
             let most = |allowed: &dyn Fn(usize) -> bool| {
                 (0..ids.len()).filter(|i| allowed(*i)).max_by(|a, b| {
                     let of = |i: &usize| debts.overall(ProjectId(ids[*i]), &host.speeds).as_secs();

@@ -1,0 +1,33 @@
+//! What the engine is told by the parts around it.
+
+use fallow_client::Event;
+use fallow_domain::ProjectId;
+
+use crate::fleet::{Arrived, Ask};
+use crate::transfer::ticket::Ticket;
+
+/// Something for the engine.
+#[derive(Debug)]
+pub enum Input {
+    /// Something for the client.
+    Event(Box<Event>),
+    /// The end of a transfer, for the client unless it was given up meanwhile.
+    Transferred(Ticket, Box<Event>),
+    /// Something that the owner is to hear of a project's server.
+    Remark {
+        /// The project.
+        project: ProjectId,
+        /// In words.
+        text: String,
+    },
+    /// Something from the coordinator.
+    Arrived(Arrived),
+    /// The link wants to know.
+    Ask(Ask),
+}
+
+impl From<Event> for Input {
+    fn from(event: Event) -> Self {
+        Self::Event(Box::new(event))
+    }
+}

@@ -1,0 +1,120 @@
+//! Eviction on a full disk: which tasks are killed, which slots are emptied, and which outputs are deleted,
+//! before anything can be stored.
+//!
+//! Model: which task is evicted is the client's to say (`Room`). A task that is there is killed, and its slot
+//! emptied when it is gone. What one has left that is gone already lies in its slot until the client has it
+//! emptied or used again, and it can do neither while nothing can be stored: so it is known here until then.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use fallow_boinc::names;
+use fallow_boinc::runtime::exit::ExitMeaning;
+use fallow_client::{Event, Goes, Held, TaskEnd};
+use fallow_domain::{JobId, SlotId};
+
+use super::Supervision;
+use super::task::Task;
+
+/// Tasks that are gone and what they have left, by slot, with their outputs elsewhere.
+#[derive(Debug, Default)]
+pub(super) struct EndedTasks(BTreeMap<SlotId, (Held, Vec<PathBuf>)>);
+
+impl EndedTasks {
+    /// A task is gone.
+    pub(super) fn note(&mut self, job: JobId, task: &Task, end: &TaskEnd, outputs: Vec<PathBuf>) {
+        // Where it could not be looked at, the last count has to do.
+        let holds = Some(end.disk_usage).filter(|bytes| bytes.0 > 0).or(task.disk_usage());
+        let (slot, is_finished) = (task.slot(), is_finished(end));
+        self.0.insert(slot, (Held { slot, job, holds, is_finished, is_going: false }, outputs));
+    }
+
+    /// A job's task begins in this slot. The outputs of the job are this one's, whichever slot it had before.
+    pub(super) fn begins(&mut self, job: JobId, slot: SlotId) {
+        self.0.remove(&slot);
+        self.0.values_mut().filter(|(held, _)| held.job == job).for_each(|(_, outputs)| outputs.clear());
+    }
+
+    /// A slot is emptied. What was left in it is given out.
+    pub(super) fn forget(&mut self, slot: SlotId) -> Option<(Held, Vec<PathBuf>)> {
+        self.0.remove(&slot)
+    }
+}
+
+impl Supervision {
+    /// Takes from tasks what they may not hold while there is no space.
+    pub(super) fn make_room(&mut self) {
+        let Some(room) = &mut self.room else { return };
+        let tasks = self.tasks.iter().map(|(&job, task)| task.held(job));
+        let held: Vec<Held> = tasks.chain(self.ended_tasks.0.values().map(|(held, _)| *held)).collect();
+        for (slot, why) in room.who_goes(&held) {
+            match self.tasks.values_mut().find(|task| task.slot() == slot) {
+                Some(task) => task.discard(why),
+                None => self.empty(slot, why),
+            }
+        }
+    }
+
+    /// Empties the slot of a task that is gone.
+    fn empty(&mut self, slot: SlotId, why: Goes) {
+        tracing::warn!(%slot, "emptying the slot of a task that is gone: {why}, and there is no space on the disk");
+        let ended = self.ended_tasks.forget(slot);
+        self.clean(slot);
+        if let Some((held, outputs)) = ended
+            && !outputs.is_empty()
+            && outputs_go(held.is_finished, why)
+        {
+            self.delete(outputs);
+            self.report(Event::OutputsGone { job: held.job });
+        }
+    }
+
+    /// Deletes what a task that was killed to make room wrote outside of its slot, if that goes as well.
+    pub(super) fn take_outputs(&self, task: &Task, why: Goes, end: &mut TaskEnd) {
+        if !outputs_go(is_finished(end), why) {
+            return;
+        }
+        let files = task.files(&self.shared);
+        let names = end.outputs.drain(..).map(|output| output.name).filter(|name| names::is_file_name(name));
+        let taken = names.map(|name| self.shared.dir.project(task.url()).join(name));
+        self.delete(files.outputs.into_iter().chain(taken));
+    }
+
+    /// Deletes outputs.
+    pub(super) fn delete(&self, outputs: impl IntoIterator<Item = PathBuf>) {
+        for path in outputs {
+            let path = &path;
+            if let Err(error) = self.shared.dir.trash().take(path) {
+                tracing::error!(path = %path.display(), %error, "cannot delete an output");
+            }
+        }
+    }
+}
+
+/// Those of a task that has finished stay, if they are wanted.
+fn outputs_go(is_finished: bool, why: Goes) -> bool {
+    !is_finished || why == Goes::NotWanted
+}
+
+/// Whether it has all that it was to have.
+fn is_finished(end: &TaskEnd) -> bool {
+    matches!(end.exit.meaning(end.finish.as_ref(), end.temporary_exit.as_ref()), ExitMeaning::Finished)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_10_a_slot_that_a_job_had_before_takes_no_output_of_its_newer_task() {
+        let mut ended_tasks = EndedTasks::default();
+        let outputs = || vec![PathBuf::from("output")];
+        for (slot, job) in [(SlotId(1), JobId(7)), (SlotId(2), JobId(8))] {
+            let held = Held { slot, job, holds: None, is_finished: false, is_going: false };
+            ended_tasks.0.insert(slot, (held, outputs()));
+        }
+        ended_tasks.begins(JobId(7), SlotId(3));
+        let left = [1, 2, 3].map(|slot| ended_tasks.forget(SlotId(slot)).map(|(_, outputs)| outputs));
+        assert_eq!(left, [Some(vec![]), Some(outputs()), None]);
+    }
+}

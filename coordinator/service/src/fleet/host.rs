@@ -1,0 +1,42 @@
+//! What the fleet says of an agent to whoever lists it.
+
+use fallow_domain::agent_state::{HostState, ProjectState, TaskState};
+use fallow_domain::{AgentId, Instant};
+
+use super::Agent;
+use fallow_daemon::lock;
+
+/// An agent and what it said last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Host {
+    /// Its id.
+    pub agent: AgentId,
+    /// Its stream is open.
+    pub connected: bool,
+    /// When something came from it last; the epoch for never.
+    pub last_seen: Instant,
+    /// The last message that was applied.
+    pub applied_sequence: u64,
+    /// The host. Of an agent that has told nothing yet only the name is known.
+    pub state: HostState,
+    /// Its projects, in order of their URLs.
+    pub projects: Vec<ProjectState>,
+    /// Its tasks, in order of their projects' URLs and their names.
+    pub tasks: Vec<TaskState>,
+}
+
+impl Agent {
+    pub(super) fn host(&self) -> Host {
+        let state = lock(&self.state);
+        let unknown = || HostState { hostname: self.hostname.clone(), ..HostState::default() };
+        Host {
+            agent: self.id.clone(),
+            connected: self.is_connected(),
+            last_seen: self.last_seen(),
+            applied_sequence: state.position.sequence,
+            state: state.host().cloned().unwrap_or_else(unknown),
+            projects: state.projects().cloned().collect(),
+            tasks: state.tasks().cloned().collect(),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Entries as they are stored.
+//!
+//! A format of our own: what agents and coordinators say to each other can change without a stored byte.
+//! Version 1 was an entry as it had come over the link, in protobuf. Such a one is read like one that comes;
+//! it is stored anew when the agent next says something of it.
+
+use fallow_domain::agent_state::Entry;
+use fallow_proto::fleet::{entry, v1 as wire};
+use fallow_store::{Format, StoreError};
+use prost::Message as _;
+
+const ENTRY: Format = Format { name: "entry of an agent", version: 2, migrate };
+
+pub(super) fn write(key: &[u8], entry: &Entry) -> Result<Vec<u8>, StoreError> {
+    ENTRY.write(key, entry)
+}
+
+pub(super) fn read(key: &[u8], stored: &[u8]) -> Result<Entry, StoreError> {
+    ENTRY.read(key, stored)
+}
+
+fn migrate(found: u16, bytes: &[u8]) -> Result<Vec<u8>, String> {
+    if found != 1 {
+        return Err(format!("version {found} was never written"));
+    }
+    let wire = wire::Entry::decode(bytes).map_err(|error| error.to_string())?;
+    let entry = entry::from_wire(wire).map_err(|error| error.to_string())?;
+    serde_json::to_vec(&entry).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fallow_domain::agent_state::{Metrics, Phase, SuspendedBy};
+    use fallow_domain::{AgentId, Duration, Fraction, Instant, MasterUrl, Share};
+    use fallow_store::{Batch, SledStore, Store, no_migration};
+    use wire::entry::Value;
+
+    use super::*;
+    use crate::document::Documents;
+    use crate::fleet::state::Position;
+    use crate::fleet::token::AgentRecord;
+    use crate::fleet::totals::Amounts;
+    use crate::fleet::{Fleet, LinkSettings, keys};
+    use crate::secret::SecretHash;
+
+    const URL: &str = "http://127.0.0.1:1/a/";
+    const BEFORE: Format = Format { name: "entry of an agent", version: 1, migrate: no_migration };
+
+    /// What an agent had told a coordinator that stored protobuf.
+    fn told() -> [wire::Entry; 3] {
+        let host = wire::HostState {
+            hostname: "h".into(),
+            cpus: 4,
+            usable_cpus: 3,
+            idle_cpus: 1,
+            suspended_by: "owner".into(),
+            document_version: 7,
+            day: Some(wire::Metrics { idleness: Some(0.25), ..Default::default() }),
+            ..Default::default()
+        };
+        let project = wire::ProjectState {
+            url: URL.into(),
+            name: "a".into(),
+            share: 75.0,
+            debt_seconds: -1.5,
+            cpu_time_micros: 100,
+            cpu_contested_micros: 50,
+            min_rpc_time_micros: 60,
+            min_rpc_reason: "it asked for it".into(),
+            ..Default::default()
+        };
+        let task = wire::TaskState {
+            project_url: URL.into(),
+            name: "a_1".into(),
+            phase: wire::TaskPhase::Running.into(),
+            cpu_time_micros: 30,
+            fraction_done: 0.5,
+            ..Default::default()
+        };
+        let entry = |key: String, value| wire::Entry { key, value: Some(value) };
+        [
+            entry("host".into(), Value::Host(host)),
+            entry(format!("project/{URL}"), Value::Project(project)),
+            entry(format!("task/{URL}/a_1"), Value::Task(task)),
+        ]
+    }
+
+    fn store(entries: &[wire::Entry]) -> (tempfile::TempDir, Arc<dyn Store>) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SledStore::open(dir.path()).unwrap();
+        let id = AgentId("A".into());
+        let (secret_hash, hostname) = (SecretHash::of("secret").to_hex(), "h".to_owned());
+        let record = AgentRecord { secret_hash, enrolled_at: Instant::EPOCH, hostname };
+        let position = Position { epoch: "e".into(), sequence: 9, at: Instant::from_micros(12) };
+        let (agent_key, position_key) = (keys::agent(&id), keys::position(&id));
+        let mut batch = Batch::new()
+            .put(agent_key.clone(), keys::AGENT.write(&agent_key, &record).unwrap())
+            .put(position_key.clone(), keys::POSITION.write(&position_key, &position).unwrap());
+        for entry in entries {
+            let key = [keys::ENTRIES, b"A/", entry.key.as_bytes()].concat();
+            batch = batch.put(key, BEFORE.wrap(&entry.encode_to_vec()));
+        }
+        assert!(store.apply(batch).unwrap().is_applied());
+        (dir, Arc::new(store))
+    }
+
+    fn open(store: &Arc<dyn Store>) -> Result<Arc<Fleet>, String> {
+        let documents = Arc::new(Documents::open(store.clone()).unwrap());
+        Fleet::open(store.clone(), documents, LinkSettings::default()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_store_from_when_entries_were_kept_in_protobuf_is_read() {
+        let (_dir, store) = store(&told());
+        let fleet = open(&store).unwrap();
+        let host = fleet.hosts().next().unwrap();
+        assert_eq!((host.applied_sequence, host.last_seen), (9, Instant::from_micros(12)));
+        let state = host.state;
+        assert_eq!((state.cpus, state.usable_cpus, state.idle_cpus), (4, 3, 1));
+        assert_eq!(state.suspended_by, Some(SuspendedBy::Owner));
+        let idleness = Some(Fraction::clamped(0.25));
+        assert_eq!(state.metrics[0], Metrics { idleness, ..Metrics::default() });
+        let [project] = &host.projects[..] else { panic!("{:?}", host.projects) };
+        assert_eq!((project.url.as_str(), project.share), (URL, Share::new(75.0).unwrap()));
+        assert_eq!(project.debt, Duration::from_millis(-1_500));
+        assert_eq!(project.min_rpc_time, Some((Instant::from_micros(60), "it asked for it".to_owned())));
+        let [task] = &host.tasks[..] else { panic!("{:?}", host.tasks) };
+        assert_eq!((task.name.as_str(), task.phase), ("a_1", Some(Phase::Running)));
+        let amounts = fleet.amounts(&MasterUrl::parse(URL).unwrap());
+        assert_eq!(amounts, Amounts { cpu: 100, contested: 50, debt: -1_500_000 });
+    }
+
+    #[test]
+    fn a_stored_entry_comes_back_as_it_was_and_is_no_message_of_the_link() {
+        for wire in told() {
+            let entry = entry::from_wire(wire).unwrap();
+            let stored = write(b"k", &entry).unwrap();
+            assert_eq!(read(b"k", &stored).unwrap(), entry);
+            assert!(matches!(BEFORE.open(b"k", &stored), Err(StoreError::NewerFormat { found: 2, .. })));
+        }
+    }
+
+    #[test]
+    fn the_figures_of_a_stored_entry_come_back_to_the_last_bit() {
+        let [_, project, _] = told();
+        for share in (1..2_000).map(|n| f64::from(n) / 7.3) {
+            let mut wire = project.clone();
+            let Some(Value::Project(state)) = &mut wire.value else { panic!("{wire:?}") };
+            state.share = share;
+            let entry = entry::from_wire(wire).unwrap();
+            assert_eq!(read(b"k", &write(b"k", &entry).unwrap()).unwrap(), entry, "{share:?}");
+        }
+    }
+
+    #[test]
+    fn an_old_entry_that_means_nothing_is_an_error_that_names_it() {
+        let [host, mut project, _] = told();
+        project.key = "project/http://127.0.0.1:1/b/".into();
+        let (_dir, store) = store(&[host, project]);
+        let error = open(&store).map(drop).unwrap_err();
+        assert!(
+            error.contains("project/http://127.0.0.1:1/b/") && error.contains("holds the value of"),
+            "{error}"
+        );
+        assert!(
+            read(b"k", &BEFORE.wrap(b"\xff")).unwrap_err().to_string().contains("migration from version 1")
+        );
+    }
+}

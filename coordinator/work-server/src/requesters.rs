@@ -1,0 +1,465 @@
+//! Who asked for work lately, and so may take a job that failed elsewhere.
+//!
+//! A copy of a failed job goes to another account first: the fault may be the host's. When all that asked for
+//! work within [`LATELY`] have had a copy, there is nobody else, and waiting for somebody would be for ever:
+//! then it goes to the same host again, until the workunit's limit of errors ends it.
+//!
+//! Some of those may be unable to run it: no version for their platform or for the types that they ask for,
+//! too little memory or disk, too slow for the deadline. What each has was seen when it asked
+//! ([`HostLimits`]), so that it does not matter whether it got other work then. Others ask while the job
+//! waits, could take more, and go away with nothing. When only such are left, it waits for [`PATIENCE`] at
+//! most. Those that are merely busy are waited for as long as they asked [`LATELY`], or one broken host that
+//! is always idle would use up the attempts of every workunit. After that long, whoever asks gets it.
+//!
+//! **Very many.** A fleet has a hundred thousand hosts, and a queue very many jobs that failed; whoever asks
+//! is answered while nobody else is. So nobody looks at all: those that are much alike are in one class
+//! ([`HostClass`]), in the order in which they last went away with nothing, and in those of their sizes and
+//! speeds ([`HostClassMembers`]). A class whose best could not run a job, or whose worst could, is judged as
+//! a whole; of one in between some members are looked at, in each order. If that decides nothing, one of the
+//! others is waited for, but not for longer than [`UNKNOWN_WAIT`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fallow_domain::{Duration, Instant, PerType, ResourceType};
+
+use super::error::ProjectError;
+use super::host_class::{Feasible, HostClassMembers};
+use super::host_limits::{HostClass, HostLimits};
+use super::records::Host;
+use super::store_keys::Keys;
+use super::txn::{Txn, decode};
+
+/// Machines of people are on at some time of each day.
+const LATELY: Duration = Duration::from_hours(24);
+/// How long a job that failed waits when all others that ask go away with nothing or cannot run it. Idle
+/// hosts ask every few minutes.
+const PATIENCE: Duration = Duration::from_mins(30);
+/// The longest wait for an account of which it is not known whether it could run the job: half an hour, some
+/// times over.
+const UNKNOWN_WAIT: Duration = Duration::from_hours(2);
+
+/// How far in the future an account may have asked: requests overtake each other. Further on is a time before
+/// the clock was set back.
+const AHEAD: Duration = Duration::from_mins(5);
+
+/// Accounts that asked for work lately, and when.
+#[derive(Debug, Default)]
+pub(crate) struct RecentRequesters {
+    /// Those that asked within [`LATELY`].
+    all: BTreeMap<u64, Requester>,
+    /// When each last asked for work of each type, the oldest first.
+    by_time: BTreeSet<(Instant, u64, ResourceType)>,
+    /// Those of clients outside the fleet.
+    outside: BTreeSet<u64>,
+    /// The same accounts by what they ask for and by host class; of accounts that only the store told of, no
+    /// class is known.
+    classes: BTreeMap<(PerType<bool>, Option<HostClass>), HostClassMembers>,
+}
+
+/// An account that asks for work.
+#[derive(Debug, Default)]
+struct Requester {
+    /// When it last asked for work of each type.
+    asked: PerType<Option<Instant>>,
+    /// What its hosts can take; none as long as only the store told of it.
+    limits: Option<HostLimits>,
+    /// When it could have taken more and last got nothing.
+    left_without: Option<Instant>,
+}
+
+impl Requester {
+    fn asks(&self) -> PerType<bool> {
+        self.asked.map(|_, last| last.is_some())
+    }
+
+    fn class(&self) -> (PerType<bool>, Option<HostClass>) {
+        (self.asks(), self.limits.as_ref().map(HostLimits::host_class))
+    }
+}
+
+impl RecentRequesters {
+    /// As it follows from the hosts in the store, but for those of an account that is sent no work.
+    pub(crate) fn load(txn: &Txn<'_>, keys: &Keys, but: u64) -> Result<Self, ProjectError> {
+        let mut requesters = Self::default();
+        for (key, value) in txn.scan(&keys.hosts(), None, usize::MAX)? {
+            let host: Host = decode("host", &key, &value)?;
+            if let Some(at) = host.last_request.filter(|_| host.account != but) {
+                requesters.note(host.account, &PerType::from_fn(|_| true), None, at);
+                if host.agent.is_none() {
+                    requesters.note_outside(host.account);
+                }
+            }
+        }
+        Ok(requesters)
+    }
+
+    /// An account asked for work of these types; what its host can take, if that is known.
+    pub(crate) fn asked(
+        &mut self,
+        account: u64,
+        types: &PerType<bool>,
+        limits: Option<HostLimits>,
+        now: Instant,
+    ) {
+        self.keep_lately(now);
+        self.note(account, types, limits, now);
+    }
+
+    fn note(&mut self, account: u64, types: &PerType<bool>, limits: Option<HostLimits>, at: Instant) {
+        self.change(account, |requester| {
+            for (kind, _) in types.iter().filter(|(_, asks)| **asks) {
+                requester.asked[kind] = requester.asked[kind].max(Some(at));
+            }
+            if let Some(limits) = limits {
+                requester.limits = Some(match requester.limits.take() {
+                    Some(before) => before.renewed(limits),
+                    None => limits,
+                });
+            }
+        });
+    }
+
+    /// An account that asked is no agent's.
+    pub(crate) fn note_outside(&mut self, account: u64) {
+        if self.all.contains_key(&account) {
+            self.outside.insert(account);
+        }
+    }
+
+    /// How many accounts outside the fleet asked lately.
+    pub(crate) fn outside(&mut self, now: Instant) -> usize {
+        self.keep_lately(now);
+        self.outside.len()
+    }
+
+    /// How many asked lately, or have had a copy.
+    pub(crate) fn count(&mut self, had: &BTreeSet<u64>, now: Instant) -> usize {
+        self.keep_lately(now);
+        self.all.len() + had.iter().filter(|account| !self.all.contains_key(account)).count()
+    }
+
+    /// An account asked, could have taken more, and got nothing.
+    pub(crate) fn left_without(&mut self, account: u64, now: Instant) {
+        self.change(account, |requester| requester.left_without = Some(now));
+    }
+
+    /// Whether anybody but these asked for work lately.
+    pub(crate) fn has_others(&mut self, than: &BTreeSet<u64>, now: Instant) -> bool {
+        self.keep_lately(now);
+        self.all.len() > than.iter().filter(|account| self.all.contains_key(account)).count()
+    }
+
+    /// Whether a job that waits since then, of a workunit that failed on the account that asks, is for that
+    /// account again. A `since` later than `now` is from before the clock was set back: it counts as waited
+    /// long enough. `had` are all that had a copy; `can` says whether an account that is this and asks for
+    /// these types could run it: one that has more of everything can if another one can.
+    pub(crate) fn is_for_anybody(
+        &mut self,
+        had: &BTreeSet<u64>,
+        since: Instant,
+        now: Instant,
+        can: impl Fn(&HostLimits, &PerType<bool>) -> bool,
+    ) -> bool {
+        let waited = now.since(since);
+        if since > now || waited >= LATELY {
+            return true;
+        }
+        if waited < PATIENCE {
+            return !self.has_others(had, now);
+        }
+        self.keep_lately(now);
+        let of = |account| {
+            let requester = self.all.get(&account)?;
+            Some((requester.left_without, requester.limits.as_ref()?))
+        };
+        !self.classes.iter().any(|((asks, _), class)| {
+            match class.find(had, since, |limits| can(limits, asks), of) {
+                Feasible::No => false,
+                Feasible::Yes => true,
+                Feasible::Unknown => waited < UNKNOWN_WAIT,
+            }
+        })
+    }
+
+    /// Drops what was asked for too long ago. What was asked in the future, before the clock was set back,
+    /// was asked now at the latest.
+    fn keep_lately(&mut self, now: Instant) {
+        while let Some((at, account, _)) = self.by_time.last().copied()
+            && at.since(now) > AHEAD
+        {
+            self.change(account, |requester| {
+                requester.asked = requester.asked.map(|_, last| last.map(|at| at.min(now)));
+                requester.left_without = requester.left_without.map(|at| at.min(now));
+            });
+        }
+        while let Some((at, account, kind)) = self.by_time.first().copied()
+            && now.since(at) > LATELY
+        {
+            self.change(account, |requester| requester.asked[kind] = None);
+        }
+    }
+
+    /// The only way to change what is known of an account: takes it out of its places and puts it into its
+    /// new ones.
+    fn change(&mut self, account: u64, change: impl FnOnce(&mut Requester)) {
+        let mut requester = self.all.remove(&account).unwrap_or_default();
+        let key = requester.class();
+        if let Some(class) = self.classes.get_mut(&key) {
+            class.remove(account, requester.left_without, requester.limits.as_ref());
+            if class.is_empty() {
+                self.classes.remove(&key);
+            }
+        }
+        for (at, kind) in times(&requester) {
+            self.by_time.remove(&(at, account, kind));
+        }
+        change(&mut requester);
+        if !requester.asked.iter().any(|(_, last)| last.is_some()) {
+            self.outside.remove(&account);
+            return;
+        }
+        self.by_time.extend(times(&requester).map(|(at, kind)| (at, account, kind)));
+        let key = requester.class();
+        let class = self.classes.entry(key).or_default();
+        class.add(account, requester.left_without, requester.limits.as_ref());
+        self.all.insert(account, requester);
+    }
+}
+
+/// When an account last asked for each type that it asked for.
+fn times(requester: &Requester) -> impl Iterator<Item = (Instant, ResourceType)> {
+    requester.asked.iter().filter_map(|(kind, last)| Some(((*last)?, kind)))
+}
+
+#[cfg(test)]
+mod tests {
+    use fallow_domain::{Bytes, ResourceType};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ask(requesters: &mut RecentRequesters, account: u64, now: Instant) {
+        requesters.asked(account, &PerType::cpu(true), None, now);
+    }
+
+    fn is_for_anybody(
+        requesters: &mut RecentRequesters,
+        had: &BTreeSet<u64>,
+        since: Instant,
+        now: Instant,
+    ) -> bool {
+        requesters.is_for_anybody(had, since, now, |_, _| true)
+    }
+
+    #[test]
+    fn r6_8_a_failed_job_waits_for_others_as_long_as_there_are_any_and_not_for_ever() {
+        let mut requesters = RecentRequesters::default();
+        let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        ask(&mut requesters, 1, t(0));
+        assert!(is_for_anybody(&mut requesters, &[1].into(), t(0), t(0)), "there is nobody else");
+        ask(&mut requesters, 2, t(1));
+        assert!(!is_for_anybody(&mut requesters, &[1].into(), t(0), t(1)));
+        assert!(is_for_anybody(&mut requesters, &[1, 2].into(), t(1), t(1)), "all have tried");
+        assert!(!is_for_anybody(&mut requesters, &[1].into(), t(1), t(31)), "the other may be busy");
+        requesters.left_without(2, t(1));
+        assert!(!is_for_anybody(&mut requesters, &[1].into(), t(2), t(32)), "that was before it failed");
+        assert!(!is_for_anybody(&mut requesters, &[1].into(), t(1), t(30)), "somebody new may come");
+        assert!(is_for_anybody(&mut requesters, &[1].into(), t(1), t(31)), "the other cannot take it");
+        ask(&mut requesters, 2, t(26 * 60));
+        assert!(is_for_anybody(&mut requesters, &[1].into(), t(2 * 60), t(26 * 60)), "patience has an end");
+        let mut requesters = RecentRequesters::default();
+        ask(&mut requesters, 2, t(1));
+        // The other one is gone since yesterday.
+        ask(&mut requesters, 1, t(26 * 60));
+        assert!(is_for_anybody(&mut requesters, &[1].into(), t(26 * 60), t(26 * 60)));
+    }
+
+    #[test]
+    fn r6_8_of_very_many_that_asked_few_are_looked_at_for_each_failed_job() {
+        let mut requesters = RecentRequesters::default();
+        let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        for account in 1..=100_000 {
+            requesters.asked(account, &PerType::cpu(true), Some(HostLimits::default()), t(0));
+        }
+        let looked_at = std::cell::Cell::new(0);
+        for _ in 0..20 {
+            let cannot = |_: &HostLimits, _: &PerType<bool>| {
+                looked_at.set(looked_at.get() + 1);
+                false
+            };
+            assert!(requesters.is_for_anybody(&[1].into(), t(1), t(40), cannot));
+        }
+        assert!(looked_at.get() <= 20 * 2, "{}", looked_at.get());
+    }
+
+    #[test]
+    fn r6_8_a_failed_job_waits_half_an_hour_however_many_hosts_that_are_much_alike_cannot_run_it() {
+        let mut requesters = RecentRequesters::default();
+        let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        let mut ask = |account, memory| {
+            requesters.asked(
+                account,
+                &PerType::cpu(true),
+                Some(HostLimits::with_memory(Bytes(memory))),
+                t(0),
+            );
+            requesters.is_for_anybody(&[1].into(), t(1), t(31), |limits, _| {
+                limits.memory() >= Bytes(12_000_000_000)
+            })
+        };
+        ask(1, 16_000_000_000);
+        for account in 2..=200 {
+            assert!(ask(account, 8_000_000_000 + account), "{account} hosts");
+        }
+        assert!(!ask(201, 13_000_000_000), "this one could, and may be busy");
+    }
+
+    #[test]
+    fn r6_8_hosts_too_many_to_be_looked_at_are_waited_for_for_two_hours() {
+        let mut requesters = RecentRequesters::default();
+        let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        for account in 2..=10_000 {
+            let [memory, disk] = if account % 2 == 0 { [15, 5] } else { [5, 15] };
+            let limits = HostLimits::with_memory(Bytes(memory << 30)).with_disk(Bytes(disk << 30));
+            requesters.asked(account, &PerType::cpu(true), Some(limits), t(0));
+        }
+        let looked_at = std::cell::Cell::new(0);
+        let can = |limits: &HostLimits, _: &PerType<bool>| {
+            looked_at.set(looked_at.get() + 1);
+            limits.memory() >= Bytes(12 << 30) && limits.disk() >= Bytes(12 << 30)
+        };
+        assert!(!requesters.is_for_anybody(&[1].into(), t(1), t(120), can));
+        assert!(requesters.is_for_anybody(&[1].into(), t(1), t(121), can));
+        assert!(looked_at.get() <= 2 * 400, "{}", looked_at.get());
+    }
+
+    #[test]
+    fn r6_8_who_asked_for_a_gpu_this_day_is_waited_for_and_who_asks_for_cpus_alone_is_not() {
+        let mut requesters = RecentRequesters::default();
+        let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        let cpu = PerType::cpu(true);
+        let mut both = cpu;
+        both[ResourceType::Nvidia] = true;
+        requesters.asked(2, &both, Some(HostLimits::default()), t(0));
+        requesters.asked(2, &cpu, Some(HostLimits::default()), t(23 * 60));
+        let mut is_for_anybody = |since, now| {
+            requesters.is_for_anybody(&[1].into(), since, now, |_, asks| asks[ResourceType::Nvidia])
+        };
+        assert!(!is_for_anybody(t(1), t(32)));
+        assert!(!is_for_anybody(t(24 * 60 + 1), t(24 * 60 + 30)), "somebody new may come");
+        assert!(is_for_anybody(t(24 * 60 + 1), t(24 * 60 + 31)));
+    }
+
+    #[test]
+    fn r6_8_who_asked_before_the_clock_was_set_back_is_waited_for_for_a_day_and_not_till_that_time_comes() {
+        let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        let year = 365 * 24 * 60;
+        let mut requesters = RecentRequesters::default();
+        ask(&mut requesters, 2, t(year));
+        requesters.left_without(2, t(year));
+        assert!(is_for_anybody(&mut requesters, &[1].into(), t(year), t(0)), "that time is not waited for");
+        ask(&mut requesters, 1, t(0));
+        assert!(!is_for_anybody(&mut requesters, &[1].into(), t(5), t(36)), "it went away before that");
+        assert_eq!(requesters.count(&BTreeSet::new(), t(24 * 60)), 2);
+        assert_eq!(requesters.count(&BTreeSet::new(), t(24 * 60 + 1)), 0);
+    }
+
+    #[test]
+    fn r6_8_a_host_that_asked_before_the_clock_was_set_back_hides_no_other_after_a_restart() {
+        let t = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        let dir = tempfile::tempdir().unwrap();
+        let store = fallow_store::SledStore::open(dir.path()).unwrap();
+        let (mut txn, keys) = (Txn::new(&store), Keys::new("p"));
+        for (id, asked) in [(1, t(0)), (2, t(365 * 24 * 60)), (3, t(1))] {
+            let host = Host {
+                id,
+                account: id,
+                cpid: String::new(),
+                name: String::new(),
+                agent: None,
+                created_at: t(0),
+                last_rpc: asked,
+                rpc_seqno: 0,
+                last_request: Some(asked),
+                ncpus: 1,
+                search_from: 0,
+                waiting: false,
+                copied_at: None,
+            };
+            txn.put("host", keys.host(id), &host).unwrap();
+        }
+        let mut requesters = RecentRequesters::load(&txn, &keys, 0).unwrap();
+        assert_eq!((requesters.count(&BTreeSet::new(), t(2)), requesters.outside(t(2))), (3, 3));
+        assert_eq!(requesters.count(&BTreeSet::new(), t(24 * 60 + 2)), 1);
+    }
+
+    /// What is said of [`RecentRequesters`], by looking at all: each account's last requests, memory and last
+    /// time without.
+    #[derive(Default)]
+    struct Plain(BTreeMap<u64, (Asked, u64, Option<Instant>)>);
+
+    type Asked = PerType<Option<Instant>>;
+
+    impl Plain {
+        fn is_for_anybody(&self, had: &BTreeSet<u64>, since: Instant, now: Instant, need: u64) -> bool {
+            let lately = |at: &Option<Instant>| at.is_some_and(|at| now.since(at) <= LATELY);
+            let mut others = self
+                .0
+                .iter()
+                .filter(|(id, (asked, ..))| asked.iter().any(|(_, at)| lately(at)) && !had.contains(id));
+            let waited = now.since(since);
+            match () {
+                () if waited >= LATELY => true,
+                () if waited >= PATIENCE => others.all(|(_, (asked, memory, left))| {
+                    left.is_some_and(|at| at >= since)
+                        || !lately(&asked[ResourceType::Nvidia])
+                        || *memory < need
+                }),
+                () => others.next().is_none(),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn r6_8_who_is_waited_for_is_the_same_as_if_all_were_looked_at(
+            steps in prop::collection::vec((1_u64..9, 0_i64..400, 0_u64..40, any::<bool>(), any::<bool>()), 1..40),
+            questions in prop::collection::vec((prop::collection::btree_set(1_u64..9, 0..4), 0_i64..1_500, 0_u64..40), 1..9),
+            crowd in (0_u64..150, 0_u64..40, any::<bool>()),
+        ) {
+            let (mut requesters, mut plain, mut now) = (RecentRequesters::default(), Plain::default(), Instant::EPOCH);
+            let (many, memory, without) = crowd;
+            let mut both = PerType::cpu(true);
+            both[ResourceType::Nvidia] = true;
+            for account in 100..100 + many {
+                requesters.asked(account, &both, Some(HostLimits::with_memory(Bytes(memory))), now);
+                if without {
+                    requesters.left_without(account, now);
+                }
+                let asked = both.map(|_, asks| asks.then_some(now));
+                plain.0.insert(account, (asked, memory, without.then_some(now)));
+            }
+            for (account, minutes, memory, gpu, without) in steps {
+                now = now + Duration::from_mins(minutes);
+                let mut types = PerType::cpu(true);
+                types[ResourceType::Nvidia] = gpu;
+                requesters.asked(account, &types, Some(HostLimits::with_memory(Bytes(memory))), now);
+                let entry = plain.0.entry(account).or_default();
+                entry.1 = memory;
+                types.iter().filter(|(_, asks)| **asks).for_each(|(kind, _)| entry.0[kind] = Some(now));
+                if without {
+                    requesters.left_without(account, now);
+                    entry.2 = Some(now);
+                }
+                for (had, waited, need) in &questions {
+                    let since = now - Duration::from_mins(*waited);
+                    let can = |limits: &HostLimits, asks: &PerType<bool>| {
+                        asks[ResourceType::Nvidia] && limits.memory() >= Bytes(*need)
+                    };
+                    let expected = plain.is_for_anybody(had, since, now, *need);
+                    prop_assert_eq!(requesters.is_for_anybody(had, since, now, can), expected);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! What an agent says of its host.
+
+use fallow_domain::agent_state::{HostState, Metrics, SuspendedBy};
+use fallow_domain::{DocumentVersion, Fraction, Instant};
+
+use super::{check, v1 as wire};
+
+/// A host on the wire.
+#[must_use]
+pub fn to_wire(host: &HostState) -> wire::HostState {
+    // By name, so that nothing is forgotten.
+    let HostState {
+        hostname,
+        name,
+        cpus,
+        usable_cpus,
+        idle_cpus,
+        suspended_by,
+        document_version,
+        document_applied_at,
+        document_refused,
+        metrics,
+        cpu_time,
+        scheduler_rpcs,
+        jobs_finished,
+        started_at,
+    } = host;
+    let (refused_version, refusal) =
+        document_refused.as_ref().map_or((0, ""), |(version, why)| (version.0, why.as_str()));
+    let [day, week, month] = metrics.map(|metrics| Some(metrics_to_wire(metrics)));
+    wire::HostState {
+        hostname: hostname.clone(),
+        cpus: *cpus,
+        usable_cpus: *usable_cpus,
+        // For who knows no other form of it.
+        suspended_by: suspended_by.map_or("", SuspendedBy::as_str).to_owned(),
+        document_version: document_version.0,
+        document_refusal: refusal.to_owned(),
+        document_refused_version: refused_version,
+        document_applied_at_micros: document_applied_at.as_micros(),
+        day,
+        week,
+        month,
+        scheduler_rpcs: *scheduler_rpcs,
+        jobs_finished: *jobs_finished,
+        cpu_time_micros: cpu_time.as_micros(),
+        started_at_micros: started_at.as_micros(),
+        idle_cpus: *idle_cpus,
+        name: name.clone(),
+        suspended: suspended_to_wire(*suspended_by).into(),
+    }
+}
+
+/// A host from the wire.
+///
+/// # Errors
+/// In words, the first thing that cannot be.
+pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
+    // By name, so that nothing is forgotten.
+    let wire::HostState {
+        hostname,
+        cpus,
+        usable_cpus,
+        suspended_by,
+        document_version,
+        document_refusal,
+        document_refused_version,
+        document_applied_at_micros,
+        day,
+        week,
+        month,
+        scheduler_rpcs,
+        jobs_finished,
+        cpu_time_micros,
+        started_at_micros,
+        idle_cpus,
+        name,
+        suspended,
+    } = wire;
+    check::text("hostname", &hostname)?;
+    check::text("name", &name)?;
+    check::text("suspended_by", &suspended_by)?;
+    check::text("document_refusal", &document_refusal)?;
+    let cpu_time = check::duration("cpu_time", cpu_time_micros)?;
+    let document_applied_at = check::micros("document_applied_at", document_applied_at_micros)?;
+    let started_at = check::micros("started_at", started_at_micros)?;
+    if cpus > 1 << 20 || usable_cpus > cpus || idle_cpus > usable_cpus {
+        return Err(format!("{cpus} CPUs of which {usable_cpus} usable and {idle_cpus} idle cannot be"));
+    }
+    let is_refused = document_refused_version != 0 || !document_refusal.is_empty();
+    Ok(HostState {
+        hostname,
+        name,
+        cpus,
+        usable_cpus,
+        idle_cpus,
+        suspended_by: suspended_from_wire(suspended, &suspended_by),
+        document_version: DocumentVersion(document_version),
+        document_applied_at: Instant::from_micros(document_applied_at),
+        document_refused: is_refused.then_some((DocumentVersion(document_refused_version), document_refusal)),
+        metrics: [
+            metrics_from_wire("day", day)?,
+            metrics_from_wire("week", week)?,
+            metrics_from_wire("month", month)?,
+        ],
+        cpu_time,
+        scheduler_rpcs,
+        jobs_finished,
+        started_at: Instant::from_micros(started_at),
+    })
+}
+
+fn suspended_to_wire(by: Option<SuspendedBy>) -> wire::SuspendedBy {
+    match by {
+        None => wire::SuspendedBy::Unspecified,
+        Some(SuspendedBy::Owner) => wire::SuspendedBy::Owner,
+        Some(SuspendedBy::Coordinator) => wire::SuspendedBy::Coordinator,
+        Some(SuspendedBy::Other) => wire::SuspendedBy::Other,
+    }
+}
+
+/// Agents older than the number give a text alone; newer ones may give a number that is not known here.
+fn suspended_from_wire(number: i32, text: &str) -> Option<SuspendedBy> {
+    match wire::SuspendedBy::try_from(number) {
+        Ok(wire::SuspendedBy::Unspecified) => match text {
+            "" => None,
+            "owner" => Some(SuspendedBy::Owner),
+            "coordinator" => Some(SuspendedBy::Coordinator),
+            _ => Some(SuspendedBy::Other),
+        },
+        Ok(wire::SuspendedBy::Owner) => Some(SuspendedBy::Owner),
+        Ok(wire::SuspendedBy::Coordinator) => Some(SuspendedBy::Coordinator),
+        Ok(wire::SuspendedBy::Other) | Err(_) => Some(SuspendedBy::Other),
+    }
+}
+
+fn metrics_to_wire(metrics: Metrics) -> wire::Metrics {
+    let Metrics { idleness, waste, share_violation, monotony, rpcs_per_job } = metrics;
+    wire::Metrics {
+        idleness: idleness.map(Fraction::get),
+        waste: waste.map(Fraction::get),
+        share_violation: share_violation.map(Fraction::get),
+        monotony: monotony.map(Fraction::get),
+        rpcs_per_job,
+    }
+}
+
+fn metrics_from_wire(window: &str, wire: Option<wire::Metrics>) -> Result<Metrics, String> {
+    let wire::Metrics { idleness, waste, share_violation, monotony, rpcs_per_job } = wire.unwrap_or_default();
+    let figure = |name: &str, value: Option<f64>, high: f64| -> Result<Option<f64>, String> {
+        // Rounding may carry a figure a hair past its end.
+        let within = |value| check::number(&format!("{name} of the {window}"), value, -1e-6, high + 1e-6);
+        value.map(within).transpose()
+    };
+    let fraction =
+        |name: &str, value: Option<f64>| figure(name, value, 1.0).map(|value| value.map(Fraction::clamped));
+    Ok(Metrics {
+        idleness: fraction("idleness", idleness)?,
+        waste: fraction("waste", waste)?,
+        share_violation: fraction("share violation", share_violation)?,
+        monotony: fraction("monotony", monotony)?,
+        rpcs_per_job: figure("RPCs per job", rpcs_per_job, 1e12)?.map(|rpcs| rpcs.max(0.0)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fallow_domain::Duration;
+
+    use super::*;
+
+    /// No two values alike: one that took another's place would show.
+    fn host() -> HostState {
+        let metrics = |first: f64| Metrics {
+            idleness: Some(Fraction::clamped(first)),
+            waste: Some(Fraction::clamped(first + 0.01)),
+            share_violation: None,
+            monotony: Some(Fraction::clamped(first + 0.02)),
+            rpcs_per_job: Some(first + 3.0),
+        };
+        HostState {
+            hostname: "h".into(),
+            name: "desk".into(),
+            cpus: 8,
+            usable_cpus: 7,
+            idle_cpus: 6,
+            suspended_by: Some(SuspendedBy::Owner),
+            document_version: DocumentVersion(5),
+            document_applied_at: Instant::from_micros(11),
+            document_refused: Some((DocumentVersion(9), "no preferences".into())),
+            metrics: [metrics(0.1), metrics(0.2), metrics(0.3)],
+            cpu_time: Duration::from_micros(12),
+            scheduler_rpcs: 13,
+            jobs_finished: 14,
+            started_at: Instant::from_micros(15),
+        }
+    }
+
+    #[test]
+    fn a_host_survives_the_wire() {
+        for one in [host(), HostState::default()] {
+            assert_eq!(from_wire(to_wire(&one)), Ok(one));
+        }
+    }
+
+    #[test]
+    fn who_suspended_a_host_is_read_from_agents_of_every_age() {
+        let read = |suspended, text: &str| {
+            let wire = wire::HostState { suspended_by: text.into(), suspended, ..Default::default() };
+            from_wire(wire).unwrap().suspended_by
+        };
+        for (number, text, expected) in [
+            (0, "", None),
+            // Before there was a number.
+            (0, "owner", Some(SuspendedBy::Owner)),
+            (0, "coordinator", Some(SuspendedBy::Coordinator)),
+            (0, "schedule", Some(SuspendedBy::Other)),
+            (1, "owner", Some(SuspendedBy::Owner)),
+            (2, "", Some(SuspendedBy::Coordinator)),
+            // Later than this version.
+            (77, "schedule", Some(SuspendedBy::Other)),
+        ] {
+            assert_eq!(read(number, text), expected, "{number} {text:?}");
+        }
+        // An older coordinator shows the text.
+        assert_eq!(to_wire(&host()).suspended_by, "owner");
+    }
+
+    #[test]
+    fn hosts_that_cannot_be_are_refused_with_what_is_wrong() {
+        type Spoil = fn(&mut wire::HostState);
+        let cases: [(Spoil, &str); 9] = [
+            (|h| h.usable_cpus = 9, "8 CPUs of which 9 usable and 6 idle cannot be"),
+            (|h| h.idle_cpus = 8, "cannot be"),
+            (|h| h.cpus = 1 << 21, "cannot be"),
+            (|h| h.cpu_time_micros = -1, "cpu_time is -1"),
+            (|h| h.started_at_micros = i64::MAX, "started_at is"),
+            (|h| h.hostname = "h".repeat(2_000), "hostname has more than 1024 bytes"),
+            (|h| h.suspended_by = "\u{7}".into(), "suspended_by has"),
+            (|h| h.week.as_mut().unwrap().waste = Some(1.1), "waste of the week is 1.1"),
+            (|h| h.month.as_mut().unwrap().rpcs_per_job = Some(f64::NAN), "RPCs per job of the month"),
+        ];
+        for (spoil, expected) in cases {
+            let mut bad = to_wire(&host());
+            spoil(&mut bad);
+            let why = from_wire(bad).unwrap_err();
+            assert!(why.contains(expected), "{why} lacks {expected}");
+        }
+    }
+
+    #[test]
+    fn a_figure_that_rounding_carried_a_hair_past_its_end_is_the_end() {
+        let day =
+            Some(wire::Metrics { idleness: Some(1.000_000_1), waste: Some(-1e-7), ..Default::default() });
+        let [day, ..] = from_wire(wire::HostState { day, ..Default::default() }).unwrap().metrics;
+        assert_eq!((day.idleness, day.waste), (Some(Fraction::ONE), Some(Fraction::ZERO)));
+    }
+}

@@ -1,0 +1,10 @@
+//! Bounds on what one entry may hold. An entry beyond them is refused.
+
+/// Bytes of a key: a URL of 255, a job name of 255 and their prefix fit.
+pub const KEY_BYTES: usize = 640;
+/// Bytes of any text in an entry: reasons are sentences.
+pub const TEXT_BYTES: usize = 1_024;
+/// Microseconds that any duration may have: 3,000 years of CPU time, so that sums over a million agents hold.
+pub const MICROS_MAX: i64 = 100_000_000_000_000_000;
+/// Debt that can be meant, CPU seconds either way.
+pub const DEBT_MAX: f64 = 1e12;

@@ -1,0 +1,128 @@
+//! Preferences, as a document holds them and operators set them.
+
+use fallow_domain::{Bytes, Duration, Fraction, Invalid, Preferences};
+
+use super::v1 as wire;
+
+/// Preferences on the wire.
+#[must_use]
+pub fn to_wire(preferences: &Preferences) -> wire::Preferences {
+    // By name, so that none is forgotten.
+    let Preferences {
+        cpu_fraction,
+        cpu_time_fraction,
+        buffer_min,
+        buffer_additional,
+        scheduling_period,
+        checkpoint_period,
+        leave_in_memory,
+        suspended,
+        memory_fraction,
+        disk_fraction,
+        disk_free_min,
+        connection_interval,
+        excluded_devices,
+    } = preferences;
+    wire::Preferences {
+        cpu_fraction: cpu_fraction.get(),
+        cpu_time_fraction: cpu_time_fraction.get(),
+        buffer_min_micros: buffer_min.as_micros(),
+        buffer_additional_micros: buffer_additional.as_micros(),
+        scheduling_period_micros: scheduling_period.as_micros(),
+        checkpoint_period_micros: checkpoint_period.as_micros(),
+        leave_in_memory: *leave_in_memory,
+        suspended: *suspended,
+        memory_fraction: memory_fraction.get(),
+        disk_fraction: disk_fraction.get(),
+        disk_free_min_bytes: disk_free_min.0,
+        connection_interval_micros: connection_interval.as_micros(),
+        excluded_devices: excluded_devices.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// Preferences from the wire.
+///
+/// # Errors
+/// [`Invalid`] for the first value that cannot be meant.
+pub fn from_wire(wire: &wire::Preferences) -> Result<Preferences, Invalid> {
+    // By name, so that none is forgotten.
+    let wire::Preferences {
+        cpu_fraction,
+        cpu_time_fraction,
+        buffer_min_micros,
+        buffer_additional_micros,
+        scheduling_period_micros,
+        checkpoint_period_micros,
+        leave_in_memory,
+        suspended,
+        memory_fraction,
+        disk_fraction,
+        disk_free_min_bytes,
+        connection_interval_micros,
+        excluded_devices,
+    } = wire;
+    let preferences = Preferences {
+        cpu_fraction: Fraction::new(*cpu_fraction)?,
+        cpu_time_fraction: Fraction::new(*cpu_time_fraction)?,
+        buffer_min: Duration::from_micros(*buffer_min_micros),
+        buffer_additional: Duration::from_micros(*buffer_additional_micros),
+        scheduling_period: Duration::from_micros(*scheduling_period_micros),
+        checkpoint_period: Duration::from_micros(*checkpoint_period_micros),
+        leave_in_memory: *leave_in_memory,
+        suspended: *suspended,
+        memory_fraction: Fraction::new(*memory_fraction)?,
+        disk_fraction: Fraction::new(*disk_fraction)?,
+        disk_free_min: Bytes(*disk_free_min_bytes),
+        connection_interval: Duration::from_micros(*connection_interval_micros),
+        excluded_devices: excluded_devices.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
+    };
+    preferences.check()?;
+    Ok(preferences)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No two alike, and none of them the default: one that took another's place would show.
+    fn preferences() -> Preferences {
+        Preferences {
+            cpu_fraction: Fraction::clamped(0.5),
+            cpu_time_fraction: Fraction::clamped(0.6),
+            buffer_min: Duration::from_secs(61),
+            buffer_additional: Duration::from_secs(62),
+            scheduling_period: Duration::from_secs(63),
+            checkpoint_period: Duration::from_secs(64),
+            leave_in_memory: true,
+            suspended: true,
+            memory_fraction: Fraction::clamped(0.7),
+            disk_fraction: Fraction::clamped(0.8),
+            disk_free_min: Bytes(65),
+            connection_interval: Duration::from_secs(66),
+            excluded_devices: ["amd:0", "nvidia:1"].iter().map(|name| name.parse().unwrap()).collect(),
+        }
+    }
+
+    #[test]
+    fn preferences_survive_the_wire() {
+        for one in [preferences(), Preferences::default()] {
+            assert_eq!(from_wire(&to_wire(&one)).unwrap(), one);
+        }
+    }
+
+    #[test]
+    fn preferences_that_cannot_be_meant_are_refused() {
+        let good = to_wire(&Preferences::default());
+        let with = || good.clone();
+        for bad in [
+            wire::Preferences::default(),
+            wire::Preferences { cpu_fraction: f64::NAN, ..with() },
+            wire::Preferences { cpu_fraction: 1.5, ..with() },
+            wire::Preferences { buffer_min_micros: -1, ..with() },
+            wire::Preferences { scheduling_period_micros: i64::MAX, ..with() },
+            wire::Preferences { excluded_devices: vec!["gpu 0".to_owned()], ..with() },
+        ] {
+            assert!(from_wire(&bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Random histories of a host. After each of its events the table of timers comes to what follows from the
+//! whole state: `handle` sees to that in these tests.
+
+use fallow_boinc::scheduler::SchedulerReply;
+use fallow_domain::{
+    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, HostFacts, MasterUrl, Preferences,
+    ProjectAssignment, Share,
+};
+use proptest::prelude::*;
+
+use super::world::{World, host};
+use crate::{Asker, AttachRequest, Benchmarks, Event, StartFault, TransferError, TransferErrorKind, Waiter};
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+fn url(n: u32) -> MasterUrl {
+    super::url(NAMES[n as usize % NAMES.len()])
+}
+
+/// A document with some of the projects, and preferences of all kinds.
+fn document(version: u64, n: u32) -> FleetDocument {
+    let is = |bit: u32| n & (1 << bit) != 0;
+    let preferences = Preferences {
+        buffer_min: Duration::from_secs(if is(0) { 60 } else { 4_000 }),
+        buffer_additional: Duration::from_secs(30),
+        connection_interval: Duration::from_secs(if n.is_multiple_of(3) { 900 } else { 0 }),
+        cpu_time_fraction: Fraction::clamped(if is(1) { 0.5 } else { 1.0 }),
+        memory_fraction: Fraction::clamped(if n.is_multiple_of(11) { 0.01 } else { 0.9 }),
+        leave_in_memory: is(2),
+        suspended: n.is_multiple_of(7),
+        ..Preferences::default()
+    };
+    let wanted = (0..3).filter(|project| is(3 + project) || *project == 0);
+    let project = |project: u32| ProjectAssignment {
+        name: NAMES[project as usize].to_owned(),
+        url: url(project),
+        account_key: AccountKey::new("0123456789abcdef0123456789abcdef"),
+        share: Share::DEFAULT,
+    };
+    FleetDocument { version: DocumentVersion(version), projects: wanted.map(project).collect(), preferences }
+}
+
+/// What projects ask of a host in their replies.
+fn alter(n: u32) -> Option<fn(&mut SchedulerReply, usize)> {
+    match n % 4 {
+        0 => Some(|reply, _| reply.request_delay = Duration::from_secs(600)),
+        1 => Some(|reply, _| reply.next_rpc_delay = Some(Duration::from_secs(500))),
+        2 => Some(|reply, _| {
+            let jobs = &mut reply.workunits;
+            jobs.iter_mut().step_by(2).for_each(|job| job.rsc_memory_bound = Some(Bytes(8_000_000_000)));
+        }),
+        _ => None,
+    }
+}
+
+/// Something happens to a host, or to the projects that it serves.
+fn happens(world: &mut World, what: u8, n: u32) {
+    let is_even = n.is_multiple_of(2);
+    let name = NAMES[n as usize % NAMES.len()];
+    match what {
+        0 => world.event(Event::DocumentOffered(document(u64::from(world.turns as u32) + 1, n))),
+        1 => world.event(Event::Detach { url: url(n) }),
+        2 => {
+            let account_key = Some(AccountKey::new("0123456789abcdef0123456789abcdef"));
+            let waiter = Waiter(u64::from(n));
+            world.event(Event::Attach(AttachRequest {
+                waiter,
+                url: url(n),
+                account_key,
+                share: None,
+                unseen: is_even,
+            }));
+        }
+        3 => {
+            let by = if is_even { Asker::Fleet } else { Asker::Owner };
+            world.event(Event::ContactRequested { url: url(n / 2), by });
+        }
+        4 => world.event(Event::BenchmarksRun(match n % 3 {
+            0 => Benchmarks::Begin,
+            1 => Benchmarks::Retry,
+            _ => Benchmarks::End,
+        })),
+        5 => world.event(Event::OwnerSuspended(is_even)),
+        6 => world.event(Event::HostMeasured(Box::new(HostFacts { ncpus: 1 + n % 4, ..host() }))),
+        7 => world.jump(Duration::from_secs((i64::from(n) - 30) * 100)),
+        8 => world.restart(),
+        9 => {
+            let error = TransferError::new(TransferErrorKind::Transient, "no connection");
+            world.fail_download = is_even.then_some(error.clone());
+            world.fail_upload = n.is_multiple_of(3).then_some(error);
+        }
+        10 => world.drip_prefix = is_even.then_some("a_"),
+        11 => world.download_takes = Duration::from_secs(i64::from(n) * 2),
+        12 => {
+            world.exits_at_once = is_even;
+            world.asks_again_in = n.is_multiple_of(3).then(|| Duration::from_secs(i64::from(n) * 20));
+        }
+        13 => world.fault = Some(if is_even { StartFault::Host } else { StartFault::Slot }),
+        14 => {
+            let project = world.projects.get_mut(name).unwrap();
+            (project.down, project.report_immediately) = (is_even, n.is_multiple_of(3));
+        }
+        15 => {
+            let project = world.projects.get_mut(name).unwrap();
+            project.answers_in = Duration::from_secs(if is_even { 45 } else { 0 });
+        }
+        16 => world.alter = alter(n),
+        17 => {
+            world.event(Event::HostAway);
+            world.jump(Duration::from_secs(i64::from(n) * 30));
+            world.event(Event::HostBack);
+        }
+        18 => world.silent = is_even,
+        19 => {
+            let full = TransferError::new(TransferErrorKind::DiskFull, "no space");
+            world.fail_download = is_even.then_some(full);
+        }
+        _ => {}
+    }
+    world.run_for(Duration::from_secs(i64::from(n) * 2));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn the_next_wake_up_is_the_first_of_all_deadlines_after_every_event(
+        seed in any::<u64>(),
+        first in 0_u32..60,
+        steps in prop::collection::vec((0_u8..22, 0_u32..60), 5..25),
+    ) {
+        let mut world = World::new(seed);
+        for (name, cpu) in NAMES.into_iter().zip([30, 100, 400]) {
+            world.add_project(name, 1_000, Duration::from_secs(cpu));
+        }
+        world.event(Event::DocumentOffered(document(1, first)));
+        world.run_for(Duration::from_secs(20));
+        for (what, n) in steps {
+            happens(&mut world, what, n);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What an agent says of itself (R6.3): entries, each of the host, a project or a task, and each under a key
+//! of its own.
+//!
+//! Amounts are totals since the agent's store was made.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{DocumentVersion, Duration, Fraction, Instant, MasterUrl, Share};
+
+/// Which part of an agent's state an entry tells of. In order: the host, projects, tasks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EntryKey {
+    /// The host as a whole.
+    Host,
+    /// A project that is attached.
+    Project(MasterUrl),
+    /// A job that the host has.
+    Task {
+        /// Its project.
+        project: MasterUrl,
+        /// Its name, which no other job of the project has.
+        name: String,
+    },
+}
+
+/// An entry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// The host as a whole. In a box: there is one, and every task would take as much memory.
+    Host(Box<HostState>),
+    /// A project.
+    Project(ProjectState),
+    /// A task.
+    Task(TaskState),
+}
+
+impl Entry {
+    /// The key that it has.
+    #[must_use]
+    pub fn key(&self) -> EntryKey {
+        match self {
+            Self::Host(_) => EntryKey::Host,
+            Self::Project(project) => EntryKey::Project(project.url.clone()),
+            Self::Task(task) => EntryKey::Task { project: task.project.clone(), name: task.name.clone() },
+        }
+    }
+}
+
+/// The host as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostState {
+    /// The name that the host has in its network.
+    pub hostname: String,
+    /// What people on the host call the agent: the name of its directory. May be empty.
+    pub name: String,
+    /// CPUs of the machine.
+    pub cpus: u32,
+    /// CPUs that may be used now.
+    pub usable_cpus: u32,
+    /// CPUs that nothing runs on, of those.
+    pub idle_cpus: u32,
+    /// Who suspended computing, if anybody.
+    pub suspended_by: Option<SuspendedBy>,
+    /// The document that is followed.
+    pub document_version: DocumentVersion,
+    /// When it was applied; the epoch if there is none.
+    pub document_applied_at: Instant,
+    /// The newest document that was refused since, and why.
+    pub document_refused: Option<(DocumentVersion, String)>,
+    /// The metrics over one day, seven and thirty (R5.34).
+    pub metrics: [Metrics; 3],
+    /// CPU time of all tasks, those of detached projects too.
+    pub cpu_time: Duration,
+    /// Scheduler RPCs made.
+    pub scheduler_rpcs: u64,
+    /// Jobs over.
+    pub jobs_finished: u64,
+    /// When this life of the agent began.
+    pub started_at: Instant,
+}
+
+/// Who suspended computing on a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SuspendedBy {
+    /// Its owner, on the host itself.
+    Owner,
+    /// The fleet's document.
+    Coordinator,
+    /// Somebody whom a newer agent knows and this version does not.
+    Other,
+}
+
+impl SuspendedBy {
+    /// For people.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Owner => "owner",
+            Self::Coordinator => "coordinator",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl fmt::Display for SuspendedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The metrics of a window (R5.30 to R5.34). None where nothing happened that could be judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// R5.30.
+    pub idleness: Option<Fraction>,
+    /// R5.31.
+    pub waste: Option<Fraction>,
+    /// R5.32.
+    pub share_violation: Option<Fraction>,
+    /// R5.33.
+    pub monotony: Option<Fraction>,
+    /// Scheduler RPCs per job with a known fate (R5.34).
+    pub rpcs_per_job: Option<f64>,
+}
+
+/// A project that a host is attached to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProjectState {
+    /// Its URL.
+    pub url: MasterUrl,
+    /// Its name, as it or the coordinator gave it.
+    pub name: String,
+    /// Its weight.
+    pub share: Share,
+    /// Short-term debt (R2.1) in CPU time; below zero where the project had more than its due.
+    pub debt: Duration,
+    /// CPU time as the kernel counts it.
+    pub cpu_time: Duration,
+    /// Of that, what jobs took whose fate is open.
+    pub cpu_in_progress: Duration,
+    /// What jobs took that were done in time.
+    pub cpu_success: Duration,
+    /// What jobs took that failed.
+    pub cpu_error: Duration,
+    /// What jobs took that were done too late.
+    pub cpu_late: Duration,
+    /// CPU time used while every project of the host with a share had runnable work.
+    pub cpu_contested: Duration,
+    /// Scheduler RPCs made.
+    pub scheduler_rpcs: u64,
+    /// Of those, the ones that failed.
+    pub scheduler_failures: u64,
+    /// No scheduler RPC before this instant, and why.
+    pub min_rpc_time: Option<(Instant, String)>,
+    /// Jobs done in time.
+    pub jobs_success: u64,
+    /// Jobs that failed.
+    pub jobs_error: u64,
+    /// Jobs done too late.
+    pub jobs_late: u64,
+}
+
+/// A job that a host has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskState {
+    /// Its project.
+    pub project: MasterUrl,
+    /// Its name.
+    pub name: String,
+    /// Where it stands; none if the agent does not say.
+    pub phase: Option<Phase>,
+    /// CPU time towards its result, lost work excluded.
+    pub cpu_time: Duration,
+    /// The same at its last checkpoint.
+    pub checkpoint_cpu_time: Duration,
+    /// How much of it is done, as the application says.
+    pub fraction_done: Fraction,
+    /// When its report is due.
+    pub deadline: Instant,
+}
+
+/// Where a job stands, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Its files are on their way.
+    Downloading,
+    /// It could run and has not begun.
+    Ready,
+    /// It runs.
+    Running,
+    /// It began and waits.
+    Preempted,
+    /// Its outputs are on their way.
+    Uploading,
+    /// Done, to be reported.
+    ReadyToReport,
+    /// Failed, to be reported.
+    Failed,
+}
