@@ -73,11 +73,10 @@ fn remaining(watched: &Sessions, mark: &str) -> Vec<Process> {
     let all = proc::all();
     let of_tasks: BTreeSet<u32> = proc::of_sessions(&all, watched).map(|process| process.pid).collect();
     let me = std::process::id();
-    all.iter()
-        .filter(|process| !process.zombie && process.pid != me)
-        .filter(|process| of_tasks.contains(&process.pid) || proc::is_marked(process.pid, mark))
-        .copied()
-        .collect()
+    let others = all.iter().filter(|process| !process.zombie && process.pid != me).copied();
+    let (mut remaining, rest): (Vec<_>, Vec<_>) = others.partition(|process| of_tasks.contains(&process.pid));
+    remaining.extend(proc::marked(rest, mark));
+    remaining
 }
 
 /// The agent's side: starts the guard, tells it of tasks, and starts it again if it is gone.

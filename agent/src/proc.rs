@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::{Duration as StdDuration, Instant};
 
 pub use fallow_daemon::proc::{Process, Used, all, find, total};
 use rustix::process::{Pid, Signal};
@@ -35,16 +36,71 @@ pub fn used(processes: &[Process], session: u32) -> Used {
     total(processes.iter().filter(|process| process.session == session))
 }
 
-/// True if the process carries a mark that begins with `prefix`. Others' processes cannot be looked into:
-/// false.
-pub fn is_marked(pid: u32, prefix: &str) -> bool {
-    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
-    environment.split(|&byte| byte == 0).any(|entry| {
+/// Those of `processes` that carry a mark which begins with `prefix`. Others' processes cannot be looked into:
+/// they are left out.
+///
+/// A process that loads its program has no environment for a moment. It is looked at again, and left out
+/// only if it still has none after [`LOADING_MAX`].
+pub fn marked(processes: impl IntoIterator<Item = Process>, prefix: &str) -> Vec<Process> {
+    let give_up = Instant::now() + LOADING_MAX;
+    let mut open: Vec<Process> = processes.into_iter().filter(|process| !process.zombie).collect();
+    let mut marked = Vec::new();
+    loop {
+        open.retain(|process| match standing(process, prefix) {
+            Standing::Marked => {
+                marked.push(*process);
+                false
+            }
+            Standing::Unmarked => false,
+            Standing::Loading => true,
+        });
+        if open.is_empty() || Instant::now() > give_up {
+            return marked;
+        }
+        std::thread::sleep(StdDuration::from_millis(1));
+    }
+}
+
+/// So long a process may load its program before it is taken for one without an environment.
+const LOADING_MAX: StdDuration = StdDuration::from_millis(500);
+
+/// What a process's environment says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Marked,
+    Unmarked,
+    /// It says nothing yet.
+    Loading,
+}
+
+fn standing(process: &Process, prefix: &str) -> Standing {
+    if let Some(standing) = by_environment(process, prefix) {
+        return standing;
+    }
+    match find(process.pid).filter(|now| now.start == process.start && !now.zombie && now.has_memory) {
+        Some(now) if !now.is_loaded => Standing::Loading,
+        // It may have been loaded only after the first look.
+        Some(_) => by_environment(process, prefix).unwrap_or(Standing::Unmarked),
+        None => Standing::Unmarked,
+    }
+}
+
+/// None where the environment is empty.
+fn by_environment(process: &Process, prefix: &str) -> Option<Standing> {
+    let Ok(environment) = fs::read(format!("/proc/{}/environ", process.pid)) else {
+        return Some(Standing::Unmarked);
+    };
+    let is_marked = environment.split(|&byte| byte == 0).any(|entry| {
         entry
             .strip_prefix(MARK.as_bytes())
             .and_then(|rest| rest.strip_prefix(b"="))
             .is_some_and(|mark| mark.starts_with(prefix.as_bytes()))
-    })
+    });
+    match is_marked {
+        true => Some(Standing::Marked),
+        false if environment.is_empty() => None,
+        false => Some(Standing::Unmarked),
+    }
 }
 
 /// Kills every process of a session, at once and without asking. Returns how many there were.
@@ -58,7 +114,7 @@ pub fn kill_session(session: u32) -> usize {
 
 /// Kills every process whose mark begins with `prefix`. Returns how many there were.
 pub fn kill_marked(prefix: &str) -> usize {
-    kill(all().into_iter().filter(|process| !process.zombie && is_marked(process.pid, prefix)))
+    kill(marked(all(), prefix).into_iter())
 }
 
 /// The living processes of these sessions, out of a list of [`all`].
@@ -112,13 +168,43 @@ pub fn to_pid(pid: u32) -> Option<Pid> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
     fn this_very_process_is_found_and_uses_memory() {
         let me = find(std::process::id()).unwrap();
         assert!(used(&[me], me.session).memory.0 > 0);
-        assert!(!is_marked(me.pid, "no such mark"));
+        assert_eq!(marked([me], "no such mark"), []);
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_mark_while_it_still_loads_its_program() {
+        for number in 0..300 {
+            let mark = format!("/a mark of a test/{}:{number}:", std::process::id());
+            let mut child = Command::new("sleep").arg("1000").env(MARK, &mark).spawn().unwrap();
+            let found = marked(find(child.id()), &mark);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert_eq!(found.len(), 1, "process {number}");
+        }
+    }
+
+    #[test]
+    fn a_process_with_an_empty_environment_keeps_nobody_waiting() {
+        let mut child = Command::new("sleep").arg("1000").env_clear().spawn().unwrap();
+        while !find(child.id()).unwrap().is_loaded {
+            std::thread::yield_now();
+        }
+        let process = find(child.id()).unwrap();
+        assert_eq!(standing(&process, "any"), Standing::Unmarked);
+        child.kill().unwrap();
+        while !find(child.id()).unwrap().zombie {
+            std::thread::yield_now();
+        }
+        assert_eq!(standing(&process, "any"), Standing::Unmarked);
+        child.wait().unwrap();
     }
 
     #[test]

@@ -105,15 +105,10 @@ fn kill_all(dir: &DataDir, leaders: &[Leader]) {
     let me = std::process::id();
     loop {
         let all = proc::all();
-        let left: Vec<Process> = all
-            .iter()
-            .filter(|process| !process.zombie && process.pid != me)
-            .filter(|process| {
-                leaders.iter().any(|leader| is_of(process, leader, &all))
-                    || proc::is_marked(process.pid, &mark)
-            })
-            .copied()
-            .collect();
+        let others = all.iter().filter(|process| !process.zombie && process.pid != me).copied();
+        let (mut left, rest): (Vec<Process>, Vec<Process>) =
+            others.partition(|process| leaders.iter().any(|leader| is_of(process, leader, &all)));
+        left.extend(proc::marked(rest, &mark));
         if left.is_empty() {
             return;
         }

@@ -153,11 +153,8 @@ fn harms_nobody(bench: &mut Bench, hostile: Box<TaskSetup>) -> Box<TaskEnd> {
     wait_for("the removal of what it left", || {
         std::fs::read_dir(bench.data.trash().path()).unwrap().next().is_none().then_some(())
     });
-    let marks = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
-        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-        fallow_agent::proc::is_marked(pid, &format!("{}:", dir.display())).then_some(pid)
-    });
-    assert_eq!(marks.filter(|&pid| is_alive(pid)).collect::<Vec<_>>(), [0_u32; 0], "processes are left");
+    let left = fallow_agent::proc::marked(fallow_agent::proc::all(), &format!("{}:", dir.display()));
+    assert_eq!(left, [], "processes are left");
     let left: Vec<_> =
         std::fs::read_dir(bench.data.slots()).unwrap().flatten().map(|entry| entry.path()).collect();
     assert!(left.is_empty(), "slots are left: {left:?}");
@@ -407,9 +404,7 @@ fn r6_10_a_job_that_obeys_no_signal_is_killed_with_all_that_it_forked() {
     bench.supervisor.join();
     let mark = format!("{}:", bench.data.path().display());
     wait_for("the end of all that it forked", || {
-        let left = fallow_agent::proc::all().into_iter().filter(|process| !process.zombie);
-        let count = left.filter(|process| fallow_agent::proc::is_marked(process.pid, &mark)).count();
-        (count == 0).then_some(())
+        fallow_agent::proc::marked(fallow_agent::proc::all(), &mark).is_empty().then_some(())
     });
     assert!(!is_alive(pid));
 }

@@ -46,6 +46,11 @@ pub struct Process {
     pub start: u64,
     /// It has ended and waits to be taken away.
     pub zombie: bool,
+    /// It has memory: it is none of the kernel's own threads, and does not end just now.
+    pub has_memory: bool,
+    /// Its program is loaded: the kernel has put its arguments and its environment in place. Of others'
+    /// processes that is not shown: false.
+    pub is_loaded: bool,
     /// CPU time of itself and of the children it waited for, in clock ticks.
     ticks: u64,
     /// Resident pages.
@@ -89,6 +94,8 @@ fn parse(line: &str) -> Option<Process> {
         session: u32::try_from(number(3)?).ok()?,
         start: number(19)?,
         zombie: matches!(fields.first(), Some(&("Z" | "X" | "x"))),
+        has_memory: number(20)? > 0,
+        is_loaded: number(48).unwrap_or(0) > 0,
         ticks: (11..=14).filter_map(number).fold(0, u64::saturating_add),
         pages: fields.get(21)?.parse().unwrap_or(0),
     })
