@@ -106,7 +106,7 @@ impl Client {
         let key = FileKey { project: id, name: info.name.clone() };
         let known = self.state.files.get(&key).map(|file| file.info.weight());
         // A file that is used may not have been described before.
-        if known.is_none() && !self.state.file_users.contains_key(&key) {
+        if known.is_none() && !self.state.file_use.is_used(&key) {
             offer.files.insert(info.name.clone(), info);
             return;
         }
@@ -285,7 +285,7 @@ impl Client {
             project: id,
             result,
             version: version_key,
-            received_at: self.now,
+            received_at: self.now(),
             usage,
             flops_estimate: estimate,
             speed,
@@ -354,7 +354,7 @@ impl Client {
 
     fn unstick(&mut self, key: &FileKey) {
         let known = self.edit_file(key, |file| file.info.sticky = false).is_some();
-        if known && !self.state.file_users.contains_key(key) {
+        if known && !self.state.file_use.is_used(key) {
             // Counted up and down again, so that it goes the way of every file without users.
             self.use_file(key);
             self.unuse_file(key);

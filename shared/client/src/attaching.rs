@@ -91,12 +91,15 @@ pub enum NotAttached {
     Detached,
 }
 
-/// Projects that somebody waits for.
-pub(crate) type Attachments = BTreeMap<ProjectId, Attaching>;
+/// Projects that somebody waits for. Not stored: nobody waits longer than the agent lives.
+#[derive(Debug, Default)]
+pub(crate) struct Attachments {
+    waiting: BTreeMap<ProjectId, Attaching>,
+}
 
 /// Somebody waits for what a project says.
 #[derive(Debug)]
-pub(crate) struct Attaching {
+struct Attaching {
     waiter: Waiter,
     /// What it had before, if it was attached.
     before: Option<Before>,
@@ -146,7 +149,7 @@ impl Client {
     fn fulfil(&mut self, request: AttachRequest) -> Option<Verdict> {
         let AttachRequest { waiter, url, account_key, share, unseen } = request;
         let known = self.project_of(&url).and_then(|id| self.state.projects.get(&id));
-        if known.is_some_and(|project| self.attaching.contains_key(&project.id)) {
+        if known.is_some_and(|project| self.attaching.waiting.contains_key(&project.id)) {
             return Some(Err(NotAttached::BeingAttached));
         }
         if let Some(assigned) = self.assigned(&url).cloned() {
@@ -175,17 +178,22 @@ impl Client {
         if unseen {
             return Some(Ok(Attached::Unseen));
         }
-        let patience = Wait::new(self.now, PATIENCE);
-        self.attaching.insert(project.id, Attaching { waiter, before, patience });
-        self.timers.stale(Timer::Attachment);
+        let patience = Wait::new(self.now(), PATIENCE);
+        let id = project.id;
+        self.attaching_mut().insert(id, Attaching { waiter, before, patience });
         self.request_contact(&url, Asker::Owner);
         None
     }
 
+    /// Who waits, to be changed.
+    fn attaching_mut(&mut self) -> &mut BTreeMap<ProjectId, Attaching> {
+        self.timers.stale(Timer::Attachment);
+        &mut self.attaching.waiting
+    }
+
     /// Whoever waited has gone: the attachment stays, whatever the project says.
     pub(crate) fn attach_unseen(&mut self, waiter: Waiter) {
-        self.attaching.retain(|_, waiting| waiting.waiter != waiter);
-        self.timers.stale(Timer::Attachment);
+        self.attaching_mut().retain(|_, waiting| waiting.waiter != waiter);
     }
 
     /// What a project's page means for whoever attaches it. One that names schedulers decides nothing yet.
@@ -194,7 +202,7 @@ impl Client {
         id: ProjectId,
         outcome: &Result<Vec<String>, TransferError>,
     ) -> Option<Verdict> {
-        self.attaching.get(&id)?;
+        self.attaching.waiting.get(&id)?;
         match outcome {
             Ok(schedulers) if schedulers.is_empty() => Some(Err(NotAttached::NoScheduler)),
             Ok(_) => None,
@@ -208,7 +216,7 @@ impl Client {
         id: ProjectId,
         outcome: &Result<Box<SchedulerReply>, TransferError>,
     ) -> Option<Verdict> {
-        self.attaching.get(&id)?;
+        self.attaching.waiting.get(&id)?;
         Some(match outcome {
             Ok(reply) => of_reply(reply),
             Err(error) => Err(failed(error)),
@@ -228,15 +236,14 @@ impl Client {
     fn is_being_asked(&self, id: ProjectId) -> bool {
         let has_schedulers =
             || self.state.projects.get(&id).is_some_and(|project| !project.scheduler_urls.is_empty());
-        self.net.pages.contains(&id)
-            || self.net.sessions.in_flight(id).is_some()
+        self.pages.is_being_read(id)
+            || self.sessions.in_flight(id).is_some()
             || (self.wanted.has(id) && has_schedulers())
     }
 
     /// Tells who waits, and takes back what the project does not accept.
     fn end_attaching(&mut self, id: ProjectId, verdict: Verdict) {
-        let Some(Attaching { waiter, before, .. }) = self.attaching.remove(&id) else { return };
-        self.timers.stale(Timer::Attachment);
+        let Some(Attaching { waiter, before, .. }) = self.attaching_mut().remove(&id) else { return };
         let Some(url) = self.state.projects.get(&id).map(|project| project.url.clone()) else { return };
         // A document that came meanwhile may have made it the coordinator's.
         if verdict.is_err() && self.assigned(&url).is_none() {
@@ -253,8 +260,7 @@ impl Client {
 
     /// A project is gone, and not because it did not accept what the owner gave.
     pub(crate) fn forget_attaching(&mut self, id: ProjectId, url: &MasterUrl) {
-        if let Some(Attaching { waiter, .. }) = self.attaching.remove(&id) {
-            self.timers.stale(Timer::Attachment);
+        if let Some(Attaching { waiter, .. }) = self.attaching_mut().remove(&id) {
             self.tell_verdict(waiter, url.clone(), Err(NotAttached::Detached));
         }
     }
@@ -262,7 +268,7 @@ impl Client {
     /// Gives up what took too long. Only when the shell has nothing else to tell: an answer that came in time
     /// may have waited for it, as for space on a full disk.
     pub(crate) fn give_up_attaching(&mut self) {
-        let late = self.attaching.iter().filter(|(_, waiting)| !waiting.patience.holds(self.now));
+        let late = self.attaching.waiting.iter().filter(|(_, waiting)| !waiting.patience.holds(self.now()));
         let late: Vec<ProjectId> = late.map(|(id, _)| *id).collect();
         for id in late {
             self.end_attaching(id, Err(NotAttached::Silent(PATIENCE)));
@@ -271,19 +277,19 @@ impl Client {
 
     /// When the next one is to be given up.
     pub(crate) fn next_attachment(&self) -> Option<Instant> {
-        self.attaching.values().map(|waiting| self.now + waiting.patience.left(self.now)).min()
+        self.attaching.waiting.values().map(|waiting| self.now() + waiting.patience.left(self.now())).min()
     }
 
     /// Nobody waits longer because the clock was set back (R1.12).
     pub(crate) fn observe_attaching(&mut self) {
-        for waiting in self.attaching.values_mut() {
-            waiting.patience.observe(self.now);
+        for waiting in self.attaching.waiting.values_mut() {
+            waiting.patience.observe(self.clock.now());
         }
     }
 
     /// The agent ends: nobody will see what the projects say.
     pub(crate) fn stop_attaching(&mut self) {
-        let all: Vec<ProjectId> = self.attaching.keys().copied().collect();
+        let all: Vec<ProjectId> = self.attaching.waiting.keys().copied().collect();
         for id in all {
             self.end_attaching(id, Err(NotAttached::Ending));
         }

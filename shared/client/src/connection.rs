@@ -54,7 +54,7 @@ impl Client {
         }
         self.refresh_work_fetch();
         let needs = self.network_needs();
-        let closed_until = match self.ledger.periods.poll(self.now, interval, &needs) {
+        let closed_until = match self.ledger.periods.poll(self.now(), interval, &needs) {
             Connection::Open(_) => None,
             Connection::Closed { until } => Some(until),
         };
@@ -76,16 +76,16 @@ impl Client {
     }
 
     fn network_needs(&self) -> NetworkNeeds {
-        let now = self.now;
+        let now = self.now();
         let page_due = |id: &ProjectId| {
             let project = self.state.projects.get(id);
             project.is_some_and(|project| project.rpc.master_page_due(now).is_some())
         };
-        let any = self.net.sessions.any_in_flight()
-            || !self.net.pages.is_empty()
+        let any = self.sessions.any_in_flight()
+            || self.pages.any()
             || self.state.transfers.any()
             || !self.state.jobs.reporting().is_empty()
-            || self.net.plan.wants_work()
+            || self.fetch.made().wants_work()
             || self.state.projects.keys().any(page_due);
         NetworkNeeds {
             any,
@@ -99,7 +99,7 @@ impl Client {
     fn earliest_unreported_deadline(&self) -> Option<Instant> {
         let takes = |job: &&Job| {
             let project = self.state.projects.get(&job.project);
-            project.is_some_and(|project| project.rpc.min_rpc_time(self.now, Asker::Client).is_none())
+            project.is_some_and(|project| project.rpc.min_rpc_time(self.now(), Asker::Client).is_none())
         };
         let job = |id| self.state.jobs.get(id);
         let reporting = self.state.jobs.reporting().iter().filter_map(job).filter(takes);
@@ -111,7 +111,7 @@ impl Client {
     /// its owner has not (R1.4), nor while the page that names its schedulers cannot be read. Before then a
     /// period would be opened in vain.
     fn contactable_at(&self, id: ProjectId) -> Option<Instant> {
-        let (now, project) = (self.now, self.state.projects.get(&id)?);
+        let (now, project) = (self.now(), self.state.projects.get(&id)?);
         let asked = project.rpc.min_rpc_time(now, self.asker(id)).map_or(now, |wait| wait.at);
         let page = match project.scheduler_urls.is_empty() {
             true => project.rpc.master_page_due_at(now).unwrap_or(now),
@@ -128,8 +128,8 @@ impl Client {
         let projects: BTreeSet<ProjectId> = reporting.map(|job| job.project).collect();
         let projects = projects.iter().filter_map(|id| self.state.projects.get(id));
         let takes =
-            projects.filter_map(|project| Some(project.rpc.min_rpc_time(self.now, Asker::Client)?.at));
-        waits.chain(takes).filter(|at| *at > self.now).min()
+            projects.filter_map(|project| Some(project.rpc.min_rpc_time(self.now(), Asker::Client)?.at));
+        waits.chain(takes).filter(|at| *at > self.now()).min()
     }
 
     /// The same while the network may not be used.
@@ -140,14 +140,14 @@ impl Client {
     /// When the network may be used again, if it may not now. Where the interval is over and nothing is
     /// needed, only a new need makes a difference.
     pub(crate) fn next_connection(&self) -> Option<Instant> {
-        self.access.closed_until.filter(|until| *until > self.now)
+        self.access.closed_until.filter(|until| *until > self.now())
     }
 
     /// Takes note of how the network is used, which says what is waited for.
     pub(crate) fn note_network_use(&mut self) {
         let used = match () {
             () if self.access.closed_until.is_some() => NetworkUse::Closed,
-            () if self.net.sessions.has_just_begun(self.now) => NetworkUse::Awaited,
+            () if self.sessions.has_just_begun(self.now()) => NetworkUse::Awaited,
             () => NetworkUse::Open,
         };
         if std::mem::replace(&mut self.access.used, used) != used {

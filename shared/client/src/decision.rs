@@ -1,23 +1,30 @@
-//! A decision that holds for a while: when it was made, until when it holds, and whether something has
-//! happened that it depends on.
+//! A decision that holds for a while: what was decided and when, until when it holds, and whether something
+//! has happened that it depends on.
 
 use fallow_domain::{Duration, Instant};
 
 /// What runs, or what work to ask of whom.
 #[derive(Debug)]
-pub(crate) struct Decision {
+pub(crate) struct Decision<T> {
     is_wanted: bool,
     made_at: Instant,
     holds_until: Instant,
+    made: T,
 }
 
-impl Default for Decision {
+impl<T: Default> Default for Decision<T> {
     fn default() -> Self {
-        Self { is_wanted: false, made_at: Instant::EPOCH, holds_until: Instant::EPOCH }
+        let (made_at, holds_until) = (Instant::EPOCH, Instant::EPOCH);
+        Self { is_wanted: false, made_at, holds_until, made: T::default() }
     }
 }
 
-impl Decision {
+impl<T> Decision<T> {
+    /// What was decided last.
+    pub(crate) const fn made(&self) -> &T {
+        &self.made
+    }
+
     /// Something has happened that it depends on.
     pub(crate) fn want(&mut self) {
         self.is_wanted = true;
@@ -44,8 +51,8 @@ impl Decision {
     }
 
     /// It was made now, and holds until then.
-    pub(crate) fn make(&mut self, now: Instant, holds_until: Instant) {
-        *self = Self { is_wanted: false, made_at: now, holds_until };
+    pub(crate) fn make(&mut self, now: Instant, holds_until: Instant, made: T) {
+        *self = Self { is_wanted: false, made_at: now, holds_until, made };
     }
 
     /// Whether something has happened, which is forgotten.

@@ -1,6 +1,6 @@
 //! What may be used of the host, and how GPU tasks leave devices that others are to have (R3.14).
 
-use fallow_domain::{Fraction, HostFacts, JobId, PerType, Preferences, ResourceType, SlotId};
+use fallow_domain::{Fraction, HostFacts, JobId, PerType, Preferences, ResourceType};
 use fallow_policy::job_queue::Devices;
 use fallow_policy::plan_host::PlanHost;
 
@@ -9,6 +9,9 @@ use crate::record::Record;
 use crate::state::{Job, Process};
 use crate::{Effect, Reason};
 
+/// The steps in which plans follow the share of time that computing is possible.
+const ACTIVE_STEP: f64 = 0.01;
+
 /// What may be used of the host under the preferences in force, kept because it is asked for at every turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Usable {
@@ -16,31 +19,39 @@ pub(crate) struct Usable {
     devices: PerType<Devices>,
     /// Whether the host was measured in this life of the agent.
     is_measured: bool,
+    /// The share of time that computing is possible, as plans take it.
+    active: f64,
 }
 
 impl Default for Usable {
     fn default() -> Self {
-        Self { host: PlanHost::cpus(1), devices: PerType::default(), is_measured: false }
+        Self { host: PlanHost::cpus(1), devices: PerType::default(), is_measured: false, active: 1.0 }
     }
 }
 
 impl Usable {
-    fn of(facts: &HostFacts, preferences: &Preferences) -> Self {
+    /// What it becomes by what was measured, or by other preferences.
+    fn measured(&self, facts: &HostFacts, preferences: &Preferences) -> Self {
         let mut devices = PerType::default();
         for coprocessor in facts.coprocessors.iter().filter(|coprocessor| coprocessor.kind.is_coprocessor()) {
             let excluded = preferences.excluded(coprocessor.kind);
             devices[coprocessor.kind] = excluded.fold(Devices::first(coprocessor.count), Devices::without);
         }
-        Self { host: PlanHost::new(facts, preferences, Fraction::ONE), devices, is_measured: true }
+        let host = PlanHost::new(facts, preferences, Fraction::ONE);
+        Self { host, devices, is_measured: true, active: self.active }
     }
-}
 
-/// What a process holds that has yet to end although its job is forgotten.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaving {
-    pub slot: SlotId,
-    /// The devices that it was started on.
-    pub on: Option<(ResourceType, Devices)>,
+    /// Takes in the measured share of time that computing is possible. It moves all the time; plans follow it
+    /// in steps.
+    pub(crate) fn follow_active(&mut self, active: Fraction) {
+        if (active.get() - self.active).abs() > ACTIVE_STEP {
+            self.active = active.get();
+        }
+    }
+
+    fn plan_host(&self) -> PlanHost {
+        PlanHost { active_fraction: Fraction::clamped(self.active), ..self.host }
+    }
 }
 
 /// The devices that a job runs on, if it is a coprocessor's.
@@ -51,7 +62,7 @@ pub(crate) fn devices_of(job: &Job) -> Option<(ResourceType, Devices)> {
 impl Client {
     /// The host as the policies plan with it.
     pub(crate) fn plan_host(&self) -> PlanHost {
-        PlanHost { active_fraction: Fraction::clamped(self.planned_active), ..self.usable.host }
+        self.usable.plan_host()
     }
 
     /// The devices of each coprocessor type that may be used (R3.14).
@@ -64,7 +75,7 @@ impl Client {
     /// known.
     pub(crate) fn host_changed(&mut self) {
         let usable = match &self.state.host {
-            Some(facts) => Usable::of(facts, self.preferences()),
+            Some(facts) => self.usable.measured(facts, self.preferences()),
             None => Usable::default(),
         };
         if self.usable.is_measured && self.usable.host != usable.host {
@@ -104,7 +115,6 @@ impl Client {
         let quitting = held
             .filter(|job| matches!(job.process, Process::Quitting(_) | Process::Aborting(_)))
             .filter_map(devices_of);
-        let forgotten = self.state.leaving.values().filter_map(|leaving| leaving.on);
-        quitting.chain(forgotten).any(|(kind, held)| kind == wanted && held.meet(devices))
+        quitting.chain(self.state.slots.devices()).any(|(kind, held)| kind == wanted && held.meet(devices))
     }
 }

@@ -37,7 +37,7 @@ impl Client {
         key: &FileKey,
         change: impl FnOnce(&mut Transfer, &mut Pcg64Mcg) -> T,
     ) -> Option<T> {
-        let rng = &mut self.rng;
+        let rng = self.random.stream();
         let change = |file: &mut File| file.transfer.as_mut().map(|transfer| change(transfer, rng));
         let (told, found) = self.state.files.edit(key, change)?;
         self.note_file_difference(key, None, found);
@@ -59,8 +59,7 @@ impl Client {
 
     /// Takes out a file. Nobody waits for it any more.
     pub(crate) fn remove_file(&mut self, key: &FileKey) -> Option<File> {
-        self.state.file_users.remove(key);
-        self.state.waiting.remove(key);
+        self.state.file_use.forget(key);
         let file = self.state.files.remove(key)?;
         if file.transfer.is_some() {
             self.place_transfer(key, None);
@@ -83,7 +82,7 @@ impl Client {
     /// Keeps the order of transfers in step with a file's own. Without a rank it keeps the one that it has.
     pub(crate) fn place_transfer(&mut self, key: &FileKey, rank: Option<Rank>) {
         let transfer = self.state.files.get(key).and_then(|file| file.transfer.as_ref());
-        self.state.transfers.place(key, transfer, rank, self.now);
+        self.state.transfers.place(key, transfer, rank, self.clock.now());
         self.timers.stale(Timer::Transfer);
     }
 }

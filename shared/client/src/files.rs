@@ -67,19 +67,13 @@ impl Client {
 
     /// One more user of a file.
     pub(crate) fn use_file(&mut self, key: &FileKey) {
-        *self.state.file_users.entry(key.clone()).or_default() += 1;
+        self.state.file_use.add_user(key);
     }
 
     /// One user less; the last one's file is deleted.
     pub(crate) fn unuse_file(&mut self, key: &FileKey) {
-        if let Some(users) = self.state.file_users.get_mut(key) {
-            *users -= 1;
-            if *users > 0 {
-                return;
-            }
-        }
-        self.state.file_users.remove(key);
-        if self.state.files.get(key).is_some_and(|file| file.info.sticky) {
+        let is_last = self.state.file_use.remove_user(key);
+        if !is_last || self.state.files.get(key).is_some_and(|file| file.info.sticky) {
             return;
         }
         let Some(file) = self.remove_file(key) else { return };
@@ -95,7 +89,7 @@ impl Client {
 
     /// Starts getting a file for a job unless it is here or already on its way. Says whether it is here.
     pub(crate) fn want_file(&mut self, key: &FileKey, job: JobId) -> bool {
-        let now = self.now;
+        let now = self.now();
         let Some(file) = self.state.files.get(key) else { return false };
         let rank = self.rank(if file.signed { Use::Application } else { Use::Job }, job);
         match file.status {
@@ -127,7 +121,8 @@ impl Client {
     /// How soon a job wants a file.
     fn rank(&self, purpose: Use, id: JobId) -> Rank {
         let Some(job) = self.state.jobs.get(&id) else { return Rank::LAST };
-        let left = self.queue.get(id).map_or_else(|| self.running_time_left(job), |job| job.remaining);
+        let left =
+            self.workload.queue().get(id).map_or_else(|| self.running_time_left(job), |job| job.remaining);
         Rank { purpose, deadline: job.result.report_deadline, left, job: id }
     }
 
@@ -135,8 +130,8 @@ impl Client {
     fn download_rank(&self, key: &FileKey) -> Rank {
         let signed = self.state.files.get(key).is_some_and(|file| file.signed);
         let purpose = if signed { Use::Application } else { Use::Job };
-        let waiting = self.state.waiting.get(key).into_iter().flatten();
-        waiting.map(|job| self.rank(purpose, *job)).min().unwrap_or(Rank::LAST)
+        let waiting = self.state.file_use.waiting(key);
+        waiting.map(|job| self.rank(purpose, job)).min().unwrap_or(Rank::LAST)
     }
 
     fn upload_rank(&self, key: &FileKey) -> Rank {
@@ -145,21 +140,20 @@ impl Client {
 
     /// Starts sending an output.
     pub(crate) fn start_upload(&mut self, key: &FileKey) {
-        let now = self.now;
+        let now = self.now();
         let rank = self.upload_rank(key);
         self.edit_file_wanted(key, rank, |file| file.transfer = Some(new_transfer(true, now)));
     }
 
     /// Hands the transfers that are due to the shell, within the limits.
     pub(crate) fn poll_transfers(&mut self) {
-        let now = self.now;
+        let now = self.now();
         for upload in [false, true] {
             self.state.transfers.of(upload).wake(now);
             while let Some((key, rank)) = self.next_transfer(upload) {
                 // The job that it was wanted for first may be gone; then others may be in greater haste.
-                let is_wanted =
-                    |job: &JobId| self.state.waiting.get(&key).is_some_and(|jobs| jobs.contains(job));
-                let true_rank = if upload || is_wanted(&rank.job) { rank } else { self.download_rank(&key) };
+                let is_wanted = |job| self.state.file_use.is_awaited_by(&key, job);
+                let true_rank = if upload || is_wanted(rank.job) { rank } else { self.download_rank(&key) };
                 if true_rank > rank {
                     self.place_transfer(&key, Some(true_rank));
                 } else {
@@ -170,7 +164,7 @@ impl Client {
     }
 
     fn next_transfer(&mut self, upload: bool) -> Option<(FileKey, Rank)> {
-        let (now, held) = (self.now, &self.held_back);
+        let (now, held) = (self.now(), &self.held_back);
         let is_held = |project| held.left(project, upload, now).is_positive();
         let next = self.state.transfers.of(upload).next(now, is_held);
         if next.is_some() {
@@ -181,7 +175,7 @@ impl Client {
 
     /// The clock was set back: no wait becomes longer by that (R1.12).
     pub(crate) fn transfers_observe(&mut self) {
-        let now = self.now;
+        let now = self.now();
         self.state.files.observe(now);
         self.held_back.observe(now);
         self.state.transfers.observe(now);
@@ -321,7 +315,7 @@ impl Client {
         for part in traffic {
             let rates = &mut self.ledger.net;
             let rate = if part.upload { &mut rates.up } else { &mut rates.down };
-            rate.update(self.now, part.bytes, part.took);
+            rate.update(self.clock.now(), part.bytes, part.took);
         }
     }
 
@@ -378,7 +372,7 @@ impl Client {
 
     /// A file came: jobs that waited for nothing else can run, and no others stall because of it.
     fn file_arrived(&mut self, key: &FileKey, had_failed: bool) {
-        let waiting = self.state.waiting.remove(key).unwrap_or_default();
+        let waiting = self.state.file_use.end_wait(key);
         for job in &waiting {
             self.settle_job_files(*job);
         }
@@ -423,13 +417,16 @@ impl Client {
         };
         match verdict {
             Some(number) => self.fail_file(key, number, &failure.what),
-            None => self.stall_changed(self.state.waiting.get(key).cloned().unwrap_or_default()),
+            None => {
+                let waiting: Vec<JobId> = self.state.file_use.waiting(key).collect();
+                self.stall_changed(waiting);
+            }
         }
     }
 
     /// Lets a file that failed wait; gives its error number when that has been going on for too long.
     fn back_off(&mut self, key: &FileKey, failure: &TransferError, is_local: bool) -> Option<i32> {
-        let now = self.now;
+        let now = self.now();
         let (upload, then) = self.edit_transfer(key, |transfer, rng| {
             transfer.url_index = 0;
             (transfer.upload, transfer.backoff.on_failure(now, rng))
@@ -438,7 +435,7 @@ impl Client {
             AfterFailure::GiveUp => Some(error::GAVE_UP),
             AfterFailure::RetryIn(delay) => {
                 if !is_local {
-                    self.held_back.failed(key.project, upload, now, &mut self.rng);
+                    self.held_back.failed(key.project, upload, now, self.random.stream());
                     self.timers.stale(Timer::Transfer);
                 }
                 self.note_draw();
@@ -466,7 +463,7 @@ impl Client {
                 let effect = Effect::DeleteFile { file: key.clone(), url: project.url.clone() };
                 self.act(effect, Reason::new("files", "its download is given up"));
             }
-            let waiting = self.state.waiting.remove(key).unwrap_or_default();
+            let waiting = self.state.file_use.end_wait(key);
             for job in waiting {
                 self.job_lacks_file(job, key, number, why);
             }
@@ -492,7 +489,7 @@ impl Client {
         if self.access.used() == NetworkUse::Closed {
             return None;
         }
-        let now = self.now;
+        let now = self.now();
         self.state
             .transfers
             .next_wake_up(now, |project, upload| now + self.held_back.left(project, upload, now))

@@ -12,11 +12,14 @@ use crate::Entity;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::Meta;
+use crate::timers::Timer;
 
-/// What is stored of the host, to be looked at.
+/// What is stored of the host, to be looked at, and the preferences that follow from it.
 #[derive(Debug, Default)]
 pub(crate) struct HostRecord {
     meta: Meta,
+    /// Kept because they are asked for at every turn.
+    in_force: Preferences,
 }
 
 /// What follows from an edit.
@@ -26,8 +29,10 @@ struct Difference {
     store: bool,
     /// The record must survive a power cut: it is the owner's word, or a document was accepted.
     durable: bool,
-    /// The preferences in force are to be worked out, and decided by.
+    /// The preferences in force may be others, and are to be decided by.
     rules: bool,
+    /// Jobs that fit here may not any more, or are planned for another time.
+    fits: bool,
     /// Deadlines of reports are to be worked out.
     reports: bool,
 }
@@ -41,11 +46,22 @@ impl Deref for HostRecord {
 
 impl From<Meta> for HostRecord {
     fn from(meta: Meta) -> Self {
-        Self { meta }
+        Self { in_force: in_force(&meta), meta }
     }
 }
 
+/// The document's preferences under the owner's limits.
+fn in_force(meta: &Meta) -> Preferences {
+    let wished = meta.document.as_ref().map(|document| document.preferences.clone());
+    wished.unwrap_or_default().tightened(&meta.owner)
+}
+
 impl HostRecord {
+    /// The preferences in force.
+    pub(crate) const fn preferences(&self) -> &Preferences {
+        &self.in_force
+    }
+
     fn edit<T>(&mut self, change: impl FnOnce(&mut Meta) -> T) -> (T, Difference) {
         let was = self.meta.clone();
         let told = change(&mut self.meta);
@@ -53,7 +69,12 @@ impl HostRecord {
         let document = was.document != is.document;
         let rules = document || was.owner != is.owner;
         let durable = rules || was.declined != is.declined;
-        (told, Difference { store: was != *is, durable, rules, reports: document })
+        let (store, mut fits) = (was != *is, false);
+        if rules {
+            let before = std::mem::replace(&mut self.in_force, in_force(&self.meta));
+            fits = fits_others(&before, &self.in_force);
+        }
+        (told, Difference { store, durable, rules, fits, reports: document })
     }
 }
 
@@ -96,9 +117,9 @@ impl Client {
             self.reports_changed();
         }
         if found.rules {
-            let before = self.preferences().clone();
-            self.preferences_changed();
-            if fits_others(&before, self.preferences()) {
+            self.timers.stale(Timer::Throttle);
+            self.host_changed();
+            if found.fits {
                 self.reassess_all();
             }
             self.shares_changed();

@@ -61,7 +61,7 @@ impl Client {
         self.drop_workunit_if_unused(job.workunit());
         self.reports_changed();
         self.place_job(id);
-        self.told_hopeless.remove(&id);
+        self.workload.forget_job(id);
         self.want_fetch();
         self.mark_durable(Record::Job(id));
         Some(job)

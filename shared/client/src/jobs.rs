@@ -5,17 +5,13 @@ use fallow_domain::{Instant, JobId, ResourceType};
 use fallow_policy::cpu_schedule::WhyNot;
 use fallow_policy::job_queue::{Cpus, JobSnapshot, JobState};
 
-use crate::devices::{Leaving, devices_of};
+use crate::devices::devices_of;
 use crate::machine::Client;
+use crate::slots::Leaving;
 use crate::state::{FileStatus, Job, Outcome, Process, Stage};
 use crate::timers::Timer;
+use crate::workload::{Needs, Place};
 use crate::{Effect, FileKey, NoticeLevel, Reason};
-
-/// That a job is held and keeps no instance busy.
-struct Aside {
-    /// It waits so long; none where something else must change.
-    until: Option<Instant>,
-}
 
 impl Client {
     /// Works out what is not stored: who uses which file, who waits, who holds a slot, what the policies look
@@ -47,7 +43,7 @@ impl Client {
     fn await_files(&mut self, id: JobId) {
         if self.state.jobs.get(&id).is_some_and(|job| job.stage == Stage::Downloading) {
             for key in self.missing_files(id) {
-                self.state.waiting.entry(key).or_default().insert(id);
+                self.state.file_use.wait(key, id);
             }
         }
     }
@@ -109,7 +105,7 @@ impl Client {
             return self.job_lacks_unknown_file(id, unknown);
         }
         for key in &missing {
-            self.state.waiting.entry(key.clone()).or_default().insert(id);
+            self.state.file_use.wait(key.clone(), id);
             self.want_file(key, id);
         }
         if missing.is_empty() {
@@ -117,54 +113,45 @@ impl Client {
         }
     }
 
-    /// Puts a job among those that plans reckon with, aside if it is held and cannot run, or nowhere.
+    /// Puts a job where it stands now for plans. Says how it stands, if they are to know of it at all.
     pub(crate) fn place_job(&mut self, id: JobId) -> Option<JobSnapshot> {
-        let before = (self.queue.generation(), self.set_aside.until(id));
-        self.place_incoming(id);
-        let job = self.place_snapshot(id);
-        // The progress of a task lets none run, and keeps none from running.
-        if self.queue.generation() != before.0 {
+        let place = self.place_of(id);
+        let moved = self.workload.place(id, place, self.needs_of(id));
+        if moved.planned {
             self.timers.stale(Timer::Schedule);
         }
-        if self.set_aside.until(id) != before.1 {
+        if moved.wait {
             self.timers.stale(Timer::Restart);
         }
-        job
+        match place {
+            Place::Planned(job) | Place::Aside(job, _) => Some(job),
+            Place::Nowhere => None,
+        }
     }
 
-    fn place_snapshot(&mut self, id: JobId) -> Option<JobSnapshot> {
-        let Some(job) = self.snapshot(id) else {
-            self.queue.remove(id);
-            self.set_aside.remove(id);
-            return None;
-        };
-        match self.why_aside(&job) {
-            Some(aside) => {
-                self.queue.remove(id);
-                self.set_aside.insert(id, job.project, job.usage.main_type(), aside.until);
-            }
-            None => {
-                self.set_aside.remove(id);
-                self.queue.insert(job);
-            }
+    fn place_of(&self, id: JobId) -> Place {
+        let Some(job) = self.snapshot(id) else { return Place::Nowhere };
+        // One that runs does run.
+        if job.is_running() {
+            return Place::Planned(job);
         }
-        Some(job)
+        let until = self.state.jobs.get(&id).and_then(|job| self.waits_until(job));
+        match until.is_some() || self.hopeless(&job).is_some() {
+            true => Place::Aside(job, until),
+            false => Place::Planned(job),
+        }
     }
 
-    /// Keeps a CPU job that waits for files among those, also when they do not come.
-    fn place_incoming(&mut self, id: JobId) {
-        let waits = |job: &&Job| {
-            job.stage == Stage::Downloading
-                && job.outcome.is_none()
-                && job.usage.main_type() == ResourceType::Cpu
-        };
-        match self.state.jobs.get(&id).filter(waits) {
-            Some(job) => {
-                let (cpus, memory) = (Cpus::of(job.usage).as_f64(), self.memory_estimate(job));
-                self.incoming.insert(id, job.project, cpus, memory);
-            }
-            None => self.incoming.remove(id),
-        }
+    /// What a CPU job needs that waits for files.
+    fn needs_of(&self, id: JobId) -> Option<Needs> {
+        let job = self.state.jobs.get(&id)?;
+        let waits = job.stage == Stage::Downloading && job.outcome.is_none();
+        let (project, cpus) = (job.project, Cpus::of(job.usage).as_f64());
+        (waits && job.usage.main_type() == ResourceType::Cpu).then(|| Needs {
+            project,
+            cpus,
+            memory: self.memory_estimate(job),
+        })
     }
 
     /// Why a job could not run here even if nothing else did.
@@ -173,26 +160,16 @@ impl Client {
         self.schedule_host(false).hopeless(&job.needs())
     }
 
-    /// Whether a job is held, and keeps no instance busy: it waits before it is started again, or can never
-    /// run here (R2.7). One that runs does run.
-    fn why_aside(&self, job: &JobSnapshot) -> Option<Aside> {
-        if job.is_running() {
-            return None;
-        }
-        let until = self.state.jobs.get(&job.id).and_then(|job| self.waits_until(job));
-        (until.is_some() || self.hopeless(job).is_some()).then_some(Aside { until })
-    }
-
     /// Until when a job waits before it is started again, if it does.
     fn waits_until(&self, job: &Job) -> Option<Instant> {
-        (job.stage == Stage::Runnable && job.run.not_before > self.now).then_some(job.run.not_before)
+        (job.stage == Stage::Runnable && job.run.not_before > self.now()).then_some(job.run.not_before)
     }
 
     /// Tells the owner once of a job that cannot run here under the present preferences.
     pub(crate) fn tell_hopeless(&mut self, job: &JobSnapshot) {
         let Some(why) = self.hopeless(job) else { return };
         let Some(name) = self.state.jobs.get(&job.id).map(|job| job.result.name.clone()) else { return };
-        if self.told_hopeless.insert(job.id) {
+        if self.workload.tell_hopeless(job.id) {
             let text = format!("{name} cannot run on this host: {why}");
             self.notice(NoticeLevel::Warn, Some(job.project), text);
         }
@@ -233,22 +210,11 @@ impl Client {
     /// Whether policies hold of each job what follows from the state as it is now.
     #[cfg(test)]
     pub(crate) fn is_placed(&self) -> bool {
-        let mut anew =
-            (Vec::new(), crate::set_aside::SetAside::default(), crate::incoming::Incoming::default());
-        for job in self.state.jobs.values() {
-            let waits = job.stage == Stage::Downloading && job.outcome.is_none();
-            if waits && job.usage.main_type() == ResourceType::Cpu {
-                let cpus = Cpus::of(job.usage).as_f64();
-                anew.2.insert(job.id, job.project, cpus, self.memory_estimate(job));
-            }
-            let Some(found) = self.snapshot(job.id) else { continue };
-            match self.why_aside(&found) {
-                Some(aside) => anew.1.insert(job.id, job.project, job.usage.main_type(), aside.until),
-                None => anew.0.push(found),
-            }
+        let mut anew = crate::workload::Workload::default();
+        for id in self.state.jobs.keys() {
+            anew.place(*id, self.place_of(*id), self.needs_of(*id));
         }
-        let held: Vec<JobSnapshot> = self.queue.iter().copied().collect();
-        (&anew.0, &anew.1, &anew.2) == (&held, &self.set_aside, &self.incoming)
+        self.workload.is_like(&anew)
     }
 
     pub(crate) fn memory_estimate(&self, job: &Job) -> fallow_domain::Bytes {
@@ -263,7 +229,7 @@ impl Client {
         let message = message.into();
         let Some(job) = self.state.jobs.get(&id).filter(|job| job.outcome.is_none()) else { return };
         let (project, name) = (job.project, job.result.name.clone());
-        let (said, stderr, at) = (Some(message.clone()), String::new(), self.now);
+        let (said, stderr, at) = (Some(message.clone()), String::new(), self.now());
         self.edit_job(id, |job| {
             job.outcome = Some(Outcome { exit_status, state, message: said, stderr, at });
         });
@@ -275,7 +241,7 @@ impl Client {
         );
         // A job that somebody did not want any more says nothing about the project.
         if state != 6 {
-            let now = self.now;
+            let now = self.now();
             self.with_rpc(project, |rpc, rng| rpc.on_job_failure(now, rng));
         }
         if !self.state.jobs.get(&id).is_some_and(|job| job.process.exists()) {
@@ -354,9 +320,7 @@ impl Client {
         let Some(job) = self.remove_job(id) else { return };
         self.book_job(&job);
         for key in files {
-            if let Some(waiting) = self.state.waiting.get_mut(&key) {
-                waiting.remove(&id);
-            }
+            self.state.file_use.wait_no_more(&key, id);
             self.unuse_file(&key);
         }
     }
@@ -368,13 +332,13 @@ impl Client {
         };
         let on = devices_of(job);
         if let Some(slot) = self.edit_job(id, |job| job.slot.take()).flatten() {
-            self.state.leaving.insert(id, Leaving { slot, on });
+            self.state.slots.leave(id, Leaving { slot, on });
         }
     }
 
     /// The process of a forgotten job is gone: nobody is in its slot any more.
     pub(crate) fn left(&mut self, id: JobId) {
-        if let Some(Leaving { slot, on }) = self.state.leaving.remove(&id) {
+        if let Some(Leaving { slot, on }) = self.state.slots.left(id) {
             // Whoever waits for its device can begin.
             if on.is_some() {
                 self.want_schedule();

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Client;
 use crate::state::{Job, Process};
+use crate::stretches::Stretches;
 use crate::{Entity, Totals};
 
 /// The accounts of a host.
@@ -70,9 +71,9 @@ pub(crate) struct Ledger {
     /// How long the one before was.
     #[serde(skip)]
     pub previous_uptime: Duration,
-    /// Used since the last look, for the metrics.
+    /// What the metrics are told next.
     #[serde(skip)]
-    pub fresh: BTreeMap<ProjectId, PerType<Duration>>,
+    pub stretches: Stretches,
     /// When time was last accounted for. Stored, so that the time an agent is down counts as such.
     pub observed_at: Option<Instant>,
     /// CPUs that no runnable job could use, by the last decision.
@@ -96,9 +97,6 @@ pub(crate) struct Seen {
     pub throttled: Duration,
 }
 
-/// A look at the clock that comes later than asked for by more than this was slept through, or the clock was
-/// set.
-const LATE: Duration = Duration::from_secs(60);
 /// Time of which nothing is known counts as off for so long at most: a clock that is set by years, as at the
 /// first contact with a time server, must not make a host look as if it were never there (R1.12).
 const OFF_MAX: Duration = Duration::from_hours(72);
@@ -125,7 +123,7 @@ impl Ledger {
         self.first_start.get_or_insert(now);
         self.previous_uptime = std::mem::take(&mut self.session);
         self.observed_at = Some(now);
-        self.fresh.clear();
+        self.stretches.come_up();
     }
 
     pub(crate) fn forget_project(&mut self, id: ProjectId) {
@@ -138,14 +136,14 @@ impl Ledger {
         self.long_term.forget(id);
         self.credit.forget(id);
         self.type_backoffs.clear_project(id);
-        self.fresh.remove(&id);
+        self.stretches.forget(id);
     }
 
     /// Takes note of instance time used, for the debts.
     fn used(&mut self, project: ProjectId, kind: ResourceType, time: Duration) {
         self.spent.entry(project).or_default()[kind] += time;
         self.long_period.entry(project).or_default()[kind] += time;
-        self.fresh.entry(project).or_default()[kind] += time;
+        self.stretches.use_up(project, kind, time);
     }
 
     /// Over all projects, detached ones too.
@@ -164,7 +162,7 @@ impl Client {
         if !cpu.is_positive() {
             return;
         }
-        let (contested, now) = (self.is_contested(), self.now);
+        let (contested, now) = (self.is_contested(), self.now());
         self.records.charged(id);
         let totals = self.ledger.totals.entry(project).or_default();
         totals.cpu += cpu;
@@ -185,12 +183,12 @@ impl Client {
         let mut sharing =
             self.state.projects.values().filter(|p| p.share.get() > 0.0 && !p.detach_when_done).peekable();
         let several = sharing.clone().nth(1).is_some();
-        several && sharing.all(|project| self.queue.is_runnable(project.id))
+        several && sharing.all(|project| self.workload.queue().is_runnable(project.id))
     }
 
     /// A job is over and forgotten: what it cost moves to the account of what became of it.
     pub(crate) fn book_job(&mut self, job: &Job) {
-        let late = self.now > job.result.report_deadline;
+        let late = self.now() > job.result.report_deadline;
         let success =
             job.outcome.as_ref().is_some_and(|outcome| outcome.exit_status == 0 && outcome.state == 5);
         let cost = job.run.charged;
@@ -206,7 +204,7 @@ impl Client {
             *jobs += 1;
         });
         let fate = if success && late { Fate::Missed } else { Fate::InTime };
-        self.ledger.metrics.job_settled(self.now, worth, fate);
+        self.ledger.metrics.job_settled(self.now(), worth, fate);
     }
 
     /// All the instance time that a job used, weighted by speed: what it counts for in the metrics.
@@ -223,14 +221,13 @@ impl Client {
     /// times.
     pub(crate) fn observe(&mut self) -> Option<Seen> {
         let from = self.ledger.observed_at?;
-        self.ledger.observed_at = Some(self.now);
-        if self.now <= from {
+        self.ledger.observed_at = Some(self.now());
+        if self.now() <= from {
             return None;
         }
         // Computing is vouched for only as long as the shell was sure to call.
-        // Nor while the host was away.
-        let vouched = if self.away { from } else { (self.wake_at + LATE).min(self.now).max(from) };
-        let (length, off) = (vouched.since(from), self.now.since(vouched));
+        let vouched = self.presence.vouched(from, self.now());
+        let (length, off) = (vouched.since(from), self.now().since(vouched));
         if off.is_positive() {
             self.ledger.active.observe(off.min(OFF_MAX), false);
         }
@@ -262,19 +259,17 @@ impl Client {
     /// Notes for the metrics how projects stood in that time: the event that ended it may end jobs, too.
     fn note_stretches(&mut self, here: bool) {
         let instances = self.plan_host().instances;
-        let mut stretches = std::mem::take(&mut self.stretches);
-        stretches.clear();
-        stretches.extend(self.state.projects.values().map(|project| ProjectStretch {
+        let (queue, dealt) = (self.workload.queue(), &self.ledger.dealt);
+        self.ledger.stretches.note(self.state.projects.values().map(|project| ProjectStretch {
             project: project.id,
             share: project.share,
             used: PerType::default(),
-            running: here && self.ledger.dealt.contains(&project.id),
+            running: here && dealt.contains(&project.id),
             could_use: instances.map(|kind, count| match count {
                 0 => 0.0,
-                _ => self.queue.runnable_instances(project.id, kind).as_f64(),
+                _ => queue.runnable_instances(project.id, kind).as_f64(),
             }),
         }));
-        self.stretches = stretches;
     }
 
     /// Counts the elapsed time of a task that executes.
@@ -297,21 +292,17 @@ impl Client {
         // What was used before the host went away, and is only seen now, is booked when it is back: it says
         // nothing about a time without instances.
         if seen.available != PerType::default() {
-            for stretch in &mut self.stretches {
-                if let Some(used) = self.ledger.fresh.get_mut(&stretch.project) {
-                    stretch.used = std::mem::take(used);
-                }
-            }
+            self.ledger.stretches.book();
         }
         self.ledger.metrics.observe(&Stretch {
             from: seen.from,
-            to: self.now,
+            to: self.now(),
             available: seen.available,
             starved: seen.starved,
             speeds: self.plan_host().speeds,
             throttled: seen.throttled,
             scheduling_period: self.preferences().scheduling_period,
-            projects: &self.stretches,
+            projects: self.ledger.stretches.projects(),
         });
     }
 
@@ -370,11 +361,9 @@ impl Client {
         let completion = self.config.composition.completion;
         let learned = Learned { correction: self.learned(id), efficiency: self.ledger.cpu_efficiency };
         let basis = completion.depends_on(&learned);
-        let held = self.queued_by.entry(id).or_insert_with(|| completion.depends_on(&Learned::default()));
-        if !held.has_moved(&basis) {
+        if !self.workload.estimate_by(id, basis, || completion.depends_on(&Learned::default())) {
             return;
         }
-        *held = basis;
         let jobs: Vec<JobId> = self.jobs_of(id);
         for job in jobs {
             self.reassess(job);

@@ -19,10 +19,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod actions;
 mod arrival;
 mod attaching;
 mod budget;
 mod carried;
+mod clock;
 mod connection;
 mod cut;
 mod decision;
@@ -31,6 +33,7 @@ mod effect;
 mod event;
 mod file_edit;
 mod file_table;
+mod file_use;
 mod files;
 mod held_back;
 mod host_edit;
@@ -42,10 +45,13 @@ mod jobs;
 mod ledger;
 mod machine;
 mod messages;
+mod pages;
 mod planning;
+mod presence;
 mod project_edit;
 mod project_table;
 mod projects;
+mod random;
 mod record;
 mod records;
 mod reply;
@@ -56,9 +62,11 @@ mod rpc;
 mod schedule;
 mod set_aside;
 mod setup;
+mod slots;
 mod stalls;
 mod startup;
 mod state;
+mod stretches;
 mod tasks;
 mod throttle;
 mod timers;
@@ -69,6 +77,7 @@ mod view;
 mod wanted;
 mod watch;
 mod why;
+mod workload;
 
 pub use attaching::{Attached, NotAttached, Verdict};
 pub use cut::cut;

@@ -1,39 +1,38 @@
 //! The machine itself: takes an event, lets each part act on it, then looks what is due, and says when to
 //! call again.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use fallow_boinc::scheduler::ClientVersion;
-use fallow_domain::{Instant, JobId, Preferences, ProjectId};
-use fallow_policy::completion::Basis;
+use fallow_domain::{Instant, Preferences, ProjectId};
 use fallow_policy::composition::Composition;
-use fallow_policy::job_queue::JobQueue;
-use fallow_policy::metrics::ProjectStretch;
+use fallow_policy::fetch::FetchDecision;
 use fallow_policy::round_robin::RoundRobin;
+use fallow_policy::rpc_session::Sessions;
 use fallow_policy::rpc_timing::RpcState;
 use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::SeedableRng;
 
+use crate::actions::Actions;
 use crate::attaching::Attachments;
 use crate::carried::Carried;
+use crate::clock::Clock;
 use crate::connection::Access;
 use crate::decision::Decision;
 use crate::devices::Usable;
 use crate::held_back::HeldBack;
-use crate::incoming::Incoming;
 use crate::ledger::Ledger;
 use crate::messages::Hearings;
+use crate::pages::Pages;
+use crate::presence::Presence;
+use crate::random::Random;
 use crate::record::{self, RestoreError};
 use crate::records::Records;
 use crate::reports::Reports;
-use crate::rpc::Network;
-use crate::set_aside::SetAside;
 use crate::stalls::Stalls;
 use crate::state::State;
 use crate::throttle::Throttle;
 use crate::timers::{Timer, Timers};
 use crate::wanted::Wanted;
-use crate::{Action, Effect, Event, Reason, Step};
+use crate::workload::Workload;
+use crate::{Effect, Event, Reason, Step};
 
 /// What does not change while a client lives.
 #[derive(Clone, Debug)]
@@ -63,8 +62,12 @@ pub struct Client {
     pub(crate) config: ClientConfig,
     pub(crate) state: State,
     pub(crate) ledger: Ledger,
-    pub(crate) queue: JobQueue,
-    pub(crate) net: Network,
+    /// What policies hold of each job.
+    pub(crate) workload: Workload,
+    /// RPCs in flight, and those that failed.
+    pub(crate) sessions: Sessions,
+    /// Master pages that are being read.
+    pub(crate) pages: Pages,
     /// Whether the network may be used.
     pub(crate) access: Access,
     /// What RPCs in flight carry.
@@ -79,44 +82,27 @@ pub struct Client {
     pub(crate) held_back: HeldBack,
     /// Downloads that come to nothing, and what is enough.
     pub(crate) stalls: Stalls,
-    pub(crate) rng: Pcg64Mcg,
-    pub(crate) now: Instant,
-    pub(crate) started_at: Instant,
+    /// Projects that somebody waits for, who wants to know whether they accept his account.
+    pub(crate) attaching: Attachments,
     /// What runs.
-    pub(crate) schedule: Decision,
+    pub(crate) schedule: Decision<()>,
     /// What work to ask of whom.
-    pub(crate) fetch: Decision,
+    pub(crate) fetch: Decision<FetchDecision>,
+    /// What becomes of the work held.
     pub(crate) round_robin: RoundRobin,
     /// What may be used of the host.
     pub(crate) usable: Usable,
-    /// Memory for what the metrics are told at every turn.
-    pub(crate) stretches: Vec<ProjectStretch>,
-    /// The share of time that computing is possible, as plans take it.
-    pub(crate) planned_active: f64,
-    /// When it was last noted that the host is awake ([`ClientConfig::tells_away`]).
-    pub(crate) seen_awake_at: Instant,
-    pub(crate) timers: Timers,
-    /// When the shell was asked to call again.
-    pub(crate) wake_at: Instant,
-    /// When something is due next, whether the host is there or not.
-    due_at: Instant,
-    pub(crate) records: Records,
-    /// What the queue's estimates were made from, beside the jobs themselves.
-    pub(crate) queued_by: BTreeMap<ProjectId, Basis>,
-    pub(crate) actions: Vec<Action>,
+    /// The limit on CPU time, and measurements of the CPUs.
     pub(crate) throttle: Throttle,
-    /// The preferences in force, kept because they are asked for at every turn.
-    effective: Preferences,
-    /// Jobs that are held and cannot run now, or ever.
-    pub(crate) set_aside: SetAside,
-    /// CPU jobs that wait for files.
-    pub(crate) incoming: Incoming,
-    /// Jobs whose owner was told that they cannot run here.
-    pub(crate) told_hopeless: BTreeSet<JobId>,
-    /// The host is off or asleep ([`Event::HostAway`]).
-    pub(crate) away: bool,
-    /// Projects that somebody waits for, who wants to know whether they accept his account.
-    pub(crate) attaching: Attachments,
+    pub(crate) clock: Clock,
+    /// Whether the host is there, and when the shell is to call.
+    pub(crate) presence: Presence,
+    pub(crate) timers: Timers,
+    pub(crate) random: Random,
+    /// What is to be done in this step.
+    pub(crate) actions: Actions,
+    /// What is to be stored, and whom to show, if anybody wants to know.
+    pub(crate) records: Records,
 }
 
 impl Client {
@@ -134,14 +120,14 @@ impl Client {
         for (key, value) in records {
             record::restore(&mut state, &mut ledger, &key, &value)?;
         }
-        // A restart goes on with another part of the host's stream instead of repeating the last one's draws.
-        let rng = Pcg64Mcg::seed_from_u64(config.seed ^ state.meta.draws.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let random = Random::after(config.seed, state.meta.draws);
         let mut client = Self {
             config,
             state,
             ledger,
-            queue: JobQueue::default(),
-            net: Network::default(),
+            workload: Workload::default(),
+            sessions: Sessions::default(),
+            pages: Pages::default(),
             access: Access::default(),
             carried: Carried::default(),
             wanted: Wanted::default(),
@@ -149,31 +135,19 @@ impl Client {
             hearings: Hearings::default(),
             held_back: HeldBack::default(),
             stalls: Stalls::default(),
-            rng,
-            now: Instant::EPOCH,
-            started_at: Instant::EPOCH,
+            attaching: Attachments::default(),
             schedule: Decision::default(),
             fetch: Decision::default(),
             round_robin: RoundRobin::default(),
-            planned_active: 1.0,
             usable: Usable::default(),
-            stretches: Vec::new(),
-            seen_awake_at: Instant::EPOCH,
-            timers: Timers::default(),
-            wake_at: Instant::EPOCH,
-            due_at: Instant::EPOCH,
             throttle: Throttle::default(),
+            clock: Clock::default(),
+            presence: Presence::default(),
+            timers: Timers::default(),
+            random,
+            actions: Actions::default(),
             records: Records::default(),
-            queued_by: BTreeMap::new(),
-            actions: Vec::new(),
-            effective: Preferences::default(),
-            set_aside: SetAside::default(),
-            incoming: Incoming::default(),
-            told_hopeless: BTreeSet::new(),
-            away: false,
-            attaching: Attachments::new(),
         };
-        client.preferences_changed();
         client.rebuild();
         Ok(client)
     }
@@ -181,9 +155,7 @@ impl Client {
     /// Takes an event in, at the time `now`, and says what follows from it. Pure: the same client, time and
     /// event give the same step.
     pub fn handle(&mut self, now: Instant, event: Event) -> Step {
-        let set_back = now < self.now;
-        self.now = now;
-        if set_back {
+        if self.clock.turn(now) {
             self.clock_set_back();
         }
         let seen = self.observe();
@@ -196,36 +168,39 @@ impl Client {
         if let Some(seen) = seen {
             self.observe_metrics(seen);
         }
-        if self.away {
+        if self.presence.is_away() {
             if news {
                 // What follows from it is decided when the host is back.
-                self.due_at = Instant::EPOCH;
+                self.presence.set_due_at_once();
             }
-            self.wake_at = Instant::FAR_FUTURE;
+            self.presence.ask_for_no_call();
+            return self.finish_step(None);
+        }
+        if !self.is_up() {
             return self.finish_step(None);
         }
         // Coming back changes nothing by itself: what became due meanwhile is seen to by the wake-up asked
         // for before.
-        if self.is_up() && !(back && now < self.due_at) {
+        if !back || self.presence.is_due(now) {
             self.poll();
-            self.due_at = self.next_wake_up();
+            let due_at = self.next_wake_up();
+            self.presence.set_due(due_at);
             #[cfg(test)]
-            crate::tests::wake_up::check(self, self.due_at);
+            crate::tests::wake_up::check(self, due_at);
         }
-        let wake_at = self.is_up().then_some(self.due_at);
-        self.wake_at = wake_at.unwrap_or(self.wake_at);
-        self.finish_step(wake_at)
+        let call_at = self.presence.ask_for_call();
+        self.finish_step(Some(call_at))
     }
 
     /// What waits for a time waits no longer than it was meant to (R1.12).
     pub(crate) fn clock_set_back(&mut self) {
         self.transfers_observe();
         self.observe_attaching();
-        self.ledger.type_backoffs.observe(self.now);
-        self.state.projects.observe(self.now);
+        self.ledger.type_backoffs.observe(self.clock.now());
+        self.state.projects.observe(self.clock.now());
         self.reports.forget();
         self.timers.clock_set_back();
-        self.due_at = Instant::EPOCH;
+        self.presence.set_due_at_once();
     }
 
     fn is_up(&self) -> bool {
@@ -236,8 +211,8 @@ impl Client {
         match event {
             Event::Started(startup) => self.start(*startup),
             Event::WakeUp => self.give_up_attaching(),
-            Event::HostAway => self.away = true,
-            Event::HostBack => self.away = false,
+            Event::HostAway => self.presence.leave(),
+            Event::HostBack => self.presence.come_back(),
             Event::BenchmarksRun(what) => self.benchmarks_run(what),
             Event::Attach(request) => self.attach_for(request),
             Event::WaiterGone(waiter) => self.attach_unseen(waiter),
@@ -273,7 +248,7 @@ impl Client {
         }
         self.poll_stalls();
         self.poll_limits();
-        if self.schedule.is_due(self.now) {
+        if self.schedule.is_due(self.now()) {
             self.decide_what_runs();
         }
         self.poll_throttle();
@@ -297,17 +272,13 @@ impl Client {
         self.fetch.want();
     }
 
-    /// The preferences in force: the document's under the owner's limits.
-    pub(crate) fn preferences(&self) -> &Preferences {
-        &self.effective
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
     }
 
-    /// The document or the owner's limits changed.
-    pub(crate) fn preferences_changed(&mut self) {
-        let wished = self.state.meta.document.as_ref().map(|document| document.preferences.clone());
-        self.effective = wished.unwrap_or_default().tightened(&self.state.meta.owner);
-        self.timers.stale(Timer::Throttle);
-        self.host_changed();
+    /// The preferences in force: the document's under the owner's limits.
+    pub(crate) fn preferences(&self) -> &Preferences {
+        self.state.meta.preferences()
     }
 
     /// CPUs that may be used now (R2.6).
@@ -317,7 +288,7 @@ impl Client {
     }
 
     pub(crate) fn act(&mut self, effect: Effect, reason: Reason) {
-        self.actions.push(Action { effect, reason });
+        self.actions.add(effect, reason);
     }
 
     /// Changes a project's RPC timing by something that may need a draw.
@@ -327,7 +298,7 @@ impl Client {
         change: impl FnOnce(&mut RpcState, &mut Pcg64Mcg) -> T,
     ) -> Option<T> {
         self.note_draw();
-        let rng = &mut self.rng;
+        let rng = self.random.stream();
         let (told, found) = self.state.projects.edit_rpc(id, |rpc| change(rpc, rng))?;
         self.note_project_difference(id, found);
         Some(told)

@@ -82,7 +82,7 @@ impl Client {
     /// Tells what a project says in a reply.
     pub(crate) fn apply_messages(&mut self, id: ProjectId, reply: &SchedulerReply) {
         self.note_no_work(id, reply);
-        let now = self.now;
+        let now = self.now();
         let mut told = false;
         for message in &reply.messages {
             if !self.hearings.by_project.entry(id).or_insert_with(|| Hearing::begun(now)).hears(now) {
@@ -108,7 +108,7 @@ impl Client {
         } else if !reply.messages.is_empty() {
             let said = reply.messages.iter().take(NO_WORK_MAX).map(|message| message.text.trim());
             let said = printable::joined(&said.collect::<Vec<_>>().join("; "), NO_WORK_MAX);
-            self.hearings.no_work.insert(id, NoWork { at: self.now, said });
+            self.hearings.no_work.insert(id, NoWork { at: self.now(), said });
         }
     }
 }

@@ -19,10 +19,6 @@ use crate::record::Record;
 use crate::state::Project;
 use crate::timers::Timer;
 
-/// The measured share of time that computing is possible moves all the time; plans follow it in steps of this
-/// size.
-const ACTIVE_STEP: f64 = 0.01;
-
 impl Client {
     /// How much work is to be held: the whole buffer, and the time between contacts (R1.13).
     fn window(&self) -> Duration {
@@ -33,10 +29,7 @@ impl Client {
     /// Simulates what becomes of the queue (R3.8), unless what is known of it still holds. The outcome is in
     /// `round_robin`.
     pub(crate) fn look_ahead(&mut self) {
-        let active = self.ledger.active.get().get();
-        if (active - self.planned_active).abs() > ACTIVE_STEP {
-            self.planned_active = active;
-        }
+        self.usable.follow_active(self.ledger.active.get());
         let host = self.plan_host();
         let window = self.window();
         let projects: Vec<PlanProject> = self
@@ -46,12 +39,19 @@ impl Client {
             .map(|p| PlanProject { id: p.id, share: p.share, counts: !p.detach_when_done })
             .collect();
         // Deadlines in the queue are a connection interval early already.
-        self.round_robin.simulate(&host, &projects, &self.queue, window, Duration::ZERO, self.now);
+        self.round_robin.simulate(
+            &host,
+            &projects,
+            self.workload.queue(),
+            window,
+            Duration::ZERO,
+            self.now(),
+        );
     }
 
     /// Books the time since the last plan in the long-term debts (R3.3).
     pub(crate) fn settle_long_term(&mut self) {
-        self.settle_long_term_as_of(self.now);
+        self.settle_long_term_as_of(self.now());
     }
 
     /// A project may be asked for all types again. It earned nothing of those that it was not asked for until
@@ -65,7 +65,7 @@ impl Client {
     /// Books it before the end of a backoff since `from` makes a difference: what was held back until then
     /// was so for the whole time since the last plan, however long that is on a quiet host.
     pub(crate) fn settle_before_backoffs_end(&mut self, from: Instant) {
-        if self.ledger.type_backoffs.next_end(from).is_some_and(|end| end <= self.now) {
+        if self.ledger.type_backoffs.next_end(from).is_some_and(|end| end <= self.now()) {
             self.settle_long_term_as_of(from);
         }
     }
@@ -104,7 +104,7 @@ impl Client {
     /// Checks the need for work if its outcome may have changed.
     pub(crate) fn refresh_work_fetch(&mut self) {
         // Tasks may come to their ends faster than the last check took for granted (R2.16).
-        if self.fetch.is_due(self.now) || self.fetch.age(self.now) >= CHECK_PERIOD {
+        if self.fetch.is_due(self.now()) || self.fetch.age(self.now()) >= CHECK_PERIOD {
             self.check_work_fetch();
         }
     }
@@ -113,7 +113,7 @@ impl Client {
     fn check_work_fetch(&mut self) {
         self.settle_long_term();
         if self.preferences().suspended {
-            return self.follow(FetchDecision::nothing(self.now + CHECK_PERIOD));
+            return self.follow(FetchDecision::nothing(self.now() + CHECK_PERIOD));
         }
         self.look_what_is_enough();
         let (composition, none) = (self.config.composition, Outlook::default());
@@ -123,7 +123,7 @@ impl Client {
         }
         let preferences = self.preferences();
         let decision = composition.fetch.decide(&FetchSituation {
-            now: self.now,
+            now: self.now(),
             host: self.plan_host(),
             active_fraction: self.ledger.active.get(),
             buffer_min: preferences.buffer_min,
@@ -131,9 +131,9 @@ impl Client {
             connection_interval: preferences.connection_interval,
             when: composition.fetch_when,
             scheduling_period: preferences.scheduling_period,
-            queue: &self.queue,
+            queue: self.workload.queue(),
             outlook: if looks_ahead { self.round_robin.outlook() } else { &none },
-            backoffs_end: self.ledger.type_backoffs.next_end(self.now),
+            backoffs_end: self.ledger.type_backoffs.next_end(self.now()),
             projects: &|| self.fetch_projects(),
             accounts: &|| self.fetch_accounts(),
             contact: &|id| self.state.projects.get(&id).map(|p| self.fetch_contact(p)).unwrap_or_default(),
@@ -147,9 +147,8 @@ impl Client {
     fn follow(&mut self, mut decision: FetchDecision) {
         let projects = &self.state.projects;
         decision.retain(|id| projects.get(&id).is_some_and(|project| !project.detach_when_done));
-        self.fetch.make(self.now, decision.check_by.max(self.now + CHECK_SOONEST));
+        self.fetch.make(self.now(), decision.check_by.max(self.now() + CHECK_SOONEST), decision);
         self.timers.stale(Timer::Fetch);
-        self.net.plan = decision;
     }
 
     /// The projects as fetch policies look at them.
@@ -168,16 +167,16 @@ impl Client {
     /// Whether one of them may be asked now.
     fn fetch_contact(&self, project: &Project) -> FetchContact {
         let id = project.id;
-        let wait = project.rpc.min_rpc_time(self.now, self.asker(id));
+        let wait = project.rpc.min_rpc_time(self.now(), self.asker(id));
         let enough = self.enough_of(id).is_some();
-        let free = !project.scheduler_urls.is_empty() && self.net.sessions.in_flight(id).is_none();
+        let free = !project.scheduler_urls.is_empty() && self.sessions.in_flight(id).is_none();
         FetchContact {
             may_contact: wait.is_none() && free && !enough,
             enough,
             contact_from: wait.map(|wait| wait.at),
-            work_waits: project.rpc.min_work_time(self.now).is_some(),
-            hung: self.net.sessions.has_hung(id),
-            backed_off: self.ledger.type_backoffs.held(id, self.now),
+            work_waits: project.rpc.min_work_time(self.now()).is_some(),
+            hung: self.sessions.has_hung(id),
+            backed_off: self.ledger.type_backoffs.held(id, self.now()),
         }
     }
 
@@ -185,7 +184,7 @@ impl Client {
     fn fetch_accounts(&self) -> Vec<FetchAccount> {
         let shares = self.shares();
         let accounting = self.config.composition.accounting;
-        let standings = accounting.standings(&self.books(&shares), &self.queue, self.window());
+        let standings = accounting.standings(&self.books(&shares), self.workload.queue(), self.window());
         let account = |(id, standing): (&ProjectId, _)| FetchAccount {
             supplies: self.ledger.long_term.supplied(*id),
             standing,
@@ -226,7 +225,7 @@ impl Client {
                 count => ReplyForType::Jobs(count),
             };
             self.note_draw();
-            let after = self.ledger.type_backoffs.on_reply(id, kind, reply, self.now, &mut self.rng);
+            let after = self.ledger.type_backoffs.on_reply(id, kind, reply, self.now(), self.random.stream());
             self.ledger.long_term.on_reply(id, kind, reply, after);
         }
         self.timers.stale(Timer::Fetch);
@@ -238,7 +237,7 @@ impl Client {
         if self.access.used() == NetworkUse::Awaited {
             return None;
         }
-        let backoff = self.ledger.type_backoffs.next_end(self.now);
+        let backoff = self.ledger.type_backoffs.next_end(self.now());
         let holds_until = self.fetch.holds_until();
         Some(backoff.map_or(holds_until, |end| end.min(holds_until)))
     }

@@ -129,7 +129,7 @@ impl Client {
         });
         self.clear_type_backoffs(id);
         // An answer on its way is about the earlier contact.
-        if self.net.sessions.in_flight(id).is_some() {
+        if self.sessions.in_flight(id).is_some() {
             self.give_up_rpc(id, "it is about another account");
         }
     }
@@ -229,15 +229,15 @@ impl Client {
             self.state.workunits.remove(&key);
             self.mark(Record::Workunit(key));
         }
-        self.queued_by.remove(&id);
+        self.workload.forget_project(id);
         self.sessions_mut().forget(id);
         self.hearings.forget(id);
         self.carried.forget(id);
         self.wanted_mut().forget(id);
-        self.state.trickles.retain(|key, _| key.project != id);
+        self.state.trickles.forget(id);
         self.stalls.forget(id);
         self.timers.stale(Timer::Stall);
-        self.pages_mut().remove(&id);
+        self.pages_mut().end(id);
         self.held_back_mut().forget(id);
         if let Some(project) = self.remove_project(id) {
             self.forget_attaching(id, &project.url);
@@ -256,7 +256,7 @@ impl Client {
         let leaving: Vec<_> =
             self.state.projects.values().filter(|project| project.detach_when_done).map(|p| p.id).collect();
         for id in leaving {
-            if !self.has_jobs(id) && self.net.sessions.in_flight(id).is_none() {
+            if !self.has_jobs(id) && self.sessions.in_flight(id).is_none() {
                 self.detach(id, "no longer in the coordinator's document, and its last job is reported");
             }
         }
@@ -299,7 +299,7 @@ impl Client {
                 "dropped by the coordinator: finishing its jobs, fetching none",
             );
         }
-        let now = self.now;
+        let now = self.now();
         self.edit_meta(|meta| {
             (meta.document, meta.document_applied_at) = (Some(document), now);
             meta.document_refused = None;

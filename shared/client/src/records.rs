@@ -192,14 +192,14 @@ impl Client {
     /// Stores the running totals, if that is due.
     pub(crate) fn save_running(&mut self) {
         if let Some(kept) = &mut self.records.kept {
-            kept.save(self.now, self.state.jobs.slots().values());
+            kept.save(self.clock.now(), self.state.jobs.slots().values());
         }
     }
 
     /// Ends a step: what it did, what of that is to be stored, and when the client is to be called again.
     pub(crate) fn finish_step(&mut self, wake_at: Option<Instant>) -> Step {
         self.sum_up_notices();
-        let actions = std::mem::take(&mut self.actions);
+        let actions = self.actions.take();
         let Some(kept) = &mut self.records.kept else {
             return Step { actions, wake_at, ..Step::default() };
         };

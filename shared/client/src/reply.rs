@@ -47,7 +47,7 @@ impl Client {
     }
 
     fn apply_identity(&mut self, id: ProjectId, reply: &SchedulerReply) {
-        let now = self.now;
+        let now = self.now();
         let told = self.edit_project(id, |project| {
             if take_identity(project, reply) {
                 project.read_web_preferences();

@@ -55,7 +55,7 @@ impl Client {
 
     /// Works out what is due, unless what is known of it still holds.
     pub(crate) fn refresh_reports(&mut self) {
-        if self.reports.next().is_none_or(|next| next <= self.now) {
+        if self.reports.next().is_none_or(|next| next <= self.now()) {
             self.reports.known = Some(self.due_reports());
             self.timers.stale(Timer::Report);
         }
@@ -69,7 +69,7 @@ impl Client {
             let Some(report) = finished(job) else { continue };
             let count = ready.entry(job.project).or_default();
             *count += 1;
-            let why = report_due::report_due(self.now, &report, interval).or(report_due::many_due(*count));
+            let why = report_due::report_due(self.now(), &report, interval).or(report_due::many_due(*count));
             if let Some(why) = why.or_else(|| self.in_period().then_some(WhyDue::Connected)) {
                 let first = due.by_project.entry(job.project).or_insert(why);
                 *first = why.min(*first);

@@ -55,7 +55,7 @@ impl Client {
             rpc_seqno: project.rpc_seqno,
             client_version: self.config.version,
             resource_share_fraction: self.share_fraction(project, |_| true),
-            rrs_fraction: self.share_fraction(project, |p| self.queue.is_runnable(p.id)),
+            rrs_fraction: self.share_fraction(project, |p| self.workload.queue().is_runnable(p.id)),
             prrs_fraction: self.share_fraction(project, |p| !p.detach_when_done),
             duration_correction_factor: if project.dont_use_dcf { 1.0 } else { project.correction.get() },
             allow_multiple_clients: true,
@@ -106,12 +106,12 @@ impl Client {
             // Nothing holds a GPU back but what holds the CPUs back.
             gpu_active_frac: active,
             cpu_and_network_available_frac: active,
-            client_start_time: self.started_at,
-            total_start_time: self.ledger.first_start.unwrap_or(self.started_at),
+            client_start_time: self.clock.started_at(),
+            total_start_time: self.ledger.first_start.unwrap_or(self.clock.started_at()),
             total_duration: self.ledger.up,
             total_active_duration: self.ledger.up_active,
             total_gpu_active_duration: self.ledger.up_active,
-            now: self.now,
+            now: self.now(),
             previous_uptime: self.ledger.previous_uptime,
             session_active_duration: self.ledger.session_active,
             session_gpu_active_duration: self.ledger.session_active,
@@ -233,7 +233,7 @@ impl Client {
     /// needs no more of it, mostly.
     pub fn workload_sums(&self) -> Load {
         // Deadlines in the queue are a connection interval early.
-        self.queue.load().put_off(self.preferences().connection_interval)
+        self.workload.queue().load().put_off(self.preferences().connection_interval)
     }
 
     fn other_results(&self, id: ProjectId) -> Vec<OtherResult> {
@@ -265,7 +265,7 @@ impl Client {
             let job = self.state.jobs.get(&planned.id)?;
             Some(in_progress_result(job, planned.remaining, planned.usage))
         };
-        self.queue.iter().filter_map(listed).collect()
+        self.workload.queue().iter().filter_map(listed).collect()
     }
 }
 

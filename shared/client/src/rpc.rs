@@ -3,37 +3,27 @@
 //! `fallow_policy::rpc_session` decides, `fallow_policy::fetch::bounds` what is enough; this module gathers
 //! what it decides by, makes the request, and takes in what came of it.
 
-use std::collections::BTreeSet;
-
 use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{Duration, Instant, JobId, MasterUrl, ProjectId};
 use fallow_policy::decay::RecentCpu;
-use fallow_policy::fetch::{FetchDecision, RankedProject, WorkBackoff, WorkRequest};
+use fallow_policy::fetch::{RankedProject, WorkBackoff, WorkRequest};
 use fallow_policy::rpc_session::{AfterFailure, Ask, Candidate, Sessions, WhyAsk};
 use fallow_policy::rpc_timing::{Asker, MasterPage, RpcState};
 
 use crate::connection::NetworkUse;
 use crate::machine::Client;
+use crate::pages::Pages;
 use crate::state::Project;
 use crate::timers::Timer;
 use crate::wanted::Wanted;
 use crate::why::WhyCalled;
 use crate::{Effect, NoticeLevel, Reason, TransferError};
 
-/// RPCs and master pages that are under way. Not stored: after a restart nothing is.
-#[derive(Debug, Default)]
-pub(crate) struct Network {
-    pub sessions: Sessions,
-    pub pages: BTreeSet<ProjectId>,
-    /// What work to ask of whom.
-    pub plan: FetchDecision,
-}
-
 impl Client {
     pub(crate) fn request_contact(&mut self, url: &MasterUrl, by: Asker) {
         match self.project_of(url) {
             Some(id) => {
-                let is_in_flight = self.net.sessions.in_flight(id).is_some();
+                let is_in_flight = self.sessions.in_flight(id).is_some();
                 self.wanted_mut().ask(id, by, is_in_flight);
                 if by == Asker::Owner {
                     self.edit_rpc(id, RpcState::on_owner_request);
@@ -54,25 +44,25 @@ impl Client {
     /// Reads master pages that are due, checks the need for work, and makes the next RPC if there is one to
     /// make. Others may be in flight to other projects (R1.10).
     pub(crate) fn poll_network(&mut self) {
-        let now = self.now;
+        let now = self.now();
         self.ledger.type_backoffs.observe(now);
         let overdue = self.state.projects.observe(now);
         self.poll_master_pages();
         // What was asked of a scheduler that does not answer is still lacking.
-        if self.net.sessions.observe(now) {
+        if self.sessions.observe(now) {
             self.want_fetch();
         }
         self.give_up_for_requests();
-        if self.net.sessions.has_just_begun(now) {
+        if self.sessions.has_just_begun(now) {
             return;
         }
         self.refresh_work_fetch();
         self.refresh_reports();
         let due = self.reports.any();
         let news = self.state.projects.keys().any(|id| self.has_news_for(*id));
-        if !(due || overdue || news || self.net.plan.wants_work())
+        if !(due || overdue || news || self.fetch.made().wants_work())
             && self.wanted.is_empty()
-            && self.net.sessions.is_idle()
+            && self.sessions.is_idle()
         {
             return;
         }
@@ -91,7 +81,7 @@ impl Client {
 
     /// Who asks for contact is not made to wait for an answer that is overdue already.
     fn give_up_for_requests(&mut self) {
-        let sessions = &self.net.sessions;
+        let sessions = &self.sessions;
         let overdue = self.wanted.meanwhile().filter(|id| sessions.is_left_behind(*id));
         let overdue: Vec<ProjectId> = overdue.collect();
         for id in overdue {
@@ -103,25 +93,25 @@ impl Client {
     }
 
     fn poll_master_pages(&mut self) {
-        let now = self.now;
+        let now = self.now();
         let due: Vec<_> = self
             .state
             .projects
             .values()
-            .filter(|project| !self.net.pages.contains(&project.id))
+            .filter(|project| !self.pages.is_being_read(project.id))
             .filter_map(|project| Some((project.id, project.url.clone(), project.rpc.master_page_due(now)?)))
             .collect();
         for (project, url, why) in due {
-            self.pages_mut().insert(project);
+            self.pages_mut().begin(project);
             self.act(Effect::FetchMasterPage { project, url }, Reason::new("R1.6", why));
         }
     }
 
     pub(crate) fn master_page_read(&mut self, id: ProjectId, outcome: Result<Vec<String>, TransferError>) {
-        if !self.pages_mut().remove(&id) {
+        if !self.pages_mut().end(id) {
             return;
         }
-        let now = self.now;
+        let now = self.now();
         let Some(url) = self.state.projects.get(&id).map(|project| project.url.clone()) else { return };
         let verdict = self.judge_page(id, &outcome);
         let page = match outcome {
@@ -151,7 +141,7 @@ impl Client {
     }
 
     fn candidates(&self) -> Vec<Candidate> {
-        let now = self.now;
+        let now = self.now();
         let by_project = self.config.composition.fetch.backoff() == WorkBackoff::ByProject;
         let candidate = |id: ProjectId| {
             let project = self.state.projects.get(&id)?;
@@ -166,7 +156,7 @@ impl Client {
             // request.
             let left_out = &project.web.without;
             let wanted = |plan: WorkRequest| self.bounded(id, plan.without(left_out)).without(left_out);
-            let asking = self.net.plan.of(id);
+            let asking = self.fetch.made().of(id);
             let request = wanted(asking.map(|asking| asking.request).unwrap_or_default());
             let fill = wanted(asking.map(|asking| asking.fill).unwrap_or_default());
             let for_idle = || match project.detach_when_done {
@@ -193,7 +183,7 @@ impl Client {
     /// others.
     fn ranked(&self) -> Vec<ProjectId> {
         let (hung, mut ranked): (Vec<_>, Vec<_>) =
-            self.ranked_by_policy().into_iter().partition(|id| self.net.sessions.has_hung(*id));
+            self.ranked_by_policy().into_iter().partition(|id| self.sessions.has_hung(*id));
         ranked.extend(hung);
         ranked
     }
@@ -201,7 +191,7 @@ impl Client {
     /// All projects, by the policy's order (R1.11).
     fn ranked_by_policy(&self) -> Vec<ProjectId> {
         let host = self.plan_host();
-        let recent = |id| self.ledger.recent.get(&id).copied().unwrap_or(RecentCpu::new(self.now));
+        let recent = |id| self.ledger.recent.get(&id).copied().unwrap_or(RecentCpu::new(self.now()));
         let projects = self.state.projects.values().map(|p| RankedProject {
             id: p.id,
             share: p.share,
@@ -224,7 +214,7 @@ impl Client {
         self.number_rpc(id);
         let carried = self.trickles_for(id).into_iter().map(|(key, _)| key).collect();
         let unseen = self.state.projects.get(&id).is_some_and(|project| project.job_time.is_none());
-        let by_policy = || self.net.plan.of(id).and_then(|asking| asking.why.clone());
+        let by_policy = || self.fetch.made().of(id).and_then(|asking| asking.why.clone());
         let why = WhyCalled {
             reason: ask.reason,
             wanted: Duration::from_secs_f64(ask.work.scalar()),
@@ -235,7 +225,7 @@ impl Client {
         self.wanted_mut().next_rpc(id);
         self.carried.begin(id, reported.into_iter().collect(), carried);
         self.count(id, |totals| totals.rpcs += 1);
-        self.ledger.metrics.rpc_made(self.now);
+        self.ledger.metrics.rpc_made(self.now());
         self.act(
             Effect::CallScheduler { project: id, url, request: Box::new(request) },
             Reason::new("R1.9", why),
@@ -247,13 +237,13 @@ impl Client {
         id: ProjectId,
         outcome: Result<Box<SchedulerReply>, TransferError>,
     ) {
-        let Some(asked) = self.net.sessions.in_flight(id).map(|ask| ask.work) else { return };
+        let Some(asked) = self.sessions.in_flight(id).map(|ask| ask.work) else { return };
         let verdict = self.judge_answer(id, &outcome);
         match outcome {
             Ok(reply) if reply.project_is_down => {
                 let delay = reply.request_delay;
                 self.notice(NoticeLevel::Warn, Some(id), "the project says that it is down");
-                let now = self.now;
+                let now = self.now();
                 self.with_rpc(id, |rpc, _| rpc.on_request_delay(now, delay));
                 // It speaks for the project: its other schedulers are not asked against the delay (R1.3 a).
                 self.sessions_mut().answered(id, 0);
@@ -272,7 +262,7 @@ impl Client {
     }
 
     fn rpc_succeeded(&mut self, id: ProjectId, asked: WorkRequest, reply: SchedulerReply) {
-        let (now, delay) = (self.now, reply.request_delay);
+        let (now, delay) = (self.now(), reply.request_delay);
         self.wanted_mut().forget(id);
         self.trickles_told(id, reply.message_ack);
         let first = JobId(self.state.meta.next_job);
@@ -321,7 +311,7 @@ impl Client {
     /// The project is left alone for a while, and what it was asked for is asked of the next one at once
     /// (R1.5).
     fn project_failed(&mut self, id: ProjectId) {
-        let now = self.now;
+        let now = self.now();
         self.wanted_mut().failed(id);
         self.carried.forget(id);
         if let Some(failure) = self.with_rpc(id, |rpc, rng| rpc.on_failure(now, rng)) {
@@ -335,7 +325,7 @@ impl Client {
 
     /// When an RPC in flight holds something back no longer.
     pub(crate) fn next_session_change(&self) -> Option<Instant> {
-        if self.access.used() == NetworkUse::Closed { None } else { self.net.sessions.next_change(self.now) }
+        if self.access.used() == NetworkUse::Closed { None } else { self.sessions.next_change(self.now()) }
     }
 
     /// When a master page is to be read: also while the answer of an RPC is awaited.
@@ -343,9 +333,9 @@ impl Client {
         if self.access.used() == NetworkUse::Closed {
             return None;
         }
-        let pages = self.state.projects.values().filter(|project| !self.net.pages.contains(&project.id));
-        let pages = pages.filter_map(|project| project.rpc.master_page_due_at(self.now));
-        pages.filter(|at| *at > self.now).min()
+        let pages = self.state.projects.values().filter(|project| !self.pages.is_being_read(project.id));
+        let pages = pages.filter_map(|project| project.rpc.master_page_due_at(self.now()));
+        pages.filter(|at| *at > self.now()).min()
     }
 
     /// When a project can be asked for something that it cannot be asked for now.
@@ -353,7 +343,7 @@ impl Client {
         if self.access.used() != NetworkUse::Open {
             return None;
         }
-        let now = self.now;
+        let now = self.now();
         let waits = |project: &Project| {
             [
                 project.rpc.min_rpc_time(now, Asker::Client).map(|wait| wait.at),
@@ -368,7 +358,7 @@ impl Client {
     /// What RPCs are in flight, to be changed.
     pub(crate) fn sessions_mut(&mut self) -> &mut Sessions {
         self.timers.stale(Timer::Session);
-        &mut self.net.sessions
+        &mut self.sessions
     }
 
     /// With whom contact is wanted, to be changed.
@@ -378,8 +368,8 @@ impl Client {
     }
 
     /// Which master pages are being read, to be changed.
-    pub(crate) fn pages_mut(&mut self) -> &mut BTreeSet<ProjectId> {
+    pub(crate) fn pages_mut(&mut self) -> &mut Pages {
         self.timers.stale(Timer::MasterPage);
-        &mut self.net.pages
+        &mut self.pages
     }
 }

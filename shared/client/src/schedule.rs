@@ -52,14 +52,14 @@ impl Client {
         };
         let projects: Vec<ProjectSnapshot> = shares.iter().zip(owed).map(project).collect();
         let decision = composition.cpu.decide(&CpuSituation {
-            now: self.now,
+            now: self.now(),
             host: self.schedule_host(self.preferences().suspended),
             used,
             projects: &projects,
             outlook: if looks_ahead { self.round_robin.outlook() } else { &none },
-            queue: &self.queue,
+            queue: self.workload.queue(),
         });
-        self.schedule.make(self.now, decision.decide_by);
+        self.schedule.make(self.now(), decision.decide_by, ());
         self.timers.stale(Timer::Schedule);
         self.ledger.starved = decision.starved.map(|_, starved| starved.as_f64());
         self.ledger.waits_for_checkpoint = decision.run.iter().any(|chosen| chosen.until_checkpoint);
@@ -79,7 +79,7 @@ impl Client {
                 project: project.id,
                 share: project.share,
                 used: self.ledger.spent.get(&project.id).copied().unwrap_or_default(),
-                runnable: PerType::from_fn(|kind| self.queue.is_runnable_on(project.id, kind)),
+                runnable: PerType::from_fn(|kind| self.workload.queue().is_runnable_on(project.id, kind)),
             })
             .collect();
         for used in self.ledger.spent.values_mut() {
@@ -110,7 +110,7 @@ impl Client {
         }
         let Some(cpu) = self.state.host.as_ref().map(|host| host.speed.fpops) else { return };
         for project in period {
-            self.ledger.credit.update(project.project, self.now, &project.used, &host.speeds, cpu);
+            self.ledger.credit.update(project.project, self.now(), &project.used, &host.speeds, cpu);
         }
     }
 
@@ -208,10 +208,7 @@ impl Client {
 
     fn free_slot_number(&self) -> SlotId {
         let mut slot = SlotId(0);
-        while self.state.jobs.slots().contains_key(&slot)
-            || self.state.spoilt.get(&slot).is_some_and(|until| *until > self.now)
-            || self.state.leaving.values().any(|left| left.slot == slot)
-        {
+        while self.state.jobs.slots().contains_key(&slot) || !self.state.slots.is_free(slot, self.now()) {
             slot.0 += 1;
         }
         slot
@@ -252,7 +249,7 @@ impl Client {
         if self.schedule.is_wanted() {
             return Some(Instant::EPOCH);
         }
-        let something = self.state.projects.keys().any(|project| self.queue.is_runnable(*project));
+        let something = self.state.projects.keys().any(|project| self.workload.queue().is_runnable(*project));
         something.then(|| self.schedule.holds_until())
     }
 }

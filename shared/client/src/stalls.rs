@@ -115,7 +115,7 @@ impl Client {
 
     /// Looks which downloads are under way, and which of them come to nothing.
     pub(crate) fn poll_stalls(&mut self) {
-        let now = self.now;
+        let now = self.now();
         if self.stalls.downloads.is_empty() && self.state.transfers.active_downloads().next().is_none() {
             return;
         }
@@ -164,7 +164,8 @@ impl Client {
         let seen = by_project.into_iter().map(|(project, (files, bytes))| {
             let before = self.stalls.downloads.get(&project).into_iter().flat_map(UnderWay::files);
             let came = before.filter(|key| !files.contains(key)).any(|key| self.is_here(key));
-            let cpus_wait = room.is_some_and(|room| self.incoming.any_fits(project, room.cpus, room.memory));
+            let cpus_wait =
+                room.is_some_and(|room| self.workload.incoming().any_fits(project, room.cpus, room.memory));
             (project, Seen { files, came, patience: patience(bytes, speed), cpus_wait })
         });
         seen.collect()
@@ -180,7 +181,7 @@ impl Client {
             return None;
         }
         let mut room = Room { cpus: f64::from(self.usable_cpus()), memory: self.memory_limit() };
-        for job in self.queue.running() {
+        for job in self.workload.queue().running() {
             let cpus = Cpus::of(job.usage).as_f64();
             // Of a GPU job only whole CPUs are kept from others, as when it is decided what runs.
             room.cpus -= if job.usage.main_type() == ResourceType::Cpu { cpus } else { cpus.floor() };
@@ -192,7 +193,7 @@ impl Client {
     /// When downloads under way are next found to come to nothing.
     pub(crate) fn next_stall(&self) -> Option<Instant> {
         let ends = self.stalls.downloads.values().map(UnderWay::next);
-        ends.filter(|at| *at > self.now).min()
+        ends.filter(|at| *at > self.now()).min()
     }
 
     /// Looks of which projects enough is held.
@@ -206,13 +207,13 @@ impl Client {
         });
         let enough = |id: ProjectId| -> Option<Enough> {
             fetch_bounds::enough(&Held {
-                jobs: self.queue.count(id),
+                jobs: self.workload.queue().count(id),
                 uploading: uploading.get(&id).copied().unwrap_or_default(),
                 downloads_stall: self.downloads_stall(id),
                 instances,
             })
         };
-        let gathered = |id: ProjectId| Gathered::of(&self.set_aside.counts(id), instances);
+        let gathered = |id: ProjectId| Gathered::of(&self.workload.set_aside().counts(id), instances);
         let projects = || self.state.projects.keys().copied();
         let enough = projects().filter_map(|id| Some((id, enough(id)?))).collect();
         let gathered = projects().map(|id| (id, gathered(id))).filter(|(_, of)| !of.is_empty()).collect();
@@ -250,7 +251,7 @@ impl Client {
         match self.state.projects.get(&id).and_then(|project| project.job_time) {
             Some(job) => {
                 let job = self.correction(id).apply(job);
-                fetch_bounds::within_places(request, self.queue.count(id), job)
+                fetch_bounds::within_places(request, self.workload.queue().count(id), job)
             }
             None if self.preferences().connection_interval.is_positive() => request,
             None => fetch_bounds::first_request(&self.plan_host().instances).without(&self.gathered(id)),

@@ -9,16 +9,16 @@ use fallow_domain::{Bytes, Duration, JobId, SlotId};
 
 use crate::machine::Client;
 use crate::state::{FileStatus, Job, Process, Run, Stage};
-use crate::{Action, Effect, FileKey, NoticeLevel, Reason, SlotFound, Startup};
+use crate::{Effect, FileKey, NoticeLevel, Reason, SlotFound, Startup};
 
 impl Client {
     /// The agent is up: what an earlier life left is taken stock of.
     pub(crate) fn start(&mut self, startup: Startup) {
-        self.started_at = self.now;
+        self.clock.start();
         self.edit_host(startup.host);
         // Whatever the clock did while nobody looked.
         self.clock_set_back();
-        self.ledger.come_up(self.now);
+        self.ledger.come_up(self.now());
         self.check_files(&startup.files);
         let on_disk: BTreeSet<SlotId> = startup.slots.iter().map(|found| found.slot).collect();
         let lost: Vec<JobId> = self
@@ -77,7 +77,7 @@ impl Client {
             }
             if let Some(project) = self.state.projects.get(&key.project) {
                 let effect = Effect::DeleteFile { file: (*key).clone(), url: project.url.clone() };
-                self.actions.push(Action { effect, reason: Reason::new("R4.12", "left over, and no job's") });
+                self.act(effect, Reason::new("R4.12", "left over, and no job's"));
             }
         }
         let gone: Vec<FileKey> = self

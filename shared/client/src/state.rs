@@ -17,13 +17,14 @@ use fallow_policy::rpc_timing::RpcState;
 use fallow_policy::transfer_backoff::TransferBackoff;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::devices::Leaving;
 use crate::file_table::Files;
+use crate::file_use::FileUse;
 use crate::host_edit::HostRecord;
 use crate::job_table::Jobs;
 use crate::project_table::Projects;
+use crate::slots::Slots;
 use crate::transfers::Transfers;
-use crate::trickles::Trickle;
+use crate::trickles::Trickles;
 use crate::{FileKey, RequiredSignature};
 
 /// What concerns the host as a whole.
@@ -376,16 +377,12 @@ pub(crate) struct State {
     pub files: Files,
     pub jobs: Jobs,
     // Worked out from the above.
-    /// How many jobs or versions need a file.
-    pub file_users: BTreeMap<FileKey, u32>,
-    /// Jobs waiting for a file.
-    pub waiting: BTreeMap<FileKey, BTreeSet<JobId>>,
-    /// Slots that the shell could not make empty, and when to try them again.
-    pub spoilt: BTreeMap<SlotId, Instant>,
-    /// Slots of processes that have yet to end although their job is forgotten.
-    pub leaving: BTreeMap<JobId, Leaving>,
+    /// Who needs which file.
+    pub file_use: FileUse,
+    /// Slots that no job can be put into yet.
+    pub slots: Slots,
     /// Files with a transfer that is not over.
     pub transfers: Transfers,
     /// Messages of jobs to their projects. The files are the record.
-    pub trickles: BTreeMap<FileKey, Trickle>,
+    pub trickles: Trickles,
 }

@@ -23,8 +23,6 @@ const START_WAIT_MAX: Duration = Duration::from_secs(3600);
 const START_TRIES: u32 = 3;
 /// The first wait of a task that was ended to make room on a full disk; it doubles, up to [`START_WAIT_MAX`].
 const SPACE_WAIT: Duration = Duration::from_mins(10);
-/// How long a slot that could not be made empty is left alone.
-const SPOILT_FOR: Duration = Duration::from_secs(3600);
 /// The first wait after an exit without a finish file; it doubles. A program that does not use BOINC's
 /// library would else be started ten times a second.
 const EXIT_WAIT: Duration = Duration::from_secs(10);
@@ -112,7 +110,7 @@ impl Client {
         match fault {
             StartFault::Slot => {
                 if let Some(slot) = slot {
-                    self.state.spoilt.insert(slot, self.now + SPOILT_FOR);
+                    self.state.slots.spoil(slot, self.now());
                 }
                 self.begin_anew(id);
             }
@@ -165,7 +163,7 @@ impl Client {
         status: Option<&AppStatus>,
         change: impl FnOnce(&mut Job),
     ) {
-        let now = self.now;
+        let now = self.now();
         let Some(job) = self.state.jobs.get(&id) else { return };
         let (project, more) = (job.project, (process_cpu - job.run.process_cpu).max(Duration::ZERO));
         self.charge(id, project, more);
@@ -189,7 +187,7 @@ impl Client {
 
     /// From when on a job that waits so long may be started.
     fn wait_for(&self, wait: Duration) -> Instant {
-        if wait.is_positive() { self.now + wait } else { Instant::EPOCH }
+        if wait.is_positive() { self.now() + wait } else { Instant::EPOCH }
     }
 
     fn process_gone(&mut self, id: JobId) {
@@ -236,7 +234,7 @@ impl Client {
         if let Some((exit_status, message)) = failure {
             self.job_failed(id, exit_status, 3, message);
         }
-        let (stderr, at) = (tail(&end.stderr), self.now);
+        let (stderr, at) = (tail(&end.stderr), self.now());
         let gone = |job: &mut Job| {
             job.process = Process::None;
             job.run.live = false;
@@ -461,12 +459,12 @@ impl Client {
     pub(crate) fn wake_tasks(&mut self) {
         let awake = |id: &JobId| {
             let job = self.state.jobs.get(id)?;
-            let due = is_due(job.run.not_before, self.now);
+            let due = is_due(job.run.not_before, self.now());
             (job.run.not_before > Instant::EPOCH && due).then_some(job.id)
         };
         // Those whose slot was given up wait as well.
         let slots = self.state.jobs.slots().values().filter_map(awake);
-        let awake: BTreeSet<JobId> = slots.chain(self.set_aside.due(self.now)).collect();
+        let awake: BTreeSet<JobId> = slots.chain(self.workload.set_aside().due(self.now())).collect();
         for id in awake {
             self.edit_job(id, |job| job.run.not_before = Instant::EPOCH);
         }
@@ -475,9 +473,9 @@ impl Client {
     /// When one of them can.
     pub(crate) fn next_restart(&self) -> Option<Instant> {
         let waits =
-            |id: &JobId| self.state.jobs.get(id).map(|job| job.run.not_before).filter(|at| *at > self.now);
+            |id: &JobId| self.state.jobs.get(id).map(|job| job.run.not_before).filter(|at| *at > self.now());
         let slots = self.state.jobs.slots().values().filter_map(waits);
-        slots.chain(self.set_aside.next(self.now)).min()
+        slots.chain(self.workload.set_aside().next(self.now())).min()
     }
 
     /// What the slot and the outputs of a job may hold (BOINC: `rsc_disk_bound`).

@@ -68,7 +68,7 @@ impl Client {
     }
 
     fn begin_benchmarks(&mut self, is_retry: bool) {
-        let measuring = Measuring { since: self.now, is_retry };
+        let measuring = Measuring { since: self.now(), is_retry };
         let waits = |job: &&Job| measuring.holds(job) && !self.is_paused(job.id);
         let waiting: Vec<JobId> = self.executing().filter(waits).map(|job| job.id).collect();
         for job in waiting {
@@ -83,7 +83,7 @@ impl Client {
     }
 
     fn end_benchmarks(&mut self, measuring: Measuring) {
-        self.throttle = Throttle { turned_at: self.now, ..Throttle::default() };
+        self.throttle = Throttle { turned_at: self.now(), ..Throttle::default() };
         self.timers.stale(Timer::Throttle);
         let waiting: Vec<JobId> =
             self.executing().filter(|job| measuring.holds(job)).map(|job| job.id).collect();
@@ -98,21 +98,21 @@ impl Client {
     /// Turns the cycle on.
     pub(crate) fn poll_throttle(&mut self) {
         if let Some(measuring) = self.throttle.measuring {
-            let waited = self.now - measuring.since;
+            let waited = self.now() - measuring.since;
             if waited >= Duration::ZERO && waited < MEASURE_MAX {
                 return;
             }
             self.end_benchmarks(measuring);
         }
         let limit = self.preferences().cpu_time_fraction.get();
-        let waited = self.now - self.throttle.turned_at;
+        let waited = self.now() - self.throttle.turned_at;
         if limit >= 1.0 {
             if self.throttle.paused {
                 self.pause(false, "there is no limit on CPU time any more");
             }
-            self.throttle = Throttle { turned_at: self.now, ..Throttle::default() };
+            self.throttle = Throttle { turned_at: self.now(), ..Throttle::default() };
         } else if waited >= CYCLE || waited < Duration::ZERO {
-            self.throttle.turned_at = self.now;
+            self.throttle.turned_at = self.now();
             self.timers.stale(Timer::Throttle);
             self.throttle.credit += limit;
             let run = self.throttle.credit >= 1.0 - 1e-9;

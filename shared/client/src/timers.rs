@@ -163,13 +163,13 @@ impl Client {
     pub(crate) fn next_wake_up(&mut self) -> Instant {
         self.note_network_use();
         for timer in Timer::ALL {
-            if self.timers.is_to_be_worked_out(timer, self.now) {
+            if self.timers.is_to_be_worked_out(timer, self.now()) {
                 let at = self.work_out(timer);
                 self.timers.set(timer, at);
             }
         }
         let next = self.timers.next().unwrap_or(Instant::FAR_FUTURE);
-        next.max(self.now + PAUSE).min(self.now + LOOK_PERIOD)
+        next.max(self.now() + PAUSE).min(self.now() + LOOK_PERIOD)
     }
 
     /// When a timer is due, as things stand.

@@ -8,6 +8,8 @@
 //!
 //! Left out: handlers of trickles apart from the scheduler (BOINC: `trickle_up_urls`).
 
+use std::collections::BTreeMap;
+
 use fallow_boinc::runtime::files;
 use fallow_boinc::scheduler::{TrickleDown, TrickleUp};
 use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId};
@@ -25,16 +27,21 @@ const PER_PROJECT: usize = 500;
 /// What the messages of one request hold at most.
 const PER_REQUEST: Bytes = Bytes(4 << 20);
 
-/// A message that waits for its acknowledgement.
+/// The messages that wait for their acknowledgement.
+#[derive(Debug, Default)]
+pub(crate) struct Trickles {
+    waiting: BTreeMap<FileKey, Trickle>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Trickle {
+struct Trickle {
     /// Its job.
-    pub result_name: String,
+    result_name: String,
     /// When it was made.
-    pub time: Instant,
-    pub nbytes: Bytes,
+    time: Instant,
+    nbytes: Bytes,
     /// Not in any request yet that was answered.
-    pub fresh: bool,
+    fresh: bool,
 }
 
 /// Why a file is not kept as a message.
@@ -46,26 +53,39 @@ pub(crate) enum NotKept {
     TooMuch { of_job: usize },
 }
 
+impl Trickles {
+    /// Those to a project.
+    fn of(&self, project: ProjectId) -> impl Iterator<Item = (&FileKey, &Trickle)> {
+        let from = FileKey { project, name: String::new() };
+        self.waiting.range(from..).take_while(move |(key, _)| key.project == project)
+    }
+
+    /// A project is detached.
+    pub(crate) fn forget(&mut self, project: ProjectId) {
+        self.waiting.retain(|key, _| key.project != project);
+    }
+}
+
 impl Client {
     /// A file in a project's directory that may be a message. Says why it is not kept, if it is not.
     pub(crate) fn put_trickle(&mut self, key: &FileKey, nbytes: Bytes) -> Result<(), NotKept> {
         let Some((result_name, secs)) = files::trickle_up_of(&key.name) else {
             return Err(NotKept::NoMessage);
         };
-        let waiting = || self.trickles_of(key.project).map(|(_, trickle)| trickle);
+        let waiting = || self.state.trickles.of(key.project).map(|(_, trickle)| trickle);
         let of_job = waiting().filter(|trickle| trickle.result_name == result_name).count();
         if nbytes > TRICKLE_MAX || of_job >= PER_JOB || waiting().count() >= PER_PROJECT {
             return Err(NotKept::TooMuch { of_job });
         }
         let time = Instant::EPOCH + Duration::from_secs(secs);
         let trickle = Trickle { result_name: result_name.to_owned(), time, nbytes, fresh: true };
-        self.state.trickles.insert(key.clone(), trickle);
+        self.state.trickles.waiting.insert(key.clone(), trickle);
         Ok(())
     }
 
     /// How long a message was when it was taken in: what came to it since is none of it.
     pub fn trickle_size(&self, file: &FileKey) -> Option<Bytes> {
-        self.state.trickles.get(file).map(|trickle| trickle.nbytes)
+        self.state.trickles.waiting.get(file).map(|trickle| trickle.nbytes)
     }
 
     /// A running job has a message for its project.
@@ -89,19 +109,14 @@ impl Client {
         self.notice(NoticeLevel::Info, Some(project), text);
     }
 
-    fn trickles_of(&self, project: ProjectId) -> impl Iterator<Item = (&FileKey, &Trickle)> {
-        let from = FileKey { project, name: String::new() };
-        self.state.trickles.range(from..).take_while(move |(key, _)| key.project == project)
-    }
-
     /// Whether a project is to be contacted for a message.
     pub(crate) fn has_news_for(&self, project: ProjectId) -> bool {
-        self.trickles_of(project).any(|(_, trickle)| trickle.fresh)
+        self.state.trickles.of(project).any(|(_, trickle)| trickle.fresh)
     }
 
     /// The messages that the next request carries, new ones first, without their text.
     pub(crate) fn trickles_for(&self, project: ProjectId) -> Vec<(FileKey, TrickleUp)> {
-        let mut waiting: Vec<_> = self.trickles_of(project).collect();
+        let mut waiting: Vec<_> = self.state.trickles.of(project).collect();
         waiting.sort_by_key(|(_, trickle)| (!trickle.fresh, trickle.time));
         let mut room = PER_REQUEST;
         // One that does not fit is in no other's way.
@@ -121,9 +136,9 @@ impl Client {
     pub(crate) fn trickles_told(&mut self, project: ProjectId, acknowledged: bool) {
         for key in self.carried.take_messages(project) {
             if acknowledged {
-                self.state.trickles.remove(&key);
+                self.state.trickles.waiting.remove(&key);
                 self.delete_trickle(&key, "the project has it");
-            } else if let Some(trickle) = self.state.trickles.get_mut(&key) {
+            } else if let Some(trickle) = self.state.trickles.waiting.get_mut(&key) {
                 trickle.fresh = false;
             }
         }

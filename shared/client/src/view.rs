@@ -134,11 +134,11 @@ impl Client {
             document_applied_at: meta.document_applied_at,
             document_refused: meta.document_refused.clone(),
             declined: meta.declined.iter().filter(|url| self.assigned(url).is_some()).cloned().collect(),
-            figures: Window::ALL.map(|window| self.ledger.metrics.figures(window, self.now, late)),
+            figures: Window::ALL.map(|window| self.ledger.metrics.figures(window, self.now(), late)),
             cpu_time: all.cpu,
             scheduler_rpcs: all.rpcs,
             jobs_finished: all.jobs_success + all.jobs_error + all.jobs_late,
-            started_at: self.started_at,
+            started_at: self.clock.started_at(),
         }
     }
 
@@ -158,7 +158,7 @@ impl Client {
             share: project.share,
             debt: self.ledger.debts.of(id)[ResourceType::Cpu].as_secs(),
             totals: self.ledger.totals.get(&id).copied().unwrap_or_default(),
-            min_rpc_time: project.rpc.min_work_time(self.now).map(|wait| (wait.at, wait.cause.to_string())),
+            min_rpc_time: project.rpc.min_work_time(self.now()).map(|wait| (wait.at, wait.cause.to_string())),
             enough: self.why_enough(id),
             from_document: project.from_document,
         })
@@ -168,22 +168,23 @@ impl Client {
     /// contact (R1.4).
     pub fn contact_held_by(&self, url: &MasterUrl) -> Vec<(Instant, String)> {
         let project = self.project_of(url).and_then(|id| self.state.projects.get(&id));
-        let waits = project.map(|project| project.rpc.held_by(self.now)).unwrap_or_default();
+        let waits = project.map(|project| project.rpc.held_by(self.now())).unwrap_or_default();
         waits.into_iter().map(|wait| (wait.at, wait.cause.to_string())).collect()
     }
 
     /// Whether an answer of a project's scheduler is awaited: contact asked for now is made when it has
     /// failed or is overdue.
     pub fn awaits_answer(&self, url: &MasterUrl) -> bool {
-        self.project_of(url).is_some_and(|id| self.net.sessions.in_flight(id).is_some())
+        self.project_of(url).is_some_and(|id| self.sessions.in_flight(id).is_some())
     }
 
     /// The resource types for which a project is not asked for work now, until when, and how many requests in
     /// a row brought none (R3.7).
     pub fn held_types(&self, id: ProjectId) -> Vec<(ResourceType, Instant, u32)> {
         let backoffs = &self.ledger.type_backoffs;
-        let held = |kind: &ResourceType| backoffs.holds(id, *kind, self.now);
-        let until = |kind| (kind, self.now + backoffs.left(id, kind, self.now), backoffs.failures(id, kind));
+        let held = |kind: &ResourceType| backoffs.holds(id, *kind, self.now());
+        let until =
+            |kind| (kind, self.now() + backoffs.left(id, kind, self.now()), backoffs.failures(id, kind));
         ResourceType::ALL.into_iter().filter(held).map(until).collect()
     }
 
@@ -194,7 +195,7 @@ impl Client {
 
     /// The metrics of a window that ends now, by the events so far.
     pub fn figures(&self, window: Window) -> Figures {
-        self.ledger.metrics.figures(window, self.now, self.late_unreported())
+        self.ledger.metrics.figures(window, self.now(), self.late_unreported())
     }
 
     /// Whether the owner has suspended computing.
@@ -265,7 +266,7 @@ impl Client {
         );
         let held: BTreeSet<&JobId> = slots.chain(over).collect();
         let late = held.into_iter().filter_map(|id| self.state.jobs.get(id));
-        late.filter(|job| job.result.report_deadline < self.now).map(|job| self.worth(job)).sum()
+        late.filter(|job| job.result.report_deadline < self.now()).map(|job| self.worth(job)).sum()
     }
 }
 

@@ -72,8 +72,8 @@ fn r3_3_what_projects_earned_of_a_host_before_it_changed_they_have_earned() {
 #[test]
 fn r3_3_what_a_project_did_not_earn_while_it_was_held_back_it_does_not_earn_with_a_new_account() {
     let debt = owed(|client, id| {
-        let (now, none) = (client.now, ReplyForType::NoneNow);
-        client.ledger.type_backoffs.on_reply(id, CPU, none, now, &mut client.rng);
+        let (now, none) = (client.now(), ReplyForType::NoneNow);
+        client.ledger.type_backoffs.on_reply(id, CPU, none, now, client.random.stream());
         let account_key = AccountKey::new("fedcba9876543210fedcba9876543210");
         client.attach(url("a"), account_key, Some(share(300.0)));
     });

@@ -33,7 +33,7 @@ fn r3_14_a_gpu_task_in_memory_that_is_to_go_on_on_another_device_is_started_anew
             (job.process, job.slot) = (Process::Suspended(7), Some(SlotId(0)));
             (job.run.begun, job.run.devices) = (true, Devices::first(1));
         });
-        client.actions.clear();
+        client.actions.take();
         client.run(&Chosen {
             job: id,
             project: a,
@@ -93,7 +93,7 @@ fn r5_31_a_late_gpu_job_wastes_the_time_of_its_gpu_before_it_is_reported_too() {
         job.slot = Some(SlotId(0));
     });
     assert_eq!(client.worth(&client.state.jobs[&id]), Duration::from_secs(2_010));
-    client.now = NOW + Duration::from_hours(241);
+    client.clock.turn(NOW + Duration::from_hours(241));
     assert_eq!(client.late_unreported(), Duration::from_secs(2_010));
 }
 
@@ -173,7 +173,7 @@ fn r2_4_a_preempted_gpu_task_leaves_memory_once_it_has_made_a_checkpoint() {
             (job.process, job.slot, job.run.begun) = (Process::Executing(1), Some(SlotId(0)), true);
             job.run.checkpoint_cpu = Duration::from_secs(checkpoint);
         });
-        client.actions.clear();
+        client.actions.take();
         client.preempt(&Passed { job: id, gives_up_devices, why: why.clone() });
         let quit = client.actions.iter().any(|action| matches!(action.effect, Effect::QuitTask { .. }));
         let stays = client.actions.iter().any(|action| matches!(action.effect, Effect::SuspendTask { .. }));

@@ -87,7 +87,7 @@ fn what_was_measured_is_decided_by_if_it_is_another_machine() {
 
 #[test]
 fn jobs_are_queued_by_the_preferences_in_force() {
-    let queued = |client: &Client| client.queue.iter().count();
+    let queued = |client: &Client| client.workload.queue().iter().count();
     let mut client = settled();
     assert_eq!(queued(&client), 2);
     let excluded: std::collections::BTreeSet<_> = [Device::new(ResourceType::Nvidia, 0).unwrap()].into();
@@ -105,5 +105,5 @@ fn jobs_are_queued_by_the_preferences_in_force() {
     assert_eq!(queued(&client), 1, "there is no GPU any more");
     let interval = Preferences { connection_interval: Duration::from_hours(1), ..Preferences::default() };
     client.edit_meta(|meta| meta.document = document(interval));
-    assert_eq!(client.queue.iter().next().unwrap().deadline, NOW + Duration::from_hours(239));
+    assert_eq!(client.workload.queue().iter().next().unwrap().deadline, NOW + Duration::from_hours(239));
 }

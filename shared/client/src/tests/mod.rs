@@ -169,7 +169,7 @@ fn r3_3_what_long_term_debts_were_not_settled_for_survives_a_restart() {
 fn r2_7_a_job_that_can_never_run_earns_its_project_nothing_and_its_owner_is_told_once() {
     let mut client = client(0, &["a", "b"]);
     let (a, b) = (id_of(&client, "a"), id_of(&client, "b"));
-    client.actions.clear();
+    client.actions.take();
     let large = put_job(&mut client, 1, a, Usage::from_cpus(8.0));
     put_job(&mut client, 2, b, Usage::ONE_CPU);
     client.reassess(large);
@@ -177,11 +177,11 @@ fn r2_7_a_job_that_can_never_run_earns_its_project_nothing_and_its_owner_is_told
         |action| matches!(&action.effect, Effect::Notice { text, .. } if text.contains("cannot run on this host")),
     );
     assert_eq!(told.count(), 1);
-    assert!(!client.queue.is_runnable(a) && client.queue.is_runnable(b));
-    assert!(client.queue.get(large).is_none(), "nor does it keep other projects from being asked");
+    assert!(!client.workload.queue().is_runnable(a) && client.workload.queue().is_runnable(b));
+    assert!(client.workload.queue().get(large).is_none(), "nor does it keep other projects from being asked");
     assert!(client.task_view(large).is_some(), "it is held all the same");
     client.edit_host(HostFacts { ncpus: 8, ..host(0) });
-    assert!(client.queue.is_runnable(a), "now it can");
+    assert!(client.workload.queue().is_runnable(a), "now it can");
 }
 
 #[test]
@@ -192,10 +192,10 @@ fn a_job_that_waits_to_be_started_again_in_another_slot_is_not_forgotten() {
     let until = NOW + Duration::from_secs(60);
     client.edit_job(id, |job| job.run.not_before = until);
     let wake_at = client.handle(NOW, Event::WakeUp).wake_at.unwrap();
-    assert!(!client.queue.is_runnable(a) && wake_at <= until);
+    assert!(!client.workload.queue().is_runnable(a) && wake_at <= until);
     client.handle(until, Event::WakeUp);
     assert_eq!(client.state.jobs[&id].run.not_before, Instant::EPOCH);
-    assert_eq!(client.set_aside.counts(a), PerType::default());
+    assert_eq!(client.workload.set_aside().counts(a), PerType::default());
 }
 
 #[test]
@@ -216,7 +216,9 @@ fn r2_7_nothing_is_left_of_jobs_that_cannot_run_when_they_are_gone() {
     let [large, aborted, _] =
         [(1, a), (2, a), (3, b)].map(|(id, of)| put_job(&mut client, id, of, Usage::from_cpus(8.0)));
     let cpu = ResourceType::Cpu;
-    let count = |client: &Client| (client.set_aside.counts(a)[cpu], client.set_aside.counts(b)[cpu]);
+    let count = |client: &Client| {
+        (client.workload.set_aside().counts(a)[cpu], client.workload.set_aside().counts(b)[cpu])
+    };
     assert_eq!(count(&client), (2, 1));
     client.abort_job(aborted, 203, "nobody wants it");
     assert_eq!(count(&client), (1, 1));
@@ -235,7 +237,10 @@ fn r1_12_a_clock_that_is_set_back_takes_no_task_that_runs_for_one_that_waits() {
         job.process = Process::Executing(7);
         job.run.not_before = NOW + Duration::from_secs(60);
     });
-    assert_eq!((client.set_aside.counts(a), client.queue.running().count()), (PerType::default(), 1));
+    assert_eq!(
+        (client.workload.set_aside().counts(a), client.workload.queue().running().count()),
+        (PerType::default(), 1)
+    );
 }
 
 #[test]
@@ -250,7 +255,7 @@ fn r5_7_what_is_learned_of_cpu_efficiency_holds_for_the_jobs_already_queued() {
         client.learn_estimate(id, Duration::from_secs(1_000));
     }
     let now = client.running_time_left(&client.state.jobs[&waiting]).as_secs_f64();
-    let queued = client.queue.get(waiting).unwrap().remaining.as_secs_f64();
+    let queued = client.workload.queue().get(waiting).unwrap().remaining.as_secs_f64();
     assert!(now > 1_800.0 && (queued / now - 1.0).abs() < 0.03, "{queued} of {now}");
 }
 
@@ -281,10 +286,11 @@ fn r3_3_a_backoff_that_ends_on_a_quiet_host_has_held_until_its_end() {
     for project in [a, b] {
         client.ledger.long_term.on_reply(project, cpu, ReplyForType::Jobs(1), AfterReply::Cleared);
     }
-    client.ledger.type_backoffs.on_reply(a, cpu, ReplyForType::NoneNow, NOW, &mut client.rng);
+    client.ledger.type_backoffs.on_reply(a, cpu, ReplyForType::NoneNow, NOW, client.random.stream());
     let until = NOW + client.ledger.type_backoffs.left(a, cpu, NOW);
     // Nobody looked in between.
-    client.wake_at = until;
+    client.presence.set_due(until);
+    client.presence.ask_for_call();
     client.ledger.long_period.insert(b, PerType::cpu(until.since(NOW) * 2));
     client.handle(until, Event::WakeUp);
     let debt = |client: &Client| client.ledger.long_term.of(a, cpu);
@@ -309,7 +315,7 @@ fn r5_6_a_job_that_is_being_aborted_is_no_work_that_a_server_plans_with() {
     let planned = request.in_progress_results.unwrap();
     assert_eq!(planned.iter().map(|job| &job.name).collect::<Vec<_>>(), ["job2"]);
     assert_eq!(request.other_results.unwrap().len(), 2, "it is not lost either");
-    assert!(client.queue.get(kept).is_some());
+    assert!(client.workload.queue().get(kept).is_some());
 }
 
 /// The jobs in progress that a server which plans with them is told of.
@@ -327,7 +333,7 @@ fn r5_6_a_simulated_server_plans_with_the_times_that_the_client_plans_with() {
     assert_eq!(told_workload(&client)[0].remaining, Duration::from_secs(1_000));
     // A correction that moves by less than is worth planning anew for.
     client.edit_correction(a, |correction| DurationCorrection::new(correction.get() * 1.01));
-    let queued = *client.queue.get(id).unwrap();
+    let queued = *client.workload.queue().get(id).unwrap();
     assert_eq!(
         told_workload(&client),
         [InProgress {
@@ -350,7 +356,7 @@ fn r5_6_a_simulated_server_does_not_plan_with_jobs_that_keep_no_instance_busy() 
     put_job(&mut client, 3, a, Usage::from_cpus(64.0));
     assert_eq!(told_workload(&client).len(), 1);
     assert_eq!(client.workload_sums(), Load::of(&told_workload(&client)));
-    assert!(client.queue.get(runs).is_some());
+    assert!(client.workload.queue().get(runs).is_some());
     client.edit_job(waits, |job| job.run.not_before = Instant::EPOCH);
     assert_eq!(told_workload(&client).len(), 2);
 }

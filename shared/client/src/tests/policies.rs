@@ -92,13 +92,13 @@ fn r2_16_nobody_who_is_leaving_or_may_not_be_contacted_is_asked_whatever_the_pol
     client.edit_rpc(waits, |rpc| rpc.on_request_delay(NOW, Duration::from_hours(1)));
     assert_eq!(called(&client.handle(NOW, Event::WakeUp).actions), [asked]);
     for (id, is_asked) in [(leaving, false), (waits, true), (asked, true), (ProjectId(77), false)] {
-        assert_eq!(client.net.plan.of(id).is_some(), is_asked, "{id}");
+        assert_eq!(client.fetch.made().of(id).is_some(), is_asked, "{id}");
     }
     // Of nobody else is anything wanted: the network is not held open for them either.
     client.handle(NOW, Event::Detach { url: super::url("asked") });
     client.handle(NOW, Event::Detach { url: super::url("waits") });
     client.handle(NOW + Duration::from_mins(2), Event::WakeUp);
-    assert!(!client.net.plan.wants_work());
+    assert!(!client.fetch.made().wants_work());
 }
 
 /// Lets jobs of the smaller ids run, as many as there are CPUs, each until it makes a checkpoint.
@@ -152,7 +152,7 @@ fn r2_4_what_a_policy_decides_is_carried_out_whatever_reasons_it_has() {
             (job.process, job.slot, job.run.begun) = (Process::Executing(7), Some(SlotId(slot)), true);
         });
     }
-    client.actions.clear();
+    client.actions.take();
     client.decide_what_runs();
     let quit = client.actions.iter().find(|action| matches!(action.effect, Effect::QuitTask { .. })).unwrap();
     assert!(matches!(quit.effect, Effect::QuitTask { job } if job == third), "{:?}", quit.effect);
@@ -193,7 +193,7 @@ fn r5_7_jobs_held_are_estimated_anew_when_what_their_policy_depends_on_has_moved
     client.config.composition.completion = CompletionChoice::new(&Twofold);
     let [a, b] = ["a", "b"].map(|name| id_of(&client, name));
     let [of_a, of_b] = [(1, a), (2, b)].map(|(id, of)| put_job(&mut client, id, of, Usage::ONE_CPU));
-    let left = |client: &Client, id: JobId| client.queue.get(id).map(|job| job.remaining);
+    let left = |client: &Client, id: JobId| client.workload.queue().get(id).map(|job| job.remaining);
     let before = left(&client, of_a);
     client.edit_correction(a, |_| DurationCorrection::new(1.01));
     assert_eq!(left(&client, of_a), before, "small steps are let gather");

@@ -97,7 +97,7 @@ fn the_queue_follows_how_a_project_corrects_its_estimates() {
     let mut client = client(0, &["a"]);
     let a = id_of(&client, "a");
     let id = put_job(&mut client, 1, a, Usage::ONE_CPU);
-    let left = |client: &Client| client.queue.get(id).unwrap().remaining.as_secs_f64();
+    let left = |client: &Client| client.workload.queue().get(id).unwrap().remaining.as_secs_f64();
     let uncorrected = left(&client);
     client.edit_correction(a, |_| DurationCorrection::new(3.0));
     assert!((left(&client) / uncorrected - 3.0).abs() < 1e-9);

@@ -9,18 +9,18 @@ use crate::machine::Client;
 /// Whether the next wake-up is what follows from the whole state, and so is each timer that is taken to hold.
 pub(crate) fn check(client: &Client, wake_up: Instant) {
     assert_eq!(wake_up, afresh(client), "a timer is stale and was not marked so");
-    for (timer, at) in client.timers.held(client.now) {
+    for (timer, at) in client.timers.held(client.now()) {
         assert_eq!(at, client.work_out(timer), "{timer:?} is stale and was not marked so");
     }
 }
 
 /// When to call again, worked out from nothing.
 fn afresh(client: &Client) -> Instant {
-    let now = client.now;
+    let now = client.now();
     let transfers = client.next_transfer_wake_up().filter(|_| client.access.closed_until().is_none());
     let of_tasks = [client.next_stall(), client.next_restart(), client.next_throttle(), client.next_watch()];
     let attachment = client.next_attachment();
-    let runnable = client.state.projects.keys().any(|project| client.queue.is_runnable(*project));
+    let runnable = client.state.projects.keys().any(|project| client.workload.queue().is_runnable(*project));
     let decision = runnable.then(|| client.schedule.holds_until());
     let all = of_tasks.into_iter().chain([network(client), transfers, attachment, decision]);
     let at = if client.schedule.is_wanted() { now } else { first(all) };
@@ -32,16 +32,16 @@ fn first(instants: impl IntoIterator<Item = Option<Instant>>) -> Instant {
 }
 
 fn network(client: &Client) -> Option<Instant> {
-    let (now, projects) = (client.now, client.state.projects.values());
+    let (now, projects) = (client.now(), client.state.projects.values());
     let backoff = client.ledger.type_backoffs.next_end(now);
     let fetch = first([Some(client.fetch.holds_until()), backoff]);
     if let Some(until) = client.access.closed_until() {
         let until = if until > now { until } else { Instant::FAR_FUTURE };
         return Some(first([Some(until), Some(fetch), client.next_contactable()]));
     }
-    let beside = client.net.sessions.next_change(now);
-    if client.net.sessions.has_just_begun(now) {
-        let pages = projects.filter(|project| !client.net.pages.contains(&project.id));
+    let beside = client.sessions.next_change(now);
+    if client.sessions.has_just_begun(now) {
+        let pages = projects.filter(|project| !client.pages.is_being_read(project.id));
         let pages = pages.filter_map(|project| project.rpc.master_page_due_at(now)).filter(|at| *at > now);
         return Some(first([beside, pages.min()]));
     }
@@ -50,7 +50,7 @@ fn network(client: &Client) -> Option<Instant> {
             project.rpc.min_rpc_time(now, Asker::Client).map(|wait| wait.at),
             project.rpc.min_rpc_time(now, Asker::Fleet).map(|wait| wait.at),
             project.rpc.min_work_time(now).map(|wait| wait.at),
-            project.rpc.master_page_due_at(now).filter(|_| !client.net.pages.contains(&project.id)),
+            project.rpc.master_page_due_at(now).filter(|_| !client.pages.is_being_read(project.id)),
             project.contact_by.map(|wait| now + wait.left(now)),
         ]
     });
