@@ -7,6 +7,7 @@ mod host_edits;
 mod job_edits;
 mod policies;
 mod project_edits;
+mod stored;
 mod timers;
 pub(crate) mod wake_up;
 #[allow(dead_code, unused_imports, reason = "most of it is for the tests of the whole machine")]
