@@ -5,12 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::runtime::exit;
-use fallow_boinc::scheduler::{
-    App, AppVersion, FileInfo, FileRef, ResultJob, SchedulerReply, Workunit, type_of,
-};
+use fallow_boinc::scheduler::{SchedulerReply, type_of};
 use fallow_domain::{Duration, Flops, PerType, ProjectId, ResourceType, Speed, Usage};
 
 use crate::budget::{Need, Refused, Room, Weigh};
+use crate::described::{
+    Application, ApplicationVersion, FileDescription, FileReference, JobDescription, Workunit,
+};
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{FileStatus, Job, Process, Run, Stage, VersionKey};
@@ -28,7 +29,7 @@ const ELAPSED_DEFAULT: Duration = Duration::from_secs(43_200);
 
 /// What a reply describes and nothing has taken yet, and how much of it may be.
 struct Offer {
-    files: BTreeMap<String, FileInfo>,
+    files: BTreeMap<String, FileDescription>,
     workunits: BTreeMap<String, Workunit>,
     room: Room,
     /// Files that are too large to be kept: nothing that needs one is taken.
@@ -40,7 +41,7 @@ struct Offer {
 
 impl Offer {
     /// What taking these files would need, or nothing if one of them cannot be taken.
-    fn need_of(&self, refs: &[&[FileRef]]) -> Option<Need> {
+    fn need_of(&self, refs: &[&[FileReference]]) -> Option<Need> {
         let mut need = Need::default();
         let mut seen = BTreeSet::new();
         for file in refs.iter().flat_map(|refs| refs.iter()) {
@@ -65,12 +66,12 @@ impl Client {
             self.unstick(&FileKey { project: id, name });
         }
         for version in std::mem::take(&mut reply.app_versions) {
-            self.put_version(id, version, &mut offer);
+            self.put_version(id, version.into(), &mut offer);
         }
-        self.put_apps(id, std::mem::take(&mut reply.apps));
+        self.put_apps(id, std::mem::take(&mut reply.apps).into_iter().map(Application::from).collect());
         let mut arrived = PerType::default();
         for result in std::mem::take(&mut reply.results) {
-            if let Some(kind) = self.put_job(id, result, &mut offer) {
+            if let Some(kind) = self.put_job(id, result.into(), &mut offer) {
                 arrived[kind] += 1;
             }
         }
@@ -82,7 +83,7 @@ impl Client {
     /// Sorts what a reply describes. What is known already is renewed at once.
     fn offer(&mut self, id: ProjectId, reply: &mut SchedulerReply) -> Offer {
         let brings = !(reply.files.is_empty() && reply.app_versions.is_empty() && reply.results.is_empty());
-        let workunits = std::mem::take(&mut reply.workunits).into_iter();
+        let workunits = std::mem::take(&mut reply.workunits).into_iter().map(Workunit::from);
         let mut offer = Offer {
             files: BTreeMap::new(),
             workunits: workunits.map(|workunit| (workunit.name.clone(), workunit)).collect(),
@@ -92,12 +93,12 @@ impl Client {
             dropped: None,
         };
         for info in std::mem::take(&mut reply.files) {
-            self.offer_file(id, info, &mut offer);
+            self.offer_file(id, info.into(), &mut offer);
         }
         offer
     }
 
-    fn offer_file(&mut self, id: ProjectId, info: FileInfo, offer: &mut Offer) {
+    fn offer_file(&mut self, id: ProjectId, info: FileDescription, offer: &mut Offer) {
         if info.is_oversized() {
             offer.refused.files += 1;
             offer.oversized.insert(info.name);
@@ -119,7 +120,7 @@ impl Client {
     }
 
     /// Takes files of the offer that somebody is about to use.
-    fn put_files(&mut self, id: ProjectId, refs: &[FileRef], offer: &mut Offer) {
+    fn put_files(&mut self, id: ProjectId, refs: &[FileReference], offer: &mut Offer) {
         for file in refs {
             if let Some(info) = offer.files.remove(&file.file_name) {
                 self.put_file(id, info);
@@ -127,25 +128,25 @@ impl Client {
         }
     }
 
-    fn put_version(&mut self, id: ProjectId, mut version: AppVersion, offer: &mut Offer) {
+    fn put_version(&mut self, id: ProjectId, mut version: ApplicationVersion, offer: &mut Offer) {
         if version.platform.is_empty() {
             version.platform = self.primary_platform();
         }
         let key = VersionKey {
             project: id,
-            app: version.app_name.clone(),
+            app: version.app.clone(),
             platform: version.platform.clone(),
             plan_class: version.plan_class.clone(),
-            number: version.version_num,
+            number: version.number,
         };
         if version.is_oversized() {
             offer.refused.versions += 1;
             return;
         }
         if let Some(known) = self.state.versions.get_mut(&key) {
-            known.avg_ncpus = version.avg_ncpus;
-            known.flops = version.flops;
-            known.cmdline = version.cmdline;
+            known.cpus = version.cpus;
+            known.speed = version.speed;
+            known.command_line = version.command_line;
             return self.mark(Record::Version(key));
         }
         let need = offer.need_of(&[&version.files]);
@@ -172,7 +173,7 @@ impl Client {
     }
 
     /// Applications are kept as long as one of their versions is.
-    fn put_apps(&mut self, id: ProjectId, apps: Vec<App>) {
+    fn put_apps(&mut self, id: ProjectId, apps: Vec<Application>) {
         let versions = self.state.versions.range(VersionKey::first(id)..);
         let used: BTreeSet<&str> =
             versions.take_while(|(key, _)| key.project == id).map(|(key, _)| key.app.as_str()).collect();
@@ -196,7 +197,7 @@ impl Client {
     }
 
     /// Takes in a job; says what type it counts for, if it is a new one.
-    fn put_job(&mut self, id: ProjectId, result: ResultJob, offer: &mut Offer) -> Option<ResourceType> {
+    fn put_job(&mut self, id: ProjectId, result: JobDescription, offer: &mut Offer) -> Option<ResourceType> {
         let name = FileKey { project: id, name: result.name.clone() };
         if let Some(known) = self.state.jobs.named(&name) {
             self.edit_job(known, |job| job.result.report_deadline = result.report_deadline);
@@ -242,30 +243,30 @@ impl Client {
     fn new_job(
         &mut self,
         id: ProjectId,
-        result: ResultJob,
+        result: JobDescription,
         offer: &mut Offer,
     ) -> Result<Option<Job>, String> {
-        let key = FileKey { project: id, name: result.wu_name.clone() };
+        let key = FileKey { project: id, name: result.workunit.clone() };
         // One that jobs hold already stays as it is: their files are counted by it.
         let known = self.state.workunits.get(&key);
         let workunit = known
-            .or_else(|| offer.workunits.get(&result.wu_name))
+            .or_else(|| offer.workunits.get(&result.workunit))
             .cloned()
-            .ok_or_else(|| format!("its workunit {} did not come with it", result.wu_name))?;
+            .ok_or_else(|| format!("its workunit {} did not come with it", result.workunit))?;
         let is_new = known.is_none();
         let version_key = self.version_for(id, &workunit, &result)?;
         let version = self.state.versions.get(&version_key).ok_or("its application version is unknown")?;
         let Some(host) = &self.state.host else { return Err("the host is not known yet".to_owned()) };
         let usage = usage(version)?;
-        let speed = version.flops.unwrap_or_else(|| {
+        let speed = version.speed.unwrap_or_else(|| {
             // By the CPUs that the server reckons with: it bounded the job's running time by them.
-            let cpus = Usage::from_cpus(version.avg_ncpus).cpus.max(0.01);
+            let cpus = Usage::from_cpus(version.cpus).cpus.max(0.01);
             Speed::new(host.speed.fpops.get() * cpus).unwrap_or(host.speed.fpops)
         });
         let flops =
             |given: Option<Flops>, default| given.filter(|f| f.get() > 0.0).map_or(default, Flops::get);
-        let bound = Duration::from_secs_f64(flops(workunit.rsc_fpops_bound, FLOPS_BOUND) / speed.get());
-        let estimate = Flops::new(flops(workunit.rsc_fpops_est, FLOPS_ESTIMATE)).unwrap_or_default();
+        let bound = Duration::from_secs_f64(flops(workunit.flops_bound, FLOPS_BOUND) / speed.get());
+        let estimate = Flops::new(flops(workunit.flops_estimate, FLOPS_ESTIMATE)).unwrap_or_default();
 
         let oversized = workunit.is_oversized() || result.is_oversized();
         let need = offer.need_of(&[&workunit.files, &result.files]).filter(|_| !oversized);
@@ -303,7 +304,7 @@ impl Client {
         &self,
         id: ProjectId,
         workunit: &Workunit,
-        result: &ResultJob,
+        result: &JobDescription,
     ) -> Result<VersionKey, String> {
         let platforms = self.state.host.as_ref().map(|host| host.platforms.as_slice()).unwrap_or_default();
         let platform =
@@ -313,17 +314,17 @@ impl Client {
         }
         let key = |number| VersionKey {
             project: id,
-            app: workunit.app_name.clone(),
+            app: workunit.app.clone(),
             platform: platform.clone(),
             plan_class: result.plan_class.clone(),
             number,
         };
         let found = match result.platform.is_empty() {
             true => self.state.versions.range(key(0)..=key(u32::MAX)).next_back().map(|(key, _)| key.clone()),
-            false => Some(key(result.version_num)).filter(|key| self.state.versions.contains_key(key)),
+            false => Some(key(result.version_number)).filter(|key| self.state.versions.contains_key(key)),
         };
         found.ok_or_else(|| {
-            format!("there is no version {} of {} for {platform}", result.version_num, workunit.app_name)
+            format!("there is no version {} of {} for {platform}", result.version_number, workunit.app)
         })
     }
 
@@ -403,14 +404,14 @@ const CPUS_MIN: f64 = 0.25;
 const COPROCESSOR_MIN: f64 = 1.0 / 16.0;
 
 /// What a job of a version uses (R3.1). A GPU application may need no more than a sliver of a CPU.
-fn usage(version: &AppVersion) -> Result<Usage, String> {
-    let Some(coproc) = &version.coproc else {
-        let usage = Usage::from_cpus(version.avg_ncpus);
+fn usage(version: &ApplicationVersion) -> Result<Usage, String> {
+    let Some(used) = &version.coprocessor else {
+        let usage = Usage::from_cpus(version.cpus);
         return Ok(Usage { cpus: usage.cpus.max(CPUS_MIN), ..usage });
     };
-    let kind = type_of(&coproc.kind).filter(|kind| kind.is_coprocessor());
-    let kind = kind.ok_or_else(|| format!("it needs a coprocessor {:?}, unknown here", coproc.kind))?;
-    let usage = Usage::from_cpus(version.avg_ncpus).with_coprocessor(kind, coproc.count);
+    let kind = type_of(&used.kind).filter(|kind| kind.is_coprocessor());
+    let kind = kind.ok_or_else(|| format!("it needs a coprocessor {:?}, unknown here", used.kind))?;
+    let usage = Usage::from_cpus(version.cpus).with_coprocessor(kind, used.count);
     let coprocessor = usage.coprocessor.map(|(kind, count)| (kind, count.max(COPROCESSOR_MIN)));
     Ok(Usage { coprocessor, ..usage })
 }

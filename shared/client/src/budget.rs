@@ -11,10 +11,12 @@
 
 use std::fmt;
 
-use fallow_boinc::scheduler::{App, AppVersion, FileInfo, FileRef, ResultJob, Workunit};
 use fallow_domain::ProjectId;
 
 use crate::FileKey;
+use crate::described::{
+    Application, ApplicationVersion, FileDescription, FileReference, JobDescription, Workunit,
+};
 use crate::state::{State, VersionKey};
 
 /// Jobs of a project. BOINC's client asks no project of which it holds a thousand runnable ones; ten times as
@@ -52,44 +54,44 @@ fn list(texts: &[String]) -> usize {
     texts.iter().map(|text| std::mem::size_of::<String>() + text.len()).sum()
 }
 
-fn refs(files: &[FileRef]) -> usize {
-    let one = |file: &FileRef| {
-        std::mem::size_of::<FileRef>() + file.file_name.len() + text(file.open_name.as_ref())
+fn refs(files: &[FileReference]) -> usize {
+    let one = |file: &FileReference| {
+        std::mem::size_of::<FileReference>() + file.file_name.len() + text(file.open_name.as_ref())
     };
     files.iter().map(one).sum()
 }
 
-impl Weigh for FileInfo {
+impl Weigh for FileDescription {
     fn texts(&self) -> usize {
-        let signatures = text(self.file_signature.as_ref()) + text(self.xml_signature.as_ref());
+        let signatures = text(self.signature.as_ref()) + text(self.xml_signature.as_ref());
         let urls = list(&self.download_urls) + list(&self.upload_urls) + list(&self.gzipped_urls);
-        self.name.len() + text(self.md5_cksum.as_ref()) + signatures + urls
+        self.name.len() + text(self.md5.as_ref()) + signatures + urls
     }
 }
 
-impl Weigh for AppVersion {
+impl Weigh for ApplicationVersion {
     fn texts(&self) -> usize {
-        let names = self.app_name.len() + self.platform.len() + self.plan_class.len();
-        let coproc = self.coproc.as_ref().map_or(0, |coproc| coproc.kind.len());
-        let rest = text(self.api_version.as_ref()) + self.cmdline.len() + self.file_prefix.len();
-        names + rest + coproc + refs(&self.files)
+        let names = self.app.len() + self.platform.len() + self.plan_class.len();
+        let coprocessor = self.coprocessor.as_ref().map_or(0, |used| used.kind.len());
+        let rest = text(self.api_version.as_ref()) + self.command_line.len() + self.file_prefix.len();
+        names + rest + coprocessor + refs(&self.files)
     }
 }
 
 impl Weigh for Workunit {
     fn texts(&self) -> usize {
-        self.name.len() + self.app_name.len() + self.command_line.len() + refs(&self.files)
+        self.name.len() + self.app.len() + self.command_line.len() + refs(&self.files)
     }
 }
 
-impl Weigh for ResultJob {
+impl Weigh for JobDescription {
     fn texts(&self) -> usize {
         let version = self.platform.len() + self.plan_class.len();
-        self.name.len() + self.wu_name.len() + version + refs(&self.files)
+        self.name.len() + self.workunit.len() + version + refs(&self.files)
     }
 }
 
-impl Weigh for App {
+impl Weigh for Application {
     fn texts(&self) -> usize {
         self.name.len() + self.user_friendly_name.len()
     }

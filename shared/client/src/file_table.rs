@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use fallow_boinc::scheduler::FileInfo;
 use fallow_domain::{Bytes, Instant};
 use fallow_policy::transfer_backoff::TransferBackoff;
 
+use crate::described::FileDescription;
 use crate::state::{File, FileStatus, Transfer};
 use crate::{FileKey, RequiredSignature};
 
@@ -119,7 +119,7 @@ impl Outline {
     fn until(&self, file: &File) -> Difference {
         // Taken apart whole, so that whoever adds something to a file says here what follows when it changes.
         let File { info, signed, status, proof, found, stale, transfer } = file;
-        let FileInfo { sticky, nbytes, .. } = info;
+        let FileDescription { sticky, nbytes, .. } = info;
         let was = self.transfer.as_ref();
         let store = self.status != *status
             || self.found != *found
@@ -147,7 +147,7 @@ mod tests {
         let transfer =
             Transfer { upload: false, url_index: 0, backoff: TransferBackoff::new(NOW), active: true };
         let file = File {
-            info: FileInfo { name: "f".to_owned(), ..FileInfo::default() },
+            info: FileDescription { name: "f".to_owned(), ..FileDescription::default() },
             signed: false,
             status: FileStatus::Absent,
             proof: None,

@@ -3,12 +3,13 @@
 //! A file is needed while a job or an application version refers to it. A job can run when all the files it
 //! refers to are here. What nobody needs is deleted, unless the project made it sticky.
 
-use fallow_boinc::scheduler::{FileInfo, NetStats};
+use fallow_boinc::scheduler::NetStats;
 use fallow_domain::{Bytes, Instant, JobId, ProjectId};
 use fallow_policy::net_rate::NetRates;
 use fallow_policy::transfer_backoff::{AfterFailure, TransferBackoff};
 
 use crate::connection::NetworkUse;
+use crate::described::FileDescription;
 use crate::held_back::HeldBack;
 use crate::machine::Client;
 use crate::state::{File, FileStatus, Transfer};
@@ -33,7 +34,7 @@ mod error {
 impl Client {
     /// Takes in what a project says about a file. What is already here stays; only its URLs and signatures
     /// are renewed.
-    pub(crate) fn put_file(&mut self, project: ProjectId, info: FileInfo) {
+    pub(crate) fn put_file(&mut self, project: ProjectId, info: FileDescription) {
         let key = FileKey { project, name: info.name.clone() };
         if !self.state.files.contains_key(&key) {
             let file = File {
@@ -51,7 +52,7 @@ impl Client {
             known.info.download_urls = info.download_urls;
             known.info.upload_urls = info.upload_urls;
             known.info.gzipped_urls = info.gzipped_urls;
-            known.info.file_signature = info.file_signature.or(known.info.file_signature.take());
+            known.info.signature = info.signature.or(known.info.signature.take());
             known.info.xml_signature = info.xml_signature.or(known.info.xml_signature.take());
             known.info.sticky |= info.sticky;
             // A place in the old list of URLs says nothing about the new one.
@@ -223,7 +224,7 @@ impl Client {
                 index => file.info.download_urls.get(index - gzipped),
             };
             let signature = file.signed.then(|| RequiredSignature {
-                signature: file.info.file_signature.clone().unwrap_or_default(),
+                signature: file.info.signature.clone().unwrap_or_default(),
                 key: code_key,
             });
             from.cloned().map(|from| {
@@ -236,7 +237,7 @@ impl Client {
                     limit,
                     limited_by_host: by_project.is_none(),
                     keep_free,
-                    md5: file.info.md5_cksum.clone(),
+                    md5: file.info.md5.clone(),
                     signature,
                     executable: file.info.executable,
                 }))
@@ -340,7 +341,7 @@ impl Client {
             Err(error) => return self.transfer_failed(key, &error),
         };
         let had_failed = self.edit_file(key, |file| {
-            let signature = file.info.file_signature.clone().filter(|_| file.signed);
+            let signature = file.info.signature.clone().filter(|_| file.signed);
             file.proof = signature.zip(code_key).map(|(signature, key)| RequiredSignature { signature, key });
             file.status = FileStatus::Present;
             file.info.nbytes = Some(nbytes);
@@ -389,7 +390,7 @@ impl Client {
             BadReply, Changed, DiskFull, LocalFile, Permanent, Transient, WrongMd5, WrongSignature, WrongSize,
         };
         let Some(file) = self.state.files.get(key) else { return };
-        let (unsigned, urls) = (file.info.file_signature.is_none(), file.urls());
+        let (unsigned, urls) = (file.info.signature.is_none(), file.urls());
         let Some(transfer) = &file.transfer else { return };
         // A failure of this host is not the URL's.
         let is_local = matches!(failure.kind, DiskFull | LocalFile | Changed);

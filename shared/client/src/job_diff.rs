@@ -10,10 +10,10 @@
 //! task. They are no reason to store a job: they are stored with the accounts that they add up to, every few
 //! seconds.
 
-use fallow_boinc::scheduler::ResultJob;
 use fallow_domain::{Instant, SlotId};
 use fallow_policy::job_queue::Devices;
 
+use crate::described::JobDescription;
 use crate::state::{Job, Outcome, Process, Run, Stage};
 
 /// A job as it was: all of it that others look at. Texts are represented by their lengths: they are written
@@ -95,7 +95,7 @@ impl Outline {
             ref outcome,
             process,
             // Of what its project said only the deadline is ever said anew.
-            result: ResultJob { report_deadline: deadline, .. },
+            result: JobDescription { report_deadline: deadline, .. },
             // They never change.
             id: _,
             project: _,

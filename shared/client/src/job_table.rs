@@ -44,7 +44,7 @@ impl Job {
     }
 
     pub(crate) fn workunit(&self) -> FileKey {
-        FileKey { project: self.project, name: self.result.wu_name.clone() }
+        FileKey { project: self.project, name: self.result.workunit.clone() }
     }
 
     pub(crate) fn output_files(&self) -> Vec<FileKey> {

@@ -51,7 +51,7 @@ impl Client {
     /// The files that a job reads: its version's and its workunit's.
     pub(crate) fn input_files(&self, job: &Job) -> Vec<FileKey> {
         let mut keys = self.version_files(&job.version);
-        let workunit = FileKey { project: job.project, name: job.result.wu_name.clone() };
+        let workunit = FileKey { project: job.project, name: job.result.workunit.clone() };
         let inputs =
             self.state.workunits.get(&workunit).map(|workunit| workunit.files.as_slice()).unwrap_or_default();
         keys.extend(inputs.iter().map(|file| FileKey { project: job.project, name: file.file_name.clone() }));
@@ -218,8 +218,8 @@ impl Client {
     }
 
     pub(crate) fn memory_estimate(&self, job: &Job) -> fallow_domain::Bytes {
-        let workunit = FileKey { project: job.project, name: job.result.wu_name.clone() };
-        let bound = self.state.workunits.get(&workunit).and_then(|workunit| workunit.rsc_memory_bound);
+        let workunit = FileKey { project: job.project, name: job.result.workunit.clone() };
+        let bound = self.state.workunits.get(&workunit).and_then(|workunit| workunit.memory_bound);
         bound.unwrap_or(fallow_domain::Bytes(100_000_000))
     }
 

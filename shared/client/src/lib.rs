@@ -28,6 +28,7 @@ mod clock;
 mod connection;
 mod cut;
 mod decision;
+mod described;
 mod devices;
 mod effect;
 mod event;

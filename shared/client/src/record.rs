@@ -154,17 +154,17 @@ pub(crate) fn restore(
 
 #[cfg(test)]
 mod tests {
-    use fallow_boinc::scheduler::FileInfo;
     use fallow_domain::Bytes;
 
     use super::*;
+    use crate::described::FileDescription;
 
     /// Shows R6.2.
     #[test]
     fn an_upload_that_an_earlier_version_would_begin_anew_begins_anew() {
         let stale = |told: &str| {
-            let info =
-                serde_json::to_string(&FileInfo { name: "out".into(), ..FileInfo::default() }).unwrap();
+            let info = FileDescription { name: "out".into(), ..FileDescription::default() };
+            let info = serde_json::to_string(&info).unwrap();
             let file = format!(
                 r#"1[{{"project":1,"name":"out"}},{{"info":{info},"signed":false,"status":"Present","found":null,
                 {told}"transfer":null}}]"#

@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 
 use fallow_boinc::scheduler::{
-    AppVersionRef, DiskUsage, GlobalPreferences, HostCoprocessors, HostInfo, InProgressResult, OtherResult,
-    ReportedFile, ReportedResult, ResultState, SchedulerRequest, StderrOut, TimeStats, type_name,
+    AppVersionRef, Coprocessor as NamedCoprocessor, DiskUsage, GlobalPreferences, HostCoprocessors, HostInfo,
+    InProgressResult, OtherResult, ReportedFile, ReportedResult, ResultState, SchedulerRequest, StderrOut,
+    TimeStats, type_name,
 };
 use fallow_domain::{Bytes, Coprocessor, Duration, JobId, ProjectId, ResourceType, Usage};
 use fallow_policy::fetch::WorkRequest;
@@ -14,6 +15,7 @@ use fallow_policy::job_queue::JobSnapshot;
 use fallow_policy::send::Load;
 
 use crate::FileKey;
+use crate::described::{ApplicationVersion, CoprocessorUse};
 use crate::machine::Client;
 use crate::state::{FileStatus, Job, Project, Stage, VersionKey};
 
@@ -48,7 +50,7 @@ impl Client {
         let reported =
             self.state.jobs.reporting().iter().filter(|job| self.state.jobs[job].project == id).copied();
         let reported: Vec<JobId> = reported.take(REPORTS_MAX).collect();
-        let versions: Vec<&VersionKey> = self.state.versions.keys().filter(|key| key.project == id).collect();
+        let versions = self.state.versions.iter().filter(|(key, _)| key.project == id);
         let request = SchedulerRequest {
             authenticator: project.account_key.clone(),
             hostid: project.hostid,
@@ -76,7 +78,7 @@ impl Client {
             coprocs: self.coprocs(wanted),
             results: reported.iter().filter_map(|job| self.report(&self.state.jobs[job])).collect(),
             trickles: self.trickles_for(id).into_iter().map(|(_, trickle)| trickle).collect(),
-            app_versions: versions.iter().map(|key| self.version_ref(key)).collect(),
+            app_versions: versions.map(|(_, version)| version_ref(version)).collect(),
             ..SchedulerRequest::default()
         };
         Some((request, reported))
@@ -192,25 +194,6 @@ impl Client {
         })
     }
 
-    fn version_ref(&self, key: &VersionKey) -> AppVersionRef {
-        let version = self.state.versions.get(key).cloned().unwrap_or_default();
-        AppVersionRef {
-            app_name: version.app_name,
-            version_num: version.version_num,
-            platform: version.platform,
-            avg_ncpus: version.avg_ncpus,
-            flops: version.flops,
-            plan_class: version.plan_class,
-            api_version: version.api_version,
-            cmdline: version.cmdline,
-            file_prefix: version.file_prefix,
-            coproc: version.coproc,
-            dont_throttle: version.dont_throttle,
-            is_wrapper: version.is_wrapper,
-            needs_network: version.needs_network,
-        }
-    }
-
     /// Completes a request of the last step, before it is written for a server: lists every job held and, for
     /// a project that asked for it, the whole workload. A request says so much about each of ten thousand
     /// jobs that only who sends it should pay for it.
@@ -267,6 +250,29 @@ impl Client {
         };
         self.workload.queue().iter().filter_map(listed).collect()
     }
+}
+
+/// An application version that the host has, in its project's words.
+fn version_ref(version: &ApplicationVersion) -> AppVersionRef {
+    AppVersionRef {
+        app_name: version.app.clone(),
+        version_num: version.number,
+        platform: version.platform.clone(),
+        avg_ncpus: version.cpus,
+        flops: version.speed,
+        plan_class: version.plan_class.clone(),
+        api_version: version.api_version.clone(),
+        cmdline: version.command_line.clone(),
+        file_prefix: version.file_prefix.clone(),
+        coproc: version.coprocessor.as_ref().map(named),
+        dont_throttle: version.dont_throttle,
+        is_wrapper: version.is_wrapper,
+        needs_network: version.needs_network,
+    }
+}
+
+fn named(used: &CoprocessorUse) -> NamedCoprocessor {
+    NamedCoprocessor { kind: used.kind.clone(), count: used.count }
 }
 
 /// A job of the workload, with the wall time that it needs yet on what it uses.

@@ -4,6 +4,7 @@ use fallow_boinc::runtime::init_data::{AppFiles, AppInitData, MAPPED_CHANNEL, Ra
 use fallow_boinc::scheduler::{GlobalPreferences, HostInfo, type_name};
 use fallow_domain::{Bytes, JobId, ProjectId, SlotId, printable};
 
+use crate::described::FileReference;
 use crate::machine::Client;
 use crate::state::Project;
 use crate::{ApplicationFile, FileKey, RequiredSignature, SlotFile, TaskSetup};
@@ -17,12 +18,12 @@ impl Client {
         let job = self.state.jobs.get(&id).ok_or("the job is unknown")?;
         let project = self.state.projects.get(&job.project).ok_or("its project is unknown")?;
         let version = self.state.versions.get(&job.version).ok_or("its application version is unknown")?;
-        let key = FileKey { project: job.project, name: job.result.wu_name.clone() };
+        let key = FileKey { project: job.project, name: job.result.workunit.clone() };
         let workunit = self.state.workunits.get(&key).ok_or("its workunit is unknown")?;
         let program = version.files.iter().find(|file| file.main_program).or(version.files.first());
         let program = program.ok_or("its application version has no files")?.file_name.clone();
 
-        let slot_file = |file: &fallow_boinc::scheduler::FileRef, prefix: &str, output| SlotFile {
+        let slot_file = |file: &FileReference, prefix: &str, output| SlotFile {
             name: file.file_name.clone(),
             open_name: format!("{prefix}{}", file.open_name.as_deref().unwrap_or(&file.file_name)),
             copy: file.copy_file,
@@ -36,7 +37,7 @@ impl Client {
         files.extend(job.result.files.iter().map(|file| slot_file(file, "", true)));
 
         let mut arguments = split_command_line(&workunit.command_line);
-        arguments.extend(split_command_line(&version.cmdline));
+        arguments.extend(split_command_line(&version.command_line));
         // Applications of before `init_data.xml` named the device want it so.
         for device in job.run.devices.iter() {
             arguments.extend(["--device".to_owned(), device.to_string()]);
@@ -52,11 +53,11 @@ impl Client {
             major_version: self.config.version.major,
             minor_version: self.config.version.minor,
             release: self.config.version.release,
-            app_version: version.version_num,
+            app_version: version.number,
             userid: number(who.user_id),
             teamid: number(who.team_id),
             hostid: number(project.hostid),
-            app_name: version.app_name.clone(),
+            app_name: version.app.clone(),
             plan_class: text(&version.plan_class),
             project_preferences: text(&project.web.specific).map(Raw),
             team_name: text(&who.team_name),
@@ -82,8 +83,8 @@ impl Client {
             gpu_usage: job.usage.coprocessor.map_or(0.0, |(_, count)| count),
             rsc_fpops_est: job.flops_estimate.get(),
             rsc_fpops_bound: job.elapsed_max.as_secs_f64() * job.speed.get(),
-            rsc_memory_bound: bytes(workunit.rsc_memory_bound, 1e8),
-            rsc_disk_bound: bytes(workunit.rsc_disk_bound, 1e9),
+            rsc_memory_bound: bytes(workunit.memory_bound, 1e8),
+            rsc_disk_bound: bytes(workunit.disk_bound, 1e9),
             computation_deadline: job.result.report_deadline - self.preferences().buffer_min,
             host_info: HostInfo::from_facts(host),
             global_preferences: GlobalPreferences::from_domain(self.preferences()),
@@ -122,13 +123,13 @@ fn maps_its_channel(api_version: Option<&str>) -> bool {
 impl Client {
     fn application_file(&self, project: &Project, name: &str) -> Option<ApplicationFile> {
         let file = self.state.files.get(&FileKey { project: project.id, name: name.to_owned() })?;
-        let now = file.info.file_signature.as_ref().zip(project.code_sign_key.as_ref());
+        let now = file.info.signature.as_ref().zip(project.code_sign_key.as_ref());
         let now =
             now.map(|(signature, key)| RequiredSignature { signature: signature.clone(), key: key.clone() });
         Some(ApplicationFile {
             name: name.to_owned(),
             nbytes: file.info.nbytes,
-            md5: file.info.md5_cksum.clone(),
+            md5: file.info.md5.clone(),
             signed: file.signed,
             signatures: file.proof.iter().cloned().chain(now).collect(),
             executable: file.info.executable,

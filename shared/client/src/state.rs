@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fallow_boinc::scheduler::{App, AppVersion, FileInfo, ResultJob, WebPreferences, Workunit};
+use fallow_boinc::scheduler::WebPreferences;
 use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Flops, HostFacts, Instant, JobId, MasterUrl,
     OwnerLimits, PerType, ProjectId, Share, SlotId, Speed, Usage,
@@ -17,6 +17,7 @@ use fallow_policy::rpc_timing::RpcState;
 use fallow_policy::transfer_backoff::TransferBackoff;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::described::{Application, ApplicationVersion, FileDescription, JobDescription, Workunit};
 use crate::file_table::Files;
 use crate::file_use::FileUse;
 use crate::host_edit::HostRecord;
@@ -73,7 +74,7 @@ pub(crate) struct Project {
     /// Contact by then even without need (BOINC: `next_rpc_delay`).
     pub contact_by: Option<Wait>,
     pub identity: Identity,
-    pub apps: BTreeMap<String, App>,
+    pub apps: BTreeMap<String, Application>,
     /// Resource types for which it said last that it has no programs (BOINC: `no_rsc_apps`).
     #[serde(default)]
     pub lacks: PerType<bool>,
@@ -150,7 +151,7 @@ impl VersionKey {
 /// A file of a project, present or to come.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct File {
-    pub info: FileInfo,
+    pub info: FileDescription,
     /// Must carry a signature: it belongs to an application version.
     pub signed: bool,
     pub status: FileStatus,
@@ -220,7 +221,7 @@ pub(crate) struct Transfer {
 pub(crate) struct Job {
     pub id: JobId,
     pub project: ProjectId,
-    pub result: ResultJob,
+    pub result: JobDescription,
     pub version: VersionKey,
     pub received_at: Instant,
     pub usage: Usage,
@@ -372,7 +373,7 @@ pub(crate) struct State {
     pub meta: HostRecord,
     pub host: Option<HostFacts>,
     pub projects: Projects,
-    pub versions: BTreeMap<VersionKey, AppVersion>,
+    pub versions: BTreeMap<VersionKey, ApplicationVersion>,
     pub workunits: BTreeMap<FileKey, Workunit>,
     pub files: Files,
     pub jobs: Jobs,

@@ -480,8 +480,8 @@ impl Client {
 
     /// What the slot and the outputs of a job may hold (BOINC: `rsc_disk_bound`).
     pub(crate) fn disk_bound(&self, job: &Job) -> Bytes {
-        let workunit = FileKey { project: job.project, name: job.result.wu_name.clone() };
-        let said = self.state.workunits.get(&workunit).and_then(|workunit| workunit.rsc_disk_bound);
+        let workunit = FileKey { project: job.project, name: job.result.workunit.clone() };
+        let said = self.state.workunits.get(&workunit).and_then(|workunit| workunit.disk_bound);
         said.filter(|bound| *bound > Bytes(0)).unwrap_or(DISK_BOUND)
     }
 

@@ -7,7 +7,7 @@ use crate::FormatError;
 use crate::xml::{Reader, Tag, Writer};
 
 /// An application of a project (BOINC: `app`).
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct App {
     /// Its short name.
     pub name: String,
@@ -51,7 +51,7 @@ impl App {
 
 /// A version of an application for one platform (BOINC: `app_version`). Application, platform, version number
 /// and plan class together identify it.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AppVersion {
     /// The application's name.
     pub app_name: String,
@@ -155,7 +155,7 @@ impl AppVersion {
 }
 
 /// Coprocessors that a job uses (BOINC: `coproc`).
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Coprocessor {
     /// Their kind, such as `NVIDIA` (BOINC: `type`).
     pub kind: String,
@@ -185,7 +185,7 @@ impl Coprocessor {
 }
 
 /// A file of an application version or a job (BOINC: `file_ref`).
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileRef {
     /// The file's name in the project's directory.
     pub file_name: String,

@@ -10,7 +10,7 @@ use crate::xml::{Reader, Tag, Writer};
 const UPLOAD_HANDLER: &str = "file_upload_handler";
 
 /// A file to download, or one that a job will produce.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileInfo {
     /// Its name in the project's directory.
     pub name: String,
@@ -43,10 +43,8 @@ pub struct FileInfo {
     pub sticky_lifetime: Option<Duration>,
     /// How dearly the project wants it kept, from 1, the default, to 5 (R4.7; BOINC: `priority`). As it was
     /// written: who uses it takes the nearest level.
-    #[serde(default)]
     pub priority: Option<i64>,
     /// After how many days the project no longer cares for it (R4.7; BOINC: `exp_days`).
-    #[serde(default)]
     pub exp_days: Option<f64>,
     /// True if it is to be compressed before it is uploaded.
     pub gzip_when_done: bool,

@@ -7,7 +7,7 @@ use crate::FormatError;
 use crate::xml::{Reader, Tag, Writer};
 
 /// What jobs of it compute (BOINC: `workunit`).
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Workunit {
     /// Its name.
     pub name: String,
@@ -70,7 +70,7 @@ impl Workunit {
 }
 
 /// A job given to the host (BOINC: `result` in a reply).
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResultJob {
     /// Its name.
     pub name: String,

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use fallow_boinc::scheduler::FileRef;
 use fallow_domain::{Bytes, Duration, Instant, JobId, SlotId, Usage};
 use fallow_policy::job_queue::Devices;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use super::{NOW, client, id_of, job, put_job, wake_up};
+use crate::described::FileReference;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{Job, Outcome, Process, Stage};
@@ -219,7 +219,7 @@ proptest! {
                 _ if !client.state.jobs.contains_key(&id) => {
                     let cpus = [0.5, 1.0, 2.0, 8.0][number as usize];
                     let mut job = job(number, projects[number as usize % 2], Usage::from_cpus(cpus));
-                    job.result.files = vec![FileRef { file_name: format!("out{number}"), ..FileRef::default() }];
+                    job.result.files = vec![FileReference { file_name: format!("out{number}"), ..FileReference::default() }];
                     client.insert_job(job);
                     client.reassess(id);
                 }

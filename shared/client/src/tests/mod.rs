@@ -28,6 +28,7 @@ use fallow_policy::plan_host::PlanHost;
 use fallow_policy::send::Load;
 use fallow_policy::type_backoff::{AfterReply, ReplyForType};
 
+use crate::described::JobDescription;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{Job, Process, Run, Stage, VersionKey};
@@ -110,11 +111,11 @@ pub(crate) fn job(id: u64, project: ProjectId, usage: Usage) -> Job {
     let platform = "x86_64-pc-linux-gnu".to_owned();
     let version =
         VersionKey { project, app: "app".to_owned(), platform, plan_class: String::new(), number: 1 };
-    let result = ResultJob {
+    let result = JobDescription {
         name: format!("job{}", id.0),
-        wu_name: format!("wu{}", id.0),
+        workunit: format!("wu{}", id.0),
         report_deadline: NOW + Duration::from_hours(240),
-        ..ResultJob::default()
+        ..JobDescription::default()
     };
     Job {
         id,

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use fallow_boinc::scheduler::App;
 use fallow_domain::{AccountKey, Duration, ProjectId, ResourceType, Share, Usage};
 use fallow_policy::backoff::Wait;
 use fallow_policy::completion::DurationCorrection;
 use proptest::prelude::*;
 
 use super::{NOW, client, id_of, put_job, wake_up};
+use crate::described::Application;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::Project;
@@ -35,7 +35,7 @@ fn change(project: &mut Project, what: u8, n: u32) {
         14 => project.send_full_workload = is_even,
         15 => project.contact_by = is_even.then(|| Wait::new(NOW, secs)),
         16 => project.identity.venue = format!("venue{n}"),
-        17 => drop(project.apps.insert(format!("app{n}"), App::default())),
+        17 => drop(project.apps.insert(format!("app{n}"), Application::default())),
         18 => project.lacks[ResourceType::Nvidia] = is_even,
         _ => project.job_time = is_even.then_some(secs),
     }

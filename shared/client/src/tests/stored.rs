@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use fallow_boinc::scheduler::{App, AppVersion, Coprocessor, FileInfo, FileRef, ResultJob, Workunit};
 use fallow_domain::{
     AccountKey, Bytes, Device, DocumentVersion, Duration, FleetDocument, Flops, Fraction, Instant, JobId,
     OwnerLimits, PerType, Preferences, ProjectAssignment, ProjectId, ResourceType, Share, SlotId, Usage,
@@ -21,6 +20,9 @@ use rand_pcg::rand_core::SeedableRng as _;
 use serde_json::Value;
 
 use super::{NOW, speed, url};
+use crate::described::{
+    Application, ApplicationVersion, CoprocessorUse, FileDescription, FileReference, JobDescription, Workunit,
+};
 use crate::ledger::Ledger;
 use crate::record::{Record, restore};
 use crate::state::{
@@ -108,7 +110,7 @@ fn rpc() -> RpcState {
 }
 
 fn project() -> Project {
-    let app = App {
+    let app = Application {
         name: text("app"),
         user_friendly_name: text("An <application>"),
         non_cpu_intensive: true,
@@ -149,19 +151,19 @@ fn version_key() -> VersionKey {
     VersionKey { project: ID, app, platform, plan_class, number: 105 }
 }
 
-fn version() -> AppVersion {
-    let library = FileRef { file_name: text("lib"), copy_file: true, ..FileRef::default() };
-    AppVersion {
-        app_name: text("app"),
-        version_num: 105,
+fn version() -> ApplicationVersion {
+    let library = FileReference { file_name: text("lib"), copy_file: true, ..FileReference::default() };
+    ApplicationVersion {
+        app: text("app"),
+        number: 105,
         platform: text(PLATFORM),
         plan_class: text("cuda"),
         api_version: Some(text("8.1.0")),
         files: vec![file_ref("program", "run"), library],
-        avg_ncpus: 0.125,
-        flops: Some(speed(2.5e9)),
-        cmdline: text("--fast"),
-        coproc: Some(Coprocessor { kind: text("CUDA"), count: 0.5 }),
+        cpus: 0.125,
+        speed: Some(speed(2.5e9)),
+        command_line: text("--fast"),
+        coprocessor: Some(CoprocessorUse { kind: text("CUDA"), count: 0.5 }),
         file_prefix: text("../"),
         dont_throttle: true,
         is_wrapper: true,
@@ -169,8 +171,8 @@ fn version() -> AppVersion {
     }
 }
 
-fn file_ref(name: &str, open_name: &str) -> FileRef {
-    FileRef {
+fn file_ref(name: &str, open_name: &str) -> FileReference {
+    FileReference {
         file_name: text(name),
         open_name: Some(text(open_name)),
         main_program: true,
@@ -182,34 +184,34 @@ fn file_ref(name: &str, open_name: &str) -> FileRef {
 fn workunit() -> Workunit {
     Workunit {
         name: text("wu"),
-        app_name: text("app"),
-        rsc_fpops_est: flops(1e12),
-        rsc_fpops_bound: flops(1e14),
-        rsc_memory_bound: Some(Bytes(250_000_000)),
-        rsc_disk_bound: Some(Bytes(500_000_000)),
+        app: text("app"),
+        flops_estimate: flops(1e12),
+        flops_bound: flops(1e14),
+        memory_bound: Some(Bytes(250_000_000)),
+        disk_bound: Some(Bytes(500_000_000)),
         command_line: text("--from 1 --to 'a b'"),
         files: vec![file_ref("in", "input.txt")],
     }
 }
 
-fn info(name: &str) -> FileInfo {
-    FileInfo {
+fn info(name: &str) -> FileDescription {
+    FileDescription {
         name: text(name),
         download_urls: vec![text("http://127.0.0.1/d/1"), text("http://127.0.0.1/d/2")],
         upload_urls: vec![text("http://127.0.0.1/file_upload_handler")],
         gzipped_urls: vec![text("http://127.0.0.1/d/1.gz")],
         gzipped_nbytes: Some(Bytes(70)),
-        md5_cksum: Some(text("900150983cd24fb0d6963f7d28e17f72")),
+        md5: Some(text("900150983cd24fb0d6963f7d28e17f72")),
         nbytes: Some(Bytes(100)),
         max_nbytes: Some(Bytes(1_000)),
         executable: true,
         signature_required: true,
-        file_signature: Some(text("12ab\n34cd.")),
+        signature: Some(text("12ab\n34cd.")),
         xml_signature: Some(text("<sig>\n56ef.")),
         sticky: true,
         sticky_lifetime: Some(secs(86_400)),
         priority: Some(3),
-        exp_days: Some(7.1),
+        expires_after: Some(Duration::from_days_f64(7.1)),
         gzip_when_done: true,
         generated_locally: true,
         upload_when_present: true,
@@ -282,13 +284,13 @@ fn job(id: u64, stage: Stage) -> Job {
     Job {
         id: JobId(id),
         project: ID,
-        result: ResultJob {
+        result: JobDescription {
             name: format!("wu_{id}"),
-            wu_name: text("wu"),
+            workunit: text("wu"),
             report_deadline: Instant::from_secs_f64(1_800_000_000.5),
             files: vec![file_ref("out", "output.txt")],
             platform: text(PLATFORM),
-            version_num: 105,
+            version_number: 105,
             plan_class: text("cuda"),
             report_immediately: true,
         },
