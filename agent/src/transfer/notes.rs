@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use fallow_client::Traffic;
+use fallow_client::{Direction, Traffic};
 use fallow_domain::Bytes;
 use reqwest::Url;
 
@@ -31,10 +31,10 @@ impl TransferLog {
         self.lock().remarks.push(text);
     }
 
-    pub(super) fn measured(&self, upload: bool, bytes: u64, took: Duration) {
+    pub(super) fn measured(&self, direction: Direction, bytes: u64, took: Duration) {
         if bytes > 0 && !took.is_zero() {
             let took = fallow_domain::Duration::from_secs_f64(took.as_secs_f64());
-            self.lock().traffic.push(Traffic { upload, bytes: Bytes(bytes), took });
+            self.lock().traffic.push(Traffic { direction, bytes: Bytes(bytes), took });
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fallow_client::{TransferError, TransferErrorKind};
+use fallow_client::{Direction, TransferError, TransferErrorKind};
 use fallow_daemon::{causes, loopback};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RANGE};
 use reqwest::{Body, Client, RequestBuilder, Response, StatusCode, Url};
@@ -92,7 +92,7 @@ pub(super) struct Answer<'a> {
 /// Measures what crosses the wire for one answer. As in the stock client a POST counts by what goes, a GET by
 /// what comes.
 struct Meter<'a> {
-    upload: bool,
+    direction: Direction,
     since: Instant,
     bytes: u64,
     log: &'a TransferLog,
@@ -100,7 +100,7 @@ struct Meter<'a> {
 
 impl Drop for Meter<'_> {
     fn drop(&mut self) {
-        self.log.measured(self.upload, self.bytes, self.since.elapsed());
+        self.log.measured(self.direction, self.bytes, self.since.elapsed());
     }
 }
 
@@ -175,12 +175,15 @@ impl Web {
                     false => Ok(Decoder::plain()),
                 };
                 let decoder = decoder.map_err(|why| garbled(&place, &why))?;
-                let upload = method == Method::Post;
-                let (since, bytes) = match request.content.filter(|_| upload) {
+                let direction = match method {
+                    Method::Get => Direction::Download,
+                    Method::Post => Direction::Upload,
+                };
+                let (since, bytes) = match request.content.filter(|_| direction == Direction::Upload) {
                     Some(content) => (sent, content.length()),
                     None => (Instant::now(), 0),
                 };
-                let meter = Meter { upload, since, bytes, log: request.log };
+                let meter = Meter { direction, since, bytes, log: request.log };
                 let rest = bytes::Bytes::new();
                 return Ok(Answer { response, place, pace, decoder, rest, is_over: false, meter });
             };
@@ -295,7 +298,7 @@ impl Answer<'_> {
             Ok(Ok(chunk)) => {
                 let bytes = chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
                 self.pace.note(Instant::now(), bytes);
-                if !self.meter.upload {
+                if self.meter.direction == Direction::Download {
                     self.meter.bytes += bytes;
                 }
                 Ok(chunk)

@@ -12,6 +12,7 @@ use crate::budget::{Need, Refused, Room, Weigh};
 use crate::described::{
     Application, ApplicationVersion, FileDescription, FileReference, JobDescription, Workunit,
 };
+use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{FileStatus, Job, Process, Run, Stage, VersionKey};
@@ -209,7 +210,7 @@ impl Client {
                 let refused = self.beyond_host(&job);
                 self.add_job(job);
                 if let Some((exit_status, why)) = refused {
-                    self.job_failed(id, exit_status, 3, why);
+                    self.job_failed(id, exit_status, EndState::ComputeError, why);
                 }
                 Some(kind)
             }

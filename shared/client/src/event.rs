@@ -15,7 +15,7 @@ use fallow_domain::{
 
 pub use fallow_policy::rpc_timing::Asker;
 
-use crate::{FileKey, Goes};
+use crate::{Direction, FileKey, Goes};
 
 /// Something that happened, to be told to [`crate::Client::handle`] with the time at which it did.
 #[derive(Clone, Debug)]
@@ -168,8 +168,8 @@ pub struct AttachRequest {
 /// Bytes that went one way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Traffic {
-    /// From here to a server.
-    pub upload: bool,
+    /// Which way.
+    pub direction: Direction,
     /// As they crossed the wire.
     pub bytes: Bytes,
     /// How long it took, from the first of them on.

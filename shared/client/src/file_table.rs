@@ -13,7 +13,7 @@ use fallow_policy::transfer_backoff::TransferBackoff;
 
 use crate::described::FileDescription;
 use crate::state::{File, FileStatus, Transfer};
-use crate::{FileKey, RequiredSignature};
+use crate::{Direction, FileKey, RequiredSignature};
 
 /// The files, to be looked at as a map.
 #[derive(Debug, Default)]
@@ -93,12 +93,12 @@ impl Files {
 
 /// What is stored of a transfer, and where it stands among all. Whether it is under way is not stored, and
 /// its URL makes no difference to others.
-fn stored(transfer: &Transfer) -> (bool, usize, TransferBackoff) {
-    (transfer.upload, transfer.url_index, transfer.backoff)
+fn stored(transfer: &Transfer) -> (Direction, usize, TransferBackoff) {
+    (transfer.direction, transfer.url_index, transfer.backoff)
 }
 
-fn place(transfer: &Transfer) -> (bool, bool, TransferBackoff) {
-    (transfer.upload, transfer.active, transfer.backoff)
+fn place(transfer: &Transfer) -> (Direction, bool, TransferBackoff) {
+    (transfer.direction, transfer.active, transfer.backoff)
 }
 
 impl Outline {
@@ -144,8 +144,12 @@ mod tests {
     /// The names of what follows from an edit of a file that is being downloaded.
     fn follows(edit: impl FnOnce(&mut File)) -> String {
         let key = FileKey { project: ProjectId(0), name: "f".to_owned() };
-        let transfer =
-            Transfer { upload: false, url_index: 0, backoff: TransferBackoff::new(NOW), active: true };
+        let transfer = Transfer {
+            direction: Direction::Download,
+            url_index: 0,
+            backoff: TransferBackoff::new(NOW),
+            active: true,
+        };
         let file = File {
             info: FileDescription { name: "f".to_owned(), ..FileDescription::default() },
             signed: false,
@@ -183,7 +187,7 @@ mod tests {
         assert_eq!(follows(|file| file.info.nbytes = Some(Bytes(1))), "store");
         assert_eq!(follows(|file| file.info.sticky = true), "store");
         assert_eq!(follows(|file| file.transfer = None), "store transfer");
-        assert_eq!(moved(|transfer| transfer.upload = true), "store transfer");
+        assert_eq!(moved(|transfer| transfer.direction = Direction::Upload), "store transfer");
         assert_eq!(moved(|transfer| transfer.url_index = 1), "store");
         assert_eq!(moved(|transfer| transfer.active = false), "transfer");
         let fail = |transfer: &mut Transfer| {

@@ -10,13 +10,14 @@ use fallow_policy::transfer_backoff::{AfterFailure, TransferBackoff};
 
 use crate::connection::NetworkUse;
 use crate::described::FileDescription;
+use crate::end_state::EndState;
 use crate::held_back::HeldBack;
 use crate::machine::Client;
 use crate::state::{File, FileStatus, Transfer};
 use crate::timers::Timer;
 use crate::transfers::{Rank, Use};
 use crate::{
-    Download, Effect, FileKey, NoticeLevel, Reason, RequiredSignature, Traffic, TransferError,
+    Direction, Download, Effect, FileKey, NoticeLevel, Reason, RequiredSignature, Traffic, TransferError,
     TransferErrorKind, Upload,
 };
 
@@ -100,7 +101,7 @@ impl Client {
             FileStatus::Absent | FileStatus::Failed(..) if file.transfer.is_none() => {
                 self.edit_file_wanted(key, rank, |file| {
                     file.status = FileStatus::Absent;
-                    file.transfer = Some(new_transfer(false, now));
+                    file.transfer = Some(new_transfer(Direction::Download, now));
                 });
             }
             _ => self.state.transfers.hasten(key, rank),
@@ -113,8 +114,10 @@ impl Client {
         let unfinished = self.state.files.iter().filter(|(_, file)| file.transfer.is_some());
         let keys: Vec<FileKey> = unfinished.map(|(key, _)| key.clone()).collect();
         for key in keys {
-            let upload = self.state.files[&key].transfer.as_ref().is_some_and(|transfer| transfer.upload);
-            let rank = if upload { self.upload_rank(&key) } else { self.download_rank(&key) };
+            let rank = match self.state.files[&key].transfer.as_ref().map(|transfer| transfer.direction) {
+                Some(Direction::Upload) => self.upload_rank(&key),
+                Some(Direction::Download) | None => self.download_rank(&key),
+            };
             self.place_transfer(&key, Some(rank));
         }
     }
@@ -143,18 +146,19 @@ impl Client {
     pub(crate) fn start_upload(&mut self, key: &FileKey) {
         let now = self.now();
         let rank = self.upload_rank(key);
-        self.edit_file_wanted(key, rank, |file| file.transfer = Some(new_transfer(true, now)));
+        self.edit_file_wanted(key, rank, |file| file.transfer = Some(new_transfer(Direction::Upload, now)));
     }
 
     /// Hands the transfers that are due to the shell, within the limits.
     pub(crate) fn poll_transfers(&mut self) {
         let now = self.now();
-        for upload in [false, true] {
-            self.state.transfers.of(upload).wake(now);
-            while let Some((key, rank)) = self.next_transfer(upload) {
+        for direction in Direction::BOTH {
+            self.state.transfers.of(direction).wake(now);
+            while let Some((key, rank)) = self.next_transfer(direction) {
                 // The job that it was wanted for first may be gone; then others may be in greater haste.
                 let is_wanted = |job| self.state.file_use.is_awaited_by(&key, job);
-                let true_rank = if upload || is_wanted(rank.job) { rank } else { self.download_rank(&key) };
+                let holds = direction == Direction::Upload || is_wanted(rank.job);
+                let true_rank = if holds { rank } else { self.download_rank(&key) };
                 if true_rank > rank {
                     self.place_transfer(&key, Some(true_rank));
                 } else {
@@ -164,10 +168,10 @@ impl Client {
         }
     }
 
-    fn next_transfer(&mut self, upload: bool) -> Option<(FileKey, Rank)> {
+    fn next_transfer(&mut self, direction: Direction) -> Option<(FileKey, Rank)> {
         let (now, held) = (self.now(), &self.held_back);
-        let is_held = |project| held.left(project, upload, now).is_positive();
-        let next = self.state.transfers.of(upload).next(now, is_held);
+        let is_held = |project| held.left(project, direction, now).is_positive();
+        let next = self.state.transfers.of(direction).next(now, is_held);
         if next.is_some() {
             self.timers.stale(Timer::Transfer);
         }
@@ -180,7 +184,7 @@ impl Client {
         self.state.files.observe(now);
         self.held_back.observe(now);
         self.state.transfers.observe(now);
-        let failed = [false, true].map(|upload| self.state.transfers.failed(upload).clone());
+        let failed = Direction::BOTH.map(|direction| self.state.transfers.failed(direction).clone());
         for key in failed.iter().flatten() {
             self.place_transfer(key, None);
         }
@@ -200,9 +204,9 @@ impl Client {
         let (url, code_key) = (project.url.clone(), project.code_sign_key.clone().unwrap_or_default());
         let Some(file) = self.state.files.get(key) else { return };
         let Some(transfer) = &file.transfer else { return };
-        let upload = transfer.upload;
+        let direction = transfer.direction;
         let why = format!("{}, after {} failures in a row", key.name, transfer.backoff.failures());
-        let effect = if upload {
+        let effect = if direction == Direction::Upload {
             let (nbytes, md5) = file.found.clone().unwrap_or_default();
             let to = file.info.upload_urls.get(transfer.url_index).cloned();
             to.map(|to| {
@@ -251,7 +255,7 @@ impl Client {
                 self.act(effect, Reason::new("BOINC transfers", why));
             }
             None => {
-                let verb = if upload { "sent" } else { "had" };
+                let verb = if direction == Direction::Upload { "sent" } else { "had" };
                 self.fail_file(
                     key,
                     error::NOT_FOUND,
@@ -265,7 +269,7 @@ impl Client {
     /// can never change. What preferences keep out waits: they may be tightened for a while.
     fn misfit(&self, key: &FileKey) -> Option<(bool, String)> {
         let file = self.state.files.get(key)?;
-        if file.transfer.as_ref()?.upload {
+        if file.transfer.as_ref()?.direction == Direction::Upload {
             return None;
         }
         let (host, nbytes) = (self.state.host.as_ref()?, file.info.nbytes?);
@@ -315,7 +319,10 @@ impl Client {
     pub(crate) fn traffic_measured(&mut self, traffic: &[Traffic]) {
         for part in traffic {
             let rates = &mut self.ledger.net;
-            let rate = if part.upload { &mut rates.up } else { &mut rates.down };
+            let rate = match part.direction {
+                Direction::Download => &mut rates.down,
+                Direction::Upload => &mut rates.up,
+            };
             rate.update(self.clock.now(), part.bytes, part.took);
         }
     }
@@ -348,7 +355,7 @@ impl Client {
             file.transfer.take().is_some_and(|transfer| transfer.backoff.failures() > 0)
         });
         let Some(had_failed) = had_failed else { return };
-        self.held_back_mut().succeeded(key.project, false);
+        self.held_back_mut().succeeded(key.project, Direction::Download);
         self.file_arrived(key, had_failed);
     }
 
@@ -360,7 +367,7 @@ impl Client {
         if sent.is_none() {
             return;
         }
-        self.held_back_mut().succeeded(key.project, true);
+        self.held_back_mut().succeeded(key.project, Direction::Upload);
         self.tell_upload(key);
         self.output_settled(key);
     }
@@ -395,7 +402,7 @@ impl Client {
         // A failure of this host is not the URL's.
         let is_local = matches!(failure.kind, DiskFull | LocalFile | Changed);
         let is_last = transfer.url_index + 1 >= urls || failure.kind == WrongSignature;
-        let upload = transfer.upload;
+        let upload = transfer.direction == Direction::Upload;
         let tries_next = !is_local && !is_last;
         self.edit_transfer(key, |transfer, _| {
             transfer.active = false;
@@ -428,15 +435,15 @@ impl Client {
     /// Lets a file that failed wait; gives its error number when that has been going on for too long.
     fn back_off(&mut self, key: &FileKey, failure: &TransferError, is_local: bool) -> Option<i32> {
         let now = self.now();
-        let (upload, then) = self.edit_transfer(key, |transfer, rng| {
+        let (direction, then) = self.edit_transfer(key, |transfer, rng| {
             transfer.url_index = 0;
-            (transfer.upload, transfer.backoff.on_failure(now, rng))
+            (transfer.direction, transfer.backoff.on_failure(now, rng))
         })?;
         match then {
             AfterFailure::GiveUp => Some(error::GAVE_UP),
             AfterFailure::RetryIn(delay) => {
                 if !is_local {
-                    self.held_back.failed(key.project, upload, now, self.random.stream());
+                    self.held_back.failed(key.project, direction, now, self.random.stream());
                     self.timers.stale(Timer::Transfer);
                 }
                 self.note_draw();
@@ -451,7 +458,7 @@ impl Client {
     fn fail_file(&mut self, key: &FileKey, number: i32, why: &str) {
         let upload = self.edit_file(key, |file| {
             file.status = FileStatus::Failed(number, why.to_owned());
-            file.transfer.take().is_some_and(|transfer| transfer.upload)
+            file.transfer.take().is_some_and(|transfer| transfer.direction == Direction::Upload)
         });
         let Some(upload) = upload else { return };
         self.notice(NoticeLevel::Error, Some(key.project), format!("{} is given up: {why}", key.name));
@@ -482,7 +489,7 @@ impl Client {
              <error_message>{why}</error_message>\n</file_xfer_error>",
             key.name
         );
-        self.job_failed(job, fallow_boinc::runtime::exit::DOWNLOAD_FAILED, 1, message);
+        self.job_failed(job, fallow_boinc::runtime::exit::DOWNLOAD_FAILED, EndState::DownloadFailed, message);
     }
 
     /// When a transfer can begin that cannot now.
@@ -493,10 +500,10 @@ impl Client {
         let now = self.now();
         self.state
             .transfers
-            .next_wake_up(now, |project, upload| now + self.held_back.left(project, upload, now))
+            .next_wake_up(now, |project, direction| now + self.held_back.left(project, direction, now))
     }
 }
 
-fn new_transfer(upload: bool, now: Instant) -> Transfer {
-    Transfer { upload, url_index: 0, backoff: TransferBackoff::new(now), active: false }
+fn new_transfer(direction: Direction, now: Instant) -> Transfer {
+    Transfer { direction, url_index: 0, backoff: TransferBackoff::new(now), active: false }
 }

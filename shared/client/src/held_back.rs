@@ -6,21 +6,29 @@ use fallow_domain::{Duration, Instant, ProjectId};
 use fallow_policy::transfer_backoff::ProjectTransferBackoff;
 use rand_pcg::Pcg64Mcg;
 
-/// By project, and whether they are uploads.
+use crate::Direction;
+
+/// By project and direction.
 #[derive(Debug, Default)]
 pub(crate) struct HeldBack {
-    by_project: BTreeMap<(ProjectId, bool), ProjectTransferBackoff>,
+    by_project: BTreeMap<(ProjectId, Direction), ProjectTransferBackoff>,
 }
 
 impl HeldBack {
     /// A transfer of a project has failed.
-    pub(crate) fn failed(&mut self, project: ProjectId, upload: bool, now: Instant, rng: &mut Pcg64Mcg) {
-        self.by_project.entry((project, upload)).or_default().on_failure(now, rng);
+    pub(crate) fn failed(
+        &mut self,
+        project: ProjectId,
+        direction: Direction,
+        now: Instant,
+        rng: &mut Pcg64Mcg,
+    ) {
+        self.by_project.entry((project, direction)).or_default().on_failure(now, rng);
     }
 
     /// One has come to its end.
-    pub(crate) fn succeeded(&mut self, project: ProjectId, upload: bool) {
-        self.by_project.remove(&(project, upload));
+    pub(crate) fn succeeded(&mut self, project: ProjectId, direction: Direction) {
+        self.by_project.remove(&(project, direction));
     }
 
     pub(crate) fn forget(&mut self, project: ProjectId) {
@@ -28,8 +36,8 @@ impl HeldBack {
     }
 
     /// For how long they are held back.
-    pub(crate) fn left(&self, project: ProjectId, upload: bool, now: Instant) -> Duration {
-        let held = self.by_project.get(&(project, upload));
+    pub(crate) fn left(&self, project: ProjectId, direction: Direction, now: Instant) -> Duration {
+        let held = self.by_project.get(&(project, direction));
         held.map_or(Duration::ZERO, |project| project.wait_left(now))
     }
 

@@ -14,6 +14,7 @@ use fallow_domain::{Instant, SlotId};
 use fallow_policy::job_queue::Devices;
 
 use crate::described::JobDescription;
+use crate::end_state::EndState;
 use crate::state::{Job, Outcome, Process, Run, Stage};
 
 /// A job as it was: all of it that others look at. Texts are represented by their lengths: they are written
@@ -24,7 +25,7 @@ pub(crate) struct Outline {
     slot: Option<SlotId>,
     process: Process,
     deadline: Instant,
-    outcome: Option<(i32, u8, usize, usize)>,
+    outcome: Option<(i32, EndState, usize, usize)>,
     run: Run,
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct Difference {
 }
 
 /// How a job ended.
-fn told(outcome: &Outcome) -> (i32, u8, usize, usize) {
+fn told(outcome: &Outcome) -> (i32, EndState, usize, usize) {
     let Outcome { exit_status, state, message, stderr, at: _ } = outcome;
     (*exit_status, *state, message.as_ref().map_or(0, String::len), stderr.len())
 }
@@ -119,7 +120,7 @@ impl Outline {
             || found.progress
             || self.process.exists() != process.exists()
             || computing(self.process, &self.run) != computing(process, run);
-        let failed = |outcome: Option<(i32, u8, usize, usize)>| outcome.is_some_and(|of| of.0 != 0);
+        let failed = |outcome: Option<(i32, EndState, usize, usize)>| outcome.is_some_and(|of| of.0 != 0);
         let shown = self.process != process || failed(self.outcome) != failed(outcome) || found.shown;
         let over = self.outcome != outcome;
         let ends = self.process.exists() && !process.exists();
@@ -241,7 +242,7 @@ mod tests {
 
     fn failed() -> Option<Outcome> {
         let (message, stderr) = (None, String::new());
-        Some(Outcome { exit_status: 1, state: 3, message, stderr, at: Instant::EPOCH })
+        Some(Outcome { exit_status: 1, state: EndState::ComputeError, message, stderr, at: Instant::EPOCH })
     }
 
     #[test]

@@ -6,6 +6,7 @@ use fallow_policy::cpu_schedule::WhyNot;
 use fallow_policy::job_queue::{Cpus, JobSnapshot, JobState};
 
 use crate::devices::devices_of;
+use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::slots::Leaving;
 use crate::state::{FileStatus, Job, Outcome, Process, Stage};
@@ -225,7 +226,13 @@ impl Client {
 
     /// A job has failed: what there is of its outputs is still sent, and the failure reported. Its project is
     /// contacted less (R1.3 c).
-    pub(crate) fn job_failed(&mut self, id: JobId, exit_status: i32, state: u8, message: impl Into<String>) {
+    pub(crate) fn job_failed(
+        &mut self,
+        id: JobId,
+        exit_status: i32,
+        state: EndState,
+        message: impl Into<String>,
+    ) {
         let message = message.into();
         let Some(job) = self.state.jobs.get(&id).filter(|job| job.outcome.is_none()) else { return };
         let (project, name) = (job.project, job.result.name.clone());
@@ -240,7 +247,7 @@ impl Client {
             format!("{name} failed with {exit_status}{what}: {message}"),
         );
         // A job that somebody did not want any more says nothing about the project.
-        if state != 6 {
+        if state != EndState::Aborted {
             let now = self.now();
             self.with_rpc(project, |rpc, rng| rpc.on_job_failure(now, rng));
         }
@@ -266,7 +273,7 @@ impl Client {
             self.act(Effect::AbortTask { job: id }, Reason::new("abort", why));
             self.set_process(id, Process::Aborting(pid));
         }
-        self.job_failed(id, exit_status, 6, why.to_owned());
+        self.job_failed(id, exit_status, EndState::Aborted, why.to_owned());
     }
 
     /// Sends the outputs that are there; with none left to send, the job can be reported.
@@ -304,7 +311,7 @@ impl Client {
                 // BOINC's client reports such a job as done; a server would look for an output that never
                 // comes.
                 if let Some(outcome) = job.outcome.as_mut().filter(|outcome| outcome.exit_status == 0) {
-                    outcome.state = 7;
+                    outcome.state = EndState::UploadFailed;
                     outcome.exit_status = exit::UPLOAD_FAILED;
                     outcome.message = Some(format!("{} could not be uploaded", key.name));
                 }

@@ -19,7 +19,7 @@ use fallow_policy::type_backoff::TypeBackoffs;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Client;
-use crate::state::{Job, Process};
+use crate::state::{Job, Outcome, Process};
 use crate::stretches::Stretches;
 use crate::{Entity, Totals};
 
@@ -189,8 +189,7 @@ impl Client {
     /// A job is over and forgotten: what it cost moves to the account of what became of it.
     pub(crate) fn book_job(&mut self, job: &Job) {
         let late = self.now() > job.result.report_deadline;
-        let success =
-            job.outcome.as_ref().is_some_and(|outcome| outcome.exit_status == 0 && outcome.state == 5);
+        let success = job.outcome.as_ref().is_some_and(Outcome::is_success);
         let cost = job.run.charged;
         let worth = self.worth(job);
         self.count(job.project, |totals| {

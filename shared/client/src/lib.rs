@@ -30,7 +30,9 @@ mod cut;
 mod decision;
 mod described;
 mod devices;
+mod direction;
 mod effect;
+mod end_state;
 mod event;
 mod file_edit;
 mod file_table;
@@ -82,6 +84,7 @@ mod workload;
 
 pub use attaching::{Attached, NotAttached, Verdict};
 pub use cut::cut;
+pub use direction::Direction;
 pub use effect::*;
 pub use event::*;
 pub use machine::{Client, ClientConfig};

@@ -16,6 +16,7 @@ use fallow_policy::send::Load;
 
 use crate::FileKey;
 use crate::described::{ApplicationVersion, CoprocessorUse};
+use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::state::{FileStatus, Job, Project, Stage, VersionKey};
 
@@ -177,7 +178,7 @@ impl Client {
             final_cpu_time: job.run.cpu(),
             final_elapsed_time: job.run.elapsed,
             exit_status: outcome.exit_status,
-            state: ResultState::from_code(i32::from(outcome.state)).unwrap_or(ResultState::ComputeError),
+            state: result_state(outcome.state),
             platform: job.version.platform.clone(),
             version_num: job.version.number,
             plan_class: job.version.plan_class.clone(),
@@ -249,6 +250,16 @@ impl Client {
             Some(in_progress_result(job, planned.remaining, planned.usage))
         };
         self.workload.queue().iter().filter_map(listed).collect()
+    }
+}
+
+fn result_state(state: EndState) -> ResultState {
+    match state {
+        EndState::DownloadFailed => ResultState::Downloading,
+        EndState::ComputeError => ResultState::ComputeError,
+        EndState::Done => ResultState::Uploaded,
+        EndState::Aborted => ResultState::Aborted,
+        EndState::UploadFailed => ResultState::UploadFailed,
     }
 }
 

@@ -10,6 +10,7 @@ use fallow_policy::cpu_schedule::{
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::Outlook;
 
+use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::state::Process;
 use crate::timers::Timer;
@@ -178,7 +179,7 @@ impl Client {
                 return self.job_failed(
                     id,
                     fallow_boinc::runtime::exit::START_FAILED,
-                    3,
+                    EndState::ComputeError,
                     format!("cannot start: {why}"),
                 );
             }

@@ -14,11 +14,11 @@ use fallow_policy::fetch::WorkRequest;
 use fallow_policy::fetch::bounds::{self as fetch_bounds, Enough, Gathered, Held};
 use fallow_policy::job_queue::Cpus;
 
-use crate::FileKey;
 use crate::machine::Client;
 use crate::state::{File, FileStatus, Job, Stage};
 use crate::timers::Timer;
 use crate::under_way::{Seen, UnderWay};
+use crate::{Direction, FileKey};
 
 /// Downloads of a project that are under way are expected to bring a file in this time: 100 MB over a line of
 /// a megabit a second.
@@ -71,7 +71,9 @@ fn patience(bytes: f64, speed: f64) -> Duration {
 }
 
 fn has_failed(file: &File) -> bool {
-    file.transfer.as_ref().is_some_and(|transfer| !transfer.upload && transfer.backoff.failures() > 0)
+    file.transfer
+        .as_ref()
+        .is_some_and(|transfer| transfer.direction == Direction::Download && transfer.backoff.failures() > 0)
 }
 
 impl Client {

@@ -18,6 +18,7 @@ use fallow_policy::transfer_backoff::TransferBackoff;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::described::{Application, ApplicationVersion, FileDescription, JobDescription, Workunit};
+use crate::end_state::EndState;
 use crate::file_table::Files;
 use crate::file_use::FileUse;
 use crate::host_edit::HostRecord;
@@ -26,7 +27,7 @@ use crate::project_table::Projects;
 use crate::slots::Slots;
 use crate::transfers::Transfers;
 use crate::trickles::Trickles;
-use crate::{FileKey, RequiredSignature};
+use crate::{Direction, FileKey, RequiredSignature};
 
 /// What concerns the host as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -187,7 +188,7 @@ impl File {
     /// In how many places it may be had, or sent to.
     pub(crate) fn urls(&self) -> usize {
         match &self.transfer {
-            Some(transfer) if transfer.upload => self.info.upload_urls.len(),
+            Some(transfer) if transfer.direction == Direction::Upload => self.info.upload_urls.len(),
             _ => self.info.gzipped_urls.len() + self.info.download_urls.len(),
         }
     }
@@ -208,7 +209,8 @@ pub(crate) enum FileStatus {
 /// A download or upload that is not over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Transfer {
-    pub upload: bool,
+    #[serde(rename = "upload")]
+    pub direction: Direction,
     pub url_index: usize,
     pub backoff: TransferBackoff,
     /// Handed to the shell. Not kept over a restart.
@@ -353,8 +355,7 @@ impl Process {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     pub exit_status: i32,
-    /// BOINC's state in the report: 1 download failed, 3 compute error, 5 done, 6 aborted, 7 upload failed.
-    pub state: u8,
+    pub state: EndState,
     pub message: Option<String>,
     pub stderr: String,
     pub at: Instant,
@@ -363,7 +364,7 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// The job is done.
     pub(crate) fn is_success(&self) -> bool {
-        self.exit_status == 0 && self.state == 5
+        self.exit_status == 0 && self.state == EndState::Done
     }
 }
 

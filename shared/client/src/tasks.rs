@@ -6,6 +6,7 @@ use fallow_boinc::runtime::exit::{self, RestartReason};
 use fallow_boinc::runtime::message::AppStatus;
 use fallow_domain::{Bytes, Duration, Instant, JobId};
 
+use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::set_aside::is_due;
 use crate::state::{FileStatus, Job, Outcome, Process, Stage};
@@ -79,7 +80,7 @@ impl Client {
         }
         if job.outcome.is_some() || fault == StartFault::Job {
             // Nothing to do where it is over already.
-            self.job_failed(id, exit::START_FAILED, 3, reason);
+            self.job_failed(id, exit::START_FAILED, EndState::ComputeError, reason);
             self.process_gone(id);
             return self.settle_failed(id);
         }
@@ -232,7 +233,7 @@ impl Client {
         };
         let goes_on = !was_over && failure.is_none();
         if let Some((exit_status, message)) = failure {
-            self.job_failed(id, exit_status, 3, message);
+            self.job_failed(id, exit_status, EndState::ComputeError, message);
         }
         let (stderr, at) = (tail(&end.stderr), self.now());
         let gone = |job: &mut Job| {
@@ -248,7 +249,8 @@ impl Client {
                 // It failed, or it was aborted, and now it is gone.
                 Some(outcome) => outcome.stderr = stderr,
                 None if is_finished => {
-                    job.outcome = Some(Outcome { exit_status: 0, state: 5, message: None, stderr, at });
+                    job.outcome =
+                        Some(Outcome { exit_status: 0, state: EndState::Done, message: None, stderr, at });
                     return true;
                 }
                 None => {}
@@ -326,7 +328,7 @@ impl Client {
         };
         if let Some(times) = gives_up {
             let message = format!("too many exit(0)s: the application left without having finished {times}");
-            return self.job_failed(id, exit::TOO_MANY_EXITS, 3, message);
+            return self.job_failed(id, exit::TOO_MANY_EXITS, EndState::ComputeError, message);
         }
         if !expected {
             let why = match reason {
@@ -423,7 +425,7 @@ impl Client {
         }
         self.edit_job(id, |job| {
             if let Some(outcome) = job.outcome.as_mut().filter(|outcome| outcome.is_success()) {
-                outcome.state = 7;
+                outcome.state = EndState::UploadFailed;
                 outcome.exit_status = exit::UPLOAD_FAILED;
                 outcome.message = Some("its outputs were deleted to make room on a full disk".to_owned());
             }
@@ -519,7 +521,7 @@ impl Client {
             let pid = self.state.jobs.get(&id).and_then(|job| job.process.pid());
             self.act(Effect::AbortTask { job: id }, Reason::new("limits", why.clone()));
             self.set_process(id, Process::Aborting(pid));
-            self.job_failed(id, exit_status, 3, why);
+            self.job_failed(id, exit_status, EndState::ComputeError, why);
         }
     }
 }

@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{Duration, Instant, JobId, ProjectId};
 
-use crate::FileKey;
 use crate::state::Transfer;
+use crate::{Direction, FileKey};
 
 /// At most this many transfers of a project at once in one direction (BOINC: `max_file_xfers_per_project`).
 const ACTIVE_PER_PROJECT: usize = 2;
@@ -63,13 +63,13 @@ impl Rank {
 /// The transfers of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Transfers {
-    down: Direction,
-    up: Direction,
+    down: OneWay,
+    up: OneWay,
 }
 
-/// Those of one direction.
+/// The transfers of one direction.
 #[derive(Debug, Default)]
-pub(crate) struct Direction {
+pub(crate) struct OneWay {
     active: BTreeMap<FileKey, Active>,
     projects: BTreeMap<ProjectId, Waiting>,
     /// Where each one that is not active is.
@@ -109,12 +109,18 @@ enum Queue {
 }
 
 impl Transfers {
-    pub(crate) fn of(&mut self, upload: bool) -> &mut Direction {
-        if upload { &mut self.up } else { &mut self.down }
+    pub(crate) fn of(&mut self, direction: Direction) -> &mut OneWay {
+        match direction {
+            Direction::Download => &mut self.down,
+            Direction::Upload => &mut self.up,
+        }
     }
 
-    fn direction(&self, upload: bool) -> &Direction {
-        if upload { &self.up } else { &self.down }
+    fn one_way(&self, direction: Direction) -> &OneWay {
+        match direction {
+            Direction::Download => &self.down,
+            Direction::Upload => &self.up,
+        }
     }
 
     /// Takes note of where a file's transfer stands, or that it has none any more. Without a rank it keeps
@@ -126,10 +132,14 @@ impl Transfers {
         rank: Option<Rank>,
         now: Instant,
     ) {
-        let known = [&mut self.down, &mut self.up].map(|direction| direction.take_out(key, now));
+        let [down, up] = [&mut self.down, &mut self.up].map(|one_way| one_way.take_out(key, now));
         let Some(transfer) = transfer else { return };
-        let rank = rank.or(known[usize::from(transfer.upload)]).unwrap_or(Rank::LAST);
-        self.of(transfer.upload).put(key, transfer, rank, now);
+        let known = match transfer.direction {
+            Direction::Download => down,
+            Direction::Upload => up,
+        };
+        let rank = rank.or(known).unwrap_or(Rank::LAST);
+        self.of(transfer.direction).put(key, transfer, rank, now);
     }
 
     /// A job came that wants a file sooner than those before.
@@ -141,7 +151,7 @@ impl Transfers {
     pub(crate) fn any(&self) -> bool {
         [&self.down, &self.up]
             .into_iter()
-            .any(|direction| !(direction.active.is_empty() && direction.index.is_empty()))
+            .any(|one_way| !(one_way.active.is_empty() && one_way.index.is_empty()))
     }
 
     /// Downloads that are under way.
@@ -157,14 +167,14 @@ impl Transfers {
     }
 
     /// Those that failed before and are not under way.
-    pub(crate) fn failed(&self, upload: bool) -> &BTreeSet<FileKey> {
-        &self.direction(upload).failed
+    pub(crate) fn failed(&self, direction: Direction) -> &BTreeSet<FileKey> {
+        &self.one_way(direction).failed
     }
 
     /// The clock was set back: nothing waits longer by that.
     pub(crate) fn observe(&mut self, now: Instant) {
-        for direction in [&mut self.down, &mut self.up] {
-            direction.full_since = direction.full_since.map(|since| since.min(now));
+        for one_way in [&mut self.down, &mut self.up] {
+            one_way.full_since = one_way.full_since.map(|since| since.min(now));
         }
     }
 
@@ -173,14 +183,15 @@ impl Transfers {
     pub(crate) fn next_wake_up(
         &self,
         now: Instant,
-        held_until: impl Fn(ProjectId, bool) -> Instant,
+        held_until: impl Fn(ProjectId, Direction) -> Instant,
     ) -> Option<Instant> {
-        let at = |upload| self.direction(upload).next_wake_up(now, |project| held_until(project, upload));
-        [false, true].into_iter().filter_map(at).min()
+        let at =
+            |direction| self.one_way(direction).next_wake_up(now, |project| held_until(project, direction));
+        Direction::BOTH.into_iter().filter_map(at).min()
     }
 }
 
-impl Direction {
+impl OneWay {
     /// Takes the next one to begin, if there is room for it. `is_held` says whether a project's failures hold
     /// back what failed before. The caller says by [`Transfers::place`] what becomes of it.
     pub(crate) fn next(

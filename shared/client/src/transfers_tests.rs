@@ -18,7 +18,12 @@ fn rank(purpose: Use, hours: i64, job: u64) -> Rank {
 }
 
 fn fresh() -> Transfer {
-    Transfer { upload: false, url_index: 0, backoff: TransferBackoff::new(t0()), active: false }
+    Transfer {
+        direction: Direction::Download,
+        url_index: 0,
+        backoff: TransferBackoff::new(t0()),
+        active: false,
+    }
 }
 
 fn failed(at: Instant) -> Transfer {
@@ -30,8 +35,8 @@ fn failed(at: Instant) -> Transfer {
 /// Begins whatever may begin, and says what.
 fn begin(transfers: &mut Transfers, now: Instant) -> Vec<String> {
     let mut begun = Vec::new();
-    transfers.of(false).wake(now);
-    while let Some((key, rank)) = transfers.of(false).next(now, |_| false) {
+    transfers.of(Direction::Download).wake(now);
+    while let Some((key, rank)) = transfers.of(Direction::Download).next(now, |_| false) {
         let before = if key.name.starts_with("failed") { failed(t0()) } else { fresh() };
         transfers.place(&key, Some(&Transfer { active: true, ..before }), Some(rank), now);
         begun.push(key.name);
@@ -138,7 +143,7 @@ proptest! {
                 transfers.place(&key, Some(&fresh()), Some(rank(Use::Job, hours, 1)), t0());
                 waiting.insert(key);
             }
-            while let Some((key, _)) = transfers.of(false).next(t0(), |_| false) {
+            while let Some((key, _)) = transfers.of(Direction::Download).next(t0(), |_| false) {
                 transfers.place(&key, Some(&Transfer { active: true, ..fresh() }), None, t0());
                 prop_assert!(waiting.remove(&key));
                 active.push(key);

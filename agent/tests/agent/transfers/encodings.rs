@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use fallow_boinc::scheduler::{SchedulerReply, SchedulerRequest};
-use fallow_client::{Download, Event, TransferErrorKind};
+use fallow_client::{Direction, Download, Event, TransferErrorKind};
 use fallow_domain::{Bytes, MasterUrl, ProjectId};
 
 use super::{Bench, Server, content, http};
@@ -114,8 +114,8 @@ async fn r6_2_how_fast_files_come_and_go_is_measured() {
     let wanted = Download { ..Bench::wanted(server.url("file"), &content()) };
     assert!(bench.download(wanted).await.is_ok());
     assert!(bench.upload(b"result", server.url("up")).await.is_ok());
-    let measured: Vec<(bool, bool)> =
-        bench.traffic.iter().map(|part| (part.upload, part.bytes >= Bytes(100_000))).collect();
-    assert_eq!(measured, [(false, true), (true, false)]);
+    let measured: Vec<(Direction, bool)> =
+        bench.traffic.iter().map(|part| (part.direction, part.bytes >= Bytes(100_000))).collect();
+    assert_eq!(measured, [(Direction::Download, true), (Direction::Upload, false)]);
     assert!(bench.traffic.iter().all(|part| part.took.is_positive()));
 }

@@ -9,6 +9,7 @@ use proptest::test_runner::TestCaseError;
 
 use super::{NOW, client, id_of, job, put_job, wake_up};
 use crate::described::FileReference;
+use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{Job, Outcome, Process, Stage};
@@ -80,7 +81,7 @@ fn without_totals(record: &[u8]) -> serde_json::Value {
 fn outcome(n: u32) -> Option<Outcome> {
     let exit_status = n as i32 % 2;
     let (message, stderr) = (None, "x".repeat(n as usize / 2));
-    (n > 0).then_some(Outcome { exit_status, state: 3, message, stderr, at: NOW })
+    (n > 0).then_some(Outcome { exit_status, state: EndState::ComputeError, message, stderr, at: NOW })
 }
 
 /// Changes one thing of a job.

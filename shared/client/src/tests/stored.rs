@@ -23,12 +23,13 @@ use super::{NOW, speed, url};
 use crate::described::{
     Application, ApplicationVersion, CoprocessorUse, FileDescription, FileReference, JobDescription, Workunit,
 };
+use crate::end_state::EndState;
 use crate::ledger::Ledger;
 use crate::record::{Record, restore};
 use crate::state::{
     File, FileStatus, Identity, Job, Meta, Outcome, Process, Project, Run, Stage, State, Transfer, VersionKey,
 };
-use crate::{FileKey, RequiredSignature};
+use crate::{Direction, FileKey, RequiredSignature};
 
 const STORED: &str = include_str!("stored.json");
 const ID: ProjectId = ProjectId(3);
@@ -218,7 +219,7 @@ fn info(name: &str) -> FileDescription {
     }
 }
 
-fn file(name: &str, status: FileStatus, upload: bool) -> File {
+fn file(name: &str, status: FileStatus, direction: Direction) -> File {
     let mut backoff = TransferBackoff::new(NOW);
     backoff.on_failure(NOW, &mut Pcg64Mcg::seed_from_u64(2));
     File {
@@ -228,17 +229,17 @@ fn file(name: &str, status: FileStatus, upload: bool) -> File {
         proof: Some(RequiredSignature { signature: text("98."), key: text("1024\nabc.") }),
         found: Some((Bytes(101), text("0cc175b9c0f1b6a831c399e269772661"))),
         stale: Bytes(17),
-        transfer: Some(Transfer { upload, url_index: 1, backoff, active: false }),
+        transfer: Some(Transfer { direction, url_index: 1, backoff, active: false }),
     }
 }
 
 fn files() -> [File; 4] {
     let failed = FileStatus::Failed(-224, text("it is not there"));
     [
-        file("in", FileStatus::Absent, false),
-        file("lib", FileStatus::Present, false),
-        file("out", FileStatus::Uploaded, true),
-        file("program", failed, false),
+        file("in", FileStatus::Absent, Direction::Download),
+        file("lib", FileStatus::Present, Direction::Download),
+        file("out", FileStatus::Uploaded, Direction::Upload),
+        file("program", failed, Direction::Download),
     ]
 }
 
@@ -279,8 +280,13 @@ fn jobs() -> Vec<Job> {
 }
 
 fn job(id: u64, stage: Stage) -> Job {
-    let outcome =
-        Outcome { exit_status: -197, state: 6, message: Some(text("why")), stderr: text("said"), at: NOW };
+    let outcome = Outcome {
+        exit_status: -197,
+        state: EndState::Aborted,
+        message: Some(text("why")),
+        stderr: text("said"),
+        at: NOW,
+    };
     Job {
         id: JobId(id),
         project: ID,

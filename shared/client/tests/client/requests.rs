@@ -7,7 +7,7 @@
 //! - Peaks of memory and disk stand where they were measured; the captured jobs ended before the first look
 //!   at them.
 
-use fallow_client::{Asker, Event, Phase, Traffic};
+use fallow_client::{Asker, Direction, Event, Phase, Traffic};
 use fallow_domain::{Bytes, Duration, MasterUrl};
 
 use crate::life::{document, small_buffers};
@@ -143,8 +143,8 @@ fn r6_2_what_the_stock_client_tells_of_itself_we_tell_too() {
     world.run_until("a job acknowledged", Duration::from_hours(3), done);
     world.restart();
     world.run_for(Duration::from_mins(5));
-    let part = |upload| Traffic { upload, bytes: Bytes(400_000), took: Duration::from_secs(4) };
-    world.event(Event::TrafficMeasured(vec![part(false), part(true)]));
+    let part = |direction| Traffic { direction, bytes: Bytes(400_000), took: Duration::from_secs(4) };
+    world.event(Event::TrafficMeasured(Direction::BOTH.map(part).to_vec()));
     world.event(Event::ContactRequested {
         url: MasterUrl::parse("http://127.0.0.1/a/").unwrap(),
         by: Asker::Fleet,

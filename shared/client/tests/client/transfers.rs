@@ -1,7 +1,7 @@
 //! Which transfer begins when: the order of files, mirrors, and projects beside each other.
 
 use fallow_boinc::scheduler::SchedulerReply;
-use fallow_client::{Event, Traffic, TransferError, TransferErrorKind};
+use fallow_client::{Direction, Event, Traffic, TransferError, TransferErrorKind};
 use fallow_domain::{Bytes, Duration, Fraction, Preferences};
 
 use crate::life::{document, small_buffers};
@@ -217,8 +217,11 @@ fn what_there_is_of_a_download_that_is_given_up_is_deleted() {
 fn r6_2_servers_are_told_how_fast_transfers_are() {
     let mut world = World::new(210);
     world.add_project("a", 1, Duration::from_secs(30));
-    let part = |upload, bytes| Traffic { upload, bytes: Bytes(bytes), took: Duration::from_secs(4) };
-    world.event(Event::TrafficMeasured(vec![part(false, 4_000_000), part(true, 400_000)]));
+    let part = |direction, bytes| Traffic { direction, bytes: Bytes(bytes), took: Duration::from_secs(4) };
+    world.event(Event::TrafficMeasured(vec![
+        part(Direction::Download, 4_000_000),
+        part(Direction::Upload, 400_000),
+    ]));
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
     world.run_until("a request", Duration::from_mins(5), |w| !w.requests.is_empty());
     let request = &world.requests[0];

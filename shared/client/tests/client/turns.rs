@@ -2,7 +2,7 @@
 //! stall, jobs without number.
 
 use fallow_boinc::scheduler::{Coprocessor as Needed, SchedulerReply};
-use fallow_client::{Asker, Event, Phase, TaskView, Traffic, TransferError, TransferErrorKind};
+use fallow_client::{Asker, Direction, Event, Phase, TaskView, Traffic, TransferError, TransferErrorKind};
 use fallow_domain::{Bytes, Coprocessor, Duration, Fraction, HostFacts, Preferences, ResourceType, Speed};
 
 use crate::hand::{self, Bench};
@@ -333,7 +333,8 @@ fn r2_16_a_large_file_has_the_time_that_it_takes_here() {
             file.nbytes = Some(Bytes(2_000_000_000));
         }
     });
-    let part = Traffic { upload: false, bytes: Bytes(4_000_000), took: Duration::from_secs(4) };
+    let part =
+        Traffic { direction: Direction::Download, bytes: Bytes(4_000_000), took: Duration::from_secs(4) };
     world.event(Event::TrafficMeasured(vec![part]));
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus())));
     let enough = |w: &World| w.client.project_views()[0].enough.clone();
