@@ -352,7 +352,7 @@ fn negative_numbers(command: clap::Command) -> clap::Command {
 #[cfg(test)]
 mod tests {
     use fallow_policy::accounting::AccountingPolicy;
-    use fallow_policy::choice::{Kind, Policy};
+    use fallow_policy::choice::{Policy, PolicyKind};
     use fallow_policy::completion::CompletionPolicy;
     use fallow_policy::cpu_schedule::CpuPolicy;
     use fallow_policy::fetch::FetchPolicy;
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn the_help_of_run_tells_of_every_policy_that_an_agent_can_follow() {
-        fn told<K: Kind + ?Sized>(help: &str, switch: &str) {
+        fn told<K: PolicyKind + ?Sized>(help: &str, switch: &str) {
             for policy in Policy::<K>::all() {
                 let line = help.lines().find(|line| line.starts_with(&format!("  {switch}{policy} ")));
                 let tells = line.is_some_and(|line| line.ends_with(policy.summary()) && line.len() <= WIDTH);

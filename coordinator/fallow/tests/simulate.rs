@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use fallow_policy::accounting::AccountingChoice;
-use fallow_policy::choice::{Kind, Policy};
+use fallow_policy::choice::{Policy, PolicyKind};
 use fallow_policy::completion::CompletionPolicy;
 use fallow_policy::cpu_schedule::CpuPolicy;
 use fallow_policy::fetch::FetchPolicy;
@@ -113,7 +113,7 @@ fn the_help_names_every_policy_and_switch_and_the_manual_of_scenarios() {
         let arguments = ["simulate", "base", "--vary", "duration=1 day", "--policy", &policy];
         assert_eq!(command().args(arguments).output().unwrap().status.code(), Some(0), "{policy}");
     }
-    fn told<K: Kind + ?Sized>(help: &str) {
+    fn told<K: PolicyKind + ?Sized>(help: &str) {
         for policy in Policy::<K>::all() {
             let line = help.lines().find(|line| line.starts_with(&format!("  {policy} ")));
             assert!(line.is_some_and(|line| line.ends_with(policy.summary())), "{policy}: {help}");

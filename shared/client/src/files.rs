@@ -6,7 +6,7 @@
 use fallow_boinc::scheduler::NetStats;
 use fallow_domain::{Bytes, Instant, JobId, ProjectId};
 use fallow_policy::net_rate::NetRates;
-use fallow_policy::transfer_backoff::{AfterFailure, TransferBackoff};
+use fallow_policy::transfer_backoff::{AfterTransferFailure, TransferBackoff};
 
 use crate::connection::NetworkUse;
 use crate::described::FileDescription;
@@ -440,8 +440,8 @@ impl Client {
             (transfer.direction, transfer.backoff.on_failure(now, rng))
         })?;
         match then {
-            AfterFailure::GiveUp => Some(error::GAVE_UP),
-            AfterFailure::RetryIn(delay) => {
+            AfterTransferFailure::GiveUp => Some(error::GAVE_UP),
+            AfterTransferFailure::RetryIn(delay) => {
                 if !is_local {
                     self.held_back.failed(key.project, direction, now, self.random.stream());
                     self.timers.stale(Timer::Transfer);

@@ -2,8 +2,8 @@
 
 use fallow_boinc::runtime::exit;
 use fallow_domain::{Instant, JobId, ResourceType};
-use fallow_policy::cpu_schedule::WhyNot;
-use fallow_policy::job_queue::{Cpus, JobSnapshot, JobState};
+use fallow_policy::cpu_schedule::WhyNotRun;
+use fallow_policy::job_queue::{Cpus, JobSnapshot, RunState};
 
 use crate::devices::devices_of;
 use crate::end_state::EndState;
@@ -156,9 +156,9 @@ impl Client {
     }
 
     /// Why a job could not run here even if nothing else did.
-    fn hopeless(&self, job: &JobSnapshot) -> Option<WhyNot> {
+    fn can_never_run(&self, job: &JobSnapshot) -> Option<WhyNotRun> {
         self.state.host.as_ref()?;
-        self.schedule_host(false).hopeless(&job.needs())
+        self.schedule_host(false).can_never_run(&job.needs())
     }
 
     /// Until when a job waits before it is started again, if it does.
@@ -168,7 +168,7 @@ impl Client {
 
     /// Tells the owner once of a job that cannot run here under the present preferences.
     pub(crate) fn tell_hopeless(&mut self, job: &JobSnapshot) {
-        let Some(why) = self.hopeless(job) else { return };
+        let Some(why) = self.can_never_run(job) else { return };
         let Some(name) = self.state.jobs.get(&job.id).map(|job| job.result.name.clone()) else { return };
         if self.workload.tell_hopeless(job.id) {
             let text = format!("{name} cannot run on this host: {why}");
@@ -185,15 +185,15 @@ impl Client {
         let state = match job.stage {
             // It keeps no instance busy; what it lacks is asked of others.
             Stage::Downloading if self.is_stalled(job) => return None,
-            Stage::Downloading => JobState::Incoming,
+            Stage::Downloading => RunState::Downloading,
             Stage::Runnable if matches!(job.process, Process::Aborting(_)) => return None,
-            Stage::Runnable if job.process.computes() => JobState::Running {
+            Stage::Runnable if job.process.computes() => RunState::Running {
                 slice_began: job.run.slice_since,
                 checkpointed_at: job.run.checkpoint_at.unwrap_or(job.run.slice_since),
                 devices: job.run.devices,
             },
-            Stage::Runnable if job.run.begun => JobState::Preempted,
-            Stage::Runnable => JobState::Unstarted,
+            Stage::Runnable if job.run.begun => RunState::Preempted,
+            Stage::Runnable => RunState::Unstarted,
             Stage::Uploading | Stage::Reporting => return None,
         };
         let working_set = if job.run.begun { job.run.working_set } else { self.memory_estimate(job) };

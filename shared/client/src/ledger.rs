@@ -11,7 +11,7 @@ use fallow_policy::accounting::{Debts, LongTermDebts};
 use fallow_policy::active_fraction::ActiveFraction;
 use fallow_policy::completion::{self, CpuEfficiency, DurationCorrection, JobProgress, Learned, Progress};
 use fallow_policy::decay::RecentCpu;
-use fallow_policy::metrics::{Fate, Metrics, ProjectStretch, Stretch};
+use fallow_policy::metrics::{DeadlineOutcome, Metrics, Observation, ProjectObservation};
 use fallow_policy::net_rate::NetRates;
 use fallow_policy::network_period::NetworkPeriods;
 use fallow_policy::rpc_timing::RpcState;
@@ -202,7 +202,7 @@ impl Client {
             *cpu += cost;
             *jobs += 1;
         });
-        let fate = if success && late { Fate::Missed } else { Fate::InTime };
+        let fate = if success && late { DeadlineOutcome::Missed } else { DeadlineOutcome::Met };
         self.ledger.metrics.job_settled(self.now(), worth, fate);
     }
 
@@ -259,7 +259,7 @@ impl Client {
     fn note_stretches(&mut self, here: bool) {
         let instances = self.plan_host().instances;
         let (queue, dealt) = (self.workload.queue(), &self.ledger.dealt);
-        self.ledger.stretches.note(self.state.projects.values().map(|project| ProjectStretch {
+        self.ledger.stretches.note(self.state.projects.values().map(|project| ProjectObservation {
             project: project.id,
             share: project.share,
             used: PerType::default(),
@@ -293,7 +293,7 @@ impl Client {
         if seen.available != PerType::default() {
             self.ledger.stretches.book();
         }
-        self.ledger.metrics.observe(&Stretch {
+        self.ledger.metrics.observe(&Observation {
             from: seen.from,
             to: self.now(),
             available: seen.available,

@@ -4,7 +4,7 @@
 //! runs (R5.2) and work fetch (R5.4) alike. Long-term debts are settled whenever a plan is made from them.
 
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
-use fallow_policy::accounting::{Books, Debt, LongTermPeriod};
+use fallow_policy::accounting::{AccountingSituation, Debt, LongTermPeriod};
 use fallow_policy::fetch::{
     CHECK_PERIOD, CHECK_SOONEST, FetchAccount, FetchContact, FetchDecision, FetchProject, FetchSituation,
     WorkRequest,
@@ -156,10 +156,10 @@ impl Client {
         let project = |project: &Project| FetchProject {
             id: project.id,
             share: project.share,
-            leaving: project.detach_when_done,
+            detach_when_done: project.detach_when_done,
             lacks: project.lacks,
             left_out: project.web.without,
-            gathered: self.gathered(project.id),
+            unrunnable: self.gathered(project.id),
         };
         self.state.projects.values().map(project).collect()
     }
@@ -168,11 +168,11 @@ impl Client {
     fn fetch_contact(&self, project: &Project) -> FetchContact {
         let id = project.id;
         let wait = project.rpc.min_rpc_time(self.now(), self.asker(id));
-        let enough = self.enough_of(id).is_some();
+        let at_limit = self.enough_of(id).is_some();
         let free = !project.scheduler_urls.is_empty() && self.sessions.in_flight(id).is_none();
         FetchContact {
-            may_contact: wait.is_none() && free && !enough,
-            enough,
+            may_contact: wait.is_none() && free && !at_limit,
+            at_limit,
             contact_from: wait.map(|wait| wait.at),
             work_waits: project.rpc.min_work_time(self.now()).is_some(),
             hung: self.sessions.has_hung(id),
@@ -184,12 +184,12 @@ impl Client {
     fn fetch_accounts(&self) -> Vec<FetchAccount> {
         let shares = self.shares();
         let accounting = self.config.composition.accounting;
-        let standings = accounting.standings(&self.books(&shares), self.workload.queue(), self.window());
-        let account = |(id, standing): (&ProjectId, _)| FetchAccount {
+        let priorities = accounting.fetch_priorities(&self.books(&shares), self.workload.queue(), self.window());
+        let account = |(id, priority): (&ProjectId, _)| FetchAccount {
             supplies: self.ledger.long_term.supplied(*id),
-            standing,
+            priority,
         };
-        self.state.projects.keys().zip(standings).map(account).collect()
+        self.state.projects.keys().zip(priorities).map(account).collect()
     }
 
     /// What a project is owed over all types, in CPU seconds (R3.4).
@@ -203,8 +203,8 @@ impl Client {
     }
 
     /// The books by which projects are compared.
-    pub(crate) fn books<'a>(&'a self, projects: &'a [(ProjectId, Share)]) -> Books<'a> {
-        Books {
+    pub(crate) fn books<'a>(&'a self, projects: &'a [(ProjectId, Share)]) -> AccountingSituation<'a> {
+        AccountingSituation {
             host: self.plan_host(),
             projects,
             short_term: &self.ledger.debts,

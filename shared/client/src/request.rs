@@ -217,7 +217,7 @@ impl Client {
     /// needs no more of it, mostly.
     pub fn workload_sums(&self) -> Load {
         // Deadlines in the queue are a connection interval early.
-        self.workload.queue().load().put_off(self.preferences().connection_interval)
+        self.workload.queue().load().with_deadlines_later(self.preferences().connection_interval)
     }
 
     fn other_results(&self, id: ProjectId) -> Vec<OtherResult> {

@@ -7,7 +7,7 @@ use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{Duration, Instant, JobId, MasterUrl, ProjectId};
 use fallow_policy::decay::RecentCpu;
 use fallow_policy::fetch::{RankedProject, WorkBackoff, WorkRequest};
-use fallow_policy::rpc_session::{AfterFailure, Ask, Candidate, Sessions, WhyAsk};
+use fallow_policy::rpc_session::{AfterRpcFailure, Candidate, SchedulerRpc, Sessions, WhyRpc};
 use fallow_policy::rpc_timing::{Asker, MasterPage, RpcState};
 
 use crate::connection::NetworkUse;
@@ -82,7 +82,7 @@ impl Client {
     /// Who asks for contact is not made to wait for an answer that is overdue already.
     fn give_up_for_requests(&mut self) {
         let sessions = &self.sessions;
-        let overdue = self.wanted.meanwhile().filter(|id| sessions.is_left_behind(*id));
+        let overdue = self.wanted.meanwhile().filter(|id| sessions.is_overdue(*id));
         let overdue: Vec<ProjectId> = overdue.collect();
         for id in overdue {
             self.wanted_mut().next_rpc(id);
@@ -158,7 +158,7 @@ impl Client {
             let wanted = |plan: WorkRequest| self.bounded(id, plan.without(left_out)).without(left_out);
             let asking = self.fetch.made().of(id);
             let request = wanted(asking.map(|asking| asking.request).unwrap_or_default());
-            let fill = wanted(asking.map(|asking| asking.fill).unwrap_or_default());
+            let piggyback = wanted(asking.map(|asking| asking.piggyback).unwrap_or_default());
             let for_idle = || match project.detach_when_done {
                 true => WorkRequest::default(),
                 false => wanted(asking.map(|asking| asking.for_idle).unwrap_or_default()),
@@ -169,8 +169,8 @@ impl Client {
                 may_ask: project.rpc.min_rpc_time(now, asker).is_none(),
                 // Where waits are by resource type the policy has seen to them.
                 may_fetch: !by_project || project.rpc.min_work_time(now).is_none(),
-                request: if request.is_none() && requested { fill } else { request },
-                fill,
+                request: if request.is_none() && requested { piggyback } else { request },
+                piggyback,
                 due: self.reports.why(id),
                 requested,
                 by_owner: (asker == Asker::Owner).then(for_idle),
@@ -201,7 +201,7 @@ impl Client {
         self.config.composition.fetch.rank(&projects.collect::<Vec<_>>())
     }
 
-    fn ask(&mut self, ask: Ask) {
+    fn ask(&mut self, ask: SchedulerRpc) {
         let id = ask.project;
         let url = self
             .state
@@ -220,7 +220,7 @@ impl Client {
             wanted: Duration::from_secs_f64(ask.work.scalar()),
             reports: reported.len(),
             unknown: unseen && !ask.work.is_none(),
-            policy: matches!(ask.reason, WhyAsk::NeedsWork { .. }).then(by_policy).flatten(),
+            policy: matches!(ask.reason, WhyRpc::NeedsWork { .. }).then(by_policy).flatten(),
         };
         self.wanted_mut().next_rpc(id);
         self.carried.begin(id, reported.into_iter().collect(), carried);
@@ -291,8 +291,8 @@ impl Client {
     fn rpc_failed(&mut self, id: ProjectId) {
         self.count_failure(id);
         match self.sessions_mut().failed(id) {
-            Some(AfterFailure::NextScheduler(ask)) => self.ask(ask),
-            Some(AfterFailure::AllFailed) => self.project_failed(id),
+            Some(AfterRpcFailure::NextScheduler(ask)) => self.ask(ask),
+            Some(AfterRpcFailure::AllFailed) => self.project_failed(id),
             None => {}
         }
     }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, SlotId};
-use fallow_policy::accounting::ProjectPeriod;
+use fallow_policy::accounting::ShortTermPeriod;
 use fallow_policy::cpu_schedule::{
-    Action, Chosen, CpuSituation, Passed, ProjectSnapshot, Schedule, ScheduleHost,
+    CpuSituation, ProjectSnapshot, RunAction, Schedule, ScheduleHost, ScheduledJob, UnscheduledJob,
 };
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::Outlook;
@@ -72,11 +72,11 @@ impl Client {
     /// Updates the debts for the time since the last decision (R2.1). Returns the instance time that all
     /// projects used.
     fn settle_debts(&mut self) -> PerType<Duration> {
-        let period: Vec<ProjectPeriod> = self
+        let period: Vec<ShortTermPeriod> = self
             .state
             .projects
             .values()
-            .map(|project| ProjectPeriod {
+            .map(|project| ShortTermPeriod {
                 project: project.id,
                 share: project.share,
                 used: self.ledger.spent.get(&project.id).copied().unwrap_or_default(),
@@ -105,7 +105,7 @@ impl Client {
     }
 
     /// Books what was used in the recent credit of projects.
-    fn book_credit(&mut self, period: &[ProjectPeriod], host: &PlanHost) {
+    fn book_credit(&mut self, period: &[ShortTermPeriod], host: &PlanHost) {
         if !self.config.composition.accounting.counts_credit() {
             return;
         }
@@ -124,7 +124,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn run(&mut self, chosen: &Chosen) {
+    pub(crate) fn run(&mut self, chosen: &ScheduledJob) {
         let id = chosen.job;
         // A process in memory is bound to the devices that it was started on (R3.14).
         let moved = self
@@ -137,7 +137,7 @@ impl Client {
             job.run.devices = chosen.devices;
             if job.run.slice_since != chosen.slice_began {
                 job.run.slice_since = chosen.slice_began;
-                if chosen.action != Action::Continue {
+                if chosen.action != RunAction::Continue {
                     job.run.checkpoint_at = None;
                 }
             }
@@ -215,7 +215,7 @@ impl Client {
         slot
     }
 
-    pub(crate) fn preempt(&mut self, passed: &Passed) {
+    pub(crate) fn preempt(&mut self, passed: &UnscheduledJob) {
         let id = passed.job;
         let Some(job) = self.state.jobs.get(&id) else { return };
         let checkpointed = job.run.checkpoint_cpu.is_positive();

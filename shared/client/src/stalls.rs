@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType};
 use fallow_policy::fetch::WorkRequest;
-use fallow_policy::fetch::bounds::{self as fetch_bounds, Enough, Gathered, Held};
+use fallow_policy::fetch::bounds::{self as fetch_bounds, FetchLimit, ProjectHoldings, UnrunnableTypes};
 use fallow_policy::job_queue::Cpus;
 
 use crate::machine::Client;
@@ -37,9 +37,9 @@ pub(crate) struct Stalls {
     /// Downloads under way, by project.
     downloads: BTreeMap<ProjectId, UnderWay>,
     /// Projects that are asked for no more work, by the last look.
-    enough: BTreeMap<ProjectId, Enough>,
+    enough: BTreeMap<ProjectId, FetchLimit>,
     /// Types that a project is asked for no more of, likewise.
-    gathered: BTreeMap<ProjectId, Gathered>,
+    gathered: BTreeMap<ProjectId, UnrunnableTypes>,
 }
 
 impl Stalls {
@@ -51,7 +51,7 @@ impl Stalls {
     }
 
     #[cfg(test)]
-    pub(crate) fn gather(&mut self, project: ProjectId, gathered: Gathered) {
+    pub(crate) fn gather(&mut self, project: ProjectId, gathered: UnrunnableTypes) {
         self.gathered.insert(project, gathered);
     }
 }
@@ -207,15 +207,15 @@ impl Client {
         let instances = self.state.host.as_ref().map_or(1, |host| {
             host.coprocessors.iter().map(|coprocessor| coprocessor.count).fold(host.ncpus, u32::max)
         });
-        let enough = |id: ProjectId| -> Option<Enough> {
-            fetch_bounds::enough(&Held {
+        let enough = |id: ProjectId| -> Option<FetchLimit> {
+            fetch_bounds::fetch_limit(&ProjectHoldings {
                 jobs: self.workload.queue().count(id),
                 uploading: uploading.get(&id).copied().unwrap_or_default(),
                 downloads_stall: self.downloads_stall(id),
                 instances,
             })
         };
-        let gathered = |id: ProjectId| Gathered::of(&self.workload.set_aside().counts(id), instances);
+        let gathered = |id: ProjectId| UnrunnableTypes::of(&self.workload.set_aside().counts(id), instances);
         let projects = || self.state.projects.keys().copied();
         let enough = projects().filter_map(|id| Some((id, enough(id)?))).collect();
         let gathered = projects().map(|id| (id, gathered(id))).filter(|(_, of)| !of.is_empty()).collect();
@@ -223,13 +223,13 @@ impl Client {
     }
 
     /// Why a project is asked for no more work now, if it is not.
-    pub(crate) fn enough_of(&self, project: ProjectId) -> Option<Enough> {
+    pub(crate) fn enough_of(&self, project: ProjectId) -> Option<FetchLimit> {
         self.stalls.enough.get(&project).copied()
     }
 
     /// The types of which a project is asked for no more, since its jobs of them gather and cannot run.
     pub(crate) fn gathered(&self, project: ProjectId) -> PerType<bool> {
-        self.stalls.gathered.get(&project).map(Gathered::types).unwrap_or_default()
+        self.stalls.gathered.get(&project).map(UnrunnableTypes::types).unwrap_or_default()
     }
 
     /// The same of all types or of some, in words.
@@ -253,7 +253,7 @@ impl Client {
         match self.state.projects.get(&id).and_then(|project| project.job_time) {
             Some(job) => {
                 let job = self.correction(id).apply(job);
-                fetch_bounds::within_places(request, self.workload.queue().count(id), job)
+                fetch_bounds::within_job_limit(request, self.workload.queue().count(id), job)
             }
             None if self.preferences().connection_interval.is_positive() => request,
             None => fetch_bounds::first_request(&self.plan_host().instances).without(&self.gathered(id)),

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use fallow_domain::Duration;
-use fallow_policy::rpc_session::WhyAsk;
+use fallow_policy::rpc_session::WhyRpc;
 use fallow_policy::rpc_timing::PageReason;
 
 /// The figures behind something that is done.
@@ -24,7 +24,7 @@ pub enum Why {
 #[derive(Clone, Debug)]
 pub struct WhyCalled {
     /// Why an RPC is made.
-    pub reason: WhyAsk,
+    pub reason: WhyRpc,
     /// The work asked for, as one number.
     pub wanted: Duration,
     /// Jobs reported.

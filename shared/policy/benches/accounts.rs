@@ -8,11 +8,11 @@ use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId, ResourceTyp
 use fallow_policy::accounting::{Debt, LongTermDebts, LongTermPeriod};
 use fallow_policy::due::{DueClaim, rates};
 use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, plan};
-use fallow_policy::fetch::{FetchWhen, Standing};
-use fallow_policy::metrics::{Metrics, ProjectStretch, Stretch};
+use fallow_policy::fetch::{FetchPriority, FetchWhen};
+use fallow_policy::metrics::{Metrics, Observation, ProjectObservation};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::send::in_time::ws2;
-use fallow_policy::send::{InProgress, Offer, SendHost, Wanted, Ws2Switches};
+use fallow_policy::send::{Demand, InProgress, Offer, SendHost, Ws2Switches};
 use fallow_policy::type_backoff::{AfterReply, ReplyForType};
 
 const PROJECTS: [u32; 4] = [2, 10, 100, 1_000];
@@ -104,7 +104,7 @@ fn plan_fetch(bencher: Bencher<'_, '_>, projects: u32) {
     let candidate = |id: u32| FetchCandidate {
         id: ProjectId(id),
         share: share(id),
-        standing: Standing::Owed(Debt::from_secs(f64::from(id * 7_919 % 10_007) - 5_000.0)),
+        priority: FetchPriority::Debt(Debt::from_secs(f64::from(id * 7_919 % 10_007) - 5_000.0)),
         over_served: id.is_multiple_of(5),
         tight: false,
         may_supply: true,
@@ -120,7 +120,7 @@ fn plan_fetch(bencher: Bencher<'_, '_>, projects: u32) {
 
 #[divan::bench(args = PROJECTS)]
 fn book_a_stretch(bencher: Bencher<'_, '_>, projects: u32) {
-    let project = |id: u32| ProjectStretch {
+    let project = |id: u32| ProjectObservation {
         project: ProjectId(id),
         share: share(id),
         used: PerType::cpu(Duration::from_secs(1)),
@@ -131,7 +131,7 @@ fn book_a_stretch(bencher: Bencher<'_, '_>, projects: u32) {
     let (mut metrics, mut from) = (Metrics::default(), now());
     bencher.bench_local(move || {
         let to = from + Duration::from_secs(10);
-        metrics.observe(&Stretch {
+        metrics.observe(&Observation {
             from,
             to,
             available: PerType::cpu(8),
@@ -162,7 +162,7 @@ fn judge_a_hundred_candidates(bencher: Bencher<'_, '_>, jobs: i64) {
         usage: Usage::ONE_CPU,
     };
     bencher.bench(|| {
-        let wanted = Wanted::cpu(Duration::from_hours(10_000), 0);
+        let wanted = Demand::cpu(Duration::from_hours(10_000), 0);
         ws2(wanted, &host, black_box(&held), (0..100).map(offer), Ws2Switches::IMPROVED, now())
     });
 }

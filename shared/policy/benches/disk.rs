@@ -99,7 +99,7 @@ fn refuse(bencher: Bencher<'_, '_>, files: u64) {
 #[divan::bench(args = SIZES)]
 fn three_amounts(bencher: Bencher<'_, '_>, files: u64) {
     let disk = disk(files);
-    bencher.bench_local(|| disk.amounts(black_box(NEW)));
+    bencher.bench_local(|| disk.report(black_box(NEW)));
 }
 
 #[divan::bench(args = SIZES)]

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A kind of policies, such as `dyn FetchPolicy`: what there is to choose from.
-pub trait Kind: Send + Sync + 'static {
+pub trait PolicyKind: Send + Sync + 'static {
     /// What names of this kind begin with, such as `WF`.
     const PREFIX: &'static str;
     /// All of them, in the order in which people are told of them.
@@ -26,7 +26,7 @@ pub trait Kind: Send + Sync + 'static {
 /// One policy of a kind.
 pub struct Policy<K: ?Sized + 'static>(&'static K);
 
-impl<K: Kind + ?Sized> Policy<K> {
+impl<K: PolicyKind + ?Sized> Policy<K> {
     /// A policy, whether or not the registry has it: an experiment can bring its own.
     pub const fn new(policy: &'static K) -> Self {
         Self(policy)
@@ -70,23 +70,23 @@ impl<K: ?Sized> Clone for Policy<K> {
     }
 }
 impl<K: ?Sized> Copy for Policy<K> {}
-impl<K: Kind + ?Sized> Default for Policy<K> {
+impl<K: PolicyKind + ?Sized> Default for Policy<K> {
     fn default() -> Self {
         Self(K::DEFAULT)
     }
 }
-impl<K: Kind + ?Sized> PartialEq for Policy<K> {
+impl<K: PolicyKind + ?Sized> PartialEq for Policy<K> {
     fn eq(&self, other: &Self) -> bool {
         self.0.name() == other.0.name()
     }
 }
-impl<K: Kind + ?Sized> Eq for Policy<K> {}
-impl<K: Kind + ?Sized> fmt::Debug for Policy<K> {
+impl<K: PolicyKind + ?Sized> Eq for Policy<K> {}
+impl<K: PolicyKind + ?Sized> fmt::Debug for Policy<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.name())
     }
 }
-impl<K: Kind + ?Sized> fmt::Display for Policy<K> {
+impl<K: PolicyKind + ?Sized> fmt::Display for Policy<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.name())
     }
@@ -100,18 +100,18 @@ pub struct NoSuchPolicy {
     expected: String,
 }
 
-impl<K: Kind + ?Sized> FromStr for Policy<K> {
+impl<K: PolicyKind + ?Sized> FromStr for Policy<K> {
     type Err = NoSuchPolicy;
     fn from_str(name: &str) -> Result<Self, NoSuchPolicy> {
         Self::named(name).ok_or_else(|| NoSuchPolicy { name: name.to_owned(), expected: Self::names() })
     }
 }
-impl<K: Kind + ?Sized> Serialize for Policy<K> {
+impl<K: PolicyKind + ?Sized> Serialize for Policy<K> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(self.0.name())
     }
 }
-impl<'de, K: Kind + ?Sized> Deserialize<'de> for Policy<K> {
+impl<'de, K: PolicyKind + ?Sized> Deserialize<'de> for Policy<K> {
     /// Records of earlier versions have names such as `Wf2`.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
@@ -127,7 +127,7 @@ mod tests {
     use crate::fetch::FetchPolicy;
     use crate::send::SendPolicy;
 
-    fn check<K: Kind + ?Sized>(longest: usize) {
+    fn check<K: PolicyKind + ?Sized>(longest: usize) {
         for (place, policy) in K::ALL.iter().enumerate() {
             let name = policy.name();
             let own = name.strip_prefix(K::PREFIX).unwrap_or_else(|| panic!("{name}: not {}...", K::PREFIX));

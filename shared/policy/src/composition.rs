@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::accounting::AccountingChoice;
-use crate::choice::{Kind, Policy};
+use crate::choice::{Policy, PolicyKind};
 use crate::completion::CompletionChoice;
 use crate::cpu_schedule::CpuChoice;
 use crate::fetch::{FetchChoice, FetchWhen};
@@ -112,7 +112,7 @@ impl FromStr for Composition {
 }
 
 /// Takes the policy of that name, if there is one of its kind.
-fn found<K: Kind + ?Sized>(policy: &mut Policy<K>, name: &str) -> bool {
+fn found<K: PolicyKind + ?Sized>(policy: &mut Policy<K>, name: &str) -> bool {
     let named = Policy::named(name);
     *policy = named.unwrap_or(*policy);
     named.is_some()

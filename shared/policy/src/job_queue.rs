@@ -14,9 +14,9 @@
 //! change it: it is what a plan expects. It adds to `progressed`, so that a planner can tell when they went
 //! faster than time.
 
-mod amount;
-mod lane;
-mod ordered;
+mod instances;
+mod sorted;
+mod subqueue;
 
 use std::collections::BTreeMap;
 
@@ -24,16 +24,16 @@ use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, Resourc
 
 use crate::send::Load;
 
-pub use amount::{Cpus, Devices, Instances, Needs};
-pub(crate) use lane::Lane;
-pub(crate) use ordered::{Entry, Summary};
+pub use instances::{Cpus, Devices, Instances, Needs};
+pub(crate) use sorted::{Entry, Summary};
+pub(crate) use subqueue::Subqueue;
 
 /// How far a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JobState {
+pub enum RunState {
     /// Files still on their way. It cannot run yet, but it is work held: work fetch counts it, so that a
     /// project is not asked twice for the same shortfall.
-    Incoming,
+    Downloading,
     /// Ready to run, never started.
     Unstarted,
     /// A task that does not run now.
@@ -41,11 +41,11 @@ pub enum JobState {
     /// A task that runs.
     Running {
         /// When its present time slice began: when it was started or resumed, or chosen again at a slice's
-        /// end (`Chosen::slice_began`).
+        /// end (`ScheduledJob::slice_began`).
         slice_began: Instant,
         /// Its latest checkpoint, or its start if it has made none since.
         checkpointed_at: Instant,
-        /// The devices of its coprocessor type that it runs on (`Chosen::devices`), none for a CPU job.
+        /// The devices of its coprocessor type that it runs on (`ScheduledJob::devices`), none for a CPU job.
         devices: Devices,
     },
 }
@@ -60,7 +60,7 @@ pub struct JobSnapshot {
     /// What it uses while it runs.
     pub usage: Usage,
     /// How far it is.
-    pub state: JobState,
+    pub state: RunState,
     /// By when its report is wanted. For planning with a connection interval the caller gives it that much
     /// earlier (R1.13).
     pub deadline: Instant,
@@ -82,11 +82,11 @@ impl JobSnapshot {
     }
     /// Whether it could run now.
     pub const fn is_runnable(&self) -> bool {
-        !matches!(self.state, JobState::Incoming)
+        !matches!(self.state, RunState::Downloading)
     }
     /// Whether it is a task that runs.
     pub const fn is_running(&self) -> bool {
-        matches!(self.state, JobState::Running { .. })
+        matches!(self.state, RunState::Running { .. })
     }
     /// The time left for plans and sums: never negative, and at most a year.
     pub(crate) fn left(&self) -> Duration {
@@ -107,7 +107,7 @@ impl JobSnapshot {
 }
 
 /// The jobs of one project, by main type.
-type ProjectJobs = PerType<Lane>;
+type ProjectJobs = PerType<Subqueue>;
 
 /// All jobs of a host that are not finished.
 #[derive(Clone, Debug, Default)]
@@ -155,7 +155,7 @@ impl JobQueue {
     fn take_out(&mut self, job: &JobSnapshot) {
         if let Some(project) = self.projects.get_mut(&job.project) {
             project[job.usage.main_type()].remove(job);
-            if project.iter().all(|(_, lane)| lane.count == 0) {
+            if project.iter().all(|(_, subqueue)| subqueue.count == 0) {
                 self.projects.remove(&job.project);
             }
         }
@@ -214,104 +214,112 @@ impl JobQueue {
         self.projects.keys().copied()
     }
 
-    fn sum<T: Default>(&self, project: ProjectId, of: impl Fn(&Lane) -> T, plus: impl Fn(T, T) -> T) -> T {
-        let lanes = self.projects.get(&project);
-        lanes.map_or_else(T::default, |lanes| {
-            lanes.iter().fold(T::default(), |sum, (_, lane)| plus(sum, of(lane)))
+    fn sum<T: Default>(
+        &self,
+        project: ProjectId,
+        of: impl Fn(&Subqueue) -> T,
+        plus: impl Fn(T, T) -> T,
+    ) -> T {
+        let subqueues = self.projects.get(&project);
+        subqueues.map_or_else(T::default, |subqueues| {
+            subqueues.iter().fold(T::default(), |sum, (_, subqueue)| plus(sum, of(subqueue)))
         })
     }
 
     /// Whether a project has a job that could run now (R2.1).
     pub fn is_runnable(&self, project: ProjectId) -> bool {
-        self.sum(project, |lane| lane.runnable, |a, b| a + b) > 0
+        self.sum(project, |subqueue| subqueue.runnable, |a, b| a + b) > 0
     }
 
     /// Whether a project has a job of a main type that could run now.
     pub fn is_runnable_on(&self, project: ProjectId, kind: ResourceType) -> bool {
-        self.lane(project, kind).is_some_and(|lane| lane.runnable > 0)
+        self.subqueue(project, kind).is_some_and(|subqueue| subqueue.runnable > 0)
     }
 
     /// How many jobs of a project there are.
     pub fn count(&self, project: ProjectId) -> usize {
-        self.sum(project, |lane| lane.count, |a, b| a + b)
+        self.sum(project, |subqueue| subqueue.count, |a, b| a + b)
     }
 
     /// Estimated CPU time left of all jobs of a project, CPUs of GPU jobs included.
     pub fn remaining(&self, project: ProjectId) -> Duration {
-        self.sum(project, |lane| lane.cpu_time, |a, b| a + b)
+        self.sum(project, |subqueue| subqueue.cpu_time, |a, b| a + b)
     }
 
     /// Estimated instance time left of all jobs of a project and main type.
     pub fn remaining_on(&self, project: ProjectId, kind: ResourceType) -> Duration {
-        self.lane(project, kind).map_or(Duration::ZERO, |lane| lane.work)
+        self.subqueue(project, kind).map_or(Duration::ZERO, |subqueue| subqueue.work)
     }
 
     /// Estimated instance time left of all jobs of a project and main type but the `k` of latest deadline
     /// (R2.13).
     pub fn remaining_on_but_latest(&self, project: ProjectId, kind: ResourceType, k: usize) -> Duration {
-        let Some(lane) = self.lane(project, kind) else { return Duration::ZERO };
+        let Some(subqueue) = self.subqueue(project, kind) else { return Duration::ZERO };
         if k == 0 {
-            return lane.work;
+            return subqueue.work;
         }
-        let tasks = lane.running.iter().chain(&lane.preempted);
-        let mut latest: Vec<_> = tasks.chain(lane.queued.iter().rev().take(k)).map(Entry::place).collect();
+        let tasks = subqueue.running.iter().chain(&subqueue.preempted);
+        let mut latest: Vec<_> =
+            tasks.chain(subqueue.queued.iter().rev().take(k)).map(Entry::sort_key).collect();
         latest.sort_unstable_by(|a, b| b.cmp(a));
         let skipped = latest.iter().take(k).filter_map(|(_, _, id)| self.jobs.get(id));
-        lane.work - skipped.map(|job| job.instance_time().0).sum()
+        subqueue.work - skipped.map(|job| job.instance_time().0).sum()
     }
 
     /// What all CPU jobs come to, for a server that plans with them (R5.6).
     pub fn load(&self) -> Load {
         let mut load = Load::NONE;
-        for lane in self.projects.values().map(|lanes| &lanes[ResourceType::Cpu]) {
-            let (summary, earliest) = lane.summary();
-            load.work += lane.work;
+        for subqueue in self.projects.values().map(|subqueues| &subqueues[ResourceType::Cpu]) {
+            let (summary, earliest) = subqueue.summary();
+            load.work += subqueue.work;
             load.longest = load.longest.max(Duration::from_secs_f64(summary.longest));
             load.earliest = load.earliest.min(earliest);
             // What uses less than a CPU is held for less work than its running time; longer than a year is
             // cut off.
             let whole = summary.largest <= 1.0 && summary.smallest >= 1.0;
-            load.narrow &= lane.count == 0 || (whole && load.longest < LEFT_MAX);
+            load.one_cpu_each &= subqueue.count == 0 || (whole && load.longest < LEFT_MAX);
         }
         load
     }
 
     /// CPUs that the runnable jobs of a project could use at once, GPU jobs included.
     pub fn runnable_cpus(&self, project: ProjectId) -> Cpus {
-        self.sum(project, |lane| lane.runnable_cpus, Cpus::plus)
+        self.sum(project, |subqueue| subqueue.runnable_cpus, Cpus::plus)
     }
 
     /// Instances of a type that the runnable jobs of a project with that main type could use at once.
     pub fn runnable_instances(&self, project: ProjectId, kind: ResourceType) -> Instances {
-        self.lane(project, kind).map_or(Instances::ZERO, |lane| lane.runnable_instances)
+        self.subqueue(project, kind).map_or(Instances::ZERO, |subqueue| subqueue.runnable_instances)
     }
 
     /// CPUs that all jobs could use at once, those on their way included.
     pub fn cpus(&self) -> Cpus {
-        self.projects.keys().fold(Cpus::ZERO, |sum, id| sum.plus(self.sum(*id, |lane| lane.cpus, Cpus::plus)))
+        self.projects
+            .keys()
+            .fold(Cpus::ZERO, |sum, id| sum.plus(self.sum(*id, |subqueue| subqueue.cpus, Cpus::plus)))
     }
 
     /// Instances of a type that all jobs with that main type could use at once, those on their way included.
     pub fn instances(&self, kind: ResourceType) -> Instances {
-        self.projects.values().fold(Instances::ZERO, |sum, lanes| sum.plus(lanes[kind].instances))
+        self.projects.values().fold(Instances::ZERO, |sum, subqueues| sum.plus(subqueues[kind].instances))
     }
 
-    pub(crate) fn lane(&self, project: ProjectId, kind: ResourceType) -> Option<&Lane> {
-        self.projects.get(&project).map(|lanes| &lanes[kind])
+    pub(crate) fn subqueue(&self, project: ProjectId, kind: ResourceType) -> Option<&Subqueue> {
+        self.projects.get(&project).map(|subqueues| &subqueues[kind])
     }
 
     /// The tasks that run, by project, then by main type, then by deadline.
     pub fn running(&self) -> impl Iterator<Item = &JobSnapshot> {
-        let lanes = self.projects.values().flat_map(PerType::iter);
-        lanes.flat_map(|(_, lane)| &lane.running).filter_map(|entry| self.jobs.get(&entry.id))
+        let subqueues = self.projects.values().flat_map(PerType::iter);
+        subqueues.flat_map(|(_, subqueue)| &subqueue.running).filter_map(|entry| self.jobs.get(&entry.id))
     }
 }
 
 /// Whether a task's place is the same, so that only sums change.
 fn is_progress(before: &JobSnapshot, after: &JobSnapshot) -> bool {
     let same_state = match (before.state, after.state) {
-        (JobState::Running { devices, .. }, JobState::Running { devices: then, .. }) => devices == then,
-        (JobState::Preempted, JobState::Preempted) => true,
+        (RunState::Running { devices, .. }, RunState::Running { devices: then, .. }) => devices == then,
+        (RunState::Preempted, RunState::Preempted) => true,
         _ => false,
     };
     let JobSnapshot { project, usage, deadline, working_set: _, remaining: _, id: _, state: _ } = *after;

@@ -37,7 +37,7 @@ const DAY: Scale = Scale { length: Duration::from_hours(24), kept: 31 };
 
 /// A project in a stretch of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ProjectStretch {
+pub struct ProjectObservation {
     /// The project.
     pub project: ProjectId,
     /// Its share.
@@ -52,7 +52,7 @@ pub struct ProjectStretch {
 
 /// A stretch of time in which neither the jobs that run nor the jobs that could run changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stretch<'a> {
+pub struct Observation<'a> {
     /// Its beginning.
     pub from: Instant,
     /// Its end. A stretch that ends before it begins (the clock jumped back) is ignored.
@@ -68,14 +68,14 @@ pub struct Stretch<'a> {
     /// The scheduling period in force.
     pub scheduling_period: Duration,
     /// Every attached project, in the same order each time.
-    pub projects: &'a [ProjectStretch],
+    pub projects: &'a [ProjectObservation],
 }
 
 /// What became of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum DeadlineOutcome {
     /// It was reported before its deadline.
-    InTime,
+    Met,
     /// It was reported late, or it is certain that it never will be.
     Missed,
 }
@@ -154,24 +154,24 @@ pub struct Metrics {
 
 impl Metrics {
     /// Books a stretch of time.
-    pub fn observe(&mut self, stretch: &Stretch<'_>) {
-        let length = stretch.to - stretch.from;
+    pub fn observe(&mut self, observation: &Observation<'_>) {
+        let length = observation.to - observation.from;
         if !length.is_positive() {
             return;
         }
         let secs = length.as_secs_f64();
-        if self.current_hour.is_some_and(|hour| HOUR.holds(hour, stretch.from, stretch.to)) {
-            self.current.add_stretch(stretch, secs, &mut self.due, &mut self.absences);
+        if self.current_hour.is_some_and(|hour| HOUR.holds(hour, observation.from, observation.to)) {
+            self.current.add_observation(observation, secs, &mut self.due, &mut self.absences);
             return;
         }
         let mut sums = Sums::default();
-        sums.add_stretch(stretch, secs, &mut self.due, &mut self.absences);
+        sums.add_observation(observation, secs, &mut self.due, &mut self.absences);
         // No further back than buckets reach: the clock may have jumped by years.
-        let reach = (stretch.to - DAY.length * i64::from(DAY.kept)).max(stretch.from);
-        self.whole.add(&sums, reach.since(stretch.from).as_secs_f64() / secs);
-        for hour in HOUR.bucket(reach)..=HOUR.bucket(stretch.to) {
+        let reach = (observation.to - DAY.length * i64::from(DAY.kept)).max(observation.from);
+        self.whole.add(&sums, reach.since(observation.from).as_secs_f64() / secs);
+        for hour in HOUR.bucket(reach)..=HOUR.bucket(observation.to) {
             let (begins, ends) = HOUR.bounds(hour);
-            let inside = stretch.to.min(ends) - reach.max(begins);
+            let inside = observation.to.min(ends) - reach.max(begins);
             if inside.is_positive() {
                 self.turn_to(hour);
                 self.current.add(&sums, inside.as_secs_f64() / secs);
@@ -181,9 +181,9 @@ impl Metrics {
 
     /// Books a job whose fate is known, with all the instance time that it used (`weighted`). Once for each
     /// job.
-    pub fn job_settled(&mut self, at: Instant, used: Duration, fate: Fate) {
+    pub fn job_settled(&mut self, at: Instant, used: Duration, fate: DeadlineOutcome) {
         let settled = used.max(Duration::ZERO).as_secs_f64();
-        let missed = if fate == Fate::Missed { settled } else { 0.0 };
+        let missed = if fate == DeadlineOutcome::Missed { settled } else { 0.0 };
         self.book(at, |sums| {
             sums.settled += settled;
             sums.missed += missed;

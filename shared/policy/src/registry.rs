@@ -48,7 +48,7 @@ macro_rules! kind {
     ($kind:ident, $prefix:literal, by default $of:ident::$default:ident, of $($file:ident::$policy:ident,)+) => {
         $(pub mod $file;)+
 
-        impl $crate::choice::Kind for dyn $kind {
+        impl $crate::choice::PolicyKind for dyn $kind {
             const PREFIX: &'static str = $prefix;
             const ALL: &'static [&'static Self] = &[$(&$file::$policy),+];
             const DEFAULT: &'static Self = &$of::$default;

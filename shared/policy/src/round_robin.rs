@@ -34,7 +34,7 @@ use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType, 
 
 use crate::job_queue::JobQueue;
 use crate::plan_host::PlanHost;
-use frame::Limits;
+use frame::Horizon;
 use steps::Simulation;
 
 /// A project in the simulation. Jobs of others are left out.
@@ -176,7 +176,7 @@ impl RoundRobin {
         let host = &inputs.host;
         // Something can always be computed some day: no division by nothing.
         let active = host.active_fraction.get().max(0.01);
-        let limits = Limits {
+        let horizon = Horizon {
             now,
             margin: inputs.deadline_margin,
             active,
@@ -190,7 +190,7 @@ impl RoundRobin {
             misses: PerType::default(),
             shortfall: PerType::default(),
         }));
-        self.simulation.begin(host, limits);
+        self.simulation.begin(host, horizon);
         let mut valid_secs = f64::INFINITY;
         for kind in ResourceType::COPROCESSORS.into_iter().chain([ResourceType::Cpu]) {
             outlook.types[kind] = TypeOutlook::default();

@@ -8,7 +8,7 @@
 //! is finished is reported.
 //!
 //! What one project withholds costs no other its turn (R1.10). An RPC whose answer has not come within
-//! [`HANGS_AFTER`] is *left behind*: it may still be answered, but the session goes on as if it had brought
+//! [`HANGS_AFTER`] is *overdue*: it may still be answered, but the session goes on as if it had brought
 //! nothing. When all places are taken, the one that has hung longest is given up for the next project that
 //! wants one. Until it answers, and for an hour at most, a project that hung ranks behind those that did not
 //! (`has_hung`).
@@ -59,10 +59,10 @@ pub struct Candidate {
     pub may_ask: bool,
     /// Whether it may be asked for work as well (`RpcState::min_work_time`, suspended, told to send none).
     pub may_fetch: bool,
-    /// What it is to be asked for (`FetchAsk::request`, `Need::request`); nothing when there is enough.
+    /// What it is to be asked for (`PlannedRequest::request`, `Need::request`); nothing when there is enough.
     pub request: WorkRequest,
-    /// What it may be asked for when an RPC happens anyway (`Asking::fill`).
-    pub fill: WorkRequest,
+    /// What it may be asked for when an RPC happens anyway (`ProjectRequest::piggyback`).
+    pub piggyback: WorkRequest,
     /// Why it has jobs due for reporting, if it has.
     pub due: Option<WhyDue>,
     /// Whether a user or the coordinator asked for an RPC to it.
@@ -74,7 +74,7 @@ pub struct Candidate {
 
 /// Why an RPC is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhyAsk {
+pub enum WhyRpc {
     /// It needs work and is the most owed of those that may be asked; its rank among all, 1 for the first.
     NeedsWork {
         /// The rank.
@@ -88,7 +88,7 @@ pub enum WhyAsk {
 
 /// An RPC to make.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ask {
+pub struct SchedulerRpc {
     /// The project.
     pub project: ProjectId,
     /// Which of its scheduler URLs, 0 for the first.
@@ -96,14 +96,14 @@ pub struct Ask {
     /// What work to ask for, if any.
     pub work: WorkRequest,
     /// Why.
-    pub reason: WhyAsk,
+    pub reason: WhyRpc,
 }
 
 /// What follows a failed RPC.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum AfterFailure {
+pub enum AfterRpcFailure {
     /// The next scheduler is tried.
-    NextScheduler(Ask),
+    NextScheduler(SchedulerRpc),
     /// All of them failed: the caller counts a failure (`RpcState::on_failure`).
     AllFailed,
 }
@@ -112,19 +112,19 @@ pub enum AfterFailure {
 type GetWork = BTreeMap<ProjectId, u32>;
 
 #[derive(Clone, Debug, PartialEq)]
-struct Flight {
-    ask: Ask,
+struct InFlight {
+    ask: SchedulerRpc,
     schedulers: usize,
     /// When its first scheduler was asked.
     since: Instant,
     /// The answer is not waited for any more.
-    left_behind: bool,
+    overdue: bool,
 }
 
-impl Flight {
+impl InFlight {
     /// Whether what it asks for is not to be asked of anybody else.
     fn holds_work(&self) -> bool {
-        !self.left_behind && !self.ask.work.is_none()
+        !self.overdue && !self.ask.work.is_none()
     }
 }
 
@@ -132,20 +132,20 @@ impl Flight {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sessions {
     session: Option<GetWork>,
-    flights: BTreeMap<ProjectId, Flight>,
+    flights: BTreeMap<ProjectId, InFlight>,
     /// Projects whose last answer was overdue or never came, and since when.
     hung: BTreeMap<ProjectId, Instant>,
 }
 
 impl Sessions {
     /// The RPC in flight to a project, if there is one.
-    pub fn in_flight(&self, project: ProjectId) -> Option<&Ask> {
+    pub fn in_flight(&self, project: ProjectId) -> Option<&SchedulerRpc> {
         self.flights.get(&project).map(|flight| &flight.ask)
     }
 
-    /// Whether the RPC in flight to a project was left behind: its answer is overdue.
-    pub fn is_left_behind(&self, project: ProjectId) -> bool {
-        self.flights.get(&project).is_some_and(|flight| flight.left_behind)
+    /// Whether the RPC in flight to a project is overdue: its answer has not come in time.
+    pub fn is_overdue(&self, project: ProjectId) -> bool {
+        self.flights.get(&project).is_some_and(|flight| flight.overdue)
     }
 
     /// Whether a project did not answer in time when it was last asked, and has not since, by the last
@@ -164,7 +164,7 @@ impl Sessions {
         self.session.is_none()
     }
 
-    /// Takes note of the time. Says whether an RPC that asks for work was left behind by it: then the need
+    /// Takes note of the time. Says whether an RPC that asks for work became overdue: then the need
     /// for work is to be looked at again. To be called on every turn, so that a clock that jumped back
     /// lengthens no wait (R1.12).
     pub fn observe(&mut self, now: Instant) -> bool {
@@ -175,8 +175,8 @@ impl Sessions {
         });
         for (project, flight) in &mut self.flights {
             flight.since = flight.since.min(now);
-            if !flight.left_behind && now.since(flight.since) >= patience {
-                flight.left_behind = true;
+            if !flight.overdue && now.since(flight.since) >= patience {
+                flight.overdue = true;
                 self.hung.insert(*project, now);
                 news |= !flight.ask.work.is_none();
                 if let Some(asked) = &mut self.session {
@@ -196,7 +196,7 @@ impl Sessions {
     /// When an RPC in flight stops holding something back, if one does.
     pub fn next_change(&self, now: Instant) -> Option<Instant> {
         let changes = self.flights.values().flat_map(|flight| {
-            let hangs = (!flight.left_behind).then(|| flight.since + self.patience());
+            let hangs = (!flight.overdue).then(|| flight.since + self.patience());
             [Some(flight.since + BESIDE_AFTER), hangs]
         });
         changes.flatten().filter(|at| *at > now).min()
@@ -209,14 +209,14 @@ impl Sessions {
         if self.flights.len() < IN_FLIGHT_MAX || self.next(candidates).is_none() {
             return None;
         }
-        let hung = self.flights.iter().filter(|(_, flight)| flight.left_behind);
+        let hung = self.flights.iter().filter(|(_, flight)| flight.overdue);
         let project = hung.min_by_key(|(_, flight)| flight.since).map(|(project, _)| *project)?;
         self.abandon(project);
         Some(project)
     }
 
     /// The next RPC to make (R1.9), if any. `candidates` has all attached projects, the most owed first.
-    pub fn poll(&mut self, candidates: &[Candidate], now: Instant) -> Option<Ask> {
+    pub fn poll(&mut self, candidates: &[Candidate], now: Instant) -> Option<SchedulerRpc> {
         self.observe(now);
         if self.flights.len() >= IN_FLIGHT_MAX || self.has_just_begun(now) {
             return None;
@@ -224,14 +224,14 @@ impl Sessions {
         let next = self.next(candidates);
         if !self.holds_work() {
             match next {
-                Some(Next { turn: Turn::Session, .. }) => {}
-                Some(Next { turn: Turn::NewSession, .. }) => self.session = Some(GetWork::new()),
+                Some(Next { role: SessionRole::Session, .. }) => {}
+                Some(Next { role: SessionRole::NewSession, .. }) => self.session = Some(GetWork::new()),
                 _ => self.session = None,
             }
         }
         let Next { candidate, work, reason, .. } = next?;
-        let ask = Ask { project: candidate.project, scheduler: 0, work, reason };
-        let flight = Flight { ask, schedulers: candidate.schedulers, since: now, left_behind: false };
+        let ask = SchedulerRpc { project: candidate.project, scheduler: 0, work, reason };
+        let flight = InFlight { ask, schedulers: candidate.schedulers, since: now, overdue: false };
         self.flights.insert(ask.project, flight);
         Some(ask)
     }
@@ -246,7 +246,7 @@ impl Sessions {
     fn ended(&mut self, project: ProjectId, jobs: usize) {
         let Some(flight) = self.flights.remove(&project) else { return };
         if let Some(asked) = &mut self.session
-            && matches!(flight.ask.reason, WhyAsk::NeedsWork { .. })
+            && matches!(flight.ask.reason, WhyRpc::NeedsWork { .. })
         {
             let times = asked.entry(project).or_default();
             *times = if jobs == 0 { ASKS_PER_SESSION_MAX } else { *times + 1 };
@@ -254,18 +254,18 @@ impl Sessions {
     }
 
     /// The scheduler asked did not answer. None unless an RPC to that project is in flight.
-    pub fn failed(&mut self, project: ProjectId) -> Option<AfterFailure> {
+    pub fn failed(&mut self, project: ProjectId) -> Option<AfterRpcFailure> {
         let flight = self.flights.get_mut(&project)?;
         if flight.ask.scheduler + 1 < flight.schedulers {
             flight.ask.scheduler += 1;
-            if flight.left_behind {
+            if flight.overdue {
                 // Others have been asked for it since.
                 flight.ask.work = WorkRequest::default();
             }
-            return Some(AfterFailure::NextScheduler(flight.ask));
+            return Some(AfterRpcFailure::NextScheduler(flight.ask));
         }
         self.ended(project, 0);
-        Some(AfterFailure::AllFailed)
+        Some(AfterRpcFailure::AllFailed)
     }
 
     /// Forgets an RPC in flight to a project: it was detached, or the network is gone.
@@ -280,23 +280,24 @@ impl Sessions {
 
     /// How long an answer is waited for. Each server that does not answer has cost idle CPUs already.
     fn patience(&self) -> Duration {
-        let hanging = self.flights.values().filter(|flight| flight.left_behind).count();
+        let hanging = self.flights.values().filter(|flight| flight.overdue).count();
         HANGS_AFTER / (1 + hanging as i64)
     }
 
     /// Whether an answer that may bring the work that is lacking is waited for.
     fn holds_work(&self) -> bool {
-        self.flights.values().any(Flight::holds_work)
+        self.flights.values().any(InFlight::holds_work)
     }
 
     fn next<'c>(&self, candidates: &'c [Candidate]) -> Option<Next<'c>> {
         let work = !self.holds_work();
         let continued = || {
             let asked = self.session.as_ref().filter(|_| work)?;
-            self.needs_work(candidates, asked, Turn::Session)
+            self.needs_work(candidates, asked, SessionRole::Session)
         };
-        let begun =
-            || if work { self.needs_work(candidates, &GetWork::new(), Turn::NewSession) } else { None };
+        let begun = || {
+            if work { self.needs_work(candidates, &GetWork::new(), SessionRole::NewSession) } else { None }
+        };
         self.requested(candidates, work, |c| c.by_owner.is_some())
             .or_else(continued)
             .or_else(|| self.requested(candidates, work, |c| c.requested))
@@ -304,7 +305,12 @@ impl Sessions {
             .or_else(|| self.report(candidates, work))
     }
 
-    fn needs_work<'c>(&self, candidates: &'c [Candidate], asked: &GetWork, turn: Turn) -> Option<Next<'c>> {
+    fn needs_work<'c>(
+        &self,
+        candidates: &'c [Candidate],
+        asked: &GetWork,
+        role: SessionRole,
+    ) -> Option<Next<'c>> {
         let may = |c: &Candidate| {
             self.can_be_asked(c)
                 && c.may_fetch
@@ -312,7 +318,7 @@ impl Sessions {
                 && asked.get(&c.project).is_none_or(|times| *times < ASKS_PER_SESSION_MAX)
         };
         let (rank, candidate) = candidates.iter().enumerate().find(|(_, c)| may(c))?;
-        Some(Next { candidate, work: candidate.request, reason: WhyAsk::NeedsWork { rank: rank + 1 }, turn })
+        Some(Next { candidate, work: candidate.request, reason: WhyRpc::NeedsWork { rank: rank + 1 }, role })
     }
 
     fn requested<'c>(
@@ -326,24 +332,24 @@ impl Sessions {
         // A requested RPC overrides a wait for work as it does the backoffs.
         let asks = match (work, rank) {
             (false, _) => WorkRequest::default(),
-            (true, 0) => candidate.fill,
+            (true, 0) => candidate.piggyback,
             (true, _) => candidate.request,
         };
-        let (work, turn) = match candidate.by_owner {
-            Some(least) if asks.is_none() => (least, Turn::Session),
-            Some(_) => (asks, Turn::Session),
-            None => (asks, Turn::Beside),
+        let (work, role) = match candidate.by_owner {
+            Some(least) if asks.is_none() => (least, SessionRole::Session),
+            Some(_) => (asks, SessionRole::Session),
+            None => (asks, SessionRole::Beside),
         };
-        Some(Next { candidate, work, reason: WhyAsk::Requested, turn })
+        Some(Next { candidate, work, reason: WhyRpc::Requested, role })
     }
 
     fn report<'c>(&self, candidates: &'c [Candidate], work: bool) -> Option<Next<'c>> {
         let due = candidates.iter().enumerate().filter(|(_, c)| self.can_be_asked(c));
         let (why, rank, candidate) =
             due.filter_map(|(rank, c)| Some((c.due?, rank, c))).min_by_key(|(why, rank, _)| (*why, *rank))?;
-        let rides = work && rank == 0 && candidate.may_fetch;
-        let work = if rides { candidate.fill } else { WorkRequest::default() };
-        Some(Next { candidate, work, reason: WhyAsk::Due(why), turn: Turn::Beside })
+        let may_piggyback = work && rank == 0 && candidate.may_fetch;
+        let work = if may_piggyback { candidate.piggyback } else { WorkRequest::default() };
+        Some(Next { candidate, work, reason: WhyRpc::Due(why), role: SessionRole::Beside })
     }
 
     fn can_be_asked(&self, candidate: &Candidate) -> bool {
@@ -353,7 +359,7 @@ impl Sessions {
 
 /// What an RPC is to the get-work session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum SessionRole {
     /// It goes on.
     Session,
     /// It begins with it.
@@ -366,11 +372,11 @@ enum Turn {
 struct Next<'c> {
     candidate: &'c Candidate,
     work: WorkRequest,
-    reason: WhyAsk,
-    turn: Turn,
+    reason: WhyRpc,
+    role: SessionRole,
 }
 
-impl fmt::Display for WhyAsk {
+impl fmt::Display for WhyRpc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NeedsWork { rank } => write!(f, "it needs work and ranks {rank} by debt"),

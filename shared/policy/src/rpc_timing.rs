@@ -29,7 +29,7 @@ pub const REQUEST_DELAY_MAX: Duration = Duration::from_hours(28 * 24);
 
 /// Why a project may not be asked yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Cause {
+pub enum WhyDeferred {
     /// (a) It asked for a delay.
     RequestDelay,
     /// (b) All of its schedulers failed, this many times in a row.
@@ -54,11 +54,11 @@ pub enum Asker {
 
 /// Something that may not happen before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotBefore {
+pub struct Deferral {
     /// That time, as the clock stands.
     pub at: Instant,
     /// Why.
-    pub cause: Cause,
+    pub cause: WhyDeferred,
 }
 
 /// Why a master page is to be read.
@@ -85,7 +85,7 @@ pub enum MasterPage {
 
 /// What a failure led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct SchedulerFailure {
     /// Failures in a row, this one included.
     pub failures: u32,
     /// The wait drawn for it.
@@ -95,12 +95,12 @@ pub struct Failure {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Failing {
+struct FailureStreak {
     failures: u32,
     wait: Option<Wait>,
 }
 
-impl Failing {
+impl FailureStreak {
     fn fail(&mut self, now: Instant, rng: &mut (impl Rng + ?Sized)) -> Duration {
         self.failures = self.failures.saturating_add(1);
         let length = BACKOFF.draw(self.failures, rng);
@@ -119,9 +119,9 @@ struct PageDue {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RpcState {
     request_delay: Option<Wait>,
-    schedulers: Failing,
-    jobs: Failing,
-    work: Failing,
+    schedulers: FailureStreak,
+    jobs: FailureStreak,
+    work: FailureStreak,
     master_page: Option<PageDue>,
 }
 
@@ -145,18 +145,18 @@ impl RpcState {
 
     /// A scheduler answered (R1.5): clears the failures of (b).
     pub fn on_success(&mut self) {
-        self.schedulers = Failing::default();
+        self.schedulers = FailureStreak::default();
     }
 
     /// No scheduler of the project answered (R1.5): one more failure of (b).
-    pub fn on_failure(&mut self, now: Instant, rng: &mut (impl Rng + ?Sized)) -> Failure {
+    pub fn on_failure(&mut self, now: Instant, rng: &mut (impl Rng + ?Sized)) -> SchedulerFailure {
         let wait = self.schedulers.fail(now, rng);
         let failures = self.schedulers.failures;
         let reread_master_page = failures.is_multiple_of(MASTER_PAGE_PERIOD);
         if reread_master_page {
             self.master_page = Some(PageDue { reason: PageReason::Failures(failures), wait: None });
         }
-        Failure { failures, wait, reread_master_page }
+        SchedulerFailure { failures, wait, reread_master_page }
     }
 
     /// The project asked for a delay in its reply; zero or less takes an earlier one back.
@@ -171,7 +171,7 @@ impl RpcState {
 
     /// A job of the project ended well: clears (c).
     pub fn on_job_success(&mut self) {
-        self.jobs = Failing::default();
+        self.jobs = FailureStreak::default();
     }
 
     /// The project was asked for work and sent `jobs` jobs. Returns the wait before it is asked for work
@@ -183,7 +183,7 @@ impl RpcState {
         rng: &mut (impl Rng + ?Sized),
     ) -> Option<Duration> {
         if jobs > 0 {
-            self.work = Failing::default();
+            self.work = FailureStreak::default();
             return None;
         }
         Some(self.work.fail(now, rng))
@@ -198,12 +198,12 @@ impl RpcState {
         page: MasterPage,
         schedulers_known: bool,
         rng: &mut (impl Rng + ?Sized),
-    ) -> Option<Failure> {
+    ) -> Option<SchedulerFailure> {
         let due = self.master_page.take();
         let failed = match page {
             MasterPage::NewScheduler => {
-                self.schedulers = Failing::default();
-                self.jobs = Failing::default();
+                self.schedulers = FailureStreak::default();
+                self.jobs = FailureStreak::default();
                 return None;
             }
             MasterPage::Unreadable => true,
@@ -228,7 +228,7 @@ impl RpcState {
     }
 
     /// The minimum RPC time (R1.3) and its cause, if it is not past, for an RPC that somebody wants (R1.4).
-    pub fn min_rpc_time(&self, now: Instant, asker: Asker) -> Option<NotBefore> {
+    pub fn min_rpc_time(&self, now: Instant, asker: Asker) -> Option<Deferral> {
         let [delay, schedulers, jobs] = self.waits();
         match asker {
             Asker::Client => latest(now, &[delay, schedulers, jobs]),
@@ -238,7 +238,7 @@ impl RpcState {
     }
 
     /// All that pushes the minimum RPC time out now: what an owner who wants an RPC overrides.
-    pub fn held_by(&self, now: Instant) -> Vec<NotBefore> {
+    pub fn held_by(&self, now: Instant) -> Vec<Deferral> {
         self.waits().into_iter().filter_map(|wait| latest(now, &[wait])).collect()
     }
 
@@ -249,32 +249,32 @@ impl RpcState {
         }
     }
 
-    fn waits(&self) -> [(Option<Wait>, Cause); 3] {
+    fn waits(&self) -> [(Option<Wait>, WhyDeferred); 3] {
         [
-            (self.request_delay, Cause::RequestDelay),
-            (self.schedulers.wait, Cause::SchedulerFailures(self.schedulers.failures)),
-            (self.jobs.wait, Cause::JobFailures(self.jobs.failures)),
+            (self.request_delay, WhyDeferred::RequestDelay),
+            (self.schedulers.wait, WhyDeferred::SchedulerFailures(self.schedulers.failures)),
+            (self.jobs.wait, WhyDeferred::JobFailures(self.jobs.failures)),
         ]
     }
 
     /// The earliest time to ask for work, and the cause, if it is not past: the minimum RPC time, or later
     /// after replies without work.
-    pub fn min_work_time(&self, now: Instant) -> Option<NotBefore> {
-        let work = latest(now, &[(self.work.wait, Cause::NoWork(self.work.failures))]);
+    pub fn min_work_time(&self, now: Instant) -> Option<Deferral> {
+        let work = latest(now, &[(self.work.wait, WhyDeferred::NoWork(self.work.failures))]);
         let rpc = self.min_rpc_time(now, Asker::Client);
         [rpc, work].into_iter().flatten().max_by_key(|not_before| not_before.at)
     }
 }
 
-fn latest(now: Instant, waits: &[(Option<Wait>, Cause)]) -> Option<NotBefore> {
+fn latest(now: Instant, waits: &[(Option<Wait>, WhyDeferred)]) -> Option<Deferral> {
     let holding = waits.iter().filter_map(|(wait, cause)| Some((wait.as_ref()?, cause)));
     holding
         .filter(|(wait, _)| wait.holds(now))
-        .map(|(wait, cause)| NotBefore { at: now + wait.left(now), cause: *cause })
+        .map(|(wait, cause)| Deferral { at: now + wait.left(now), cause: *cause })
         .max_by_key(|not_before| not_before.at)
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for WhyDeferred {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RequestDelay => write!(f, "the project asked for a delay"),

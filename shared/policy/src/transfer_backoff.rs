@@ -23,7 +23,7 @@ pub const PROJECT_FAILURES: u32 = 3;
 
 /// What follows a failed transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterFailure {
+pub enum AfterTransferFailure {
     /// It is tried again after this long.
     RetryIn(Duration),
     /// It is given up: the job that needs it fails.
@@ -53,14 +53,14 @@ impl TransferBackoff {
     }
 
     /// It failed in a way that may pass.
-    pub fn on_failure(&mut self, now: Instant, rng: &mut (impl Rng + ?Sized)) -> AfterFailure {
+    pub fn on_failure(&mut self, now: Instant, rng: &mut (impl Rng + ?Sized)) -> AfterTransferFailure {
         if now.since(self.first_tried) >= GIVE_UP_AFTER {
-            return AfterFailure::GiveUp;
+            return AfterTransferFailure::GiveUp;
         }
         self.failures = self.failures.saturating_add(1);
         let length = BACKOFF.draw(self.failures, rng);
         self.wait = Some(Wait::new(now, length));
-        AfterFailure::RetryIn(length)
+        AfterTransferFailure::RetryIn(length)
     }
 
     /// How long until it may be tried; zero for now.
@@ -121,10 +121,10 @@ mod tests {
         let mut rng = Pcg64::seed_from_u64(1);
         let t0 = Instant::from_secs_f64(1.8e9);
         let mut file = TransferBackoff::new(t0);
-        let AfterFailure::RetryIn(first) = file.on_failure(t0, &mut rng) else { panic!() };
+        let AfterTransferFailure::RetryIn(first) = file.on_failure(t0, &mut rng) else { panic!() };
         assert!(first >= Duration::from_secs(120) && first <= Duration::from_secs(240));
         for _ in 0..50 {
-            let AfterFailure::RetryIn(wait) = file.on_failure(t0, &mut rng) else { panic!() };
+            let AfterTransferFailure::RetryIn(wait) = file.on_failure(t0, &mut rng) else { panic!() };
             assert!(wait <= Duration::from_hours(6));
         }
         assert!(file.left(t0) >= Duration::from_hours(3));
@@ -135,8 +135,14 @@ mod tests {
         let mut rng = Pcg64::seed_from_u64(1);
         let t0 = Instant::from_secs_f64(1.8e9);
         let mut file = TransferBackoff::new(t0);
-        assert_ne!(file.on_failure(t0 + Duration::from_hours(89 * 24), &mut rng), AfterFailure::GiveUp);
-        assert_eq!(file.on_failure(t0 + Duration::from_hours(90 * 24), &mut rng), AfterFailure::GiveUp);
+        assert_ne!(
+            file.on_failure(t0 + Duration::from_hours(89 * 24), &mut rng),
+            AfterTransferFailure::GiveUp
+        );
+        assert_eq!(
+            file.on_failure(t0 + Duration::from_hours(90 * 24), &mut rng),
+            AfterTransferFailure::GiveUp
+        );
     }
 
     #[test]

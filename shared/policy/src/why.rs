@@ -5,52 +5,52 @@ use std::fmt;
 use std::sync::Arc;
 
 /// A reason: any value that can be printed. Whoever knows the policy gets it back as what it is.
-pub trait Reason: fmt::Debug + fmt::Display + Send + Sync + Any {}
-impl<R: fmt::Debug + fmt::Display + Send + Sync + Any> Reason for R {}
+pub trait Explain: fmt::Debug + fmt::Display + Send + Sync + Any {}
+impl<R: fmt::Debug + fmt::Display + Send + Sync + Any> Explain for R {}
 
 /// A reason that is handed on.
 #[derive(Clone)]
 pub struct Why {
     /// Those of one decision, together.
-    of: Arc<dyn Reasons>,
+    of: Arc<dyn Explanations>,
     place: usize,
 }
 
 impl Why {
     /// Of a reason.
-    pub fn new(reason: impl Reason) -> Self {
+    pub fn new(reason: impl Explain) -> Self {
         Self { of: Arc::new([reason]), place: 0 }
     }
 
     /// Of each of a decision's reasons, in their order: a decision about many costs one allocation, not many.
-    pub fn each(reasons: Vec<impl Reason>) -> impl Iterator<Item = Self> {
+    pub fn each(reasons: Vec<impl Explain>) -> impl Iterator<Item = Self> {
         let places = 0..reasons.len();
-        let of: Arc<dyn Reasons> = Arc::new(reasons);
+        let of: Arc<dyn Explanations> = Arc::new(reasons);
         places.map(move |place| Self { of: Arc::clone(&of), place })
     }
 
     /// The reason itself, if it is of that type.
-    pub fn reason<R: Reason>(&self) -> Option<&R> {
+    pub fn reason<R: Explain>(&self) -> Option<&R> {
         let any: &dyn Any = self.any_reason()?;
         any.downcast_ref()
     }
 
-    fn any_reason(&self) -> Option<&dyn Reason> {
+    fn any_reason(&self) -> Option<&dyn Explain> {
         self.of.at(self.place)
     }
 }
 
-trait Reasons: Send + Sync {
-    fn at(&self, place: usize) -> Option<&dyn Reason>;
+trait Explanations: Send + Sync {
+    fn at(&self, place: usize) -> Option<&dyn Explain>;
 }
-impl<R: Reason, const N: usize> Reasons for [R; N] {
-    fn at(&self, place: usize) -> Option<&dyn Reason> {
-        self.get(place).map(|reason| reason as &dyn Reason)
+impl<R: Explain, const N: usize> Explanations for [R; N] {
+    fn at(&self, place: usize) -> Option<&dyn Explain> {
+        self.get(place).map(|reason| reason as &dyn Explain)
     }
 }
-impl<R: Reason> Reasons for Vec<R> {
-    fn at(&self, place: usize) -> Option<&dyn Reason> {
-        self.get(place).map(|reason| reason as &dyn Reason)
+impl<R: Explain> Explanations for Vec<R> {
+    fn at(&self, place: usize) -> Option<&dyn Explain> {
+        self.get(place).map(|reason| reason as &dyn Explain)
     }
 }
 

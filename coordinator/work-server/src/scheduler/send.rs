@@ -16,8 +16,8 @@ use fallow_boinc::scheduler::{InProgressResult, SchedulerRequest, type_name};
 use fallow_daemon::lock;
 use fallow_domain::{Bytes, Duration, Fraction, InProgress, Instant, PerType, ResourceType, Usage};
 use fallow_policy::disk::holders::prefer_local;
-use fallow_policy::disk::passes::Pass;
-use fallow_policy::send::{HeldJobs, Load, Offer, SendHost, SendSituation, Sent, Wanted};
+use fallow_policy::disk::passes::SpacePass;
+use fallow_policy::send::{Demand, HeldJobs, Load, Offer, SendDecision, SendHost, SendSituation};
 use tracing::debug;
 
 use super::work_request::{WorkRequest, wanted};
@@ -129,7 +129,7 @@ fn send_what_suits(
         request.other_results.as_ref().map(|held| held.iter().map(|job| job.name.as_str()).collect());
     let assigned = work_request.disk.assign(project.settings().delete_from_self, |pass, space| {
         let lacked_space = std::mem::take(&mut passed).disk.is_some();
-        if room == 0 || (pass != Pass::Free && !lacked_space) {
+        if room == 0 || (pass != SpacePass::Free && !lacked_space) {
             return Ok(Vec::new());
         }
         reply.host.search_from = from;
@@ -146,7 +146,7 @@ fn send_what_suits(
         };
         search.pass(reply, &mut passed)
     });
-    let assigned: Option<(Pass, Vec<Candidate>)> = assigned?;
+    let assigned: Option<(SpacePass, Vec<Candidate>)> = assigned?;
     // Whoever has enough to do, or would be too late now, may well take more later.
     let may_later = room == 0 || passed.time > 0 || !passed.retries.is_empty();
     if let Some((pass, chosen)) = assigned {
@@ -243,7 +243,7 @@ struct Found<'c> {
     /// Of each application that jobs in the queue are of.
     versions: BTreeMap<String, OfTypes<'c>>,
     candidates: Vec<Candidate>,
-    still: Wanted,
+    still: Demand,
     disk: Bytes,
     /// The host has input files: whatever the windows hold is looked at, to find the jobs that read them.
     is_choosy: bool,
@@ -286,7 +286,7 @@ impl<'a> Search<'a> {
     }
 
     /// Twice what is wanted, so that the policy can refuse half of it.
-    fn looked_for(&self, reply: &ReplyContent) -> Wanted {
+    fn looked_for(&self, reply: &ReplyContent) -> Demand {
         let mut wanted = wanted(self.request, 2.0);
         for sent in &reply.jobs {
             let usage = sent.version.usage;
@@ -444,7 +444,7 @@ impl<'a> Search<'a> {
         let rules = project.settings().send;
         let mut situation = SendSituation {
             now,
-            wanted: work_request.wanted,
+            demand: work_request.wanted,
             host: SendHost { instances: work_request.capacity.instances, availability },
             switches: rules.ws2,
             held: None,
@@ -468,7 +468,7 @@ impl<'a> Search<'a> {
 
     /// What the policy sends. What it refused is told to the host's owner if nothing else is sent, and
     /// logged.
-    fn take(&self, sent: Sent<usize>, candidates: &[Candidate], passed: &mut Passed) -> Vec<usize> {
+    fn take(&self, sent: SendDecision<usize>, candidates: &[Candidate], passed: &mut Passed) -> Vec<usize> {
         for (position, refusal) in &sent.refused {
             let workunit = candidates.get(*position).map(|candidate| candidate.workunit.name.as_str());
             debug!(project = %self.project.name, workunit, %refusal, "not sent");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fallow_domain::{AgentId, Flops};
-use fallow_policy::send::{Refusal as PolicyRefusal, SendChoice, SendPolicy};
+use fallow_policy::send::{SendChoice, SendPolicy, WhyNotSent};
 use fallow_store::{SledStore, Store};
 
 use super::*;
@@ -27,12 +27,12 @@ impl SendPolicy for Never {
         &self,
         situation: &SendSituation<'_>,
         offers: &mut dyn Iterator<Item = Offer<usize>>,
-    ) -> Sent<usize> {
-        let late = PolicyRefusal::MissesDeadline(Duration::from_hours(1));
-        Sent {
+    ) -> SendDecision<usize> {
+        let late = WhyNotSent::MissesDeadline(Duration::from_hours(1));
+        SendDecision {
             send: Vec::new(),
             refused: offers.map(|offer| (offer.id, late)).collect(),
-            open: situation.wanted,
+            open: situation.demand,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_domain::{Bytes, PerType, ResourceType};
-use fallow_policy::disk::passes::ThreeAmounts;
-use fallow_policy::send::Wanted;
+use fallow_policy::disk::passes::FreeSpace;
+use fallow_policy::send::Demand;
 
 use crate::catalog::Catalog;
 use crate::host_limits::{HostCapacity, HostLimits, OfTypes};
@@ -14,9 +14,9 @@ const IDLE_MAX: f64 = 4_096.0;
 
 /// A request for work.
 pub(super) struct WorkRequest<'c> {
-    pub(super) wanted: Wanted,
+    pub(super) wanted: Demand,
     pub(super) capacity: HostCapacity,
-    pub(super) disk: ThreeAmounts,
+    pub(super) disk: FreeSpace,
     /// What the project has, as it was when the request came.
     pub(super) catalog: &'c Catalog,
 }
@@ -52,35 +52,31 @@ impl<'c> WorkRequest<'c> {
 
     /// The version to send of those that there are: for a type that is still wanted and that the host has
     /// enough of. One for a coprocessor is preferred, as nothing else keeps that busy (R3.10).
-    pub(super) fn choose(&self, versions: &OfTypes<'c>, still: &Wanted) -> Option<&'c Version> {
+    pub(super) fn choose(&self, versions: &OfTypes<'c>, still: &Demand) -> Option<&'c Version> {
         self.capacity.choose(versions, |kind| still.wants(kind))
     }
 }
 
 /// By type; a client that knows no types says one number. `times` as much: more is looked at than is wanted,
 /// so that the policy can refuse some of it.
-pub(super) fn wanted(request: &SchedulerRequest, times: f64) -> Wanted {
+pub(super) fn wanted(request: &SchedulerRequest, times: f64) -> Demand {
     let (seconds, mut instances) = request.asked();
     instances[ResourceType::Cpu] = instances[ResourceType::Cpu].ceil();
     let seconds = seconds.map(|_, seconds| seconds * times);
     let instances = instances.map(|_, idle| if *idle > IDLE_MAX { IDLE_MAX } else { *idle } * times);
-    Wanted::new(&seconds, &instances, request.work_req_seconds * times)
+    Demand::new(&seconds, &instances, request.work_req_seconds * times)
 }
 
 /// Disk space that jobs may take: what the client tells (R4.9); of one that tells but its share, that less
 /// what it uses, within what is free.
-fn disk(request: &SchedulerRequest) -> ThreeAmounts {
+fn disk(request: &SchedulerRequest) -> FreeSpace {
     let usage = &request.disk_usage;
     if let Some(free) = usage.free {
-        return ThreeAmounts {
-            free: free.now,
-            with_offenders: free.with_offenders,
-            with_self: free.with_self,
-        };
+        return FreeSpace { free: free.now, with_offenders: free.with_offenders, with_self: free.with_self };
     }
     let free = request.host_info.d_free.max(0.0);
     let share = usage.d_project_share.as_f64();
     // An old client or a fresh one says nothing about shares.
     let allowed = if share > 0.0 { share - usage.d_boinc_used_project.as_f64() } else { free };
-    ThreeAmounts::only(Bytes::from_f64(allowed.min(free).max(0.0)))
+    FreeSpace::only(Bytes::from_f64(allowed.min(free).max(0.0)))
 }

@@ -4,7 +4,7 @@ use fallow_domain::{
     Device, DocumentVersion, Duration, FleetDocument, JobId, Preferences, ResourceType, SlotId, Usage,
 };
 use fallow_policy::accounting::Debt;
-use fallow_policy::cpu_schedule::{self, Chosen, Passed, WhyChosen};
+use fallow_policy::cpu_schedule::{self, ScheduledJob, UnscheduledJob, WhyRun};
 use fallow_policy::fetch::WorkRequest;
 use fallow_policy::job_queue::Devices;
 use fallow_policy::why::Why;
@@ -34,15 +34,15 @@ fn r3_14_a_gpu_task_in_memory_that_is_to_go_on_on_another_device_is_started_anew
             (job.run.begun, job.run.devices) = (true, Devices::first(1));
         });
         client.actions.take();
-        client.run(&Chosen {
+        client.run(&ScheduledJob {
             job: id,
             project: a,
-            action: cpu_schedule::Action::Resume,
+            action: cpu_schedule::RunAction::Resume,
             slice_began: NOW,
             devices,
             until_checkpoint: false,
             rule: "R2.3",
-            why: Why::new(WhyChosen::MostOwed { anticipated: Debt::ZERO }),
+            why: Why::new(WhyRun::MostOwed { anticipated: Debt::ZERO }),
         });
         let quit = client.actions.iter().any(|action| matches!(action.effect, Effect::QuitTask { .. }));
         let resumed = client.actions.iter().any(|action| matches!(action.effect, Effect::ResumeTask { .. }));
@@ -66,15 +66,15 @@ fn r3_14_a_gpu_task_begins_only_when_the_one_before_it_has_left_the_device() {
             (job.process, job.slot, job.run.devices) = (process, Some(SlotId(0)), busy);
         });
         let id = put_job(&mut client, 2, a, gpu_job());
-        client.run(&Chosen {
+        client.run(&ScheduledJob {
             job: id,
             project: a,
-            action: cpu_schedule::Action::Start,
+            action: cpu_schedule::RunAction::Start,
             slice_began: NOW,
             devices,
             until_checkpoint: false,
             rule: "R2.3",
-            why: Why::new(WhyChosen::MostOwed { anticipated: Debt::ZERO }),
+            why: Why::new(WhyRun::MostOwed { anticipated: Debt::ZERO }),
         });
         // Whether it could be set up here or not, it was tried.
         let job = &client.state.jobs[&id];
@@ -174,7 +174,7 @@ fn r2_4_a_preempted_gpu_task_leaves_memory_once_it_has_made_a_checkpoint() {
             job.run.checkpoint_cpu = Duration::from_secs(checkpoint);
         });
         client.actions.take();
-        client.preempt(&Passed { job: id, gives_up_devices, why: why.clone() });
+        client.preempt(&UnscheduledJob { job: id, gives_up_devices, why: why.clone() });
         let quit = client.actions.iter().any(|action| matches!(action.effect, Effect::QuitTask { .. }));
         let stays = client.actions.iter().any(|action| matches!(action.effect, Effect::SuspendTask { .. }));
         assert_eq!((quit, stays), (quits, !quits), "{usage:?} {checkpoint}");

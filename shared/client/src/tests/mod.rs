@@ -23,7 +23,7 @@ use fallow_domain::{
 };
 use fallow_policy::completion::DurationCorrection;
 use fallow_policy::fetch::WorkRequest;
-use fallow_policy::fetch::bounds::Gathered;
+use fallow_policy::fetch::bounds::UnrunnableTypes;
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::send::Load;
 use fallow_policy::type_backoff::{AfterReply, ReplyForType};
@@ -206,7 +206,7 @@ fn r2_16_a_project_whose_jobs_gather_is_asked_for_no_type_that_the_plan_leaves_o
     let a = id_of(&client, "a");
     let mut gathered = PerType::default();
     gathered[ResourceType::Cpu] = 100;
-    client.stalls.gather(a, Gathered::of(&gathered, 2));
+    client.stalls.gather(a, UnrunnableTypes::of(&gathered, 2));
     let request = client.bounded(a, WorkRequest::cpu(Duration::from_hours(1), 1.0));
     assert!(request.is_none(), "{request:?}");
 }

@@ -4,13 +4,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fallow_domain::{Duration, Fraction, Instant, JobId, ProjectId, SlotId, Usage};
 use fallow_policy::completion::{
-    Basis, CompletionChoice, CompletionPolicy, DurationCorrection, Estimate, JobProgress, Learned, WhyLeft,
+    Basis, CompletionChoice, CompletionPolicy, DurationCorrection, Estimate, JobProgress, Learned,
+    WhyEstimate,
 };
 use fallow_policy::cpu_schedule::{
-    Action as TaskAction, Chosen, CpuChoice, CpuPolicy, CpuSituation, Passed, Schedule,
+    CpuChoice, CpuPolicy, CpuSituation, RunAction, Schedule, ScheduledJob, UnscheduledJob,
 };
 use fallow_policy::fetch::{
-    Asking, CHECK_SOONEST, FetchChoice, FetchDecision, FetchPolicy, FetchSituation, WorkRequest,
+    CHECK_SOONEST, FetchChoice, FetchDecision, FetchPolicy, FetchSituation, ProjectRequest, WorkRequest,
 };
 use fallow_policy::job_queue::{Devices, JobSnapshot};
 use fallow_policy::why::Why;
@@ -37,7 +38,8 @@ impl FetchPolicy for Greedy {
         self.decisions.fetch_add(1, Ordering::Relaxed);
         let hour = WorkRequest::cpu(Duration::from_hours(1), 1.0);
         let projects = situation.projects().into_iter().map(|project| project.id).chain([ProjectId(77)]);
-        let ask = |project| Asking { project, request: hour, fill: hour, for_idle: hour, why: None };
+        let ask =
+            |project| ProjectRequest { project, request: hour, piggyback: hour, for_idle: hour, why: None };
         FetchDecision::new(projects.map(ask).collect(), Instant::EPOCH)
     }
 }
@@ -116,10 +118,10 @@ impl CpuPolicy for Eldest {
         let mut jobs: Vec<&JobSnapshot> = queue.iter().collect();
         jobs.sort_by_key(|job| job.id);
         let (run, wait) = jobs.split_at(jobs.len().min(host.usable as usize));
-        let chosen = |job: &&JobSnapshot| Chosen {
+        let chosen = |job: &&JobSnapshot| ScheduledJob {
             job: job.id,
             project: job.project,
-            action: if job.is_running() { TaskAction::Continue } else { TaskAction::Start },
+            action: if job.is_running() { RunAction::Continue } else { RunAction::Start },
             slice_began: now,
             devices: Devices::NONE,
             until_checkpoint: true,
@@ -127,7 +129,7 @@ impl CpuPolicy for Eldest {
             why: Why::new("it came first"),
         };
         let waits = wait.iter().filter(|job| job.is_running());
-        let passed = |job: &&JobSnapshot| Passed {
+        let passed = |job: &&JobSnapshot| UnscheduledJob {
             job: job.id,
             gives_up_devices: true,
             why: Why::new("others came before it"),
@@ -180,7 +182,7 @@ impl CompletionPolicy for Twofold {
     fn estimate(&self, job: &JobProgress) -> Estimate {
         let square = job.learned.get() * job.learned.get();
         let (by_size, factor) = (job.by_size.mul_f64(square), job.learned);
-        Estimate { left: by_size, why: WhyLeft { by_size, factor, fraction_done: Fraction::ZERO } }
+        Estimate { left: by_size, why: WhyEstimate { by_size, factor, fraction_done: Fraction::ZERO } }
     }
     fn depends_on(&self, learned: &Learned) -> Basis {
         Basis::new([learned.correction.get()])

@@ -13,7 +13,7 @@ use fallow_boinc::scheduler::{
 use fallow_domain::{Bytes, Duration, Flops, Instant, PerType, ResourceType};
 use fallow_policy::completion::DurationCorrection;
 use fallow_policy::composition::Composition;
-use fallow_policy::send::{HeldJobs, Offer, SendHost, SendSituation, Wanted};
+use fallow_policy::send::{Demand, HeldJobs, Offer, SendHost, SendSituation};
 
 use super::arrival::Arrival;
 use super::availability::OnOff;
@@ -156,7 +156,7 @@ impl<'a> Server<'a> {
         let held = arrival.sums().map(|load| HeldJobs { load, list: &listed });
         let situation = SendSituation {
             now,
-            wanted,
+            demand: wanted,
             host: SendHost { instances: *host, availability: request.time_stats.availability() },
             switches: composition.ws2,
             held,
@@ -183,7 +183,7 @@ impl<'a> Server<'a> {
     /// The jobs that would fill a request if all of them were sent, those for coprocessors first.
     fn offers(
         &mut self,
-        mut open: Wanted,
+        mut open: Demand,
         factor: DurationCorrection,
         now: Instant,
     ) -> (Vec<Draft>, Vec<Offer<usize>>) {
@@ -347,7 +347,7 @@ fn plan_class(application: &Application<'_>) -> String {
 }
 
 /// What is asked for, by type.
-pub(crate) fn wanted(request: &SchedulerRequest) -> Wanted {
+pub(crate) fn wanted(request: &SchedulerRequest) -> Demand {
     let (seconds, instances) = request.asked();
-    Wanted::new(&seconds, &instances, request.work_req_seconds)
+    Demand::new(&seconds, &instances, request.work_req_seconds)
 }

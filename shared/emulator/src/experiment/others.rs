@@ -2,7 +2,7 @@
 //! judged.
 
 use fallow_policy::accounting::AccountingChoice;
-use fallow_policy::choice::{Kind, Policy};
+use fallow_policy::choice::{Policy, PolicyKind};
 use fallow_policy::composition::Composition;
 
 use super::{Arm, Curve, Measurements, Metric, Row, curve, improved};
@@ -11,7 +11,7 @@ use super::{Arm, Curve, Measurements, Metric, Row, curve, improved};
 const FIRST_COLOR: usize = 6;
 
 /// An arm for each policy of a kind but the paper's.
-pub(super) fn arms<K: Kind + ?Sized>(
+pub(super) fn arms<K: PolicyKind + ?Sized>(
     group: &'static str,
     papers: &[&str],
     with: impl Fn(Policy<K>) -> Composition,
@@ -30,7 +30,7 @@ fn accounts_of(all: impl Iterator<Item = AccountingChoice>, group: &'static str)
     arms_of(all, group, &["debt", "recent-credit"], with)
 }
 
-fn arms_of<K: Kind + ?Sized>(
+fn arms_of<K: PolicyKind + ?Sized>(
     all: impl Iterator<Item = Policy<K>>,
     group: &'static str,
     papers: &[&str],
@@ -64,7 +64,7 @@ pub(super) fn curves(m: &Measurements, arms: &[Arm], metric: Metric) -> Vec<Curv
 #[cfg(test)]
 mod tests {
     use fallow_domain::{Duration, Instant, PerType};
-    use fallow_policy::accounting::{AccountingPolicy, Books, Debt, Standing};
+    use fallow_policy::accounting::{AccountingPolicy, AccountingSituation, Debt, FetchPriority};
     use fallow_policy::fetch::{FetchChoice, FetchDecision, FetchPolicy, FetchSituation};
     use fallow_policy::job_queue::JobQueue;
 
@@ -111,11 +111,16 @@ mod tests {
         fn summary(&self) -> &'static str {
             "nobody is owed anything"
         }
-        fn owed(&self, books: &Books<'_>) -> Vec<PerType<Debt>> {
-            vec![PerType::default(); books.projects.len()]
+        fn owed(&self, situation: &AccountingSituation<'_>) -> Vec<PerType<Debt>> {
+            vec![PerType::default(); situation.projects.len()]
         }
-        fn standings(&self, books: &Books<'_>, _queue: &JobQueue, _window: Duration) -> Vec<Standing> {
-            vec![Standing::Rank(0.0); books.projects.len()]
+        fn fetch_priorities(
+            &self,
+            situation: &AccountingSituation<'_>,
+            _queue: &JobQueue,
+            _window: Duration,
+        ) -> Vec<FetchPriority> {
+            vec![FetchPriority::Score(0.0); situation.projects.len()]
         }
     }
 

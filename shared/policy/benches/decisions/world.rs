@@ -5,8 +5,8 @@ use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, Resourc
 use fallow_policy::accounting::Debt;
 use fallow_policy::cpu_schedule::{ProjectSnapshot, ScheduleHost, choose};
 use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, plan};
-use fallow_policy::fetch::{FetchWhen, Standing};
-use fallow_policy::job_queue::{Devices, JobQueue, JobSnapshot, JobState};
+use fallow_policy::fetch::{FetchPriority, FetchWhen};
+use fallow_policy::job_queue::{Devices, JobQueue, JobSnapshot, RunState};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::{PlanProject, RoundRobin};
 
@@ -64,10 +64,10 @@ impl World {
                 state: match id {
                     0..8 => {
                         let slice_began = now() - Duration::from_hours(2);
-                        JobState::Running { slice_began, checkpointed_at: now(), devices: Devices::NONE }
+                        RunState::Running { slice_began, checkpointed_at: now(), devices: Devices::NONE }
                     }
-                    _ if id.is_multiple_of(50) => JobState::Preempted,
-                    _ => JobState::Unstarted,
+                    _ if id.is_multiple_of(50) => RunState::Preempted,
+                    _ => RunState::Unstarted,
                 },
                 deadline: match deadlines {
                     Deadlines::Far => now() + all * 2 + Duration::from_hours(48) + spread.mul_f64(place),
@@ -98,7 +98,7 @@ impl World {
                 .map(|id| FetchCandidate {
                     id: ProjectId(id),
                     share: Share::DEFAULT,
-                    standing: Standing::Owed(priority(id)[ResourceType::Cpu]),
+                    priority: FetchPriority::Debt(priority(id)[ResourceType::Cpu]),
                     over_served: false,
                     tight: false,
                     may_supply: true,

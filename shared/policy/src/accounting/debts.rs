@@ -2,7 +2,7 @@
 
 use fallow_domain::{Duration, PerType};
 
-use super::{AccountingPolicy, Books, Debt, Standing};
+use super::{AccountingPolicy, AccountingSituation, Debt, FetchPriority};
 use crate::job_queue::JobQueue;
 
 /// `accounting=debt`.
@@ -18,12 +18,17 @@ impl AccountingPolicy for ByDebts {
         "projects are compared by debts"
     }
 
-    fn owed(&self, books: &Books<'_>) -> Vec<PerType<Debt>> {
-        books.projects.iter().map(|(id, _)| books.short_term.of(*id)).collect()
+    fn owed(&self, situation: &AccountingSituation<'_>) -> Vec<PerType<Debt>> {
+        situation.projects.iter().map(|(id, _)| situation.short_term.of(*id)).collect()
     }
 
-    fn standings(&self, books: &Books<'_>, _queue: &JobQueue, _window: Duration) -> Vec<Standing> {
-        let owed = |id| Standing::Owed(books.long_term.overall(id, &books.host.speeds));
-        books.projects.iter().map(|(id, _)| owed(*id)).collect()
+    fn fetch_priorities(
+        &self,
+        situation: &AccountingSituation<'_>,
+        _queue: &JobQueue,
+        _window: Duration,
+    ) -> Vec<FetchPriority> {
+        let owed = |id| FetchPriority::Debt(situation.long_term.overall(id, &situation.host.speeds));
+        situation.projects.iter().map(|(id, _)| owed(*id)).collect()
     }
 }

@@ -11,7 +11,7 @@
 //! What decides is the *overall* debt, the sum over types weighted by their speeds. It stays bounded while
 //! the project that is owed most is asked first. The parts by themselves might not: of two projects that can
 //! use both types one may get all CPUs and the other all GPUs, to the satisfaction of both. Such opposite
-//! parts are *bartered* against each other, which changes no overall debt and no sum of a type, and keeps the
+//! parts are *netted* (set off against each other), which changes no overall debt and no sum of a type, and keeps the
 //! parts as small as the whole. Nothing is clamped.
 
 use std::collections::BTreeMap;
@@ -129,7 +129,7 @@ impl LongTermDebts {
         for kind in ResourceType::ALL {
             self.centre(kind, &claims);
         }
-        self.barter(host, &claims);
+        self.net_opposites(host, &claims);
     }
 
     /// Subtracts the mean over the projects that accumulate for a type (R3.6).
@@ -148,18 +148,18 @@ impl LongTermDebts {
     }
 
     /// Sets opposite parts of debts off against each other, for every two types.
-    fn barter(&mut self, host: &PlanHost, claims: &[DueClaim]) {
+    fn net_opposites(&mut self, host: &PlanHost, claims: &[DueClaim]) {
         for one in host.types() {
             for other in host.types().filter(|other| *other != one) {
                 let both = claims.iter().filter(|claim| claim.limit[one] > 0.0 && claim.limit[other] > 0.0);
                 let projects: Vec<ProjectId> = both.map(|claim| claim.project).collect();
-                self.barter_two(one, other, &host.speeds, &projects);
+                self.net_pair(one, other, &host.speeds, &projects);
             }
         }
     }
 
     /// Projects that are owed `one` and owe `other` trade with those of whom the opposite is true.
-    fn barter_two(
+    fn net_pair(
         &mut self,
         one: ResourceType,
         other: ResourceType,

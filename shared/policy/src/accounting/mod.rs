@@ -1,7 +1,7 @@
 //! By what account projects are compared for processing.
 //!
 //! Hosts keep three books: short-term debts (R2.1), long-term debts (R3.3) and, for a policy that asks for
-//! it, recent estimated credit. An [`AccountingPolicy`] says from those [`Books`] what each project is owed
+//! it, recent estimated credit. An [`AccountingPolicy`] says from those [`AccountingSituation`] what each project is owed
 //! when CPUs are dealt out, and how each stands when work is fetched. Each is a file here and a line in
 //! `registry`.
 
@@ -17,7 +17,7 @@ use crate::job_queue::JobQueue;
 use crate::plan_host::PlanHost;
 pub use long_term::{LongTermDebts, LongTermPeriod};
 use recent_credit::RecentCredit;
-pub use short_term::{Debt, Debts, ProjectPeriod};
+pub use short_term::{Debt, Debts, ShortTermPeriod};
 
 policies!(accounting);
 
@@ -34,12 +34,17 @@ pub trait AccountingPolicy: Send + Sync + 'static {
     fn summary(&self) -> &'static str;
 
     /// For CPU scheduling: what each project is owed of each type, in instance-seconds, in the order of
-    /// `books.projects`.
-    fn owed(&self, books: &Books<'_>) -> Vec<PerType<Debt>>;
+    /// `situation.projects`.
+    fn owed(&self, situation: &AccountingSituation<'_>) -> Vec<PerType<Debt>>;
 
-    /// For work fetch: how each project stands, in the order of `books.projects`. `queue` has the jobs held,
+    /// For work fetch: how each project stands, in the order of `situation.projects`. `queue` has the jobs held,
     /// and `window` is for how long work is to be held.
-    fn standings(&self, books: &Books<'_>, queue: &JobQueue, window: Duration) -> Vec<Standing>;
+    fn fetch_priorities(
+        &self,
+        situation: &AccountingSituation<'_>,
+        queue: &JobQueue,
+        window: Duration,
+    ) -> Vec<FetchPriority>;
 
     /// Whether recent estimated credit is to be booked for it.
     fn counts_credit(&self) -> bool {
@@ -49,7 +54,7 @@ pub trait AccountingPolicy: Send + Sync + 'static {
 
 /// The books of a host.
 #[derive(Clone, Copy, Debug)]
-pub struct Books<'a> {
+pub struct AccountingSituation<'a> {
     /// What it computes with.
     pub host: PlanHost,
     /// Its projects, by id, with their shares.
@@ -64,18 +69,18 @@ pub struct Books<'a> {
 
 /// How a project stands against the others, by whatever account they are compared. More is better.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Standing {
+pub enum FetchPriority {
     /// What it is owed, in CPU seconds: it can be weighed against work that is missing.
-    Owed(Debt),
+    Debt(Debt),
     /// A rank that means nothing but its order.
-    Rank(f64),
+    Score(f64),
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for FetchPriority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Owed(debt) => write!(f, "{debt}"),
-            Self::Rank(rank) => write!(f, "{rank:.1}"),
+            Self::Debt(debt) => write!(f, "{debt}"),
+            Self::Score(score) => write!(f, "{score:.1}"),
         }
     }
 }

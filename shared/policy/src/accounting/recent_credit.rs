@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use fallow_domain::{Duration, Instant, PerType, ProjectId, Share, Speed};
 use serde::{Deserialize, Serialize};
 
-use super::{AccountingPolicy, Books, Debt, Standing};
+use super::{AccountingPolicy, AccountingSituation, Debt, FetchPriority};
 use crate::job_queue::JobQueue;
 use crate::math::{exp_minus, mean_decay};
 use crate::plan_host::PlanHost;
@@ -48,7 +48,7 @@ pub struct RecentCredit(BTreeMap<ProjectId, Average>);
 
 /// A project that is ranked, and the work of it that is queued, in CPU seconds weighted by speed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CreditRank {
+pub struct ProjectBacklog {
     /// The project.
     pub project: ProjectId,
     /// Its share.
@@ -74,26 +74,31 @@ impl AccountingPolicy for ByRecentCredit {
         true
     }
 
-    fn owed(&self, books: &Books<'_>) -> Vec<PerType<Debt>> {
-        let owed = books.credit.as_debt(&books.host, books.projects.iter().copied());
+    fn owed(&self, situation: &AccountingSituation<'_>) -> Vec<PerType<Debt>> {
+        let owed = situation.credit.as_debt(&situation.host, situation.projects.iter().copied());
         let of = |id| Debt::from_secs(owed.get(id).copied().unwrap_or(0.0));
-        books.projects.iter().map(|(id, _)| PerType::from_fn(|_| of(id))).collect()
+        situation.projects.iter().map(|(id, _)| PerType::from_fn(|_| of(id))).collect()
     }
 
-    fn standings(&self, books: &Books<'_>, queue: &JobQueue, window: Duration) -> Vec<Standing> {
-        let host = &books.host;
+    fn fetch_priorities(
+        &self,
+        situation: &AccountingSituation<'_>,
+        queue: &JobQueue,
+        window: Duration,
+    ) -> Vec<FetchPriority> {
+        let host = &situation.host;
         let queued = |id| -> f64 {
             host.types().map(|kind| queue.remaining_on(id, kind).as_secs_f64() * host.speeds[kind]).sum()
         };
-        let rank = |(project, share): &(ProjectId, Share)| CreditRank {
+        let rank = |(project, share): &(ProjectId, Share)| ProjectBacklog {
             project: *project,
             share: *share,
             queued: queued(*project),
         };
-        let ranks: Vec<CreditRank> = books.projects.iter().map(rank).collect();
-        let priorities = books.credit.priorities(host, window, &ranks);
-        let of = |id| Standing::Rank(priorities.get(id).copied().unwrap_or(0.0));
-        books.projects.iter().map(|(id, _)| of(id)).collect()
+        let ranks: Vec<ProjectBacklog> = situation.projects.iter().map(rank).collect();
+        let priorities = situation.credit.priorities(host, window, &ranks);
+        let of = |id| FetchPriority::Score(priorities.get(id).copied().unwrap_or(0.0));
+        situation.projects.iter().map(|(id, _)| of(id)).collect()
     }
 }
 
@@ -154,12 +159,12 @@ impl RecentCredit {
         &self,
         host: &PlanHost,
         buffer: Duration,
-        projects: &[CreditRank],
+        projects: &[ProjectBacklog],
     ) -> BTreeMap<ProjectId, f64> {
         let shares = share_fractions(projects.iter().map(|p| (p.project, p.share)));
         let all: f64 = projects.iter().map(|p| self.of(p.project)).sum();
         let capacity = buffer.as_secs_f64().max(1.0) * whole_speed(host);
-        let priority = |p: &CreditRank| {
+        let priority = |p: &ProjectBacklog| {
             let part = if all > 0.0 { self.of(p.project) / all } else { 0.0 };
             let queued = p.queued.max(0.0) / capacity;
             match shares.get(&p.project) {
@@ -232,7 +237,8 @@ mod tests {
         book(&mut credit, 1, 0.0, 3.0);
         book(&mut credit, 2, 0.0, 1.0);
         let host = PlanHost::cpus(2);
-        let rank = |id, weight, queued| CreditRank { project: ProjectId(id), share: share(weight), queued };
+        let rank =
+            |id, weight, queued| ProjectBacklog { project: ProjectId(id), share: share(weight), queued };
         let buffer = Duration::from_hours(1);
         let ranks =
             credit.priorities(&host, buffer, &[rank(1, 75.0, 0.0), rank(2, 25.0, 0.0), rank(3, 0.0, 0.0)]);

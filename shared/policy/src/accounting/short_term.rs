@@ -48,7 +48,7 @@ impl fmt::Display for Debt {
 
 /// What one project did since the last update.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ProjectPeriod {
+pub struct ShortTermPeriod {
     /// The project.
     pub project: ProjectId,
     /// Its resource share.
@@ -97,7 +97,7 @@ impl Debts {
     /// forgotten. Returns W for each type, the instance time used by all, which the next decision wants.
     ///
     /// Time used by a project whose last job has just ended is part of W all the same: it was given away.
-    pub fn update(&mut self, host: &PlanHost, period: &[ProjectPeriod]) -> PerType<Duration> {
+    pub fn update(&mut self, host: &PlanHost, period: &[ShortTermPeriod]) -> PerType<Duration> {
         let used = PerType::from_fn(|kind| period.iter().map(|p| used(p, kind)).sum());
         let fractions = fractions(host, period);
         let mut debts: BTreeMap<ProjectId, PerType<Debt>> =
@@ -111,13 +111,13 @@ impl Debts {
     }
 }
 
-fn used(period: &ProjectPeriod, kind: ResourceType) -> Duration {
+fn used(period: &ShortTermPeriod, kind: ResourceType) -> Duration {
     period.used[kind].max(Duration::ZERO)
 }
 
 /// The part of each type that each project earns; they sum to 1 over the projects with runnable jobs of the
 /// type.
-fn fractions(host: &PlanHost, period: &[ProjectPeriod]) -> BTreeMap<ProjectId, PerType<f64>> {
+fn fractions(host: &PlanHost, period: &[ShortTermPeriod]) -> BTreeMap<ProjectId, PerType<f64>> {
     let takes_part = |kind: ResourceType| period.iter().any(|p| p.runnable[kind]);
     let mut fractions = BTreeMap::<ProjectId, PerType<f64>>::new();
     if ResourceType::ALL.into_iter().filter(|kind| takes_part(*kind)).count() <= 1 {
@@ -152,7 +152,7 @@ fn fractions(host: &PlanHost, period: &[ProjectPeriod]) -> BTreeMap<ProjectId, P
 
 fn settle(
     debts: &mut BTreeMap<ProjectId, PerType<Debt>>,
-    period: &[ProjectPeriod],
+    period: &[ShortTermPeriod],
     fractions: &BTreeMap<ProjectId, PerType<f64>>,
     kind: ResourceType,
     used_by_all: Duration,
@@ -183,10 +183,10 @@ mod tests {
 
     use ResourceType::{Cpu, Nvidia};
 
-    fn period(id: u32, share: f64, minutes: f64, runnable: bool) -> ProjectPeriod {
+    fn period(id: u32, share: f64, minutes: f64, runnable: bool) -> ShortTermPeriod {
         let used = PerType::cpu(Duration::from_secs_f64(minutes * 60.0));
         let (share, runnable) = (Share::new(share).unwrap(), PerType::cpu(runnable));
-        ProjectPeriod { project: ProjectId(id), share, used, runnable }
+        ShortTermPeriod { project: ProjectId(id), share, used, runnable }
     }
 
     fn cpus() -> PlanHost {
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Debts>(old).unwrap(), debts, "from before there were types");
     }
 
-    fn any_period() -> impl Strategy<Value = Vec<ProjectPeriod>> {
+    fn any_period() -> impl Strategy<Value = Vec<ShortTermPeriod>> {
         prop::collection::vec((0.0..1e9_f64, -1.0..1e5_f64, any::<bool>()), 0..8).prop_map(|rows| {
             (1..).zip(rows).map(|(id, (share, used, runnable))| period(id, share, used, runnable)).collect()
         })

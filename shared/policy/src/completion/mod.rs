@@ -51,7 +51,7 @@ pub trait CompletionPolicy: Send + Sync + 'static {
         let factor = self.factor(job.learned);
         let by_size = factor.apply(job.by_size);
         let left = running_time_left(job.fraction_done, job.progress, by_size);
-        Estimate { left, why: WhyLeft { by_size, factor, fraction_done: job.fraction_done } }
+        Estimate { left, why: WhyEstimate { by_size, factor, fraction_done: job.fraction_done } }
     }
 }
 
@@ -104,12 +104,12 @@ pub struct Estimate {
     /// The running time that the job still needs.
     pub left: Duration,
     /// What that was made from.
-    pub why: WhyLeft,
+    pub why: WhyEstimate,
 }
 
 /// Why a job is thought to take so long.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WhyLeft {
+pub struct WhyEstimate {
     /// The running time of the whole job by its size, corrected.
     pub by_size: Duration,
     /// The factor that corrected it.
@@ -118,7 +118,7 @@ pub struct WhyLeft {
     pub fraction_done: Fraction,
 }
 
-impl fmt::Display for WhyLeft {
+impl fmt::Display for WhyEstimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { by_size, factor, fraction_done } = self;
         write!(f, "{by_size} by its size times {:.2}, {:.0}% done", factor.get(), fraction_done.get() * 100.0)

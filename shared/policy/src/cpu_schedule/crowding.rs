@@ -3,11 +3,11 @@
 
 use fallow_domain::{ProjectId, ResourceType};
 
-use super::deal::{Contender, Deal, Dealt};
-use super::room::{Held, Room};
+use super::allocation::{Allocation, Contender, PlacedJob};
+use super::free_resources::{FreeResources, HeldDevices};
 use crate::job_queue::{JobSnapshot, Needs};
 
-impl Deal<'_> {
+impl Allocation<'_> {
     /// Whether the project that is owed most of a type got nothing because of tasks in their slices, although
     /// it is owed at least one slice of a job that would fit without them.
     pub(super) fn crowded_out(&self, kind: ResourceType) -> bool {
@@ -19,11 +19,11 @@ impl Deal<'_> {
             return false;
         }
         let period = self.host.scheduling_period.as_secs_f64();
-        let Some(lane) = self.queue.lane(most.id, kind) else { return false };
-        let tasks = lane.tasks().filter_map(|id| self.queue.get(id)).map(JobSnapshot::needs);
-        let mut needs = tasks.chain(lane.unstarted.keys().copied());
+        let Some(subqueue) = self.queue.subqueue(most.id, kind) else { return false };
+        let tasks = subqueue.tasks().filter_map(|id| self.queue.get(id)).map(JobSnapshot::needs);
+        let mut needs = tasks.chain(subqueue.unstarted.keys().copied());
         needs.any(|needs| {
-            self.room.hopeless(&needs).is_none()
+            self.free.can_never_run(&needs).is_none()
                 && most.anticipated >= period * needs.of(kind).as_f64()
                 && !self.fits_after_one_slice(&needs)
         })
@@ -47,19 +47,19 @@ impl Deal<'_> {
 
     fn serves(&self, project: ProjectId, kind: ResourceType) -> bool {
         let is_kind =
-            |chosen: &&Dealt| self.queue.get(chosen.job).is_some_and(|job| job.usage.main_type() == kind);
+            |chosen: &&PlacedJob| self.queue.get(chosen.job).is_some_and(|job| job.usage.main_type() == kind);
         self.run.iter().filter(is_kind).any(|chosen| chosen.project == project)
     }
 
     /// Whether the end of a single task's slice makes enough room, so that waiting for it is enough.
     fn fits_after_one_slice(&self, needs: &Needs) -> bool {
-        let fits = |room: &Room| room.place(needs, None, &Held::new()).is_ok();
-        fits(&self.room)
+        let fits = |free: &FreeResources| free.place(needs, None, &HeldDevices::new()).is_ok();
+        fits(&self.free)
             || self.run.iter().any(|chosen| {
                 self.queue.get(chosen.job).is_some_and(|job| {
-                    let mut room = self.room.clone();
-                    room.give_back(&job.needs(), chosen.devices);
-                    fits(&room)
+                    let mut free = self.free.clone();
+                    free.give_back(&job.needs(), chosen.devices);
+                    fits(&free)
                 })
             })
     }

@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use fallow_domain::{Duration, Instant, JobId, ResourceType};
 
 use super::ProjectSnapshot;
-use crate::job_queue::{Entry, JobQueue, Lane};
+use crate::job_queue::{Entry, JobQueue, Subqueue};
 
 /// Earliest deadline first; of equal ones what has been started, then what needs least.
 type Rank = (Instant, bool, Duration, JobId);
@@ -22,12 +22,12 @@ fn unstarted(entry: &Entry) -> Rank {
     (entry.deadline, true, entry.left, entry.id)
 }
 
-/// The jobs of one lane by rank, as many as it misses.
-fn ranked(lane: &Lane, misses: u32) -> impl Iterator<Item = Rank> + '_ {
-    let mut tasks: Vec<Rank> = lane.running.iter().chain(&lane.preempted).map(started).collect();
+/// The jobs of one subqueue by rank, as many as it misses.
+fn ranked(subqueue: &Subqueue, misses: u32) -> impl Iterator<Item = Rank> + '_ {
+    let mut tasks: Vec<Rank> = subqueue.running.iter().chain(&subqueue.preempted).map(started).collect();
     tasks.sort_unstable();
     let mut tasks = tasks.into_iter().peekable();
-    let mut queued = lane.queued.iter().filter(|entry| entry.ready).map(unstarted).peekable();
+    let mut queued = subqueue.queued.iter().filter(|entry| entry.ready).map(unstarted).peekable();
     std::iter::from_fn(move || match (tasks.peek(), queued.peek()) {
         (Some(task), Some(job)) if job < task => queued.next(),
         (None, _) => queued.next(),
@@ -42,19 +42,19 @@ pub(super) fn endangered<'a>(
     queue: &'a JobQueue,
     kind: ResourceType,
 ) -> impl Iterator<Item = (JobId, u32)> + 'a {
-    let mut lanes: Vec<_> = projects
+    let mut subqueues: Vec<_> = projects
         .iter()
         .filter(|project| project.misses[kind] > 0)
-        .filter_map(|p| Some((ranked(queue.lane(p.id, kind)?, p.misses[kind]), p.misses[kind])))
+        .filter_map(|p| Some((ranked(queue.subqueue(p.id, kind)?, p.misses[kind]), p.misses[kind])))
         .collect();
     let mut next: BinaryHeap<Reverse<(Rank, usize)>> = BinaryHeap::new();
-    for (at, (lane, _)) in lanes.iter_mut().enumerate() {
-        next.extend(lane.next().map(|rank| Reverse((rank, at))));
+    for (at, (subqueue, _)) in subqueues.iter_mut().enumerate() {
+        next.extend(subqueue.next().map(|rank| Reverse((rank, at))));
     }
     std::iter::from_fn(move || {
         let Reverse(((_, _, _, id), at)) = next.pop()?;
-        let (lane, misses) = lanes.get_mut(at)?;
-        next.extend(lane.next().map(|rank| Reverse((rank, at))));
+        let (subqueue, misses) = subqueues.get_mut(at)?;
+        next.extend(subqueue.next().map(|rank| Reverse((rank, at))));
         Some((id, *misses))
     })
 }

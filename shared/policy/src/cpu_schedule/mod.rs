@@ -24,17 +24,17 @@
 //! is out of danger keeps its slice, so that misses that come and go make no task come and go with them.
 //!
 //! The caller decides again when a CPU frees, a job arrives, fails or is aborted, preferences change, a task
-//! that was kept for its checkpoint makes one (`Chosen::until_checkpoint`), and at `Schedule::decide_by`.
+//! that was kept for its checkpoint makes one (`ScheduledJob::until_checkpoint`), and at `Schedule::decide_by`.
 //!
 //! A [`CpuPolicy`] decides from a [`CpuSituation`]; each is a file here and a line in `registry`. What both
 //! of ours share is the deal itself, [`choose`].
 
+mod allocation;
 mod crowding;
-mod deal;
 mod endangered;
-mod outcome;
+mod free_resources;
 mod reason;
-mod room;
+mod schedule;
 
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, Share};
 
@@ -43,9 +43,9 @@ use crate::choice::Policy;
 use crate::job_queue::{Devices, Instances, JobQueue, Needs};
 use crate::round_robin::Outlook;
 use crate::why::Why;
-use deal::Deal;
-pub use reason::{WhyChosen, WhyNot};
-use room::Whole;
+use allocation::Allocation;
+use free_resources::Capacity;
+pub use reason::{WhyNotRun, WhyRun};
 
 policies!(cpu);
 
@@ -110,8 +110,8 @@ pub struct ScheduleHost {
 
 impl ScheduleHost {
     /// Why a job with such needs could not run even if nothing else did: its owner has to be told.
-    pub fn hopeless(&self, needs: &Needs) -> Option<WhyNot> {
-        Whole::of(self).hopeless(needs)
+    pub fn can_never_run(&self, needs: &Needs) -> Option<WhyNotRun> {
+        Capacity::of(self).can_never_run(needs)
     }
 
     /// Instances of a type that may be used.
@@ -138,7 +138,7 @@ pub struct ProjectSnapshot {
 
 /// What is done to a job that runs from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum RunAction {
     /// It runs already.
     Continue,
     /// It was preempted.
@@ -149,35 +149,35 @@ pub enum Action {
 
 /// A job that is to run.
 #[derive(Clone, Debug)]
-pub struct Chosen {
+pub struct ScheduledJob {
     /// The job.
     pub job: JobId,
     /// Its project.
     pub project: ProjectId,
     /// What makes it run.
-    pub action: Action,
-    /// When its time slice began; to be kept in `JobState::Running`.
+    pub action: RunAction,
+    /// When its time slice began; to be kept in `RunState::Running`.
     pub slice_began: Instant,
     /// The devices of its coprocessor type to run it on, none for a CPU job; to be kept in
-    /// `JobState::Running`.
+    /// `RunState::Running`.
     pub devices: Devices,
     /// It runs on only until it makes a checkpoint: decide again as soon as it has made one.
     pub until_checkpoint: bool,
     /// The rule by which it runs, such as a requirement's id: told with the reason.
     pub rule: &'static str,
-    /// Why it runs; of [`choose`] a [`WhyChosen`].
+    /// Why it runs; of [`choose`] a [`WhyRun`].
     pub why: Why,
 }
 
 /// A job that does not run.
 #[derive(Clone, Debug)]
-pub struct Passed {
+pub struct UnscheduledJob {
     /// The job.
     pub job: JobId,
     /// One that runs gives up its devices and leaves memory at once, even if it loses what it did since its
     /// last checkpoint.
     pub gives_up_devices: bool,
-    /// Why it does not run; of [`choose`] a [`WhyNot`].
+    /// Why it does not run; of [`choose`] a [`WhyNotRun`].
     pub why: Why,
 }
 
@@ -185,12 +185,12 @@ pub struct Passed {
 #[derive(Clone, Debug, Default)]
 pub struct Schedule {
     /// Jobs that run from now on, in the order in which they were chosen.
-    pub run: Vec<Chosen>,
+    pub run: Vec<ScheduledJob>,
     /// Running tasks to preempt.
-    pub preempt: Vec<Passed>,
+    pub preempt: Vec<UnscheduledJob>,
     /// Jobs that were next in turn and did not fit: every such task, and of the unstarted jobs one for each
     /// project and need. All other jobs wait for their turn only.
-    pub waiting: Vec<Passed>,
+    pub waiting: Vec<UnscheduledJob>,
     /// Instances left over.
     pub idle: PerType<Instances>,
     /// The part of them that no runnable job could use: idleness (R5.30).
@@ -209,10 +209,10 @@ pub fn choose(
     queue: &JobQueue,
     now: Instant,
 ) -> Schedule {
-    let deal = |hold: &PerType<bool>| Deal::new(host, used, projects, queue, now).finish(hold);
+    let allocate = |hold: &PerType<bool>| Allocation::new(host, used, projects, queue, now).finish(hold);
     let mut hold = PerType::from_fn(|_| true);
     loop {
-        let held = deal(&hold);
+        let held = allocate(&hold);
         // Tasks of one type that give way may free memory or CPUs that now crowd another type's project out:
         // looked at again, or the next decision would come out differently. Each turn ends the holds of a
         // further type.
@@ -221,7 +221,7 @@ pub fn choose(
             return held.into_schedule();
         }
         // Tasks give way only where that helps: what keeps the project out may be of another type.
-        let without = deal(&hold.map(|kind, hold| *hold && !crowded[kind]));
+        let without = allocate(&hold.map(|kind, hold| *hold && !crowded[kind]));
         let helps = crowded.map(|kind, crowded| *crowded && without.serves_most_owed(kind));
         if helps == PerType::default() {
             return held.into_schedule();

@@ -9,7 +9,7 @@ use crate::job_queue::{Cpus, Devices, Instances};
 
 /// Why a job runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum WhyChosen {
+pub enum WhyRun {
     /// It is one of the jobs of earliest deadline of a project that would miss deadlines (R5.2).
     Endangered {
         /// Its deadline.
@@ -34,7 +34,7 @@ pub enum WhyChosen {
     },
 }
 
-impl WhyChosen {
+impl WhyRun {
     /// The requirement that applied.
     pub const fn rule(&self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl WhyChosen {
 
 /// Why a job does not run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum WhyNot {
+pub enum WhyNotRun {
     /// Other projects are owed more: this is what its project was owed at the end of the decision.
     Outranked {
         /// The anticipated priority.
@@ -107,7 +107,7 @@ pub enum WhyNot {
     ProjectOut,
 }
 
-impl WhyNot {
+impl WhyNotRun {
     /// Whether it has to leave a device that may not be used any more.
     pub(super) const fn is_device_gone(&self) -> bool {
         matches!(self, Self::DeviceGone { .. })
@@ -119,7 +119,7 @@ fn owed(debt: Debt) -> Duration {
     Duration::from_secs_f64(debt.as_secs())
 }
 
-impl fmt::Display for WhyChosen {
+impl fmt::Display for WhyRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Endangered { misses, .. } => {
@@ -132,7 +132,7 @@ impl fmt::Display for WhyChosen {
     }
 }
 
-impl fmt::Display for WhyNot {
+impl fmt::Display for WhyNotRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Outranked { anticipated } => {

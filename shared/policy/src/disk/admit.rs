@@ -6,10 +6,10 @@ use std::fmt;
 
 use fallow_domain::{Bytes, ProjectId};
 
-use super::amounts::Amounts;
-use super::draft::Draft;
+use super::deletion_plan::DeletionPlan;
 use super::order::LEVEL_MAX;
-use super::reason::{Deletion, Rule, counted};
+use super::reason::{Deletion, DeletionRule, counted};
+use super::report::DiskReport;
 use super::usage::{DiskUse, to_bytes};
 
 /// Whether a file may come.
@@ -23,12 +23,12 @@ pub enum Admission {
     /// It fits once these are deleted, in this order.
     AfterDeleting(Vec<Deletion>),
     /// It cannot come; nothing is deleted.
-    Refused(Refusal),
+    Refused(WhyNotAdmitted),
 }
 
 /// Why a file cannot come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum WhyNotAdmitted {
     /// The volume was not measured yet, so there is no limit to keep.
     NotMeasured,
     /// It is larger than everything that projects may use.
@@ -45,7 +45,7 @@ pub enum Refusal {
         /// What is missing.
         missing: Bytes,
         /// What could be had.
-        amounts: Amounts,
+        report: DiskReport,
     },
 }
 
@@ -54,26 +54,26 @@ impl DiskUse {
     /// plan says, tells this state, and then adds the file.
     pub fn admit(&self, project: ProjectId, bytes: Bytes) -> Admission {
         let Some(all_projects) = self.all_projects_limit() else {
-            return Admission::Refused(Refusal::NotMeasured);
+            return Admission::Refused(WhyNotAdmitted::NotMeasured);
         };
         let need = self.lacking(bytes.0);
         if need <= 0 {
             return Admission::Fits { left: to_bytes(-need) };
         }
         if bytes > all_projects {
-            return Admission::Refused(Refusal::LargerThanLimit { bytes, all_projects });
+            return Admission::Refused(WhyNotAdmitted::LargerThanLimit { bytes, all_projects });
         }
         // Known from sums, so that a refusal costs no walk over files.
-        let missing = to_bytes(need - self.gains(project).sum());
+        let missing = to_bytes(need - self.reclaimable(project).sum());
         if missing > Bytes(0) {
-            let amounts = self.amounts(project);
-            return Admission::Refused(Refusal::NoRoom { bytes, missing, amounts });
+            let report = self.report(project);
+            return Admission::Refused(WhyNotAdmitted::NoRoom { bytes, missing, report });
         }
-        let mut draft = Draft::new(self, need);
-        let gives_way = |excess, limit| Rule::OffenderGivesWay { to: project, excess, limit };
-        draft.shrink_offenders(self.floor(project), gives_way);
-        while !draft.is_enough() && draft.take(project, LEVEL_MAX, Rule::OwnRoom) {}
-        Admission::AfterDeleting(draft.deletions)
+        let mut plan = DeletionPlan::new(self, need);
+        let gives_way = |excess, limit| DeletionRule::OffenderGivesWay { to: project, excess, limit };
+        plan.shrink_offenders(self.floor(project), gives_way);
+        while !plan.is_enough() && plan.take(project, LEVEL_MAX, DeletionRule::OwnRoom) {}
+        Admission::AfterDeleting(plan.deletions)
     }
 }
 
@@ -105,17 +105,17 @@ impl fmt::Display for Admission {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for WhyNotAdmitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotMeasured => write!(f, "the disk has not been measured yet"),
             Self::LargerThanLimit { bytes, all_projects } => {
                 write!(f, "{bytes} are more than the {all_projects} that all projects may use together")
             }
-            Self::NoRoom { bytes, missing, amounts } => {
-                write!(f, "{bytes} do not fit, {missing} are missing: {amounts}; ")?;
-                if amounts.used_project > amounts.project_limit {
-                    write!(f, "the project itself exceeds its limit of {}; ", amounts.project_limit)?;
+            Self::NoRoom { bytes, missing, report } => {
+                write!(f, "{bytes} do not fit, {missing} are missing: {report}; ")?;
+                if report.used_project > report.project_limit {
+                    write!(f, "the project itself exceeds its limit of {}; ", report.project_limit)?;
                 }
                 write!(f, "the rest belongs to jobs, or to projects that others do not displace")
             }

@@ -12,7 +12,7 @@
 //!
 //! - may this file come, and what goes for it? [`DiskUse::admit`], R4.4;
 //! - is the owner's limit exceeded, and what is to be done? [`DiskUse::shrink`], R4.8;
-//! - what does the project's server have to know? [`DiskUse::amounts`], R4.9.
+//! - what does the project's server have to know? [`DiskUse::report`], R4.9.
 //!
 //! Answers are plans, and every step says its reason (R4.13). A plan that cannot succeed names no deletion
 //! (R4.4). Nothing here deletes: the shell carries a plan out and tells the state what happened.
@@ -33,9 +33,8 @@
 //! Not in here: walking real folders, deleting, and what a file system's blocks add to the sizes of files.
 
 mod admit;
-mod amounts;
 mod changes;
-mod draft;
+mod deletion_plan;
 mod file;
 pub mod holders;
 mod limit;
@@ -47,18 +46,19 @@ pub mod passes;
 mod properties;
 mod reason;
 pub mod reconcile;
+mod report;
 mod shrink;
 mod sizes;
 #[cfg(test)]
 mod tests;
 mod usage;
 
-pub use admit::{Admission, Refusal};
-pub use amounts::Amounts;
+pub use admit::{Admission, WhyNotAdmitted};
 pub use changes::DiskJob;
 pub use file::{FileAttributes, FileId, Hold, JobStage, Priority, Protection};
 pub use limit::{BIG_WRITE, Bound, MEASURE_PERIOD, MeasureReason, OwnerDisk, TotalLimit, Volume};
 pub use order::{DeletionChoice, WhyNext};
-pub use reason::{Deletion, JobDrop, Rule};
-pub use shrink::{Shrink, Step, Suspension};
+pub use reason::{Deletion, DeletionRule, ReturnedJob};
+pub use report::DiskReport;
+pub use shrink::{DiskSuspension, ShrinkPlan, ShrinkStep};
 pub use usage::DiskUse;

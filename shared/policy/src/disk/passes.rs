@@ -8,11 +8,11 @@ use std::fmt;
 
 use fallow_domain::Bytes;
 
-use super::amounts::Amounts;
+use super::report::DiskReport;
 
 /// With which amount jobs are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Pass {
+pub enum SpacePass {
     /// What is free.
     Free,
     /// What would be free if offenders gave way.
@@ -23,7 +23,7 @@ pub enum Pass {
 
 /// The three amounts as a request carried them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThreeAmounts {
+pub struct FreeSpace {
     /// Free now.
     pub free: Bytes,
     /// Free if offenders gave way.
@@ -32,7 +32,7 @@ pub struct ThreeAmounts {
     pub with_self: Bytes,
 }
 
-impl ThreeAmounts {
+impl FreeSpace {
     /// A client that tells one amount deletes nothing for anybody.
     pub const fn only(free: Bytes) -> Self {
         Self { free, with_offenders: free, with_self: free }
@@ -41,11 +41,12 @@ impl ThreeAmounts {
     /// The passes to make, in order, with the space in each. A pass with no more space than the one before
     /// could find nothing new and is left out. `delete_from_self` is what the project set (BOINC:
     /// `delete_from_self`).
-    pub fn passes(&self, delete_from_self: bool) -> impl Iterator<Item = (Pass, Bytes)> + use<> {
+    pub fn passes(&self, delete_from_self: bool) -> impl Iterator<Item = (SpacePass, Bytes)> + use<> {
         let (first, second) = (self.free, self.with_offenders.max(self.free));
-        let third = (delete_from_self && self.with_self > second).then_some((Pass::WithSelf, self.with_self));
-        let second = (second > first).then_some((Pass::WithOffenders, second));
-        std::iter::once((Pass::Free, first)).chain(second).chain(third)
+        let third =
+            (delete_from_self && self.with_self > second).then_some((SpacePass::WithSelf, self.with_self));
+        let second = (second > first).then_some((SpacePass::WithOffenders, second));
+        std::iter::once((SpacePass::Free, first)).chain(second).chain(third)
     }
 
     /// Makes the passes until one assigns something. `assign` is told the pass and the space, and returns
@@ -56,8 +57,8 @@ impl ThreeAmounts {
     pub fn assign<T, E>(
         &self,
         delete_from_self: bool,
-        mut assign: impl FnMut(Pass, Bytes) -> Result<Vec<T>, E>,
-    ) -> Result<Option<(Pass, Vec<T>)>, E> {
+        mut assign: impl FnMut(SpacePass, Bytes) -> Result<Vec<T>, E>,
+    ) -> Result<Option<(SpacePass, Vec<T>)>, E> {
         for (pass, space) in self.passes(delete_from_self) {
             let assigned = assign(pass, space)?;
             if !assigned.is_empty() {
@@ -68,14 +69,14 @@ impl ThreeAmounts {
     }
 }
 
-impl From<Amounts> for ThreeAmounts {
-    fn from(amounts: Amounts) -> Self {
-        let Amounts { free, with_offenders, with_self, .. } = amounts;
+impl From<DiskReport> for FreeSpace {
+    fn from(report: DiskReport) -> Self {
+        let DiskReport { free, with_offenders, with_self, .. } = report;
         Self { free, with_offenders, with_self }
     }
 }
 
-impl fmt::Display for Pass {
+impl fmt::Display for SpacePass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Free => "by the space that is free",
@@ -90,12 +91,11 @@ mod tests {
     use super::*;
     use std::convert::Infallible;
 
-    const AMOUNTS: ThreeAmounts =
-        ThreeAmounts { free: Bytes(10), with_offenders: Bytes(20), with_self: Bytes(30) };
+    const AMOUNTS: FreeSpace = FreeSpace { free: Bytes(10), with_offenders: Bytes(20), with_self: Bytes(30) };
 
     /// Assigns those of the jobs that fit on the disk; returns the pass and what it assigned.
-    fn assign(amounts: ThreeAmounts, from_self: bool, jobs: &[u64]) -> Option<(Pass, Vec<u64>)> {
-        let fitting = |_: Pass, space: Bytes| {
+    fn assign(amounts: FreeSpace, from_self: bool, jobs: &[u64]) -> Option<(SpacePass, Vec<u64>)> {
+        let fitting = |_: SpacePass, space: Bytes| {
             Ok::<_, Infallible>(jobs.iter().copied().filter(|job| *job <= space.0).collect())
         };
         amounts.assign(from_self, fitting).unwrap()
@@ -103,28 +103,28 @@ mod tests {
 
     #[test]
     fn r4_10_a_later_pass_is_made_only_if_the_one_before_assigns_nothing() {
-        let check = |from_self, jobs: &[u64], expected: Option<(Pass, Vec<u64>)>| {
+        let check = |from_self, jobs: &[u64], expected: Option<(SpacePass, Vec<u64>)>| {
             assert_eq!(assign(AMOUNTS, from_self, jobs), expected);
         };
-        check(true, &[5, 15, 25], Some((Pass::Free, vec![5])));
-        check(true, &[15, 25], Some((Pass::WithOffenders, vec![15])));
-        check(true, &[25, 35], Some((Pass::WithSelf, vec![25])));
+        check(true, &[5, 15, 25], Some((SpacePass::Free, vec![5])));
+        check(true, &[15, 25], Some((SpacePass::WithOffenders, vec![15])));
+        check(true, &[25, 35], Some((SpacePass::WithSelf, vec![25])));
         check(true, &[35], None);
         check(false, &[25], None);
     }
 
     #[test]
     fn r4_10_a_pass_that_can_find_nothing_new_is_left_out() {
-        let passes = |amounts: ThreeAmounts| amounts.passes(true).map(|(pass, _)| pass).collect::<Vec<_>>();
-        assert_eq!(passes(ThreeAmounts::only(Bytes(10))), [Pass::Free]);
+        let passes = |amounts: FreeSpace| amounts.passes(true).map(|(pass, _)| pass).collect::<Vec<_>>();
+        assert_eq!(passes(FreeSpace::only(Bytes(10))), [SpacePass::Free]);
         assert_eq!(
-            passes(ThreeAmounts { with_offenders: Bytes(10), ..AMOUNTS }),
-            [Pass::Free, Pass::WithSelf]
+            passes(FreeSpace { with_offenders: Bytes(10), ..AMOUNTS }),
+            [SpacePass::Free, SpacePass::WithSelf]
         );
         // A client that counts otherwise does not confuse us.
         assert_eq!(
-            passes(ThreeAmounts { with_offenders: Bytes(5), with_self: Bytes(7), ..AMOUNTS }),
-            [Pass::Free]
+            passes(FreeSpace { with_offenders: Bytes(5), with_self: Bytes(7), ..AMOUNTS }),
+            [SpacePass::Free]
         );
     }
 

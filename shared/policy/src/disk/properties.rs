@@ -211,10 +211,10 @@ fn plan_of(admission: &Admission) -> ModelPlan {
     ModelPlan { steps, is_enough: admission.is_accepted() }
 }
 
-fn steps_of(shrink: &Shrink) -> Vec<Result<FileId, JobId>> {
-    let step = |step: &Step| match step {
-        Step::Delete(deletion) => Ok(deletion.file),
-        Step::GiveBack(job) => Err(job.job),
+fn steps_of(shrink: &ShrinkPlan) -> Vec<Result<FileId, JobId>> {
+    let step = |step: &ShrinkStep| match step {
+        ShrinkStep::Delete(deletion) => Ok(deletion.file),
+        ShrinkStep::GiveBack(job) => Err(job.job),
     };
     shrink.steps.iter().map(step).collect()
 }
@@ -262,7 +262,7 @@ fn check_admission(pair: &Pair, project: ProjectId, bytes: Bytes) -> Result<(), 
 
 /// The amounts against what admissions of every size do.
 fn check_amounts(pair: &Pair, project: ProjectId) -> Result<(), TestCaseError> {
-    let amounts = pair.disk.amounts(project);
+    let amounts = pair.disk.report(project);
     prop_assert!(amounts.free <= amounts.with_offenders && amounts.with_offenders <= amounts.with_self);
     for bytes in 1..=pair.model.limit + 1 {
         let admission = pair.disk.admit(project, Bytes(bytes));
@@ -292,11 +292,11 @@ fn check_shrink(pair: &Pair) -> Result<(), TestCaseError> {
     for step in &shrink.steps {
         prop_assert!(after.disk.over() > Bytes(0), "it goes on although usage is under the limit");
         match step {
-            Step::Delete(deletion) => {
+            ShrinkStep::Delete(deletion) => {
                 prop_assert!(!after.model.is_protected(deletion.file), "{deletion}");
                 after.delete(std::slice::from_ref(deletion));
             }
-            Step::GiveBack(job) => {
+            ShrinkStep::GiveBack(job) => {
                 prop_assert_eq!(after.model.jobs[&job.job].stage, JobStage::Queued);
                 let files: BTreeSet<FileId> = after.model.jobs[&job.job].files.iter().copied().collect();
                 let cancelled = after.disk.give_back(job.job);

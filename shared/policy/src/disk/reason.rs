@@ -20,14 +20,14 @@ pub struct Deletion {
     /// What deleting it frees.
     pub bytes: Bytes,
     /// The rule by which its project loses a file.
-    pub rule: Rule,
+    pub rule: DeletionRule,
     /// Why it is this one.
     pub why: WhyNext,
 }
 
 /// A queued job to give back to its server, so that its files are no longer needed (R4.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JobDrop {
+pub struct ReturnedJob {
     /// The job.
     pub job: JobId,
     /// Its project.
@@ -40,7 +40,7 @@ pub struct JobDrop {
 
 /// Why a project loses a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum DeletionRule {
     /// It uses more than its limit, and another project needs room (R4.4, second step).
     OffenderGivesWay {
         /// Who needs room.
@@ -80,7 +80,7 @@ impl fmt::Display for Deletion {
     }
 }
 
-impl fmt::Display for JobDrop {
+impl fmt::Display for ReturnedJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { job, project, frees, .. } = self;
         write!(
@@ -91,7 +91,7 @@ impl fmt::Display for JobDrop {
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for DeletionRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OffenderGivesWay { to, excess, limit } => {

@@ -23,7 +23,7 @@ pub const ORPHAN_GRACE: Duration = Duration::from_hours(1);
 
 /// Where a file is: the project whose folder it is in, if there is such a project, and its path in there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct FileLocation {
     /// The project; `None` for folders of projects that are no longer attached.
     pub project: Option<ProjectId>,
     /// Its name, or its path where there is no project.
@@ -41,15 +41,15 @@ pub enum Recorded {
 
 /// Files without an owner and since when they have been seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Orphans(BTreeMap<Place, Instant>);
+pub struct Orphans(BTreeMap<FileLocation, Instant>);
 
 /// What differs, and what is to be done about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconciliation {
     /// Recorded files that are not as recorded.
-    pub findings: Vec<Finding>,
-    /// Orphans to remove now, by place.
-    pub remove: Vec<Removal>,
+    pub mismatches: Vec<Mismatch>,
+    /// Orphans to remove now, by location.
+    pub remove: Vec<OrphanRemoval>,
     /// What orphans that stay for now use, by project.
     pub orphaned: BTreeMap<Option<ProjectId>, Bytes>,
     /// What to hand in at the next scan.
@@ -60,11 +60,11 @@ pub struct Reconciliation {
 
 /// A recorded file that is not as recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
+pub enum Mismatch {
     /// It has another size, which is to be believed.
     Resized {
         /// The file.
-        place: Place,
+        location: FileLocation,
         /// Its size in the record.
         recorded: Bytes,
         /// Its size on the disk.
@@ -73,7 +73,7 @@ pub enum Finding {
     /// It is not there.
     Missing {
         /// The file.
-        place: Place,
+        location: FileLocation,
         /// Its size in the record.
         recorded: Bytes,
     },
@@ -81,9 +81,9 @@ pub enum Finding {
 
 /// An orphan to remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Removal {
+pub struct OrphanRemoval {
     /// The file.
-    pub place: Place,
+    pub location: FileLocation,
     /// Its size.
     pub bytes: Bytes,
     /// How long it has been seen without an owner.
@@ -92,47 +92,48 @@ pub struct Removal {
 
 /// Compares what is recorded with what was found at `now`; `orphans` is what the former scan returned.
 pub fn reconcile(
-    recorded: &BTreeMap<Place, Recorded>,
-    found: &BTreeMap<Place, Bytes>,
+    recorded: &BTreeMap<FileLocation, Recorded>,
+    found: &BTreeMap<FileLocation, Bytes>,
     orphans: &Orphans,
     now: Instant,
 ) -> Reconciliation {
-    let findings = recorded.iter().filter_map(|(place, record)| finding(place, *record, found.get(place)));
-    let mut result = Reconciliation { findings: findings.collect(), ..Reconciliation::default() };
-    for (place, bytes) in found.iter().filter(|(place, _)| !recorded.contains_key(*place)) {
+    let mismatches =
+        recorded.iter().filter_map(|(location, record)| mismatch(location, *record, found.get(location)));
+    let mut result = Reconciliation { mismatches: mismatches.collect(), ..Reconciliation::default() };
+    for (location, bytes) in found.iter().filter(|(location, _)| !recorded.contains_key(*location)) {
         // A clock that was set back begins the period again; it would else last until it has caught up.
-        let since = orphans.0.get(place).copied().unwrap_or(now).min(now);
+        let since = orphans.0.get(location).copied().unwrap_or(now).min(now);
         let age = now.since(since);
         if age >= ORPHAN_GRACE {
-            result.remove.push(Removal { place: place.clone(), bytes: *bytes, age });
+            result.remove.push(OrphanRemoval { location: location.clone(), bytes: *bytes, age });
         } else {
-            let sum = result.orphaned.entry(place.project).or_default();
+            let sum = result.orphaned.entry(location.project).or_default();
             *sum = sum.plus(*bytes);
             let due = since + ORPHAN_GRACE;
             result.again_at = Some(result.again_at.map_or(due, |at| at.min(due)));
         }
         // One that is removed stays an orphan until it is gone: a removal that fails is tried again.
-        result.orphans.0.insert(place.clone(), since);
+        result.orphans.0.insert(location.clone(), since);
     }
     result
 }
 
-fn finding(place: &Place, record: Recorded, found: Option<&Bytes>) -> Option<Finding> {
-    let place = place.clone();
+fn mismatch(location: &FileLocation, record: Recorded, found: Option<&Bytes>) -> Option<Mismatch> {
+    let location = location.clone();
     match (record, found.copied()) {
-        (Recorded::Whole(recorded), None) => Some(Finding::Missing { place, recorded }),
+        (Recorded::Whole(recorded), None) => Some(Mismatch::Missing { location, recorded }),
         (Recorded::Whole(recorded), Some(found)) if found != recorded => {
-            Some(Finding::Resized { place, recorded, found })
+            Some(Mismatch::Resized { location, recorded, found })
         }
         // Its whole size is reserved while it arrives, so a part is no news; more than the whole is.
         (Recorded::Arriving(recorded), Some(found)) if found > recorded => {
-            Some(Finding::Resized { place, recorded, found })
+            Some(Mismatch::Resized { location, recorded, found })
         }
         _ => None,
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FileLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.project {
             Some(project) => write!(f, "{} of project {project}", self.name),
@@ -141,21 +142,23 @@ impl fmt::Display for Place {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Resized { place, recorded, found } => {
-                write!(f, "{place} has {found} and not the {recorded} recorded; the disk is believed")
+            Self::Resized { location, recorded, found } => {
+                write!(f, "{location} has {found} and not the {recorded} recorded; the disk is believed")
             }
-            Self::Missing { place, recorded } => write!(f, "{place} ({recorded}) is recorded and not there"),
+            Self::Missing { location, recorded } => {
+                write!(f, "{location} ({recorded}) is recorded and not there")
+            }
         }
     }
 }
 
-impl fmt::Display for Removal {
+impl fmt::Display for OrphanRemoval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { place, bytes, age } = self;
-        write!(f, "remove {place} ({bytes}): nothing has owned it for {age}")
+        let Self { location, bytes, age } = self;
+        write!(f, "remove {location} ({bytes}): nothing has owned it for {age}")
     }
 }
 
@@ -164,34 +167,39 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn place(name: &str) -> Place {
-        Place { project: Some(ProjectId(1)), name: name.to_owned() }
+    fn location(name: &str) -> FileLocation {
+        FileLocation { project: Some(ProjectId(1)), name: name.to_owned() }
     }
 
     fn at(secs: i64) -> Instant {
         Instant::from_secs_f64(1e9) + Duration::from_secs(secs)
     }
 
-    fn found(files: &[(&str, u64)]) -> BTreeMap<Place, Bytes> {
-        files.iter().map(|(name, size)| (place(name), Bytes(*size))).collect()
+    fn found(files: &[(&str, u64)]) -> BTreeMap<FileLocation, Bytes> {
+        files.iter().map(|(name, size)| (location(name), Bytes(*size))).collect()
     }
 
     #[test]
     fn r4_12_a_files_size_on_the_disk_is_believed_over_its_record() {
         use Recorded::{Arriving, Whole};
-        let check = |record, on_disk: Option<u64>, expected: Option<Finding>| {
-            let recorded = BTreeMap::from([(place("f"), record)]);
-            let found = on_disk.map(|size| (place("f"), Bytes(size))).into_iter().collect();
+        let check = |record, on_disk: Option<u64>, expected: Option<Mismatch>| {
+            let recorded = BTreeMap::from([(location("f"), record)]);
+            let found = on_disk.map(|size| (location("f"), Bytes(size))).into_iter().collect();
             let result = reconcile(&recorded, &found, &Orphans::default(), at(0));
-            assert_eq!(result.findings, expected.into_iter().collect::<Vec<_>>());
+            assert_eq!(result.mismatches, expected.into_iter().collect::<Vec<_>>());
             assert!(result.remove.is_empty() && result.orphaned.is_empty());
         };
-        let resized =
-            |found| Some(Finding::Resized { place: place("f"), recorded: Bytes(10), found: Bytes(found) });
+        let resized = |found| {
+            Some(Mismatch::Resized { location: location("f"), recorded: Bytes(10), found: Bytes(found) })
+        };
         check(Whole(Bytes(10)), Some(10), None);
         check(Whole(Bytes(10)), Some(4), resized(4));
         check(Whole(Bytes(10)), Some(14), resized(14));
-        check(Whole(Bytes(10)), None, Some(Finding::Missing { place: place("f"), recorded: Bytes(10) }));
+        check(
+            Whole(Bytes(10)),
+            None,
+            Some(Mismatch::Missing { location: location("f"), recorded: Bytes(10) }),
+        );
         check(Arriving(Bytes(10)), Some(4), None);
         check(Arriving(Bytes(10)), None, None);
         check(Arriving(Bytes(10)), Some(14), resized(14));
@@ -219,7 +227,7 @@ mod tests {
     fn r4_12_a_file_whose_record_follows_is_no_orphan_any_more() {
         let files = found(&[("late", 7)]);
         let first = reconcile(&BTreeMap::new(), &files, &Orphans::default(), at(0));
-        let recorded = BTreeMap::from([(place("late"), Recorded::Whole(Bytes(7)))]);
+        let recorded = BTreeMap::from([(location("late"), Recorded::Whole(Bytes(7)))]);
         assert_eq!(reconcile(&recorded, &files, &first.orphans, at(9_999)), Reconciliation::default());
     }
 
@@ -231,33 +239,33 @@ mod tests {
         fn r4_12_after_a_crash_at_any_point_a_scan_finds_what_is_true(
             files in prop::collection::btree_map(0..30_u8, (any::<bool>(), any::<bool>(), 1..9_u64, 1..9_u64), 0..30),
         ) {
-            let place = |name: &u8| place(&name.to_string());
-            let recorded: BTreeMap<Place, Recorded> = files
+            let location = |name: &u8| location(&name.to_string());
+            let recorded: BTreeMap<FileLocation, Recorded> = files
                 .iter()
                 .filter(|(_, file)| file.0)
-                .map(|(name, file)| (place(name), Recorded::Whole(Bytes(file.2))))
+                .map(|(name, file)| (location(name), Recorded::Whole(Bytes(file.2))))
                 .collect();
-            let mut on_disk: BTreeMap<Place, Bytes> =
-                files.iter().filter(|(_, file)| file.1).map(|(name, file)| (place(name), Bytes(file.3))).collect();
+            let mut on_disk: BTreeMap<FileLocation, Bytes> =
+                files.iter().filter(|(_, file)| file.1).map(|(name, file)| (location(name), Bytes(file.3))).collect();
             let first = reconcile(&recorded, &on_disk, &Orphans::default(), at(0));
             prop_assert!(first.remove.is_empty());
             let mut believed = recorded.clone();
-            for finding in &first.findings {
-                match finding {
-                    Finding::Resized { place, found, .. } => {
-                        believed.insert(place.clone(), Recorded::Whole(*found))
+            for mismatch in &first.mismatches {
+                match mismatch {
+                    Mismatch::Resized { location, found, .. } => {
+                        believed.insert(location.clone(), Recorded::Whole(*found))
                     }
-                    Finding::Missing { place, .. } => believed.remove(place),
+                    Mismatch::Missing { location, .. } => believed.remove(location),
                 };
             }
             let later = reconcile(&believed, &on_disk, &first.orphans, at(3_600));
-            prop_assert!(later.findings.is_empty() && later.orphaned.is_empty());
+            prop_assert!(later.mismatches.is_empty() && later.orphaned.is_empty());
             for removal in &later.remove {
-                prop_assert!(!recorded.contains_key(&removal.place), "{}", removal);
-                on_disk.remove(&removal.place);
+                prop_assert!(!recorded.contains_key(&removal.location), "{}", removal);
+                on_disk.remove(&removal.location);
             }
-            let owned: BTreeMap<Place, Recorded> =
-                on_disk.iter().map(|(place, size)| (place.clone(), Recorded::Whole(*size))).collect();
+            let owned: BTreeMap<FileLocation, Recorded> =
+                on_disk.iter().map(|(location, size)| (location.clone(), Recorded::Whole(*size))).collect();
             prop_assert_eq!(&believed, &owned);
             prop_assert_eq!(reconcile(&believed, &on_disk, &later.orphans, at(3_601)), Reconciliation::default());
         }

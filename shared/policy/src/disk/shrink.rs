@@ -12,7 +12,7 @@
 //! that stays is not given back: nothing would be gained.
 //!
 //! Nothing is remembered between passes. Computing is suspended as long as the question gives a
-//! [`Suspension`] and resumes when it no longer does. While it does and nothing can be deleted, asking costs
+//! [`DiskSuspension`] and resumes when it no longer does. While it does and nothing can be deleted, asking costs
 //! as much as there are projects.
 
 use std::collections::BTreeMap;
@@ -20,39 +20,39 @@ use std::fmt;
 
 use fallow_domain::{Bytes, Instant, JobId, ProjectId};
 
-use super::draft::Draft;
+use super::deletion_plan::DeletionPlan;
 use super::file::FileId;
 use super::limit::TotalLimit;
 use super::order::LEVEL_MAX;
-use super::reason::{Deletion, JobDrop, Rule, counted};
+use super::reason::{Deletion, DeletionRule, ReturnedJob, counted};
 use super::usage::{DiskUse, sum_to_bytes, to_bytes};
 
 /// What to do about an exceeded limit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shrink {
+pub struct ShrinkPlan {
     /// By how much the limit is exceeded.
     pub over: Bytes,
     /// The limit.
     pub limit: TotalLimit,
     /// What to do, in this order. Whoever carries it out may stop when usage is under the limit.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ShrinkStep>,
     /// That computing is to be suspended, because the steps are not enough.
-    pub suspension: Option<Suspension>,
+    pub suspension: Option<DiskSuspension>,
 }
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ShrinkStep {
     /// Delete a file.
     Delete(Deletion),
     /// Give a queued job back to its server and cancel the downloads that no other job needs
     /// ([`DiskUse::give_back`] names them). The files that go for it follow as steps of their own.
-    GiveBack(JobDrop),
+    GiveBack(ReturnedJob),
 }
 
 /// Why computing is suspended: for the owner, the operator and the metrics.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Suspension {
+pub struct DiskSuspension {
     /// How many bytes have to be freed by somebody else.
     pub missing: Bytes,
     /// The limit.
@@ -71,24 +71,24 @@ pub struct Suspension {
 
 impl DiskUse {
     /// Plans how to get under the owner's limit. `None` while usage is within it, or no limit is known.
-    pub fn shrink(&self) -> Option<Shrink> {
+    pub fn shrink(&self) -> Option<ShrinkPlan> {
         let limit = self.limit?;
         let over = self.overrun();
         if over <= 0 {
             return None;
         }
-        let mut draft = Draft::new(self, over);
-        draft.shrink_offenders(0, |excess, limit| Rule::OffenderShrinks { excess, limit });
-        lose_files_in_turn(&mut draft);
-        let mut steps: Vec<Step> = draft.deletions.drain(..).map(Step::Delete).collect();
-        give_back_jobs_in_turn(&mut draft, &mut steps);
-        let suspension = (!draft.is_enough()).then(|| self.suspension(limit, &draft, &steps));
-        Some(Shrink { over: to_bytes(over), limit, steps, suspension })
+        let mut plan = DeletionPlan::new(self, over);
+        plan.shrink_offenders(0, |excess, limit| DeletionRule::OffenderShrinks { excess, limit });
+        lose_files_in_turn(&mut plan);
+        let mut steps: Vec<ShrinkStep> = plan.deletions.drain(..).map(ShrinkStep::Delete).collect();
+        give_back_jobs_in_turn(&mut plan, &mut steps);
+        let suspension = (!plan.is_enough()).then(|| self.suspension(limit, &plan, &steps));
+        Some(ShrinkPlan { over: to_bytes(over), limit, steps, suspension })
     }
 
-    fn suspension(&self, limit: TotalLimit, draft: &Draft<'_>, steps: &[Step]) -> Suspension {
-        let mut suspension = Suspension {
-            missing: draft.missing(),
+    fn suspension(&self, limit: TotalLimit, plan: &DeletionPlan<'_>, steps: &[ShrinkStep]) -> DiskSuspension {
+        let mut suspension = DiskSuspension {
+            missing: plan.missing(),
             limit,
             files: 0,
             freed: Bytes(0),
@@ -98,11 +98,11 @@ impl DiskUse {
         };
         for step in steps {
             match step {
-                Step::Delete(deletion) => {
+                ShrinkStep::Delete(deletion) => {
                     suspension.files += 1;
                     suspension.freed = suspension.freed.plus(deletion.bytes);
                 }
-                Step::GiveBack(_) => suspension.jobs += 1,
+                ShrinkStep::GiveBack(_) => suspension.jobs += 1,
             }
         }
         suspension.kept = sum_to_bytes(self.projects_used.saturating_sub(u128::from(suspension.freed.0)));
@@ -111,22 +111,22 @@ impl DiskUse {
 }
 
 /// The second stage.
-fn lose_files_in_turn(draft: &mut Draft<'_>) {
-    let mut projects = draft.by_excess();
-    while !projects.is_empty() && !draft.is_enough() {
-        projects.retain(|project| !draft.is_enough() && draft.take(*project, LEVEL_MAX, Rule::InTurn));
+fn lose_files_in_turn(plan: &mut DeletionPlan<'_>) {
+    let mut projects = plan.by_excess();
+    while !projects.is_empty() && !plan.is_enough() {
+        projects.retain(|project| !plan.is_enough() && plan.take(*project, LEVEL_MAX, DeletionRule::InTurn));
     }
 }
 
 /// The third stage.
-fn give_back_jobs_in_turn(draft: &mut Draft<'_>, steps: &mut Vec<Step>) {
-    if draft.is_enough() {
+fn give_back_jobs_in_turn(plan: &mut DeletionPlan<'_>, steps: &mut Vec<ShrinkStep>) {
+    if plan.is_enough() {
         return;
     }
     let mut projects: Vec<Jobs<'_>> =
-        draft.by_excess().into_iter().filter_map(|id| Jobs::of(draft.disk, id)).collect();
-    while !projects.is_empty() && !draft.is_enough() {
-        projects.retain_mut(|jobs| !draft.is_enough() && jobs.give_back(draft, steps));
+        plan.by_excess().into_iter().filter_map(|id| Jobs::of(plan.disk, id)).collect();
+    while !projects.is_empty() && !plan.is_enough() {
+        projects.retain_mut(|jobs| !plan.is_enough() && jobs.give_back(plan, steps));
     }
 }
 
@@ -150,21 +150,21 @@ impl<'a> Jobs<'a> {
 
     /// Gives back the next job that keeps anything, and deletes what nobody needs any more until that is
     /// enough. False when there is no such job.
-    fn give_back(&mut self, draft: &mut Draft<'_>, steps: &mut Vec<Step>) -> bool {
-        let disk = draft.disk;
+    fn give_back(&mut self, plan: &mut DeletionPlan<'_>, steps: &mut Vec<ShrinkStep>) -> bool {
+        let disk = plan.disk;
         while self.left > 0 {
             let Some((deadline, job)) = self.jobs.next().copied() else { return false };
             let Some(freed) = self.release(disk, job) else { continue };
             let bytes = freed.iter().map(|(_, bytes)| u128::from(bytes.0)).sum();
             self.left -= bytes;
             let frees = sum_to_bytes(bytes);
-            steps.push(Step::GiveBack(JobDrop { job, project: self.project, deadline, frees }));
+            steps.push(ShrinkStep::GiveBack(ReturnedJob { job, project: self.project, deadline, frees }));
             for (file, bytes) in freed {
-                let Some((name, why)) = disk.next_words(file).filter(|_| !draft.is_enough()) else { break };
-                let rule = Rule::JobGivenBack { job };
-                draft.delete(Deletion { file, name, project: self.project, bytes, rule, why });
+                let Some((name, why)) = disk.next_words(file).filter(|_| !plan.is_enough()) else { break };
+                let rule = DeletionRule::JobGivenBack { job };
+                plan.delete(Deletion { file, name, project: self.project, bytes, rule, why });
             }
-            steps.extend(draft.deletions.drain(..).map(Step::Delete));
+            steps.extend(plan.deletions.drain(..).map(ShrinkStep::Delete));
             return true;
         }
         false
@@ -194,7 +194,7 @@ impl<'a> Jobs<'a> {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for ShrinkStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Delete(deletion) => deletion.fmt(f),
@@ -203,7 +203,7 @@ impl fmt::Display for Step {
     }
 }
 
-impl fmt::Display for Suspension {
+impl fmt::Display for DiskSuspension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { missing, limit, freed, own, kept, .. } = self;
         let (files, jobs) = (counted(self.files, "unneeded file"), counted(self.jobs, "queued job"));

@@ -60,9 +60,9 @@ fn admit(disk: &DiskUse, project: u32, bytes: u64) -> Vec<String> {
 /// Steps of a shrink in a few letters: names of files, `-7` for giving back job 7, `!` for suspension.
 fn shrink(disk: &DiskUse) -> String {
     let Some(shrink) = disk.shrink() else { return "within".to_owned() };
-    let step = |step: &Step| match step {
-        Step::Delete(deletion) => deletion.name.clone(),
-        Step::GiveBack(job) => format!("-{}", job.job),
+    let step = |step: &ShrinkStep| match step {
+        ShrinkStep::Delete(deletion) => deletion.name.clone(),
+        ShrinkStep::GiveBack(job) => format!("-{}", job.job),
     };
     let mut words: Vec<String> = shrink.steps.iter().map(step).collect();
     words.extend(shrink.suspension.map(|_| "!".to_owned()));
@@ -191,7 +191,10 @@ fn r4_4_a_request_that_cannot_be_met_deletes_nothing_and_says_what_is_missing() 
     assert!(admission.to_string().starts_with("50 B do not fit, 10 B are missing: 10 B free"), "{admission}");
     let huge = disk.admit(ProjectId(1), Bytes(101)).to_string();
     assert_eq!(huge, "101 B are more than the 100 B that all projects may use together");
-    assert_eq!(DiskUse::default().admit(ProjectId(1), Bytes(1)), Admission::Refused(Refusal::NotMeasured));
+    assert_eq!(
+        DiskUse::default().admit(ProjectId(1), Bytes(1)),
+        Admission::Refused(WhyNotAdmitted::NotMeasured)
+    );
 }
 
 #[test]
@@ -358,11 +361,11 @@ fn r4_9_the_three_amounts_count_an_offender_only_down_to_its_limit() {
     disk.set_other_usage(ProjectId(3), Bytes(90));
     disk.set_own_usage(Bytes(15));
     job(&mut disk, 1, 1, JobStage::Queued, 110, &["a2"]);
-    let amounts = disk.amounts(ProjectId(1));
+    let amounts = disk.report(ProjectId(1));
     // Limits are 95; project 2 has 120 of 285 and loses one file of 30.
     assert_eq!(
         amounts,
-        Amounts {
+        DiskReport {
             free: Bytes(5),
             with_offenders: Bytes(35),
             with_self: Bytes(85),
@@ -371,7 +374,7 @@ fn r4_9_the_three_amounts_count_an_offender_only_down_to_its_limit() {
             project_limit: Bytes(95),
         }
     );
-    assert_eq!(DiskUse::default().amounts(ProjectId(1)), Amounts::default());
+    assert_eq!(DiskUse::default().report(ProjectId(1)), DiskReport::default());
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub const UPLOADING_PER_INSTANCE: usize = 2;
 /// Jobs of a project and main type that cannot run now, for each CPU or GPU, that are no reason to stop.
 /// (BOINC stops at the first that waits to be started again, by type as well, and never for those that are
 /// too large.)
-pub const SET_ASIDE_PER_INSTANCE: usize = 2;
+pub const UNRUNNABLE_PER_INSTANCE: usize = 2;
 
 /// What the first request asks for of each type (BOINC's number): a server answers it with one job if it has
 /// one.
@@ -39,7 +39,7 @@ pub const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
 /// What a host holds of a project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct ProjectHoldings {
     /// Jobs that are not over, whose downloads do not stall, and which can run.
     pub jobs: usize,
     /// Jobs that are over and whose outputs are on their way.
@@ -52,7 +52,7 @@ pub struct Held {
 
 /// Why a project is asked for no more work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Enough {
+pub enum FetchLimit {
     /// So many of its jobs are here.
     Jobs(usize),
     /// So many of its results are on their way.
@@ -62,12 +62,14 @@ pub enum Enough {
 }
 
 /// Why a project is not to be asked for work, if it is not.
-pub fn enough(held: &Held) -> Option<Enough> {
+pub fn fetch_limit(held: &ProjectHoldings) -> Option<FetchLimit> {
     let uploading_max = UPLOADING_PER_INSTANCE * held.instances.max(1) as usize;
     match held {
-        Held { downloads_stall: true, .. } => Some(Enough::DownloadsStall),
-        Held { uploading, .. } if *uploading > uploading_max => Some(Enough::Uploading(*uploading)),
-        Held { jobs, .. } if *jobs >= JOBS_ENOUGH => Some(Enough::Jobs(*jobs)),
+        ProjectHoldings { downloads_stall: true, .. } => Some(FetchLimit::DownloadsStall),
+        ProjectHoldings { uploading, .. } if *uploading > uploading_max => {
+            Some(FetchLimit::Uploading(*uploading))
+        }
+        ProjectHoldings { jobs, .. } if *jobs >= JOBS_ENOUGH => Some(FetchLimit::Jobs(*jobs)),
         _ => None,
     }
 }
@@ -76,14 +78,14 @@ pub fn enough(held: &Held) -> Option<Enough> {
 /// no more of these. The jobs are not over; they wait to be started again, or are too large for what may be
 /// used here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gathered(PerType<Option<usize>>);
+pub struct UnrunnableTypes(PerType<Option<usize>>);
 
-impl Gathered {
+impl UnrunnableTypes {
     /// From the jobs that are set aside, by main type. `instances` are those of the type of which the host
     /// has most.
-    pub fn of(set_aside: &PerType<usize>, instances: u32) -> Self {
-        let most = SET_ASIDE_PER_INSTANCE * instances.max(1) as usize;
-        Self(set_aside.map(|_, jobs| Some(*jobs).filter(|jobs| *jobs > most)))
+    pub fn of(unrunnable: &PerType<usize>, instances: u32) -> Self {
+        let most = UNRUNNABLE_PER_INSTANCE * instances.max(1) as usize;
+        Self(unrunnable.map(|_, jobs| Some(*jobs).filter(|jobs| *jobs > most)))
     }
 
     /// Whether there are none.
@@ -100,12 +102,12 @@ impl Gathered {
 /// A request, cut to the places that there are. `job` is the instance time of a job of the project, as its
 /// last jobs were estimated.
 #[must_use]
-pub fn within_places(request: WorkRequest, held: usize, job: Duration) -> WorkRequest {
-    let places = JOBS_MAX.saturating_sub(held) as f64;
-    let most = (places * job.as_secs_f64()).max(FIRST_REQUEST.as_secs_f64());
+pub fn within_job_limit(request: WorkRequest, held: usize, job: Duration) -> WorkRequest {
+    let room = JOBS_MAX.saturating_sub(held) as f64;
+    let most = (room * job.as_secs_f64()).max(FIRST_REQUEST.as_secs_f64());
     WorkRequest {
         seconds: request.seconds.map(|_, seconds| seconds.min(most)),
-        instances: request.instances.map(|_, instances| instances.min(places)),
+        instances: request.instances.map(|_, instances| instances.min(room)),
     }
 }
 
@@ -115,7 +117,7 @@ pub fn first_request(usable: &PerType<u32>) -> WorkRequest {
     WorkRequest { seconds: usable.map(|_, count| seconds(count)), instances: PerType::default() }
 }
 
-impl fmt::Display for Enough {
+impl fmt::Display for FetchLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Jobs(jobs) => write!(f, "{jobs} of its jobs are here"),
@@ -125,7 +127,7 @@ impl fmt::Display for Enough {
     }
 }
 
-impl fmt::Display for Gathered {
+impl fmt::Display for UnrunnableTypes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let held = self.0.iter().filter_map(|(kind, jobs)| Some((kind, (*jobs)?)));
         for (n, (kind, jobs)) in held.enumerate() {
@@ -147,18 +149,18 @@ mod tests {
             // jobs, uploading, stalls, instances; why it is not asked
             (0, 0, false, 4, None),
             (749, 8, false, 4, None),
-            (750, 0, false, 4, Some(Enough::Jobs(750))),
-            (5_000, 0, false, 4, Some(Enough::Jobs(5_000))),
-            (0, 9, false, 4, Some(Enough::Uploading(9))),
+            (750, 0, false, 4, Some(FetchLimit::Jobs(750))),
+            (5_000, 0, false, 4, Some(FetchLimit::Jobs(5_000))),
+            (0, 9, false, 4, Some(FetchLimit::Uploading(9))),
             (0, 9, false, 5, None),
             (0, 2, false, 0, None),
-            (0, 3, false, 0, Some(Enough::Uploading(3))),
-            (0, 0, true, 4, Some(Enough::DownloadsStall)),
-            (1_000, 100, true, 4, Some(Enough::DownloadsStall)),
+            (0, 3, false, 0, Some(FetchLimit::Uploading(3))),
+            (0, 0, true, 4, Some(FetchLimit::DownloadsStall)),
+            (1_000, 100, true, 4, Some(FetchLimit::DownloadsStall)),
         ];
         for (jobs, uploading, downloads_stall, instances, expected) in table {
-            let held = Held { jobs, uploading, downloads_stall, instances };
-            assert_eq!(enough(&held), expected, "{held:?}");
+            let held = ProjectHoldings { jobs, uploading, downloads_stall, instances };
+            assert_eq!(fetch_limit(&held), expected, "{held:?}");
         }
     }
 
@@ -173,14 +175,17 @@ mod tests {
             (0, 3, 0, "NVIDIA GPU: 3 of its jobs are here that cannot run now"),
         ];
         for (cpu, gpu, instances, said) in table {
-            let mut set_aside = PerType::cpu(cpu);
-            set_aside[Nvidia] = gpu;
-            let gathered = Gathered::of(&set_aside, instances);
-            assert_eq!((gathered.to_string().as_str(), gathered.is_empty()), (said, said.is_empty()));
-            let types = gathered.types();
+            let mut unrunnable = PerType::cpu(cpu);
+            unrunnable[Nvidia] = gpu;
+            let unrunnable_types = UnrunnableTypes::of(&unrunnable, instances);
+            assert_eq!(
+                (unrunnable_types.to_string().as_str(), unrunnable_types.is_empty()),
+                (said, said.is_empty())
+            );
+            let types = unrunnable_types.types();
             assert_eq!((types[Cpu], types[Nvidia]), (said.starts_with("CPU"), said.starts_with("NVIDIA")));
         }
-        assert_eq!(Gathered::of(&PerType::from_fn(|_| 9), 1).to_string().matches(", ").count(), 4);
+        assert_eq!(UnrunnableTypes::of(&PerType::from_fn(|_| 9), 1).to_string().matches(", ").count(), 4);
     }
 
     #[test]
@@ -197,7 +202,7 @@ mod tests {
         ];
         for (seconds, held, millis, expected) in table {
             let wanted = WorkRequest::cpu(Duration::from_secs_f64(seconds), 2.0);
-            let cut = within_places(wanted, held, Duration::from_millis(millis));
+            let cut = within_job_limit(wanted, held, Duration::from_millis(millis));
             assert!((cut.seconds[Cpu] - expected).abs() < 1e-9, "{seconds} {held} {millis}: {cut:?}");
             assert_eq!(cut.instances[Cpu], 2.0);
         }

@@ -7,13 +7,13 @@ use crate::why::Why;
 
 /// What one project is asked for.
 #[derive(Clone, Debug)]
-pub struct Asking {
+pub struct ProjectRequest {
     /// The project.
     pub project: ProjectId,
     /// What it is to be asked for now; nothing if it is not to be contacted for work.
     pub request: WorkRequest,
     /// What it may be asked for when an RPC happens anyway (R1.9).
-    pub fill: WorkRequest,
+    pub piggyback: WorkRequest,
     /// What it may be asked for when its owner asks for contact while it is backed off (R1.4): what instances
     /// idle for.
     pub for_idle: WorkRequest,
@@ -25,7 +25,7 @@ pub struct Asking {
 #[derive(Clone, Debug)]
 pub struct FetchDecision {
     /// By project.
-    asks: Vec<Asking>,
+    asks: Vec<ProjectRequest>,
     wants_work: bool,
     /// When to decide again although nothing happens. Whatever a policy says, that is no sooner than after
     /// [`CHECK_SOONEST`](super::CHECK_SOONEST).
@@ -41,9 +41,9 @@ impl Default for FetchDecision {
 
 impl FetchDecision {
     /// Of what each project is asked for; one that is left out is asked for nothing.
-    pub fn new(mut asks: Vec<Asking>, check_by: Instant) -> Self {
-        asks.sort_by_key(|asking| asking.project);
-        let wants_work = asks.iter().any(|asking| !asking.request.is_none());
+    pub fn new(mut asks: Vec<ProjectRequest>, check_by: Instant) -> Self {
+        asks.sort_by_key(|project_request| project_request.project);
+        let wants_work = asks.iter().any(|project_request| !project_request.request.is_none());
         Self { asks, wants_work, check_by }
     }
 
@@ -53,14 +53,17 @@ impl FetchDecision {
     }
 
     /// What a project is asked for, if anything.
-    pub fn of(&self, project: ProjectId) -> Option<&Asking> {
-        let place = self.asks.binary_search_by_key(&project, |asking| asking.project).ok()?;
+    pub fn of(&self, project: ProjectId) -> Option<&ProjectRequest> {
+        let place =
+            self.asks.binary_search_by_key(&project, |project_request| project_request.project).ok()?;
         self.asks.get(place)
     }
 
     /// Leaves out what is asked of some projects.
     pub fn retain(&mut self, keep: impl Fn(ProjectId) -> bool) {
-        let asks = std::mem::take(&mut self.asks).into_iter().filter(|asking| keep(asking.project));
+        let asks = std::mem::take(&mut self.asks)
+            .into_iter()
+            .filter(|project_request| keep(project_request.project));
         *self = Self::new(asks.collect(), self.check_by);
     }
 

@@ -17,10 +17,10 @@ use std::cmp::Ordering;
 use fallow_domain::{Duration, ProjectId, Share};
 
 use crate::accounting::Debt;
-pub use crate::accounting::Standing;
+pub use crate::accounting::FetchPriority;
 use crate::choice::Policy;
 use crate::decay::RecentCpu;
-pub use decision::{Asking, FetchDecision};
+pub use decision::{FetchDecision, ProjectRequest};
 pub use request::{IDLE_MIN, REQUEST_MIN, WorkRequest};
 pub use situation::{FetchAccount, FetchContact, FetchProject, FetchSituation, FetchWhen};
 

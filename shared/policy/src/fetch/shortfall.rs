@@ -18,7 +18,7 @@
 //! would ever know.
 //!
 //! The best project is asked for what it is owed, debt and own shortfall together, within the whole
-//! shortfall: a project that is owed nothing beyond its share of the queue leaves the others theirs. Asking
+//! shortfall: a project that is owed nothing beyond its share of the queue leaves the others theirs. ProjectRequest
 //! it for everything would fill a long queue with one project's jobs, and violate the shares for days.
 //!
 //! A check looks at each project once for each type and sorts nothing.
@@ -28,8 +28,8 @@ use std::fmt;
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
 
 use super::{
-    Asking, CHECK_PERIOD, FetchAccount, FetchContact, FetchDecision, FetchPolicy, FetchProject,
-    FetchSituation, FetchWhen, IDLE_MIN, REQUEST_MIN, Standing, WorkRequest,
+    CHECK_PERIOD, FetchAccount, FetchContact, FetchDecision, FetchPolicy, FetchPriority, FetchProject,
+    FetchSituation, FetchWhen, IDLE_MIN, ProjectRequest, REQUEST_MIN, WorkRequest,
 };
 use crate::why::Why;
 
@@ -81,7 +81,7 @@ pub struct FetchCandidate {
     /// Its share.
     pub share: Share,
     /// How it stands. More is better.
-    pub standing: Standing,
+    pub priority: FetchPriority,
     /// Whether it got much more than its share (`over_served`).
     pub over_served: bool,
     /// Whether the simulation shows a job of it missing its deadline, of whatever type.
@@ -104,9 +104,9 @@ pub struct FetchCandidate {
 /// Whether a project got much more than its share: its overall debt is below -(scheduling period + a buffer),
 /// the buffer being what may be held of its jobs while it waits for its turn, the whole work buffer. Who is
 /// only ranked is owed nothing and owes nothing.
-pub fn over_served(standing: Standing, scheduling_period: Duration, buffer: Duration) -> bool {
+pub fn over_served(priority: FetchPriority, scheduling_period: Duration, buffer: Duration) -> bool {
     let most = (scheduling_period + buffer).max(Duration::ZERO).as_secs_f64();
-    matches!(standing, Standing::Owed(debt) if debt.as_secs() < -most)
+    matches!(priority, FetchPriority::Debt(debt) if debt.as_secs() < -most)
 }
 
 /// What makes the host ask.
@@ -137,7 +137,7 @@ pub struct WhyFetch {
     /// What is lacking of it.
     pub trigger: Trigger,
     /// How the project stands.
-    pub standing: Standing,
+    pub priority: FetchPriority,
     /// Its own shortfall of the type, in instance-seconds.
     pub shortfall: f64,
     /// What would have kept it from being asked, had another project been there.
@@ -146,7 +146,7 @@ pub struct WhyFetch {
 
 /// A project to ask.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FetchAsk {
+pub struct PlannedRequest {
     /// The project.
     pub project: ProjectId,
     /// For what.
@@ -157,35 +157,35 @@ pub struct FetchAsk {
 
 /// The outcome of a check.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct WorkPlan {
+pub struct ShortfallPlan {
     /// The project to ask now, if there is a need that one can meet.
-    pub ask: Option<FetchAsk>,
+    pub ask: Option<PlannedRequest>,
     /// What each project may be asked for in an RPC that happens anyway (R1.9, R3.7): every type in shortfall
     /// for which it is the best choice, backed off for it or not. In the order of the candidates, without
     /// those that get none.
-    pub rides: Vec<(ProjectId, WorkRequest)>,
+    pub piggybacks: Vec<(ProjectId, WorkRequest)>,
 }
 
-impl WorkPlan {
+impl ShortfallPlan {
     /// The same for each project. What is asked for because instances idle is lacking whomever it is asked
     /// of.
-    fn asks(&self, candidates: &[FetchCandidate]) -> Vec<Asking> {
+    fn asks(&self, candidates: &[FetchCandidate]) -> Vec<ProjectRequest> {
         let idles = |request: &WorkRequest| request.instances.iter().any(|(_, idle)| *idle >= IDLE_MIN);
         let for_idle = self.ask.map(|ask| ask.request).filter(idles).unwrap_or_default();
-        // Rides are in the order of the candidates.
-        let mut rides = self.rides.iter().peekable();
-        let asking = |candidate: &FetchCandidate| {
+        // Piggybacked requests are in the order of the candidates.
+        let mut piggybacks = self.piggybacks.iter().peekable();
+        let project_request = |candidate: &FetchCandidate| {
             let ask = self.ask.filter(|ask| ask.project == candidate.id);
-            let ride = rides.next_if(|(id, _)| *id == candidate.id);
-            Asking {
+            let piggyback = piggybacks.next_if(|(id, _)| *id == candidate.id);
+            ProjectRequest {
                 project: candidate.id,
                 request: ask.map(|ask| ask.request).unwrap_or_default(),
-                fill: ride.map(|(_, request)| *request).unwrap_or_default(),
+                piggyback: piggyback.map(|(_, request)| *request).unwrap_or_default(),
                 for_idle,
                 why: ask.map(|ask| Why::new(ask.why)),
             }
         };
-        candidates.iter().map(asking).collect()
+        candidates.iter().map(project_request).collect()
     }
 }
 
@@ -241,10 +241,10 @@ fn candidate(
     FetchCandidate {
         id: project.id,
         share: project.share,
-        standing: account.standing,
-        over_served: over_served(account.standing, situation.scheduling_period, window),
+        priority: account.priority,
+        over_served: over_served(account.priority, situation.scheduling_period, window),
         tight: of.is_some_and(|of| of.misses != PerType::default()),
-        may_supply: !project.leaving && !contact.enough,
+        may_supply: !project.detach_when_done && !contact.at_limit,
         may_ask: contact.may_contact,
         hung: contact.hung,
         backed_off: project.closed(contact),
@@ -282,11 +282,11 @@ fn check_by(
 }
 
 /// Decides whom to ask for what.
-pub fn plan(rules: &FetchRules, needs: &PerType<TypeNeed>, candidates: &[FetchCandidate]) -> WorkPlan {
+pub fn plan(rules: &FetchRules, needs: &PerType<TypeNeed>, candidates: &[FetchCandidate]) -> ShortfallPlan {
     let check =
         Check { rules, needs, candidates, shares: candidates.iter().any(|c| c.may_supply && shares(c)) };
     let best = PerType::from_fn(|kind| check.best(kind, Eligible::Regular));
-    WorkPlan { ask: check.ask(&best), rides: check.rides(&best) }
+    ShortfallPlan { ask: check.ask(&best), piggybacks: check.piggybacks(&best) }
 }
 
 fn shares(candidate: &FetchCandidate) -> bool {
@@ -309,7 +309,7 @@ struct Check<'a> {
 
 impl<'a> Check<'a> {
     /// The first need, in the order of R3.10, for which a project will do.
-    fn ask(&self, best: &PerType<Option<&'a FetchCandidate>>) -> Option<FetchAsk> {
+    fn ask(&self, best: &PerType<Option<&'a FetchCandidate>>) -> Option<PlannedRequest> {
         let order = || ResourceType::COPROCESSORS.into_iter().chain([ResourceType::Cpu]);
         let idle = order().filter(|kind| self.needs[*kind].idle >= IDLE_MIN).find_map(|kind| {
             let candidate = best[kind].or_else(|| self.best(kind, Eligible::Anyone))?;
@@ -322,11 +322,11 @@ impl<'a> Check<'a> {
         })
     }
 
-    fn ask_for_idle(&self, kind: ResourceType, candidate: &FetchCandidate) -> FetchAsk {
+    fn ask_for_idle(&self, kind: ResourceType, candidate: &FetchCandidate) -> PlannedRequest {
         let mut request = WorkRequest::default();
         self.add(&mut request, kind, candidate);
         let trigger = Trigger::Idle(self.needs[kind].idle);
-        FetchAsk { project: candidate.id, request, why: self.why(kind, trigger, candidate) }
+        PlannedRequest { project: candidate.id, request, why: self.why(kind, trigger, candidate) }
     }
 
     fn ask_for_shortfall(
@@ -334,7 +334,7 @@ impl<'a> Check<'a> {
         kind: ResourceType,
         candidate: &FetchCandidate,
         best: &PerType<Option<&'a FetchCandidate>>,
-    ) -> FetchAsk {
+    ) -> PlannedRequest {
         let mut request = WorkRequest::default();
         for other in ResourceType::ALL {
             let is_best = best[other].is_some_and(|best| best.id == candidate.id);
@@ -343,17 +343,17 @@ impl<'a> Check<'a> {
             }
         }
         let trigger = Trigger::Shortfall(self.needs[kind].shortfall);
-        FetchAsk { project: candidate.id, request, why: self.why(kind, trigger, candidate) }
+        PlannedRequest { project: candidate.id, request, why: self.why(kind, trigger, candidate) }
     }
 
     fn why(&self, kind: ResourceType, trigger: Trigger, candidate: &FetchCandidate) -> WhyFetch {
-        let FetchCandidate { standing, shortfall, .. } = *candidate;
+        let FetchCandidate { priority, shortfall, .. } = *candidate;
         let last_resort = self.passed_over(candidate);
-        WhyFetch { kind, trigger, standing, shortfall: shortfall[kind], last_resort }
+        WhyFetch { kind, trigger, priority, shortfall: shortfall[kind], last_resort }
     }
 
-    fn rides(&self, best: &PerType<Option<&'a FetchCandidate>>) -> Vec<(ProjectId, WorkRequest)> {
-        let mut rides = Vec::new();
+    fn piggybacks(&self, best: &PerType<Option<&'a FetchCandidate>>) -> Vec<(ProjectId, WorkRequest)> {
+        let mut piggybacks = Vec::new();
         for candidate in self.candidates.iter().filter(|c| c.may_supply && self.passed_over(c).is_none()) {
             let mut request = WorkRequest::default();
             for kind in ResourceType::ALL.into_iter().filter(|kind| self.needs[*kind].shortfall > 0.0) {
@@ -364,10 +364,10 @@ impl<'a> Check<'a> {
                 }
             }
             if !request.is_none() {
-                rides.push((candidate.id, request));
+                piggybacks.push((candidate.id, request));
             }
         }
-        rides
+        piggybacks
     }
 
     /// The best project to ask for a type (R3.9).
@@ -396,9 +396,9 @@ impl<'a> Check<'a> {
 
     /// What the project is owed and its shortfall, in CPU seconds; or its rank, where nothing is owed.
     fn score(&self, kind: ResourceType, candidate: &FetchCandidate) -> f64 {
-        match candidate.standing {
-            Standing::Owed(debt) => debt.as_secs() + candidate.shortfall[kind] * self.rules.speeds[kind],
-            Standing::Rank(rank) => rank,
+        match candidate.priority {
+            FetchPriority::Debt(debt) => debt.as_secs() + candidate.shortfall[kind] * self.rules.speeds[kind],
+            FetchPriority::Score(rank) => rank,
         }
     }
 
@@ -416,12 +416,12 @@ impl<'a> Check<'a> {
         let least = REQUEST_MIN.as_secs_f64();
         let idle = if need.idle >= IDLE_MIN { need.idle } else { 0.0 };
         let own = candidate.shortfall[kind].max(0.0);
-        let owed = match (self.passed_over(candidate), candidate.standing) {
+        let owed = match (self.passed_over(candidate), candidate.priority) {
             (Some(PassedOver::NoShare), _) => least,
             (Some(_), _) => need.shortfall,
             (None, _) if candidate.untried[kind] => own,
-            (None, Standing::Owed(_)) => own.max(self.score(kind, candidate) / self.rules.speeds[kind]),
-            (None, Standing::Rank(_)) => own,
+            (None, FetchPriority::Debt(_)) => own.max(self.score(kind, candidate) / self.rules.speeds[kind]),
+            (None, FetchPriority::Score(_)) => own,
         };
         let seconds = if owed > 0.0 { owed.min(need.shortfall) } else { need.shortfall };
         request.seconds[kind] = seconds.max(least);
@@ -441,14 +441,14 @@ impl fmt::Display for PassedOver {
 
 impl fmt::Display for WhyFetch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, standing, shortfall, .. } = self;
+        let Self { kind, priority, shortfall, .. } = self;
         match self.trigger {
             Trigger::Idle(idle) => write!(f, "{idle:.2} {kind} idle")?,
             Trigger::Shortfall(seconds) => write!(f, "{kind} short of {seconds:.0} s")?,
         }
         match self.last_resort {
             Some(passed) => write!(f, "; it {passed}, but no other project will do"),
-            None => write!(f, "; it stands best ({standing}, own shortfall {shortfall:.0} s)"),
+            None => write!(f, "; it stands best ({priority}, own shortfall {shortfall:.0} s)"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId, Share};
 use serde::{Deserialize, Serialize};
 
-use crate::accounting::Standing;
+use crate::accounting::FetchPriority;
 use crate::job_queue::JobQueue;
 use crate::plan_host::PlanHost;
 use crate::round_robin::Outlook;
@@ -81,23 +81,23 @@ pub struct FetchProject {
     /// Its share.
     pub share: Share,
     /// It is detached once its jobs are reported, and is to get no more.
-    pub leaving: bool,
+    pub detach_when_done: bool,
     /// Types that it said it has no programs for.
     pub lacks: PerType<bool>,
     /// Types that its user wants no work of.
     pub left_out: PerType<bool>,
-    /// Types of which jobs of it gather that cannot run (`bounds::Gathered`).
-    pub gathered: PerType<bool>,
+    /// Types of which jobs of it gather that cannot run (`bounds::UnrunnableTypes`).
+    pub unrunnable: PerType<bool>,
 }
 
 /// Whether an attached project may be asked now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FetchContact {
-    /// Whether it may be contacted for work now: nothing stands against an RPC, and not `enough` of it is
+    /// Whether it may be contacted for work now: nothing stands against an RPC, and not `bounds::fetch_limit` of it is
     /// held.
     pub may_contact: bool,
-    /// It is to get no more work for now: enough of it is held (`bounds::enough`).
-    pub enough: bool,
+    /// It is to get no more work for now: enough of it is held (`bounds::fetch_limit`).
+    pub at_limit: bool,
     /// From when RPCs to it are possible, if that is later.
     pub contact_from: Option<Instant>,
     /// It had no work lately and is not to be asked for any yet, where backoffs are by project.
@@ -114,12 +114,12 @@ pub struct FetchAccount {
     /// Types that it has shown to supply (R3.5).
     pub supplies: PerType<bool>,
     /// How it stands against the others.
-    pub standing: Standing,
+    pub priority: FetchPriority,
 }
 
 impl FetchProject {
     /// The types that it is not to be asked for now, for whatever reason.
     pub fn closed(&self, contact: &FetchContact) -> PerType<bool> {
-        PerType::from_fn(|kind| contact.backed_off[kind] || self.left_out[kind] || self.gathered[kind])
+        PerType::from_fn(|kind| contact.backed_off[kind] || self.left_out[kind] || self.unrunnable[kind])
     }
 }

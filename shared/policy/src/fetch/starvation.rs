@@ -22,8 +22,8 @@ use std::fmt;
 use fallow_domain::{Duration, Fraction, PerType, ProjectId, ResourceType, Share};
 
 use super::{
-    Asking, CHECK_PERIOD, FetchDecision, FetchPolicy, FetchProject, FetchSituation, FetchWhen, REQUEST_MIN,
-    RankedProject, WorkBackoff, WorkRequest,
+    CHECK_PERIOD, FetchDecision, FetchPolicy, FetchProject, FetchSituation, FetchWhen, ProjectRequest,
+    REQUEST_MIN, RankedProject, WorkBackoff, WorkRequest,
 };
 use crate::decay::{Ranked, rank_projects};
 use crate::job_queue::{Instances, JobQueue};
@@ -49,7 +49,7 @@ impl WorkBuffer {
     pub fn marks(min: Duration, additional: Duration) -> Self {
         Self { low: min, high: min + additional.max(Duration::ZERO) }
     }
-    /// R5.3: asking below the whole buffer and filling up to it.
+    /// R5.3: project_request below the whole buffer and filling up to it.
     pub fn whole(min: Duration, additional: Duration) -> Self {
         let whole = min + additional.max(Duration::ZERO);
         Self { low: whole, high: whole }
@@ -122,7 +122,7 @@ pub struct Need {
     /// What to ask for (R2.15), of the types that starve; nothing when nothing is needed.
     pub request: WorkRequest,
     /// What fills it up to the high mark, to ask for when an RPC happens anyway (R1.9).
-    pub fill: WorkRequest,
+    pub piggyback: WorkRequest,
     /// The type that is most pressing; of those the one that starves first.
     pub first: TypeStarvation,
     /// How long it takes at least until it starves of any type that it does not starve of now: were all
@@ -132,7 +132,7 @@ pub struct Need {
 
 /// The outcome of a check: for every project that may supply work, by id.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct FetchPlan {
+pub struct StarvationPlan {
     /// The largest urgency.
     pub urgency: Urgency,
     /// What each project needs.
@@ -143,7 +143,7 @@ pub struct FetchPlan {
     pub holds_for: Duration,
 }
 
-impl FetchPlan {
+impl StarvationPlan {
     /// What one project needs, if it may supply work.
     pub fn of(&self, project: ProjectId) -> Option<&Need> {
         let place = self.needs.binary_search_by_key(&project, |need| need.project).ok()?;
@@ -200,13 +200,13 @@ impl FetchPolicy for Starvation {
             true => CHECK_PERIOD,
         };
         // Most of the time everybody has enough.
-        plan.needs.retain(|need| !need.fill.is_none());
+        plan.needs.retain(|need| !need.piggyback.is_none());
         if plan.needs.is_empty() {
             return FetchDecision::nothing(situation.now + holds_for);
         }
-        let mut asks: Vec<Asking> = plan.needs.iter().map(asking).collect();
-        for (asking, why) in asks.iter_mut().zip(Why::each(plan.needs)) {
-            asking.why = Some(why);
+        let mut asks: Vec<ProjectRequest> = plan.needs.iter().map(project_request).collect();
+        for (project_request, why) in asks.iter_mut().zip(Why::each(plan.needs)) {
+            project_request.why = Some(why);
         }
         FetchDecision::new(asks, situation.now + holds_for)
     }
@@ -214,26 +214,26 @@ impl FetchPolicy for Starvation {
 
 fn supplier(host: &FetchHost, project: &FetchProject) -> Supplier {
     // One that has programs for nothing here is asked all the same, as BOINC does: it could never take it
-    // back otherwise, and asking in vain backs off by itself.
+    // back otherwise, and project_request in vain backs off by itself.
     let lacks_all = host.usable.iter().all(|(kind, count)| *count == 0 || project.lacks[kind]);
     Supplier {
         id: project.id,
         share: project.share,
         may_supply: PerType::from_fn(|kind| {
-            !project.leaving
+            !project.detach_when_done
                 && (lacks_all || !project.lacks[kind])
                 && !project.left_out[kind]
-                && !project.gathered[kind]
+                && !project.unrunnable[kind]
         }),
     }
 }
 
-fn asking(need: &Need) -> Asking {
+fn project_request(need: &Need) -> ProjectRequest {
     let now = need.urgency == Urgency::NeedWorkImmediately;
-    Asking {
+    ProjectRequest {
         project: need.project,
         request: need.request,
-        fill: need.fill,
+        piggyback: need.piggyback,
         for_idle: if now { need.request } else { WorkRequest::default() },
         why: None,
     }
@@ -262,7 +262,7 @@ pub fn ettprc(queue: &JobQueue, project: ProjectId, kind: ResourceType, k: u32, 
 }
 
 /// Checks all projects (R2.14, R2.15).
-pub fn check(host: &FetchHost, projects: &[Supplier], queue: &JobQueue) -> FetchPlan {
+pub fn check(host: &FetchHost, projects: &[Supplier], queue: &JobQueue) -> StarvationPlan {
     let fractions = PerType::from_fn(|kind| {
         let supplying = projects.iter().filter(|p| p.may_supply[kind] && host.usable[kind] > 0);
         share_fractions(supplying.map(|p| (p.id, p.share)))
@@ -282,7 +282,7 @@ pub fn check(host: &FetchHost, projects: &[Supplier], queue: &JobQueue) -> Fetch
     let urgency = needs.iter().map(|need| need.urgency).max().unwrap_or_default();
     let holds_for = needs.iter().filter(|need| need.urgency == Urgency::None).map(|need| need.lasts);
     let holds_for = holds_for.min().unwrap_or(Duration::MAX);
-    FetchPlan { urgency, needs, idle, holds_for }
+    StarvationPlan { urgency, needs, idle, holds_for }
 }
 
 /// What a project needs, given its fraction of each type that it may supply; none if it supplies nothing.
@@ -303,7 +303,7 @@ fn need(
             project,
             urgency: starvation.urgency,
             request: WorkRequest::default(),
-            fill: WorkRequest::default(),
+            piggyback: WorkRequest::default(),
             first: starvation,
             lasts: Duration::MAX,
         });
@@ -311,8 +311,8 @@ fn need(
             need.lasts = need.lasts.min(lasts(host, &starvation));
         }
         if fill.is_positive() {
-            need.fill.seconds[kind] = fill.as_secs_f64();
-            need.fill.instances[kind] = idle[kind];
+            need.piggyback.seconds[kind] = fill.as_secs_f64();
+            need.piggyback.instances[kind] = idle[kind];
         }
         if starves {
             need.request.seconds[kind] = fill.as_secs_f64();

@@ -18,7 +18,7 @@
 use fallow_domain::ProjectId;
 use serde::{Deserialize, Serialize};
 
-use super::Stretch;
+use super::Observation;
 
 /// How long each project has been away, in seconds of time in which others ran; in the order of the
 /// stretches.
@@ -29,16 +29,16 @@ pub(super) struct Absences(Vec<(ProjectId, f64)>);
 impl Absences {
     /// Takes in a stretch. Returns the project seconds that projects with a share were away in it, and those
     /// of them that were monotonous.
-    pub(super) fn observe(&mut self, stretch: &Stretch<'_>, secs: f64) -> (f64, f64) {
-        self.follow(stretch);
-        if !stretch.projects.iter().any(|p| p.running) {
+    pub(super) fn observe(&mut self, observation: &Observation<'_>, secs: f64) -> (f64, f64) {
+        self.follow(observation);
+        if !observation.projects.iter().any(|p| p.running) {
             return (0.0, 0.0);
         }
-        let period = stretch.scheduling_period.as_secs_f64().max(1.0);
-        let shares: f64 = stretch.projects.iter().map(|p| p.share.get()).sum();
-        let instances: u32 = stretch.available.iter().map(|(_, count)| count).sum();
+        let period = observation.scheduling_period.as_secs_f64().max(1.0);
+        let shares: f64 = observation.projects.iter().map(|p| p.share.get()).sum();
+        let instances: u32 = observation.available.iter().map(|(_, count)| count).sum();
         let (mut away, mut monotonous) = (0.0, 0.0);
-        for ((_, absence), project) in self.0.iter_mut().zip(stretch.projects) {
+        for ((_, absence), project) in self.0.iter_mut().zip(observation.projects) {
             if project.running {
                 *absence = 0.0;
             } else if project.share.get() > 0.0 {
@@ -53,9 +53,9 @@ impl Absences {
     }
 
     /// Keeps the list in step with the attached projects.
-    fn follow(&mut self, stretch: &Stretch<'_>) {
-        let ids = || stretch.projects.iter().map(|p| p.project);
-        if self.0.len() != stretch.projects.len() || !self.0.iter().map(|(id, _)| *id).eq(ids()) {
+    fn follow(&mut self, observation: &Observation<'_>) {
+        let ids = || observation.projects.iter().map(|p| p.project);
+        if self.0.len() != observation.projects.len() || !self.0.iter().map(|(id, _)| *id).eq(ids()) {
             let before = std::mem::take(&mut self.0);
             let absence =
                 |id| before.iter().find(|(known, _)| *known == id).map_or(0.0, |(_, absence)| *absence);

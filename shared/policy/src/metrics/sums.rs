@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::absence::Absences;
 use super::due::DueParts;
-use super::{Figures, Stretch, weighted_secs};
+use super::{Figures, Observation, weighted_secs};
 
 /// What one project got and what was due to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -69,33 +69,33 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    pub(super) fn add_stretch(
+    pub(super) fn add_observation(
         &mut self,
-        stretch: &Stretch<'_>,
+        observation: &Observation<'_>,
         secs: f64,
         due: &mut DueParts,
         absences: &mut Absences,
     ) {
-        for (kind, count) in stretch.available.iter().filter(|(_, count)| **count > 0) {
+        for (kind, count) in observation.available.iter().filter(|(_, count)| **count > 0) {
             let available = f64::from(*count);
-            let worth = stretch.speeds[kind] * secs;
+            let worth = observation.speeds[kind] * secs;
             self.available += available * worth;
-            self.starved += stretch.starved[kind].clamp(0.0, available) * worth;
+            self.starved += observation.starved[kind].clamp(0.0, available) * worth;
         }
-        self.throttled += stretch.throttled.max(Duration::ZERO).as_secs_f64();
+        self.throttled += observation.throttled.max(Duration::ZERO).as_secs_f64();
         let mut total = 0.0;
-        for (place, project) in stretch.projects.iter().enumerate() {
-            let got = weighted_secs(&project.used, &stretch.speeds);
+        for (place, project) in observation.projects.iter().enumerate() {
+            let got = weighted_secs(&project.used, &observation.speeds);
             self.parts.of(project.project, place).got += got;
             total += got;
         }
         if total > 0.0 {
-            let parts = due.of(stretch, secs);
-            for (place, (project, part)) in stretch.projects.iter().zip(parts).enumerate() {
+            let parts = due.of(observation, secs);
+            for (place, (project, part)) in observation.projects.iter().zip(parts).enumerate() {
                 self.parts.of(project.project, place).due += total * part;
             }
         }
-        let (away, monotonous) = absences.observe(stretch, secs);
+        let (away, monotonous) = absences.observe(observation, secs);
         self.away += away;
         self.monotonous += monotonous;
     }

@@ -10,8 +10,8 @@ use std::collections::BinaryHeap;
 
 use fallow_domain::{Instant, JobId};
 
-use super::frame::{Fits, Found, Limits, RATE_EPSILON, TIME_EPSILON};
-use crate::job_queue::{Lane, Summary};
+use super::frame::{Findings, Horizon, RATE_EPSILON, TIME_EPSILON, TypeCapacity};
+use crate::job_queue::{Subqueue, Summary};
 
 /// A job that computes.
 #[derive(Clone, Copy, Debug)]
@@ -121,17 +121,17 @@ impl Flow {
         self.can_use <= self.rate + RATE_EPSILON
     }
 
-    fn next_job(&mut self, lane: &Lane, fits: &Fits) -> Option<Active> {
+    fn next_job(&mut self, subqueue: &Subqueue, capacity: &TypeCapacity) -> Option<Active> {
         if let Some(job) = self.pending.pop() {
             return Some(job);
         }
         loop {
-            let piece = lane.piece(self.piece)?;
+            let piece = subqueue.piece(self.piece)?;
             match piece.get(self.at) {
                 None => (self.piece, self.at) = (self.piece + 1, 0),
                 Some(entry) => {
                     self.at += 1;
-                    if fits.job(entry) {
+                    if capacity.job(entry) {
                         self.order += 1;
                         return Some(Active {
                             order: self.order,
@@ -147,7 +147,7 @@ impl Flow {
     }
 
     /// Goes on at another rate.
-    pub(super) fn set_rate(&mut self, rate: f64, lane: &Lane, fits: &Fits) {
+    pub(super) fn set_rate(&mut self, rate: f64, subqueue: &Subqueue, capacity: &TypeCapacity) {
         if rate < self.rate - RATE_EPSILON && !self.full.is_empty() {
             // Those at full speed stand before the one with a part, in order.
             let from = self.pending.len();
@@ -160,17 +160,17 @@ impl Flow {
             }
         }
         self.rate = rate;
-        self.fill(lane, fits);
+        self.fill(subqueue, capacity);
     }
 
     /// Hands the rate to jobs in order.
-    fn fill(&mut self, lane: &Lane, fits: &Fits) {
+    fn fill(&mut self, subqueue: &Subqueue, capacity: &TypeCapacity) {
         loop {
             if self.part.is_none() {
                 if self.rate - self.full_rate <= RATE_EPSILON {
                     return;
                 }
-                self.part = self.next_job(lane, fits);
+                self.part = self.next_job(subqueue, capacity);
             }
             match self.part {
                 Some(job) if job.amount <= self.rate - self.full_rate + RATE_EPSILON => {
@@ -235,15 +235,15 @@ impl Flow {
     pub(super) fn advance(
         &mut self,
         until: f64,
-        limits: &Limits,
-        found: &mut Found,
-        lane: &Lane,
-        fits: &Fits,
+        horizon: &Horizon,
+        found: &mut Findings,
+        subqueue: &Subqueue,
+        capacity: &TypeCapacity,
     ) {
         let from = self.time;
         loop {
             if found.none_late {
-                self.pass_over(until, lane, fits);
+                self.pass_over(until, subqueue, capacity);
             }
             let (part_end, full_end) = (self.part_end(), self.full_end());
             let end = part_end.min(full_end);
@@ -263,9 +263,9 @@ impl Flow {
                 self.part.take()
             };
             let Some(job) = ended else { break };
-            self.judge(&job, limits, found);
+            self.judge(&job, horizon, found);
             self.can_use = (self.can_use - job.amount).max(0.0);
-            self.fill(lane, fits);
+            self.fill(subqueue, capacity);
             if self.full.is_empty() && self.part.is_none() {
                 // Nothing is left, whatever rounding made of the sums.
                 self.can_use = 0.0;
@@ -275,7 +275,7 @@ impl Flow {
             }
         }
         if self.rate < self.own {
-            let within = self.time.min(limits.window) - from.min(limits.window);
+            let within = self.time.min(horizon.window) - from.min(horizon.window);
             self.shortfall += (self.own - self.rate) * within;
         }
     }
@@ -289,23 +289,23 @@ impl Flow {
     pub(super) fn catch_up(
         &mut self,
         until: f64,
-        limits: &Limits,
-        found: &mut Found,
-        lane: &Lane,
-        fits: &Fits,
+        horizon: &Horizon,
+        found: &mut Findings,
+        subqueue: &Subqueue,
+        capacity: &TypeCapacity,
     ) {
-        self.advance(until, limits, found, lane, fits);
+        self.advance(until, horizon, found, subqueue, capacity);
         while self.time < until && !self.is_over() {
-            self.set_rate(self.can_use.min(self.rate), lane, fits);
-            self.advance(until, limits, found, lane, fits);
+            self.set_rate(self.can_use.min(self.rate), subqueue, capacity);
+            self.advance(until, horizon, found, subqueue, capacity);
         }
     }
 
-    fn judge(&mut self, job: &Active, limits: &Limits, found: &mut Found) {
+    fn judge(&mut self, job: &Active, horizon: &Horizon, found: &mut Findings) {
         if found.none_late {
             return;
         }
-        let slack = limits.until(job.deadline) - self.time;
+        let slack = horizon.until(job.deadline) - self.time;
         if slack < -TIME_EPSILON {
             self.misses += 1;
             found.late.push((self.project, job.order, job.id));
@@ -315,7 +315,7 @@ impl Flow {
     }
 
     /// What it is short of in all, once it is over.
-    pub(super) fn short_of(&self, limits: &Limits) -> f64 {
-        self.shortfall + self.own * (limits.window - self.time.min(limits.window))
+    pub(super) fn short_of(&self, horizon: &Horizon) -> f64 {
+        self.shortfall + self.own * (horizon.window - self.time.min(horizon.window))
     }
 }

@@ -11,7 +11,7 @@ pub(super) const TIME_EPSILON: f64 = 1e-5;
 
 /// The frame of a simulation: what turns times of the world into seconds of computing from now on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct Horizon {
     pub(super) now: Instant,
     pub(super) margin: Duration,
     pub(super) active: f64,
@@ -19,14 +19,14 @@ pub(super) struct Limits {
     pub(super) window: f64,
 }
 
-impl Limits {
+impl Horizon {
     /// Seconds of computing until a deadline, less the margin.
     pub(super) fn until(&self, deadline: Instant) -> f64 {
         (deadline - self.margin - self.now).as_secs_f64() * self.active
     }
 }
 
-impl Default for Limits {
+impl Default for Horizon {
     fn default() -> Self {
         Self { now: Instant::EPOCH, margin: Duration::ZERO, active: 1.0, window: 0.0 }
     }
@@ -34,12 +34,12 @@ impl Default for Limits {
 
 /// What jobs a type can run at all.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fits {
+pub(super) struct TypeCapacity {
     pub(super) instances: f32,
     pub(super) cpus: f32,
 }
 
-impl Fits {
+impl TypeCapacity {
     pub(super) fn job(&self, entry: &Entry) -> bool {
         entry.amount <= self.instances && entry.cpus <= self.cpus
     }
@@ -50,7 +50,7 @@ impl Fits {
 
 /// What was found out about jobs of all flows.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct Findings {
     /// Jobs that end too late, by project and order.
     pub(super) late: Vec<(usize, u32, JobId)>,
     /// The least time that an end lies before its deadline, in seconds of computing.

@@ -10,31 +10,31 @@
 //! Where that is not so, or CPUs are taken by GPU jobs now and free later, the simulation proper has to tell.
 
 use super::flow::Flow;
-use super::frame::{Fits, Limits, RATE_EPSILON};
-use crate::job_queue::{Entry, Lane};
+use super::frame::{Horizon, RATE_EPSILON, TypeCapacity};
+use crate::job_queue::{Entry, Subqueue};
 
 /// The least time by which every job of flows whose rates have been divided is sure to be early; none when
 /// one is not.
 pub(super) fn slack<'q>(
     flows: &[Flow],
-    limits: &Limits,
-    lanes: &impl Fn(usize) -> Option<&'q Lane>,
-    fits: &Fits,
+    horizon: &Horizon,
+    subqueues: &impl Fn(usize) -> Option<&'q Subqueue>,
+    capacity: &TypeCapacity,
 ) -> Option<f64> {
     let mut least = f64::INFINITY;
     for flow in flows {
         if flow.next_rate <= RATE_EPSILON {
             return None;
         }
-        let lane = lanes(flow.project)?;
-        least = least.min(Line { rate: flow.next_rate, limits, fits, before: 0.0 }.slack(lane)?);
+        let subqueue = subqueues(flow.project)?;
+        least = least.min(Line { rate: flow.next_rate, horizon, capacity, before: 0.0 }.slack(subqueue)?);
     }
     Some(least)
 }
 
 /// How long all instances are sure to be busy and each project to have its own share, in seconds of
 /// computing, if that is the window at least.
-pub(super) fn busy(flows: &[Flow], limits: &Limits) -> Option<f64> {
+pub(super) fn busy(flows: &[Flow], horizon: &Horizon) -> Option<f64> {
     let mut busy = f64::INFINITY;
     for flow in flows {
         let rate = flow.next_rate;
@@ -44,31 +44,31 @@ pub(super) fn busy(flows: &[Flow], limits: &Limits) -> Option<f64> {
         // What is left when the rate is too much is less than the rate, for the longest of the jobs.
         busy = busy.min(flow.work_left() / rate - flow.longest_left());
     }
-    (!flows.is_empty() && busy >= limits.window).then_some(busy)
+    (!flows.is_empty() && busy >= horizon.window).then_some(busy)
 }
 
 /// The jobs of one flow in a line.
 struct Line<'a> {
     rate: f64,
-    limits: &'a Limits,
-    fits: &'a Fits,
+    horizon: &'a Horizon,
+    capacity: &'a TypeCapacity,
     /// Work before the next job, in instance-seconds.
     before: f64,
 }
 
 impl Line<'_> {
     /// The least time by which every job is sure to be early; none when one is not.
-    fn slack(mut self, lane: &Lane) -> Option<f64> {
-        let mut least = self.each(&lane.running, f64::INFINITY)?;
-        least = self.each(&lane.preempted, least)?;
-        for chunk in lane.queued.chunks() {
+    fn slack(mut self, subqueue: &Subqueue) -> Option<f64> {
+        let mut least = self.each(&subqueue.running, f64::INFINITY)?;
+        least = self.each(&subqueue.preempted, least)?;
+        for chunk in subqueue.queued.chunks() {
             let sum = &chunk.summary;
-            let until = self.limits.until(chunk.entries.first()?.deadline);
+            let until = self.horizon.until(chunk.entries.first()?.deadline);
             let after = self.before + sum.work;
             let alone = sum.longest * (1.0 - f64::from(sum.smallest) / self.rate).max(0.0);
             let slack = until - after / self.rate - alone;
             // Near the deadlines it is worth while to look at each job, for a plan that stays good longer.
-            if self.fits.all(sum) && slack > self.limits.window {
+            if self.capacity.all(sum) && slack > self.horizon.window {
                 least = least.min(slack);
                 self.before = after;
             } else {
@@ -79,10 +79,10 @@ impl Line<'_> {
     }
 
     fn each(&mut self, entries: &[Entry], mut least: f64) -> Option<f64> {
-        for entry in entries.iter().filter(|entry| self.fits.job(entry)) {
+        for entry in entries.iter().filter(|entry| self.capacity.job(entry)) {
             let (left, amount) = (entry.left.as_secs_f64(), f64::from(entry.amount));
             let end = self.before / self.rate + left * (amount / self.rate).max(1.0);
-            let slack = self.limits.until(entry.deadline) - end;
+            let slack = self.horizon.until(entry.deadline) - end;
             if slack < 0.0 {
                 return None;
             }

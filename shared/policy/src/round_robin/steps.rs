@@ -7,19 +7,19 @@
 use fallow_domain::{Duration, PerType, ResourceType};
 
 use super::flow::Flow;
-use super::frame::{Fits, Found, Limits, RATE_EPSILON};
+use super::frame::{Findings, Horizon, RATE_EPSILON, TypeCapacity};
 use super::taken::Taken;
 use super::{Outlook, PlanProject, level, screen};
-use crate::job_queue::{JobQueue, Lane, Summary};
+use crate::job_queue::{JobQueue, Subqueue, Summary};
 use crate::plan_host::PlanHost;
 
 /// The memory of a simulation, kept from one to the next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Simulation {
     instances: PerType<u32>,
-    limits: Limits,
+    horizon: Horizon,
     flows: Vec<Flow>,
-    found: Found,
+    found: Findings,
     /// CPUs that GPU jobs use.
     taken: Taken,
     own: Vec<f64>,
@@ -27,16 +27,16 @@ pub(super) struct Simulation {
 
 /// One type in progress.
 struct Run<'a, L> {
-    limits: &'a Limits,
-    fits: Fits,
-    lanes: L,
-    found: &'a mut Found,
+    horizon: &'a Horizon,
+    capacity: TypeCapacity,
+    subqueues: L,
+    found: &'a mut Findings,
 }
 
 impl Simulation {
-    pub(super) fn begin(&mut self, host: &PlanHost, limits: Limits) {
+    pub(super) fn begin(&mut self, host: &PlanHost, horizon: Horizon) {
         self.instances = host.instances;
-        self.limits = limits;
+        self.horizon = horizon;
         self.taken.clear();
     }
 
@@ -49,14 +49,14 @@ impl Simulation {
         outlook: &mut Outlook,
     ) -> f64 {
         let cpus = self.instances[ResourceType::Cpu] as f32;
-        let fits = Fits {
+        let capacity = TypeCapacity {
             instances: self.instances[kind] as f32,
             // The fractional part of a GPU job's CPUs may exceed them (R2.5).
             cpus: if kind.is_coprocessor() { cpus + 0.999_999 } else { cpus },
         };
-        let lanes = |at: usize| projects.get(at).and_then(|project| queue.lane(project.id, kind));
-        let count = self.gather(kind, projects, &lanes, &fits);
-        let Self { limits, flows, found, taken, instances, own } = self;
+        let subqueues = |at: usize| projects.get(at).and_then(|project| queue.subqueue(project.id, kind));
+        let count = self.gather(kind, projects, &subqueues, &capacity);
+        let Self { horizon, flows, found, taken, instances, own } = self;
         let Some(flows) = flows.get_mut(..count) else { return 0.0 };
         found.late.clear();
         let instances = f64::from(instances[kind]);
@@ -64,28 +64,28 @@ impl Simulation {
         let (mut slack, mut busy) = (None, None);
         if kind == ResourceType::Cpu && taken.is_nothing() {
             level::divide(instances, flows);
-            slack = screen::slack(flows, limits, &lanes, &fits);
-            busy = screen::busy(flows, limits);
+            slack = screen::slack(flows, horizon, &subqueues, &capacity);
+            busy = screen::busy(flows, horizon);
         }
         found.slack = slack.unwrap_or(f64::INFINITY);
         found.none_late = slack.is_some();
         let (busy, idle, shortfall) = match busy.filter(|_| found.none_late) {
             Some(busy) => {
-                flows.iter_mut().for_each(|flow| flow.time = limits.window);
+                flows.iter_mut().for_each(|flow| flow.time = horizon.window);
                 (busy, 0.0, 0.0)
             }
-            None => Run { limits, fits, lanes, found }.through(instances, kind, flows, taken),
+            None => Run { horizon, capacity, subqueues, found }.through(instances, kind, flows, taken),
         };
 
         // What idles is counted by the clock, as the window is: dt x idle instances.
-        let by_clock = |computing_secs: f64| computing_secs / limits.active;
+        let by_clock = |computing_secs: f64| computing_secs / horizon.active;
         for (of, own) in outlook.projects.iter_mut().zip(own.iter()) {
-            of.shortfall[kind] = by_clock(own * limits.window);
+            of.shortfall[kind] = by_clock(own * horizon.window);
         }
         for flow in flows.iter() {
             if let Some(of) = outlook.projects.get_mut(flow.project) {
                 of.misses[kind] = flow.misses;
-                of.shortfall[kind] = by_clock(flow.short_of(limits));
+                of.shortfall[kind] = by_clock(flow.short_of(horizon));
             }
         }
         found.late.sort_unstable();
@@ -93,10 +93,10 @@ impl Simulation {
         let of = &mut outlook.types[kind];
         of.idle = idle;
         of.shortfall = by_clock(shortfall);
-        of.saturated = Duration::from_secs_f64(busy / limits.active);
+        of.saturated = Duration::from_secs_f64(busy / horizon.active);
         // Deadlines come nearer as time goes by, and computing may go on all the time until then.
-        let spare = if shortfall > 0.0 { f64::INFINITY } else { busy - limits.window };
-        spare.min(found.slack / limits.active).max(0.0)
+        let spare = if shortfall > 0.0 { f64::INFINITY } else { busy - horizon.window };
+        spare.min(found.slack / horizon.active).max(0.0)
     }
 
     /// Makes a flow of each project with jobs, and each project's own share. Returns the number of flows.
@@ -104,14 +104,14 @@ impl Simulation {
         &mut self,
         kind: ResourceType,
         projects: &[PlanProject],
-        lanes: &impl Fn(usize) -> Option<&'q Lane>,
-        fits: &Fits,
+        subqueues: &impl Fn(usize) -> Option<&'q Subqueue>,
+        capacity: &TypeCapacity,
     ) -> usize {
         let mut count = 0;
         self.own.clear();
         let (mut shares, mut takers) = (0.0, 0.0_f64);
         for (at, project) in projects.iter().enumerate() {
-            let summary = lanes(at).map_or(Summary::NONE, |lane| summary(lane, fits));
+            let summary = subqueues(at).map_or(Summary::NONE, |subqueue| summary(subqueue, capacity));
             let has_jobs = summary.amount > 0.0;
             if has_jobs || project.counts {
                 shares += project.share.get();
@@ -140,17 +140,17 @@ impl Simulation {
     }
 }
 
-/// What the jobs of a lane that can run at all come to.
-fn summary(lane: &Lane, fits: &Fits) -> Summary {
+/// What the jobs of a subqueue that can run at all come to.
+fn summary(subqueue: &Subqueue, capacity: &TypeCapacity) -> Summary {
     let mut sum = Summary::NONE;
-    for entry in lane.running.iter().chain(&lane.preempted).filter(|entry| fits.job(entry)) {
+    for entry in subqueue.running.iter().chain(&subqueue.preempted).filter(|entry| capacity.job(entry)) {
         sum.add(entry);
     }
-    for chunk in lane.queued.chunks() {
-        if fits.all(&chunk.summary) {
+    for chunk in subqueue.queued.chunks() {
+        if capacity.all(&chunk.summary) {
             sum.merge(&chunk.summary);
         } else {
-            for entry in chunk.entries.iter().filter(|entry| fits.job(entry)) {
+            for entry in chunk.entries.iter().filter(|entry| capacity.job(entry)) {
                 sum.add(entry);
             }
         }
@@ -158,7 +158,7 @@ fn summary(lane: &Lane, fits: &Fits) -> Summary {
     sum
 }
 
-impl<'q, L: Fn(usize) -> Option<&'q Lane>> Run<'_, L> {
+impl<'q, L: Fn(usize) -> Option<&'q Subqueue>> Run<'_, L> {
     /// Goes on until nothing is left. Returns until when all instances are busy, the instances idle now, and
     /// the shortfall.
     fn through(
@@ -168,7 +168,7 @@ impl<'q, L: Fn(usize) -> Option<&'q Lane>> Run<'_, L> {
         flows: &mut [Flow],
         taken: &mut Taken,
     ) -> (f64, f64, f64) {
-        let window = self.limits.window;
+        let window = self.horizon.window;
         let on_cpus = kind == ResourceType::Cpu;
         let (mut now, mut alive) = (0.0_f64, flows.len());
         let (mut busy, mut idle_now, mut shortfall) = (f64::INFINITY, 0.0, 0.0);
@@ -182,9 +182,9 @@ impl<'q, L: Fn(usize) -> Option<&'q Lane>> Run<'_, L> {
                 used += flow.next_rate;
                 cpus += flow.next_rate * flow.cpu_ratio;
                 if (flow.next_rate - flow.rate).abs() > RATE_EPSILON
-                    && let Some(lane) = (self.lanes)(flow.project)
+                    && let Some(subqueue) = (self.subqueues)(flow.project)
                 {
-                    flow.set_rate(flow.next_rate, lane, &self.fits);
+                    flow.set_rate(flow.next_rate, subqueue, &self.capacity);
                 }
             }
             if !on_cpus {
@@ -205,8 +205,8 @@ impl<'q, L: Fn(usize) -> Option<&'q Lane>> Run<'_, L> {
             let Some(then) = then else { return (busy, idle_now, shortfall) };
             now = then;
             for flow in active.iter_mut() {
-                if let Some(lane) = (self.lanes)(flow.project) {
-                    flow.catch_up(now, self.limits, self.found, lane, &self.fits);
+                if let Some(subqueue) = (self.subqueues)(flow.project) {
+                    flow.catch_up(now, self.horizon, self.found, subqueue, &self.capacity);
                 }
             }
             let mut at = 0;
@@ -236,8 +236,8 @@ impl<'q, L: Fn(usize) -> Option<&'q Lane>> Run<'_, L> {
                 return None;
             }
             let until = flow.bound;
-            let lane = (self.lanes)(flow.project)?;
-            flow.advance(until, self.limits, self.found, lane, &self.fits);
+            let subqueue = (self.subqueues)(flow.project)?;
+            flow.advance(until, self.horizon, self.found, subqueue, &self.capacity);
             if flow.is_slack() {
                 return Some(flow.time);
             }

@@ -1,6 +1,6 @@
 //! WS1: what was asked for, whatever becomes of it (R5.5).
 
-use super::{Offer, SendPolicy, SendSituation, Sent, Wanted};
+use super::{Demand, Offer, SendDecision, SendPolicy, SendSituation};
 
 /// WS1.
 #[derive(Clone, Copy, Debug)]
@@ -19,26 +19,26 @@ impl SendPolicy for AsAsked {
         &self,
         situation: &SendSituation<'_>,
         offers: &mut dyn Iterator<Item = Offer<usize>>,
-    ) -> Sent<usize> {
-        let mut open = situation.wanted;
+    ) -> SendDecision<usize> {
+        let mut open = situation.demand;
         let send = fill(&mut open, offers);
-        Sent { send, refused: Vec::new(), open }
+        SendDecision { send, refused: Vec::new(), open }
     }
 }
 
-/// Jobs in the order offered, of the types that are wanted, until nothing more is.
-pub fn ws1<Id>(mut wanted: Wanted, offers: impl IntoIterator<Item = Offer<Id>>) -> Vec<Id> {
-    fill(&mut wanted, offers)
+/// Jobs in the order offered, of the types that are demand, until nothing more is.
+pub fn ws1<Id>(mut demand: Demand, offers: impl IntoIterator<Item = Offer<Id>>) -> Vec<Id> {
+    fill(&mut demand, offers)
 }
 
-fn fill<Id>(wanted: &mut Wanted, offers: impl IntoIterator<Item = Offer<Id>>) -> Vec<Id> {
+fn fill<Id>(demand: &mut Demand, offers: impl IntoIterator<Item = Offer<Id>>) -> Vec<Id> {
     let mut send = Vec::new();
     for offer in offers {
-        if !wanted.is_open() {
+        if !demand.is_open() {
             break;
         }
-        if wanted.wants(offer.usage.main_type()) {
-            wanted.fill(offer.usage, offer.estimate);
+        if demand.wants(offer.usage.main_type()) {
+            demand.fill(offer.usage, offer.estimate);
             send.push(offer.id);
         }
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::as_asked::AsAsked;
 use super::simulation::Workload;
-use super::{InProgress, Load, Offer, Refusal, SendHost, SendPolicy, SendSituation, Sent, Wanted};
+use super::{Demand, InProgress, Load, Offer, SendDecision, SendHost, SendPolicy, SendSituation, WhyNotSent};
 
 /// WS2.
 #[derive(Clone, Copy, Debug)]
@@ -29,11 +29,11 @@ impl SendPolicy for InTime {
         &self,
         situation: &SendSituation<'_>,
         offers: &mut dyn Iterator<Item = Offer<usize>>,
-    ) -> Sent<usize> {
-        let SendSituation { now, wanted, host, switches, held } = situation;
+    ) -> SendDecision<usize> {
+        let SendSituation { now, demand, host, switches, held } = situation;
         match held {
             None => AsAsked.decide(situation, offers),
-            Some(held) => ws2_under(*wanted, host, held.load, held.list, offers, *switches, *now),
+            Some(held) => ws2_under(*demand, host, held.load, held.list, offers, *switches, *now),
         }
     }
 }
@@ -56,29 +56,29 @@ impl Ws2Switches {
 
 /// WS2 (R5.6): as WS1, but of jobs that the host can finish in time only.
 pub fn ws2<Id>(
-    wanted: Wanted,
+    demand: Demand,
     host: &SendHost,
     in_progress: &[InProgress],
     offers: impl IntoIterator<Item = Offer<Id>>,
     switches: Ws2Switches,
     now: Instant,
-) -> Sent<Id> {
-    ws2_under(wanted, host, Load::of(in_progress), || in_progress.to_vec(), offers, switches, now)
+) -> SendDecision<Id> {
+    ws2_under(demand, host, Load::of(in_progress), || in_progress.to_vec(), offers, switches, now)
 }
 
 /// The same for a caller that knows what the host's jobs come to: they are listed only where that is not
 /// enough.
 pub fn ws2_under<Id>(
-    wanted: Wanted,
+    demand: Demand,
     host: &SendHost,
     load: Load,
     in_progress: impl FnOnce() -> Vec<InProgress>,
     offers: impl IntoIterator<Item = Offer<Id>>,
     switches: Ws2Switches,
     now: Instant,
-) -> Sent<Id> {
+) -> SendDecision<Id> {
     let stretch = if switches.scale_by_availability { 1.0 / host.availability.get().max(0.01) } else { 1.0 };
-    let mut judge = Judge {
+    let mut check = DeadlineCheck {
         host,
         stretch,
         now,
@@ -88,7 +88,7 @@ pub fn ws2_under<Id>(
         jobs: Vec::new(),
         workloads: PerType::default(),
     };
-    let mut sent = Sent { send: Vec::new(), refused: Vec::new(), open: wanted };
+    let mut sent = SendDecision { send: Vec::new(), refused: Vec::new(), open: demand };
     for offer in offers {
         if !sent.open.is_open() {
             break;
@@ -97,7 +97,7 @@ pub fn ws2_under<Id>(
             continue;
         }
         let job = InProgress { deadline: offer.deadline, remaining: offer.estimate, usage: offer.usage };
-        match judge.refuses(&job) {
+        match check.refuses(&job) {
             Some(refusal) => sent.refused.push((offer.id, refusal)),
             None => {
                 sent.open.fill(offer.usage, offer.estimate);
@@ -109,7 +109,7 @@ pub fn ws2_under<Id>(
 }
 
 /// Tells which jobs a host can take.
-struct Judge<'a, List> {
+struct DeadlineCheck<'a, List> {
     host: &'a SendHost,
     stretch: f64,
     now: Instant,
@@ -124,10 +124,10 @@ struct Judge<'a, List> {
     workloads: PerType<Option<Workload>>,
 }
 
-impl<List: FnOnce() -> Vec<InProgress>> Judge<'_, List> {
+impl<List: FnOnce() -> Vec<InProgress>> DeadlineCheck<'_, List> {
     /// Why a job should not be sent, if it should not. One that is sent counts from then on, if the chosen
     /// do.
-    fn refuses(&mut self, job: &InProgress) -> Option<Refusal> {
+    fn refuses(&mut self, job: &InProgress) -> Option<WhyNotSent> {
         let kind = job.usage.main_type();
         let cpus = self.host.instances[ResourceType::Cpu];
         if self.workloads[kind].is_none() && self.load.has_room_for(job, cpus, self.stretch, self.now) {

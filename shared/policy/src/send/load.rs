@@ -7,7 +7,7 @@
 use fallow_domain::{Duration, Instant, ResourceType, Usage};
 
 use super::InProgress;
-use super::simulation::LANES_MAX;
+use super::simulation::PROCESSORS_MAX;
 
 /// Nearer than this to a deadline jobs are looked at one by one, whatever rounding does to sums.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -22,13 +22,17 @@ pub struct Load {
     /// The first deadline.
     pub(crate) earliest: Instant,
     /// Whether each of them uses no more than one CPU.
-    pub(crate) narrow: bool,
+    pub(crate) one_cpu_each: bool,
 }
 
 impl Load {
     /// Of a host without jobs.
-    pub const NONE: Self =
-        Self { work: Duration::ZERO, longest: Duration::ZERO, earliest: Instant::FAR_FUTURE, narrow: true };
+    pub const NONE: Self = Self {
+        work: Duration::ZERO,
+        longest: Duration::ZERO,
+        earliest: Instant::FAR_FUTURE,
+        one_cpu_each: true,
+    };
 
     /// Adds up jobs.
     pub fn of(jobs: &[InProgress]) -> Self {
@@ -41,13 +45,13 @@ impl Load {
 
     /// Whether it says enough of its jobs to spare a look at each.
     pub const fn is_reliable(&self) -> bool {
-        self.narrow
+        self.one_cpu_each
     }
 
     /// The same with all deadlines later by so much, as those of the servers are where a client plans with
     /// earlier ones (R1.13).
     #[must_use]
-    pub fn put_off(self, by: Duration) -> Self {
+    pub fn with_deadlines_later(self, by: Duration) -> Self {
         Self { earliest: self.earliest + by, ..self }
     }
 
@@ -57,7 +61,7 @@ impl Load {
         self.work += left;
         self.longest = self.longest.max(left);
         self.earliest = self.earliest.min(job.deadline);
-        self.narrow &= is_narrow(job.usage);
+        self.one_cpu_each &= uses_one_cpu(job.usage);
     }
 
     /// Whether all jobs, with one more, end before all their deadlines on so many CPUs, each taking `stretch`
@@ -71,13 +75,13 @@ impl Load {
         if !with.is_reliable() {
             return false;
         }
-        let cpus = f64::from(cpus.min(LANES_MAX));
+        let cpus = f64::from(cpus.min(PROCESSORS_MAX));
         let last = with.work.as_secs_f64() / cpus + with.longest.as_secs_f64() * (1.0 - 1.0 / cpus);
         now + Duration::from_secs_f64(last * stretch) + MARGIN <= with.earliest
     }
 }
 
 /// Whether a job takes one CPU in the simulation.
-fn is_narrow(usage: Usage) -> bool {
+fn uses_one_cpu(usage: Usage) -> bool {
     usage.cpus <= 1.0
 }

@@ -14,19 +14,19 @@
 //! A [`SendPolicy`] decides from a [`SendSituation`] and the jobs that could be sent ([`Offer`]); each is a
 //! file here and a line in `registry`.
 
+mod demand;
 mod load;
 mod simulation;
-mod wanted;
 
 use std::fmt;
 
 use fallow_domain::{Duration, Fraction, Instant, PerType, ResourceType, Usage};
 
 use crate::choice::Policy;
+pub use demand::Demand;
 pub use fallow_domain::InProgress;
 pub use in_time::Ws2Switches;
 pub use load::Load;
-pub use wanted::Wanted;
 
 policies!(send);
 
@@ -46,7 +46,7 @@ pub trait SendPolicy: Send + Sync + 'static {
         &self,
         situation: &SendSituation<'_>,
         offers: &mut dyn Iterator<Item = Offer<usize>>,
-    ) -> Sent<usize>;
+    ) -> SendDecision<usize>;
 
     /// Whether it judges by all jobs that a host has, so that clients are asked to list them. Without, it is
     /// never told of them.
@@ -61,7 +61,7 @@ pub struct SendSituation<'a> {
     /// The time.
     pub now: Instant,
     /// What it asks for.
-    pub wanted: Wanted,
+    pub demand: Demand,
     /// What it is.
     pub host: SendHost,
     /// What a policy that simulates takes into account: the switch `ws2=` of compositions.
@@ -109,7 +109,7 @@ pub struct SendHost {
 
 /// Why a job is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum WhyNotSent {
     /// It would miss its deadline by this much.
     MissesDeadline(Duration),
     /// A job of the host that met its deadline would miss it.
@@ -124,17 +124,17 @@ pub enum Refusal {
 
 /// A decision.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sent<Id> {
+pub struct SendDecision<Id> {
     /// Jobs to send, in the order in which they were offered.
     pub send: Vec<Id>,
     /// Jobs that were looked at and refused, and why. Those of a type that nothing was wanted of are not
     /// among them.
-    pub refused: Vec<(Id, Refusal)>,
+    pub refused: Vec<(Id, WhyNotSent)>,
     /// What is left to be sent.
-    pub open: Wanted,
+    pub open: Demand,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for WhyNotSent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MissesDeadline(by) => write!(f, "it would miss its deadline by {by}"),

@@ -18,37 +18,42 @@ fn has(hours: i64, deadline: i64) -> InProgress {
 fn host(cpus: u32, availability: f64) -> SendHost {
     SendHost { instances: PerType::cpu(cpus), availability: Fraction::clamped(availability) }
 }
-fn judge(host: SendHost, held: &[InProgress], offered: Offer<u32>, switches: Ws2Switches) -> Option<Refusal> {
-    ws2(Wanted::cpu(HOUR, 0), &host, held, [offered], switches, t0()).refused.first().map(|(_, why)| *why)
+fn judge(
+    host: SendHost,
+    held: &[InProgress],
+    offered: Offer<u32>,
+    switches: Ws2Switches,
+) -> Option<WhyNotSent> {
+    ws2(Demand::cpu(HOUR, 0), &host, held, [offered], switches, t0()).refused.first().map(|(_, why)| *why)
 }
 
 #[test]
 fn r5_5_jobs_are_sent_until_their_estimates_add_up() {
     let offers = || (1..9).map(|id| offer(id, 2, 99));
-    assert_eq!(ws1(Wanted::cpu(HOUR * 5, 0), offers()), [1, 2, 3]);
-    assert_eq!(ws1(Wanted::cpu(HOUR * 4, 0), offers()), [1, 2]);
-    assert_eq!(ws1(Wanted::cpu(Duration::from_secs(1), 3), offers()), [1, 2, 3]);
-    assert!(ws1(Wanted::cpu(Duration::ZERO, 0), offers()).is_empty());
+    assert_eq!(ws1(Demand::cpu(HOUR * 5, 0), offers()), [1, 2, 3]);
+    assert_eq!(ws1(Demand::cpu(HOUR * 4, 0), offers()), [1, 2]);
+    assert_eq!(ws1(Demand::cpu(Duration::from_secs(1), 3), offers()), [1, 2, 3]);
+    assert!(ws1(Demand::cpu(Duration::ZERO, 0), offers()).is_empty());
 }
 
 #[test]
 fn r5_6_a_job_is_sent_only_if_it_meets_its_deadline_and_harms_no_other() {
     let published = |held: &[InProgress], offered| judge(host(1, 1.0), held, offered, Ws2Switches::PUBLISHED);
     assert_eq!(published(&[], offer(1, 4, 4)), None);
-    assert_eq!(published(&[], offer(1, 4, 3)), Some(Refusal::MissesDeadline(HOUR)));
+    assert_eq!(published(&[], offer(1, 4, 3)), Some(WhyNotSent::MissesDeadline(HOUR)));
     assert_eq!(published(&[has(2, 9)], offer(1, 4, 6)), None);
-    assert_eq!(published(&[has(4, 7)], offer(1, 4, 6)), Some(Refusal::MakesAnotherLate));
-    assert_eq!(published(&[has(4, 3)], offer(1, 1, 2)), Some(Refusal::MakesAnotherLater));
+    assert_eq!(published(&[has(4, 7)], offer(1, 4, 6)), Some(WhyNotSent::MakesAnotherLate));
+    assert_eq!(published(&[has(4, 3)], offer(1, 1, 2)), Some(WhyNotSent::MakesAnotherLater));
     assert_eq!(published(&[has(4, 3)], offer(1, 1, 9)), None);
     assert_eq!(judge(host(2, 1.0), &[has(4, 3)], offer(1, 1, 2), Ws2Switches::PUBLISHED), None);
     let wide = Offer { usage: Usage::from_cpus(3.0), ..offer(1, 1, 99) };
-    assert_eq!(judge(host(2, 1.0), &[], wide, Ws2Switches::PUBLISHED), Some(Refusal::TooManyCpus));
+    assert_eq!(judge(host(2, 1.0), &[], wide, Ws2Switches::PUBLISHED), Some(WhyNotSent::TooManyCpus));
 }
 
 #[test]
 fn r5_6_the_two_switches() {
     let send = |switches| {
-        ws2(Wanted::cpu(HOUR * 8, 0), &host(1, 0.8), &[], [offer(1, 4, 5), offer(2, 4, 5)], switches, t0())
+        ws2(Demand::cpu(HOUR * 8, 0), &host(1, 0.8), &[], [offer(1, 4, 5), offer(2, 4, 5)], switches, t0())
             .send
     };
     assert_eq!(send(Ws2Switches::PUBLISHED), [1, 2]);
@@ -57,7 +62,7 @@ fn r5_6_the_two_switches() {
     assert_eq!(judge(host(1, 0.5), &[], offer(1, 4, 5), unscaled), None);
     assert_eq!(
         judge(host(1, 0.5), &[], offer(1, 4, 5), Ws2Switches::IMPROVED),
-        Some(Refusal::MissesDeadline(HOUR * 3))
+        Some(WhyNotSent::MissesDeadline(HOUR * 3))
     );
 }
 
@@ -96,7 +101,7 @@ fn r3_12_each_type_is_filled_by_itself_and_no_other_is_sent() {
         ]
     };
     let ask = |cpu: (f64, f64), gpu: (f64, f64)| {
-        ws1(Wanted::new(&both(cpu.0, gpu.0), &both(cpu.1, gpu.1), cpu.0.max(gpu.0)), offers())
+        ws1(Demand::new(&both(cpu.0, gpu.0), &both(cpu.1, gpu.1), cpu.0.max(gpu.0)), offers())
     };
     assert_eq!(ask((3_600.0, 0.0), (0.0, 0.0)), [1]);
     assert_eq!(ask((0.0, 0.0), (5_400.0, 0.0)), [2, 4]);
@@ -106,18 +111,18 @@ fn r3_12_each_type_is_filled_by_itself_and_no_other_is_sent() {
 
 #[test]
 fn r3_12_an_old_clients_scalar_is_filled_from_whatever_types_there_are() {
-    let wanted = Wanted::new(&PerType::default(), &PerType::default(), 3.0 * 3_600.0);
-    assert!(wanted.wants(Cpu) && wanted.wants(Nvidia));
-    assert_eq!(ws1(wanted, [offer(1, 2, 99), gpu_job(2, 1, 99, 1.0), offer(3, 2, 99)]), [1, 2]);
-    assert!(!Wanted::new(&PerType::default(), &PerType::default(), f64::NAN).is_open());
+    let demand = Demand::new(&PerType::default(), &PerType::default(), 3.0 * 3_600.0);
+    assert!(demand.wants(Cpu) && demand.wants(Nvidia));
+    assert_eq!(ws1(demand, [offer(1, 2, 99), gpu_job(2, 1, 99, 1.0), offer(3, 2, 99)]), [1, 2]);
+    assert!(!Demand::new(&PerType::default(), &PerType::default(), f64::NAN).is_open());
 }
 
 #[test]
 fn r3_12_a_project_without_versions_for_the_only_types_wanted_can_say_so() {
-    let wanted = Wanted::new(&both(0.0, 60.0), &PerType::default(), 60.0);
-    assert!(!wanted.is_supported(&PerType::cpu(true)) && wanted.is_supported(&both(false, true)));
-    assert_eq!(wanted.unsupported(&PerType::cpu(true)), both(false, true));
-    let more = Wanted::new(&both(60.0, 60.0), &PerType::default(), 60.0);
+    let demand = Demand::new(&both(0.0, 60.0), &PerType::default(), 60.0);
+    assert!(!demand.is_supported(&PerType::cpu(true)) && demand.is_supported(&both(false, true)));
+    assert_eq!(demand.unsupported(&PerType::cpu(true)), both(false, true));
+    let more = Demand::new(&both(60.0, 60.0), &PerType::default(), 60.0);
     assert!(more.is_supported(&PerType::cpu(true)));
 }
 
@@ -125,15 +130,15 @@ fn r3_12_a_project_without_versions_for_the_only_types_wanted_can_say_so() {
 fn r5_6_types_are_simulated_by_themselves_and_gpus_can_be_shared() {
     let host = SendHost { instances: both(1, 1), availability: Fraction::ONE };
     let judge = |held: &[InProgress], offered: Offer<u32>| {
-        let wanted = Wanted::new(&both(3_600.0, 3_600.0), &PerType::default(), 0.0);
-        ws2(wanted, &host, held, [offered], Ws2Switches::PUBLISHED, t0()).refused.first().map(|(_, why)| *why)
+        let demand = Demand::new(&both(3_600.0, 3_600.0), &PerType::default(), 0.0);
+        ws2(demand, &host, held, [offered], Ws2Switches::PUBLISHED, t0()).refused.first().map(|(_, why)| *why)
     };
     // The CPU is full for nine hours; the GPU is free.
     assert_eq!(judge(&[has(9, 9)], gpu_job(1, 4, 4, 1.0)), None);
     let held = |gpus| InProgress { usage: gpu_job(1, 0, 0, gpus).usage, ..has(4, 4) };
-    assert_eq!(judge(&[held(1.0)], gpu_job(1, 4, 4, 1.0)), Some(Refusal::MissesDeadline(HOUR * 4)));
+    assert_eq!(judge(&[held(1.0)], gpu_job(1, 4, 4, 1.0)), Some(WhyNotSent::MissesDeadline(HOUR * 4)));
     assert_eq!(judge(&[held(0.5)], gpu_job(1, 4, 4, 0.5)), None, "two halves run side by side");
-    assert_eq!(judge(&[], gpu_job(1, 1, 9, 2.0)), Some(Refusal::TooManyInstances(Nvidia)));
+    assert_eq!(judge(&[], gpu_job(1, 1, 9, 2.0)), Some(WhyNotSent::TooManyInstances(Nvidia)));
 }
 
 #[test]
@@ -142,12 +147,12 @@ fn r5_6_however_many_jobs_a_host_holds_the_last_in_line_waits_for_all_of_them() 
         let held = vec![has(1, 0); count as usize];
         let judged = |deadline| judge(host(1, 1.0), &held, offer(1, 1, deadline), Ws2Switches::PUBLISHED);
         assert_eq!(judged(count + 1), None, "{count}");
-        assert_eq!(judged(count), Some(Refusal::MissesDeadline(HOUR)), "{count}");
+        assert_eq!(judged(count), Some(WhyNotSent::MissesDeadline(HOUR)), "{count}");
     }
 }
 
 proptest! {
-    /// Landmarks and early ends are for speed only.
+    /// Snapshots and early ends are for speed only.
     #[test]
     fn r5_6_a_candidate_is_judged_as_by_a_whole_simulation(
         cpus in 1_u32..5,
@@ -169,10 +174,10 @@ proptest! {
         let own = after.remove(place);
         let harmed = before.iter().zip(&after).find(|(before, after)| after > before && after.is_positive());
         let expected = match harmed {
-            _ if own.is_positive() => Some(Refusal::MissesDeadline(own)),
+            _ if own.is_positive() => Some(WhyNotSent::MissesDeadline(own)),
             None => None,
-            Some((before, _)) if before.is_positive() => Some(Refusal::MakesAnotherLater),
-            Some(_) => Some(Refusal::MakesAnotherLate),
+            Some((before, _)) if before.is_positive() => Some(WhyNotSent::MakesAnotherLater),
+            Some(_) => Some(WhyNotSent::MakesAnotherLate),
         };
         prop_assert_eq!(refusal, expected);
     }
@@ -187,7 +192,7 @@ proptest! {
         let offers: Vec<_> =
             (0..).zip(offers).map(|(id, (hours, deadline))| offer(id, hours, deadline)).collect();
         let host = host(cpus, 0.9);
-        let sent = ws2(Wanted::cpu(HOUR * 1_000, 0), &host, &held, offers.clone(), Ws2Switches::IMPROVED, t0());
+        let sent = ws2(Demand::cpu(HOUR * 1_000, 0), &host, &held, offers.clone(), Ws2Switches::IMPROVED, t0());
         let late = |jobs: &[InProgress]| lateness(jobs, cpus, 1.0 / 0.9).into_iter().filter(|late| late.is_positive()).count();
         let late_before = late(&held);
         let mut all = held;
@@ -211,10 +216,10 @@ proptest! {
             (0..).zip(offers).map(|(id, (hours, deadline))| offer(id, hours, deadline)).collect();
         let switches = if improved { Ws2Switches::IMPROVED } else { Ws2Switches::PUBLISHED };
         let send = |load: Load| {
-            let wanted = Wanted::cpu(HOUR * 30, 0);
-            ws2_under(wanted, &host(cpus, availability), load, || held.clone(), offers.clone(), switches, t0())
+            let demand = Demand::cpu(HOUR * 30, 0);
+            ws2_under(demand, &host(cpus, availability), load, || held.clone(), offers.clone(), switches, t0())
         };
-        let unknown = Load { narrow: false, ..Load::NONE };
+        let unknown = Load { one_cpu_each: false, ..Load::NONE };
         prop_assert_eq!(send(Load::of(&held)), send(unknown));
     }
 }

@@ -2,11 +2,11 @@
 //! the real simulation and scheduler, servers that send what is asked for, and time in steps of five minutes.
 
 use fallow_domain::{Duration, Fraction, Instant, JobId, PerType, ProjectId, ResourceType, Usage};
-use fallow_policy::accounting::{Debts, LongTermDebts, LongTermPeriod, ProjectPeriod};
+use fallow_policy::accounting::{Debts, LongTermDebts, LongTermPeriod, ShortTermPeriod};
 use fallow_policy::cpu_schedule::{ProjectSnapshot, ScheduleHost, choose};
 use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, over_served, plan};
-use fallow_policy::fetch::{FetchWhen, Standing};
-use fallow_policy::job_queue::{Devices, JobQueue, JobState};
+use fallow_policy::fetch::{FetchPriority, FetchWhen};
+use fallow_policy::job_queue::{Devices, JobQueue, RunState};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::{PlanProject, RoundRobin};
 use fallow_policy::type_backoff::{ReplyForType, TypeBackoffs};
@@ -115,13 +115,13 @@ impl World {
             saturated: of.saturated,
         });
         let candidate = |p: &Project| {
-            let standing = Standing::Owed(self.long.overall(p.id, &self.plan.speeds));
+            let priority = FetchPriority::Debt(self.long.overall(p.id, &self.plan.speeds));
             let of = outlook.of(p.id);
             FetchCandidate {
                 id: p.id,
                 share: share(p.weight),
-                standing,
-                over_served: over_served(standing, Duration::from_hours(1), Duration::from_days_f64(0.35)),
+                priority,
+                over_served: over_served(priority, Duration::from_hours(1), Duration::from_days_f64(0.35)),
                 tight: of.is_some_and(|of| of.misses != PerType::default()),
                 may_supply: true,
                 may_ask: true,
@@ -162,13 +162,13 @@ impl World {
     }
 
     fn decide(&mut self) {
-        let row = |(p, used): (&Project, &PerType<Duration>)| ProjectPeriod {
+        let row = |(p, used): (&Project, &PerType<Duration>)| ShortTermPeriod {
             project: p.id,
             share: share(p.weight),
             used: *used,
             runnable: PerType::from_fn(|kind| self.queue.is_runnable_on(p.id, kind)),
         };
-        let period: Vec<ProjectPeriod> = self.projects.iter().zip(&self.period).map(row).collect();
+        let period: Vec<ShortTermPeriod> = self.projects.iter().zip(&self.period).map(row).collect();
         let used = self.debts.update(&self.plan, &period);
         self.period.fill(PerType::default());
         self.look_ahead();
@@ -203,7 +203,7 @@ impl World {
             } else {
                 self.queue.update(id, |job| {
                     job.remaining -= STEP;
-                    if let JobState::Running { checkpointed_at, .. } = &mut job.state {
+                    if let RunState::Running { checkpointed_at, .. } = &mut job.state {
                         *checkpointed_at = self.now;
                     }
                 });

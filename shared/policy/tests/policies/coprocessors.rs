@@ -3,9 +3,9 @@
 use fallow_domain::{JobId, PerType, ProjectId, ResourceType};
 use fallow_policy::accounting::Debt;
 use fallow_policy::cpu_schedule::{
-    Action, ProjectSnapshot, Schedule, ScheduleHost, WhyNot, choose as choose_with,
+    ProjectSnapshot, RunAction, Schedule, ScheduleHost, WhyNotRun, choose as choose_with,
 };
-use fallow_policy::job_queue::{Devices, Instances, JobQueue, JobSnapshot, JobState};
+use fallow_policy::job_queue::{Devices, Instances, JobQueue, JobSnapshot, RunState};
 use proptest::prelude::*;
 
 use crate::world::{self, With, any_jobs, any_projects, at_min, carry_out, job, project, ran};
@@ -31,7 +31,7 @@ fn devices(schedule: &Schedule) -> Vec<(u64, Vec<u32>)> {
     schedule.run.iter().map(|chosen| (chosen.job.0, chosen.devices.iter().collect())).collect()
 }
 
-fn why_not(schedule: &Schedule, id: u64) -> Option<WhyNot> {
+fn why_not(schedule: &Schedule, id: u64) -> Option<WhyNotRun> {
     let mut passed = schedule.preempt.iter().chain(&schedule.waiting);
     passed.find(|passed| passed.job == JobId(id))?.why.reason().copied()
 }
@@ -94,11 +94,11 @@ fn r3_14_a_task_whose_device_is_taken_away_is_preempted_and_goes_on_elsewhere() 
     let mut queue: JobQueue = [gpu_job(1, 1, 0.1, 1.0).running_since(-5).on(0)].into_iter().collect();
     let host = host(1, &[1]);
     let first = choose_with(&host, &PerType::default(), &[project(1, 0.0)], &queue, at_min(0));
-    assert_eq!(why_not(&first, 1), Some(WhyNot::DeviceGone { devices: Devices::NONE.with(0) }));
+    assert_eq!(why_not(&first, 1), Some(WhyNotRun::DeviceGone { devices: Devices::NONE.with(0) }));
     assert!(first.preempt[0].gives_up_devices && first.decide_by <= at_min(1));
     carry_out(&mut queue, &first, at_min(0));
     let then = choose_with(&host, &PerType::default(), &[project(1, 0.0)], &queue, at_min(0));
-    assert_eq!((then.run[0].action, devices(&then)), (Action::Resume, vec![(1, vec![1])]));
+    assert_eq!((then.run[0].action, devices(&then)), (RunAction::Resume, vec![(1, vec![1])]));
 }
 
 #[test]
@@ -141,12 +141,12 @@ fn r3_14_a_job_that_no_device_can_ever_hold_is_told_of_and_blocks_nobody() {
     let jobs = [gpu_job(1, 1, 0.1, 3.0), gpu_job(2, 2, 0.1, 1.0), gpu_job(3, 1, 9.0, 1.0)];
     let schedule = choose(&host(2, &[0, 1]), &[project(1, 900.0), project(2, 0.0)], &jobs);
     assert_eq!(ran(&schedule), [2]);
-    assert!(matches!(why_not(&schedule, 1), Some(WhyNot::DevicesUsable { .. })));
-    assert!(matches!(why_not(&schedule, 3), Some(WhyNot::CpusUsable { .. })));
+    assert!(matches!(why_not(&schedule, 1), Some(WhyNotRun::DevicesUsable { .. })));
+    assert!(matches!(why_not(&schedule, 3), Some(WhyNotRun::CpusUsable { .. })));
     // It leaves its device starved: there is nothing that could run there.
     assert_eq!(schedule.starved[GPU], Instances::ONE);
-    assert!(host(2, &[0, 1]).hopeless(&jobs[0].needs()).is_some());
-    assert!(host(2, &[0, 1]).hopeless(&jobs[1].needs()).is_none());
+    assert!(host(2, &[0, 1]).can_never_run(&jobs[0].needs()).is_some());
+    assert!(host(2, &[0, 1]).can_never_run(&jobs[1].needs()).is_none());
 }
 
 #[test]
@@ -218,7 +218,7 @@ proptest! {
             let needed = job.usage.of(GPU).ceil() as u32;
             prop_assert!(chosen.devices.are_within(host.devices[GPU]));
             prop_assert_eq!(chosen.devices.count(), needed);
-            if let JobState::Running { devices, .. } = job.state && chosen.action == Action::Continue {
+            if let RunState::Running { devices, .. } = job.state && chosen.action == RunAction::Continue {
                 prop_assert!(devices.count() != needed || devices == chosen.devices, "it moved");
             }
         }
@@ -267,7 +267,7 @@ proptest! {
         // No task stands on a device at first: those that chance put there stand on one together, or without
         // memory, which no decision leaves behind.
         let waiting = |job: JobSnapshot| match job.is_running() && job.usage.coprocessor.is_some() {
-            true => job.state(JobState::Preempted),
+            true => job.state(RunState::Preempted),
             false => job,
         };
         let mut queue: JobQueue = jobs.into_iter().map(waiting).collect();

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use fallow_domain::{Bytes, Duration, JobId, PerType, ProjectId, ResourceType, Share};
-use fallow_policy::accounting::{Debts, ProjectPeriod};
+use fallow_policy::accounting::{Debts, ShortTermPeriod};
 use fallow_policy::cpu_schedule::{
-    Action, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen, WhyNot, choose as choose_with,
+    ProjectSnapshot, RunAction, Schedule, ScheduleHost, WhyNotRun, WhyRun, choose as choose_with,
 };
-use fallow_policy::job_queue::{Cpus, JobQueue, JobSnapshot, JobState};
+use fallow_policy::job_queue::{Cpus, JobQueue, JobSnapshot, RunState};
 use fallow_policy::plan_host::PlanHost;
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn choose(host: &ScheduleHost, projects: &[ProjectSnapshot], jobs: &[JobSnapshot
     choose_with(host, &PerType::default(), projects, &jobs.iter().copied().collect(), at_min(0))
 }
 
-fn why_not(schedule: &Schedule, id: u64) -> Option<WhyNot> {
+fn why_not(schedule: &Schedule, id: u64) -> Option<WhyNotRun> {
     let mut passed = schedule.preempt.iter().chain(&schedule.waiting);
     passed.find(|passed| passed.job == JobId(id))?.why.reason().copied()
 }
@@ -34,13 +34,13 @@ fn r2_3_the_project_owed_most_gets_the_cpu_and_ties_go_to_the_smaller_id() {
 #[test]
 fn r2_3_a_running_task_comes_before_a_preempted_one_and_both_before_an_unstarted_job() {
     let unstarted = job(1, 1, 1);
-    let preempted = job(2, 1, 2).state(JobState::Preempted);
+    let preempted = job(2, 1, 2).state(RunState::Preempted);
     let running = job(3, 1, 3).running_since(-90);
     let jobs = [unstarted, preempted, running];
     let schedule = choose(&host(3), &[project(1, 0.0)], &jobs);
     assert_eq!(ran(&schedule), [3, 2, 1]);
     let actions: Vec<_> = schedule.run.iter().map(|chosen| chosen.action).collect();
-    assert_eq!(actions, [Action::Continue, Action::Resume, Action::Start]);
+    assert_eq!(actions, [RunAction::Continue, RunAction::Resume, RunAction::Start]);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn r2_4_a_task_keeps_its_cpu_until_its_time_slice_ends() {
     let jobs = [job(1, 1, 5).running_since(-59), job(2, 2, 5)];
     let projects = [project(1, -30.0), project(2, 30.0)];
     let schedule = choose(&host(1), &projects, &jobs);
-    assert_eq!(why(&schedule.run[0]), WhyChosen::InTimeSlice { ends: at_min(1) });
+    assert_eq!(why(&schedule.run[0]), WhyRun::InTimeSlice { ends: at_min(1) });
     assert!(!schedule.run[0].until_checkpoint);
     assert_eq!(schedule.decide_by, at_min(1));
     assert_eq!(schedule.run[0].slice_began, at_min(-59));
@@ -83,13 +83,13 @@ fn r2_4_a_task_keeps_its_cpu_until_its_time_slice_ends() {
     let over = [job(1, 1, 5).running_since(-60), job(2, 2, 5)];
     let schedule = choose(&host(1), &projects, &over);
     assert_eq!(ran(&schedule), [2]);
-    assert!(matches!(why_not(&schedule, 1), Some(WhyNot::Outranked { .. })));
+    assert!(matches!(why_not(&schedule, 1), Some(WhyNotRun::Outranked { .. })));
 }
 
 #[test]
 fn r2_4_a_task_chosen_again_gets_a_new_slice() {
     let schedule = choose(&host(1), &[project(1, 0.0)], &[job(1, 1, 5).running_since(-60)]);
-    assert_eq!((schedule.run[0].action, schedule.run[0].slice_began), (Action::Continue, at_min(0)));
+    assert_eq!((schedule.run[0].action, schedule.run[0].slice_began), (RunAction::Continue, at_min(0)));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn r2_4_a_task_is_preempted_only_at_a_checkpoint_but_after_two_periods_in_any_ca
         let schedule = choose(&careful, &projects, &[task, job(2, 2, 5)]);
         assert_eq!(ran(&schedule), [if stays { 1 } else { 2 }], "{began} {checkpointed}");
         if stays {
-            assert_eq!(why(&schedule.run[0]), WhyChosen::BeforeCheckpoint { latest: at_min(50) });
+            assert_eq!(why(&schedule.run[0]), WhyRun::BeforeCheckpoint { latest: at_min(50) });
             assert!(schedule.run[0].until_checkpoint);
             assert_eq!(schedule.decide_by, at_min(50));
         }
@@ -122,7 +122,7 @@ fn r2_5_fractions_are_packed_and_what_does_not_fit_waits() {
     let jobs = [job(1, 1, 1).cpus(third), job(2, 1, 2).cpus(third), job(3, 1, 3).cpus(third), job(4, 1, 4)];
     let schedule = choose(&host(1), &[project(1, 0.0)], &jobs);
     assert_eq!(ran(&schedule), [1, 2, 3]);
-    assert!(matches!(why_not(&schedule, 4), Some(WhyNot::CpusLeft { .. })));
+    assert!(matches!(why_not(&schedule, 4), Some(WhyNotRun::CpusLeft { .. })));
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn r2_5_a_job_larger_than_what_is_left_waits_and_others_are_tried() {
     let schedule = choose(&host(3), &[project(1, 300.0), project(2, 0.0)], &jobs);
     assert_eq!(ran(&schedule), [1, 3]);
     let needed = Cpus::whole(8);
-    assert_eq!(why_not(&schedule, 4), Some(WhyNot::CpusUsable { needed, usable: Cpus::whole(3) }));
+    assert_eq!(why_not(&schedule, 4), Some(WhyNotRun::CpusUsable { needed, usable: Cpus::whole(3) }));
 }
 
 #[test]
@@ -143,9 +143,9 @@ fn r2_5_a_job_whose_working_set_does_not_fit_waits_and_others_are_tried() {
     let left = Bytes::from_mebibytes(900);
     assert_eq!(
         why_not(&schedule, 2),
-        Some(WhyNot::MemoryLeft { needed: Bytes::from_mebibytes(1_500), left })
+        Some(WhyNotRun::MemoryLeft { needed: Bytes::from_mebibytes(1_500), left })
     );
-    assert!(matches!(why_not(&schedule, 4), Some(WhyNot::MemoryLimit { .. })));
+    assert!(matches!(why_not(&schedule, 4), Some(WhyNotRun::MemoryLimit { .. })));
     assert_eq!(
         (schedule.idle[ResourceType::Cpu], schedule.starved[ResourceType::Cpu]),
         (Cpus::whole(2), Cpus::ONE)
@@ -188,7 +188,7 @@ fn r2_6_fewer_usable_cpus_take_effect_at_once_and_the_least_owed_gives_way() {
 #[test]
 fn tasks_of_a_project_that_takes_no_part_are_preempted() {
     let schedule = choose(&host(1), &[project(2, 0.0)], &[job(1, 1, 5).running_since(-1)]);
-    assert_eq!(why_not(&schedule, 1), Some(WhyNot::ProjectOut));
+    assert_eq!(why_not(&schedule, 1), Some(WhyNotRun::ProjectOut));
     assert_eq!(
         (schedule.idle[ResourceType::Cpu], schedule.starved[ResourceType::Cpu]),
         (Cpus::ONE, Cpus::ONE)
@@ -197,7 +197,7 @@ fn tasks_of_a_project_that_takes_no_part_are_preempted() {
 
 #[test]
 fn a_job_on_its_way_does_not_run() {
-    let schedule = choose(&host(1), &[project(1, 0.0)], &[job(1, 1, 5).state(JobState::Incoming)]);
+    let schedule = choose(&host(1), &[project(1, 0.0)], &[job(1, 1, 5).state(RunState::Downloading)]);
     assert!(schedule.run.is_empty() && schedule.waiting.is_empty());
 }
 
@@ -210,7 +210,7 @@ fn run_host(usable: u32, shares: &[f64], every_min: i64, minutes: i64) -> Vec<f6
     for minute in (0..minutes).step_by(every_min as usize) {
         let period: Vec<_> = (1..)
             .zip(shares)
-            .map(|(id, weight)| ProjectPeriod {
+            .map(|(id, weight)| ShortTermPeriod {
                 project: ProjectId(id),
                 share: share(*weight),
                 used: PerType::cpu(Duration::from_mins(
@@ -294,7 +294,7 @@ proptest! {
         let sorted = |schedule: &Schedule| { let mut ids = ran(schedule); ids.sort_unstable(); ids };
         prop_assert_eq!(sorted(&first), sorted(&second));
         prop_assert!(second.preempt.is_empty());
-        prop_assert!(second.run.iter().all(|chosen| chosen.action == Action::Continue));
+        prop_assert!(second.run.iter().all(|chosen| chosen.action == RunAction::Continue));
     }
 
     #[test]
@@ -328,7 +328,7 @@ proptest! {
     fn r2_6_more_cpus_are_never_used_less_by_waiting_jobs_whatever_they_need(
         jobs in any_jobs(40), projects in any_projects(), cpus in 1_u32..9,
     ) {
-        let waiting = |job: &JobSnapshot| !matches!(job.state, JobState::Running { .. });
+        let waiting = |job: &JobSnapshot| !matches!(job.state, RunState::Running { .. });
         let jobs: Vec<_> = jobs.into_iter().filter(waiting).collect();
         let queue: JobQueue = jobs.iter().copied().collect();
         let used = |cpus| used(&queue, &choose(&host(cpus), &projects, &jobs)).0;
@@ -340,8 +340,8 @@ proptest! {
         jobs in any_jobs(40), projects in any_projects(), cpus in 0_u32..5,
     ) {
         let schedule = choose(&host(cpus), &projects, &jobs);
-        for job in jobs.iter().filter(|job| matches!(job.state, JobState::Running { .. })) {
-            let continued = schedule.run.iter().any(|c| c.job == job.id && c.action == Action::Continue);
+        for job in jobs.iter().filter(|job| matches!(job.state, RunState::Running { .. })) {
+            let continued = schedule.run.iter().any(|c| c.job == job.id && c.action == RunAction::Continue);
             let preempted = schedule.preempt.iter().any(|passed| passed.job == job.id);
             prop_assert!(continued != preempted);
         }

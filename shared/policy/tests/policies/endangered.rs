@@ -2,9 +2,9 @@
 
 use fallow_domain::{Duration, JobId, PerType, ProjectId, ResourceType};
 use fallow_policy::cpu_schedule::{
-    Action, ProjectSnapshot, Schedule, WhyChosen, WhyNot, choose as choose_with,
+    ProjectSnapshot, RunAction, Schedule, WhyNotRun, WhyRun, choose as choose_with,
 };
-use fallow_policy::job_queue::{JobQueue, JobSnapshot, JobState};
+use fallow_policy::job_queue::{JobQueue, JobSnapshot, RunState};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::{PlanProject, RoundRobin};
 use proptest::prelude::*;
@@ -46,7 +46,7 @@ fn r5_2_of_equal_deadlines_the_started_comes_first_then_what_needs_least() {
         job(2, 1, 5).left(minutes(90)).running_since(-1),
         job(3, 1, 5).left(minutes(40)),
         job(4, 1, 5).left(minutes(40)),
-        job(5, 2, 5).left(minutes(80)).state(JobState::Preempted),
+        job(5, 2, 5).left(minutes(80)).state(RunState::Preempted),
         job(6, 2, 5).left(minutes(10)),
         job(7, 2, 4).left(minutes(99)),
     ];
@@ -54,7 +54,7 @@ fn r5_2_of_equal_deadlines_the_started_comes_first_then_what_needs_least() {
     for cpus in 1..=7 {
         let schedule = choose(cpus, &[tight(1, 0.0, 9), tight(2, 0.0, 9)], &table);
         assert_eq!(ran(&schedule), order[..cpus as usize]);
-        assert!(schedule.run.iter().all(|chosen| matches!(why(chosen), WhyChosen::Endangered { .. })));
+        assert!(schedule.run.iter().all(|chosen| matches!(why(chosen), WhyRun::Endangered { .. })));
     }
 }
 
@@ -64,14 +64,14 @@ fn r5_2_endangered_jobs_preempt_tasks_in_their_slices_and_the_others_go_round_ro
     let schedule = choose(2, &[tight(1, 60.0, 0), tight(2, 0.0, 1)], &jobs);
     assert_eq!(ran(&schedule), [3, 1]);
     let deadline = at_min(60);
-    assert_eq!(why(&schedule.run[0]), WhyChosen::Endangered { deadline, misses: 1 });
+    assert_eq!(why(&schedule.run[0]), WhyRun::Endangered { deadline, misses: 1 });
     assert_eq!(schedule.run[0].rule, "R5.2");
     assert!(matches!(&schedule.preempt[..], [passed] if passed.job == JobId(2)));
 }
 
 #[test]
 fn r5_2_a_job_that_is_not_there_yet_is_passed_over() {
-    let jobs = [job(1, 1, 1).state(JobState::Incoming), job(2, 1, 2), job(3, 2, 9)];
+    let jobs = [job(1, 1, 1).state(RunState::Downloading), job(2, 1, 2), job(3, 2, 9)];
     assert_eq!(ran(&choose(1, &[tight(1, -300.0, 1), tight(2, 300.0, 0)], &jobs)), [2]);
 }
 
@@ -81,7 +81,7 @@ fn r5_2_an_endangered_job_that_does_not_fit_waits_and_others_are_tried() {
     let schedule = choose(1, &[tight(1, -300.0, 2), tight(2, 300.0, 0)], &jobs);
     assert_eq!(ran(&schedule), [2]);
     let told = schedule.waiting.iter().find(|passed| passed.job == JobId(1)).expect("it is told of");
-    assert!(matches!(told.why.reason(), Some(WhyNot::MemoryLimit { .. })));
+    assert!(matches!(told.why.reason(), Some(WhyNotRun::MemoryLimit { .. })));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn r5_2_a_task_out_of_danger_keeps_its_slice_so_that_misses_that_come_and_go_swi
         let misses = u32::from(minute % 10 == 0);
         let projects = [tight(1, 0.0, 0), tight(2, -60.0, misses)];
         let schedule = choose_with(&host(1), &PerType::default(), &projects, &queue, at_min(minute));
-        switches += schedule.run.iter().filter(|chosen| chosen.action != Action::Continue).count();
+        switches += schedule.run.iter().filter(|chosen| chosen.action != RunAction::Continue).count();
         carry_out(&mut queue, &schedule, at_min(minute));
         assert_eq!(ran(&schedule), [2]);
     }

@@ -3,9 +3,9 @@
 use fallow_domain::{Duration, PerType, ProjectId, ResourceType, Share};
 use fallow_policy::accounting::Debt;
 use fallow_policy::fetch::shortfall::{
-    FetchAsk, FetchCandidate, FetchRules, PassedOver, Trigger, TypeNeed, over_served, plan,
+    FetchCandidate, FetchRules, PassedOver, PlannedRequest, Trigger, TypeNeed, over_served, plan,
 };
-use fallow_policy::fetch::{FetchWhen, Standing, WorkRequest};
+use fallow_policy::fetch::{FetchPriority, FetchWhen, WorkRequest};
 use proptest::prelude::*;
 
 use ResourceType::{Amd, Cpu, Nvidia};
@@ -19,11 +19,11 @@ fn rules() -> FetchRules {
     FetchRules { speeds, when: FetchWhen::AnyShortfall, buffer_min }
 }
 
-fn candidate(id: u32, standing: f64) -> FetchCandidate {
+fn candidate(id: u32, priority: f64) -> FetchCandidate {
     FetchCandidate {
         id: ProjectId(id),
         share: Share::DEFAULT,
-        standing: Standing::Owed(Debt::from_secs(standing)),
+        priority: FetchPriority::Debt(Debt::from_secs(priority)),
         over_served: false,
         tight: false,
         may_supply: true,
@@ -44,7 +44,7 @@ fn needs(rows: &[(ResourceType, f64, f64)]) -> PerType<TypeNeed> {
     needs
 }
 
-fn ask(needs: &PerType<TypeNeed>, candidates: &[FetchCandidate]) -> Option<FetchAsk> {
+fn ask(needs: &PerType<TypeNeed>, candidates: &[FetchCandidate]) -> Option<PlannedRequest> {
     plan(&rules(), needs, candidates).ask
 }
 
@@ -61,7 +61,7 @@ fn r3_10_needs_have_an_order_and_idle_instances_ask_for_their_type_only() {
     assert_eq!(asked(&needs(&cpu_idle), &any), Some((1, vec![Cpu])));
     let short = [(Cpu, 0.0, HOUR), (Nvidia, 0.0, HOUR)];
     let ask = ask(&needs(&short), &any).unwrap();
-    assert_eq!(ask.request.types().collect::<Vec<_>>(), [Cpu, Nvidia], "the CPU rides along");
+    assert_eq!(ask.request.types().collect::<Vec<_>>(), [Cpu, Nvidia], "the CPU piggybacks along");
     assert_eq!((ask.why.kind, ask.why.trigger), (Nvidia, Trigger::Shortfall(HOUR)));
     assert_eq!(asked(&needs(&[]), &any), None);
 }
@@ -81,8 +81,8 @@ fn r3_10_a_request_for_a_shortfall_asks_for_other_types_only_where_the_project_i
 #[test]
 fn r3_9_the_project_with_the_largest_debt_and_shortfall_is_asked() {
     let short = needs(&[(Nvidia, 0.0, 4.0 * HOUR)]);
-    let with = |id, standing, shortfall| {
-        let mut candidate = candidate(id, standing);
+    let with = |id, priority, shortfall| {
+        let mut candidate = candidate(id, priority);
         candidate.shortfall[Nvidia] = shortfall;
         candidate
     };
@@ -128,10 +128,10 @@ fn r1_10_a_project_that_hung_when_it_was_last_asked_is_asked_after_those_that_di
 
 #[test]
 fn r3_9_over_served_is_a_debt_below_a_scheduling_period_and_the_buffer() {
-    let stands = |standing| over_served(standing, Duration::from_hours(1), Duration::from_hours(8));
-    let over = |secs| stands(Standing::Owed(Debt::from_secs(secs)));
+    let stands = |priority| over_served(priority, Duration::from_hours(1), Duration::from_hours(8));
+    let over = |secs| stands(FetchPriority::Debt(Debt::from_secs(secs)));
     assert!(over(-9.1 * HOUR) && !over(-8.9 * HOUR) && !over(1e9));
-    assert!(!stands(Standing::Rank(-1e9)), "who is only ranked owes nothing");
+    assert!(!stands(FetchPriority::Score(-1e9)), "who is only ranked owes nothing");
 }
 
 #[test]
@@ -153,8 +153,8 @@ fn a_project_without_a_share_gets_a_job_for_each_idle_instance_when_nobody_else_
 #[test]
 fn r5_4_a_project_is_asked_for_what_it_is_owed_within_the_whole_shortfall() {
     let short = needs(&[(Cpu, 0.0, 10.0 * HOUR)]);
-    let with = |standing: f64, own: f64| {
-        let mut candidate = candidate(1, standing);
+    let with = |priority: f64, own: f64| {
+        let mut candidate = candidate(1, priority);
         candidate.shortfall[Cpu] = own;
         ask(&short, &[candidate]).unwrap().request.seconds[Cpu] / HOUR
     };
@@ -184,9 +184,9 @@ fn r3_7_an_rpc_that_happens_anyway_asks_for_all_types_in_shortfall_for_which_the
     best.backed_off[Nvidia] = true;
     let plan = plan(&rules(), &short, &[best, candidate(2, 0.0)]);
     assert_eq!(plan.ask.unwrap().project, ProjectId(2), "the GPU idles, and the first is backed off");
-    let rides: Vec<_> =
-        plan.rides.iter().map(|(id, request)| (id.0, request.types().collect::<Vec<_>>())).collect();
-    assert_eq!(rides, [(1, vec![Cpu, Nvidia]), (2, vec![Nvidia])]);
+    let piggybacks: Vec<_> =
+        plan.piggybacks.iter().map(|(id, request)| (id.0, request.types().collect::<Vec<_>>())).collect();
+    assert_eq!(piggybacks, [(1, vec![Cpu, Nvidia]), (2, vec![Nvidia])]);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn r3_2_the_scalar_for_older_servers_is_the_largest_of_the_seconds() {
 #[test]
 fn by_recent_credit_the_priority_alone_ranks() {
     let short = needs(&[(Cpu, 0.0, 10.0 * HOUR)]);
-    let ranked = |id, rank| FetchCandidate { standing: Standing::Rank(rank), ..candidate(id, 0.0) };
+    let ranked = |id, rank| FetchCandidate { priority: FetchPriority::Score(rank), ..candidate(id, 0.0) };
     let mut hungry = ranked(1, -1.5);
     hungry.shortfall[Cpu] = 5.0 * HOUR;
     let ask = plan(&rules(), &short, &[hungry, ranked(2, -0.5)]).ask.unwrap();
@@ -210,8 +210,8 @@ fn by_recent_credit_the_priority_alone_ranks() {
 fn any_candidate(id: u32) -> impl Strategy<Value = FetchCandidate> {
     let flags = prop::collection::vec(any::<bool>(), 7);
     (flags, -1e6..1e6_f64, prop::collection::vec(0.0..1e5_f64, 2), any::<bool>()).prop_map(
-        move |(flags, standing, short, share)| {
-            let mut candidate = candidate(id, standing);
+        move |(flags, priority, short, share)| {
+            let mut candidate = candidate(id, priority);
             candidate.share = if share { Share::DEFAULT } else { Share::ZERO };
             (candidate.tight, candidate.over_served) = (flags[0], flags[1]);
             (candidate.may_supply, candidate.may_ask) = (flags[2] || flags[3], flags[3] || flags[4]);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType};
-use fallow_policy::job_queue::{JobSnapshot, JobState};
+use fallow_policy::job_queue::{JobSnapshot, RunState};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::PlanProject;
 
@@ -32,9 +32,9 @@ fn amount(usage: f64) -> f64 {
 
 fn rank(job: &JobSnapshot) -> (u8, Instant, Duration, JobId) {
     let state = match job.state {
-        JobState::Running { .. } => 0,
-        JobState::Preempted => 1,
-        JobState::Unstarted | JobState::Incoming => 2,
+        RunState::Running { .. } => 0,
+        RunState::Preempted => 1,
+        RunState::Unstarted | RunState::Downloading => 2,
     };
     (state, job.deadline, if state == 2 { job.remaining } else { Duration::ZERO }, job.id)
 }

@@ -1,7 +1,7 @@
 //! R5.30 to R5.34.
 
 use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId, ResourceType};
-use fallow_policy::metrics::{Fate, Figures, Metrics, ProjectStretch, Stretch, Window};
+use fallow_policy::metrics::{DeadlineOutcome, Figures, Metrics, Observation, ProjectObservation, Window};
 use proptest::prelude::*;
 
 use ResourceType::Nvidia;
@@ -10,8 +10,8 @@ use crate::world::{PERIOD, at_min};
 
 const HOUR: Duration = Duration::from_hours(1);
 
-fn project(id: u32, share: f64, used: Duration, could_use: u32) -> ProjectStretch {
-    ProjectStretch {
+fn project(id: u32, share: f64, used: Duration, could_use: u32) -> ProjectObservation {
+    ProjectObservation {
         project: ProjectId(id),
         share: crate::world::share(share),
         used: PerType::cpu(used),
@@ -20,14 +20,14 @@ fn project(id: u32, share: f64, used: Duration, could_use: u32) -> ProjectStretc
     }
 }
 
-fn stretch(
+fn observation(
     from: Instant,
     to: Instant,
     available: u32,
     starved: u32,
-    projects: &[ProjectStretch],
-) -> Stretch<'_> {
-    Stretch {
+    projects: &[ProjectObservation],
+) -> Observation<'_> {
+    Observation {
         from,
         to,
         available: PerType::cpu(available),
@@ -51,18 +51,18 @@ fn near(figure: Option<Fraction>, expected: f64) -> bool {
 fn r5_30_idleness_is_the_available_time_without_a_runnable_job() {
     let mut metrics = Metrics::default();
     assert_eq!(day(&metrics, at_min(0)), Figures::default());
-    metrics.observe(&stretch(at_min(0), at_min(60), 4, 1, &[]));
-    metrics.observe(&stretch(at_min(60), at_min(120), 4, 0, &[]));
+    metrics.observe(&observation(at_min(0), at_min(60), 4, 1, &[]));
+    metrics.observe(&observation(at_min(60), at_min(120), 4, 0, &[]));
     // Two hours off do not count.
-    metrics.observe(&stretch(at_min(120), at_min(240), 0, 0, &[]));
+    metrics.observe(&observation(at_min(120), at_min(240), 0, 0, &[]));
     assert!(near(day(&metrics, at_min(240)).idleness, 1.0 / 8.0));
 }
 
 #[test]
 fn r5_31_waste_is_the_time_spent_on_jobs_that_missed_their_deadline() {
     let mut metrics = Metrics::default();
-    metrics.job_settled(at_min(0), HOUR * 6, Fate::InTime);
-    metrics.job_settled(at_min(1), HOUR * 2, Fate::Missed);
+    metrics.job_settled(at_min(0), HOUR * 6, DeadlineOutcome::Met);
+    metrics.job_settled(at_min(1), HOUR * 2, DeadlineOutcome::Missed);
     assert!(near(day(&metrics, at_min(2)).waste, 0.25));
     // A late job that is not reported counts as well.
     assert!(near(metrics.figures(Window::Day, at_min(2), HOUR * 4).waste, 0.5));
@@ -73,7 +73,7 @@ fn r5_32_share_violation_is_half_the_sum_of_distances_from_what_is_due() {
     let one = |a: (f64, i64, u32), b: (f64, i64, u32)| {
         let mut metrics = Metrics::default();
         let projects = [project(1, a.0, HOUR * a.1, a.2), project(2, b.0, HOUR * b.1, b.2)];
-        metrics.observe(&stretch(at_min(0), at_min(60), 4, 0, &projects));
+        metrics.observe(&observation(at_min(0), at_min(60), 4, 0, &projects));
         day(&metrics, at_min(60)).share_violation
     };
     assert!(near(one((75.0, 3, 9), (25.0, 1, 9)), 0.0));
@@ -93,10 +93,10 @@ fn in_turns(shares: &[f64], turns: &[(u32, i64)], cpu: Duration) -> f64 {
         for (running, minutes) in turns {
             let row = |(id, share): (u32, &f64)| {
                 let used = if id == *running { cpu } else { Duration::ZERO };
-                ProjectStretch { running: id == *running, ..project(id, *share, used, 9) }
+                ProjectObservation { running: id == *running, ..project(id, *share, used, 9) }
             };
             let projects: Vec<_> = (1..).zip(shares).map(row).collect();
-            metrics.observe(&stretch(at_min(minute), at_min(minute + minutes), 1, 0, &projects));
+            metrics.observe(&observation(at_min(minute), at_min(minute + minutes), 1, 0, &projects));
             minute += minutes;
         }
     }
@@ -126,7 +126,7 @@ fn r5_33_monotony_does_not_depend_on_how_contended_the_cpus_are() {
 fn r5_33_two_projects_with_a_cpu_each_need_no_switches() {
     let mut metrics = Metrics::default();
     let projects = [project(1, 50.0, HOUR * 10, 9), project(2, 50.0, HOUR * 10, 9)];
-    metrics.observe(&stretch(at_min(0), at_min(600), 2, 0, &projects));
+    metrics.observe(&observation(at_min(0), at_min(600), 2, 0, &projects));
     assert!(near(day(&metrics, at_min(600)).monotony, 0.0));
 }
 
@@ -137,12 +137,12 @@ fn r5_33_time_off_makes_no_absence_longer() {
         let row = |id| {
             let running = id == turn % 2 + 1;
             let used = if running { HOUR } else { Duration::ZERO };
-            ProjectStretch { running, ..project(id, 50.0, used, 9) }
+            ProjectObservation { running, ..project(id, 50.0, used, 9) }
         };
         let begins = i64::from(turn) * 600;
-        metrics.observe(&stretch(at_min(begins), at_min(begins + 60), 1, 0, &[row(1), row(2)]));
+        metrics.observe(&observation(at_min(begins), at_min(begins + 60), 1, 0, &[row(1), row(2)]));
         let off = [1, 2].map(|id| project(id, 50.0, Duration::ZERO, 9));
-        metrics.observe(&stretch(at_min(begins + 60), at_min(begins + 600), 0, 0, &off));
+        metrics.observe(&observation(at_min(begins + 60), at_min(begins + 600), 0, 0, &off));
     }
     let whole = metrics.figures(Window::Whole, at_min(12_000), Duration::ZERO);
     assert!(near(whole.monotony, 0.0));
@@ -151,9 +151,9 @@ fn r5_33_time_off_makes_no_absence_longer() {
 #[test]
 fn r5_30_types_count_by_their_speed() {
     let mut metrics = Metrics::default();
-    let mut stretch = stretch(at_min(0), at_min(60), 2, 0, &[]);
-    (stretch.available[Nvidia], stretch.speeds[Nvidia], stretch.starved[Nvidia]) = (1, 8.0, 1.0);
-    metrics.observe(&stretch);
+    let mut observed = observation(at_min(0), at_min(60), 2, 0, &[]);
+    (observed.available[Nvidia], observed.speeds[Nvidia], observed.starved[Nvidia]) = (1, 8.0, 1.0);
+    metrics.observe(&observed);
     assert!(near(day(&metrics, at_min(60)).idleness, 0.8));
 }
 
@@ -167,9 +167,9 @@ fn r5_32_with_a_gpu_what_is_due_is_the_fair_division_of_the_whole_speed() {
         b.used[Nvidia] = Duration::from_mins(60 - gpu_minutes_of_a);
         (a.could_use[Nvidia], b.could_use[Nvidia]) = (9.0, 9.0);
         let projects = [a, b];
-        let mut stretch = stretch(at_min(0), at_min(60), 1, 0, &projects);
-        (stretch.available[Nvidia], stretch.speeds[Nvidia]) = (1, 2.0);
-        metrics.observe(&stretch);
+        let mut observed = observation(at_min(0), at_min(60), 1, 0, &projects);
+        (observed.available[Nvidia], observed.speeds[Nvidia]) = (1, 2.0);
+        metrics.observe(&observed);
         day(&metrics, at_min(60)).share_violation
     };
     assert!(near(figure(45), 0.0));
@@ -181,10 +181,10 @@ fn r5_32_with_a_gpu_what_is_due_is_the_fair_division_of_the_whole_speed() {
 fn r5_34_windows_of_a_day_a_week_and_a_month_forget_what_is_older() {
     let mut metrics = Metrics::default();
     let hour = 60;
-    metrics.observe(&stretch(at_min(0), at_min(hour), 1, 1, &[]));
+    metrics.observe(&observation(at_min(0), at_min(hour), 1, 1, &[]));
     metrics.rpc_made(at_min(5));
     metrics.rpc_made(at_min(6));
-    metrics.job_settled(at_min(7), HOUR, Fate::InTime);
+    metrics.job_settled(at_min(7), HOUR, DeadlineOutcome::Met);
     let now = |days: i64| at_min(days * 24 * hour);
     assert_eq!(metrics.figures(Window::Day, now(0) + HOUR, Duration::ZERO).rpcs_per_job, Some(2.0));
     for (window, days, seen) in [
@@ -204,9 +204,9 @@ fn r5_34_the_whole_history_is_summed_as_well() {
     let mut metrics = Metrics::default();
     for hour in 0..24 * 400 {
         let starved = u32::from(hour < 24 * 100);
-        metrics.observe(&stretch(at_min(hour * 60), at_min(hour * 60 + 60), 1, starved, &[]));
+        metrics.observe(&observation(at_min(hour * 60), at_min(hour * 60 + 60), 1, starved, &[]));
         metrics.rpc_made(at_min(hour * 60));
-        metrics.job_settled(at_min(hour * 60 + 30), HOUR, Fate::InTime);
+        metrics.job_settled(at_min(hour * 60 + 30), HOUR, DeadlineOutcome::Met);
     }
     let whole = metrics.figures(Window::Whole, at_min(24 * 400 * 60), Duration::ZERO);
     assert!(near(whole.idleness, 0.25));
@@ -229,7 +229,7 @@ fn r5_34_the_history_survives_being_stored_and_stays_small() {
     let mut metrics = Metrics::default();
     for minute in 0..60_000 {
         let projects = [project(1, 75.0, HOUR / 80, 2), project(2, 25.0, HOUR / 240, 2)];
-        metrics.observe(&stretch(at_min(minute), at_min(minute + 1), 1, 0, &projects));
+        metrics.observe(&observation(at_min(minute), at_min(minute + 1), 1, 0, &projects));
     }
     let stored = serde_json::to_string(&metrics).unwrap();
     assert!(stored.len() < 30_000, "{}", stored.len());
@@ -242,17 +242,17 @@ fn r5_34_the_history_survives_being_stored_and_stays_small() {
 fn r1_12_clock_jumps_neither_hang_nor_spoil_the_history() {
     let mut metrics = Metrics::default();
     let far = at_min(0) + Duration::from_hours(24 * 365 * 100);
-    metrics.observe(&stretch(at_min(0), far, 1, 1, &[]));
-    metrics.observe(&stretch(far, at_min(0), 1, 1, &[]));
-    metrics.observe(&stretch(at_min(0), at_min(60), 1, 0, &[]));
+    metrics.observe(&observation(at_min(0), far, 1, 1, &[]));
+    metrics.observe(&observation(far, at_min(0), 1, 1, &[]));
+    metrics.observe(&observation(at_min(0), at_min(60), 1, 0, &[]));
     assert!(near(day(&metrics, at_min(60)).idleness, 0.0), "what lies in the future is forgotten");
 }
 
 #[test]
 fn histories_of_several_hosts_can_be_merged() {
     let (mut a, mut b) = (Metrics::default(), Metrics::default());
-    a.observe(&stretch(at_min(0), at_min(60), 3, 0, &[]));
-    b.observe(&stretch(at_min(0), at_min(60), 1, 1, &[]));
+    a.observe(&observation(at_min(0), at_min(60), 3, 0, &[]));
+    b.observe(&observation(at_min(0), at_min(60), 1, 1, &[]));
     a.merge(&b);
     assert!(near(day(&a, at_min(60)).idleness, 0.25));
 }
@@ -271,10 +271,10 @@ proptest! {
         cuts.sort_unstable();
         let (mut once, mut often) = (Metrics::default(), Metrics::default());
         let whole = row(600);
-        once.observe(&stretch(at_min(0), at_min(600), 2, starved, &whole));
+        once.observe(&observation(at_min(0), at_min(600), 2, starved, &whole));
         for pair in cuts.windows(2) {
             let part = row(pair[1] - pair[0]);
-            often.observe(&stretch(at_min(pair[0]), at_min(pair[1]), 2, starved, &part));
+            often.observe(&observation(at_min(pair[0]), at_min(pair[1]), 2, starved, &part));
         }
         let (once, often) = (day(&once, at_min(600)), day(&often, at_min(600)));
         let close = |a: Option<Fraction>, b: Option<Fraction>| match (a, b) {

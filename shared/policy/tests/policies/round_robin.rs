@@ -1,7 +1,7 @@
 //! R3.8, against the same fluid worked out the slow way.
 
 use fallow_domain::{Duration, Fraction, Instant, JobId, PerType, ProjectId, ResourceType};
-use fallow_policy::job_queue::{JobQueue, JobSnapshot, JobState};
+use fallow_policy::job_queue::{JobQueue, JobSnapshot, RunState};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::{Outlook, PlanProject, RoundRobin};
 use proptest::prelude::*;
@@ -258,7 +258,7 @@ proptest! {
         let job = |id: u64| {
             let spread = (id * 7_919 % 1_009) as i64 * hours * 3;
             JobSnapshot { deadline: at_min(spread / 60 + 60), ..job(id, 1 + id as u32 % 3, 0) }
-                .state(if id <= started { JobState::Preempted } else { JobState::Unstarted })
+                .state(if id <= started { RunState::Preempted } else { RunState::Unstarted })
         };
         let jobs: Vec<_> = (1..=count).map(job).collect();
         check(&host, &projects, &jobs, Duration::from_hours(window))?;

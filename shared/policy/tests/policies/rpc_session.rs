@@ -4,8 +4,8 @@ use fallow_domain::{Duration, Instant, ProjectId, ResourceType};
 use fallow_policy::fetch::WorkRequest;
 use fallow_policy::report_due::WhyDue;
 use fallow_policy::rpc_session::{
-    ASKS_PER_SESSION_MAX, AfterFailure, Ask, BESIDE_AFTER, Candidate, HANGS_AFTER, IN_FLIGHT_MAX, Sessions,
-    WhyAsk,
+    ASKS_PER_SESSION_MAX, AfterRpcFailure, BESIDE_AFTER, Candidate, HANGS_AFTER, IN_FLIGHT_MAX, SchedulerRpc,
+    Sessions, WhyRpc,
 };
 use proptest::prelude::*;
 
@@ -23,19 +23,19 @@ fn content(id: u32) -> Candidate {
         may_ask: true,
         may_fetch: true,
         request: WorkRequest::default(),
-        fill: hours(1),
+        piggyback: hours(1),
         due: None,
         requested: false,
         by_owner: None,
     }
 }
 fn hungry(id: u32) -> Candidate {
-    Candidate { request: hours(2), fill: hours(2), ..content(id) }
+    Candidate { request: hours(2), piggyback: hours(2), ..content(id) }
 }
 fn due(id: u32) -> Candidate {
     Candidate { due: Some(WhyDue::Waited), ..content(id) }
 }
-fn asked(ask: Option<Ask>) -> Option<(u32, usize, i64)> {
+fn asked(ask: Option<SchedulerRpc>) -> Option<(u32, usize, i64)> {
     ask.map(|ask| (ask.project.0, ask.scheduler, (ask.work.seconds[ResourceType::Cpu] / 3_600.0) as i64))
 }
 
@@ -45,7 +45,7 @@ fn r1_5_a_get_work_session_asks_in_order_of_debt_and_each_project_once_if_it_sen
     let blocked = Candidate { may_ask: false, ..hungry(3) };
     let candidates = [blocked, hungry(2), content(4), hungry(1)];
     let first = sessions.poll(&candidates, NOW).unwrap();
-    assert_eq!((first.project, first.reason), (ProjectId(2), WhyAsk::NeedsWork { rank: 2 }));
+    assert_eq!((first.project, first.reason), (ProjectId(2), WhyRpc::NeedsWork { rank: 2 }));
     assert_eq!(sessions.poll(&candidates, NOW), None, "one request for work at a time");
     sessions.answered(ProjectId(2), 0);
     assert_eq!(asked(sessions.poll(&candidates, NOW)), Some((1, 0, 2)));
@@ -62,9 +62,9 @@ fn r1_5_schedulers_are_tried_in_order_until_one_answers() {
     let mut sessions = Sessions::default();
     let candidates = [hungry(1), hungry(2)];
     assert_eq!(asked(sessions.poll(&candidates, NOW)), Some((1, 0, 2)));
-    let Some(AfterFailure::NextScheduler(next)) = sessions.failed(ProjectId(1)) else { panic!() };
+    let Some(AfterRpcFailure::NextScheduler(next)) = sessions.failed(ProjectId(1)) else { panic!() };
     assert_eq!((next.project, next.scheduler), (ProjectId(1), 1));
-    assert_eq!(sessions.failed(ProjectId(1)), Some(AfterFailure::AllFailed));
+    assert_eq!(sessions.failed(ProjectId(1)), Some(AfterRpcFailure::AllFailed));
     assert_eq!(asked(sessions.poll(&candidates, NOW)), Some((2, 0, 2)), "not again the one that failed");
 }
 
@@ -75,7 +75,7 @@ fn r1_7_a_report_session_asks_one_project() {
     let ask = sessions.poll(&candidates, NOW).unwrap();
     assert_eq!(
         (ask.project, ask.work, ask.reason),
-        (ProjectId(2), WorkRequest::default(), WhyAsk::Due(WhyDue::Waited))
+        (ProjectId(2), WorkRequest::default(), WhyRpc::Due(WhyDue::Waited))
     );
     sessions.answered(ProjectId(2), 0);
     assert_eq!(sessions.poll(&[content(1), content(2)], NOW), None);
@@ -108,7 +108,7 @@ fn r1_8_a_near_deadline_is_reported_before_a_job_that_waited() {
 fn r1_4_a_requested_rpc_goes_first() {
     let requested = Candidate { requested: true, ..content(2) };
     let ask = Sessions::default().poll(&[hungry(1), requested], NOW).unwrap();
-    assert_eq!((ask.project, ask.reason), (ProjectId(2), WhyAsk::Requested));
+    assert_eq!((ask.project, ask.reason), (ProjectId(2), WhyRpc::Requested));
 }
 
 #[test]
@@ -288,7 +288,7 @@ proptest! {
             last = ask.project.0;
             asks += 1;
             match replies.next() {
-                Some(0) => while sessions.failed(ask.project) != Some(AfterFailure::AllFailed) {},
+                Some(0) => while sessions.failed(ask.project) != Some(AfterRpcFailure::AllFailed) {},
                 Some(jobs) => sessions.answered(ask.project, usize::from(jobs) - 1),
                 None => break,
             }
@@ -309,6 +309,6 @@ fn r1_10_what_others_were_asked_for_meanwhile_is_not_asked_of_a_second_scheduler
     assert_eq!(asked(sessions.poll(&candidates, NOW)), Some((1, 0, 2)));
     let late = NOW + HANGS_AFTER;
     assert_eq!(asked(sessions.poll(&candidates, late)), Some((2, 0, 2)), "the first is left behind");
-    let Some(AfterFailure::NextScheduler(next)) = sessions.failed(ProjectId(1)) else { panic!() };
+    let Some(AfterRpcFailure::NextScheduler(next)) = sessions.failed(ProjectId(1)) else { panic!() };
     assert_eq!(asked(Some(next)), Some((1, 1, 0)));
 }

@@ -1,7 +1,9 @@
 //! R1.3, R1.4, R1.6, R1.12.
 
 use fallow_domain::{Duration, Instant};
-use fallow_policy::rpc_timing::{Asker, BACKOFF, Cause, MasterPage, PageReason, REQUEST_DELAY_MAX, RpcState};
+use fallow_policy::rpc_timing::{
+    Asker, BACKOFF, MasterPage, PageReason, REQUEST_DELAY_MAX, RpcState, WhyDeferred,
+};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
@@ -12,7 +14,7 @@ fn rng() -> Pcg64 {
     Pcg64::seed_from_u64(7)
 }
 
-fn cause(state: &RpcState, now: Instant) -> Option<Cause> {
+fn cause(state: &RpcState, now: Instant) -> Option<WhyDeferred> {
     state.min_rpc_time(now, Asker::Client).map(|not_before| not_before.cause)
 }
 
@@ -21,13 +23,13 @@ fn r1_3_of_several_causes_the_latest_time_wins() {
     let (mut state, now) = (RpcState::default(), at_min(0));
     assert_eq!(state.min_rpc_time(now, Asker::Client), None);
     state.on_failure(now, &mut rng());
-    assert_eq!(cause(&state, now), Some(Cause::SchedulerFailures(1)));
+    assert_eq!(cause(&state, now), Some(WhyDeferred::SchedulerFailures(1)));
     state.on_request_delay(now, Duration::from_mins(3));
-    assert_eq!(cause(&state, now), Some(Cause::RequestDelay));
+    assert_eq!(cause(&state, now), Some(WhyDeferred::RequestDelay));
     for _ in 0..5 {
         state.on_job_failure(now, &mut rng());
     }
-    assert_eq!(cause(&state, now), Some(Cause::JobFailures(5)));
+    assert_eq!(cause(&state, now), Some(WhyDeferred::JobFailures(5)));
     assert_eq!(state.min_rpc_time(at_min(17), Asker::Client), None);
 }
 
@@ -80,7 +82,7 @@ fn r1_5_an_answer_clears_the_failures_of_schedulers_only() {
     state.on_job_failure(now, &mut rng());
     state.on_success();
     assert_eq!(state.clone().on_failure(now, &mut rng()).failures, 1, "counted anew");
-    assert_eq!(cause(&state, now), Some(Cause::JobFailures(1)));
+    assert_eq!(cause(&state, now), Some(WhyDeferred::JobFailures(1)));
     state.on_job_success();
     assert_eq!(cause(&state, now), None);
 }
@@ -120,7 +122,7 @@ fn r1_6_a_new_scheduler_clears_count_and_backoffs_but_never_a_request_delay() {
     state.on_request_delay(now, Duration::from_secs(5));
     state.on_master_page(now, MasterPage::NewScheduler, true, &mut rng);
     assert_eq!(state.clone().on_failure(now, &mut rng).failures, 1, "counted anew");
-    assert_eq!(cause(&state, now), Some(Cause::RequestDelay));
+    assert_eq!(cause(&state, now), Some(WhyDeferred::RequestDelay));
     assert_eq!(cause(&state, at_min(1)), None);
 }
 
@@ -131,7 +133,7 @@ fn r1_6_an_unreadable_page_counts_as_a_failure_and_one_without_schedulers_change
     let before = state.clone();
     assert_eq!(state.on_master_page(now, MasterPage::NoSchedulers, true, &mut rng), None);
     assert_eq!(state.min_rpc_time(now, Asker::Client), before.min_rpc_time(now, Asker::Client));
-    assert_eq!(cause(&state, now), Some(Cause::SchedulerFailures(1)));
+    assert_eq!(cause(&state, now), Some(WhyDeferred::SchedulerFailures(1)));
     let failure = state.on_master_page(now, MasterPage::Unreadable, true, &mut rng).unwrap();
     assert_eq!(failure.failures, 2);
 }
@@ -142,7 +144,7 @@ fn a_reply_without_work_holds_back_requests_for_work_but_not_reports() {
     let wait = state.on_work_reply(now, 0, &mut rng).unwrap();
     assert!(wait >= Duration::from_secs(30) && wait <= Duration::from_secs(60));
     assert_eq!(state.min_rpc_time(now, Asker::Client), None);
-    assert_eq!(state.min_work_time(now).unwrap().cause, Cause::NoWork(1));
+    assert_eq!(state.min_work_time(now).unwrap().cause, WhyDeferred::NoWork(1));
     assert_eq!(state.on_work_reply(now, 3, &mut rng), None);
     assert_eq!(state.min_work_time(now), None);
 }

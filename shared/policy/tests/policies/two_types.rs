@@ -5,10 +5,10 @@
 //! debt runs for a slice, and a shortfall is the buffer less what is queued.
 
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
-use fallow_policy::accounting::{Debts, LongTermDebts, LongTermPeriod, ProjectPeriod};
+use fallow_policy::accounting::{Debts, LongTermDebts, LongTermPeriod, ShortTermPeriod};
 use fallow_policy::due::{DueClaim, rates};
 use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, over_served, plan};
-use fallow_policy::fetch::{FetchWhen, Standing};
+use fallow_policy::fetch::{FetchPriority, FetchWhen};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::type_backoff::{ReplyForType, TypeBackoffs};
 use rand::SeedableRng;
@@ -109,12 +109,12 @@ impl Host {
             .iter()
             .zip(&due)
             .map(|(p, due)| {
-                let standing = Standing::Owed(self.long.overall(p.id, &self.plan.speeds));
+                let priority = FetchPriority::Debt(self.long.overall(p.id, &self.plan.speeds));
                 FetchCandidate {
                     id: p.id,
                     share: p.share,
-                    standing,
-                    over_served: over_served(standing, Duration::from_hours(1), self.buffer),
+                    priority,
+                    over_served: over_served(priority, Duration::from_hours(1), self.buffer),
                     tight: false,
                     may_supply: true,
                     may_ask: true,
@@ -162,8 +162,8 @@ impl Host {
             }
         }
         let rows = || self.projects.iter().zip(&used);
-        let short: Vec<ProjectPeriod> = rows()
-            .map(|(p, used)| ProjectPeriod {
+        let short: Vec<ShortTermPeriod> = rows()
+            .map(|(p, used)| ShortTermPeriod {
                 project: p.id,
                 share: p.share,
                 used: *used,

@@ -2,10 +2,10 @@
 
 use fallow_domain::{Duration, Fraction, PerType, ProjectId, ResourceType, Usage};
 use fallow_policy::fetch::starvation::{
-    FetchHost, FetchPlan, Supplier, Urgency, WorkBuffer, avg_proc_rate, check, ettprc, min_results,
+    FetchHost, StarvationPlan, Supplier, Urgency, WorkBuffer, avg_proc_rate, check, ettprc, min_results,
 };
 use fallow_policy::fetch::{REQUEST_MIN, WorkRequest};
-use fallow_policy::job_queue::{JobQueue, JobSnapshot, JobState};
+use fallow_policy::job_queue::{JobQueue, JobSnapshot, RunState};
 use proptest::prelude::*;
 
 use ResourceType::{Cpu, Nvidia};
@@ -22,7 +22,7 @@ fn host(usable: u32, buffer: WorkBuffer) -> FetchHost {
     FetchHost { usable: PerType::cpu(usable), active_fraction: Fraction::ONE, buffer }
 }
 
-fn plan(host: FetchHost, projects: &[Supplier], jobs: &[JobSnapshot]) -> FetchPlan {
+fn plan(host: FetchHost, projects: &[Supplier], jobs: &[JobSnapshot]) -> StarvationPlan {
     check(&host, projects, &jobs.iter().copied().collect())
 }
 
@@ -90,7 +90,7 @@ fn r2_15_a_request_moves_starvation_to_twice_the_period() {
     assert_eq!((hours(need.first.starves_in), asked_hours(&need.request)), (2.0, 3.0));
     // Project 2 starves in six hours: not asked, but filled up to eight when an RPC happens anyway.
     let need = plan.of(ProjectId(2)).unwrap();
-    assert_eq!((need.request.is_none(), asked_hours(&need.fill)), (true, 1.0));
+    assert_eq!((need.request.is_none(), asked_hours(&need.piggyback)), (true, 1.0));
 }
 
 /// Shows R5.3 as well.
@@ -149,7 +149,7 @@ fn r5_3_with_a_gpu_each_type_is_split_by_share_among_those_that_supply_it() {
 #[test]
 fn jobs_on_their_way_count_as_work_held() {
     let buffer = WorkBuffer::marks(HOUR, HOUR);
-    let coming = job(1, 1, 9).state(JobState::Incoming).left(HOUR * 3);
+    let coming = job(1, 1, 9).state(RunState::Downloading).left(HOUR * 3);
     let plan = plan(host(1, buffer), &[project(1, 100.0)], &[coming]);
     assert_eq!((plan.urgency, plan.idle[Cpu]), (Urgency::None, 0.0));
 }
@@ -164,7 +164,7 @@ proptest! {
         let mut queue: JobQueue = jobs.into_iter().collect();
         let before = check(&host(usable, buffer), &projects, &queue);
         for need in &before.needs {
-            let (request, fill) = (need.request.seconds[Cpu], need.fill.seconds[Cpu]);
+            let (request, fill) = (need.request.seconds[Cpu], need.piggyback.seconds[Cpu]);
             prop_assert!(request <= fill && request >= 0.0);
             prop_assert_eq!(request > 0.0, need.urgency > Urgency::None);
             // It comes as one long job of earliest deadline, beside what is needed at once.

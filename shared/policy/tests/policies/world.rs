@@ -2,8 +2,8 @@
 
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType, Share, Usage};
 use fallow_policy::accounting::Debt;
-use fallow_policy::cpu_schedule::{Chosen, ProjectSnapshot, Schedule, ScheduleHost, WhyChosen};
-use fallow_policy::job_queue::{Devices, JobQueue, JobSnapshot, JobState};
+use fallow_policy::cpu_schedule::{ProjectSnapshot, Schedule, ScheduleHost, ScheduledJob, WhyRun};
+use fallow_policy::job_queue::{Devices, JobQueue, JobSnapshot, RunState};
 use proptest::prelude::*;
 
 pub(crate) const PERIOD: Duration = Duration::from_mins(60);
@@ -18,7 +18,7 @@ pub(crate) fn job(id: u64, project: u32, deadline_hours: i64) -> JobSnapshot {
         id: JobId(id),
         project: ProjectId(project),
         usage: Usage::ONE_CPU,
-        state: JobState::Unstarted,
+        state: RunState::Unstarted,
         deadline: at_min(60 * deadline_hours),
         working_set: Bytes::from_mebibytes(100),
         remaining: Duration::from_hours(1),
@@ -26,7 +26,7 @@ pub(crate) fn job(id: u64, project: u32, deadline_hours: i64) -> JobSnapshot {
 }
 
 pub(crate) trait With {
-    fn state(self, state: JobState) -> Self;
+    fn state(self, state: RunState) -> Self;
     fn running_since(self, minute: i64) -> Self;
     fn checkpointed(self, minute: i64) -> Self;
     fn cpus(self, cpus: f64) -> Self;
@@ -37,17 +37,17 @@ pub(crate) trait With {
 }
 
 impl With for JobSnapshot {
-    fn state(self, state: JobState) -> Self {
+    fn state(self, state: RunState) -> Self {
         Self { state, ..self }
     }
     fn running_since(self, minute: i64) -> Self {
         let slice_began = at_min(minute);
-        self.state(JobState::Running { slice_began, checkpointed_at: slice_began, devices: Devices::NONE })
+        self.state(RunState::Running { slice_began, checkpointed_at: slice_began, devices: Devices::NONE })
     }
     fn checkpointed(self, minute: i64) -> Self {
         match self.state {
-            JobState::Running { slice_began, devices, .. } => {
-                self.state(JobState::Running { slice_began, checkpointed_at: at_min(minute), devices })
+            RunState::Running { slice_began, devices, .. } => {
+                self.state(RunState::Running { slice_began, checkpointed_at: at_min(minute), devices })
             }
             _ => self,
         }
@@ -66,9 +66,9 @@ impl With for JobSnapshot {
     }
     fn on(self, device: u32) -> Self {
         match self.state {
-            JobState::Running { slice_began, checkpointed_at, devices } => {
+            RunState::Running { slice_began, checkpointed_at, devices } => {
                 let devices = devices.with(device);
-                self.state(JobState::Running { slice_began, checkpointed_at, devices })
+                self.state(RunState::Running { slice_began, checkpointed_at, devices })
             }
             _ => self,
         }
@@ -101,20 +101,20 @@ pub(crate) fn carry_out(queue: &mut JobQueue, schedule: &Schedule, now: Instant)
     for chosen in &schedule.run {
         queue.update(chosen.job, |job| {
             let checkpointed_at = match job.state {
-                JobState::Running { checkpointed_at, .. } => checkpointed_at,
+                RunState::Running { checkpointed_at, .. } => checkpointed_at,
                 _ => now,
             };
             let (slice_began, devices) = (chosen.slice_began, chosen.devices);
-            job.state = JobState::Running { slice_began, checkpointed_at, devices };
+            job.state = RunState::Running { slice_began, checkpointed_at, devices };
         });
     }
     for passed in &schedule.preempt {
-        queue.update(passed.job, |job| job.state = JobState::Preempted);
+        queue.update(passed.job, |job| job.state = RunState::Preempted);
     }
 }
 
 /// Why a job runs.
-pub(crate) fn why(chosen: &Chosen) -> WhyChosen {
+pub(crate) fn why(chosen: &ScheduledJob) -> WhyRun {
     *chosen.why.reason().expect("of the deal")
 }
 
@@ -122,12 +122,12 @@ pub(crate) fn ran(schedule: &Schedule) -> Vec<u64> {
     schedule.run.iter().map(|chosen| chosen.job.0).collect()
 }
 
-pub(crate) fn any_state() -> impl Strategy<Value = JobState> {
+pub(crate) fn any_state() -> impl Strategy<Value = RunState> {
     prop_oneof![
-        Just(JobState::Incoming),
-        Just(JobState::Unstarted),
-        Just(JobState::Preempted),
-        (-200_i64..10, 0_i64..200).prop_map(|(began, later)| JobState::Running {
+        Just(RunState::Downloading),
+        Just(RunState::Unstarted),
+        Just(RunState::Preempted),
+        (-200_i64..10, 0_i64..200).prop_map(|(began, later)| RunState::Running {
             slice_began: at_min(began),
             checkpointed_at: at_min(began + later),
             devices: Devices::NONE,

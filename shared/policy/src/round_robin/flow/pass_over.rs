@@ -6,7 +6,7 @@
 //! one, but no more than the longest of them apart; what follows from it for a shortfall is less than one job
 //! for each instance, of a queue of hundreds.
 
-use super::{Fits, Flow, Lane, RATE_EPSILON};
+use super::{Flow, RATE_EPSILON, Subqueue, TypeCapacity};
 
 /// Queues with fewer jobs are walked through, so that what is said of them is exact.
 const LONG: usize = 200;
@@ -16,9 +16,9 @@ const LENGTHS: f64 = 32.0;
 
 impl Flow {
     /// Passes over the jobs that come next, not beyond `until`.
-    pub(super) fn pass_over(&mut self, until: f64, lane: &Lane, fits: &Fits) {
+    pub(super) fn pass_over(&mut self, until: f64, subqueue: &Subqueue, capacity: &TypeCapacity) {
         let waits = self.part.is_some() || self.rate - self.full_rate <= RATE_EPSILON;
-        if lane.count < LONG
+        if subqueue.count < LONG
             || self.is_uneven()
             || self.rate <= RATE_EPSILON
             || !self.pending.is_empty()
@@ -26,24 +26,24 @@ impl Flow {
         {
             return;
         }
-        while let Some(piece) = lane.piece(self.piece) {
+        while let Some(piece) = subqueue.piece(self.piece) {
             if self.at == piece.len() {
                 (self.piece, self.at) = (self.piece + 1, 0);
                 continue;
             }
             // Running and preempted tasks are few.
-            let Some(chunk) = self.piece.checked_sub(2).and_then(|chunk| lane.queued.chunks().get(chunk))
+            let Some(chunk) = self.piece.checked_sub(2).and_then(|chunk| subqueue.queued.chunks().get(chunk))
             else {
                 return;
             };
             let sum = &chunk.summary;
-            if self.at == 0 && fits.all(sum) && self.pass_work(sum.work, sum.amount, until) {
+            if self.at == 0 && capacity.all(sum) && self.pass_work(sum.work, sum.amount, until) {
                 self.order += chunk.entries.len() as u32;
                 self.at = chunk.entries.len();
                 continue;
             }
             while let Some(entry) = chunk.entries.get(self.at) {
-                if fits.job(entry) {
+                if capacity.job(entry) {
                     let amount = f64::from(entry.amount);
                     if !self.pass_work(entry.left.as_secs_f64() * amount, amount, until) {
                         return;

@@ -24,11 +24,11 @@ pub(crate) struct Entry {
     pub(crate) ready: bool,
 }
 
-/// A job's place: the earliest deadline first, of equal ones the shortest.
-pub(crate) type Place = (Instant, Duration, JobId);
+/// A job's key: the earliest deadline first, of equal ones the shortest.
+pub(crate) type SortKey = (Instant, Duration, JobId);
 
 impl Entry {
-    pub(crate) const fn place(&self) -> Place {
+    pub(crate) const fn sort_key(&self) -> SortKey {
         (self.deadline, self.left, self.id)
     }
 }
@@ -107,13 +107,13 @@ impl Chunk {
     }
 }
 
-/// Jobs by place.
+/// Jobs by key.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ordered {
+pub(crate) struct SortedJobs {
     chunks: Vec<Chunk>,
 }
 
-impl Ordered {
+impl SortedJobs {
     pub(crate) fn chunks(&self) -> &[Chunk] {
         &self.chunks
     }
@@ -123,21 +123,21 @@ impl Ordered {
     }
 
     /// The chunk in which a place is or would be.
-    fn chunk_of(&self, place: &Place) -> usize {
-        let after = |chunk: &Chunk| chunk.entries.last().is_some_and(|last| last.place() < *place);
+    fn chunk_of(&self, key: &SortKey) -> usize {
+        let after = |chunk: &Chunk| chunk.entries.last().is_some_and(|last| last.sort_key() < *key);
         self.chunks.partition_point(after)
     }
 
     pub(crate) fn insert(&mut self, entry: Entry) {
-        let place = entry.place();
-        let at = self.chunk_of(&place).min(self.chunks.len().saturating_sub(1));
+        let key = entry.sort_key();
+        let at = self.chunk_of(&key).min(self.chunks.len().saturating_sub(1));
         let Some(chunk) = self.chunks.get_mut(at) else {
             let mut entries = Vec::with_capacity(8);
             entries.push(entry);
             self.chunks.push(Chunk::new(entries));
             return;
         };
-        let within = chunk.entries.partition_point(|other| other.place() < place);
+        let within = chunk.entries.partition_point(|other| other.sort_key() < key);
         chunk.entries.insert(within, entry);
         if chunk.entries.len() > CHUNK {
             // Jobs mostly arrive in order of deadline: a chunk that grows at its end stays full.
@@ -151,10 +151,10 @@ impl Ordered {
         }
     }
 
-    pub(crate) fn remove(&mut self, place: &Place) {
-        let at = self.chunk_of(place);
+    pub(crate) fn remove(&mut self, key: &SortKey) {
+        let at = self.chunk_of(key);
         let Some(chunk) = self.chunks.get_mut(at) else { return };
-        if let Ok(within) = chunk.entries.binary_search_by(|other| other.place().cmp(place)) {
+        if let Ok(within) = chunk.entries.binary_search_by(|other| other.sort_key().cmp(key)) {
             chunk.entries.remove(within);
             chunk.sum_up();
         }
@@ -185,18 +185,18 @@ mod tests {
         fn it_holds_what_a_sorted_list_would(
             changes in prop::collection::vec((any::<bool>(), 0_i64..40, 0_u64..60), 0..3_000),
         ) {
-            let (mut ordered, mut plain) = (Ordered::default(), std::collections::BTreeSet::new());
+            let (mut sorted, mut plain) = (SortedJobs::default(), std::collections::BTreeSet::new());
             for (add, hour, id) in changes {
                 let entry = entry(hour, id);
-                if add && plain.insert(entry.place()) {
-                    ordered.insert(entry);
+                if add && plain.insert(entry.sort_key()) {
+                    sorted.insert(entry);
                 } else if !add {
-                    plain.remove(&entry.place());
-                    ordered.remove(&entry.place());
+                    plain.remove(&entry.sort_key());
+                    sorted.remove(&entry.sort_key());
                 }
             }
-            prop_assert_eq!(ordered.iter().map(Entry::place).collect::<Vec<_>>(), Vec::from_iter(plain));
-            prop_assert!(ordered.chunks().iter().all(|c| !c.entries.is_empty() && c.entries.len() <= CHUNK));
+            prop_assert_eq!(sorted.iter().map(Entry::sort_key).collect::<Vec<_>>(), Vec::from_iter(plain));
+            prop_assert!(sorted.chunks().iter().all(|c| !c.entries.is_empty() && c.entries.len() <= CHUNK));
         }
     }
 }

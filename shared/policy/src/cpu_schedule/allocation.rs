@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType};
 
 use super::endangered::endangered;
-use super::room::{Held, Room};
-use super::{Action, CHECKPOINT_FRESH, ProjectSnapshot, ScheduleHost, WhyChosen, WhyNot};
+use super::free_resources::{FreeResources, HeldDevices};
+use super::{CHECKPOINT_FRESH, ProjectSnapshot, RunAction, ScheduleHost, WhyNotRun, WhyRun};
 use crate::accounting::Debt;
-use crate::job_queue::{Devices, Instances, JobQueue, JobSnapshot, JobState, Lane};
+use crate::job_queue::{Devices, Instances, JobQueue, JobSnapshot, RunState, Subqueue};
 
 /// Endangered jobs that do not fit are passed over, but no more than so many in a decision: a bound on work.
 const ENDANGERED_PASSED_MAX: usize = 256;
@@ -40,21 +40,21 @@ impl Ord for Contender {
 }
 
 /// A job to take, where, and why if it is not that its project is owed most.
-type Pick = (JobSnapshot, Devices, Option<WhyChosen>);
+type Pick = (JobSnapshot, Devices, Option<WhyRun>);
 
 /// A job that was dealt what it needs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Dealt {
+pub(super) struct PlacedJob {
     pub(super) job: JobId,
     pub(super) project: ProjectId,
-    pub(super) action: Action,
+    pub(super) action: RunAction,
     pub(super) slice_began: Instant,
     pub(super) devices: Devices,
-    pub(super) reason: WhyChosen,
+    pub(super) reason: WhyRun,
 }
 
 /// A deal in progress.
-pub(super) struct Deal<'a> {
+pub(super) struct Allocation<'a> {
     pub(super) host: &'a ScheduleHost,
     pub(super) queue: &'a JobQueue,
     pub(super) projects: &'a [ProjectSnapshot],
@@ -62,15 +62,15 @@ pub(super) struct Deal<'a> {
     payoff_secs: PerType<f64>,
     /// By place among the projects: what they are owed less what they were given here.
     pub(super) anticipated: Vec<PerType<f64>>,
-    pub(super) room: Room,
+    pub(super) free: FreeResources,
     /// Running tasks on devices, with what they hold of each.
     on_devices: Vec<(JobId, ResourceType, Devices, Instances)>,
     pub(super) picked: BTreeSet<JobId>,
-    pub(super) passed: BTreeMap<JobId, WhyNot>,
-    pub(super) run: Vec<Dealt>,
+    pub(super) passed: BTreeMap<JobId, WhyNotRun>,
+    pub(super) run: Vec<PlacedJob>,
 }
 
-impl<'a> Deal<'a> {
+impl<'a> Allocation<'a> {
     pub(super) fn new(
         host: &'a ScheduleHost,
         used: &PerType<Duration>,
@@ -83,7 +83,7 @@ impl<'a> Deal<'a> {
             .map(|kind, used| used.as_secs_f64() / f64::from(host.instances(kind).max(1)))
             .map(|_, each| each.max(period));
         let on_devices = queue.running().filter_map(|job| match (job.state, job.usage.coprocessor) {
-            (JobState::Running { devices, .. }, Some((kind, _))) => {
+            (RunState::Running { devices, .. }, Some((kind, _))) => {
                 Some((job.id, kind, devices, job.main_instances().min(Instances::ONE)))
             }
             _ => None,
@@ -95,7 +95,7 @@ impl<'a> Deal<'a> {
             now,
             payoff_secs: payoff,
             anticipated: projects.iter().map(|p| p.priority.map(|_, owed| owed.as_secs())).collect(),
-            room: Room::new(host),
+            free: FreeResources::new(host),
             on_devices: on_devices.collect(),
             picked: BTreeSet::new(),
             passed: BTreeMap::new(),
@@ -110,9 +110,9 @@ impl<'a> Deal<'a> {
             }
             self.take_endangered(kind);
             if hold[kind] {
-                self.deal(kind, Self::held);
+                self.allocate(kind, Self::held);
             }
-            self.deal(kind, Self::next_job);
+            self.allocate(kind, Self::next_job);
         }
         self
     }
@@ -122,14 +122,14 @@ impl<'a> Deal<'a> {
         let places: BTreeMap<ProjectId, usize> =
             self.projects.iter().enumerate().map(|(at, project)| (project.id, at)).collect();
         for (id, misses) in endangered(self.projects, self.queue, kind) {
-            if self.room.idle(kind) == Instances::ZERO || misfits > ENDANGERED_PASSED_MAX {
+            if self.free.idle(kind) == Instances::ZERO || misfits > ENDANGERED_PASSED_MAX {
                 break;
             }
             let Some(job) = self.queue.get(id) else { continue };
             match self.place(job) {
                 Some(devices) => {
                     let at = places.get(&job.project).copied().unwrap_or_default();
-                    let reason = WhyChosen::Endangered { deadline: job.deadline, misses };
+                    let reason = WhyRun::Endangered { deadline: job.deadline, misses };
                     self.take(at, job, devices, reason);
                 }
                 None => misfits += 1,
@@ -143,15 +143,15 @@ impl<'a> Deal<'a> {
     }
 
     /// Serves the project that is owed most until nothing is left or nothing fits.
-    fn deal(&mut self, kind: ResourceType, pick: fn(&mut Self, &'a Lane) -> Option<Pick>) {
+    fn allocate(&mut self, kind: ResourceType, pick: fn(&mut Self, &'a Subqueue) -> Option<Pick>) {
         let mut heap: BinaryHeap<Contender> =
             self.projects.iter().enumerate().map(|(at, project)| self.contender(at, project, kind)).collect();
-        while self.room.idle(kind) > Instances::ZERO {
+        while self.free.idle(kind) > Instances::ZERO {
             let Some(mut top) = heap.pop() else { break };
-            let Some(lane) = self.queue.lane(top.id, kind) else { continue };
-            if let Some((job, devices, reason)) = pick(self, lane) {
+            let Some(subqueue) = self.queue.subqueue(top.id, kind) else { continue };
+            if let Some((job, devices, reason)) = pick(self, subqueue) {
                 let reason =
-                    reason.unwrap_or(WhyChosen::MostOwed { anticipated: Debt::from_secs(top.anticipated) });
+                    reason.unwrap_or(WhyRun::MostOwed { anticipated: Debt::from_secs(top.anticipated) });
                 self.take(top.at, &job, devices, reason);
                 top.anticipated = self.anticipated.get(top.at).map_or(0.0, |of| of[kind]);
                 heap.push(top);
@@ -159,9 +159,9 @@ impl<'a> Deal<'a> {
         }
     }
 
-    fn take(&mut self, at: usize, job: &JobSnapshot, devices: Devices, reason: WhyChosen) {
+    fn take(&mut self, at: usize, job: &JobSnapshot, devices: Devices, reason: WhyRun) {
         let needs = job.needs();
-        self.room.take(&needs, devices);
+        self.free.take(&needs, devices);
         self.picked.insert(job.id);
         self.passed.remove(&job.id);
         if let Some(of) = self.anticipated.get_mut(at) {
@@ -169,32 +169,32 @@ impl<'a> Deal<'a> {
             of[kind] -= self.payoff_secs[kind] * needs.of(kind).as_f64();
         }
         let (action, slice_began) = match job.state {
-            JobState::Running { slice_began, .. } => {
+            RunState::Running { slice_began, .. } => {
                 let over = slice_began > self.now || slice_began + self.host.scheduling_period <= self.now;
                 let renewed = match reason {
-                    WhyChosen::MostOwed { .. } => true,
-                    WhyChosen::Endangered { .. } => over,
+                    WhyRun::MostOwed { .. } => true,
+                    WhyRun::Endangered { .. } => over,
                     _ => false,
                 };
-                (Action::Continue, if renewed { self.now } else { slice_began })
+                (RunAction::Continue, if renewed { self.now } else { slice_began })
             }
-            JobState::Preempted => (Action::Resume, self.now),
-            _ => (Action::Start, self.now),
+            RunState::Preempted => (RunAction::Resume, self.now),
+            _ => (RunAction::Start, self.now),
         };
-        self.run.push(Dealt { job: job.id, project: job.project, action, slice_began, devices, reason });
+        self.run.push(PlacedJob { job: job.id, project: job.project, action, slice_began, devices, reason });
     }
 
     /// The next running task of a project that keeps its instances.
-    fn held(&mut self, lane: &'a Lane) -> Option<Pick> {
+    fn held(&mut self, subqueue: &'a Subqueue) -> Option<Pick> {
         let queue = self.queue;
-        lane.running.iter().filter_map(|entry| queue.get(entry.id)).find_map(|job| {
+        subqueue.running.iter().filter_map(|entry| queue.get(entry.id)).find_map(|job| {
             let reason = self.why_held(job)?;
             Some((*job, self.place(job)?, Some(reason)))
         })
     }
 
-    fn why_held(&self, job: &JobSnapshot) -> Option<WhyChosen> {
-        let JobState::Running { slice_began, checkpointed_at, .. } = job.state else { return None };
+    fn why_held(&self, job: &JobSnapshot) -> Option<WhyRun> {
+        let RunState::Running { slice_began, checkpointed_at, .. } = job.state else { return None };
         // A slice that begins in the future comes from a clock that jumped back: it is over (R1.12).
         if slice_began > self.now {
             return None;
@@ -206,19 +206,17 @@ impl<'a> Deal<'a> {
         // A task on a coprocessor leaves memory whatever the preferences say.
         let leaves = self.host.preempt_only_at_checkpoint || job.usage.coprocessor.is_some();
         match () {
-            () if self.now < ends => Some(WhyChosen::InTimeSlice { ends }),
-            () if leaves && !at_checkpoint && self.now < latest => {
-                Some(WhyChosen::BeforeCheckpoint { latest })
-            }
+            () if self.now < ends => Some(WhyRun::InTimeSlice { ends }),
+            () if leaves && !at_checkpoint && self.now < latest => Some(WhyRun::BeforeCheckpoint { latest }),
             () => None,
         }
     }
 
     /// The next job of a project (R2.3): a running task, else a preempted one, else the unstarted job of
     /// earliest deadline, of those that fit.
-    fn next_job(&mut self, lane: &'a Lane) -> Option<Pick> {
+    fn next_job(&mut self, subqueue: &'a Subqueue) -> Option<Pick> {
         let queue = self.queue;
-        for id in lane.tasks() {
+        for id in subqueue.tasks() {
             if let Some(job) = queue.get(id)
                 && let Some(devices) = self.place(job)
             {
@@ -226,7 +224,7 @@ impl<'a> Deal<'a> {
             }
         }
         let mut earliest: Option<(&JobSnapshot, Devices)> = None;
-        for bucket in lane.unstarted.values() {
+        for bucket in subqueue.unstarted.values() {
             let first = bucket.iter().map(|(_, _, id)| id).find(|id| !self.picked.contains(id));
             let Some(job) = first.and_then(|id| queue.get(*id)) else { continue };
             let earlier = |than: &JobSnapshot| {
@@ -247,14 +245,14 @@ impl<'a> Deal<'a> {
             return None;
         }
         let keep = match job.state {
-            JobState::Running { devices, .. } => Some(devices),
+            RunState::Running { devices, .. } => Some(devices),
             _ => None,
         };
         let held = match job.usage.coprocessor {
             Some((kind, _)) if keep.is_none() => self.held_by_others(kind),
-            _ => Held::new(),
+            _ => HeldDevices::new(),
         };
-        match self.room.place(&job.needs(), keep, &held) {
+        match self.free.place(&job.needs(), keep, &held) {
             Ok(devices) => Some(devices),
             Err(reason) => {
                 self.passed.insert(job.id, reason);
@@ -263,8 +261,8 @@ impl<'a> Deal<'a> {
         }
     }
 
-    fn held_by_others(&self, kind: ResourceType) -> Held {
-        let mut held = Held::new();
+    fn held_by_others(&self, kind: ResourceType) -> HeldDevices {
+        let mut held = HeldDevices::new();
         let waiting = self.on_devices.iter().filter(|(id, of, ..)| *of == kind && !self.picked.contains(id));
         for (_, _, devices, part) in waiting {
             for device in devices.iter() {

@@ -2,25 +2,25 @@
 
 use fallow_domain::{Duration, Instant, JobId, PerType, ResourceType};
 
-use super::deal::{Deal, Dealt};
-use super::{Chosen, Passed, Schedule, WhyChosen, WhyNot};
+use super::allocation::{Allocation, PlacedJob};
+use super::{Schedule, ScheduledJob, UnscheduledJob, WhyNotRun, WhyRun};
 use crate::accounting::Debt;
 use crate::job_queue::{Instances, JobSnapshot};
 use crate::why::Why;
 
-impl Deal<'_> {
+impl Allocation<'_> {
     /// What no runnable job could use of a type: jobs that could never run do not count as such.
     fn starved(&self, kind: ResourceType) -> Instances {
         if self.host.instances(kind) == 0 {
             return Instances::ZERO;
         }
         let mut could_use = Instances::ZERO;
-        for lane in self.projects.iter().filter_map(|p| self.queue.lane(p.id, kind)) {
-            could_use = could_use.plus(lane.runnable_instances);
-            let tasks = lane.tasks().filter_map(|id| self.queue.get(id)).map(|job| (job.needs(), 1));
-            let unstarted = lane.unstarted.iter().map(|(needs, bucket)| (*needs, bucket.len()));
+        for subqueue in self.projects.iter().filter_map(|p| self.queue.subqueue(p.id, kind)) {
+            could_use = could_use.plus(subqueue.runnable_instances);
+            let tasks = subqueue.tasks().filter_map(|id| self.queue.get(id)).map(|job| (job.needs(), 1));
+            let unstarted = subqueue.unstarted.iter().map(|(needs, bucket)| (*needs, bucket.len()));
             for (needs, count) in tasks.chain(unstarted) {
-                if self.room.hopeless(&needs).is_some() {
+                if self.free.can_never_run(&needs).is_some() {
                     could_use = could_use.minus(needs.of(kind).times(count));
                 }
             }
@@ -35,15 +35,15 @@ impl Deal<'_> {
 
     pub(super) fn into_schedule(self) -> Schedule {
         let why = |job: &JobSnapshot| match self.projects.iter().position(|p| p.id == job.project) {
-            None => WhyNot::ProjectOut,
-            Some(at) => self.passed.get(&job.id).copied().unwrap_or(WhyNot::Outranked {
+            None => WhyNotRun::ProjectOut,
+            Some(at) => self.passed.get(&job.id).copied().unwrap_or(WhyNotRun::Outranked {
                 anticipated: self
                     .anticipated
                     .get(at)
                     .map_or(Debt::ZERO, |of| Debt::from_secs(of[job.usage.main_type()])),
             }),
         };
-        let preempt: Vec<(JobId, WhyNot)> = self
+        let preempt: Vec<(JobId, WhyNotRun)> = self
             .queue
             .running()
             .filter(|job| !self.picked.contains(&job.id))
@@ -52,18 +52,18 @@ impl Deal<'_> {
         let is_running = |id: &JobId| self.queue.get(*id).is_some_and(JobSnapshot::is_running);
         let waiting = self.passed.iter().filter(|(id, _)| !is_running(id)).map(|(id, why)| (*id, *why));
         let period = self.host.scheduling_period;
-        let ends = self.run.iter().filter_map(|dealt| match dealt.reason {
-            WhyChosen::InTimeSlice { ends } => Some(ends),
-            WhyChosen::BeforeCheckpoint { latest } => Some(latest),
-            WhyChosen::Endangered { .. } => Some(dealt.slice_began + period),
-            WhyChosen::MostOwed { .. } => None,
+        let ends = self.run.iter().filter_map(|placed| match placed.reason {
+            WhyRun::InTimeSlice { ends } => Some(ends),
+            WhyRun::BeforeCheckpoint { latest } => Some(latest),
+            WhyRun::Endangered { .. } => Some(placed.slice_began + period),
+            WhyRun::MostOwed { .. } => None,
         });
         // A task whose device is gone is free for another one as soon as it is preempted.
         let moves = preempt.iter().any(|(_, why)| why.is_device_gone());
         let at_latest = self.now + if moves { Duration::from_secs(1) } else { period };
         Schedule {
             waiting: passed(&waiting.collect::<Vec<_>>()),
-            idle: PerType::from_fn(|kind| self.room.idle(kind)),
+            idle: PerType::from_fn(|kind| self.free.idle(kind)),
             starved: PerType::from_fn(|kind| self.starved(kind)),
             decide_by: ends.fold(at_latest, Instant::min),
             preempt: passed(&preempt),
@@ -73,25 +73,25 @@ impl Deal<'_> {
 }
 
 /// What was dealt, with the reasons as values of any type.
-fn chosen(run: &[Dealt]) -> Vec<Chosen> {
-    let whys = Why::each(run.iter().map(|dealt| dealt.reason).collect());
-    let chosen = |(dealt, why): (&Dealt, Why)| Chosen {
-        job: dealt.job,
-        project: dealt.project,
-        action: dealt.action,
-        slice_began: dealt.slice_began,
-        devices: dealt.devices,
-        until_checkpoint: matches!(dealt.reason, WhyChosen::BeforeCheckpoint { .. }),
-        rule: dealt.reason.rule(),
+fn chosen(run: &[PlacedJob]) -> Vec<ScheduledJob> {
+    let whys = Why::each(run.iter().map(|placed| placed.reason).collect());
+    let chosen = |(placed, why): (&PlacedJob, Why)| ScheduledJob {
+        job: placed.job,
+        project: placed.project,
+        action: placed.action,
+        slice_began: placed.slice_began,
+        devices: placed.devices,
+        until_checkpoint: matches!(placed.reason, WhyRun::BeforeCheckpoint { .. }),
+        rule: placed.reason.rule(),
         why,
     };
     run.iter().zip(whys).map(chosen).collect()
 }
 
 /// The same of those that do not run.
-fn passed(jobs: &[(JobId, WhyNot)]) -> Vec<Passed> {
+fn passed(jobs: &[(JobId, WhyNotRun)]) -> Vec<UnscheduledJob> {
     let whys = Why::each(jobs.iter().map(|(_, reason)| *reason).collect());
-    let passed = |((job, reason), why): (&(JobId, WhyNot), Why)| Passed {
+    let passed = |((job, reason), why): (&(JobId, WhyNotRun), Why)| UnscheduledJob {
         job: *job,
         gives_up_devices: reason.is_device_gone(),
         why,

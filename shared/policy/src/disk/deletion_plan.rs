@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use fallow_domain::{Bytes, ProjectId};
 
 use super::order::LEVEL_MAX;
-use super::reason::{Deletion, Rule};
+use super::reason::{Deletion, DeletionRule};
 use super::sizes::Walk;
 use super::usage::{DiskUse, to_bytes};
 
 /// Files chosen so far, until they free what is needed.
-pub(super) struct Draft<'a> {
+pub(super) struct DeletionPlan<'a> {
     pub(super) disk: &'a DiskUse,
     need: i128,
     parts: BTreeMap<ProjectId, Part<'a>>,
@@ -24,7 +24,7 @@ struct Part<'a> {
     walk: Walk<'a>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> DeletionPlan<'a> {
     /// A plan to free `need` bytes.
     pub(super) fn new(disk: &'a DiskUse, need: i128) -> Self {
         let part = |(id, project): (&ProjectId, &'a super::usage::ProjectUse)| {
@@ -51,7 +51,7 @@ impl<'a> Draft<'a> {
 
     /// Projects whose excess is above `floor` lose files until it no longer is or there is enough: the lowest
     /// level of all of them first, and of each level the greatest offender first (R4.4, second step).
-    pub(super) fn shrink_offenders(&mut self, floor: i128, rule: impl Fn(Bytes, Bytes) -> Rule) {
+    pub(super) fn shrink_offenders(&mut self, floor: i128, rule: impl Fn(Bytes, Bytes) -> DeletionRule) {
         let mut offenders = self.by_excess();
         offenders.retain(|id| self.excess(*id) > floor);
         for level in 1..=LEVEL_MAX {
@@ -69,7 +69,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Takes the next file of a project in its order of deletion, if there is one up to `level`.
-    pub(super) fn take(&mut self, project: ProjectId, level: u8, rule: Rule) -> bool {
+    pub(super) fn take(&mut self, project: ProjectId, level: u8, rule: DeletionRule) -> bool {
         let Some(part) = self.parts.get_mut(&project) else { return false };
         let Some((rank, bytes)) = part.walk.peek().filter(|(rank, _)| rank.level <= level) else {
             return false;

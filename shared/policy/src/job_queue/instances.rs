@@ -7,12 +7,12 @@ use fallow_domain::{Bytes, ResourceType, Usage};
 /// Instances of a resource type in millionths, so that sums are exact. A fraction is rounded down: three
 /// thirds fit on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cpus(u64);
+pub struct Instances(u64);
 
-/// The same, said of any type.
-pub type Instances = Cpus;
+/// Instances of the CPU.
+pub type Cpus = Instances;
 
-impl Cpus {
+impl Instances {
     /// None.
     pub const ZERO: Self = Self(0);
     /// One CPU.
@@ -61,7 +61,7 @@ impl Cpus {
     }
 }
 
-impl fmt::Display for Cpus {
+impl fmt::Display for Instances {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cpus = self.as_f64();
         write!(f, "{cpus} CPU{}", if cpus == 1.0 { "" } else { "s" })

@@ -7,21 +7,21 @@ use std::collections::BTreeMap;
 
 use fallow_domain::{Bytes, PerType, ResourceType};
 
-use super::{ScheduleHost, WhyNot};
+use super::{ScheduleHost, WhyNotRun};
 use crate::job_queue::{Cpus, Devices, Instances, Needs};
 
 /// What running tasks that are not dealt with yet hold of the devices of a type, by number.
-pub(super) type Held = BTreeMap<u32, Instances>;
+pub(super) type HeldDevices = BTreeMap<u32, Instances>;
 
 /// All that the host has, while nothing runs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Whole {
+pub(super) struct Capacity {
     usable: Cpus,
     memory_limit: Bytes,
     devices: PerType<Devices>,
 }
 
-impl Whole {
+impl Capacity {
     pub(super) fn of(host: &ScheduleHost) -> Self {
         let on = host.usable > 0;
         Self {
@@ -32,24 +32,24 @@ impl Whole {
     }
 
     /// Why a job could not run even on the empty host.
-    pub(super) fn hopeless(&self, needs: &Needs) -> Option<WhyNot> {
+    pub(super) fn can_never_run(&self, needs: &Needs) -> Option<WhyNotRun> {
         let over_one = needs.coprocessor.map_or(Cpus::ZERO, |_| needs.cpus.minus(needs.cpus.floor()));
         if needs.cpus.minus(over_one) > self.usable {
-            return Some(WhyNot::CpusUsable { needed: needs.cpus, usable: self.usable });
+            return Some(WhyNotRun::CpusUsable { needed: needs.cpus, usable: self.usable });
         }
         if needs.memory > self.memory_limit {
-            return Some(WhyNot::MemoryLimit { needed: needs.memory, limit: self.memory_limit });
+            return Some(WhyNotRun::MemoryLimit { needed: needs.memory, limit: self.memory_limit });
         }
         let (kind, needed) = needs.coprocessor?;
         let usable = self.devices[kind].count();
-        (needed.devices() > usable).then_some(WhyNot::DevicesUsable { kind, needed, usable })
+        (needed.devices() > usable).then_some(WhyNotRun::DevicesUsable { kind, needed, usable })
     }
 }
 
-/// Room left.
+/// FreeResources left.
 #[derive(Clone, Debug)]
-pub(super) struct Room {
-    whole: Whole,
+pub(super) struct FreeResources {
+    capacity: Capacity,
     /// CPUs of the CPU jobs taken.
     cpu_jobs: Cpus,
     /// CPUs of the GPU jobs taken, and of each the whole ones only.
@@ -57,13 +57,13 @@ pub(super) struct Room {
     gpu_jobs_whole: Cpus,
     memory: Bytes,
     /// What is taken of each device, by type and number, once something is.
-    taken: PerType<Held>,
+    taken: PerType<HeldDevices>,
 }
 
-impl Room {
+impl FreeResources {
     pub(super) fn new(host: &ScheduleHost) -> Self {
         Self {
-            whole: Whole::of(host),
+            capacity: Capacity::of(host),
             cpu_jobs: Cpus::ZERO,
             gpu_jobs: Cpus::ZERO,
             gpu_jobs_whole: Cpus::ZERO,
@@ -72,26 +72,26 @@ impl Room {
         }
     }
 
-    /// See [`Whole::hopeless`].
-    pub(super) fn hopeless(&self, needs: &Needs) -> Option<WhyNot> {
-        self.whole.hopeless(needs)
+    /// See [`Capacity::can_never_run`].
+    pub(super) fn can_never_run(&self, needs: &Needs) -> Option<WhyNotRun> {
+        self.capacity.can_never_run(needs)
     }
 
     /// CPUs that a further CPU job could use.
     pub(super) fn cpus(&self) -> Cpus {
-        let packed = self.whole.usable.minus(self.cpu_jobs).minus(self.gpu_jobs_whole);
+        let packed = self.capacity.usable.minus(self.cpu_jobs).minus(self.gpu_jobs_whole);
         packed.min(self.below_one_more().minus(self.cpu_jobs))
     }
 
     /// The sum of CPUs of the CPU jobs that the GPU jobs leave: all of them together exceed the CPUs by less
     /// than one.
     fn below_one_more(&self) -> Cpus {
-        self.whole.usable.plus(Cpus::ONE).minus(self.gpu_jobs).minus(Cpus::SMALLEST)
+        self.capacity.usable.plus(Cpus::ONE).minus(self.gpu_jobs).minus(Cpus::SMALLEST)
     }
 
     /// Instances of a type that no job was given.
     pub(super) fn idle(&self, kind: ResourceType) -> Instances {
-        let devices = self.whole.devices[kind].iter();
+        let devices = self.capacity.devices[kind].iter();
         match kind {
             ResourceType::Cpu => self.cpus(),
             _ => devices.fold(Instances::ZERO, |sum, device| sum.plus(self.left_of(kind, device))),
@@ -104,8 +104,13 @@ impl Room {
 
     /// Finds a place for a job: the devices that it is to run on, none for a CPU job. A running task keeps
     /// its devices (`keep`); any other takes from them what others hold only if there is nothing else.
-    pub(super) fn place(&self, needs: &Needs, keep: Option<Devices>, held: &Held) -> Result<Devices, WhyNot> {
-        if let Some(why) = self.hopeless(needs) {
+    pub(super) fn place(
+        &self,
+        needs: &Needs,
+        keep: Option<Devices>,
+        held: &HeldDevices,
+    ) -> Result<Devices, WhyNotRun> {
+        if let Some(why) = self.can_never_run(needs) {
             return Err(why);
         }
         let left = match needs.coprocessor {
@@ -113,30 +118,30 @@ impl Room {
             Some(_) => self.below_one_more().minus(self.cpu_jobs),
         };
         if needs.cpus > left {
-            return Err(WhyNot::CpusLeft { needed: needs.cpus, left });
+            return Err(WhyNotRun::CpusLeft { needed: needs.cpus, left });
         }
         if needs.memory > self.memory {
-            return Err(WhyNot::MemoryLeft { needed: needs.memory, left: self.memory });
+            return Err(WhyNotRun::MemoryLeft { needed: needs.memory, left: self.memory });
         }
         let Some((kind, needed)) = needs.coprocessor else { return Ok(Devices::NONE) };
         match keep {
-            Some(devices) if !devices.are_within(self.whole.devices[kind]) => {
-                Err(WhyNot::DeviceGone { devices })
+            Some(devices) if !devices.are_within(self.capacity.devices[kind]) => {
+                Err(WhyNotRun::DeviceGone { devices })
             }
             Some(devices) if devices.count() == needed.devices() => {
                 let part = needed.min(Instances::ONE);
                 let has_room = devices.iter().all(|device| self.left_of(kind, device) >= part);
-                if has_room { Ok(devices) } else { Err(WhyNot::DevicesLeft { kind, needed }) }
+                if has_room { Ok(devices) } else { Err(WhyNotRun::DevicesLeft { kind, needed }) }
             }
-            _ => self.free_devices(kind, needed, held).ok_or(WhyNot::DevicesLeft { kind, needed }),
+            _ => self.free_devices(kind, needed, held).ok_or(WhyNotRun::DevicesLeft { kind, needed }),
         }
     }
 
     /// A job that needs a part of a device takes the fullest that has room for it, so that whole ones stay
     /// free.
-    fn free_devices(&self, kind: ResourceType, needed: Instances, held: &Held) -> Option<Devices> {
+    fn free_devices(&self, kind: ResourceType, needed: Instances, held: &HeldDevices) -> Option<Devices> {
         let part = needed.min(Instances::ONE);
-        let mut fit: Vec<_> = self.whole.devices[kind]
+        let mut fit: Vec<_> = self.capacity.devices[kind]
             .iter()
             .map(|device| (self.left_of(kind, device), device))
             .filter(|(left, _)| *left >= part)

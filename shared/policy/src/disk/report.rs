@@ -13,7 +13,7 @@ use super::usage::{DiskUse, to_bytes};
 
 /// What one project's server is told of the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Amounts {
+pub struct DiskReport {
     /// Free now.
     pub free: Bytes,
     /// Free if others that exceed their limits gave way.
@@ -30,12 +30,12 @@ pub struct Amounts {
 
 /// What deletions can free for one project.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gains {
+pub(super) struct Reclaimable {
     offenders: u128,
     own: u128,
 }
 
-impl Gains {
+impl Reclaimable {
     /// All of it.
     pub(super) fn sum(self) -> i128 {
         i128::try_from(self.offenders + self.own).unwrap_or(i128::MAX)
@@ -44,16 +44,16 @@ impl Gains {
 
 impl DiskUse {
     /// The amounts for one project. All are 0 until a volume was measured.
-    pub fn amounts(&self, project: ProjectId) -> Amounts {
-        let gains = self.gains(project);
-        let with = |gains: Gains| match self.limit {
-            Some(_) => to_bytes(gains.sum() - self.lacking(0)),
+    pub fn report(&self, project: ProjectId) -> DiskReport {
+        let reclaimable = self.reclaimable(project);
+        let with = |reclaimable: Reclaimable| match self.limit {
+            Some(_) => to_bytes(reclaimable.sum() - self.lacking(0)),
             None => Bytes(0),
         };
-        Amounts {
-            free: with(Gains { offenders: 0, own: 0 }),
-            with_offenders: with(Gains { own: 0, ..gains }),
-            with_self: with(gains),
+        DiskReport {
+            free: with(Reclaimable { offenders: 0, own: 0 }),
+            with_offenders: with(Reclaimable { own: 0, ..reclaimable }),
+            with_self: with(reclaimable),
             used_total: self.used_total(),
             used_project: self.project_usage(project),
             project_limit: self.project_limit(project),
@@ -61,18 +61,18 @@ impl DiskUse {
     }
 
     /// What R4.4 would free for a file of any size.
-    pub(super) fn gains(&self, project: ProjectId) -> Gains {
+    pub(super) fn reclaimable(&self, project: ProjectId) -> Reclaimable {
         let floor = self.floor(project);
         let over = self.projects.values().map(|other| (other, other.excess() - floor));
         let giving_way = over.filter(|(_, over)| *over > 0);
-        Gains {
+        Reclaimable {
             offenders: giving_way.map(|(other, over)| other.deletable.reaching(over.unsigned_abs())).sum(),
             own: self.projects.get(&project).map_or(0, |project| project.deletable.total()),
         }
     }
 }
 
-impl fmt::Display for Amounts {
+impl fmt::Display for DiskReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { free, with_offenders, with_self, .. } = self;
         write!(

@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{Duration, Instant, JobId};
 
-use super::ordered::{Entry, Ordered, Place, Summary};
-use super::{Cpus, Instances, JobSnapshot, JobState, Needs};
+use super::sorted::{Entry, SortKey, SortedJobs, Summary};
+use super::{Cpus, Instances, JobSnapshot, Needs, RunState};
 
 /// The jobs of one project and main type.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lane {
+pub(crate) struct Subqueue {
     /// By deadline and id, as the next two are.
     pub(crate) running: Vec<Entry>,
     pub(crate) preempted: Vec<Entry>,
     /// Jobs that never ran, those on their way included.
-    pub(crate) queued: Ordered,
+    pub(crate) queued: SortedJobs,
     /// Of these the ones that could run, by what they need.
-    pub(crate) unstarted: BTreeMap<Needs, BTreeSet<Place>>,
+    pub(crate) unstarted: BTreeMap<Needs, BTreeSet<SortKey>>,
     pub(crate) count: usize,
     pub(crate) runnable: usize,
     /// Instance time left, of the main type and of the CPU.
@@ -44,7 +44,7 @@ fn find(tasks: &[Entry], entry: &Entry) -> Result<usize, usize> {
     tasks.binary_search_by(|other| (other.deadline, other.id).cmp(&(entry.deadline, entry.id)))
 }
 
-impl Lane {
+impl Subqueue {
     /// The jobs in the order of R2.3, in pieces: running, preempted, then the chunks of the others. None
     /// after the last.
     pub(crate) fn piece(&self, number: usize) -> Option<&[Entry]> {
@@ -73,11 +73,11 @@ impl Lane {
         self.running.iter().chain(&self.preempted).map(|entry| entry.id)
     }
 
-    fn tasks_in(&mut self, state: JobState) -> Option<&mut Vec<Entry>> {
+    fn tasks_in(&mut self, state: RunState) -> Option<&mut Vec<Entry>> {
         match state {
-            JobState::Running { .. } => Some(&mut self.running),
-            JobState::Preempted => Some(&mut self.preempted),
-            JobState::Incoming | JobState::Unstarted => None,
+            RunState::Running { .. } => Some(&mut self.running),
+            RunState::Preempted => Some(&mut self.preempted),
+            RunState::Downloading | RunState::Unstarted => None,
         }
     }
 
@@ -91,8 +91,8 @@ impl Lane {
             }
             None => self.queued.insert(entry),
         }
-        if job.state == JobState::Unstarted {
-            self.unstarted.entry(job.needs()).or_default().insert(entry.place());
+        if job.state == RunState::Unstarted {
+            self.unstarted.entry(job.needs()).or_default().insert(entry.sort_key());
         }
         self.count += 1;
         let (work, cpu_time) = job.instance_time();
@@ -116,12 +116,12 @@ impl Lane {
                     tasks.remove(at);
                 }
             }
-            None => self.queued.remove(&entry.place()),
+            None => self.queued.remove(&entry.sort_key()),
         }
-        if job.state == JobState::Unstarted
+        if job.state == RunState::Unstarted
             && let Some(bucket) = self.unstarted.get_mut(&job.needs())
         {
-            bucket.remove(&entry.place());
+            bucket.remove(&entry.sort_key());
             if bucket.is_empty() {
                 self.unstarted.remove(&job.needs());
             }

@@ -4,29 +4,29 @@ use fallow_domain::{Duration, PerType, ResourceType, Usage};
 
 /// What is wanted of one type.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct WantedOfType {
+struct TypeDemand {
     seconds: f64,
     instances: f64,
 }
 
 /// What a request asks for (R3.12), less what was sent for it so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Wanted {
-    types: PerType<WantedOfType>,
+pub struct Demand {
+    types: PerType<TypeDemand>,
     /// The seconds of a client that knows no types.
     scalar: Option<f64>,
 }
 
-impl Wanted {
+impl Demand {
     /// From a request: seconds and idle instances per type, and the scalar beside them. A client that fills
     /// in no type is an old one, whose scalar counts. What is not a number above zero is nothing.
     pub fn new(seconds: &PerType<f64>, instances: &PerType<f64>, scalar: f64) -> Self {
         let sane = |value: f64| if value > 0.0 { value.min(1e12) } else { 0.0 };
-        let types = PerType::from_fn(|kind| WantedOfType {
+        let types = PerType::from_fn(|kind| TypeDemand {
             seconds: sane(seconds[kind]),
             instances: sane(instances[kind]),
         });
-        let old = types.iter().all(|(_, wanted)| !wanted.is_open()) && sane(scalar) > 0.0;
+        let old = types.iter().all(|(_, demand)| !demand.is_open()) && sane(scalar) > 0.0;
         Self { types, scalar: old.then(|| sane(scalar)) }
     }
 
@@ -53,9 +53,9 @@ impl Wanted {
             *seconds -= running;
             return;
         }
-        let wanted = &mut self.types[kind];
-        wanted.seconds -= running * usage.of(kind);
-        wanted.instances -= usage.of(kind);
+        let demand = &mut self.types[kind];
+        demand.seconds -= running * usage.of(kind);
+        demand.instances -= usage.of(kind);
     }
 
     /// Whether a project has something for any of the types wanted, given those that it has versions for. If
@@ -70,7 +70,7 @@ impl Wanted {
     }
 }
 
-impl WantedOfType {
+impl TypeDemand {
     /// A hair is left out: a fraction of an instance that rounding leaves wants no job.
     fn is_open(&self) -> bool {
         self.seconds > 1e-6 || self.instances > 1e-6
