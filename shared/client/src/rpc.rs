@@ -217,7 +217,7 @@ impl Client {
         let by_policy = || self.fetch.made().of(id).and_then(|asking| asking.why.clone());
         let why = WhyCalled {
             reason: ask.reason,
-            wanted: Duration::from_secs_f64(ask.work.scalar()),
+            wanted: Duration::from_secs_f64(ask.work.scalar().get()),
             reports: reported.len(),
             unknown: unseen && !ask.work.is_none(),
             policy: matches!(ask.reason, WhyRpc::NeedsWork { .. }).then(by_policy).flatten(),

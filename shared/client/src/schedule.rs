@@ -132,7 +132,7 @@ impl Client {
             .jobs
             .get(&id)
             .is_some_and(|job| job.usage.coprocessor.is_some() && job.run.devices != chosen.devices);
-        let reason = || Reason::new(chosen.rule, chosen.why.clone());
+        let reason = || Reason::new(chosen.rule.id(), chosen.why.clone());
         self.edit_job(id, |job| {
             job.run.devices = chosen.devices;
             if job.run.slice_since != chosen.slice_began {

@@ -36,4 +36,4 @@ pub use master_url::MasterUrl;
 pub use preferences::{OwnerLimits, Preferences};
 pub use resource::{Coprocessor, PerType, ResourceType, Usage};
 pub use time::{Duration, Instant};
-pub use units::{Bytes, Flops, Fraction, Share, Speed};
+pub use units::{Bytes, Flops, Fraction, InstanceSeconds, Share, Speed};

@@ -1,6 +1,7 @@
-//! Amounts with their unit: bytes, floating-point operations, speeds, fractions, shares.
+//! Amounts with their unit: bytes, floating-point operations, instance-seconds, speeds, fractions, shares.
 
 use std::fmt;
+use std::ops::{Add, Div, Mul};
 
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +52,67 @@ pub struct Flops(f64);
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Speed(f64);
+
+/// Processing: instances of a resource type times the seconds for which they are busy. Two CPUs for an hour are
+/// 7,200. It can be negative, where more was had than was to be had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct InstanceSeconds(f64);
+
+impl InstanceSeconds {
+    /// Nothing.
+    pub const ZERO: Self = Self(0.0);
+    /// From a number of them.
+    pub const fn new(instance_seconds: f64) -> Self {
+        Self(instance_seconds)
+    }
+    /// One instance for so long; as many seconds.
+    pub fn of_one(time: Duration) -> Self {
+        Self(time.as_secs_f64())
+    }
+    /// The raw number, for arithmetic.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+    /// Whether it is more than nothing.
+    pub fn is_positive(self) -> bool {
+        self.0 > 0.0
+    }
+    /// The larger of two.
+    #[must_use]
+    pub const fn max(self, other: Self) -> Self {
+        Self(self.0.max(other.0))
+    }
+    /// The smaller of two.
+    #[must_use]
+    pub const fn min(self, other: Self) -> Self {
+        Self(self.0.min(other.0))
+    }
+}
+
+impl Add for InstanceSeconds {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+impl Mul<f64> for InstanceSeconds {
+    type Output = Self;
+    fn mul(self, factor: f64) -> Self {
+        Self(self.0 * factor)
+    }
+}
+impl Div<f64> for InstanceSeconds {
+    type Output = Self;
+    fn div(self, divisor: f64) -> Self {
+        Self(self.0 / divisor)
+    }
+}
+impl fmt::Display for InstanceSeconds {
+    /// As a plain number, with the digits that the format asks for.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// A part of a whole, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]

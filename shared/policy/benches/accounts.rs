@@ -4,7 +4,9 @@
 //! Run with `cargo bench -p fallow-policy --bench accounts`.
 
 use divan::{Bencher, black_box};
-use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId, ResourceType, Share, Usage};
+use fallow_domain::{
+    Duration, Fraction, InstanceSeconds, Instant, PerType, ProjectId, ResourceType, Share, Usage,
+};
 use fallow_policy::accounting::{Debt, LongTermDebts, LongTermPeriod};
 use fallow_policy::due::{DueClaim, rates};
 use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, plan};
@@ -100,7 +102,8 @@ fn plan_fetch(bencher: Bencher<'_, '_>, projects: u32) {
         when: FetchWhen::AnyShortfall,
         buffer_min: Duration::from_hours(2),
     };
-    let needs = PerType::from_fn(|_| TypeNeed { shortfall: 5_000.0, ..TypeNeed::default() });
+    let needs =
+        PerType::from_fn(|_| TypeNeed { shortfall: InstanceSeconds::new(5_000.0), ..TypeNeed::default() });
     let candidate = |id: u32| FetchCandidate {
         id: ProjectId(id),
         share: share(id),
@@ -112,7 +115,7 @@ fn plan_fetch(bencher: Bencher<'_, '_>, projects: u32) {
         hung: false,
         backed_off: PerType::default(),
         untried: PerType::default(),
-        shortfall: PerType::from_fn(|_| 100.0),
+        shortfall: PerType::from_fn(|_| InstanceSeconds::new(100.0)),
     };
     let candidates: Vec<_> = (0..projects).map(candidate).collect();
     bencher.bench(|| plan(&rules, black_box(&needs), &candidates));

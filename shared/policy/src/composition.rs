@@ -105,7 +105,7 @@ impl FromStr for Composition {
             }
         }
         for part in parts {
-            composition.switch(part).map_err(|expected| unknown(part, expected))?;
+            composition.switch(part).map_err(|error| unknown(part, error.to_string()))?;
         }
         Ok(composition)
     }
@@ -125,22 +125,30 @@ fn names() -> String {
     format!("{}, joined by _, such as {default}; what is left out is as in that", kinds.join(", "))
 }
 
+/// A switch that there is not, or that has no such value. It prints as what there is.
+#[derive(Clone, Copy, Debug)]
+struct UnknownSwitch;
+
+impl fmt::Display for UnknownSwitch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "ws2=published, counted, scaled or improved; fetch=any-shortfall or below-minimum; accounting={}",
+            AccountingChoice::names()
+        )
+    }
+}
+
 impl Composition {
-    fn switch(&mut self, part: &str) -> Result<(), String> {
-        let expected = || {
-            format!(
-                "ws2=published, counted, scaled or improved; fetch=any-shortfall or below-minimum; accounting={}",
-                AccountingChoice::names()
-            )
-        };
-        match part.split_once('=').ok_or_else(expected)? {
+    fn switch(&mut self, part: &str) -> Result<(), UnknownSwitch> {
+        match part.split_once('=').ok_or(UnknownSwitch)? {
             ("ws2", name) => {
-                self.ws2 = WS2_NAMES.iter().find(|(known, _)| *known == name).ok_or_else(expected)?.1;
+                self.ws2 = WS2_NAMES.iter().find(|(known, _)| *known == name).ok_or(UnknownSwitch)?.1;
             }
             ("fetch", "any-shortfall") => self.fetch_when = FetchWhen::AnyShortfall,
             ("fetch", "below-minimum") => self.fetch_when = FetchWhen::BelowMinimum,
             ("accounting", name) if found(&mut self.accounting, name) => {}
-            _ => return Err(expected()),
+            _ => return Err(UnknownSwitch),
         }
         Ok(())
     }

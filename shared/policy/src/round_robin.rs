@@ -30,7 +30,7 @@ mod screen;
 mod steps;
 mod taken;
 
-use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType, Share};
+use fallow_domain::{Duration, InstanceSeconds, Instant, JobId, PerType, ProjectId, ResourceType, Share};
 
 use crate::job_queue::JobQueue;
 use crate::plan_host::PlanHost;
@@ -54,9 +54,8 @@ pub struct PlanProject {
 pub struct TypeOutlook {
     /// Instances that have nothing to do now.
     pub idle: f64,
-    /// Instance-seconds by the clock that would not be used within the window, as if computing were always
-    /// possible.
-    pub shortfall: f64,
+    /// What would not be used within the window, by the clock: as if computing were always possible.
+    pub shortfall: InstanceSeconds,
     /// How long all instances stay busy. Beyond the window it is a lower bound.
     pub saturated: Duration,
 }
@@ -68,8 +67,8 @@ pub struct ProjectOutlook {
     pub id: ProjectId,
     /// Jobs that miss their deadlines, by main type.
     pub misses: PerType<u32>,
-    /// Instance-seconds by the clock within the window that its jobs leave unused of its own share, by type.
-    pub shortfall: PerType<f64>,
+    /// What its jobs leave unused of its own share within the window, by the clock and by type.
+    pub shortfall: PerType<InstanceSeconds>,
 }
 
 /// The outcome of a simulation.
@@ -161,7 +160,7 @@ impl RoundRobin {
             return false;
         }
         let age = now.since(*at);
-        let short = self.outlook.types.iter().any(|(_, of)| of.shortfall > 0.0);
+        let short = self.outlook.types.iter().any(|(_, of)| of.shortfall.is_positive());
         if (short || self.outlook.is_endangered()) && age >= TROUBLED_AGE_MAX {
             return false;
         }

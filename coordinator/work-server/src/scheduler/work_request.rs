@@ -1,7 +1,7 @@
 //! The work that a request asks for, by resource type (R3.2, R3.12).
 
 use fallow_boinc::scheduler::SchedulerRequest;
-use fallow_domain::{Bytes, PerType, ResourceType};
+use fallow_domain::{Bytes, InstanceSeconds, PerType, ResourceType};
 use fallow_policy::disk::passes::FreeSpace;
 use fallow_policy::send::Demand;
 
@@ -62,9 +62,9 @@ impl<'c> WorkRequest<'c> {
 pub(super) fn wanted(request: &SchedulerRequest, times: f64) -> Demand {
     let (seconds, mut instances) = request.asked();
     instances[ResourceType::Cpu] = instances[ResourceType::Cpu].ceil();
-    let seconds = seconds.map(|_, seconds| seconds * times);
+    let seconds = seconds.map(|_, seconds| InstanceSeconds::new(*seconds) * times);
     let instances = instances.map(|_, idle| if *idle > IDLE_MAX { IDLE_MAX } else { *idle } * times);
-    Demand::new(&seconds, &instances, request.work_req_seconds * times)
+    Demand::new(&seconds, &instances, InstanceSeconds::new(request.work_req_seconds) * times)
 }
 
 /// Disk space that jobs may take: what the client tells (R4.9); of one that tells but its share, that less

@@ -36,7 +36,7 @@ fn unsettled(projects: &[(&str, f64, i64)]) -> Client {
 /// The debt of a project in hours, when all is settled.
 fn settled(client: &mut Client, name: &str) -> i64 {
     client.settle_long_term();
-    (client.ledger.long_term.of(id_of(client, name), CPU) / 3600.0).round() as i64
+    (client.ledger.long_term.of(id_of(client, name), CPU).as_secs() / 3600.0).round() as i64
 }
 
 /// What is owed to a project of three quarters that has had one half of 200 hours, if so much is changed of

@@ -4,7 +4,7 @@ use fallow_domain::{
     Device, DocumentVersion, Duration, FleetDocument, JobId, Preferences, ResourceType, SlotId, Usage,
 };
 use fallow_policy::accounting::Debt;
-use fallow_policy::cpu_schedule::{self, ScheduledJob, UnscheduledJob, WhyRun};
+use fallow_policy::cpu_schedule::{self, ScheduledJob, SchedulingRule, UnscheduledJob, WhyRun};
 use fallow_policy::fetch::WorkRequest;
 use fallow_policy::job_queue::Devices;
 use fallow_policy::why::Why;
@@ -41,7 +41,7 @@ fn r3_14_a_gpu_task_in_memory_that_is_to_go_on_on_another_device_is_started_anew
             slice_began: NOW,
             devices,
             until_checkpoint: false,
-            rule: "R2.3",
+            rule: SchedulingRule::MostOwedFirst,
             why: Why::new(WhyRun::MostOwed { anticipated: Debt::ZERO }),
         });
         let quit = client.actions.iter().any(|action| matches!(action.effect, Effect::QuitTask { .. }));
@@ -73,7 +73,7 @@ fn r3_14_a_gpu_task_begins_only_when_the_one_before_it_has_left_the_device() {
             slice_began: NOW,
             devices,
             until_checkpoint: false,
-            rule: "R2.3",
+            rule: SchedulingRule::MostOwedFirst,
             why: Why::new(WhyRun::MostOwed { anticipated: Debt::ZERO }),
         });
         // Whether it could be set up here or not, it was tried.

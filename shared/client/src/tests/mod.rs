@@ -295,7 +295,7 @@ fn r3_3_a_backoff_that_ends_on_a_quiet_host_has_held_until_its_end() {
     client.presence.ask_for_call();
     client.ledger.long_period.insert(b, PerType::cpu(until.since(NOW) * 2));
     client.handle(until, Event::WakeUp);
-    let debt = |client: &Client| client.ledger.long_term.of(a, cpu);
+    let debt = |client: &Client| client.ledger.long_term.of(a, cpu).as_secs();
     assert_eq!(debt(&client), 0.0, "while it was held back it earned nothing");
     let later = until + Duration::from_secs(30);
     client.ledger.long_period.insert(b, PerType::cpu(Duration::from_secs(60)));

@@ -8,7 +8,7 @@ use fallow_policy::completion::{
     WhyEstimate,
 };
 use fallow_policy::cpu_schedule::{
-    CpuChoice, CpuPolicy, CpuSituation, RunAction, Schedule, ScheduledJob, UnscheduledJob,
+    CpuChoice, CpuPolicy, CpuSituation, RunAction, Schedule, ScheduledJob, SchedulingRule, UnscheduledJob,
 };
 use fallow_policy::fetch::{
     CHECK_SOONEST, FetchChoice, FetchDecision, FetchPolicy, FetchSituation, ProjectRequest, WorkRequest,
@@ -125,7 +125,7 @@ impl CpuPolicy for Eldest {
             slice_began: now,
             devices: Devices::NONE,
             until_checkpoint: true,
-            rule: "CS0",
+            rule: SchedulingRule::Own("CS0"),
             why: Why::new("it came first"),
         };
         let waits = wait.iter().filter(|job| job.is_running());

@@ -10,7 +10,7 @@ use fallow_boinc::scheduler::{
     App, AppVersion, Coprocessor, FileInfo, FileRef, ReportedResult, ResultJob, ResultState, SchedulerReply,
     SchedulerRequest, Workunit, type_name,
 };
-use fallow_domain::{Bytes, Duration, Flops, Instant, PerType, ResourceType};
+use fallow_domain::{Bytes, Duration, Flops, InstanceSeconds, Instant, PerType, ResourceType};
 use fallow_policy::completion::DurationCorrection;
 use fallow_policy::composition::Composition;
 use fallow_policy::send::{Demand, HeldJobs, Offer, SendHost, SendSituation};
@@ -349,5 +349,6 @@ fn plan_class(application: &Application<'_>) -> String {
 /// What is asked for, by type.
 pub(crate) fn wanted(request: &SchedulerRequest) -> Demand {
     let (seconds, instances) = request.asked();
-    Demand::new(&seconds, &instances, request.work_req_seconds)
+    let seconds = seconds.map(|_, seconds| InstanceSeconds::new(*seconds));
+    Demand::new(&seconds, &instances, InstanceSeconds::new(request.work_req_seconds))
 }

@@ -52,8 +52,12 @@ struct Account {
 pub struct LongTermDebts(BTreeMap<ProjectId, Account>);
 
 impl LongTermDebts {
-    /// The debt of a pair in instance-seconds.
-    pub fn of(&self, project: ProjectId, kind: ResourceType) -> f64 {
+    /// What a project is owed of a type.
+    pub fn of(&self, project: ProjectId, kind: ResourceType) -> Debt {
+        Debt::from_secs(self.secs_of(project, kind))
+    }
+
+    fn secs_of(&self, project: ProjectId, kind: ResourceType) -> f64 {
         self.0.get(&project).map_or(0.0, |account| account.debts[kind])
     }
 
@@ -139,7 +143,7 @@ impl LongTermDebts {
         if count == 0 {
             return;
         }
-        let mean = pairs().map(|project| self.of(project, kind)).sum::<f64>() / count as f64;
+        let mean = pairs().map(|project| self.secs_of(project, kind)).sum::<f64>() / count as f64;
         for project in pairs() {
             if let Some(account) = self.0.get_mut(&project) {
                 account.debts[kind] -= mean;
@@ -168,7 +172,8 @@ impl LongTermDebts {
     ) {
         // What a project could trade, in CPU seconds: positive if it is owed `one`.
         let tradable = |debts: &Self, project: ProjectId| {
-            let (a, b) = (debts.of(project, one) * speeds[one], debts.of(project, other) * speeds[other]);
+            let (a, b) =
+                (debts.secs_of(project, one) * speeds[one], debts.secs_of(project, other) * speeds[other]);
             if a * b < 0.0 { a.signum() * a.abs().min(b.abs()) } else { 0.0 }
         };
         let sides = projects.iter().map(|project| tradable(self, *project));

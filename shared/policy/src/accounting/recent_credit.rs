@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use fallow_domain::{Duration, Instant, PerType, ProjectId, Share, Speed};
+use fallow_domain::{Duration, InstanceSeconds, Instant, PerType, ProjectId, Share, Speed};
 use serde::{Deserialize, Serialize};
 
 use super::{AccountingPolicy, AccountingSituation, Debt, FetchPriority};
@@ -53,8 +53,8 @@ pub struct ProjectBacklog {
     pub project: ProjectId,
     /// Its share.
     pub share: Share,
-    /// Estimated work queued, in seconds of one CPU (instance-seconds x relative speed).
-    pub queued: f64,
+    /// Estimated work queued, in seconds of one CPU: instance-seconds times relative speed.
+    pub queued: InstanceSeconds,
 }
 
 /// `accounting=recent-credit`.
@@ -76,7 +76,7 @@ impl AccountingPolicy for ByRecentCredit {
 
     fn owed(&self, situation: &AccountingSituation<'_>) -> Vec<PerType<Debt>> {
         let owed = situation.credit.as_debt(&situation.host, situation.projects.iter().copied());
-        let of = |id| Debt::from_secs(owed.get(id).copied().unwrap_or(0.0));
+        let of = |id| owed.get(id).copied().unwrap_or(Debt::ZERO);
         situation.projects.iter().map(|(id, _)| PerType::from_fn(|_| of(id))).collect()
     }
 
@@ -93,7 +93,7 @@ impl AccountingPolicy for ByRecentCredit {
         let rank = |(project, share): &(ProjectId, Share)| ProjectBacklog {
             project: *project,
             share: *share,
-            queued: queued(*project),
+            queued: InstanceSeconds::new(queued(*project)),
         };
         let ranks: Vec<ProjectBacklog> = situation.projects.iter().map(rank).collect();
         let priorities = situation.credit.priorities(host, window, &ranks);
@@ -142,13 +142,13 @@ impl RecentCredit {
         &self,
         host: &PlanHost,
         projects: impl Iterator<Item = (ProjectId, Share)> + Clone,
-    ) -> BTreeMap<ProjectId, f64> {
+    ) -> BTreeMap<ProjectId, Debt> {
         let shares = share_fractions(projects);
         let all: f64 = shares.keys().map(|id| self.of(*id)).sum();
         let day = DAY_SECS * whole_speed(host);
         let owed = |id: &ProjectId, share: f64| {
             let part = if all > 0.0 { self.of(*id) / all } else { share };
-            (share - part) * day
+            Debt::from_secs((share - part) * day)
         };
         shares.iter().map(|(id, share)| (*id, owed(id, *share))).collect()
     }
@@ -166,7 +166,7 @@ impl RecentCredit {
         let capacity = buffer.as_secs_f64().max(1.0) * whole_speed(host);
         let priority = |p: &ProjectBacklog| {
             let part = if all > 0.0 { self.of(p.project) / all } else { 0.0 };
-            let queued = p.queued.max(0.0) / capacity;
+            let queued = p.queued.get().max(0.0) / capacity;
             match shares.get(&p.project) {
                 Some(share) if *share > 0.0 => -(part + queued) / share,
                 _ => NO_SHARE - part - queued,
@@ -237,8 +237,11 @@ mod tests {
         book(&mut credit, 1, 0.0, 3.0);
         book(&mut credit, 2, 0.0, 1.0);
         let host = PlanHost::cpus(2);
-        let rank =
-            |id, weight, queued| ProjectBacklog { project: ProjectId(id), share: share(weight), queued };
+        let rank = |id, weight, queued| ProjectBacklog {
+            project: ProjectId(id),
+            share: share(weight),
+            queued: InstanceSeconds::new(queued),
+        };
         let buffer = Duration::from_hours(1);
         let ranks =
             credit.priorities(&host, buffer, &[rank(1, 75.0, 0.0), rank(2, 25.0, 0.0), rank(3, 0.0, 0.0)]);
@@ -248,7 +251,8 @@ mod tests {
         let ranks = credit.priorities(&host, buffer, &[rank(1, 50.0, 0.0), rank(2, 50.0, 7_200.0)]);
         assert_eq!(ranks.into_values().collect::<Vec<_>>(), [-1.5, -2.5], "what is queued counts");
         let projects = [(ProjectId(1), share(50.0)), (ProjectId(2), share(50.0))];
-        let owed: Vec<f64> = credit.as_debt(&host, projects.into_iter()).into_values().collect();
+        let owed: Vec<f64> =
+            credit.as_debt(&host, projects.into_iter()).into_values().map(Debt::as_secs).collect();
         assert!(
             (owed[0] + 43_200.0).abs() < 1e-6 && (owed[1] - 43_200.0).abs() < 1e-6,
             "half a day: {owed:?}"
@@ -295,7 +299,7 @@ mod tests {
             }
             let projects: Vec<_> = (1..).zip(&rows).map(|(id, (weight, _))| (ProjectId(id), share(*weight))).collect();
             let owed = credit.as_debt(&PlanHost::cpus(4), projects.iter().copied());
-            prop_assert!(owed.values().sum::<f64>().abs() < 1e-6);
+            prop_assert!(owed.values().map(|owed| owed.as_secs()).sum::<f64>().abs() < 1e-6);
         }
     }
 }

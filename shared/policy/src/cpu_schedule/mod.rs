@@ -45,7 +45,7 @@ use crate::round_robin::Outlook;
 use crate::why::Why;
 use allocation::Allocation;
 use free_resources::Capacity;
-pub use reason::{WhyNotRun, WhyRun};
+pub use reason::{SchedulingRule, WhyNotRun, WhyRun};
 
 policies!(cpu);
 
@@ -163,8 +163,8 @@ pub struct ScheduledJob {
     pub devices: Devices,
     /// It runs on only until it makes a checkpoint: decide again as soon as it has made one.
     pub until_checkpoint: bool,
-    /// The rule by which it runs, such as a requirement's id: told with the reason.
-    pub rule: &'static str,
+    /// The rule by which it runs: told with the reason.
+    pub rule: SchedulingRule,
     /// Why it runs; of [`choose`] a [`WhyRun`].
     pub why: Why,
 }

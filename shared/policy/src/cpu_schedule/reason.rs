@@ -34,13 +34,44 @@ pub enum WhyRun {
     },
 }
 
-impl WhyRun {
-    /// The requirement that applied.
-    pub const fn rule(&self) -> &'static str {
+/// The rule by which a job runs. It is printed as the id of a requirement, or as what a policy calls its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedulingRule {
+    /// Endangered jobs run first, the earliest deadline before all others (R5.2).
+    EarliestDeadlineFirst,
+    /// A running task keeps its instances for its time slice, or until it makes a checkpoint (R2.4).
+    KeepsRunning,
+    /// The next job is one of the project that is owed most (R2.3).
+    MostOwedFirst,
+    /// A rule of a policy's own, by the name that it gives it.
+    Own(&'static str),
+}
+
+impl SchedulingRule {
+    /// What it is called where it is told with a reason, such as `R2.3`.
+    pub const fn id(self) -> &'static str {
         match self {
-            Self::Endangered { .. } => "R5.2",
-            Self::InTimeSlice { .. } | Self::BeforeCheckpoint { .. } => "R2.4",
-            Self::MostOwed { .. } => "R2.3",
+            Self::EarliestDeadlineFirst => "R5.2",
+            Self::KeepsRunning => "R2.4",
+            Self::MostOwedFirst => "R2.3",
+            Self::Own(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for SchedulingRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id())
+    }
+}
+
+impl WhyRun {
+    /// The rule that applied.
+    pub const fn rule(&self) -> SchedulingRule {
+        match self {
+            Self::Endangered { .. } => SchedulingRule::EarliestDeadlineFirst,
+            Self::InTimeSlice { .. } | Self::BeforeCheckpoint { .. } => SchedulingRule::KeepsRunning,
+            Self::MostOwed { .. } => SchedulingRule::MostOwedFirst,
         }
     }
 }

@@ -13,7 +13,7 @@
 
 use std::fmt;
 
-use fallow_domain::{Duration, PerType};
+use fallow_domain::{Duration, InstanceSeconds, PerType};
 
 use super::WorkRequest;
 
@@ -104,7 +104,7 @@ impl UnrunnableTypes {
 #[must_use]
 pub fn within_job_limit(request: WorkRequest, held: usize, job: Duration) -> WorkRequest {
     let room = JOBS_MAX.saturating_sub(held) as f64;
-    let most = (room * job.as_secs_f64()).max(FIRST_REQUEST.as_secs_f64());
+    let most = (InstanceSeconds::of_one(job) * room).max(InstanceSeconds::of_one(FIRST_REQUEST));
     WorkRequest {
         seconds: request.seconds.map(|_, seconds| seconds.min(most)),
         instances: request.instances.map(|_, instances| instances.min(room)),
@@ -113,7 +113,10 @@ pub fn within_job_limit(request: WorkRequest, held: usize, job: Duration) -> Wor
 
 /// What a project is asked for of which no job has been seen: a second of each type that may be used here.
 pub fn first_request(usable: &PerType<u32>) -> WorkRequest {
-    let seconds = |count: &u32| if *count > 0 { FIRST_REQUEST.as_secs_f64() } else { 0.0 };
+    let seconds = |count: &u32| match count {
+        0 => InstanceSeconds::ZERO,
+        _ => InstanceSeconds::of_one(FIRST_REQUEST),
+    };
     WorkRequest { seconds: usable.map(|_, count| seconds(count)), instances: PerType::default() }
 }
 
@@ -203,7 +206,7 @@ mod tests {
         for (seconds, held, millis, expected) in table {
             let wanted = WorkRequest::cpu(Duration::from_secs_f64(seconds), 2.0);
             let cut = within_job_limit(wanted, held, Duration::from_millis(millis));
-            assert!((cut.seconds[Cpu] - expected).abs() < 1e-9, "{seconds} {held} {millis}: {cut:?}");
+            assert!((cut.seconds[Cpu].get() - expected).abs() < 1e-9, "{seconds} {held} {millis}: {cut:?}");
             assert_eq!(cut.instances[Cpu], 2.0);
         }
     }
@@ -213,6 +216,8 @@ mod tests {
         let usable = PerType::from_fn(|kind| u32::from(kind == Cpu || kind == Nvidia) * 4);
         let request = first_request(&usable);
         assert_eq!(request.types().collect::<Vec<_>>(), [Cpu, Nvidia]);
-        assert!(request.types().all(|kind| request.seconds[kind] == 1.0 && request.instances[kind] == 0.0));
+        assert!(
+            request.types().all(|kind| request.seconds[kind].get() == 1.0 && request.instances[kind] == 0.0)
+        );
     }
 }

@@ -25,7 +25,7 @@
 
 use std::fmt;
 
-use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
+use fallow_domain::{Duration, InstanceSeconds, Instant, PerType, ProjectId, ResourceType, Share};
 
 use super::{
     CHECK_PERIOD, FetchAccount, FetchContact, FetchDecision, FetchPolicy, FetchPriority, FetchProject,
@@ -42,8 +42,8 @@ pub struct Shortfall;
 pub struct TypeNeed {
     /// Instances that are idle now and for which there is no job.
     pub idle: f64,
-    /// Instance-seconds that will idle within the buffer.
-    pub shortfall: f64,
+    /// What will idle within the buffer.
+    pub shortfall: InstanceSeconds,
     /// How long no instance idles.
     pub saturated: Duration,
 }
@@ -69,7 +69,7 @@ impl FetchRules {
     /// Whether a type's shortfall is a reason to ask (R5.4).
     fn is_short(&self, need: &TypeNeed) -> bool {
         let below = self.when == FetchWhen::AnyShortfall || need.saturated < self.buffer_min;
-        need.shortfall > 0.0 && below
+        need.shortfall.is_positive() && below
     }
 }
 
@@ -97,8 +97,8 @@ pub struct FetchCandidate {
     pub backed_off: PerType<bool>,
     /// Types that it is not known to supply (R3.5): their debts do not accumulate.
     pub untried: PerType<bool>,
-    /// Its shortfall against its own share, in instance-seconds (R3.8).
-    pub shortfall: PerType<f64>,
+    /// Its shortfall against its own share (R3.8).
+    pub shortfall: PerType<InstanceSeconds>,
 }
 
 /// Whether a project got much more than its share: its overall debt is below -(scheduling period + a buffer),
@@ -114,8 +114,8 @@ pub fn over_served(priority: FetchPriority, scheduling_period: Duration, buffer:
 pub enum Trigger {
     /// So many instances are idle.
     Idle(f64),
-    /// So many instance-seconds will idle within the buffer.
-    Shortfall(f64),
+    /// So much will idle within the buffer.
+    Shortfall(InstanceSeconds),
 }
 
 /// Why a project is asked although it would be passed over.
@@ -138,8 +138,8 @@ pub struct WhyFetch {
     pub trigger: Trigger,
     /// How the project stands.
     pub priority: FetchPriority,
-    /// Its own shortfall of the type, in instance-seconds.
-    pub shortfall: f64,
+    /// Its own shortfall of the type.
+    pub shortfall: InstanceSeconds,
     /// What would have kept it from being asked, had another project been there.
     pub last_resort: Option<PassedOver>,
 }
@@ -206,7 +206,7 @@ impl FetchPolicy for Shortfall {
             saturated: of.saturated,
         });
         // While nothing is short, nothing is asked for until something may be.
-        let short = needs.map(|_, need| need.shortfall > 0.0 || need.idle >= IDLE_MIN);
+        let short = needs.map(|_, need| need.shortfall.is_positive() || need.idle >= IDLE_MIN);
         if !short.iter().any(|(_, short)| *short) {
             return FetchDecision::nothing(outlook.valid_until);
         }
@@ -338,7 +338,7 @@ impl<'a> Check<'a> {
         let mut request = WorkRequest::default();
         for other in ResourceType::ALL {
             let is_best = best[other].is_some_and(|best| best.id == candidate.id);
-            if is_best && self.needs[other].shortfall > 0.0 {
+            if is_best && self.needs[other].shortfall.is_positive() {
                 self.add(&mut request, other, candidate);
             }
         }
@@ -356,7 +356,8 @@ impl<'a> Check<'a> {
         let mut piggybacks = Vec::new();
         for candidate in self.candidates.iter().filter(|c| c.may_supply && self.passed_over(c).is_none()) {
             let mut request = WorkRequest::default();
-            for kind in ResourceType::ALL.into_iter().filter(|kind| self.needs[*kind].shortfall > 0.0) {
+            for kind in ResourceType::ALL.into_iter().filter(|kind| self.needs[*kind].shortfall.is_positive())
+            {
                 if best[kind]
                     .is_none_or(|best| best.id == candidate.id || self.is_better(kind, candidate, best))
                 {
@@ -397,7 +398,9 @@ impl<'a> Check<'a> {
     /// What the project is owed and its shortfall, in CPU seconds; or its rank, where nothing is owed.
     fn score(&self, kind: ResourceType, candidate: &FetchCandidate) -> f64 {
         match candidate.priority {
-            FetchPriority::Debt(debt) => debt.as_secs() + candidate.shortfall[kind] * self.rules.speeds[kind],
+            FetchPriority::Debt(debt) => {
+                debt.as_secs() + candidate.shortfall[kind].get() * self.rules.speeds[kind]
+            }
             FetchPriority::Score(rank) => rank,
         }
     }
@@ -413,17 +416,19 @@ impl<'a> Check<'a> {
 
     fn add(&self, request: &mut WorkRequest, kind: ResourceType, candidate: &FetchCandidate) {
         let need = &self.needs[kind];
-        let least = REQUEST_MIN.as_secs_f64();
+        let least = InstanceSeconds::of_one(REQUEST_MIN);
         let idle = if need.idle >= IDLE_MIN { need.idle } else { 0.0 };
-        let own = candidate.shortfall[kind].max(0.0);
+        let own = candidate.shortfall[kind].max(InstanceSeconds::ZERO);
         let owed = match (self.passed_over(candidate), candidate.priority) {
             (Some(PassedOver::NoShare), _) => least,
             (Some(_), _) => need.shortfall,
             (None, _) if candidate.untried[kind] => own,
-            (None, FetchPriority::Debt(_)) => own.max(self.score(kind, candidate) / self.rules.speeds[kind]),
+            (None, FetchPriority::Debt(_)) => {
+                own.max(InstanceSeconds::new(self.score(kind, candidate) / self.rules.speeds[kind]))
+            }
             (None, FetchPriority::Score(_)) => own,
         };
-        let seconds = if owed > 0.0 { owed.min(need.shortfall) } else { need.shortfall };
+        let seconds = if owed.is_positive() { owed.min(need.shortfall) } else { need.shortfall };
         request.seconds[kind] = seconds.max(least);
         request.instances[kind] = idle;
     }

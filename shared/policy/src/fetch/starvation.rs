@@ -19,7 +19,7 @@
 
 use std::fmt;
 
-use fallow_domain::{Duration, Fraction, PerType, ProjectId, ResourceType, Share};
+use fallow_domain::{Duration, Fraction, InstanceSeconds, PerType, ProjectId, ResourceType, Share};
 
 use super::{
     CHECK_PERIOD, FetchDecision, FetchPolicy, FetchProject, FetchSituation, FetchWhen, ProjectRequest,
@@ -311,11 +311,11 @@ fn need(
             need.lasts = need.lasts.min(lasts(host, &starvation));
         }
         if fill.is_positive() {
-            need.piggyback.seconds[kind] = fill.as_secs_f64();
+            need.piggyback.seconds[kind] = InstanceSeconds::of_one(fill);
             need.piggyback.instances[kind] = idle[kind];
         }
         if starves {
-            need.request.seconds[kind] = fill.as_secs_f64();
+            need.request.seconds[kind] = InstanceSeconds::of_one(fill);
             need.request.instances[kind] = idle[kind];
         }
         if starvation.urgency > need.first.urgency

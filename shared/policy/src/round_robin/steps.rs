@@ -4,7 +4,7 @@
 //! which that can be so for any project, each goes its own way; so the cost is that of the jobs, and of the
 //! projects once for each that runs out.
 
-use fallow_domain::{Duration, PerType, ResourceType};
+use fallow_domain::{Duration, InstanceSeconds, PerType, ResourceType};
 
 use super::flow::Flow;
 use super::frame::{Findings, Horizon, RATE_EPSILON, TypeCapacity};
@@ -78,7 +78,7 @@ impl Simulation {
         };
 
         // What idles is counted by the clock, as the window is: dt x idle instances.
-        let by_clock = |computing_secs: f64| computing_secs / horizon.active;
+        let by_clock = |computing_secs: f64| InstanceSeconds::new(computing_secs / horizon.active);
         for (of, own) in outlook.projects.iter_mut().zip(own.iter()) {
             of.shortfall[kind] = by_clock(own * horizon.window);
         }

@@ -1,6 +1,6 @@
 //! What a request asks for.
 
-use fallow_domain::{Duration, PerType, ResourceType, Usage};
+use fallow_domain::{Duration, InstanceSeconds, PerType, ResourceType, Usage};
 
 /// What is wanted of one type.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -20,10 +20,15 @@ pub struct Demand {
 impl Demand {
     /// From a request: seconds and idle instances per type, and the scalar beside them. A client that fills
     /// in no type is an old one, whose scalar counts. What is not a number above zero is nothing.
-    pub fn new(seconds: &PerType<f64>, instances: &PerType<f64>, scalar: f64) -> Self {
+    pub fn new(
+        seconds: &PerType<InstanceSeconds>,
+        instances: &PerType<f64>,
+        scalar: InstanceSeconds,
+    ) -> Self {
+        let scalar = scalar.get();
         let sane = |value: f64| if value > 0.0 { value.min(1e12) } else { 0.0 };
         let types = PerType::from_fn(|kind| TypeDemand {
-            seconds: sane(seconds[kind]),
+            seconds: sane(seconds[kind].get()),
             instances: sane(instances[kind]),
         });
         let old = types.iter().all(|(_, demand)| !demand.is_open()) && sane(scalar) > 0.0;
@@ -32,7 +37,8 @@ impl Demand {
 
     /// Work for CPUs only.
     pub fn cpu(seconds: Duration, instances: u32) -> Self {
-        Self::new(&PerType::cpu(seconds.as_secs_f64()), &PerType::cpu(f64::from(instances)), 0.0)
+        let seconds = InstanceSeconds::of_one(seconds);
+        Self::new(&PerType::cpu(seconds), &PerType::cpu(f64::from(instances)), InstanceSeconds::ZERO)
     }
 
     /// Whether jobs of a type are wanted. Versions of applications are chosen for such types only.

@@ -2,6 +2,7 @@ use super::as_asked::ws1;
 use super::in_time::*;
 use super::*;
 use ResourceType::{Cpu, Nvidia};
+use fallow_domain::InstanceSeconds;
 use proptest::prelude::*;
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -89,6 +90,10 @@ fn both<T: Default>(cpu: T, gpu: T) -> PerType<T> {
     both
 }
 
+fn seconds(cpu: f64, gpu: f64) -> PerType<InstanceSeconds> {
+    both(InstanceSeconds::new(cpu), InstanceSeconds::new(gpu))
+}
+
 #[test]
 fn r3_12_each_type_is_filled_by_itself_and_no_other_is_sent() {
     let offers = || {
@@ -101,7 +106,10 @@ fn r3_12_each_type_is_filled_by_itself_and_no_other_is_sent() {
         ]
     };
     let ask = |cpu: (f64, f64), gpu: (f64, f64)| {
-        ws1(Demand::new(&both(cpu.0, gpu.0), &both(cpu.1, gpu.1), cpu.0.max(gpu.0)), offers())
+        ws1(
+            Demand::new(&seconds(cpu.0, gpu.0), &both(cpu.1, gpu.1), InstanceSeconds::new(cpu.0.max(gpu.0))),
+            offers(),
+        )
     };
     assert_eq!(ask((3_600.0, 0.0), (0.0, 0.0)), [1]);
     assert_eq!(ask((0.0, 0.0), (5_400.0, 0.0)), [2, 4]);
@@ -111,18 +119,18 @@ fn r3_12_each_type_is_filled_by_itself_and_no_other_is_sent() {
 
 #[test]
 fn r3_12_an_old_clients_scalar_is_filled_from_whatever_types_there_are() {
-    let demand = Demand::new(&PerType::default(), &PerType::default(), 3.0 * 3_600.0);
+    let demand = Demand::new(&PerType::default(), &PerType::default(), InstanceSeconds::new(3.0 * 3_600.0));
     assert!(demand.wants(Cpu) && demand.wants(Nvidia));
     assert_eq!(ws1(demand, [offer(1, 2, 99), gpu_job(2, 1, 99, 1.0), offer(3, 2, 99)]), [1, 2]);
-    assert!(!Demand::new(&PerType::default(), &PerType::default(), f64::NAN).is_open());
+    assert!(!Demand::new(&PerType::default(), &PerType::default(), InstanceSeconds::new(f64::NAN)).is_open());
 }
 
 #[test]
 fn r3_12_a_project_without_versions_for_the_only_types_wanted_can_say_so() {
-    let demand = Demand::new(&both(0.0, 60.0), &PerType::default(), 60.0);
+    let demand = Demand::new(&seconds(0.0, 60.0), &PerType::default(), InstanceSeconds::new(60.0));
     assert!(!demand.is_supported(&PerType::cpu(true)) && demand.is_supported(&both(false, true)));
     assert_eq!(demand.unsupported(&PerType::cpu(true)), both(false, true));
-    let more = Demand::new(&both(60.0, 60.0), &PerType::default(), 60.0);
+    let more = Demand::new(&seconds(60.0, 60.0), &PerType::default(), InstanceSeconds::new(60.0));
     assert!(more.is_supported(&PerType::cpu(true)));
 }
 
@@ -130,7 +138,7 @@ fn r3_12_a_project_without_versions_for_the_only_types_wanted_can_say_so() {
 fn r5_6_types_are_simulated_by_themselves_and_gpus_can_be_shared() {
     let host = SendHost { instances: both(1, 1), availability: Fraction::ONE };
     let judge = |held: &[InProgress], offered: Offer<u32>| {
-        let demand = Demand::new(&both(3_600.0, 3_600.0), &PerType::default(), 0.0);
+        let demand = Demand::new(&seconds(3_600.0, 3_600.0), &PerType::default(), InstanceSeconds::new(0.0));
         ws2(demand, &host, held, [offered], Ws2Switches::PUBLISHED, t0()).refused.first().map(|(_, why)| *why)
     };
     // The CPU is full for nine hours; the GPU is free.

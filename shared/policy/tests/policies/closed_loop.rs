@@ -143,7 +143,8 @@ impl World {
             let mut jobs = 0;
             if project.supplies[kind] {
                 let length = project.length.as_secs_f64();
-                let wanted = (ask.request.seconds[kind] / length).max(ask.request.instances[kind]).ceil();
+                let wanted =
+                    (ask.request.seconds[kind].get() / length).max(ask.request.instances[kind]).ceil();
                 while f64::from(jobs) < wanted {
                     let mut sent = job(self.next_job, project.id.0, 0).left(project.length);
                     sent.usage = gpus(kind);

@@ -65,7 +65,7 @@ fn r5_2_endangered_jobs_preempt_tasks_in_their_slices_and_the_others_go_round_ro
     assert_eq!(ran(&schedule), [3, 1]);
     let deadline = at_min(60);
     assert_eq!(why(&schedule.run[0]), WhyRun::Endangered { deadline, misses: 1 });
-    assert_eq!(schedule.run[0].rule, "R5.2");
+    assert_eq!(schedule.run[0].rule.to_string(), "R5.2");
     assert!(matches!(&schedule.preempt[..], [passed] if passed.job == JobId(2)));
 }
 

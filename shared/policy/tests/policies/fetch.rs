@@ -1,6 +1,6 @@
 //! R3.2, R3.7, R3.9, R3.10, R5.4.
 
-use fallow_domain::{Duration, PerType, ProjectId, ResourceType, Share};
+use fallow_domain::{Duration, InstanceSeconds, PerType, ProjectId, ResourceType, Share};
 use fallow_policy::accounting::Debt;
 use fallow_policy::fetch::shortfall::{
     FetchCandidate, FetchRules, PassedOver, PlannedRequest, Trigger, TypeNeed, over_served, plan,
@@ -39,7 +39,7 @@ fn needs(rows: &[(ResourceType, f64, f64)]) -> PerType<TypeNeed> {
     let mut needs = PerType::<TypeNeed>::default();
     for (kind, idle, shortfall) in rows {
         let saturated = Duration::from_hours(if *idle > 0.0 { 0 } else { 1 });
-        needs[*kind] = TypeNeed { idle: *idle, shortfall: *shortfall, saturated };
+        needs[*kind] = TypeNeed { idle: *idle, shortfall: InstanceSeconds::new(*shortfall), saturated };
     }
     needs
 }
@@ -62,16 +62,16 @@ fn r3_10_needs_have_an_order_and_idle_instances_ask_for_their_type_only() {
     let short = [(Cpu, 0.0, HOUR), (Nvidia, 0.0, HOUR)];
     let ask = ask(&needs(&short), &any).unwrap();
     assert_eq!(ask.request.types().collect::<Vec<_>>(), [Cpu, Nvidia], "the CPU piggybacks along");
-    assert_eq!((ask.why.kind, ask.why.trigger), (Nvidia, Trigger::Shortfall(HOUR)));
+    assert_eq!((ask.why.kind, ask.why.trigger), (Nvidia, Trigger::Shortfall(InstanceSeconds::new(HOUR))));
     assert_eq!(asked(&needs(&[]), &any), None);
 }
 
 #[test]
 fn r3_10_a_request_for_a_shortfall_asks_for_other_types_only_where_the_project_is_best() {
     let mut first = candidate(1, 0.0);
-    first.shortfall[Nvidia] = HOUR;
+    first.shortfall[Nvidia] = InstanceSeconds::new(HOUR);
     let mut second = candidate(2, 0.0);
-    second.shortfall[Cpu] = HOUR;
+    second.shortfall[Cpu] = InstanceSeconds::new(HOUR);
     let short = needs(&[(Cpu, 0.0, HOUR), (Nvidia, 0.0, HOUR)]);
     assert_eq!(asked(&short, &[first, second]), Some((1, vec![Nvidia])));
     let backed_off = FetchCandidate { backed_off: PerType::cpu(true), ..second };
@@ -83,7 +83,7 @@ fn r3_9_the_project_with_the_largest_debt_and_shortfall_is_asked() {
     let short = needs(&[(Nvidia, 0.0, 4.0 * HOUR)]);
     let with = |id, priority, shortfall| {
         let mut candidate = candidate(id, priority);
-        candidate.shortfall[Nvidia] = shortfall;
+        candidate.shortfall[Nvidia] = InstanceSeconds::new(shortfall);
         candidate
     };
     let of = |candidates: &[FetchCandidate]| ask(&short, candidates).map(|ask| ask.project.0);
@@ -108,7 +108,7 @@ fn r3_9_a_tight_or_over_served_project_is_passed_over_unless_an_instance_idles_a
     assert_eq!(asked(&short, &[tight, over_served]), None);
     let last = ask(&idle, &[tight, over_served]).unwrap();
     assert_eq!((last.project, last.why.last_resort), (ProjectId(1), Some(PassedOver::Tight)));
-    assert_eq!((last.request.seconds[Cpu], last.request.instances[Cpu]), (5.0 * HOUR, 1.0));
+    assert_eq!((last.request.seconds[Cpu].get(), last.request.instances[Cpu]), (5.0 * HOUR, 1.0));
 }
 
 #[test]
@@ -155,8 +155,8 @@ fn r5_4_a_project_is_asked_for_what_it_is_owed_within_the_whole_shortfall() {
     let short = needs(&[(Cpu, 0.0, 10.0 * HOUR)]);
     let with = |priority: f64, own: f64| {
         let mut candidate = candidate(1, priority);
-        candidate.shortfall[Cpu] = own;
-        ask(&short, &[candidate]).unwrap().request.seconds[Cpu] / HOUR
+        candidate.shortfall[Cpu] = InstanceSeconds::new(own);
+        ask(&short, &[candidate]).unwrap().request.seconds[Cpu].get() / HOUR
     };
     assert_eq!(with(0.0, 5.0 * HOUR), 5.0, "nothing owed: its share of the queue");
     assert_eq!(with(2.0 * HOUR, 5.0 * HOUR), 7.0);
@@ -192,8 +192,8 @@ fn r3_7_an_rpc_that_happens_anyway_asks_for_all_types_in_shortfall_for_which_the
 #[test]
 fn r3_2_the_scalar_for_older_servers_is_the_largest_of_the_seconds() {
     let mut request = WorkRequest::cpu(Duration::from_secs(10), 0.0);
-    request.seconds[Nvidia] = 30.0;
-    assert_eq!(request.scalar(), 30.0);
+    request.seconds[Nvidia] = InstanceSeconds::new(30.0);
+    assert_eq!(request.scalar().get(), 30.0);
     assert!(request.asks(Cpu) && !request.asks(Amd) && !request.is_none());
 }
 
@@ -202,9 +202,9 @@ fn by_recent_credit_the_priority_alone_ranks() {
     let short = needs(&[(Cpu, 0.0, 10.0 * HOUR)]);
     let ranked = |id, rank| FetchCandidate { priority: FetchPriority::Score(rank), ..candidate(id, 0.0) };
     let mut hungry = ranked(1, -1.5);
-    hungry.shortfall[Cpu] = 5.0 * HOUR;
+    hungry.shortfall[Cpu] = InstanceSeconds::new(5.0 * HOUR);
     let ask = plan(&rules(), &short, &[hungry, ranked(2, -0.5)]).ask.unwrap();
-    assert_eq!((ask.project, ask.request.seconds[Cpu]), (ProjectId(2), 10.0 * HOUR));
+    assert_eq!((ask.project, ask.request.seconds[Cpu].get()), (ProjectId(2), 10.0 * HOUR));
 }
 
 fn any_candidate(id: u32) -> impl Strategy<Value = FetchCandidate> {
@@ -216,7 +216,8 @@ fn any_candidate(id: u32) -> impl Strategy<Value = FetchCandidate> {
             (candidate.tight, candidate.over_served) = (flags[0], flags[1]);
             (candidate.may_supply, candidate.may_ask) = (flags[2] || flags[3], flags[3] || flags[4]);
             (candidate.backed_off[Cpu], candidate.backed_off[Nvidia]) = (flags[5], flags[6]);
-            (candidate.shortfall[Cpu], candidate.shortfall[Nvidia]) = (short[0], short[1]);
+            candidate.shortfall[Cpu] = InstanceSeconds::new(short[0]);
+            candidate.shortfall[Nvidia] = InstanceSeconds::new(short[1]);
             candidate
         },
     )
@@ -239,8 +240,8 @@ proptest! {
             let asked = candidates.iter().find(|c| c.id == ask.project).unwrap();
             prop_assert!(asked.may_supply && asked.may_ask);
             for kind in ask.request.types() {
-                prop_assert!(!asked.backed_off[kind] && (needs[kind].shortfall > 0.0 || needs[kind].idle > 0.0));
-                prop_assert!(ask.request.seconds[kind] <= needs[kind].shortfall.max(1.0));
+                prop_assert!(!asked.backed_off[kind] && (needs[kind].shortfall.is_positive() || needs[kind].idle > 0.0));
+                prop_assert!(ask.request.seconds[kind].get() <= needs[kind].shortfall.get().max(1.0));
             }
         }
         // Nothing idles while somebody could be asked.
@@ -255,13 +256,13 @@ proptest! {
 #[test]
 fn r3_9_a_project_that_has_supplied_nothing_yet_is_tried_first_and_for_its_own_shortfall_only() {
     let mut owed = candidate(1, 50_000.0);
-    owed.shortfall[Cpu] = HOUR;
+    owed.shortfall[Cpu] = InstanceSeconds::new(HOUR);
     let mut unknown = candidate(2, 0.0);
-    unknown.shortfall[Cpu] = HOUR / 10.0;
+    unknown.shortfall[Cpu] = InstanceSeconds::new(HOUR / 10.0);
     unknown.untried[Cpu] = true;
     let short = needs(&[(Cpu, 0.0, 8.0 * HOUR)]);
     let tried = ask(&short, &[owed, unknown]).unwrap();
-    assert_eq!((tried.project.0, tried.request.seconds[Cpu]), (2, HOUR / 10.0));
+    assert_eq!((tried.project.0, tried.request.seconds[Cpu].get()), (2, HOUR / 10.0));
     // It had nothing: the others have their turn until its backoff is over.
     unknown.backed_off[Cpu] = true;
     assert_eq!(ask(&short, &[owed, unknown]).unwrap().project.0, 1);

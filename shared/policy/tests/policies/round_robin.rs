@@ -68,7 +68,7 @@ fn r3_8_times_are_stretched_by_the_time_that_the_host_is_off() {
     // clock.
     let outlook = simulate(&host(0.5), &[project(1, 1.0)], &jobs, DAY);
     assert_eq!(outlook.types[CPU].saturated, Duration::from_hours(3));
-    assert!(near(outlook.types[CPU].shortfall, 21.0 * 3_600.0));
+    assert!(near(outlook.types[CPU].shortfall.get(), 21.0 * 3_600.0));
 }
 
 #[test]
@@ -90,14 +90,14 @@ fn r3_8_shortfall_is_what_idles_within_the_window_overall_and_against_each_share
     let outlook = simulate(&PlanHost::cpus(2), &projects, &jobs, Duration::from_hours(4));
     let hours = |secs: f64| secs / 3_600.0;
     assert_eq!(outlook.types[CPU].saturated, Duration::from_hours(1));
-    assert!(near(hours(outlook.types[CPU].shortfall), 4.0));
-    let own = |id| hours(outlook.of(ProjectId(id)).unwrap().shortfall[CPU]);
+    assert!(near(hours(outlook.types[CPU].shortfall.get()), 4.0));
+    let own = |id| hours(outlook.of(ProjectId(id)).unwrap().shortfall[CPU].get());
     assert!(near(own(1), 1.0) && near(own(2), 3.0));
     // One that may not supply work is not short of any, and leaves its share to the others.
     let silent = [project(1, 100.0), PlanProject { counts: false, ..project(3, 100.0) }];
     let outlook = simulate(&PlanHost::cpus(2), &silent, &jobs, Duration::from_hours(4));
-    assert!(near(hours(outlook.of(ProjectId(1)).unwrap().shortfall[CPU]), 5.0));
-    assert_eq!(outlook.of(ProjectId(3)).unwrap().shortfall[CPU], 0.0);
+    assert!(near(hours(outlook.of(ProjectId(1)).unwrap().shortfall[CPU].get()), 5.0));
+    assert_eq!(outlook.of(ProjectId(3)).unwrap().shortfall[CPU].get(), 0.0);
 }
 
 #[test]
@@ -207,12 +207,13 @@ fn check_within(
         let shortfall = fluid.shortfall[kind] / active;
         let within_all = within * f64::from(host.instances[kind]) / active;
         let near = |one: f64, other: f64| near(one, other) || (one - other).abs() <= within_all;
-        prop_assert!(near(of.shortfall, shortfall), "{kind} shortfall {} {shortfall}", of.shortfall);
+        prop_assert!(near(of.shortfall.get(), shortfall), "{kind} shortfall {} {shortfall}", of.shortfall);
         let (saturated, exact) = (of.saturated.as_secs_f64() * active, fluid.saturated[kind]);
         let is_bound = saturated >= seconds - within - 1e-3 && saturated <= exact + within + 1e-3;
         prop_assert!(near(saturated, exact) || is_bound, "{kind} saturated {saturated} {exact}");
         for project in &outlook.projects {
-            let (own, exact) = (project.shortfall[kind], fluid.own_shortfall[&project.id][kind] / active);
+            let (own, exact) =
+                (project.shortfall[kind].get(), fluid.own_shortfall[&project.id][kind] / active);
             prop_assert!(near(own, exact), "{kind} shortfall of {} {own} {exact}", project.id);
         }
     }
@@ -305,7 +306,7 @@ proptest! {
         let anew = RoundRobin::default().simulate(&host, &projects, &queue, window, Duration::ZERO, now).clone();
         prop_assert_eq!(&first.late, &anew.late);
         for (kind, of) in anew.types.iter() {
-            prop_assert!(of.shortfall == 0.0 || first.types[kind].shortfall > 0.0);
+            prop_assert!(!of.shortfall.is_positive() || first.types[kind].shortfall.is_positive());
         }
     }
 
@@ -323,7 +324,7 @@ proptest! {
         let mut robin = RoundRobin::default();
         let now = Instant::from_micros(now);
         let outlook = robin.simulate(&host, &projects, &queue, Duration::from_micros(window), Duration::ZERO, now);
-        prop_assert!(outlook.types.iter().all(|(_, of)| of.shortfall.is_finite() && of.idle.is_finite()));
+        prop_assert!(outlook.types.iter().all(|(_, of)| of.shortfall.get().is_finite() && of.idle.is_finite()));
         prop_assert!(outlook.valid_until >= now);
     }
 }
@@ -332,8 +333,9 @@ proptest! {
 fn queues_of_nothing_are_short_of_everything() {
     let outlook = simulate(&with_gpus(4, 1), &[project(1, 3.0), project(2, 1.0)], &[], DAY);
     assert_eq!((outlook.types[CPU].idle, outlook.types[GPU].idle), (4.0, 1.0));
-    assert!(near(outlook.types[CPU].shortfall, 4.0 * 86_400.0));
-    let own: Vec<PerType<f64>> = outlook.projects.iter().map(|p| p.shortfall).collect();
+    assert!(near(outlook.types[CPU].shortfall.get(), 4.0 * 86_400.0));
+    let own: Vec<PerType<f64>> =
+        outlook.projects.iter().map(|p| p.shortfall.map(|_, own| own.get())).collect();
     assert!(near(own[0][CPU], 3.0 * 86_400.0) && near(own[1][GPU], 0.25 * 86_400.0));
 }
 
@@ -345,7 +347,7 @@ fn r3_8_a_long_queue_whose_jobs_are_few_for_the_cpus_or_uneven_is_not_passed_ove
     };
     let saturated = |cpus: u32, jobs: &[JobSnapshot], window: Duration| {
         let of = simulate(&PlanHost::cpus(cpus), &[project(1, 1.0)], jobs, window).types[CPU];
-        (of.saturated.as_secs_f64() / 3_600.0, of.shortfall / 3_600.0)
+        (of.saturated.as_secs_f64() / 3_600.0, of.shortfall.get() / 3_600.0)
     };
     // 256 CPUs, each with a task of which an hour is left, and 44 jobs more: 212 CPUs are short for 7 of 8
     // hours.

@@ -36,7 +36,9 @@ fn due(id: u32) -> Candidate {
     Candidate { due: Some(WhyDue::Waited), ..content(id) }
 }
 fn asked(ask: Option<SchedulerRpc>) -> Option<(u32, usize, i64)> {
-    ask.map(|ask| (ask.project.0, ask.scheduler, (ask.work.seconds[ResourceType::Cpu] / 3_600.0) as i64))
+    ask.map(|ask| {
+        (ask.project.0, ask.scheduler, (ask.work.seconds[ResourceType::Cpu].get() / 3_600.0) as i64)
+    })
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! What the real scheduler and simulation add is left out: per type the project with the largest short-term
 //! debt runs for a slice, and a shortfall is the buffer less what is queued.
 
-use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
+use fallow_domain::{Duration, InstanceSeconds, Instant, PerType, ProjectId, ResourceType, Share};
 use fallow_policy::accounting::{Debts, LongTermDebts, LongTermPeriod, ShortTermPeriod};
 use fallow_policy::due::{DueClaim, rates};
 use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, over_served, plan};
@@ -102,7 +102,11 @@ impl Host {
             let instances = f64::from(self.plan.instances[kind]);
             let idle = if queued(kind) <= 0.0 { instances } else { 0.0 };
             let saturated = Duration::from_secs_f64(queued(kind));
-            TypeNeed { idle, shortfall: (window * instances - queued(kind)).max(0.0), saturated }
+            TypeNeed {
+                idle,
+                shortfall: InstanceSeconds::new((window * instances - queued(kind)).max(0.0)),
+                saturated,
+            }
         });
         let candidates: Vec<FetchCandidate> = self
             .projects
@@ -121,7 +125,9 @@ impl Host {
                     hung: false,
                     backed_off: self.backoffs.held(p.id, self.now),
                     untried: PerType::from_fn(|kind| !self.long.supplies(p.id, kind)),
-                    shortfall: PerType::from_fn(|kind| (due[kind] * window - p.queued[kind]).max(0.0)),
+                    shortfall: PerType::from_fn(|kind| {
+                        InstanceSeconds::new((due[kind] * window - p.queued[kind]).max(0.0))
+                    }),
                 }
             })
             .collect();
@@ -132,7 +138,7 @@ impl Host {
         let Some(project) = self.projects.iter_mut().find(|p| p.id == ask.project) else { return };
         for kind in ask.request.types() {
             let reply = if project.supplies[kind] {
-                let jobs = (ask.request.seconds[kind] / project.job_secs).ceil();
+                let jobs = (ask.request.seconds[kind].get() / project.job_secs).ceil();
                 project.queued[kind] += jobs * project.job_secs;
                 ReplyForType::Jobs(jobs as u32)
             } else {

@@ -27,7 +27,7 @@ fn plan(host: FetchHost, projects: &[Supplier], jobs: &[JobSnapshot]) -> Starvat
 }
 
 fn asked_hours(request: &WorkRequest) -> f64 {
-    hours(Duration::from_secs_f64(request.seconds[Cpu]))
+    hours(Duration::from_secs_f64(request.seconds[Cpu].get()))
 }
 
 fn hours(need: Duration) -> f64 {
@@ -138,7 +138,7 @@ fn r5_3_with_a_gpu_each_type_is_split_by_share_among_those_that_supply_it() {
     // Project 1 alone supplies the GPU: it is to have eight hours of it. Of two CPUs it is to have one.
     let plan = plan(host, &[both, project(2, 50.0)], &[gpu(1, 3), job(2, 1, 9).left(HOUR * 8)]);
     let need = plan.of(ProjectId(1)).unwrap();
-    let asked = |kind| hours(Duration::from_secs_f64(need.request.seconds[kind]));
+    let asked = |kind| hours(Duration::from_secs_f64(need.request.seconds[kind].get()));
     assert_eq!((asked(Nvidia), asked(Cpu)), (5.0, 0.0));
     assert_eq!((plan.idle[Nvidia], plan.idle[Cpu]), (0.0, 1.0));
     assert_eq!(need.first.kind, Nvidia);
@@ -164,7 +164,7 @@ proptest! {
         let mut queue: JobQueue = jobs.into_iter().collect();
         let before = check(&host(usable, buffer), &projects, &queue);
         for need in &before.needs {
-            let (request, fill) = (need.request.seconds[Cpu], need.piggyback.seconds[Cpu]);
+            let (request, fill) = (need.request.seconds[Cpu].get(), need.piggyback.seconds[Cpu].get());
             prop_assert!(request <= fill && request >= 0.0);
             prop_assert_eq!(request > 0.0, need.urgency > Urgency::None);
             // It comes as one long job of earliest deadline, beside what is needed at once.

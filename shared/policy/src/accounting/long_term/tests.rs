@@ -45,8 +45,11 @@ fn r3_3_a_pair_earns_its_part_of_the_fair_division_and_pays_what_it_uses() {
     let mut debts = supplied(&[(1, false, true), (2, true, true)]);
     let periods = [period(1, 100.0, 0.0, 50.0), period(2, 100.0, 100.0, 50.0)];
     debts.settle(secs(100), &host(1, 1, 2.0), &periods);
-    assert_eq!((debts.of(ProjectId(1), Nvidia), debts.of(ProjectId(2), Nvidia)), (25.0, -25.0));
-    assert_eq!((debts.of(ProjectId(1), Cpu), debts.of(ProjectId(2), Cpu)), (0.0, 0.0));
+    assert_eq!(
+        (debts.of(ProjectId(1), Nvidia).as_secs(), debts.of(ProjectId(2), Nvidia).as_secs()),
+        (25.0, -25.0)
+    );
+    assert_eq!((debts.of(ProjectId(1), Cpu).as_secs(), debts.of(ProjectId(2), Cpu).as_secs()), (0.0, 0.0));
 }
 
 #[test]
@@ -84,11 +87,11 @@ fn r3_6_a_pair_that_does_not_accumulate_neither_earns_nor_drifts() {
         &host,
         &[period(1, 1.0, 90.0, 0.0), period(2, 1.0, 90.0, 0.0), period(3, 1.0, 0.0, 0.0)],
     );
-    assert_eq!(debts.of(ProjectId(3), Cpu), 60.0);
+    assert_eq!(debts.of(ProjectId(3), Cpu).as_secs(), 60.0);
     let mut barred = period(3, 1.0, 30.0, 0.0);
     barred.may_supply[Cpu] = false;
     debts.settle(secs(90), &host, &[period(1, 1.0, 90.0, 0.0), period(2, 1.0, 90.0, 0.0), barred]);
-    assert_eq!(debts.of(ProjectId(3), Cpu), 60.0);
+    assert_eq!(debts.of(ProjectId(3), Cpu).as_secs(), 60.0);
 }
 
 #[test]
@@ -97,7 +100,7 @@ fn opposite_parts_are_set_off_against_each_other() {
     let mut debts = supplied(&[(1, true, true), (2, true, true)]);
     debts.settle(secs(100), &host(1, 1, 1.0), &[period(1, 1.0, 100.0, 0.0), period(2, 1.0, 0.0, 100.0)]);
     for (project, kind) in [(1, Cpu), (1, Nvidia), (2, Cpu), (2, Nvidia)] {
-        assert_eq!(debts.of(ProjectId(project), kind), 0.0, "{project} {kind}");
+        assert_eq!(debts.of(ProjectId(project), kind).as_secs(), 0.0, "{project} {kind}");
     }
 }
 
@@ -151,10 +154,10 @@ proptest! {
             let bound = 3_600.0 * (2.0 + speed) * 4.0 * shares.len() as f64;
             for (kind, allowed) in [(Cpu, 0), (Nvidia, 1)] {
                 let pairs = (0..ids.len()).filter(|i| if allowed == 0 { may[*i].0 } else { may[*i].1 });
-                let sum: f64 = pairs.map(|i| debts.of(ProjectId(ids[i]), kind)).sum();
+                let sum: f64 = pairs.map(|i| debts.of(ProjectId(ids[i]), kind).as_secs()).sum();
                 prop_assert!(sum.abs() < 1e-6 * bound, "{kind}: {sum}");
                 for id in &ids {
-                    let debt = debts.of(ProjectId(*id), kind) * host.speeds[kind];
+                    let debt = debts.of(ProjectId(*id), kind).as_secs() * host.speeds[kind];
                     prop_assert!(debt.abs() <= bound, "{kind} of {id}: {debt} beyond {bound}");
                 }
             }
