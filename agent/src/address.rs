@@ -1,4 +1,4 @@
-//! The coordinator's address, and why it has to be one of this very host.
+//! The coordinator's address, and why it has to be one of this very host (R6.10).
 
 use fallow_daemon::loopback;
 

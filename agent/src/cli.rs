@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, and its help.
+//! The command line: what can be asked for, excluded devices among it, and its help (R6.11, R3.14).
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The agent: the shell that turns the client on a host.
+//! The agent: the shell that turns the client on a host, with or without a coordinator (R6.1).
 //!
 //! It makes no decision. The client (`fallow-client`) says what to do and why; this crate does it and tells
 //! what happened:

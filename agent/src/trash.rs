@@ -1,5 +1,5 @@
 //! What jobs left, in their slots or under names that are the agent's: taken away at once, removed when there
-//! is time.
+//! is time (R6.10).
 //!
 //! Model: a file is deleted; a directory is moved out of the way, whole, which takes one call however much is
 //! in it, and also while somebody goes on putting files into it. So whoever wants the name next finds nothing

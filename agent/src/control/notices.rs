@@ -1,4 +1,4 @@
-//! The last notices, for `status`.
+//! The last notices, for `status`, with a place for every project (R6.10).
 //!
 //! Model: projects, and the host as a whole, have equal shares of what is kept and of what is shown. Where
 //! there is no room, whoever said the most loses the oldest of it; so one that says very much pushes out

@@ -1,4 +1,4 @@
-//! Parts of downloads, given up where there is no space to store anything.
+//! Parts of downloads, given up where there is no space to store anything (R6.10).
 //!
 //! Model: the engine waits until that is done, and the owner with it, so it ends soon, whatever jobs have put
 //! there. Every project has its share of the time. Where that is over and much is left, all that the project

@@ -1,4 +1,4 @@
-//! Tasks that fill the disk, while there is no space to store anything.
+//! Tasks that fill the disk, while there is no space to store anything (R6.10).
 //!
 //! Model: what the client decides is carried out when it is stored, and a task may be why nothing can be. So
 //! whose files go before that is asked of the client as it stands ([`fallow_client::Room`], which says also

@@ -2,6 +2,7 @@
 //!
 //! Model: one look at a time for each task, in a thread of its own at idle priority, for to work out the sum
 //! of a large output takes longer than a second. What is asked for meanwhile is looked at once more after it.
+//! So no job holds up the heartbeats of others (R6.10).
 
 use std::thread::JoinHandle;
 

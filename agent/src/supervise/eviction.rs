@@ -1,5 +1,5 @@
 //! Eviction on a full disk: which tasks are killed, which slots are emptied, and which outputs are deleted,
-//! before anything can be stored.
+//! before anything can be stored (R6.10).
 //!
 //! Model: which task is evicted is the client's to say (`Room`). A task that is there is killed, and its slot
 //! emptied when it is gone. What one has left that is gone already lies in its slot until the client has it

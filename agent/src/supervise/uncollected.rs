@@ -1,4 +1,5 @@
-//! Outputs that this host could not collect when their task ended: too many open files, a full disk.
+//! Outputs that this host could not collect when their task ended: too many open files, a full disk
+//! (R6.10).
 //!
 //! Model: they stay in the task's slot, with the finish file. The next start of the task collects them
 //! instead of computing once more, as an agent does at its own start with what it finds. If that cannot be

@@ -1,4 +1,4 @@
-//! Messages of jobs to their projects that the engine does not know of yet.
+//! Messages of jobs to their projects that the engine does not know of yet (R6.10).
 //!
 //! Model: the engine may take nothing in for a long time, on a full disk for example, and heartbeats and the
 //! owner's orders must not wait for that. So it is told of a message when it has room. A message is a file in

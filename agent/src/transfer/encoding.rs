@@ -1,4 +1,4 @@
-//! Bodies that were compressed for the way (`Content-Encoding`).
+//! Bodies that were compressed for the way (`Content-Encoding`), expanded within bounds (R6.10).
 //!
 //! Model: where the stock client says that it takes compressed answers, so does this one, of the two kinds
 //! that every server has. A body is expanded as it comes, in pieces so small that no bomb makes much of one;

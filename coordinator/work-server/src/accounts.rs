@@ -1,4 +1,5 @@
-//! Accounts of the fleet's agents: one for each agent, so that what one has or does is nobody else's.
+//! Accounts of the fleet's agents: one for each agent, so that what one has or does is nobody else's
+//! (R6.10).
 //!
 //! An agent's key is derived from a secret of the project and the agent's id (HMAC-SHA256), and so is the
 //! same after a restart, and after a return to an older copy of the store: agents ask for their document only

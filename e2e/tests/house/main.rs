@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+mod generated;
+mod places;
 mod requirements;
 mod shown_by;
 mod tree;

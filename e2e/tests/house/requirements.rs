@@ -1,113 +1,230 @@
-//! docs/requirements.md: each id that is cited anywhere is listed there, once, in order, with places that
-//! exist.
+//! docs/requirements.md: each requirement with the places that are found for it.
+//!
+//! Text comes from one source, `docs/requirements.toml`: what is asked for, and what of it is not there yet.
+//! Places are the files that name the id (`places`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::fs;
 
+use crate::generated;
 use crate::none;
+use crate::places::{Places, places};
 use crate::tree::{root, texts};
 
-/// Says of a requirement that something of it is not there.
-const NOT_YET: &str = "not yet";
+const SOURCE: &str = "docs/requirements.toml";
+const LIST: &str = "docs/requirements.md";
 
 #[test]
 fn every_requirement_that_is_cited_is_listed() {
-    let listed: BTreeSet<String> = rows().into_iter().map(|row| row.id).collect();
+    let listed = listed();
     let mut unknown = Vec::new();
     for (path, text) in texts() {
         for (number, line) in text.lines().enumerate() {
-            for id in cited(line) {
-                if !listed.contains(&id) {
-                    unknown.push(format!("{path}:{}: {id}", number + 1));
-                }
+            for id in cited(line).into_iter().filter(|id| !listed.contains_key(id)) {
+                unknown.push(format!("{path}:{}: {id}", number + 1));
             }
         }
     }
-    none(&unknown, "cited but not in docs/requirements.md");
+    none(&unknown, "cited but not in docs/requirements.toml");
 }
 
 #[test]
-fn every_place_that_the_requirements_name_exists() {
-    let mut wrong = Vec::new();
-    for row in rows() {
-        let places = quoted(&row.places);
-        for place in &places {
-            if !root().join(place.trim_end_matches('/')).exists() {
-                wrong.push(format!("{}: no such place as {place}", row.id));
-            }
-        }
-        if places.is_empty() && !row.places.contains(NOT_YET) {
-            wrong.push(format!("{}: names no place, and does not say \"{NOT_YET}\"", row.id));
-        }
-    }
-    none(&wrong, "places in docs/requirements.md");
+fn every_requirement_has_a_place_or_says_what_is_not_there_yet() {
+    let places = places();
+    let wrong = listed().into_iter().filter(|(id, row)| !places.contains_key(id) && row.not_yet.is_none());
+    let wrong: Vec<String> = wrong.map(|(id, _)| id).collect();
+    none(&wrong, "no file names it, and docs/requirements.toml has no `not_yet` of it");
 }
 
 #[test]
-fn each_requirement_is_listed_once_and_in_order() {
-    let ids: Vec<(u32, u32)> = rows().iter().map(|row| order(&row.id)).collect();
-    assert!(ids.len() > 90, "{}", ids.len());
-    assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "out of order or twice: {ids:?}");
+fn the_list_of_requirements_is_that_of_its_source_and_of_the_code() {
+    generated::check(LIST, &list(&source(), &places()));
 }
 
-/// A requirement as it is listed: `- ID: what`, and within it `- places; what is not there yet`.
+#[test]
+fn ids_are_found_at_the_start_of_names_in_text_and_within_ranges() {
+    let found = cited("fn r6_2_one() // R1.1, (R2.10 to R2.12; R3.3) but not xR1.2, R7.1, R1.123 or r1_2");
+    assert_eq!(found, ["R6.2", "R1.1", "R2.10", "R2.11", "R2.12", "R3.3"]);
+}
+
+/// A requirement as its source has it.
 pub(crate) struct Row {
-    pub(crate) id: String,
-    places: String,
+    what: String,
+    /// What of it is not there.
+    not_yet: Option<String>,
 }
 
 impl Row {
-    /// A check of `.ci` shows it, or it is not there yet: it need not have a test.
-    pub(crate) fn has_no_test(&self) -> bool {
-        self.places.contains("`.ci/") || self.places.contains(NOT_YET)
+    /// A check of `.ci` shows it, or something of it is not there yet: it need not have a test.
+    pub(crate) fn needs_no_test(&self, places: Option<&BTreeSet<String>>) -> bool {
+        self.not_yet.is_some()
+            || places.is_some_and(|paths| paths.iter().any(|path| path.starts_with(".ci/")))
     }
 }
 
-pub(crate) fn rows() -> Vec<Row> {
-    let text = fs::read_to_string(root().join("docs/requirements.md")).unwrap();
-    let items = text.split("\n- R").skip(1).map(|item| item.split("\n\n").next().unwrap());
-    items
-        .map(|item| {
-            let (id, rest) = item.split_once(": ").unwrap_or_else(|| panic!("not \"- ID: what\": R{item}"));
-            let (_, places) =
-                rest.split_once("\n  - ").unwrap_or_else(|| panic!("no place below it: R{item}"));
-            Row { id: format!("R{id}"), places: places.split_whitespace().collect::<Vec<_>>().join(" ") }
-        })
-        .collect()
+pub(crate) fn listed() -> BTreeMap<String, Row> {
+    source().into_iter().flat_map(|part| part.rows).collect()
+}
+
+/// Requirements with a common origin.
+struct Part {
+    /// Such as `R1 Scheduler RPC timing`.
+    title: String,
+    /// Paragraphs that introduce it.
+    about: Vec<String>,
+    rows: Vec<(String, Row)>,
+}
+
+fn source() -> Vec<Part> {
+    let text = fs::read_to_string(root().join(SOURCE)).unwrap();
+    let table: toml::Table = text.parse().unwrap_or_else(|error| panic!("{SOURCE}: {error}"));
+    let (mut rows, heads): (Vec<_>, Vec<_>) = table.into_iter().partition(|(id, _)| id.contains('.'));
+    rows.sort_by_key(|(id, _)| order(id));
+    let part = |(part, head): (String, toml::Value)| {
+        let mut head = Fields::of(&part, head);
+        let title = format!("{part} {}", head.required("title"));
+        let about = ["source", "note"].map(|key| Some((key, head.optional(key)?)));
+        let about = about.into_iter().flatten();
+        let about = about.map(|(key, text)| if key == "source" { format!("Source: {text}") } else { text });
+        let own = rows.iter().filter(|(id, _)| id.split('.').next() == Some(part.as_str()));
+        let own = own.map(|(id, row)| {
+            let mut row = Fields::of(id, row.clone());
+            (id.clone(), Row { what: row.required("what"), not_yet: row.optional("not_yet") })
+        });
+        Part { title, about: about.collect(), rows: own.collect() }
+    };
+    heads.into_iter().map(part).collect()
+}
+
+/// The texts under a heading of the source. All have to be asked for.
+struct Fields<'a> {
+    of: &'a str,
+    left: toml::Table,
+}
+
+impl<'a> Fields<'a> {
+    fn of(of: &'a str, value: toml::Value) -> Self {
+        match value {
+            toml::Value::Table(left) => Self { of, left },
+            other => panic!("{SOURCE}: {of} is no table: {other}"),
+        }
+    }
+
+    fn required(&mut self, key: &str) -> String {
+        self.optional(key).unwrap_or_else(|| panic!("{SOURCE}: {} has no `{key}`", self.of))
+    }
+
+    fn optional(&mut self, key: &str) -> Option<String> {
+        let value = self.left.remove(key)?;
+        let text = value.as_str().map(str::trim).filter(|text| !text.is_empty());
+        Some(text.unwrap_or_else(|| panic!("{SOURCE}: `{key}` of {} says nothing", self.of)).to_owned())
+    }
+}
+
+impl Drop for Fields<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert!(self.left.is_empty(), "{SOURCE}: {} has unknown keys: {}", self.of, self.left);
+        }
+    }
+}
+
+fn list(parts: &[Part], places: &Places) -> String {
+    let mut text = format!(
+        "# Requirements\n\
+         Every requirement of Fallow's specification: its id, what it asks for, what of that is not there yet, and the\n\
+         files that name it, room by room. Ids stand in comments and reasons, at the start of tests' names (`r2_3_...`)\n\
+         and in tests' doc comments, so that one gets from a line of code to its reason and back.\n\
+         [requirements-tests.md](requirements-tests.md) lists the tests of each.\n\n\
+         Both files are generated and not to be edited. What is asked for stands in\n\
+         [requirements.toml](requirements.toml), places and tests are found in the code; this command writes both anew:\n\n\
+         ```console\n$ {}\n```\n",
+        generated::COMMAND
+    );
+    for part in parts {
+        writeln!(text, "\n## {}", part.title).unwrap();
+        for paragraph in &part.about {
+            wrap(&mut text, "", paragraph);
+        }
+        text.push('\n');
+        for (id, row) in &part.rows {
+            wrap(&mut text, "- ", &format!("{id}: {}", row.what));
+            if let Some(not_yet) = &row.not_yet {
+                wrap(&mut text, "  - ", &format!("not yet: {not_yet}"));
+            }
+            for (room, files) in by_room(places.get(id).into_iter().flatten()) {
+                wrap(&mut text, "  - ", &format!("{room}: {}", files.join(", ")));
+            }
+        }
+    }
+    text
+}
+
+/// Files by the folder above `src`, as they are shown: `shared/client/src`: `jobs.rs`, `rpc.rs`.
+fn by_room<'a>(paths: impl Iterator<Item = &'a String>) -> BTreeMap<String, Vec<String>> {
+    let mut rooms: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for path in paths {
+        let (room, file) = match path.split_once("/src/") {
+            Some((room, file)) => (format!("{room}/src"), file),
+            None => path.rsplit_once('/').map_or((".".to_owned(), path.as_str()), |(a, b)| (a.to_owned(), b)),
+        };
+        rooms.entry(format!("`{room}`")).or_default().push(format!("`{file}`"));
+    }
+    rooms
+}
+
+/// Adds an item or a paragraph in lines of at most 118 columns.
+fn wrap(text: &mut String, bullet: &str, words: &str) {
+    let indent = " ".repeat(bullet.len());
+    let mut line = bullet.trim_end().to_owned();
+    for word in words.split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > 118 {
+            writeln!(text, "{line}").unwrap();
+            line.clone_from(&indent);
+            line.push_str(word);
+        } else {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        }
+    }
+    writeln!(text, "{line}").unwrap();
 }
 
 /// What ids are sorted by: R2.3 comes before R2.10.
 pub(crate) fn order(id: &str) -> (u32, u32) {
-    let (room, number) = id[1..].split_once('.').unwrap();
-    (room.parse().unwrap(), number.parse().unwrap())
+    let numbers = id.strip_prefix('R').and_then(|rest| rest.split_once('.'));
+    let numbers = numbers.and_then(|(room, number)| Some((room.parse().ok()?, number.parse().ok()?)));
+    numbers.unwrap_or_else(|| panic!("{id:?} is no id"))
 }
 
-/// The ids in a line: `R2.3` in text, `r2_3_` at the start of a test's name.
-pub(crate) fn cited(line: &str) -> Vec<String> {
-    let mut ids = Vec::new();
-    let bytes = line.as_bytes();
-    for place in 0..bytes.len() {
-        let starts_word =
-            place == 0 || !(bytes[place - 1].is_ascii_alphanumeric() || bytes[place - 1] == b'_');
-        let separator = match bytes[place] {
-            b'R' => '.',
-            b'r' => '_',
-            _ => continue,
-        };
-        let Some((room, rest)) = line.get(place + 1..).and_then(|rest| rest.split_once(separator)) else {
-            continue;
-        };
-        let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        let is_name = separator == '.' || rest[number.len()..].starts_with('_');
-        let is_room = room.len() == 1 && ("1"..="6").contains(&room);
-        if starts_word && is_room && is_name && (1..=2).contains(&number.len()) {
-            ids.push(format!("R{room}.{number}"));
+/// The ids in a text: `R2.3`, all of `R2.3 to R2.6`, and `r2_3_` at the start of a test's name.
+pub(crate) fn cited(text: &str) -> Vec<String> {
+    let mut ids: Vec<String> = Vec::new();
+    // Where the last id ended.
+    let mut end = 0;
+    for (start, _) in text.match_indices(['R', 'r']) {
+        let Some((id, length)) = id_at(text, start) else { continue };
+        let last = ids.last().filter(|_| &text[end..start] == " to ").map(|last| order(last));
+        let (room, number) = order(&id);
+        if let Some((_, from)) = last.filter(|(of, _)| *of == room) {
+            ids.extend((from + 1..number).map(|between| format!("R{room}.{between}")));
         }
+        ids.push(id);
+        end = start + length;
     }
     ids
 }
 
-/// The parts of a text between backquotes.
-fn quoted(text: &str) -> Vec<&str> {
-    text.split('`').skip(1).step_by(2).collect()
+/// The id that begins there, and its length in the text.
+fn id_at(text: &str, start: usize) -> Option<(String, usize)> {
+    let separator = if text[start..].starts_with('R') { '.' } else { '_' };
+    let starts_word =
+        !text[..start].ends_with(|before: char| before.is_ascii_alphanumeric() || before == '_');
+    let (room, rest) = text[start + 1..].split_once(separator)?;
+    let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    let is_name = separator == '.' || rest[number.len()..].starts_with('_');
+    let is_room = room.len() == 1 && ("1"..="6").contains(&room);
+    let is_id = starts_word && is_room && is_name && (1..=2).contains(&number.len());
+    is_id.then(|| (format!("R{room}.{number}"), 3 + number.len()))
 }

@@ -5,39 +5,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs;
 
+use crate::generated;
 use crate::none;
-use crate::requirements::{cited, order, rows};
-use crate::tree::{root, texts};
+use crate::places::places;
+use crate::requirements::{Row, cited, listed, order};
+use crate::tree::texts;
 
 const LIST: &str = "docs/requirements-tests.md";
-const COMMAND: &str = "FALLOW_WRITE_DOCS=1 cargo test --locked -p fallow-e2e --test house";
 
 #[test]
 fn the_list_of_the_requirements_tests_is_that_of_the_code() {
-    let path = root().join(LIST);
-    let right = list(&tests());
-    if std::env::var("FALLOW_WRITE_DOCS").is_ok_and(|value| value == "1") {
-        // Whole or not at all: other tests read it meanwhile.
-        let new = path.with_extension("new");
-        fs::write(&new, &right).unwrap();
-        fs::rename(&new, &path).unwrap();
-    }
-    let found = fs::read_to_string(&path).unwrap_or_default();
-    let (had, has): (BTreeSet<_>, BTreeSet<_>) = (found.lines().collect(), right.lines().collect());
-    let gone = had.difference(&has).map(|line| format!("  no longer: {line}"));
-    let wrong: Vec<String> =
-        gone.chain(has.difference(&had).map(|line| format!("  lacks: {line}"))).collect();
-    let wrong = wrong.join("\n");
-    assert!(found == right, "{LIST} is not what the tests say; write it anew with\n    {COMMAND}\n{wrong}");
+    generated::check(LIST, &list(&tests()));
 }
 
 #[test]
 fn every_requirement_has_a_test_or_says_that_it_has_none() {
-    let tests = tests();
-    let without = rows().into_iter().filter(|row| !row.has_no_test() && !tests.contains_key(&row.id));
-    let without: Vec<String> = without.map(|row| row.id).collect();
+    let (tests, places) = (tests(), places());
+    let needs = |id: &String, row: &Row| !row.needs_no_test(places.get(id));
+    let without = listed().into_iter().filter(|(id, row)| needs(id, row) && !tests.contains_key(id));
+    let without: Vec<String> = without.map(|(id, _)| id).collect();
     none(&without, "shown by no test, no check of .ci, and not said to be \"not yet\"");
 }
 
@@ -96,7 +83,8 @@ fn list(tests: &Tests) -> String {
         "# Tests of each requirement\n\
          What [requirements.md](requirements.md) asks for, and the tests that show it, file by file. A test belongs to\n\
          the ids in its name (`r6_2_...` is R6.2) and in its doc comment. This file is generated and not to be edited;\n\
-         this command writes it anew:\n\n```console\n$ {COMMAND}\n```\n"
+         this command writes it anew:\n\n```console\n$ {}\n```\n",
+        generated::COMMAND
     );
     let mut ids: Vec<&String> = tests.keys().collect();
     ids.sort_by_key(|id| order(id));

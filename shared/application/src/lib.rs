@@ -1,4 +1,4 @@
-//! What a BOINC application written in Rust links against.
+//! What a BOINC application written in Rust links against (R6.2).
 //!
 //! A volunteer client starts an application in a directory of its own, a *slot*, and talks to it through
 //! shared memory. This library is the application's end of that: it reports progress, obeys suspend, resume,

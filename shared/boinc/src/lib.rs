@@ -1,4 +1,4 @@
-//! BOINC's formats: bytes in, typed values out, and back.
+//! BOINC's formats: bytes in, typed values out, and back (R6.2).
 //!
 //! Each module holds one family of messages, for both directions: the agent writes requests and reads
 //! replies, a work server reads requests and writes replies, so every message here can be written and read.

@@ -1,4 +1,4 @@
-//! A project's master page: a web page that says where the project's scheduler is.
+//! A project's master page: a web page that says where the project's scheduler is (R1.6).
 //!
 //! BOINC's clients look for two literal forms, line by line of at most 255 bytes:
 //! `<scheduler>URL</scheduler>`, also inside comments, and `<link rel="boinc_scheduler" href="URL"` in

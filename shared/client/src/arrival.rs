@@ -1,6 +1,6 @@
 //! What a reply brings: files, application versions, workunits, jobs. Each is taken in with all that it
 //! refers to, or not at all: a job never comes without its workunit and the files that the project has
-//! described for it.
+//! described for it (R6.10).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
 //! CPU jobs whose files are not all here, by what they need: whether one of them would run in what is left of
-//! a host.
+//! a host (R2.16, R6.10).
 //!
 //! That is asked at every event while files are under way, and must not look at every job, let alone at every
 //! file that each of two thousand jobs waits for. So jobs are kept by their CPUs, in sixteenths, and those of

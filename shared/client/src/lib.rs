@@ -4,7 +4,7 @@
 //! All that a volunteer-computing client decides is decided here, by the policies of `fallow-policy`: what to
 //! run, what to fetch, whom to contact when, what to report, what to delete. Nothing here reads a clock,
 //! opens a file or draws a random number of its own, so that a simulator turns the very machine that a host
-//! runs.
+//! runs (R5.10).
 //!
 //! # Turning it
 //! ```text

@@ -2,7 +2,7 @@
 //!
 //! A project may send messages with every reply, and be answered often. It is heard like anybody: some
 //! messages at once, then one a minute, so that no project fills the log of a host. Of those beyond, only
-//! their number is told.
+//! their number is told (R1.3: replies may come often).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! The records that a client keeps of its own course: what is to be stored, whose view has changed, what
-//! people are told.
+//! people are told (R5.10: a simulation keeps none).
 //!
 //! **An observer.** It is told of what happens, and nothing that is decided, charged or counted asks it
 //! anything: no field here can be seen outside this file. A client that keeps no records (a simulated one is

@@ -3,6 +3,8 @@
 //!
 //! Passed over: global preferences that a project sends (the coordinator's document and the owner decide
 //! here), feeds, links for graphical tools, and a change of the master URL other than a notice.
+//!
+//! The delay until the next contact is taken from it too (R1.3).
 
 use fallow_boinc::runtime::exit;
 use fallow_boinc::scheduler::{SchedulerReply, type_of};

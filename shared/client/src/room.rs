@@ -1,4 +1,4 @@
-//! Whose files go while there is no space on the disk to store anything.
+//! Whose files go while there is no space on the disk to store anything (R6.10).
 //!
 //! What the client decides is carried out when it is stored. Here the files of a task may be why nothing can
 //! be, so a shell asks at once what may go. Less is lost by some than by others:

@@ -1,5 +1,5 @@
 //! Jobs that are held and keep no instance busy, for they cannot run: they wait before they are started
-//! again, or are too large for what may be used here (R2.7).
+//! again, or are too large for what may be used here (R2.7, R2.16).
 //!
 //! No plan reckons with them, so that others are asked for what they leave idle. With ten thousand of them,
 //! an event that concerns none must not look at them all: each change costs O(log n), and who is to be

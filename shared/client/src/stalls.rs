@@ -1,4 +1,4 @@
-//! Downloads that stall, and what is enough of a project.
+//! Downloads that stall, and what is enough of a project (R2.16, R3.2).
 //!
 //! A job whose files do not come keeps no instance busy, however much work it is said to be. Its downloads
 //! stall when one of its files has failed and not come since, or when downloads of its project are under way

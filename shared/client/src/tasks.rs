@@ -1,4 +1,5 @@
-//! Tasks: jobs that have, had, or will have a process. What happened to the process, and what that means.
+//! Tasks: jobs that have, had, or will have a process. What happened to the process, and what that
+//! means; also that a full disk ended it (R4.12).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! How long a project's downloads are waited for.
+//! How long a project's downloads are waited for (R2.16).
 //!
 //! Model: two clocks for each project, a pure function of what is seen and when. The first is patient and
 //! begins anew with every change of what is under way: when it ends, the downloads are late, and none of the

@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all.
+//! Files that are there whole or not at all, and secrets that only their owner can read (R6.10).
 //!
 //! One rule for all of them: the content is written beside the file, by a new file that no link leads
 //! elsewhere and that has its mode from the first byte; it is put on the medium, gets the file's name, and

@@ -1,4 +1,4 @@
-//! A project's master URL in canonical form: the project's identity on a host.
+//! A project's master URL in canonical form: the project's identity on a host (R6.10).
 
 use std::fmt;
 

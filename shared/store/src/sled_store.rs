@@ -12,6 +12,8 @@
 //!   meet none. If it meets one all the same, it is closed and opened again by the next call;
 //! - its panics on damaged files become [`StoreError::Corrupted`].
 //!
+//! A full disk is an ordinary event (R4.12), and so is a crash.
+//!
 //! One writer at a time, under a lock of our own: preconditions need it, and scans then see whole batches
 //! only.
 

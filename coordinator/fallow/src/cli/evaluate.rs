@@ -1,6 +1,6 @@
 //! `fallow evaluate`: the published evaluation, from the product's own policies (R5.20 to R5.25). "The paper"
 //! below is D. Kondo, D. P. Anderson, J. McLeod VII: Performance Evaluation of Scheduling Policies for
-//! Volunteer Computing (2007).
+//! Volunteer Computing (2007). What it prints and draws is that of R5.14.
 
 use std::path::PathBuf;
 use std::process::ExitCode as ProcessExit;

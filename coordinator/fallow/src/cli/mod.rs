@@ -1,4 +1,4 @@
-//! The commands, each in a file of its own, and what several of them need.
+//! The commands, each in a file of its own, and what several of them need (R6.11).
 //!
 //! Listings are tables for people, or one JSON object with `--json`. Errors say what, where and what to do.
 

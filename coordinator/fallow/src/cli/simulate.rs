@@ -1,4 +1,4 @@
-//! `fallow simulate`: scenarios × policies × variations × seeds.
+//! `fallow simulate`: scenarios × policies × variations × seeds (R5.13, R5.14).
 
 mod inputs;
 mod output;

@@ -1,4 +1,4 @@
-//! The coordinator's ports, bounded in what clients can hold of them.
+//! The coordinator's ports, bounded in what clients can hold of them (R6.10).
 //!
 //! A port has places for so many connections. When all are taken, a connection that is not authenticated is
 //! evicted for a newcomer ([`connections`]); where there is none, newcomers wait. The same when the process

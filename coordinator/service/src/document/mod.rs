@@ -2,7 +2,7 @@
 //!
 //! One document for the whole fleet. The newest is at hand in [`Documents::watch`]: whoever looks late sees
 //! the newest only, so a slow agent never costs memory. A change is stored for good before anybody hears of
-//! it.
+//! it. Shares and preferences stand in it (R6.4).
 //!
 //! Omitted: groups and labels, rollouts in waves, previews.
 

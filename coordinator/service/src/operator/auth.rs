@@ -1,4 +1,4 @@
-//! The operator's token: made at first start, readable by its owner only, checked with every call.
+//! The operator's token: made at first start, readable by its owner only, checked with every call (R6.10).
 
 use std::fs::File;
 use std::io::Read as _;

@@ -1,4 +1,5 @@
-//! Which connection is evicted when a port has no place left: one rule for both of the coordinator's ports.
+//! Which connection is evicted when a port has no place left: one rule for both of the coordinator's ports
+//! (R6.10).
 //!
 //! Anybody can open connections, and there are places for so many only. A connection is authenticated while a
 //! request is in progress on it that shows whose it is; it keeps its place so long. Each account can keep a

@@ -1,5 +1,5 @@
 //! Which files of a job can lie in one slot, beside each other and beside those of client and application
-//! library.
+//! library (R6.8: a project refuses what cannot lie there).
 //!
 //! A slot is a directory that the client fills with links and copies under their open names. What client and
 //! library write there has names of its own ([`super::files`]): a job's file of such a name is overwritten,

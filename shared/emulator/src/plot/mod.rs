@@ -1,4 +1,4 @@
-//! Pictures of runs and experiments, as SVG: charts of figures over a parameter, and what ran when.
+//! Pictures of runs and experiments, as SVG: charts of figures over a parameter, and what ran when (R5.14).
 //!
 //! A picture is a text made from values alone: the same values give the same bytes. Colours are Okabe and
 //! Ito's, which colour-blind people tell apart; where there are more curves than colours, shades and markers

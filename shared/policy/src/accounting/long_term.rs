@@ -1,5 +1,5 @@
 //! Long-term debt: processing owed to projects over days and weeks, by project and resource type (R3.3 to
-//! R3.6).
+//! R3.6; WF2 of R5.4 ranks projects by it).
 //!
 //! Model: a pair (project, type) *accumulates* while its project is likely to supply a job of the type if
 //! asked: it has done so before (the flag of R3.5) and is neither backed off for it nor barred from fetching.

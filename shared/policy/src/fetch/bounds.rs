@@ -1,4 +1,5 @@
-//! What a project is not asked for, whatever is lacking: the client's own bounds on work held of one project.
+//! What a project is not asked for, whatever is lacking: the client's own bounds on work held of one
+//! project (R3.9).
 //!
 //! Model: four bounds, in the manner of BOINC's client. A project is asked for no work while so many of its
 //! jobs are here that more would only fill the disk, while its downloads stall, and while its results gather

@@ -1,5 +1,5 @@
-//! Whom to ask for how much work of each type, by long-term debt and simulated shortfall (WF2: R5.4, R3.9,
-//! R3.10).
+//! Whom to ask for how much work of each type, by long-term debt and simulated shortfall (WF2: R5.4, R3.2,
+//! R3.9, R3.10).
 //!
 //! Model: the round-robin simulation says what the host lacks of each type, and of each project against its
 //! share. Needs have an order: idle coprocessors, idle CPUs, coprocessors that will idle within the buffer,

@@ -1,4 +1,4 @@
-//! One project's jobs of one type while time goes by, at a rate that is given.
+//! One project's jobs of one type while time goes by, at a rate that is given (R3.8).
 //!
 //! Jobs at full speed have known ends and stand in a heap. At most one job has only a part of what it uses:
 //! the one that is next in order. While the rate does not fall, a job that once has full speed keeps it.

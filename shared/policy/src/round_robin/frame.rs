@@ -1,4 +1,4 @@
-//! What flows have in common: the frame of time, which jobs count, what was found.
+//! What flows have in common: the frame of time, which jobs count, what was found (R3.8).
 
 use fallow_domain::{Duration, Instant, JobId};
 

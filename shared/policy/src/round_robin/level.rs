@@ -1,6 +1,6 @@
 //! The water level: how much of a type each weight gets, if no project gets more than its jobs can use.
 //!
-//! Weights of zero get what all others together cannot use, in equal parts.
+//! Weights of zero get what all others together cannot use, in equal parts. A part of R3.8.
 
 use super::flow::Flow;
 

@@ -1,4 +1,4 @@
-//! A look that tells, mostly, that nothing is wrong, at a cost of a few steps for each hundred jobs.
+//! A look that tells, mostly, that nothing is wrong, at a cost of a few steps for each hundred jobs (R3.8).
 //!
 //! A project's rate only rises as others run out and leave theirs to it; it falls only where its own jobs
 //! cannot use it, and then they all have full speed. So a job ends at the latest when all the work before it

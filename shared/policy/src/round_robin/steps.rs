@@ -1,4 +1,4 @@
-//! The simulation of one type: from one change of rates to the next.
+//! The simulation of one type: from one change of rates to the next (R3.8).
 //!
 //! Rates change when what is left of a project's jobs cannot use its rate any more. Until the first time at
 //! which that can be so for any project, each goes its own way; so the cost is that of the jobs, and of the

@@ -1,4 +1,4 @@
-//! The CPUs that GPU jobs keep from CPU jobs while a simulation goes on.
+//! The CPUs that GPU jobs keep from CPU jobs while a simulation goes on (R3.8).
 //!
 //! Of all that they use only whole CPUs count: the fraction may exceed the CPUs (R2.5).
 

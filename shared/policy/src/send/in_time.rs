@@ -1,4 +1,4 @@
-//! WS2: only what the host can finish in time (R5.6).
+//! WS2: only what the host can finish in time (R5.6, R3.12).
 
 use fallow_domain::{Instant, PerType, ResourceType};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What runs came to: a table for people, JSON and CSV for programs.
+//! What runs came to: a table for people, JSON and CSV for programs (R5.14).
 
 use std::collections::BTreeSet;
 

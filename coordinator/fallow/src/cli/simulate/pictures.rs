@@ -1,4 +1,4 @@
-//! Pictures of runs.
+//! Pictures of runs: timelines and plots (R5.14).
 
 use std::num::NonZeroU32;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Rows for programs, written as runs are made: whoever ends a long simulation has what was done.
+//! Rows for programs, written as runs are made: whoever ends a long simulation has what was done (R5.14).
 //!
 //! They are in the order of the runs, so that the same command gives the same output; a run that is made
 //! before one that stands before it waits for that, and at the end, which Ctrl-C may bring, nothing that was
