@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 mod generated;
+mod import_circles;
+mod own_code;
 mod places;
 mod requirements;
 mod shown_by;

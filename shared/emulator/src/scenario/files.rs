@@ -6,9 +6,6 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::text::trace::write_trace;
-use super::{Availability, Complaints, Loaded, Scenario};
-
 /// The largest file that is read. A trace of a change a minute over a century has half of this.
 const FILE_MAX: u64 = 1 << 30;
 
@@ -71,29 +68,6 @@ impl Files for Directory {
     }
 }
 
-/// A scenario file that could not be had.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// It cannot be read.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// It is wrong.
-    #[error(transparent)]
-    Wrong(#[from] Complaints),
-}
-
-impl Scenario {
-    /// Reads a scenario file, and the traces it names, which stand relative to it.
-    ///
-    /// # Errors
-    /// [`LoadError`] when it cannot be read, or with everything that is wrong with it.
-    pub fn load(path: &Path) -> Result<Loaded, LoadError> {
-        let content = Directory::new("").read(&path.to_string_lossy())?;
-        let name = path.display().to_string();
-        Ok(Self::parse(&name, &String::from_utf8_lossy(&content), &Directory::beside(path))?)
-    }
-}
-
 /// No files at all: a scenario that names one is refused.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFiles;
@@ -111,25 +85,5 @@ impl<const N: usize> Files for [(&str, &str); N] {
             Some((_, content)) => Ok(content.as_bytes().to_vec()),
             None => NoFiles.read(name),
         }
-    }
-}
-
-/// The traces that a scenario already holds, and other files behind them.
-pub(crate) struct Held<'a> {
-    pub(crate) scenario: &'a Scenario,
-    pub(crate) others: &'a dyn Files,
-}
-
-impl Files for Held<'_> {
-    fn read(&self, name: &str) -> Result<Vec<u8>, FileError> {
-        let projects = self.scenario.projects.iter().map(|project| &project.available);
-        for available in projects.chain([&self.scenario.host.available]) {
-            if let Availability::Trace(trace) = available
-                && trace.file == name
-            {
-                return Ok(write_trace(trace).into_bytes());
-            }
-        }
-        self.others.read(name)
     }
 }

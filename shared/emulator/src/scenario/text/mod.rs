@@ -2,6 +2,7 @@
 //! and back.
 
 pub(crate) mod complaint;
+pub(crate) mod load;
 pub(crate) mod read;
 mod read_project;
 pub(crate) mod sections;

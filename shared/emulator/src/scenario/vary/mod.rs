@@ -9,13 +9,15 @@
 //! **Model.** The scenario is written out, the key is set, and the result is read again: so a value means
 //! here exactly what it means in a file, and is refused with the same words.
 
+mod held;
 mod place;
 mod values;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::files::Held;
+use held::Held;
+
 use super::{Complaints, Files, Gravity, Scenario};
 
 /// Most combinations of values in one experiment: more is a typing error.
