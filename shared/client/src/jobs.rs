@@ -137,7 +137,7 @@ impl Client {
             return Place::Planned(job);
         }
         let until = self.state.jobs.get(&id).and_then(|job| self.waits_until(job));
-        match until.is_some() || self.hopeless(&job).is_some() {
+        match until.is_some() || self.can_never_run(&job).is_some() {
             true => Place::Aside(job, until),
             false => Place::Planned(job),
         }

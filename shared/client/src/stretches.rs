@@ -6,20 +6,20 @@
 use std::collections::BTreeMap;
 
 use fallow_domain::{Duration, PerType, ProjectId, ResourceType};
-use fallow_policy::metrics::ProjectStretch;
+use fallow_policy::metrics::ProjectObservation;
 
 /// The time since the last look, by project. Not stored.
 #[derive(Debug, Default)]
 pub(crate) struct Stretches {
     /// Kept from look to look, for there is one at every event.
-    projects: Vec<ProjectStretch>,
+    projects: Vec<ProjectObservation>,
     /// Instance time that was seen to be used, and is not booked yet.
     used: BTreeMap<ProjectId, PerType<Duration>>,
 }
 
 impl Stretches {
     /// Projects stood like this.
-    pub(crate) fn note(&mut self, projects: impl Iterator<Item = ProjectStretch>) {
+    pub(crate) fn note(&mut self, projects: impl Iterator<Item = ProjectObservation>) {
         self.projects.clear();
         self.projects.extend(projects);
     }
@@ -39,7 +39,7 @@ impl Stretches {
     }
 
     /// How projects stood, and what was booked.
-    pub(crate) fn projects(&self) -> &[ProjectStretch] {
+    pub(crate) fn projects(&self) -> &[ProjectObservation] {
         &self.projects
     }
 
