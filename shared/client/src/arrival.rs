@@ -12,6 +12,7 @@ use crate::budget::{Need, Refused, Room, Weigh};
 use crate::described::{
     Application, ApplicationVersion, FileDescription, FileReference, JobDescription, Workunit,
 };
+use crate::dropped::Dropped;
 use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::record::Record;
@@ -36,8 +37,8 @@ struct Offer {
     /// Files that are too large to be kept: nothing that needs one is taken.
     oversized: BTreeSet<String>,
     refused: Refused,
-    /// Jobs that cannot be had here: how many, and of the first what is wrong.
-    dropped: Option<(usize, String)>,
+    /// Jobs that cannot be had here: how many, and of the first its name and what is wrong.
+    dropped: Option<(usize, String, Dropped)>,
 }
 
 impl Offer {
@@ -219,7 +220,7 @@ impl Client {
                 None
             }
             Err(why) => {
-                let first = || (0, format!("job {} is dropped: {why}", name.name));
+                let first = || (0, name.name, why);
                 offer.dropped.get_or_insert_with(first).0 += 1;
                 None
             }
@@ -246,18 +247,17 @@ impl Client {
         id: ProjectId,
         result: JobDescription,
         offer: &mut Offer,
-    ) -> Result<Option<Job>, String> {
+    ) -> Result<Option<Job>, Dropped> {
         let key = FileKey { project: id, name: result.workunit.clone() };
         // One that jobs hold already stays as it is: their files are counted by it.
         let known = self.state.workunits.get(&key);
         let workunit = known
             .or_else(|| offer.workunits.get(&result.workunit))
             .cloned()
-            .ok_or_else(|| format!("its workunit {} did not come with it", result.workunit))?;
+            .ok_or_else(|| Dropped::NoWorkunit(result.workunit.clone()))?;
         let is_new = known.is_none();
-        let version_key = self.version_for(id, &workunit, &result)?;
-        let version = self.state.versions.get(&version_key).ok_or("its application version is unknown")?;
-        let Some(host) = &self.state.host else { return Err("the host is not known yet".to_owned()) };
+        let (version_key, version) = self.version_for(id, &workunit, &result)?;
+        let host = self.state.host.as_ref().ok_or(Dropped::NoHost)?;
         let usage = usage(version)?;
         let speed = version.speed.unwrap_or_else(|| {
             // By the CPUs that the server reckons with: it bounded the job's running time by them.
@@ -306,12 +306,12 @@ impl Client {
         id: ProjectId,
         workunit: &Workunit,
         result: &JobDescription,
-    ) -> Result<VersionKey, String> {
+    ) -> Result<(VersionKey, &ApplicationVersion), Dropped> {
         let platforms = self.state.host.as_ref().map(|host| host.platforms.as_slice()).unwrap_or_default();
         let platform =
             if result.platform.is_empty() { self.primary_platform() } else { result.platform.clone() };
         if !platforms.contains(&platform) {
-            return Err(format!("this host does not run programs for {platform}"));
+            return Err(Dropped::Platform(platform));
         }
         let key = |number| VersionKey {
             project: id,
@@ -321,12 +321,12 @@ impl Client {
             number,
         };
         let found = match result.platform.is_empty() {
-            true => self.state.versions.range(key(0)..=key(u32::MAX)).next_back().map(|(key, _)| key.clone()),
-            false => Some(key(result.version_number)).filter(|key| self.state.versions.contains_key(key)),
+            true => self.state.versions.range(key(0)..=key(u32::MAX)).next_back(),
+            false => self.state.versions.get_key_value(&key(result.version_number)),
         };
-        found.ok_or_else(|| {
-            format!("there is no version {} of {} for {platform}", result.version_number, workunit.app)
-        })
+        let found = found.map(|(key, version)| (key.clone(), version));
+        let (number, app) = (result.version_number, workunit.app.clone());
+        found.ok_or(Dropped::NoVersion { number, app, platform })
     }
 
     /// Files that the project wants to be kept although nothing refers to them. All others that nothing
@@ -345,9 +345,9 @@ impl Client {
     }
 
     fn tell_refused(&mut self, id: ProjectId, offer: &Offer) {
-        if let Some((count, first)) = &offer.dropped {
+        if let Some((count, name, why)) = &offer.dropped {
             let others = if *count > 1 { format!(" (so are {} others)", count - 1) } else { String::new() };
-            self.announce(NoticeLevel::Error, Some(id), format!("{first}{others}"));
+            self.announce(NoticeLevel::Error, Some(id), format!("job {name} is dropped: {why}{others}"));
         }
         if offer.refused.any() {
             self.announce(NoticeLevel::Error, Some(id), offer.refused.to_string());
@@ -405,13 +405,13 @@ const CPUS_MIN: f64 = 0.25;
 const COPROCESSOR_MIN: f64 = 1.0 / 16.0;
 
 /// What a job of a version uses (R3.1). A GPU application may need no more than a sliver of a CPU.
-fn usage(version: &ApplicationVersion) -> Result<Usage, String> {
+fn usage(version: &ApplicationVersion) -> Result<Usage, Dropped> {
     let Some(used) = &version.coprocessor else {
         let usage = Usage::from_cpus(version.cpus);
         return Ok(Usage { cpus: usage.cpus.max(CPUS_MIN), ..usage });
     };
     let kind = type_of(&used.kind).filter(|kind| kind.is_coprocessor());
-    let kind = kind.ok_or_else(|| format!("it needs a coprocessor {:?}, unknown here", used.kind))?;
+    let kind = kind.ok_or_else(|| Dropped::Coprocessor(used.kind.clone()))?;
     let usage = Usage::from_cpus(version.cpus).with_coprocessor(kind, used.count);
     let coprocessor = usage.coprocessor.map(|(kind, count)| (kind, count.max(COPROCESSOR_MIN)));
     Ok(Usage { coprocessor, ..usage })

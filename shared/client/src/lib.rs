@@ -31,6 +31,7 @@ mod decision;
 mod described;
 mod devices;
 mod direction;
+mod dropped;
 mod effect;
 mod end_state;
 mod event;

@@ -12,16 +12,42 @@ use crate::{ApplicationFile, FileKey, RequiredSignature, SlotFile, TaskSetup};
 /// At most this many arguments reach an application, as with the original.
 const ARGUMENTS_MAX: usize = 100;
 
+/// Why a task can never start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CannotStart {
+    /// There is no such job.
+    #[error("the job is unknown")]
+    JobUnknown,
+    /// It is of no project that is attached.
+    #[error("its project is unknown")]
+    ProjectUnknown,
+    /// Its program is not known.
+    #[error("its application version is unknown")]
+    VersionUnknown,
+    /// What it computes is not known.
+    #[error("its workunit is unknown")]
+    WorkunitUnknown,
+    /// Its project has named no program.
+    #[error("its application version has no files")]
+    NoProgram,
+    /// Nothing was measured of the host yet.
+    #[error("the host is not known yet")]
+    HostUnknown,
+}
+
 impl Client {
-    /// Puts together what a task needs, or says why it can never start.
-    pub(crate) fn task_setup(&self, id: JobId, slot: SlotId, fresh: bool) -> Result<TaskSetup, String> {
-        let job = self.state.jobs.get(&id).ok_or("the job is unknown")?;
-        let project = self.state.projects.get(&job.project).ok_or("its project is unknown")?;
-        let version = self.state.versions.get(&job.version).ok_or("its application version is unknown")?;
+    /// Puts together what a task needs.
+    ///
+    /// # Errors
+    /// [`CannotStart`]: why it never can.
+    pub(crate) fn task_setup(&self, id: JobId, slot: SlotId, fresh: bool) -> Result<TaskSetup, CannotStart> {
+        let job = self.state.jobs.get(&id).ok_or(CannotStart::JobUnknown)?;
+        let project = self.state.projects.get(&job.project).ok_or(CannotStart::ProjectUnknown)?;
+        let version = self.state.versions.get(&job.version).ok_or(CannotStart::VersionUnknown)?;
         let key = FileKey { project: job.project, name: job.result.workunit.clone() };
-        let workunit = self.state.workunits.get(&key).ok_or("its workunit is unknown")?;
+        let workunit = self.state.workunits.get(&key).ok_or(CannotStart::WorkunitUnknown)?;
         let program = version.files.iter().find(|file| file.main_program).or(version.files.first());
-        let program = program.ok_or("its application version has no files")?.file_name.clone();
+        let program = program.ok_or(CannotStart::NoProgram)?.file_name.clone();
 
         let slot_file = |file: &FileReference, prefix: &str, output| SlotFile {
             name: file.file_name.clone(),
@@ -46,7 +72,7 @@ impl Client {
 
         let (who, bytes) =
             (&project.identity, |given: Option<Bytes>, default| given.map_or(default, Bytes::as_f64));
-        let host = self.state.host.as_ref().ok_or("the host is not known yet")?;
+        let host = self.state.host.as_ref().ok_or(CannotStart::HostUnknown)?;
         let number = |id: u64| u32::try_from(id).unwrap_or(0);
         let text = |text: &String| (!text.is_empty()).then(|| text.clone());
         let init_data = AppInitData {
