@@ -17,7 +17,6 @@ use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{FileStatus, Job, Process, Run, Stage, VersionKey};
-use crate::timers::Timer;
 use crate::{FileKey, NoticeLevel};
 
 /// BOINC's size of a job whose server says nothing.
@@ -159,8 +158,6 @@ impl Client {
         }
         self.put_files(id, &version.files, offer);
         self.state.versions.insert(key.clone(), version);
-        // It may say that its tasks are not throttled.
-        self.timers.stale(Timer::Throttle);
         for file in self.version_files(&key) {
             self.edit_file(&file, |file| {
                 // What came as a mere input was not checked for a signature; it must not become a program so.

@@ -80,6 +80,8 @@ impl Client {
     }
 
     /// Keeps the order of transfers in step with a file's own. Without a rank it keeps the one that it has.
+    /// Whatever begins, ends or waits is a change of some file's transfer, and so is each failure that holds
+    /// others of its project back: when the next one can begin is worked out again for no other reason.
     pub(crate) fn place_transfer(&mut self, key: &FileKey, rank: Option<Rank>) {
         let transfer = self.state.files.get(key).and_then(|file| file.transfer.as_ref());
         self.state.transfers.place(key, transfer, rank, self.clock.now());

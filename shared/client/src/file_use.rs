@@ -70,4 +70,10 @@ impl FileUse {
         self.users.remove(key);
         self.waiting.remove(key);
     }
+
+    /// Whether as many refer to each file as in another, and nobody waits for one that nobody refers to.
+    #[cfg(test)]
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.users == other.users && self.waiting.keys().all(|key| self.is_used(key))
+    }
 }

@@ -11,10 +11,8 @@ use fallow_policy::transfer_backoff::{AfterTransferFailure, TransferBackoff};
 use crate::connection::NetworkUse;
 use crate::described::FileDescription;
 use crate::end_state::EndState;
-use crate::held_back::HeldBack;
 use crate::machine::Client;
 use crate::state::{File, FileStatus, Transfer};
-use crate::timers::Timer;
 use crate::transfers::{Rank, Use};
 use crate::{
     Direction, Download, Effect, FileKey, NoticeLevel, Reason, RequiredSignature, Traffic, TransferError,
@@ -171,11 +169,7 @@ impl Client {
     fn next_transfer(&mut self, direction: Direction) -> Option<(FileKey, Rank)> {
         let (now, held) = (self.now(), &self.held_back);
         let is_held = |project| held.left(project, direction, now).is_positive();
-        let next = self.state.transfers.of(direction).next(now, is_held);
-        if next.is_some() {
-            self.timers.stale(Timer::Transfer);
-        }
-        next
+        self.state.transfers.of(direction).next(now, is_held)
     }
 
     /// The clock was set back: no wait becomes longer by that (R1.12).
@@ -355,7 +349,7 @@ impl Client {
             file.transfer.take().is_some_and(|transfer| transfer.backoff.failures() > 0)
         });
         let Some(had_failed) = had_failed else { return };
-        self.held_back_mut().succeeded(key.project, Direction::Download);
+        self.held_back.succeeded(key.project, Direction::Download);
         self.file_arrived(key, had_failed);
     }
 
@@ -367,15 +361,9 @@ impl Client {
         if sent.is_none() {
             return;
         }
-        self.held_back_mut().succeeded(key.project, Direction::Upload);
+        self.held_back.succeeded(key.project, Direction::Upload);
         self.tell_upload(key);
         self.output_settled(key);
-    }
-
-    /// How long projects' own failures hold their transfers back, to be changed.
-    pub(crate) fn held_back_mut(&mut self) -> &mut HeldBack {
-        self.timers.stale(Timer::Transfer);
-        &mut self.held_back
     }
 
     /// A file came: jobs that waited for nothing else can run, and no others stall because of it.
@@ -444,7 +432,6 @@ impl Client {
             AfterTransferFailure::RetryIn(delay) => {
                 if !is_local {
                     self.held_back.failed(key.project, direction, now, self.random.stream());
-                    self.timers.stale(Timer::Transfer);
                 }
                 self.note_draw();
                 let text = format!("{}: {failure}; trying again in {delay}", key.name);

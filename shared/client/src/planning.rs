@@ -59,7 +59,7 @@ impl Client {
     pub(crate) fn clear_type_backoffs(&mut self, id: ProjectId) {
         self.settle_long_term();
         self.ledger.type_backoffs.clear_project(id);
-        self.timers.stale(Timer::Fetch);
+        self.want_fetch();
     }
 
     /// Books it before the end of a backoff since `from` makes a difference: what was held back until then
@@ -228,7 +228,7 @@ impl Client {
             let after = self.ledger.type_backoffs.on_reply(id, kind, reply, self.now(), self.random.stream());
             self.ledger.long_term.on_reply(id, kind, reply, after);
         }
-        self.timers.stale(Timer::Fetch);
+        self.want_fetch();
         self.mark(Record::Ledger);
     }
 

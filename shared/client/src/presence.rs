@@ -74,13 +74,11 @@ impl Presence {
         if self.is_away { from } else { (self.call_at + LATE).min(now).max(from) }
     }
 
-    /// Takes note that the host is awake, if that is due. Says whether it was.
-    pub(crate) fn note_awake(&mut self, now: Instant) -> bool {
-        let is_due = now >= self.watch_at() || self.seen_awake_at > now;
-        if is_due {
+    /// Takes note that the host is awake, if that is due.
+    pub(crate) fn note_awake(&mut self, now: Instant) {
+        if now >= self.watch_at() || self.seen_awake_at > now {
             self.seen_awake_at = now;
         }
-        is_due
     }
 
     /// When that is due.

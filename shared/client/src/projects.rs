@@ -238,7 +238,7 @@ impl Client {
         self.stalls.forget(id);
         self.timers.stale(Timer::Stall);
         self.pages_mut().end(id);
-        self.held_back_mut().forget(id);
+        self.held_back.forget(id);
         if let Some(project) = self.remove_project(id) {
             self.forget_attaching(id, &project.url);
             self.notice(NoticeLevel::Info, Some(id), format!("{why}: {}", project.url));

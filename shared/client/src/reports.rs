@@ -56,8 +56,8 @@ impl Client {
     /// Works out what is due, unless what is known of it still holds.
     pub(crate) fn refresh_reports(&mut self) {
         if self.reports.next().is_none_or(|next| next <= self.now()) {
+            // The timer has passed, or is stale since the reports changed.
             self.reports.known = Some(self.due_reports());
-            self.timers.stale(Timer::Report);
         }
     }
 

@@ -30,7 +30,6 @@ impl Client {
                 }
                 // Who asks for contact knows better than a backoff (R1.4).
                 self.clear_type_backoffs(id);
-                self.want_fetch();
             }
             None => self.notice(NoticeLevel::Warn, None, format!("cannot contact {url}: not attached to it")),
         }
@@ -284,7 +283,6 @@ impl Client {
                 .said(|| format!("asked for work, got {jobs} {}", if jobs == 1 { "job" } else { "jobs" }));
             self.notice(NoticeLevel::Info, Some(id), text);
         }
-        self.want_fetch();
     }
 
     /// Tries the next scheduler; after the last one the project is left alone for a while (R1.3 b).

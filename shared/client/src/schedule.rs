@@ -13,7 +13,6 @@ use fallow_policy::round_robin::Outlook;
 use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::state::Process;
-use crate::timers::Timer;
 use crate::{Effect, Entity, Reason};
 
 impl Client {
@@ -60,8 +59,8 @@ impl Client {
             outlook: if looks_ahead { self.round_robin.outlook() } else { &none },
             queue: self.workload.queue(),
         });
+        // Its timer has passed, or was set when the decision was wanted.
         self.schedule.make(self.now(), decision.decide_by, ());
-        self.timers.stale(Timer::Schedule);
         self.ledger.starved = decision.starved.map(|_, starved| starved.as_f64());
         self.ledger.waits_for_checkpoint = decision.run.iter().any(|chosen| chosen.until_checkpoint);
         self.carry_out(&decision);

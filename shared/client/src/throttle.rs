@@ -112,8 +112,8 @@ impl Client {
             }
             self.throttle = Throttle { turned_at: self.now(), ..Throttle::default() };
         } else if waited >= CYCLE || waited < Duration::ZERO {
+            // The timer has passed, or there is nothing to limit.
             self.throttle.turned_at = self.now();
-            self.timers.stale(Timer::Throttle);
             self.throttle.credit += limit;
             let run = self.throttle.credit >= 1.0 - 1e-9;
             if run {

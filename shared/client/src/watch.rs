@@ -3,14 +3,12 @@
 use fallow_domain::Instant;
 
 use crate::machine::Client;
-use crate::timers::Timer;
 
 impl Client {
     /// Notes that the host is awake.
     pub(crate) fn poll_watch(&mut self) {
-        if self.presence.note_awake(self.clock.now()) {
-            self.timers.stale(Timer::Watch);
-        }
+        // If that is due, its timer has passed, or there is no task to watch over.
+        self.presence.note_awake(self.clock.now());
     }
 
     /// When to look again: while a task has a process.

@@ -60,7 +60,7 @@ impl Shell {
 }
 
 /// A stored job without its running totals, which are stored every few seconds.
-fn without_totals(record: &[u8]) -> serde_json::Value {
+pub(super) fn without_totals(record: &[u8]) -> serde_json::Value {
     let mut job: serde_json::Value = serde_json::from_slice(&record[1..]).unwrap();
     let run = job["run"].as_object_mut().unwrap();
     for total in [

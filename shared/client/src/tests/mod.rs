@@ -1,12 +1,14 @@
 //! What can be seen from inside only: accounts, what is stored of them, and what the parts ask of each other.
 
 mod benchmarks;
+mod comings;
 mod debts;
 mod devices;
 mod host_edits;
 mod job_edits;
 mod policies;
 mod project_edits;
+mod stale_timers;
 mod stored;
 mod timers;
 pub(crate) mod wake_up;

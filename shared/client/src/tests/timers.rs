@@ -1,5 +1,7 @@
 //! Random histories of a host. After each of its events the table of timers comes to what follows from the
-//! whole state: `handle` sees to that in these tests.
+//! whole state: `handle` sees to that in these tests. So does what is stored, and who uses which file.
+
+use std::collections::BTreeMap;
 
 use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{
@@ -8,7 +10,12 @@ use fallow_domain::{
 };
 use proptest::prelude::*;
 
+use super::job_edits::without_totals;
 use super::world::{World, host};
+use crate::file_use::FileUse;
+use crate::machine::Client;
+use crate::record::Record;
+use crate::state::Job;
 use crate::{Asker, AttachRequest, Benchmarks, Event, StartFault, TransferError, TransferErrorKind, Waiter};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -99,6 +106,7 @@ fn happens(world: &mut World, what: u8, n: u32) {
         14 => {
             let project = world.projects.get_mut(name).unwrap();
             (project.down, project.report_immediately) = (is_even, n.is_multiple_of(3));
+            project.supply = if n.is_multiple_of(5) { 0 } else { 1_000 };
         }
         15 => {
             let project = world.projects.get_mut(name).unwrap();
@@ -120,6 +128,47 @@ fn happens(world: &mut World, what: u8, n: u32) {
     world.run_for(Duration::from_secs(i64::from(n) * 2));
 }
 
+/// All that is stored of a client, but for its accounts and the running totals of jobs, which are stored every
+/// few seconds.
+fn stored(client: &Client) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let state = &client.state;
+    let projects = state.projects.keys().map(|id| Record::Project(*id));
+    let versions = state.versions.keys().map(|key| Record::Version(key.clone()));
+    let workunits = state.workunits.keys().map(|key| Record::Workunit(key.clone()));
+    let files = state.files.keys().map(|key| Record::File(key.clone()));
+    let jobs = state.jobs.keys().map(|id| Record::Job(*id));
+    let all = projects.chain(versions).chain(workunits).chain(files).chain(jobs).chain([Record::Meta]);
+    let changes = all.map(|record| record.change(state, &client.ledger));
+    changes.filter_map(|change| Some((change.key, change.value?))).collect()
+}
+
+fn readable(records: &BTreeMap<Vec<u8>, Vec<u8>>) -> BTreeMap<String, serde_json::Value> {
+    let kept = records.iter().filter(|(key, _)| !matches!(key.as_slice(), b"ledger" | b"metrics"));
+    let read = kept.map(|(key, value)| {
+        let is_job = key.starts_with(b"job/");
+        let read = if is_job { without_totals(value) } else { serde_json::from_slice(&value[1..]).unwrap() };
+        (String::from_utf8(key.clone()).unwrap(), read)
+    });
+    read.collect()
+}
+
+/// What is stored is the state as it is, each workunit is some job's, and files are used by whoever refers to
+/// them.
+fn check(world: &World) {
+    let (client, state) = (&world.client, &world.client.state);
+    let (found, expected) = (readable(&world.store), readable(&stored(client)));
+    for (key, value) in &expected {
+        assert_eq!(found.get(key), Some(value), "{key}");
+    }
+    assert_eq!(found.len(), expected.len());
+    assert!(state.workunits.keys().all(|workunit| state.jobs.any_of_workunit(workunit)));
+    let mut anew = FileUse::default();
+    state.versions.keys().flat_map(|key| client.version_files(key)).for_each(|key| anew.add_user(&key));
+    let of_job = |job: &Job| client.input_files(job).into_iter().chain(job.output_files());
+    state.jobs.values().flat_map(of_job).for_each(|key| anew.add_user(&key));
+    assert!(state.file_use.is_like(&anew), "{:?} is not {anew:?}", state.file_use);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
@@ -134,8 +183,14 @@ proptest! {
         }
         world.event(Event::DocumentOffered(document(1, first)));
         world.run_for(Duration::from_secs(20));
+        let mut was_set_back = false;
         for (what, n) in steps {
             happens(&mut world, what, n);
+            // Then waits are shorter than they were stored.
+            was_set_back |= what == 7 && n < 30;
+            if !was_set_back {
+                check(&world);
+            }
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct World {
     config: ClientConfig,
     /// One that keeps no records and is told the same.
     shadow: Option<Shadow>,
-    store: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) store: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) projects: BTreeMap<String, Project>,
     tasks: BTreeMap<JobId, Task>,
     /// Checkpoints on the disk, by slot.
