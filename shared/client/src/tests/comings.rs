@@ -1,9 +1,7 @@
 //! What follows when jobs, projects and files come and go, and from edits beside those of `job_edits`,
 //! `project_edits` and `host_edits`: each by itself, where another edit of the same event would hide it.
 
-use fallow_domain::{
-    Bytes, Duration, HostFacts, Instant, JobId, PerType, ProjectId, ResourceType, SlotId, Usage,
-};
+use fallow_domain::{Bytes, Duration, HostFacts, JobId, ProjectId, SlotId, Usage};
 use fallow_policy::completion::Learned;
 
 use super::{NOW, client, host, id_of, job, put_job, url};
