@@ -43,6 +43,8 @@ fn nothing_is_left_of_a_job_that_is_taken_out_and_decisions_are_due_without_it()
     let mut other = job(2, a, Usage::ONE_CPU);
     other.stage = Stage::Reporting;
     client.insert_job(other);
+    let step = client.finish_step(None);
+    assert!(step.durable && stores(&step, "job/"));
     let workunit = client.state.jobs[&JobId(2)].workunit();
     client.state.workunits.insert(workunit.clone(), Default::default());
     client.workload.tell_hopeless(JobId(2));
@@ -70,6 +72,10 @@ fn a_task_that_has_finished_frees_what_it_held() {
 fn a_look_at_a_task_is_shown_and_its_checkpoint_stored() {
     let (mut client, _, id) = settled();
     client.edit_job(id, |job| job.process = Process::Executing(7));
+    client.finish_step(None);
+    client.edit_job(id, |job| job.process = Process::Executing(8));
+    let step = client.finish_step(None);
+    assert!(step.touched.contains(&Entity::Job(id)) && !stores(&step, "job/"));
     let sample = |cpu: i64| TaskSample {
         job: id,
         cpu_time: Duration::from_secs(cpu),

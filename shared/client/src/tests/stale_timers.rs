@@ -1,18 +1,21 @@
 //! What changes when a timer is due, one by one, where random histories seldom come by. Each event ends with
 //! a look at the whole table of timers (`wake_up`), which fails where one was left stale.
 
+use fallow_boinc::scheduler::FileInfo;
 use fallow_domain::{
-    DocumentVersion, Duration, FleetDocument, Instant, PerType, Preferences, ProjectAssignment, ProjectId,
-    Share, Usage,
+    AccountKey, DocumentVersion, Duration, FleetDocument, Fraction, Instant, JobId, PerType, Preferences,
+    ProjectAssignment, ProjectId, Share, SlotId, Usage,
 };
 use fallow_policy::backoff::Wait;
 use fallow_policy::fetch::WorkRequest;
 use fallow_policy::rpc_timing::Asker;
+use fallow_policy::transfer_backoff::TransferBackoff;
 
-use super::{NOW, client, id_of, job, url, wake_up};
+use super::{NOW, client, id_of, job, put_job, url, wake_up};
 use crate::machine::Client;
-use crate::state::Stage;
-use crate::{Event, TransferError, TransferErrorKind};
+use crate::state::{Process, Stage, Transfer};
+use crate::transfers::Rank;
+use crate::{AttachRequest, Event, FileKey, TransferError, TransferErrorKind, Waiter};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -67,11 +70,104 @@ fn r3_11_the_backoffs_of_a_project_that_leaves_are_waited_for_no_longer() {
     client.handle(NOW, Event::OwnerSuspended(true));
     let asked = WorkRequest::cpu(HOUR, 1.0);
     client.types_answered(b, &asked, &PerType::default());
-    client.handle(NOW, Event::WakeUp);
-    assert!(client.ledger.type_backoffs.next_end(NOW).is_some());
+    // So late that its end comes before the next check.
+    let end = client.ledger.type_backoffs.next_end(NOW).unwrap();
+    let now = end - Duration::from_secs(30);
+    client.handle(now, Event::WakeUp);
+    assert_eq!(client.next_fetch_check(), Some(end));
     client.edit_project(b, |project| project.detach_when_done = true);
+    client.handle(now, Event::WakeUp);
+    assert!(client.next_fetch_check().unwrap() > end);
+}
+
+#[test]
+fn r6_2_who_waits_for_what_a_project_says_is_told_in_time() {
+    let mut client = client(0, &[]);
+    let account_key = Some(AccountKey::new("0123456789abcdef0123456789abcdef"));
+    let request = AttachRequest { waiter: Waiter(1), url: url("a"), account_key, share: None, unseen: false };
+    client.handle(NOW, Event::Attach(request));
+    assert!(client.next_attachment().is_some());
+    client.handle(NOW, Event::WaiterGone(Waiter(1)));
+    assert_eq!(client.next_attachment(), None);
+}
+
+/// A client with a task that executes.
+fn computing() -> (Client, JobId) {
+    let mut client = client(0, &["a"]);
+    let a = id_of(&client, "a");
+    let id = put_job(&mut client, 1, a, Usage::ONE_CPU);
+    client.edit_job(id, |job| (job.process, job.slot) = (Process::Executing(7), Some(SlotId(0))));
+    check(&mut client);
+    (client, id)
+}
+
+#[test]
+fn r2_8_a_limit_on_cpu_time_that_the_coordinator_sets_is_kept_from_then_on() {
+    let (mut client, _) = computing();
+    assert_eq!(client.next_throttle(), None);
+    let preferences = Preferences { cpu_time_fraction: Fraction::clamped(0.5), ..Preferences::default() };
+    let document = FleetDocument { version: DocumentVersion(1), projects: Vec::new(), preferences };
+    client.edit_meta(|meta| meta.document = Some(document));
+    check(&mut client);
+    assert!(client.next_throttle().is_some());
+}
+
+#[test]
+fn a_task_that_is_to_be_started_later_is_waited_for_in_its_slot_and_without_one() {
+    let until = NOW + Duration::from_secs(60);
+    let (mut client, id) = computing();
+    client.edit_job(id, |job| job.run.not_before = until);
+    check(&mut client);
+    assert_eq!(client.next_restart(), Some(until));
+    client.edit_job(id, |job| job.slot = None);
+    check(&mut client);
+    assert_eq!(client.next_restart(), None, "it runs");
+    client.edit_job(id, |job| (job.process, job.stage) = (Process::None, Stage::Downloading));
+    check(&mut client);
+    assert_eq!(client.next_restart(), None, "it has no files");
+    client.edit_job(id, |job| job.stage = Stage::Runnable);
+    check(&mut client);
+    assert_eq!(client.next_restart(), Some(until));
+}
+
+#[test]
+fn r1_10_an_rpc_that_has_ended_is_not_waited_for() {
+    let mut client = client(0, &["a"]);
+    let a = id_of(&client, "a");
+    let read = Ok(vec!["http://127.0.0.1/cgi".to_owned()]);
+    client.handle(NOW, Event::MasterPageRead { project: a, outcome: read });
+    // It holds up no others any more, and does not hang yet.
+    let now = NOW + Duration::from_secs(10);
+    client.handle(now, Event::WakeUp);
+    assert!(client.next_session_change().is_some());
+    let transient = TransferError::new(TransferErrorKind::Transient, "no connection");
+    client.handle(now, Event::SchedulerAnswered { project: a, outcome: Err(transient) });
+    assert_eq!(client.next_session_change(), None);
+}
+
+#[test]
+fn downloads_are_waited_for_while_they_are_under_way_or_wait_themselves() {
+    let mut client = client(0, &["a"]);
+    let a = id_of(&client, "a");
+    let key = FileKey { project: a, name: "f".to_owned() };
+    let info = FileInfo { name: "f".to_owned(), ..FileInfo::default() };
+    client.put_file(a, info);
+    let backoff = TransferBackoff::new(NOW);
+    let transfer = Transfer { upload: false, url_index: 0, backoff, active: true };
+    client.edit_file_wanted(&key, Rank::LAST, |file| file.transfer = Some(transfer));
+    assert_eq!(client.state.transfers.active_downloads().count(), 1);
     client.handle(NOW, Event::WakeUp);
-    assert_eq!(client.ledger.type_backoffs.next_end(NOW), None);
+    assert!(client.next_stall().is_some());
+    client.edit_transfer(&key, |transfer, rng| {
+        transfer.active = false;
+        transfer.backoff.on_failure(NOW, rng)
+    });
+    check(&mut client);
+    assert!(client.next_transfer_wake_up().is_some());
+    client.edit_transfer(&key, |transfer, _| transfer.active = true);
+    client.handle(NOW, Event::WakeUp);
+    client.handle(NOW, Event::Detach { url: url("a") });
+    assert_eq!((client.next_stall(), client.next_transfer_wake_up()), (None, None));
 }
 
 #[test]
