@@ -7,7 +7,7 @@ use fallow_policy::completion::Learned;
 use super::{NOW, client, host, id_of, job, put_job, url};
 use crate::machine::Client;
 use crate::state::{File, FileStatus, Process, Stage, Transfer};
-use crate::{Entity, Event, FileKey, Step, TaskSample};
+use crate::{Direction, Entity, Event, FileKey, Step, TaskSample};
 
 /// A client that is attached to a project and has a job, with nothing due and nothing to store.
 fn settled() -> (Client, ProjectId, JobId) {
@@ -188,7 +188,7 @@ fn new_file(transfer: bool) -> File {
         proof: None,
         found: None,
         stale: Bytes(0),
-        transfer: transfer.then_some(Transfer { upload: false, url_index: 0, backoff, active: false }),
+        transfer: transfer.then_some(Transfer { direction: Direction::Download, url_index: 0, backoff, active: false }),
     }
 }
 

@@ -15,7 +15,7 @@ use super::{NOW, client, id_of, job, put_job, url, wake_up};
 use crate::machine::Client;
 use crate::state::{Process, Stage, Transfer};
 use crate::transfers::Rank;
-use crate::{AttachRequest, Event, FileKey, TransferError, TransferErrorKind, Waiter};
+use crate::{AttachRequest, Direction, Event, FileKey, TransferError, TransferErrorKind, Waiter};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -151,9 +151,9 @@ fn downloads_are_waited_for_while_they_are_under_way_or_wait_themselves() {
     let a = id_of(&client, "a");
     let key = FileKey { project: a, name: "f".to_owned() };
     let info = FileInfo { name: "f".to_owned(), ..FileInfo::default() };
-    client.put_file(a, info);
+    client.put_file(a, info.into());
     let backoff = TransferBackoff::new(NOW);
-    let transfer = Transfer { upload: false, url_index: 0, backoff, active: true };
+    let transfer = Transfer { direction: Direction::Download, url_index: 0, backoff, active: true };
     client.edit_file_wanted(&key, Rank::LAST, |file| file.transfer = Some(transfer));
     assert_eq!(client.state.transfers.active_downloads().count(), 1);
     client.handle(NOW, Event::WakeUp);
