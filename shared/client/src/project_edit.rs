@@ -84,7 +84,6 @@ impl Client {
         let project = self.state.projects.remove(id)?;
         self.ledger.forget_project(id);
         self.timers.all_stale(Timer::OF_PROJECTS);
-        self.timers.stale(Timer::Fetch);
         self.mark(Record::Ledger);
         self.mark_durable(Record::Project(id));
         self.shares_changed();
