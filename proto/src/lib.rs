@@ -6,15 +6,7 @@
 //! coordinator say to each other the coordinator turns into types of its own.
 
 pub mod fleet;
-
-/// What operators' tools ask of a coordinator.
-pub mod operator {
-    /// Generated.
-    #[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic)]
-    pub mod v1 {
-        tonic::include_proto!("fallow.operator.v1");
-    }
-}
+pub mod operator;
 
 /// The version of the fleet protocol that both sides name in their first message.
 pub const PROTOCOL: u32 = 1;

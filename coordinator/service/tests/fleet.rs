@@ -139,7 +139,7 @@ async fn r6_3_snapshot_and_deltas_are_applied_in_order_and_acknowledged() {
     let held = operator.list_hosts(ListHostsRequest {}).await.unwrap().into_inner().hosts.remove(0);
     assert_eq!((held.connected, held.applied_sequence, held.tasks.len()), (true, 4, 0));
     assert_eq!(held.projects[0].cpu_time_micros, 25);
-    assert_eq!(coordinator.fleet().amounts(&url()).cpu, 25);
+    assert_eq!(coordinator.fleet().project_totals(&url()).cpu, 25);
     coordinator.stop().await.unwrap();
 }
 
@@ -159,7 +159,7 @@ async fn r6_3_a_gap_ends_the_stream_with_the_reason_and_the_agent_resumes() {
     agent.delta(2, vec![project(20)], &[]).await;
     agent.delta(3, vec![project(30)], &[]).await;
     agent.acknowledged(3).await;
-    assert_eq!(coordinator.fleet().amounts(&url()).cpu, 30);
+    assert_eq!(coordinator.fleet().project_totals(&url()).cpu, 30);
     coordinator.stop().await.unwrap();
 }
 
@@ -179,14 +179,14 @@ async fn r6_3_a_restart_of_the_coordinator_loses_nothing_and_counts_nothing_twic
 
     let (coordinator, mut operator) = start(dir.path()).await;
     assert_eq!(coordinator.fleet_url(), at, "the ports are kept");
-    assert_eq!(coordinator.fleet().amounts(&url()).cpu, 20);
+    assert_eq!(coordinator.fleet().project_totals(&url()).cpu, 20);
     let (mut agent, welcome) = Agent::link(&coordinator, hello(&identity, "e", 0)).await;
     assert_eq!((welcome.epoch.as_str(), welcome.applied_sequence), ("e", 2));
     // The acknowledgement of 2 may have been lost: it is sent again, and then comes what happened meanwhile.
     agent.delta(2, vec![project(20)], &[]).await;
     agent.delta(3, vec![project(50)], &[]).await;
     agent.acknowledged(3).await;
-    assert_eq!(coordinator.fleet().amounts(&url()).cpu, 50);
+    assert_eq!(coordinator.fleet().project_totals(&url()).cpu, 50);
     // The agent's store was made anew: what it had computed before is not forgotten.
     let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "another", 0)).await;
     agent.delta(4, vec![project(1)], &[]).await;
@@ -194,7 +194,7 @@ async fn r6_3_a_restart_of_the_coordinator_loses_nothing_and_counts_nothing_twic
     let (mut agent, _) = Agent::link(&coordinator, hello(&identity, "another", 0)).await;
     agent.snapshot(1, vec![project(7)]).await;
     agent.acknowledged(1).await;
-    assert_eq!(coordinator.fleet().amounts(&url()).cpu, 57);
+    assert_eq!(coordinator.fleet().project_totals(&url()).cpu, 57);
     let hosts = operator.list_hosts(ListHostsRequest {}).await.unwrap().into_inner().hosts;
     assert_eq!(hosts.len(), 1);
     coordinator.stop().await.unwrap();
@@ -243,12 +243,12 @@ async fn r6_3_a_newer_connection_takes_over_and_many_deltas_in_flight_all_count(
     let status = first.ended().await;
     assert!(status.code() == Code::Aborted && status.message().contains("took over"), "{status}");
     let applied = welcome.applied_sequence;
-    assert_eq!(coordinator.fleet().amounts(&url()).cpu, i128::from(applied));
+    assert_eq!(coordinator.fleet().project_totals(&url()).cpu, i128::from(applied));
     for sequence in applied + 1..=600 {
         second.delta(sequence, vec![project(sequence as i64)], &[]).await;
     }
     second.acknowledged(600).await;
-    assert_eq!(coordinator.fleet().amounts(&url()).cpu, 600);
+    assert_eq!(coordinator.fleet().project_totals(&url()).cpu, 600);
     coordinator.stop().await.unwrap();
 }
 
@@ -273,7 +273,7 @@ async fn absurd_entries_are_refused_and_leave_no_trace() {
             "{status}"
         );
     }
-    assert_eq!(coordinator.fleet().amounts(&url()).cpu, 0);
+    assert_eq!(coordinator.fleet().project_totals(&url()).cpu, 0);
     let held = operator.list_hosts(ListHostsRequest {}).await.unwrap().into_inner().hosts.remove(0);
     assert_eq!((held.applied_sequence, held.projects.len()), (0, 0));
     coordinator.stop().await.unwrap();

@@ -70,7 +70,8 @@ pub use error::ProjectError;
 pub use listing::PAGE_MAX;
 pub use operator_types::{
     CanonicalResult, Counts, JobReport, JobView, NewAppVersion, NewInput, NewJobs, NewWorkunit, NoWork,
-    OutputContent, OutputSpec, Page, ProjectInfo, SubmissionPiece, SubmissionStatus, WorkunitView,
+    OutputContent, OutputSpec, Page, ProjectInfo, SubmissionPiece, SubmissionStatus, WorkunitStatus,
+    WorkunitView,
 };
 pub use server::{Clock, ProjectServer};
 pub use settings::{DeletionPolicy, ProjectSettings, SETTINGS, SendRules};

@@ -9,7 +9,9 @@ use fallow_domain::{AgentId, Duration, Instant};
 use super::error::ProjectError;
 use super::index;
 use super::names::output_name;
-use super::operator_types::{CanonicalResult, JobReport, JobView, OutputContent, Page, WorkunitView};
+use super::operator_types::{
+    CanonicalResult, JobReport, JobView, OutputContent, Page, WorkunitStatus, WorkunitView,
+};
 use super::project::Project;
 use super::records::Host;
 use super::store_keys::{split_job_name, tail};
@@ -103,11 +105,11 @@ impl Project {
         now: Instant,
     ) -> Result<WorkunitView, ProjectError> {
         let (state, error, canonical_job) = match &workunit.state {
-            WorkunitState::Active => ("active", String::new(), String::new()),
+            WorkunitState::Active => (WorkunitStatus::Active, String::new(), String::new()),
             WorkunitState::Validated { canonical } => {
-                ("validated", String::new(), workunit.job_name(*canonical))
+                (WorkunitStatus::Validated, String::new(), workunit.job_name(*canonical))
             }
-            WorkunitState::Failed { reason } => ("failed", reason.clone(), String::new()),
+            WorkunitState::Failed { reason } => (WorkunitStatus::Failed, reason.clone(), String::new()),
         };
         let mut jobs = Vec::with_capacity(workunit.jobs.len());
         for job in &workunit.jobs {

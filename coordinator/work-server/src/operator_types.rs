@@ -211,6 +211,17 @@ pub struct Page<T> {
     pub more: bool,
 }
 
+/// Where a workunit stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkunitStatus {
+    /// Its jobs are not all over, or no quorum agrees yet.
+    Active,
+    /// It has a canonical job.
+    Validated,
+    /// It is given up.
+    Failed,
+}
+
 /// A workunit as operators see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkunitView {
@@ -218,8 +229,8 @@ pub struct WorkunitView {
     pub name: String,
     /// The application that does it.
     pub application: String,
-    /// `active`, `validated` or `failed`.
-    pub state: &'static str,
+    /// Where it stands.
+    pub state: WorkunitStatus,
     /// Why it failed; empty otherwise.
     pub error: String,
     /// Jobs on different hosts that must agree.
@@ -235,7 +246,7 @@ pub struct WorkunitView {
 pub struct JobView {
     /// Its name.
     pub name: String,
-    /// Where it stands; prints as `unsent`, `in progress`, `over`.
+    /// Where it stands.
     pub state: ServerState,
     /// How it ended.
     pub outcome: Option<Outcome>,
@@ -272,8 +283,8 @@ pub struct JobReport {
     pub job: JobView,
     /// Its workunit.
     pub workunit: String,
-    /// `active`, `validated` or `failed`.
-    pub workunit_state: &'static str,
+    /// Where that stands.
+    pub workunit_state: WorkunitStatus,
     /// Why the workunit failed; empty otherwise.
     pub workunit_error: String,
     /// The application that does it.

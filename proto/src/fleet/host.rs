@@ -119,6 +119,12 @@ fn suspended_to_wire(by: Option<SuspendedBy>) -> wire::SuspendedBy {
     }
 }
 
+/// Who suspended computing on a host, if anybody did.
+#[must_use]
+pub fn suspended_by(wire: &wire::HostState) -> Option<SuspendedBy> {
+    suspended_from_wire(wire.suspended, &wire.suspended_by)
+}
+
 /// Agents older than the number give a text alone; newer ones may give a number that is not known here.
 fn suspended_from_wire(number: i32, text: &str) -> Option<SuspendedBy> {
     match wire::SuspendedBy::try_from(number) {

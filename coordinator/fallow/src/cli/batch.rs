@@ -17,7 +17,7 @@ use fallow_proto::operator::v1::{InputFile, NewWorkunit, OutputFile};
 use serde::Deserialize;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::submission::{Content, Contents, Draft};
+use super::submission::{InputContent, InputContents, PendingWorkunit};
 use super::{Failure, bounded, units};
 
 /// Largest batch file that is read.
@@ -86,7 +86,7 @@ pub(super) fn shown(path: &Path) -> String {
 type Written = Vec<Result<Workunit, String>>;
 
 /// Reads a batch file; a name that ends in `.json` is JSON, any other TOML. `-` is standard input.
-pub(super) fn read(path: &Path) -> Result<Vec<Draft>, Failure> {
+pub(super) fn read(path: &Path) -> Result<Vec<PendingWorkunit>, Failure> {
     let is_stdin = path == Path::new(STDIN);
     let shown = shown(path);
     let (text, is_json) = if is_stdin {
@@ -103,7 +103,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Draft>, Failure> {
     drop(text);
     let base = path.parent().unwrap_or(Path::new("."));
     let (mut workunits, mut mistakes) = (Vec::new(), Vec::new());
-    let (mut files, mut names, mut kept) = (Contents::default(), BTreeMap::new(), BTreeMap::new());
+    let (mut files, mut names, mut kept) = (InputContents::default(), BTreeMap::new(), BTreeMap::new());
     for (index, workunit) in written.into_iter().enumerate() {
         let place = index + 1;
         match workunit.and_then(|workunit| convert(base, workunit, &mut files)) {
@@ -216,7 +216,7 @@ fn above_zero<T: Default + PartialEq + std::fmt::Display>(key: &str, value: Opti
     }
 }
 
-fn convert(base: &Path, workunit: Workunit, files: &mut Contents) -> Result<Draft, String> {
+fn convert(base: &Path, workunit: Workunit, files: &mut InputContents) -> Result<PendingWorkunit, String> {
     let number = above_zero::<u32>;
     let size =
         |key: &str, text: &Option<String>| above_zero(key, text.as_deref().map(units::size).transpose()?);
@@ -250,7 +250,7 @@ fn convert(base: &Path, workunit: Workunit, files: &mut Contents) -> Result<Draf
         max_total_jobs: number("max_total_jobs", workunit.max_total_jobs)?,
         comparator: workunit.comparator,
     };
-    Draft::new(workunit, contents).map_err(|failure| failure.to_string())
+    PendingWorkunit::new(workunit, contents).map_err(|failure| failure.to_string())
 }
 
 fn content(
@@ -258,10 +258,10 @@ fn content(
     open_name: &str,
     text: Option<String>,
     path: Option<PathBuf>,
-    files: &mut Contents,
-) -> Result<Content, String> {
+    files: &mut InputContents,
+) -> Result<InputContent, String> {
     match (text, path) {
-        (Some(text), None) => Ok(Content::held(text.as_bytes())),
+        (Some(text), None) => Ok(InputContent::held(text.as_bytes())),
         (None, Some(path)) => files.of_file(&base.join(path)).map_err(|failure| failure.to_string()),
         _ => Err(format!("input {open_name:?} needs either text or path")),
     }
@@ -271,7 +271,7 @@ fn content(
 mod tests {
     use super::*;
 
-    fn given(name: &str, text: &str) -> Result<Vec<Draft>, Failure> {
+    fn given(name: &str, text: &str) -> Result<Vec<PendingWorkunit>, Failure> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
         std::fs::write(dir.path().join("data"), "abc").unwrap();

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use clap::Args;
 use fallow_domain::{Duration, ExitCode};
-use fallow_emulator::experiment::{Experiment, Measurements, Report, Row, Verdict, cases};
+use fallow_emulator::experiment::{Agreement, Experiment, Measurements, Report, Row, cases};
 use fallow_emulator::plot;
 use serde_json::json;
 
-use super::runs::{self, Batch, Runs};
+use super::runs::{self, BatchEnd, Runs};
 use super::simulate::mean;
 use super::table::{self, Column};
 use super::{Failure, count, print};
@@ -83,9 +83,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
         let cases = cases(&trials, arguments.seed, arguments.repeat as usize);
         let finished =
             match runs.make(&cases, &format!("{} ({number} of {count})", experiment.name()), &|_, _| {})? {
-                Batch::Done(finished) => finished,
+                BatchEnd::Done(finished) => finished,
                 // What was finished before is written.
-                Batch::Interrupted(status) => return Ok(status),
+                BatchEnd::Interrupted(status) => return Ok(status),
             };
         let mut report = experiment.report(&Measurements::new(&trials, &finished));
         if arguments.days != STANDARD_DAYS {
@@ -161,7 +161,7 @@ fn tell(experiment: Experiment, report: &Report, arguments: &Arguments) -> Strin
         text.push_str("Notes tell of runs of 100 days from 10 seeds.\n");
     }
     let counted = |verdict| report.rows.iter().filter(|row| row.verdict == verdict).count();
-    let (agree, differ) = (counted(Verdict::Agrees), counted(Verdict::Differs));
+    let (agree, differ) = (counted(Agreement::Agrees), counted(Agreement::Differs));
     let seeds = match arguments.repeat {
         1 => "one seed, so no intervals".to_owned(),
         repeat => format!("means of {repeat} seeds, ± half of the 95 % confidence interval"),

@@ -2,6 +2,8 @@
 
 use clap::Args;
 use fallow_daemon::clock;
+use fallow_domain::agent_state::SuspendedBy;
+use fallow_proto::fleet::host::suspended_by;
 use fallow_proto::fleet::v1::{Metrics, TaskPhase};
 use fallow_proto::operator::v1::{Host, ListHostsRequest};
 use serde_json::{Value, json};
@@ -52,10 +54,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
 fn row(host: &Host, wanted: u64) -> Vec<String> {
     let state = host.state.clone().unwrap_or_default();
     let running = host.tasks.iter().filter(|task| task.phase() == TaskPhase::Running).count();
-    let said = match (&state.document_refusal, &state.suspended_by) {
+    let said = match (&state.document_refusal, suspended_by(&state)) {
         (why, _) if !why.is_empty() => format!("refused document {}: {why}", state.document_refused_version),
-        (_, by) if !by.is_empty() => format!("suspended by {by}"),
-        _ => String::new(),
+        (_, Some(by)) => format!("suspended by {by}"),
+        (_, None) => String::new(),
     };
     vec![
         state.name,
@@ -135,7 +137,7 @@ pub(crate) fn host_json(host: &Host) -> Value {
         "cpus": state.cpus,
         "usable_cpus": state.usable_cpus,
         "idle_cpus": state.idle_cpus,
-        "suspended_by": state.suspended_by,
+        "suspended_by": suspended_by(&state).map_or("", SuspendedBy::as_str),
         "document_version": state.document_version,
         "document_applied_at": table::instant(state.document_applied_at_micros),
         "document_refused_version": state.document_refused_version,

@@ -1,7 +1,7 @@
 //! `fallow jobs PROJECT --job NAME`: one job with all that is known of it.
 
 use fallow_boinc::runtime::exit;
-use fallow_proto::operator::v1::{GetJobRequest, Job, JobReport};
+use fallow_proto::operator::v1::{GetJobRequest, Job, JobOutcome, JobReport};
 use serde_json::{Value, json};
 
 use super::connect::Client;
@@ -31,7 +31,7 @@ fn to_json(report: &JobReport, job: &Job) -> Value {
     json!({
         "project": report.project,
         "workunit": report.workunit,
-        "workunit_state": report.workunit_state,
+        "workunit_state": report.workunit_state_words(),
         "workunit_error": report.workunit_error,
         "application": report.application,
         "command_line": report.command_line,
@@ -40,11 +40,11 @@ fn to_json(report: &JobReport, job: &Job) -> Value {
 }
 
 fn to_text(report: &JobReport, job: &Job) -> String {
-    let stands = said([&report.workunit_state, &report.workunit_error]);
+    let stands = said([report.workunit_state_words(), &report.workunit_error]);
     let mut rows: Vec<(&str, String)> = vec![
         ("job", job.name.clone()),
         ("workunit", format!("{} ({stands})", report.workunit)),
-        ("state", said([&jobs::state(job), &job.outcome, &job.validation])),
+        ("state", said([&jobs::state(job), job.outcome_words(), job.validation_words()])),
     ];
     if job.host_id != 0 {
         rows.push(("host", jobs::host(job)));
@@ -74,7 +74,7 @@ fn to_text(report: &JobReport, job: &Job) -> String {
         text.push_str("standard error, its end as the host reported it:\n");
         // Each line by itself: what the job wrote cannot pass for lines of ours.
         stderr.lines().for_each(|line| text.push_str(&format!("  | {}\n", visible(line))));
-    } else if matches!(job.outcome.as_str(), "error" | "aborted") {
+    } else if matches!(job.read_outcome(), JobOutcome::Error | JobOutcome::Aborted) {
         text.push_str("It wrote nothing to standard error, or its host reported none of it.\n");
     }
     text
@@ -195,7 +195,7 @@ mod tests {
     fn what_a_job_wrote_is_bounded_and_cannot_pass_for_lines_of_ours() {
         let stderr = format!("{}\nlast \u{1b}[31mwords\rexit status  0: fine", "x".repeat(1 << 20));
         let report = JobReport { stderr, ..JobReport::default() };
-        let job = Job { name: "w_0".into(), outcome: "error".into(), ..Job::default() };
+        let job = Job { name: "w_0".into(), outcome_value: JobOutcome::Error.into(), ..Job::default() };
         let text = to_text(&report, &job);
         assert!(text.len() < STDERR_SHOWN + 1_000, "{}", text.len());
         assert!(

@@ -1,7 +1,8 @@
 //! `fallow jobs`.
 
 use clap::Args;
-use fallow_proto::operator::v1::{Job, ListJobsRequest, Workunit};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use fallow_proto::operator::v1::{Job, ListJobsRequest, Workunit, WorkunitState};
 use serde_json::{Value, json};
 
 use super::connect::{Client, Target};
@@ -16,8 +17,8 @@ pub(crate) struct Arguments {
     /// Only this project's.
     project: Option<String>,
     /// Only workunits in this state.
-    #[arg(long, value_parser = ["active", "validated", "failed"])]
-    state: Option<String>,
+    #[arg(long, value_parser = PossibleValuesParser::new(["active", "validated", "failed"]).map(workunit_state))]
+    state: Option<WorkunitState>,
     /// One job with all that is known of it: its host, what its exit status means, what it wrote to standard
     /// error.
     #[arg(long, value_name = "NAME", requires = "project", conflicts_with = "state")]
@@ -32,6 +33,11 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// One of the words that the option takes.
+fn workunit_state(word: String) -> WorkunitState {
+    WorkunitState::from_words(&word).unwrap_or_default()
+}
+
 pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut client = arguments.target.connect().await?;
     if let Some(name) = &arguments.job {
@@ -39,8 +45,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
         return job::show(&mut client, project, name, arguments.json).await;
     }
     let mut workunits = all(&mut client, arguments.project.as_deref().unwrap_or_default()).await?;
-    if let Some(state) = &arguments.state {
-        workunits.retain(|workunit| workunit.state == *state);
+    if let Some(state) = arguments.state {
+        workunits.retain(|workunit| workunit.read_state() == state);
     }
     if arguments.json {
         let workunits: Vec<_> = workunits.iter().map(workunit_json).collect();
@@ -96,8 +102,8 @@ pub(crate) fn host(job: &Job) -> String {
 /// Where a job stands, and what it waits for.
 pub(crate) fn state(job: &Job) -> String {
     match job.waits_for.as_str() {
-        "" => job.state.clone(),
-        waits_for => format!("{}, waits for {waits_for}", job.state),
+        "" => job.state_words().to_owned(),
+        waits_for => format!("{}, waits for {waits_for}", job.state_words()),
     }
 }
 
@@ -105,11 +111,11 @@ fn row(workunit: &Workunit, job: &Job) -> Vec<String> {
     vec![
         workunit.project.clone(),
         workunit.name.clone(),
-        workunit.state.clone(),
+        workunit.state_words().to_owned(),
         job.name.clone(),
         state(job),
-        job.outcome.clone(),
-        job.validation.clone(),
+        job.outcome_words().to_owned(),
+        job.validation_words().to_owned(),
         host(job),
         table::micros(job.cpu_time_micros),
         job.times_sent.to_string(),
@@ -119,9 +125,9 @@ fn row(workunit: &Workunit, job: &Job) -> Vec<String> {
 pub(crate) fn job_json(job: &Job) -> Value {
     json!({
         "name": job.name,
-        "state": job.state,
-        "outcome": job.outcome,
-        "validation": job.validation,
+        "state": job.state_words(),
+        "outcome": job.outcome_words(),
+        "validation": job.validation_words(),
         "waits_for": job.waits_for,
         "waits_until": table::instant(job.waits_until_micros),
         "agent_id": job.agent_id,
@@ -143,7 +149,7 @@ fn workunit_json(workunit: &Workunit) -> Value {
         "project": workunit.project,
         "name": workunit.name,
         "application": workunit.application,
-        "state": workunit.state,
+        "state": workunit.state_words(),
         "error": workunit.error,
         "quorum": workunit.quorum,
         "canonical_job": workunit.canonical_job,

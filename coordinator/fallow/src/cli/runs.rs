@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fallow_domain::ExitCode;
-use fallow_emulator::experiment::{Case, Finished, Shell, Stopped, run_all};
+use fallow_emulator::experiment::{Case, FinishedRun, Interrupted, RunEnvironment, run_all};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -24,9 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const LINES: Duration = Duration::from_secs(5);
 
 /// How a batch of runs ended.
-pub(super) enum Batch {
+pub(super) enum BatchEnd {
     /// All were made; their results are in the order of the cases.
-    Done(Vec<Finished>),
+    Done(Vec<FinishedRun>),
     /// Ctrl-C or a signal came first.
     Interrupted(ProcessExit),
 }
@@ -58,8 +58,8 @@ impl Runs {
         &mut self,
         cases: &[Case],
         what: &str,
-        finished: &(dyn Fn(usize, &Finished) + Sync),
-    ) -> Result<Batch, Failure> {
+        finished: &(dyn Fn(usize, &FinishedRun) + Sync),
+    ) -> Result<BatchEnd, Failure> {
         let stop = AtomicBool::new(false);
         let done = AtomicUsize::new(0);
         let began = Instant::now();
@@ -69,7 +69,7 @@ impl Runs {
             done.fetch_max(count, Ordering::Relaxed);
             progress.made();
         };
-        let shell = Shell { clock: &clock, progress: &made, finished, stop: &stop };
+        let shell = RunEnvironment { clock: &clock, progress: &made, finished, stop: &stop };
         let (ended, mut end) = oneshot::channel();
         let made = std::thread::scope(|scope| {
             let work = scope.spawn(|| {
@@ -99,11 +99,11 @@ impl Runs {
         });
         progress.clear();
         match made {
-            Ok(Ok(made)) => Ok(Batch::Done(made)),
-            Ok(Err(Stopped)) => {
+            Ok(Ok(made)) => Ok(BatchEnd::Done(made)),
+            Ok(Err(Interrupted)) => {
                 let done = done.load(Ordering::Relaxed);
                 super::warn(&format!("interrupted after {done} of {} runs", cases.len()));
-                Ok(Batch::Interrupted(INTERRUPTED.into()))
+                Ok(BatchEnd::Interrupted(INTERRUPTED.into()))
             }
             Err(_) => Err(Failure::new(ExitCode::Internal, "a simulation failed: see above")),
         }

@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
 use fallow_domain::ExitCode;
-use fallow_emulator::experiment::{Case, Finished};
+use fallow_emulator::experiment::{Case, FinishedRun};
 use fallow_emulator::scenario::Variant;
 use fallow_policy::composition::Composition;
 
-use super::runs::{self, Batch, Runs};
+use super::runs::{self, BatchEnd, Runs};
 use super::{Failure, Unacceptable, count, print};
 
 use output::Run;
@@ -109,7 +109,7 @@ struct Group {
     scenario: String,
     variant: Variant,
     composition: Composition,
-    runs: Vec<(u64, Finished)>,
+    runs: Vec<(u64, FinishedRun)>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
@@ -154,7 +154,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
         _ => None,
     };
     let rows = kind.map(Rows::begin).transpose()?;
-    let made = |nth: usize, finished: &Finished| {
+    let made = |nth: usize, finished: &FinishedRun| {
         if let Some(rows) = &rows {
             let variant = &variants[nth / seeds.len() / compositions.len()];
             let composition = compositions[nth / seeds.len() % compositions.len()];
@@ -166,8 +166,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
         rows.end()?;
     }
     let finished = match batch {
-        Batch::Done(finished) => finished,
-        Batch::Interrupted(status) => return Ok(status),
+        BatchEnd::Done(finished) => finished,
+        BatchEnd::Interrupted(status) => return Ok(status),
     };
     let mut finished = finished.into_iter();
     let mut groups = Vec::new();

@@ -37,15 +37,15 @@ const LINES: Duration = Duration::from_secs(1);
 
 /// A workunit to be sent: its inputs' contents apart.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Draft {
+pub(crate) struct PendingWorkunit {
     /// With the inputs' names, without their contents.
     workunit: NewWorkunit,
-    contents: Vec<Content>,
+    contents: Vec<InputContent>,
 }
 
 /// What is in an input.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Content {
+pub(crate) struct InputContent {
     source: Source,
     size: u64,
     sha256: [u8; 32],
@@ -60,9 +60,9 @@ enum Source {
 
 /// Contents of files that were looked at: many workunits may read the same one.
 #[derive(Default)]
-pub(crate) struct Contents(BTreeMap<PathBuf, Content>);
+pub(crate) struct InputContents(BTreeMap<PathBuf, InputContent>);
 
-impl Content {
+impl InputContent {
     pub(crate) fn held(bytes: &[u8]) -> Self {
         Self { source: Source::Held(bytes.into()), size: bytes.len() as u64, sha256: sha256(bytes) }
     }
@@ -82,14 +82,14 @@ impl Content {
     }
 }
 
-impl Contents {
+impl InputContents {
     /// The content of a file. What is no regular file can be read once only, and is held.
-    pub(crate) fn of_file(&mut self, path: &Path) -> Result<Content, Failure> {
+    pub(crate) fn of_file(&mut self, path: &Path) -> Result<InputContent, Failure> {
         if let Some(known) = self.0.get(path) {
             return Ok(known.clone());
         }
         let bytes = bounded::read("input", path, INPUTS_MAX)?;
-        let mut content = Content::held(&bytes);
+        let mut content = InputContent::held(&bytes);
         if std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
             content.source = Source::File(path.to_owned());
         }
@@ -98,9 +98,9 @@ impl Contents {
     }
 }
 
-impl Draft {
+impl PendingWorkunit {
     /// A workunit and what is in its inputs, in their order.
-    pub(crate) fn new(workunit: NewWorkunit, contents: Vec<Content>) -> Result<Self, Failure> {
+    pub(crate) fn new(workunit: NewWorkunit, contents: Vec<InputContent>) -> Result<Self, Failure> {
         let mut places = SlotNames::default();
         let inputs = workunit.inputs.iter().map(|input| &input.open_name);
         let mut names = inputs.chain(workunit.outputs.iter().map(|output| &output.open_name));
@@ -162,9 +162,9 @@ impl Draft {
     }
 }
 
-impl From<NewWorkunit> for Draft {
+impl From<NewWorkunit> for PendingWorkunit {
     fn from(mut workunit: NewWorkunit) -> Self {
-        let take = |input: &mut InputFile| Content::held(&std::mem::take(&mut input.content));
+        let take = |input: &mut InputFile| InputContent::held(&std::mem::take(&mut input.content));
         let contents = workunit.inputs.iter_mut().map(take).collect();
         Self { workunit, contents }
     }
@@ -175,7 +175,7 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
 }
 
 /// Fingerprint of a submission: the same workunits for the same project have the same.
-pub(crate) fn fingerprint(project: &str, drafts: &[Draft]) -> String {
+pub(crate) fn fingerprint(project: &str, drafts: &[PendingWorkunit]) -> String {
     let mut hash = Context::new(&SHA256);
     let mut add = |bytes: &[u8]| {
         hash.update(&(bytes.len() as u64).to_be_bytes());
@@ -193,14 +193,14 @@ pub(crate) fn fingerprint(project: &str, drafts: &[Draft]) -> String {
 pub(crate) struct Submission<'a> {
     pub(crate) project: &'a str,
     pub(crate) key: &'a str,
-    pub(crate) drafts: &'a [Draft],
+    pub(crate) drafts: &'a [PendingWorkunit],
     /// What to do after it was cut off.
     pub(crate) again: &'a str,
 }
 
 /// What became of a submission.
 #[derive(Default)]
-pub(crate) struct Sent {
+pub(crate) struct SubmissionOutcome {
     /// Of all its workunits, in their order.
     pub(crate) names: Vec<String>,
     /// How many were there before.
@@ -224,7 +224,7 @@ pub(crate) struct SubmissionProgress {
 
 impl Submission<'_> {
     /// Sends it, with a bar or lines on standard error if it is long.
-    pub(crate) async fn send(&self, client: &mut Client) -> Result<Sent, Failure> {
+    pub(crate) async fn send(&self, client: &mut Client) -> Result<SubmissionOutcome, Failure> {
         self.send_watched(client, &SubmissionProgress::default()).await
     }
 
@@ -233,7 +233,7 @@ impl Submission<'_> {
         &self,
         client: &mut Client,
         progress_so_far: &SubmissionProgress,
-    ) -> Result<Sent, Failure> {
+    ) -> Result<SubmissionOutcome, Failure> {
         let digest = fingerprint(self.project, self.drafts);
         let pieces = cut(self.drafts);
         let firsts = firsts(self.drafts);
@@ -244,7 +244,10 @@ impl Submission<'_> {
                 progress.checked(piece.end);
             }
         }
-        let mut sent = Sent { names: Vec::with_capacity(self.drafts.len()), ..Sent::default() };
+        let mut sent = SubmissionOutcome {
+            names: Vec::with_capacity(self.drafts.len()),
+            ..SubmissionOutcome::default()
+        };
         for piece in &pieces {
             progress_so_far.under_way.set(piece.len());
             let reply = self.piece(client, &digest, &firsts, piece, false).await;
@@ -315,7 +318,7 @@ impl Submission<'_> {
 }
 
 /// The first workunit that reads what is kept under a name: its content is sent with that one alone.
-fn firsts(drafts: &[Draft]) -> BTreeMap<&str, usize> {
+fn firsts(drafts: &[PendingWorkunit]) -> BTreeMap<&str, usize> {
     let mut firsts = BTreeMap::new();
     for (at, draft) in drafts.iter().enumerate() {
         for (name, _) in draft.kept() {
@@ -326,7 +329,7 @@ fn firsts(drafts: &[Draft]) -> BTreeMap<&str, usize> {
 }
 
 /// Where a submission is cut into pieces; none is empty.
-fn cut(drafts: &[Draft]) -> Vec<Range<usize>> {
+fn cut(drafts: &[PendingWorkunit]) -> Vec<Range<usize>> {
     let firsts = firsts(drafts);
     let (mut pieces, mut start, mut bytes) = (Vec::new(), 0, 0);
     for (at, draft) in drafts.iter().enumerate() {
@@ -416,7 +419,7 @@ impl Drop for Progress {
 mod tests {
     use super::*;
 
-    fn draft(input: &[u8]) -> Draft {
+    fn draft(input: &[u8]) -> PendingWorkunit {
         let input = InputFile { open_name: "in".into(), content: input.to_vec(), ..Default::default() };
         NewWorkunit { application: "a".into(), inputs: vec![input], ..Default::default() }.into()
     }
@@ -491,7 +494,7 @@ mod tests {
     fn an_input_that_changed_since_it_was_looked_at_is_refused() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "one").unwrap();
-        let content = Contents::default().of_file(file.path()).unwrap();
+        let content = InputContents::default().of_file(file.path()).unwrap();
         assert_eq!(content.read().unwrap(), b"one");
         std::fs::write(file.path(), "two").unwrap();
         assert!(content.read().unwrap_err().to_string().contains("changed while it was submitted"));

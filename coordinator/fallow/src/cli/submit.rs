@@ -11,7 +11,9 @@ use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::connect::Target;
-use super::submission::{self, Contents, Draft, Sent, Submission, SubmissionProgress};
+use super::submission::{
+    self, InputContents, PendingWorkunit, Submission, SubmissionOutcome, SubmissionProgress,
+};
 use super::{Failure, batch, print, print_json, runs, table, units, warn};
 
 /// Digits of a fingerprint that are a batch's key: enough that no two batches share one.
@@ -165,9 +167,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
 
 /// What is said of workunits that more hosts must agree on than there are. An agent counts as one, and
 /// outside the fleet an account does.
-fn lacking(drafts: &[Draft], sent: &Sent) -> Option<String> {
+fn lacking(drafts: &[PendingWorkunit], sent: &SubmissionOutcome) -> Option<String> {
     let there = sent.agents.saturating_add(sent.accounts_outside);
-    let lacks = |draft: &&Draft| draft.quorum() > 1 && u64::from(draft.quorum()) > there;
+    let lacks = |draft: &&PendingWorkunit| draft.quorum() > 1 && u64::from(draft.quorum()) > there;
     let (count, most) = drafts
         .iter()
         .filter(lacks)
@@ -202,7 +204,7 @@ fn listed(names: &[String], is_terminal: bool) -> String {
 }
 
 /// What became of it, for people.
-fn told(key: &str, sent: &Sent) -> String {
+fn told(key: &str, sent: &SubmissionOutcome) -> String {
     let (all, known) = (sent.names.len() as u64, sent.known);
     let began = table::instant(sent.begun_at_micros);
     match known {
@@ -216,8 +218,8 @@ fn told(key: &str, sent: &Sent) -> String {
     }
 }
 
-fn single(arguments: &Arguments) -> Result<Draft, Failure> {
-    let (mut inputs, mut contents, mut files) = (Vec::new(), Vec::new(), Contents::default());
+fn single(arguments: &Arguments) -> Result<PendingWorkunit, Failure> {
+    let (mut inputs, mut contents, mut files) = (Vec::new(), Vec::new(), InputContents::default());
     for (open_name, path) in &arguments.input {
         contents.push(files.of_file(path)?);
         inputs.push(InputFile { open_name: open_name.clone(), ..InputFile::default() });
@@ -235,7 +237,7 @@ fn single(arguments: &Arguments) -> Result<Draft, Failure> {
         comparator: arguments.comparator.clone(),
         ..NewWorkunit::default()
     };
-    Draft::new(workunit, contents)
+    PendingWorkunit::new(workunit, contents)
 }
 
 #[cfg(test)]

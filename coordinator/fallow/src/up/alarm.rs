@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::daemon::{Daemon, Daemons};
 use super::progress::Reporter;
 use super::space;
-use super::watch::Scene;
+use super::watch::FleetSnapshot;
 
 /// A daemon that is away for less may be on its way back.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -37,19 +37,19 @@ enum Trouble {
 }
 
 impl Alarms {
-    /// Looks at everything. `scene` is what the coordinator said just now, or last if it is away.
+    /// Looks at everything. `snapshot` is what the coordinator said just now, or last if it is away.
     pub(super) fn look(
         &mut self,
         dir: &Path,
         daemons: &Daemons,
-        scene: Option<&Scene>,
+        snapshot: Option<&FleetSnapshot>,
         away: bool,
         reporter: &Reporter,
     ) {
         let now = Instant::now();
         for daemon in daemons.agents.iter().chain([&daemons.coordinator]) {
             let is_dead = daemon.pid().is_none();
-            let host = scene.and_then(|scene| host_of(daemon, scene));
+            let host = snapshot.and_then(|snapshot| host_of(daemon, snapshot));
             if let Some(since) = self.due(now, &daemon.name, Trouble::Dead, is_dead, PATIENCE) {
                 reporter.say("dead", &dead(&daemon.name, since, host, &daemon.by_hand()));
             }
@@ -66,7 +66,7 @@ impl Alarms {
         {
             reporter.say("disk", &full(dir, free));
         }
-        for project in scene.filter(|_| !away).into_iter().flat_map(|scene| &scene.projects) {
+        for project in snapshot.filter(|_| !away).into_iter().flat_map(|snapshot| &snapshot.projects) {
             // A share of 0 is one's own wish that its jobs wait for all others.
             let is_untaken = project.hosted
                 && project.share > 0.0
@@ -103,9 +103,9 @@ impl Alarms {
     }
 }
 
-fn host_of<'a>(daemon: &Daemon, scene: &'a Scene) -> Option<&'a Host> {
+fn host_of<'a>(daemon: &Daemon, snapshot: &'a FleetSnapshot) -> Option<&'a Host> {
     let id = daemon.agent_id()?;
-    scene.hosts.iter().find(|host| host.agent_id == id)
+    snapshot.hosts.iter().find(|host| host.agent_id == id)
 }
 
 fn dead(name: &str, since: Duration, host: Option<&Host>, command: &str) -> String {

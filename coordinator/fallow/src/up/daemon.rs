@@ -18,7 +18,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
 use super::progress::Reporter;
-use super::site::Site;
+use super::site::DemoDirectory;
 use crate::cli::Failure;
 
 /// How long a daemon may take to end when asked. An agent waits ten seconds for its tasks.
@@ -43,7 +43,7 @@ pub(super) struct Daemons {
 }
 
 /// What happened to a daemon since it was last looked at.
-pub(super) enum News {
+pub(super) enum DaemonEvent {
     Died(String),
     Back(u32),
 }
@@ -141,18 +141,18 @@ impl Daemon {
     }
 
     /// Looks whether it died or came back.
-    pub(super) fn look(&mut self) -> Option<News> {
+    pub(super) fn look(&mut self) -> Option<DaemonEvent> {
         if let Some(status) = self.ended() {
-            return Some(News::Died(describe(status)));
+            return Some(DaemonEvent::Died(describe(status)));
         }
         match self.process {
             Some(process) if process.is_alive() => None,
             Some(_) if self.child.is_some() => None,
             Some(_) => {
                 self.process = None;
-                Some(News::Died("ended".to_owned()))
+                Some(DaemonEvent::Died("ended".to_owned()))
             }
-            None => self.adopt().then(|| News::Back(self.process.map_or(0, |process| process.pid))),
+            None => self.adopt().then(|| DaemonEvent::Back(self.process.map_or(0, |process| process.pid))),
         }
     }
 
@@ -228,7 +228,7 @@ pub(super) fn describe(status: ExitStatus) -> String {
 }
 
 impl Daemons {
-    pub(super) fn new(site: &Site, agents: u32) -> Self {
+    pub(super) fn new(site: &DemoDirectory, agents: u32) -> Self {
         let coordinator =
             Daemon::new("coordinator", site.coordinator(), site.binary("fallow"), &["coordinator", "run"]);
         let agent = |number| {
@@ -245,7 +245,7 @@ impl Daemons {
     pub(super) fn look(&mut self, reporter: &Reporter) {
         for daemon in self.all() {
             match daemon.look() {
-                Some(News::Died(how)) => {
+                Some(DaemonEvent::Died(how)) => {
                     let (name, command, log) = (&daemon.name, daemon.by_hand(), daemon.log());
                     let last = daemon.last_words();
                     let last = if last.is_empty() { last } else { format!(", last line: {last}") };
@@ -253,7 +253,7 @@ impl Daemons {
                     let text = format!("{name} {how} (log: {log}{last}); start it again with:\n  {command}");
                     reporter.say("died", &text);
                 }
-                Some(News::Back(pid)) => {
+                Some(DaemonEvent::Back(pid)) => {
                     reporter.say("back", &format!("{} is back as process {pid}", daemon.name));
                 }
                 None => {}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fallow_proto::operator::v1::ProjectSummary;
 use tokio::time::Instant;
 
-use super::watch::Scene;
+use super::watch::FleetSnapshot;
 
 /// What was done since the beginning has to be a fiftieth of all before it says anything about the rest.
 const PART_MIN: f64 = 0.02;
@@ -16,9 +16,9 @@ const PART_MIN: f64 = 0.02;
 const TIME_MIN: Duration = Duration::from_secs(10);
 
 /// Jobs that are done and those there are, of a project.
-pub(super) fn jobs(project: &ProjectSummary, scene: &Scene) -> (f64, f64) {
+pub(super) fn jobs(project: &ProjectSummary, snapshot: &FleetSnapshot) -> (f64, f64) {
     let all = project.jobs_unsent + project.jobs_in_progress + project.jobs_over;
-    let tasks = scene.hosts.iter().flat_map(|host| &host.tasks);
+    let tasks = snapshot.hosts.iter().flat_map(|host| &host.tasks);
     let parts =
         tasks.filter(|task| task.project_url == project.url).map(|task| task.fraction_done.clamp(0.0, 1.0));
     // A task that is reported already may still be listed by its host.
@@ -33,8 +33,8 @@ pub(super) struct Eta(Option<(Instant, f64)>);
 impl Eta {
     /// How long the rest may take at the pace since the beginning; none while too little is known, or nothing
     /// is left.
-    pub(super) fn left(&mut self, scene: &Scene, now: Instant) -> Option<Duration> {
-        let sums = scene.projects.iter().map(|project| jobs(project, scene));
+    pub(super) fn left(&mut self, snapshot: &FleetSnapshot, now: Instant) -> Option<Duration> {
+        let sums = snapshot.projects.iter().map(|project| jobs(project, snapshot));
         let (done, all) = sums.fold((0.0, 0.0), |sum, (done, all)| (sum.0 + done, sum.1 + all));
         let (began, before) = *self.0.get_or_insert((now, done));
         let (took, more) = (now - began, done - before);
@@ -58,7 +58,7 @@ mod tests {
     use fallow_proto::fleet::v1::TaskState;
     use fallow_proto::operator::v1::Host;
 
-    fn scene(over: u64, fraction: f64) -> Scene {
+    fn snapshot(over: u64, fraction: f64) -> FleetSnapshot {
         let project = ProjectSummary {
             url: "u".into(),
             jobs_over: over,
@@ -72,16 +72,19 @@ mod tests {
             ..TaskState::default()
         };
         let host = Host { tasks: vec![task("u"), task("other")], ..Host::default() };
-        Scene { projects: vec![project], hosts: vec![host], ..Scene::default() }
+        FleetSnapshot { projects: vec![project], hosts: vec![host], ..FleetSnapshot::default() }
     }
 
     #[test]
     fn work_moves_before_the_first_job_is_over_and_the_rest_is_guessed_from_the_pace() {
-        assert_eq!(jobs(&scene(0, 0.5).projects[0], &scene(0, 0.5)), (0.5, 10.0));
+        assert_eq!(jobs(&snapshot(0, 0.5).projects[0], &snapshot(0, 0.5)), (0.5, 10.0));
         let (mut eta, began) = (Eta::default(), Instant::now());
-        assert_eq!(eta.left(&scene(0, 0.0), began), None);
-        assert_eq!(eta.left(&scene(4, 0.0), began + Duration::from_secs(5)), None, "too soon");
-        assert_eq!(eta.left(&scene(4, 1.0), began + Duration::from_secs(50)), Some(Duration::from_secs(50)));
+        assert_eq!(eta.left(&snapshot(0, 0.0), began), None);
+        assert_eq!(eta.left(&snapshot(4, 0.0), began + Duration::from_secs(5)), None, "too soon");
+        assert_eq!(
+            eta.left(&snapshot(4, 1.0), began + Duration::from_secs(50)),
+            Some(Duration::from_secs(50))
+        );
         let shown = [5, 61, 200, 9_000].map(|seconds| about(Duration::from_secs(seconds)));
         assert_eq!(shown, ["about 10 s left", "about 70 s left", "about 3 min left", "about 3 h left"]);
     }

@@ -33,8 +33,8 @@ use crate::cli::{Client, Failure};
 use daemon::Daemons;
 use interrupt::Interrupts;
 use progress::Reporter;
-use site::Site;
-use watch::End;
+use site::DemoDirectory;
+use watch::WatchEnd;
 
 const EXAMPLE: &str = "\
 Examples:
@@ -88,7 +88,7 @@ const INTERRUPTED: u8 = 130;
 /// [`Failure`] when it does not get going, or something is left at the end.
 pub async fn run(arguments: UpArguments) -> Result<ProcessExit, Failure> {
     let mut interrupts = Interrupts::listen()?;
-    let site = Site::prepare(&arguments)?;
+    let site = DemoDirectory::prepare(&arguments)?;
     let reporter = Reporter::new(arguments.json);
     let mut daemons = Daemons::new(&site, arguments.agents);
     let outcome = tokio::select! {
@@ -97,7 +97,7 @@ pub async fn run(arguments: UpArguments) -> Result<ProcessExit, Failure> {
             if is_key {
                 reporter.clear_after_key();
             }
-            Ok(End::Interrupted)
+            Ok(WatchEnd::Interrupted)
         }
     };
     reporter.clear();
@@ -115,26 +115,26 @@ pub async fn run(arguments: UpArguments) -> Result<ProcessExit, Failure> {
     }
     reporter.say("stopped", "all processes have ended");
     Ok(match end {
-        End::Done => ExitCode::Success.into(),
-        End::Failed => ExitCode::JobsFailed.into(),
-        End::Interrupted if arguments.until_done => INTERRUPTED.into(),
-        End::Interrupted => ExitCode::Success.into(),
+        WatchEnd::Done => ExitCode::Success.into(),
+        WatchEnd::Failed => ExitCode::JobsFailed.into(),
+        WatchEnd::Interrupted if arguments.until_done => INTERRUPTED.into(),
+        WatchEnd::Interrupted => ExitCode::Success.into(),
     })
 }
 
 async fn work(
-    site: &Site,
+    site: &DemoDirectory,
     daemons: &mut Daemons,
     reporter: &Reporter,
     arguments: &UpArguments,
-) -> Result<End, Failure> {
+) -> Result<WatchEnd, Failure> {
     reporter.say("directory", &format!("everything is in {}", site.dir().display()));
     let began = begin(site, daemons, reporter).await;
     let client = began.map_err(|failure| setup::with_cause(failure, &mut daemons.coordinator))?;
     watch::until_end(site.dir(), daemons, client, reporter, arguments.until_done).await
 }
 
-async fn begin(site: &Site, daemons: &mut Daemons, reporter: &Reporter) -> Result<Client, Failure> {
+async fn begin(site: &DemoDirectory, daemons: &mut Daemons, reporter: &Reporter) -> Result<Client, Failure> {
     let mut client = setup::coordinator(site, daemons, reporter).await?;
     setup::projects(site, u32::try_from(daemons.agents.len()).unwrap_or(1), &mut client, reporter).await?;
     setup::agents(site, daemons, &mut client, reporter).await?;

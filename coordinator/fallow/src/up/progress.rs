@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::eta::{self, Eta};
 use super::summary::Summary;
-use super::watch::Scene;
+use super::watch::FleetSnapshot;
 use crate::cli::screen;
 use crate::cli::table;
 use crate::cli::{Failure, host_json, percent, print, project_json};
@@ -72,16 +72,16 @@ impl Reporter {
     }
 
     /// How the fleet stands now.
-    pub(super) fn progress(&self, scene: &Scene) {
-        let left = self.eta.borrow_mut().left(scene, tokio::time::Instant::now());
+    pub(super) fn progress(&self, snapshot: &FleetSnapshot) {
+        let left = self.eta.borrow_mut().left(snapshot, tokio::time::Instant::now());
         match &self.mode {
             Mode::Json => {
-                let projects: Vec<_> = scene.projects.iter().map(without_key).collect();
-                let hosts: Vec<_> = scene.hosts.iter().map(host_json).collect();
+                let projects: Vec<_> = snapshot.projects.iter().map(without_key).collect();
+                let hosts: Vec<_> = snapshot.hosts.iter().map(host_json).collect();
                 let line = json!({
                     "event": "progress",
                     "seconds": self.seconds(),
-                    "document_version": scene.document_version,
+                    "document_version": snapshot.document_version,
                     "seconds_left": left.map(|left| left.as_secs()),
                     "projects": projects,
                     "hosts": hosts,
@@ -89,13 +89,13 @@ impl Reporter {
                 let _ = print(&format!("{line}\n"));
             }
             Mode::Bars { all, bars } => {
-                draw(all, &mut bars.borrow_mut(), scene, left);
-                *self.last.borrow_mut() = Some(self.line(scene, None));
+                draw(all, &mut bars.borrow_mut(), snapshot, left);
+                *self.last.borrow_mut() = Some(self.line(snapshot, None));
             }
             Mode::Lines { last } => {
                 if last.get().is_none_or(|last| last.elapsed() >= LINES) {
                     last.set(Some(Instant::now()));
-                    let _ = print(&format!("{}\n", self.line(scene, left)));
+                    let _ = print(&format!("{}\n", self.line(snapshot, left)));
                 }
             }
         }
@@ -160,17 +160,17 @@ impl Reporter {
         (self.began.elapsed().as_secs_f64() * 10.0).round() / 10.0
     }
 
-    fn line(&self, scene: &Scene, left: Option<Duration>) -> String {
-        let mut parts = vec![format!("{:>5.0} s", self.seconds()), agents(scene)];
-        parts.extend(scene.projects.iter().map(|project| {
-            let (done, all) = eta::jobs(project, scene);
+    fn line(&self, snapshot: &FleetSnapshot, left: Option<Duration>) -> String {
+        let mut parts = vec![format!("{:>5.0} s", self.seconds()), agents(snapshot)];
+        parts.extend(snapshot.projects.iter().map(|project| {
+            let (done, all) = eta::jobs(project, snapshot);
             format!(
                 "{}: {}/{} validated, {} of jobs done, share {}, debt {}",
                 project.name,
                 project.workunits_validated,
                 project.workunits,
                 percent(done, all),
-                share(project, scene),
+                share(project, snapshot),
                 table::debt(project.debt_seconds)
             )
         }));
@@ -195,56 +195,56 @@ pub(super) fn without_key(project: &ProjectSummary) -> serde_json::Value {
     value
 }
 
-fn agents(scene: &Scene) -> String {
-    let connected = scene.hosts.iter().filter(|host| host.connected).count();
-    format!("{connected}/{} agents", scene.hosts.len())
+fn agents(snapshot: &FleetSnapshot) -> String {
+    let connected = snapshot.hosts.iter().filter(|host| host.connected).count();
+    format!("{connected}/{} agents", snapshot.hosts.len())
 }
 
 /// Its part of the CPU time while both had work, against its target.
-fn share(project: &ProjectSummary, scene: &Scene) -> String {
-    let contested: f64 = scene.projects.iter().map(|project| scene.contested(project) as f64).sum();
-    let shares: f64 = scene.projects.iter().map(|project| project.share).sum();
+fn share(project: &ProjectSummary, snapshot: &FleetSnapshot) -> String {
+    let contested: f64 = snapshot.projects.iter().map(|project| snapshot.contested(project) as f64).sum();
+    let shares: f64 = snapshot.projects.iter().map(|project| project.share).sum();
     let part = match contested >= JUDGED_FROM {
-        true => percent(scene.contested(project) as f64, contested),
+        true => percent(snapshot.contested(project) as f64, contested),
         false => "?".to_owned(),
     };
     format!("{part} of {}", percent(project.share, shares))
 }
 
-fn draw(all: &MultiProgress, bars: &mut Vec<ProgressBar>, scene: &Scene, left: Option<Duration>) {
+fn draw(all: &MultiProgress, bars: &mut Vec<ProgressBar>, snapshot: &FleetSnapshot, left: Option<Duration>) {
     if bars.is_empty() {
         all.set_draw_target(ProgressDrawTarget::stderr());
     }
-    while bars.len() < scene.projects.len() + 1 {
+    while bars.len() < snapshot.projects.len() + 1 {
         bars.push(all.add(ProgressBar::new(1)));
     }
     let style = |template: &str| {
         ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
     };
-    for (bar, project) in bars.iter().zip(&scene.projects) {
+    for (bar, project) in bars.iter().zip(&snapshot.projects) {
         bar.set_style(style("{prefix:9} [{bar:20}] {msg}").progress_chars("=> "));
-        let (done, jobs) = eta::jobs(project, scene);
+        let (done, jobs) = eta::jobs(project, snapshot);
         // In thousandths of jobs: a bar knows whole numbers only.
         bar.set_length((jobs * 1e3) as u64);
         bar.set_position((done * 1e3) as u64);
         bar.set_prefix(project.name.clone());
-        bar.set_message(beside(project, scene, screen::width() >= WIDE));
+        bar.set_message(beside(project, snapshot, screen::width() >= WIDE));
     }
     if let Some(last) = bars.last() {
-        let running: usize = scene.hosts.iter().map(running).sum();
+        let running: usize = snapshot.hosts.iter().map(running).sum();
         last.set_style(style("{prefix:9} {msg}"));
         last.set_prefix("fleet");
-        let mut parts = vec![format!("{} up", agents(scene)), format!("{running} tasks run")];
-        parts.push(format!("document {}", scene.document_version));
+        let mut parts = vec![format!("{} up", agents(snapshot)), format!("{running} tasks run")];
+        parts.push(format!("document {}", snapshot.document_version));
         parts.extend(left.map(eta::about));
         last.set_message(format!("{}  ({:#})", parts.join(", "), HumanDuration(last.elapsed())));
     }
 }
 
 /// What stands beside a project's bar.
-fn beside(project: &ProjectSummary, scene: &Scene, is_wide: bool) -> String {
+fn beside(project: &ProjectSummary, snapshot: &FleetSnapshot, is_wide: bool) -> String {
     let valid = format!("{}/{} valid", project.workunits_validated, project.workunits);
-    let text = format!("{valid}, share {}", share(project, scene));
+    let text = format!("{valid}, share {}", share(project, snapshot));
     if is_wide { format!("{text}, debt {}", table::debt(project.debt_seconds)) } else { text }
 }
 
@@ -264,14 +264,14 @@ mod tests {
             workunits_validated: 3,
             ..ProjectSummary::default()
         };
-        let scene = Scene { projects: vec![project], ..Scene::default() };
+        let snapshot = FleetSnapshot { projects: vec![project], ..FleetSnapshot::default() };
         let bars = || Mode::Bars {
             all: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()),
             bars: RefCell::default(),
         };
         let reporter = Reporter { mode: bars(), ..Reporter::new(false) };
         assert_eq!(reporter.figures(), None, "nothing was shown");
-        reporter.progress(&scene);
+        reporter.progress(&snapshot);
         let left = reporter.figures().unwrap();
         assert!(left.starts_with("when it was ended: 0 s | 0/0 agents"), "{left}");
         assert!(left.contains("mersenne: 3/7 validated"), "{left}");
@@ -297,9 +297,11 @@ mod tests {
             debt_seconds: -12_345.0,
             ..ProjectSummary::default()
         };
-        let scene =
-            |used| Scene { projects: vec![project(75.0, used), project(25.0, used)], ..Scene::default() };
-        let text = |used: i64, is_wide| beside(&scene(used).projects[0], &scene(used), is_wide);
+        let snapshot = |used| FleetSnapshot {
+            projects: vec![project(75.0, used), project(25.0, used)],
+            ..FleetSnapshot::default()
+        };
+        let text = |used: i64, is_wide| beside(&snapshot(used).projects[0], &snapshot(used), is_wide);
         // A name, a blank, the bar in brackets and a blank stand before it.
         let before = 9 + 1 + 22 + 1;
         assert!(before + text(40_000_000, false).len() <= 80, "{}", text(40_000_000, false));

@@ -17,9 +17,9 @@ use tonic::Code;
 
 use super::daemon::{Daemon, Daemons, describe};
 use super::progress::Reporter;
-use super::site::Site;
+use super::site::DemoDirectory;
 use super::workload::{DemoSize, ProjectPlan};
-use crate::cli::submission::{Draft, Submission};
+use crate::cli::submission::{PendingWorkunit, Submission};
 use crate::cli::upload::{self, UploadError};
 use crate::cli::{Client, Failure, PLATFORM, connect};
 
@@ -35,7 +35,7 @@ const POLL_SETTING: &str = "10s";
 
 /// Starts the coordinator, or finds it running, and connects to it.
 pub(super) async fn coordinator(
-    site: &Site,
+    site: &DemoDirectory,
     daemons: &mut Daemons,
     reporter: &Reporter,
 ) -> Result<Client, Failure> {
@@ -95,7 +95,7 @@ pub(super) fn with_cause(failure: Failure, coordinator: &mut Daemon) -> Failure 
 
 /// Makes the projects with their applications and workunits, and says what agents may do.
 pub(super) async fn projects(
-    site: &Site,
+    site: &DemoDirectory,
     agents: u32,
     client: &mut Client,
     reporter: &Reporter,
@@ -122,7 +122,8 @@ pub(super) async fn projects(
         let (name, count) = (plan.name, plan.workunits.len());
         if made.is_none_or(|project| project.workunits < count as u64) {
             // Under one key: a start that was cut off here is completed by the next.
-            let drafts: Vec<Draft> = plan.workunits.into_iter().map(Draft::from).collect();
+            let drafts: Vec<PendingWorkunit> =
+                plan.workunits.into_iter().map(PendingWorkunit::from).collect();
             let again = "start it again";
             Submission { project: name, key: "up", drafts: &drafts, again }.send(client).await?;
             reporter
@@ -134,7 +135,7 @@ pub(super) async fn projects(
     Ok(())
 }
 
-async fn application(site: &Site, client: &mut Client, plan: &ProjectPlan) -> Result<(), Failure> {
+async fn application(site: &DemoDirectory, client: &mut Client, plan: &ProjectPlan) -> Result<(), Failure> {
     let request = AddAppVersionRequest {
         project: plan.name.to_owned(),
         application: plan.name.to_owned(),
@@ -178,7 +179,7 @@ fn cpus() -> u32 {
 
 /// Starts the agents, or finds them running. New ones get a token each.
 pub(super) async fn agents(
-    site: &Site,
+    site: &DemoDirectory,
     daemons: &mut Daemons,
     client: &mut Client,
     reporter: &Reporter,

@@ -19,7 +19,7 @@ const MARK: &str = "up.json";
 const NOTHING: [&str; 3] = ["up.lock", "up.json.new", "lost+found"];
 
 /// Where a demonstration happens.
-pub(super) struct Site {
+pub(super) struct DemoDirectory {
     dir: PathBuf,
     /// Where the executables are.
     binaries: PathBuf,
@@ -28,7 +28,7 @@ pub(super) struct Site {
     _lock: FileLock,
 }
 
-impl Site {
+impl DemoDirectory {
     /// Makes or opens the directory.
     pub(super) fn prepare(arguments: &UpArguments) -> Result<Self, Failure> {
         let unusable = |source| {
@@ -194,7 +194,8 @@ mod tests {
         let refused = |dir: &Path, said: &str| {
             let names = || std::fs::read_dir(dir).unwrap().count();
             let before = names();
-            let failure = Site::prepare(&UpArguments { dir: dir.to_path_buf(), ..asking(None, true) }).err();
+            let failure =
+                DemoDirectory::prepare(&UpArguments { dir: dir.to_path_buf(), ..asking(None, true) }).err();
             let failure = failure.unwrap();
             assert_eq!(failure.code(), ExitCode::BadInput);
             let text = failure.to_string();

@@ -9,7 +9,7 @@ use fallow_proto::operator::v1::{CanonicalResult, Host, ProjectSummary};
 use serde_json::{Value, json};
 
 use super::progress::{JUDGED_FROM, without_key};
-use super::watch::Scene;
+use super::watch::FleetSnapshot;
 use crate::cli::screen::wrapped;
 use crate::cli::{Client, Failure, figure, metrics_json, percent, results_of};
 use crate::printable;
@@ -44,20 +44,21 @@ struct Totient {
     unreadable: usize,
 }
 
-/// Asks for what is not in the scene: the results.
-pub(super) async fn of(client: &mut Client, scene: &Scene) -> Result<Summary, Failure> {
+/// Asks for what is not in the snapshot: the results.
+pub(super) async fn of(client: &mut Client, snapshot: &FleetSnapshot) -> Result<Summary, Failure> {
     let mut summary = Summary {
-        projects: scene.projects.clone(),
-        hosts: scene.hosts.clone(),
-        since_change: scene.changed.as_ref().map(|changed| {
-            let used = scene.projects.iter().map(|project| (project.name.clone(), scene.contested(project)));
+        projects: snapshot.projects.clone(),
+        hosts: snapshot.hosts.clone(),
+        since_change: snapshot.changed.as_ref().map(|changed| {
+            let used =
+                snapshot.projects.iter().map(|project| (project.name.clone(), snapshot.contested(project)));
             (used.collect(), changed.at.map(|at| at.elapsed()).unwrap_or_default())
         }),
         by_quorum: BTreeMap::new(),
         found: None,
         totient: None,
     };
-    for project in scene.projects.iter().filter(|project| project.hosted) {
+    for project in snapshot.projects.iter().filter(|project| project.hosted) {
         let results = results_of(client, &project.name).await?;
         let agreed = results.iter().filter(|result| result.agreeing_hosts >= 2).count();
         summary.by_quorum.insert(project.name.clone(), agreed);

@@ -15,7 +15,7 @@ use crate::cli::{Client, Failure};
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum WatchEnd {
     /// All workunits are validated.
     Done,
     /// Some failed.
@@ -26,7 +26,7 @@ pub(super) enum End {
 
 /// How the fleet stands.
 #[derive(Default)]
-pub(super) struct Scene {
+pub(super) struct FleetSnapshot {
     pub(super) hosts: Vec<Host>,
     pub(super) projects: Vec<ProjectSummary>,
     pub(super) document_version: u64,
@@ -50,7 +50,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// The last figures of the agents come within a moment of their last reports.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-impl Scene {
+impl FleetSnapshot {
     async fn of(client: &mut Client) -> Result<Self, Failure> {
         let hosts = client.list_hosts(ListHostsRequest {}).await?.into_inner();
         let projects = client.list_projects(ListProjectsRequest {}).await?.into_inner().projects;
@@ -58,10 +58,10 @@ impl Scene {
         Ok(Self { hosts: hosts.hosts, projects, document_version, changed: None })
     }
 
-    /// Takes over since when shares are as they are from the scene before.
+    /// Takes over since when shares are as they are from the snapshot before.
     fn follow(&mut self, before: &Self) {
-        let shares = |scene: &Self| -> BTreeMap<String, u64> {
-            scene.projects.iter().map(|project| (project.name.clone(), project.share.to_bits())).collect()
+        let shares = |snapshot: &Self| -> BTreeMap<String, u64> {
+            snapshot.projects.iter().map(|project| (project.name.clone(), project.share.to_bits())).collect()
         };
         self.changed = if shares(self) == shares(before) {
             before.changed.clone()
@@ -101,7 +101,7 @@ pub(super) async fn until_end(
     mut client: Client,
     reporter: &Reporter,
     until_done: bool,
-) -> Result<End, Failure> {
+) -> Result<WatchEnd, Failure> {
     reporter.legend();
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -109,18 +109,18 @@ pub(super) async fn until_end(
     let mut was_away = false;
     let mut alarms = Alarms::default();
     // What the coordinator said last: who waits for a dead agent is known even when the coordinator is gone.
-    let mut last: Option<Scene> = None;
+    let mut last: Option<FleetSnapshot> = None;
     // Workunits that the last summary spoke of: new ones may be submitted while it stays up.
     let mut told = None;
     loop {
         ticks.tick().await;
         daemons.look(reporter);
-        let scene = match Scene::of(&mut client).await {
-            Ok(mut scene) => {
+        let snapshot = match FleetSnapshot::of(&mut client).await {
+            Ok(mut snapshot) => {
                 if let Some(before) = &last {
-                    scene.follow(before);
+                    snapshot.follow(before);
                 }
-                scene
+                snapshot
             }
             Err(failure) => {
                 if !was_away {
@@ -131,29 +131,29 @@ pub(super) async fn until_end(
                 continue;
             }
         };
-        alarms.look(dir, daemons, Some(&scene), false, reporter);
+        alarms.look(dir, daemons, Some(&snapshot), false, reporter);
         if std::mem::take(&mut was_away) {
             reporter.say("back", "the coordinator answers again");
         }
-        reporter.progress(&scene);
-        let scene = last.insert(scene);
-        if !scene.is_done() {
+        reporter.progress(&snapshot);
+        let snapshot = last.insert(snapshot);
+        if !snapshot.is_done() {
             done_at = None;
             continue;
         }
         let since = *done_at.get_or_insert_with(Instant::now);
-        if !scene.is_quiet() && since.elapsed() < LAST_WORDS {
+        if !snapshot.is_quiet() && since.elapsed() < LAST_WORDS {
             continue;
         }
-        let workunits: u64 = scene.projects.iter().map(|project| project.workunits).sum();
+        let workunits: u64 = snapshot.projects.iter().map(|project| project.workunits).sum();
         if told != Some(workunits) {
             // The coordinator may go away even now: then this is done when it is back.
-            let Ok(summary) = summary::of(&mut client, scene).await else { continue };
+            let Ok(summary) = summary::of(&mut client, snapshot).await else { continue };
             told = Some(workunits);
             reporter.clear();
             reporter.summary(&summary)?;
             if until_done {
-                return Ok(if scene.failed() > 0 { End::Failed } else { End::Done });
+                return Ok(if snapshot.failed() > 0 { WatchEnd::Failed } else { WatchEnd::Done });
             }
             reporter.say("idle", "all work is done; Ctrl-C stops everything");
         }
@@ -166,25 +166,25 @@ mod tests {
 
     #[test]
     fn shares_are_compared_with_what_was_used_since_they_were_changed_last() {
-        let scene = |share, used: i64| {
+        let snapshot = |share, used: i64| {
             let project = ProjectSummary {
                 name: "a".into(),
                 share,
                 cpu_contested_micros: used,
                 ..ProjectSummary::default()
             };
-            Scene { projects: vec![project], ..Scene::default() }
+            FleetSnapshot { projects: vec![project], ..FleetSnapshot::default() }
         };
-        let contested = |scene: &Scene| scene.contested(&scene.projects[0]);
-        let first = scene(75.0, 100);
+        let contested = |snapshot: &FleetSnapshot| snapshot.contested(&snapshot.projects[0]);
+        let first = snapshot(75.0, 100);
         assert_eq!(contested(&first), 100);
-        let mut same = scene(75.0, 150);
+        let mut same = snapshot(75.0, 150);
         same.follow(&first);
         assert!(same.changed.is_none() && contested(&same) == 150);
-        let mut changed = scene(25.0, 160);
+        let mut changed = snapshot(25.0, 160);
         changed.follow(&same);
         assert_eq!(contested(&changed), 0);
-        let mut after = scene(25.0, 200);
+        let mut after = snapshot(25.0, 200);
         after.follow(&changed);
         assert!(after.changed.is_some() && contested(&after) == 40);
     }

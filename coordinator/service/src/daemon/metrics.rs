@@ -45,7 +45,7 @@ pub(super) fn register(
     let debt = names::DEBT.observed(&meter, move |to| {
         let (Some(fleet), Some(documents)) = (agents.upgrade(), assigned.upgrade()) else { return };
         for project in documents.document().projects {
-            let debt = to_micros(fleet.amounts(&project.url).debt) as f64 / 1e6;
+            let debt = to_micros(fleet.project_totals(&project.url).debt) as f64 / 1e6;
             to.observe(debt, &of(&project.url, &project.name));
         }
     });

@@ -25,7 +25,7 @@ pub type Stored = Result<(), NotStored>;
 /// The changes of one connection. Once one of them fails none behind it is stored: it would carry a later
 /// number than the one that is missing.
 #[derive(Clone, Debug, Default)]
-pub struct Lane(Arc<AtomicBool>);
+pub struct CommitStream(Arc<AtomicBool>);
 
 /// A change that is not in the store.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -35,11 +35,11 @@ pub enum NotStored {
     Store(Arc<StoreError>),
     /// It was not tried.
     #[error("an earlier change of the same agent was not stored")]
-    Behind,
+    EarlierFailed,
 }
 
 struct Request {
-    lane: Lane,
+    stream: CommitStream,
     writes: Writes,
     done: oneshot::Sender<Stored>,
 }
@@ -60,10 +60,10 @@ impl Commits {
     }
 
     /// Hands in a change; waits for room. Changes are stored in the order they were handed in.
-    pub async fn send(&self, lane: &Lane, writes: Writes) -> oneshot::Receiver<Stored> {
+    pub async fn send(&self, stream: &CommitStream, writes: Writes) -> oneshot::Receiver<Stored> {
         let (done, answer) = oneshot::channel();
         // If the thread is gone, `done` is dropped with the request and the receiver says so.
-        let _ = self.0.send(Request { lane: lane.clone(), writes, done }).await;
+        let _ = self.0.send(Request { stream: stream.clone(), writes, done }).await;
         answer
     }
 }
@@ -73,10 +73,10 @@ fn run(store: &dyn Store, mut requests: mpsc::Receiver<Request>) {
         let mut batch = Batch::new();
         let mut waiting = Vec::new();
         let mut next = Some(first);
-        while let Some(Request { lane, writes, done }) = next {
-            if lane.0.load(Ordering::Relaxed) {
+        while let Some(Request { stream, writes, done }) = next {
+            if stream.0.load(Ordering::Relaxed) {
                 // Nobody to tell is no matter.
-                let _ = done.send(Err(NotStored::Behind));
+                let _ = done.send(Err(NotStored::EarlierFailed));
             } else {
                 for (key, value) in writes {
                     match value {
@@ -84,7 +84,7 @@ fn run(store: &dyn Store, mut requests: mpsc::Receiver<Request>) {
                         None => batch.add_delete(key),
                     }
                 }
-                waiting.push((lane, done));
+                waiting.push((stream, done));
             }
             next = if batch.len() < GROUP_WRITES { requests.try_recv().ok() } else { None };
         }
@@ -92,9 +92,9 @@ fn run(store: &dyn Store, mut requests: mpsc::Receiver<Request>) {
             continue;
         }
         let stored = store.apply(batch).map(drop).map_err(Arc::new);
-        for (lane, done) in waiting {
+        for (stream, done) in waiting {
             if stored.is_err() {
-                lane.0.store(true, Ordering::Relaxed);
+                stream.0.store(true, Ordering::Relaxed);
             }
             let _ = done.send(stored.clone().map_err(NotStored::Store));
         }
@@ -137,12 +137,12 @@ mod tests {
     async fn r6_3_no_change_is_stored_behind_one_of_the_same_agent_that_failed() {
         let store = Arc::new(FailsOnce(Mutex::new(true), Mutex::default()));
         let commits = Commits::start(store.clone()).unwrap();
-        let (broken, sound) = (Lane::default(), Lane::default());
+        let (broken, sound) = (CommitStream::default(), CommitStream::default());
         let write = |key: &[u8]| vec![(key.to_vec(), Some(b"v".to_vec()))];
         let first = commits.send(&broken, write(b"1")).await.await.unwrap();
         assert!(matches!(first, Err(NotStored::Store(_))));
         let second = commits.send(&broken, write(b"2")).await.await.unwrap();
-        assert!(matches!(second, Err(NotStored::Behind)));
+        assert!(matches!(second, Err(NotStored::EarlierFailed)));
         assert!(commits.send(&sound, write(b"3")).await.await.unwrap().is_ok());
         assert_eq!(store.1.lock().unwrap().len(), 1);
     }

@@ -7,8 +7,8 @@
 //!
 //! An agent that comes back ([`super::returns`]) is told of the jobs that were submitted while it was away.
 //! Calls count, those to agents that were there and those to agents that come: until its job is taken, or
-//! some time has passed, a call stands for a job ([`Calls`]). So a whole fleet that comes back at once makes
-//! no more calls than there are jobs.
+//! some time has passed, a call stands for a job ([`ContactCalls`]). So a whole fleet that comes back at once
+//! makes no more calls than there are jobs.
 //!
 //! All of a large fleet told at once would ask at once: the calls are spread over a time that grows with
 //! their number. Nothing is stored.
@@ -72,7 +72,7 @@ impl Fleet {
     }
 
     /// Does something with the calls for a project.
-    pub(super) fn calls<T>(&self, url: &MasterUrl, work: impl FnOnce(&mut Calls) -> T) -> T {
+    pub(super) fn calls<T>(&self, url: &MasterUrl, work: impl FnOnce(&mut ContactCalls) -> T) -> T {
         work(lock(&self.calls).entry(url.clone()).or_default())
     }
 }
@@ -84,14 +84,14 @@ pub(super) fn spread(count: usize) -> Duration {
 
 /// The calls for a project's jobs that are not taken yet.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
+pub(super) struct ContactCalls {
     /// Unsent jobs when they were last counted, and those that came since.
     unsent: u64,
     /// How many calls were made, and when the last of each lot goes out; the oldest first.
     made: VecDeque<(u64, Instant)>,
 }
 
-impl Calls {
+impl ContactCalls {
     fn new_jobs(&mut self, jobs: u64) {
         self.unsent = self.unsent.saturating_add(jobs);
     }
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn r1_4_a_call_stands_for_a_job_until_that_is_taken_or_a_minute_has_passed() {
-        let (mut calls, start) = (Calls::default(), Instant::now());
+        let (mut calls, start) = (ContactCalls::default(), Instant::now());
         let after = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(calls.allowed(10, start), 10, "after a start nobody was told");
         calls.made(10, start, start);
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn r1_4_calls_that_nobody_asks_after_are_forgotten_after_a_minute() {
-        let (mut calls, start) = (Calls::default(), Instant::now());
+        let (mut calls, start) = (ContactCalls::default(), Instant::now());
         for second in 0..10_000 {
             let now = start + Duration::from_secs(second);
             calls.made(1, now, now);

@@ -15,9 +15,9 @@ const MOST: Duration = Duration::from_secs(5);
 
 /// The line.
 #[derive(Debug, Default)]
-pub(super) struct Guesses(Mutex<()>);
+pub(super) struct GuessThrottle(Mutex<()>);
 
-impl Guesses {
+impl GuessThrottle {
     /// Returns when whoever showed a wrong one has waited.
     pub(super) async fn slow_down(&self) {
         let turn = async {

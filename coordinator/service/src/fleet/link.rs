@@ -25,10 +25,10 @@ use tracing::Instrument as _;
 use wire::from_agent::Body as FromAgent;
 use wire::from_coordinator::Body as FromCoordinator;
 
-use super::commit::{Lane, Stored};
+use super::commit::{CommitStream, Stored};
 use super::keys;
 use super::limits::{ENTRIES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SILENT, SLOW};
-use super::state::{Change, Position, Update, Verdict, judge};
+use super::state::{PlannedUpdate, Position, Update, UpdateCheck, check_update};
 use super::{Agent, Fleet, entry};
 use crate::document::Published;
 use crate::printable;
@@ -141,7 +141,7 @@ async fn keep_seen(fleet: &Fleet, agent: &Agent) {
     let key = keys::position(&agent.id);
     let Ok(value) = keys::POSITION.write(&key, &position) else { return };
     // If it cannot be stored, an earlier time is shown after a restart, and that is all.
-    let _ = fleet.commits.send(&Lane::default(), vec![(key, Some(value))]).await.await;
+    let _ = fleet.commits.send(&CommitStream::default(), vec![(key, Some(value))]).await.await;
 }
 
 fn taken_over() -> Status {
@@ -161,9 +161,9 @@ struct Connection<'a> {
     /// Up to where messages were taken in; what is stored may lag behind by the pipeline.
     received: Position,
     pipeline: VecDeque<InFlight>,
-    lane: Lane,
+    commit_stream: CommitStream,
     documents: watch::Receiver<Option<Arc<Published>>>,
-    outbox: Outbox,
+    pending: PendingMessages,
     heard: Instant,
     /// Heartbeats of ours since then, at which its messages were being read. The clock alone would take every
     /// agent for gone when the coordinator itself had stood still: what they said meanwhile waits to be read.
@@ -175,7 +175,7 @@ struct Connection<'a> {
 /// A change on its way to the store.
 struct InFlight {
     sequence: u64,
-    change: Change,
+    change: PlannedUpdate,
     answer: oneshot::Receiver<Stored>,
 }
 
@@ -186,7 +186,7 @@ struct Addressed {
 }
 
 /// What has to be said: the newest of each kind.
-struct Outbox {
+struct PendingMessages {
     welcome: Option<wire::Welcome>,
     acknowledge: Option<u64>,
     document: Option<Addressed>,
@@ -208,7 +208,7 @@ impl<'a> Connection<'a> {
             heartbeat_interval_micros: i64::try_from(fleet.settings.heartbeat.as_micros())
                 .unwrap_or(i64::MAX),
         };
-        let outbox = Outbox {
+        let pending = PendingMessages {
             welcome: Some(welcome),
             acknowledge: None,
             document: None,
@@ -226,9 +226,9 @@ impl<'a> Connection<'a> {
             is_withheld: false,
             received,
             pipeline: VecDeque::new(),
-            lane: Lane::default(),
+            commit_stream: CommitStream::default(),
             documents,
-            outbox,
+            pending,
             heard: Instant::now(),
             unheard: 0,
             kept: Instant::now(),
@@ -257,9 +257,9 @@ impl<'a> Connection<'a> {
                     Err(status) => return Status::cancelled(format!("the link broke: {}", status.message())),
                 },
                 stored = answer(&mut self.pipeline) => self.settle(stored),
-                permit = self.outgoing.reserve(), if !self.outbox.is_empty() => match permit {
+                permit = self.outgoing.reserve(), if !self.pending.is_empty() => match permit {
                     Ok(permit) => {
-                        if let Some(message) = self.outbox.next() {
+                        if let Some(message) = self.pending.next() {
                             permit.send(Ok(message));
                         }
                         Ok(())
@@ -274,7 +274,7 @@ impl<'a> Connection<'a> {
                     Err(_) => Err(Status::unavailable("the coordinator is stopping")),
                 },
                 () = self.agent.contact_wanted.notified() => {
-                    self.outbox.contacts.append(&mut lock(&self.agent.contacts));
+                    self.pending.contacts.append(&mut lock(&self.agent.contacts));
                     Ok(())
                 }
                 _ = ticks.tick() => {
@@ -290,7 +290,7 @@ impl<'a> Connection<'a> {
             if let Err(status) = turn {
                 return status;
             }
-            self.outbox.note_waiting();
+            self.pending.note_waiting();
         }
     }
 
@@ -309,7 +309,7 @@ impl<'a> Connection<'a> {
                     );
                 }
                 if self.follows.take() != Some(document.version) {
-                    self.outbox.document =
+                    self.pending.document =
                         Some(Addressed { document, traceparent: newest.traceparent.clone() });
                 }
             }
@@ -365,15 +365,15 @@ impl<'a> Connection<'a> {
 
     async fn apply(&mut self, update: Update) -> Result<(), Status> {
         let sequence = update.sequence;
-        match judge(&self.received, &self.epoch, &update) {
-            Verdict::Refuse(why) => return Err(Status::aborted(why)),
-            Verdict::Old => {
+        match check_update(&self.received, &self.epoch, &update) {
+            UpdateCheck::Refuse(why) => return Err(Status::aborted(why)),
+            UpdateCheck::AlreadyApplied => {
                 // It may still be on its way to the store, and fail there.
                 self.settle_all().await?;
-                self.outbox.acknowledge(sequence);
+                self.pending.acknowledge(sequence);
                 return Ok(());
             }
-            Verdict::Apply => {}
+            UpdateCheck::Next => {}
         }
         // These need to know what is held now, and nothing may be planned on what was before them.
         let alone = update.is_snapshot
@@ -384,8 +384,8 @@ impl<'a> Connection<'a> {
         }
         let position = Position { epoch: self.epoch.clone(), sequence, at: clock::now() };
         let planned = lock(&self.agent.state).plan(&self.agent.id, position.clone(), update);
-        let (change, writes) = planned.map_err(Status::resource_exhausted)?;
-        let answer = self.fleet.commits.send(&self.lane, writes).await;
+        let (change, writes) = planned.map_err(|error| Status::resource_exhausted(error.to_string()))?;
+        let answer = self.fleet.commits.send(&self.commit_stream, writes).await;
         self.received = position;
         self.kept = Instant::now();
         self.pipeline.push_back(InFlight { sequence, change, answer });
@@ -404,13 +404,13 @@ impl<'a> Connection<'a> {
         let failed = match stored {
             Ok(Ok(())) => {
                 lock(&self.agent.state).take(change, &mut lock(&self.fleet.totals));
-                self.outbox.acknowledge(sequence);
+                self.pending.acknowledge(sequence);
                 return Ok(());
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => "the store is closed".to_owned(),
         };
-        // Later changes rest on this one, and the lane stores none of them.
+        // Later changes rest on this one, and the stream stores none of them.
         self.pipeline.clear();
         tracing::error!(error = failed, "the fleet's state cannot be stored");
         Err(Status::unavailable(failed))
@@ -444,10 +444,10 @@ impl<'a> Connection<'a> {
                 self.heard.elapsed().as_secs()
             )));
         }
-        if self.outbox.waiting_since.is_some_and(|since| since.elapsed() > SLOW) {
+        if self.pending.waiting_since.is_some_and(|since| since.elapsed() > SLOW) {
             return Err(Status::resource_exhausted("the agent does not take its messages"));
         }
-        self.outbox.heartbeat = true;
+        self.pending.heartbeat = true;
         Ok(())
     }
 }
@@ -460,7 +460,7 @@ async fn answer(pipeline: &mut VecDeque<InFlight>) -> Result<Stored, oneshot::er
     }
 }
 
-impl Outbox {
+impl PendingMessages {
     fn is_empty(&self) -> bool {
         self.welcome.is_none()
             && self.acknowledge.is_none()

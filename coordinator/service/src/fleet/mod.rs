@@ -37,10 +37,10 @@ use tokio::sync::watch;
 use crate::document::Documents;
 use crate::secret::SecretHash;
 use commit::Commits;
-use guesses::Guesses;
+use guesses::GuessThrottle;
 use state::{Position, State};
 use token::{AgentRecord, Identity};
-use totals::{Amounts, Past, Totals};
+use totals::{PastTotals, ProjectTotals, Totals};
 
 pub use accounts::Accounts;
 pub use host::Host;
@@ -78,13 +78,13 @@ pub struct Fleet {
     commits: Commits,
     documents: Arc<Documents>,
     accounts: OnceLock<Arc<dyn Accounts>>,
-    guesses: Guesses,
+    guesses: GuessThrottle,
     settings: LinkSettings,
     agents: RwLock<BTreeMap<AgentId, Arc<Agent>>>,
     totals: Mutex<Totals>,
     connected: AtomicU64,
-    calls: Mutex<BTreeMap<MasterUrl, contact::Calls>>,
-    returns: Mutex<returns::Returns>,
+    calls: Mutex<BTreeMap<MasterUrl, contact::ContactCalls>>,
+    returns: Mutex<returns::ReturningAgents>,
     stopping: watch::Sender<bool>,
 }
 
@@ -128,7 +128,7 @@ impl Fleet {
             commits,
             documents,
             accounts: OnceLock::new(),
-            guesses: Guesses::default(),
+            guesses: GuessThrottle::default(),
             settings,
             agents: RwLock::new(agents),
             totals: Mutex::new(totals),
@@ -158,7 +158,7 @@ impl Fleet {
 
     /// What a project had of all agents.
     #[must_use]
-    pub fn amounts(&self, url: &MasterUrl) -> Amounts {
+    pub fn project_totals(&self, url: &MasterUrl) -> ProjectTotals {
         lock(&self.totals).of(url)
     }
 
@@ -260,7 +260,7 @@ fn load(store: &dyn Store, totals: &mut Totals) -> Result<BTreeMap<AgentId, Arc<
         Ok(())
     })?;
     each(store, keys::PASTS, |key, value| {
-        let past: Past = keys::PAST.read(key, value)?;
+        let past: PastTotals = keys::PAST.read(key, value)?;
         if let Some((agent, url)) = owner(keys::PASTS, key) {
             let url = MasterUrl::try_from(url).map_err(|error| keys::PAST.bad_value(key, error))?;
             lock(&agent.state).put_past(url, past, totals);

@@ -22,14 +22,14 @@ const SETTLED: Duration = Duration::from_secs(1);
 
 /// Agents whose links began, at most one entry each.
 #[derive(Debug, Default)]
-pub(super) struct Returns {
+pub(super) struct ReturningAgents {
     /// When, and which projects each had.
     agents: BTreeMap<AgentId, (Instant, BTreeSet<MasterUrl>)>,
     /// When all that were chosen are told.
     told_at: Option<Instant>,
 }
 
-impl Returns {
+impl ReturningAgents {
     fn note(&mut self, agent: AgentId, projects: BTreeSet<MasterUrl>, now: Instant) {
         if !projects.is_empty() {
             self.agents.insert(agent, (now, projects));
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn r1_4_agents_that_come_back_are_told_in_lots_that_wait_for_each_other() {
-        let (mut returns, start) = (Returns::default(), Instant::now());
+        let (mut returns, start) = (ReturningAgents::default(), Instant::now());
         let after = |millis| start + Duration::from_millis(millis);
         let id = |number: u32| AgentId(format!("{number:04}"));
         let url = |name: &str| MasterUrl::parse(&format!("http://127.0.0.1:1/{name}/")).unwrap();

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::Entries;
 use super::limits::{ENTRIES_PER_AGENT, PASTS_PER_AGENT};
-use super::totals::{Amounts, Past, Totals};
+use super::totals::{PastTotals, ProjectTotals, Totals};
 use super::{keys, stored};
 
 /// How far an agent's stream was applied.
@@ -44,46 +44,61 @@ pub struct Update {
 
 /// What to do with an update.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum UpdateCheck {
     /// It is the next.
-    Apply,
+    Next,
     /// It was applied before: acknowledge it again.
-    Old,
+    AlreadyApplied,
     /// It cannot be applied; the agent has to connect again and go on from what is held.
     Refuse(String),
 }
 
-/// Judges an update of an agent whose stream stands at `position` and belongs to `epoch`.
+/// Checks an update of an agent whose stream stands at `position` and belongs to `epoch`.
 #[must_use]
-pub fn judge(position: &Position, epoch: &str, update: &Update) -> Verdict {
+pub fn check_update(position: &Position, epoch: &str, update: &Update) -> UpdateCheck {
     let (got, held) = (update.sequence, position.sequence);
     if position.epoch != epoch {
         return match update.is_snapshot {
-            true => Verdict::Apply,
+            true => UpdateCheck::Next,
             false => {
-                Verdict::Refuse(format!("delta {got} came before the first snapshot of epoch {epoch:?}"))
+                UpdateCheck::Refuse(format!("delta {got} came before the first snapshot of epoch {epoch:?}"))
             }
         };
     }
     match () {
-        () if got <= held => Verdict::Old,
-        () if update.is_snapshot || got == held + 1 => Verdict::Apply,
-        () => {
-            Verdict::Refuse(format!("delta {got} came where {} was due: connect again to resume", held + 1))
-        }
+        () if got <= held => UpdateCheck::AlreadyApplied,
+        () if update.is_snapshot || got == held + 1 => UpdateCheck::Next,
+        () => UpdateCheck::Refuse(format!(
+            "delta {got} came where {} was due: connect again to resume",
+            held + 1
+        )),
     }
 }
 
 /// Writes for the store.
 pub type Writes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
+/// Why an update cannot be taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum UpdateError {
+    /// The agent would hold too many entries.
+    #[error("an agent may hold {ENTRIES_PER_AGENT} entries")]
+    TooManyEntries,
+    /// The agent would have left too many projects.
+    #[error("an agent may have left {PASTS_PER_AGENT} projects")]
+    TooManyPasts,
+    /// An entry cannot be written.
+    #[error(transparent)]
+    Store(#[from] fallow_store::StoreError),
+}
+
 /// A change that is ready to be stored and then taken over.
 #[derive(Debug)]
-pub struct Change {
+pub struct PlannedUpdate {
     position: Position,
     entries: Entries,
     removed: BTreeSet<EntryKey>,
-    pasts: BTreeMap<MasterUrl, Past>,
+    pasts: BTreeMap<MasterUrl, PastTotals>,
 }
 
 /// One agent's entries.
@@ -92,40 +107,45 @@ pub struct State {
     /// How far its stream was applied.
     pub position: Position,
     entries: Entries,
-    pasts: BTreeMap<MasterUrl, Past>,
+    pasts: BTreeMap<MasterUrl, PastTotals>,
 }
 
 impl State {
-    /// The change that `update` makes, and what to store for it. It must have been judged.
+    /// The change that `update` makes, and what to store for it. It must have been checked.
     ///
     /// # Errors
-    /// With the reason when the agent would hold too much.
-    pub fn plan(&self, id: &AgentId, position: Position, update: Update) -> Result<(Change, Writes), String> {
+    /// [`UpdateError`] when the agent would hold too much, or an entry cannot be written.
+    pub fn plan(
+        &self,
+        id: &AgentId,
+        position: Position,
+        update: Update,
+    ) -> Result<(PlannedUpdate, Writes), UpdateError> {
         let Update { is_snapshot, entries, removed, .. } = update;
         let anew = position.epoch != self.position.epoch;
         let removed = if is_snapshot { self.keys_besides(&entries) } else { removed };
         let mut pasts = BTreeMap::new();
         if anew {
-            self.entries.values().for_each(|entry| self.bury(&mut pasts, entry));
+            self.entries.values().for_each(|entry| self.retire(&mut pasts, entry));
         } else {
             let gone = removed.iter().filter_map(|key| self.entries.get(key));
-            gone.for_each(|entry| self.bury(&mut pasts, entry));
+            gone.for_each(|entry| self.retire(&mut pasts, entry));
         }
-        let change = Change { position, entries, removed, pasts };
+        let change = PlannedUpdate { position, entries, removed, pasts };
         if self.len_after(&change) > ENTRIES_PER_AGENT {
-            return Err(format!("an agent may hold {ENTRIES_PER_AGENT} entries"));
+            return Err(UpdateError::TooManyEntries);
         }
         let pasts = change.pasts.keys().filter(|url| !self.pasts.contains_key(*url)).count();
         if self.pasts.len() + pasts > PASTS_PER_AGENT {
-            return Err(format!("an agent may have left {PASTS_PER_AGENT} projects"));
+            return Err(UpdateError::TooManyPasts);
         }
-        let writes = change.writes(id).map_err(|error| error.to_string())?;
+        let writes = change.writes(id)?;
         Ok((change, writes))
     }
 
     /// How many entries there are after `change`. A removal counts only where something is removed: an agent
     /// may name keys that never got here.
-    fn len_after(&self, change: &Change) -> usize {
+    fn len_after(&self, change: &PlannedUpdate) -> usize {
         let new = change.entries.keys().filter(|key| !self.entries.contains_key(*key)).count();
         let is_gone = |key: &&EntryKey| self.entries.contains_key(*key) && !change.entries.contains_key(*key);
         let gone = change.removed.iter().filter(is_gone).count();
@@ -136,7 +156,7 @@ impl State {
         self.entries.keys().filter(|key| !entries.contains_key(*key)).cloned().collect()
     }
 
-    fn bury(&self, pasts: &mut BTreeMap<MasterUrl, Past>, gone: &Entry) {
+    fn retire(&self, pasts: &mut BTreeMap<MasterUrl, PastTotals>, gone: &Entry) {
         if let Entry::Project(project) = gone {
             let past = pasts.get(&project.url).or_else(|| self.pasts.get(&project.url));
             let past = past.copied().unwrap_or_default().with(project);
@@ -145,16 +165,16 @@ impl State {
     }
 
     /// Takes over a change that is stored, and tells the totals.
-    pub fn take(&mut self, change: Change, totals: &mut Totals) {
-        let Change { position, entries, removed, pasts } = change;
+    pub fn take(&mut self, change: PlannedUpdate, totals: &mut Totals) {
+        let PlannedUpdate { position, entries, removed, pasts } = change;
         self.position = position;
         for (url, past) in pasts {
             let before = self.pasts.insert(url.clone(), past).unwrap_or_default();
-            totals.change(&url, before.amounts(), past.amounts());
+            totals.change(&url, before.totals(), past.totals());
         }
         for key in removed {
             if let Some(Entry::Project(gone)) = self.entries.remove(&key) {
-                totals.change(&gone.url, Amounts::of(&gone), Amounts::default());
+                totals.change(&gone.url, ProjectTotals::of(&gone), ProjectTotals::default());
             }
         }
         for (key, entry) in entries {
@@ -170,17 +190,17 @@ impl State {
     fn replace(&mut self, key: EntryKey, entry: Entry, totals: &mut Totals) {
         if let Entry::Project(project) = &entry {
             let before = match self.entries.get(&key) {
-                Some(Entry::Project(before)) => Amounts::of(before),
-                _ => Amounts::default(),
+                Some(Entry::Project(before)) => ProjectTotals::of(before),
+                _ => ProjectTotals::default(),
             };
-            totals.change(&project.url, before, Amounts::of(project));
+            totals.change(&project.url, before, ProjectTotals::of(project));
         }
         self.entries.insert(key, entry);
     }
 
     /// Takes over a stored past, at start.
-    pub fn put_past(&mut self, url: MasterUrl, past: Past, totals: &mut Totals) {
-        totals.change(&url, Amounts::default(), past.amounts());
+    pub fn put_past(&mut self, url: MasterUrl, past: PastTotals, totals: &mut Totals) {
+        totals.change(&url, ProjectTotals::default(), past.totals());
         self.pasts.insert(url, past);
     }
 
@@ -228,7 +248,7 @@ impl State {
     }
 }
 
-impl Change {
+impl PlannedUpdate {
     /// How many entries it gives.
     #[must_use]
     pub fn given(&self) -> usize {
@@ -322,15 +342,15 @@ mod tests {
     #[test]
     fn r6_3_a_gap_is_refused_and_an_old_message_is_acknowledged_again() {
         let held = position("e", 7);
-        assert_eq!(judge(&held, "e", &delta(8, vec![], &[])), Verdict::Apply);
-        assert_eq!(judge(&held, "e", &delta(7, vec![], &[])), Verdict::Old);
-        assert_eq!(judge(&held, "e", &snapshot(7, vec![])), Verdict::Old);
-        assert_eq!(judge(&held, "e", &snapshot(12, vec![])), Verdict::Apply);
+        assert_eq!(check_update(&held, "e", &delta(8, vec![], &[])), UpdateCheck::Next);
+        assert_eq!(check_update(&held, "e", &delta(7, vec![], &[])), UpdateCheck::AlreadyApplied);
+        assert_eq!(check_update(&held, "e", &snapshot(7, vec![])), UpdateCheck::AlreadyApplied);
+        assert_eq!(check_update(&held, "e", &snapshot(12, vec![])), UpdateCheck::Next);
         assert!(
-            matches!(judge(&held, "e", &delta(9, vec![], &[])), Verdict::Refuse(why) if why.contains("8 was due"))
+            matches!(check_update(&held, "e", &delta(9, vec![], &[])), UpdateCheck::Refuse(why) if why.contains("8 was due"))
         );
-        assert_eq!(judge(&held, "new", &snapshot(1, vec![])), Verdict::Apply);
-        assert!(matches!(judge(&held, "new", &delta(8, vec![], &[])), Verdict::Refuse(_)));
+        assert_eq!(check_update(&held, "new", &snapshot(1, vec![])), UpdateCheck::Next);
+        assert!(matches!(check_update(&held, "new", &delta(8, vec![], &[])), UpdateCheck::Refuse(_)));
     }
 
     #[test]
@@ -338,9 +358,9 @@ mod tests {
         let (mut state, mut totals) = (State::default(), Totals::default());
         apply(&mut state, &mut totals, "e", snapshot(1, vec![project(100)]));
         apply(&mut state, &mut totals, "e", delta(2, vec![project(150)], &[]));
-        assert_eq!(totals.of(&url()), Amounts { cpu: 150, contested: 75, debt: 1_500_000 });
+        assert_eq!(totals.of(&url()), ProjectTotals { cpu: 150, contested: 75, debt: 1_500_000 });
         apply(&mut state, &mut totals, "e", delta(3, vec![], &[EntryKey::Project(url())]));
-        assert_eq!(totals.of(&url()), Amounts { cpu: 150, contested: 75, debt: 0 });
+        assert_eq!(totals.of(&url()), ProjectTotals { cpu: 150, contested: 75, debt: 0 });
         apply(&mut state, &mut totals, "e", delta(4, vec![project(10)], &[]));
         assert_eq!(totals.of(&url()).cpu, 160);
         apply(&mut state, &mut totals, "other", snapshot(1, vec![project(20)]));
@@ -381,8 +401,11 @@ mod tests {
         apply(&mut state, &mut totals, "e", delta(2, (0..20_000).map(task).collect(), &[]));
         let one_more = |removed: &[EntryKey]| delta(3, vec![task(ENTRIES_PER_AGENT)], removed);
         let refused = |update| state.plan(&id(), position("e", 3), update).unwrap_err();
-        assert!(refused(one_more(&[])).contains("may hold"));
-        assert!(refused(one_more(&[task_key("never_there"), task_key("nor_this")])).contains("may hold"));
+        assert!(matches!(refused(one_more(&[])), UpdateError::TooManyEntries));
+        assert!(matches!(
+            refused(one_more(&[task_key("never_there"), task_key("nor_this")])),
+            UpdateError::TooManyEntries
+        ));
         apply(&mut state, &mut totals, "e", one_more(&[task_key("0")]));
         assert_eq!(state.len(), ENTRIES_PER_AGENT);
     }

@@ -41,7 +41,7 @@ mod tests {
     use crate::document::Documents;
     use crate::fleet::state::Position;
     use crate::fleet::token::AgentRecord;
-    use crate::fleet::totals::Amounts;
+    use crate::fleet::totals::ProjectTotals;
     use crate::fleet::{Fleet, LinkSettings, keys};
     use crate::secret::SecretHash;
 
@@ -128,8 +128,8 @@ mod tests {
         assert_eq!(project.min_rpc_time, Some((Instant::from_micros(60), "it asked for it".to_owned())));
         let [task] = &host.tasks[..] else { panic!("{:?}", host.tasks) };
         assert_eq!((task.name.as_str(), task.phase), ("a_1", Some(Phase::Running)));
-        let amounts = fleet.amounts(&MasterUrl::parse(URL).unwrap());
-        assert_eq!(amounts, Amounts { cpu: 100, contested: 50, debt: -1_500_000 });
+        let amounts = fleet.project_totals(&MasterUrl::parse(URL).unwrap());
+        assert_eq!(amounts, ProjectTotals { cpu: 100, contested: 50, debt: -1_500_000 });
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// What one project had, of one agent or of all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Amounts {
+pub struct ProjectTotals {
     /// CPU time as the kernels count it, microseconds.
     pub cpu: i128,
     /// Of that, what was used while every project of its host with a share had runnable work, microseconds.
@@ -21,7 +21,7 @@ pub struct Amounts {
     pub debt: i128,
 }
 
-impl Amounts {
+impl ProjectTotals {
     /// Of an agent's entry.
     #[must_use]
     pub fn of(project: &ProjectState) -> Self {
@@ -42,7 +42,7 @@ impl Amounts {
 /// What an agent computed for a project and says no more: it was detached, or the agent's store was made
 /// anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Past {
+pub struct PastTotals {
     /// CPU time.
     #[serde(rename = "cpu_micros")]
     pub cpu: Duration,
@@ -51,27 +51,31 @@ pub struct Past {
     pub contested: Duration,
 }
 
-impl Past {
+impl PastTotals {
     /// With an entry that goes.
     #[must_use]
     pub fn with(self, gone: &ProjectState) -> Self {
         Self { cpu: self.cpu + gone.cpu_time, contested: self.contested + gone.cpu_contested }
     }
 
-    /// As amounts: what is past has no debt.
+    /// As totals: what is past has no debt.
     #[must_use]
-    pub fn amounts(self) -> Amounts {
-        Amounts { cpu: self.cpu.as_micros().into(), contested: self.contested.as_micros().into(), debt: 0 }
+    pub fn totals(self) -> ProjectTotals {
+        ProjectTotals {
+            cpu: self.cpu.as_micros().into(),
+            contested: self.contested.as_micros().into(),
+            debt: 0,
+        }
     }
 }
 
 /// The sums over all agents, by project URL.
 #[derive(Debug, Default)]
-pub struct Totals(BTreeMap<MasterUrl, Amounts>);
+pub struct Totals(BTreeMap<MasterUrl, ProjectTotals>);
 
 impl Totals {
     /// One agent's amounts of a project went from `before` to `after`.
-    pub fn change(&mut self, url: &MasterUrl, before: Amounts, after: Amounts) {
+    pub fn change(&mut self, url: &MasterUrl, before: ProjectTotals, after: ProjectTotals) {
         if before == after {
             return;
         }
@@ -83,12 +87,12 @@ impl Totals {
 
     /// The sums of the project at `url`.
     #[must_use]
-    pub fn of(&self, url: &MasterUrl) -> Amounts {
+    pub fn of(&self, url: &MasterUrl) -> ProjectTotals {
         self.0.get(url).copied().unwrap_or_default()
     }
 
     /// The sums of all projects that ever had any.
-    pub fn iter(&self) -> impl Iterator<Item = (&MasterUrl, Amounts)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&MasterUrl, ProjectTotals)> {
         self.0.iter().map(|(url, amounts)| (url, *amounts))
     }
 }

@@ -6,8 +6,9 @@ use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid, ResourceType, Usag
 use fallow_proto::fleet::{host, project, task};
 use fallow_proto::operator::v1 as wire;
 use fallow_work_server::{
-    CanonicalResult, JobReport, JobView, NewAppVersion, NewInput, NewWorkunit, NoWork, OutputSpec,
-    ProjectInfo, Rules, SubmissionPiece, SubmissionStatus, WorkunitView,
+    CanonicalResult, JobReport, JobView, NewAppVersion, NewInput, NewWorkunit, NoWork, Outcome, OutputSpec,
+    ProjectInfo, Rules, ServerState, SubmissionPiece, SubmissionStatus, Validation, WorkunitStatus,
+    WorkunitView,
 };
 use tonic::Status;
 
@@ -164,11 +165,12 @@ pub(super) fn workunit(project: &str, view: WorkunitView) -> wire::Workunit {
         project: project.to_owned(),
         name: view.name,
         application: view.application,
-        state: view.state.to_owned(),
+        state: workunit_state(view.state).words().to_owned(),
         error: view.error,
         quorum: view.quorum,
         canonical_job: view.canonical_job,
         jobs: view.jobs.into_iter().map(job).collect(),
+        state_value: workunit_state(view.state).into(),
     }
 }
 
@@ -177,7 +179,8 @@ pub(super) fn job_report(project: &str, report: JobReport) -> wire::JobReport {
         job: Some(job(report.job)),
         project: project.to_owned(),
         workunit: report.workunit,
-        workunit_state: report.workunit_state.to_owned(),
+        workunit_state: workunit_state(report.workunit_state).words().to_owned(),
+        workunit_state_value: workunit_state(report.workunit_state).into(),
         workunit_error: report.workunit_error,
         application: report.application,
         command_line: report.command_line,
@@ -187,13 +190,55 @@ pub(super) fn job_report(project: &str, report: JobReport) -> wire::JobReport {
     }
 }
 
+fn workunit_state(state: WorkunitStatus) -> wire::WorkunitState {
+    match state {
+        WorkunitStatus::Active => wire::WorkunitState::Active,
+        WorkunitStatus::Validated => wire::WorkunitState::Validated,
+        WorkunitStatus::Failed => wire::WorkunitState::Failed,
+    }
+}
+
+fn job_state(state: ServerState) -> wire::JobState {
+    match state {
+        ServerState::Unsent => wire::JobState::Unsent,
+        ServerState::InProgress => wire::JobState::InProgress,
+        ServerState::Over => wire::JobState::Over,
+    }
+}
+
+fn job_outcome(outcome: Option<Outcome>) -> wire::JobOutcome {
+    match outcome {
+        None => wire::JobOutcome::Unspecified,
+        Some(Outcome::Success) => wire::JobOutcome::Success,
+        Some(Outcome::Error) => wire::JobOutcome::Error,
+        Some(Outcome::Late) => wire::JobOutcome::Late,
+        Some(Outcome::NotNeeded) => wire::JobOutcome::NotNeeded,
+        Some(Outcome::Aborted) => wire::JobOutcome::Aborted,
+    }
+}
+
+fn job_validation(validation: Option<Validation>) -> wire::JobValidation {
+    match validation {
+        None => wire::JobValidation::Unspecified,
+        Some(Validation::Valid) => wire::JobValidation::Valid,
+        Some(Validation::Invalid) => wire::JobValidation::Invalid,
+        Some(Validation::Inconclusive) => wire::JobValidation::Inconclusive,
+    }
+}
+
 fn job(view: JobView) -> wire::Job {
     let micros = |instant: Option<Instant>| instant.map_or(0, Instant::as_micros);
+    let (state, outcome) = (job_state(view.state), job_outcome(view.outcome));
+    let validation = job_validation(view.validation);
     wire::Job {
         name: view.name,
-        state: view.state.as_str().to_owned(),
-        outcome: view.outcome.map_or("", |outcome| outcome.as_str()).to_owned(),
-        validation: view.validation.map_or("", |validation| validation.as_str()).to_owned(),
+        // For who knows no other form of them.
+        state: state.words().to_owned(),
+        outcome: outcome.words().to_owned(),
+        validation: validation.words().to_owned(),
+        state_value: state.into(),
+        outcome_value: outcome.into(),
+        validation_value: validation.into(),
         host_id: view.host_id,
         host_name: view.host_name,
         waits_for: view.waits_for,

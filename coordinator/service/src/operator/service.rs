@@ -111,7 +111,7 @@ impl OperatorService {
     }
 
     fn summary(&self, assignment: &ProjectAssignment, counts: Option<Counts>) -> wire::ProjectSummary {
-        let amounts = self.fleet.amounts(&assignment.url);
+        let amounts = self.fleet.project_totals(&assignment.url);
         let hosted = counts.is_some();
         let counts = counts.unwrap_or_default();
         wire::ProjectSummary {

@@ -2,7 +2,7 @@
 
 use fallow_boinc::scheduler::ResultState;
 use fallow_domain::{Bytes, Duration};
-use fallow_work_server::{NewWorkunit, Rules, ServerState};
+use fallow_work_server::{NewWorkunit, Rules, ServerState, WorkunitStatus};
 
 use crate::client::Client;
 use crate::fixture::{Fixture, workunit};
@@ -34,7 +34,7 @@ fn r6_8_the_only_host_gets_a_failed_job_again_until_the_workunit_ends_with_its_r
     }
     let view = only_workunit(&fixture);
     let reason = "4 jobs in error, 3 allowed; the last ended with exit status 65: no such table";
-    assert_eq!((view.state, view.error.as_str()), ("failed", reason));
+    assert_eq!((view.state, view.error.as_str()), (WorkunitStatus::Failed, reason));
     assert!(messages(&client.fetch(1.0)).contains("Project has no tasks available"));
 }
 
@@ -63,7 +63,7 @@ fn r6_8_a_failed_job_goes_to_another_host_first_and_who_waits_for_that_is_told_s
     fail(&mut broken);
     assert_eq!(sound.fetch(1.0).results.len(), 1);
     sound.complete_all("x");
-    assert_eq!(only_workunit(&fixture).state, "validated");
+    assert_eq!(only_workunit(&fixture).state, WorkunitStatus::Validated);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn r6_8_a_job_that_fails_wherever_it_is_tried_pauses_longer_each_time_and_a_rest
         assert_eq!(had.len(), 1);
         fail(had[0]);
     }
-    assert_eq!(only_workunit(&fixture).state, "failed");
+    assert_eq!(only_workunit(&fixture).state, WorkunitStatus::Failed);
 }
 
 #[test]

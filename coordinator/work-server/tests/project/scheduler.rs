@@ -7,7 +7,8 @@ use fallow_boinc::scheduler::{InProgressResult, ResultState, SchedulerReply, Sch
 use fallow_boinc::signature::{PublicKey, md5_hex};
 use fallow_domain::{AccountKey, Bytes, Duration, Flops, Instant};
 use fallow_work_server::{
-    NewWorkunit, Outcome, ProjectError, ProjectSettings, ServerState, Validation, WorkunitView,
+    NewWorkunit, Outcome, ProjectError, ProjectSettings, ServerState, Validation, WorkunitStatus,
+    WorkunitView,
 };
 
 use crate::client::{Client, body_of};
@@ -236,10 +237,10 @@ fn r6_8_agreeing_jobs_validate_and_their_output_is_kept() {
     a.fetch(1.0);
     b.fetch(1.0);
     a.complete_all("42\n");
-    assert_eq!(only_workunit(&fixture).state, "active");
+    assert_eq!(only_workunit(&fixture).state, WorkunitStatus::Active);
     b.complete_all("42\n");
     let view = only_workunit(&fixture);
-    assert_eq!((view.state, view.jobs[0].validation), ("validated", Some(Validation::Valid)));
+    assert_eq!((view.state, view.jobs[0].validation), (WorkunitStatus::Validated, Some(Validation::Valid)));
     assert_eq!(view.jobs[0].host_name, "a");
     assert_eq!(view.jobs[0].cpu_time, Duration::from_secs(12));
     let results = fixture.server.list_results("p", None, 0).unwrap().items;
@@ -292,7 +293,7 @@ fn r6_8_repeated_and_unknown_reports_are_acknowledged_and_change_nothing() {
     client.report("app_00000001_0", ResultState::ComputeError, 1);
     client.report("nobody_knows_this_0", ResultState::Uploaded, 0);
     assert_eq!(client.rpc().result_acks, ["app_00000001_0", "nobody_knows_this_0"]);
-    assert_eq!(only_workunit(&fixture).state, "validated");
+    assert_eq!(only_workunit(&fixture).state, WorkunitStatus::Validated);
     assert_eq!(counts.workunits, fixture.server.counts("p").unwrap().workunits);
 }
 
@@ -488,7 +489,7 @@ fn what_was_acknowledged_is_there_after_a_restart() {
     client.fetch(1.0);
     client.complete_all("x");
     fixture.restart();
-    assert_eq!(only_workunit(&fixture).state, "validated");
+    assert_eq!(only_workunit(&fixture).state, WorkunitStatus::Validated);
     assert_eq!(client.rpc().hostid, None);
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Account {
 }
 
 /// What the run itself was.
-pub(crate) struct Course {
+pub(crate) struct RunSummary {
     pub(crate) simulated: Duration,
     pub(crate) host_on: Duration,
     pub(crate) instances: PerType<u32>,
@@ -63,7 +63,7 @@ impl Account {
     /// Sums up.
     pub(crate) fn close(
         mut self,
-        course: Course,
+        summary: RunSummary,
         host: &HostModel,
         servers: &[Server<'_>],
         client: &Client,
@@ -71,9 +71,9 @@ impl Account {
     ) -> RunOutcome {
         self.holds(self.held, now);
         let sum = |count: fn(&Server<'_>) -> u64| servers.iter().map(count).sum::<u64>();
-        let rpcs = sum(|server| server.tally.rpcs);
-        let reported = sum(|server| server.tally.finished + server.tally.failed);
-        let (simulated, host_on) = (course.simulated, course.host_on);
+        let rpcs = sum(|server| server.counts.rpcs);
+        let reported = sum(|server| server.counts.finished + server.counts.failed);
+        let (simulated, host_on) = (summary.simulated, summary.host_on);
         let figures = client.figures(Window::Whole);
         let mut used = PerType::<Duration>::default();
         for (kind, used) in used.iter_mut() {
@@ -82,21 +82,21 @@ impl Account {
         RunOutcome {
             figures: run_figures(&figures),
             rpcs,
-            rpcs_failed: sum(|server| server.tally.rpcs_failed),
+            rpcs_failed: sum(|server| server.counts.rpcs_failed),
             rpcs_per_job: (reported > 0).then(|| rpcs as f64 / reported as f64),
-            jobs_sent: sum(|server| server.tally.sent),
-            jobs_finished: sum(|server| server.tally.finished),
-            jobs_late: sum(|server| server.tally.late),
-            jobs_failed: sum(|server| server.tally.failed),
+            jobs_sent: sum(|server| server.counts.sent),
+            jobs_finished: sum(|server| server.counts.finished),
+            jobs_late: sum(|server| server.counts.late),
+            jobs_failed: sum(|server| server.counts.failed),
             mean_queue: self.held_micros as f64 / (simulated.as_micros().max(1)) as f64,
             simulated,
             host_on,
-            capacity: course.instances.map(|_, count| host_on * i64::from(*count)),
+            capacity: summary.instances.map(|_, count| host_on * i64::from(*count)),
             used,
             lost: self.lost,
             events: self.events,
-            projects: self.projects(host, servers, &course.ids, &figures),
-            timeline: course.timeline,
+            projects: self.projects(host, servers, &summary.ids, &figures),
+            timeline: summary.timeline,
         }
     }
 
@@ -115,14 +115,14 @@ impl Account {
         let outcome = |(place, (server, used)): (usize, (&Server<'_>, &PerType<Duration>))| ProjectOutcome {
             name: server.model.name.clone(),
             used: *used,
-            wasted: server.tally.wasted,
-            rpcs: server.tally.rpcs,
-            jobs_sent: server.tally.sent,
-            jobs_finished: server.tally.finished,
-            jobs_late: server.tally.late,
-            jobs_failed: server.tally.failed,
-            jobs_refused: server.tally.refused,
-            correction: server.tally.correction,
+            wasted: server.counts.wasted,
+            rpcs: server.counts.rpcs,
+            jobs_sent: server.counts.sent,
+            jobs_finished: server.counts.finished,
+            jobs_late: server.counts.late,
+            jobs_failed: server.counts.failed,
+            jobs_refused: server.counts.refused,
+            correction: server.counts.correction,
             received: (all > 0.0).then(|| processing(used) / all),
             due: due(ids.get(place), figures),
         };

@@ -18,11 +18,11 @@ pub(crate) struct Arrival<'a> {
     /// What it says.
     pub(crate) request: SchedulerRequest,
     /// The list of jobs in progress, if it is still to be put in.
-    pub(crate) unlisted: Option<Unlisted<'a>>,
+    pub(crate) deferred: Option<DeferredList<'a>>,
 }
 
 /// A list that is made when it is read.
-pub(crate) struct Unlisted<'a> {
+pub(crate) struct DeferredList<'a> {
     /// What the jobs in it come to.
     pub(crate) sums: Load,
     /// Puts it into a request.
@@ -32,17 +32,17 @@ pub(crate) struct Unlisted<'a> {
 impl Arrival<'_> {
     /// What the jobs in progress come to; none where the request does not list them.
     pub(crate) fn sums(&self) -> Option<Load> {
-        match &self.unlisted {
-            Some(unlisted) => Some(unlisted.sums),
+        match &self.deferred {
+            Some(deferred) => Some(deferred.sums),
             None => self.request.in_progress_results.is_some().then(|| Load::of(&self.listed())),
         }
     }
 
     /// The jobs in progress that it lists.
     pub(crate) fn listed(&self) -> Vec<InProgress> {
-        let Some(unlisted) = &self.unlisted else { return jobs_in(&self.request) };
+        let Some(deferred) = &self.deferred else { return jobs_in(&self.request) };
         let mut request = SchedulerRequest::default();
-        (unlisted.list)(&mut request);
+        (deferred.list)(&mut request);
         jobs_in(&request)
     }
 }
@@ -71,17 +71,17 @@ mod tests {
     fn r5_6_a_list_says_the_same_whether_it_is_put_in_before_or_when_it_is_read() {
         let mut request = SchedulerRequest::default();
         list(&mut request);
-        let before = Arrival { request, unlisted: None };
+        let before = Arrival { request, deferred: None };
         let sums = before.sums().unwrap();
         assert_eq!((before.listed().len(), sums), (2, Load::of(&before.listed())));
-        let unlisted = Some(Unlisted { sums, list: &list });
-        let when = Arrival { request: SchedulerRequest::default(), unlisted };
+        let deferred = Some(DeferredList { sums, list: &list });
+        let when = Arrival { request: SchedulerRequest::default(), deferred };
         assert_eq!((when.listed(), when.sums()), (before.listed(), Some(sums)));
     }
 
     #[test]
     fn r5_6_of_a_client_that_lists_no_jobs_nothing_is_planned() {
-        let arrival = Arrival { request: SchedulerRequest::default(), unlisted: None };
+        let arrival = Arrival { request: SchedulerRequest::default(), deferred: None };
         assert_eq!(arrival.sums(), None);
     }
 }

@@ -9,7 +9,7 @@ use fallow_domain::{Duration, JobId, MasterUrl, ProjectId};
 
 /// Something that will happen.
 #[derive(Debug)]
-pub(crate) enum Due {
+pub(crate) enum CalendarEvent {
     /// A task reaches its end, if it has run without a break since `turn`.
     End {
         /// The task.
@@ -60,13 +60,13 @@ pub(crate) struct Calendar {
 struct Entry {
     at: Duration,
     number: u64,
-    due: Due,
+    event: CalendarEvent,
 }
 
 impl Calendar {
-    pub(crate) fn enter(&mut self, at: Duration, due: Due) {
+    pub(crate) fn enter(&mut self, at: Duration, event: CalendarEvent) {
         self.entered += 1;
-        self.heap.push(Entry { at, number: self.entered, due });
+        self.heap.push(Entry { at, number: self.entered, event });
     }
 
     /// When the next thing happens, if one will.
@@ -75,8 +75,8 @@ impl Calendar {
     }
 
     /// The next thing that happens until `at`.
-    pub(crate) fn pop(&mut self, at: Duration) -> Option<Due> {
-        if self.next_at()? > at { None } else { self.heap.pop().map(|entry| entry.due) }
+    pub(crate) fn pop(&mut self, at: Duration) -> Option<CalendarEvent> {
+        if self.next_at()? > at { None } else { self.heap.pop().map(|entry| entry.event) }
     }
 }
 
@@ -106,10 +106,10 @@ mod tests {
     fn what_is_due_comes_in_order_of_time_and_then_of_entry() {
         let mut calendar = Calendar::default();
         for (at, job) in [(5, 1), (3, 2), (5, 3), (9, 4)] {
-            calendar.enter(Duration::from_secs(at), Due::End { job: JobId(job), turn: 0 });
+            calendar.enter(Duration::from_secs(at), CalendarEvent::End { job: JobId(job), turn: 0 });
         }
         let mut next = |at| match calendar.pop(Duration::from_secs(at)) {
-            Some(Due::End { job, .. }) => Some(job.0),
+            Some(CalendarEvent::End { job, .. }) => Some(job.0),
             _ => None,
         };
         assert_eq!([next(4), next(4), next(5), next(5), next(5)], [Some(2), None, Some(1), Some(3), None]);

@@ -7,9 +7,9 @@ use fallow_client::{
 };
 use fallow_domain::{Bytes, Duration, JobId, MasterUrl, ProjectId};
 
-use super::arrival::{Arrival, Unlisted};
-use super::calendar::Due;
-use super::host::Begin;
+use super::arrival::{Arrival, DeferredList};
+use super::calendar::CalendarEvent;
+use super::host::TaskStart;
 use super::jobs::number_of;
 use super::setup::place;
 use super::world::World;
@@ -26,7 +26,8 @@ impl World<'_> {
         match effect {
             Effect::FetchMasterPage { project, url } => {
                 if self.options.rpc_latency.is_positive() {
-                    self.calendar.enter(self.clock + self.options.rpc_latency, Due::Page { project, url });
+                    self.calendar
+                        .enter(self.clock + self.options.rpc_latency, CalendarEvent::Page { project, url });
                 } else {
                     self.read_page(project, &url);
                 }
@@ -36,8 +37,10 @@ impl World<'_> {
                     if self.composition.send.needs_workload() {
                         self.client.list_workload(&mut request);
                     }
-                    self.calendar
-                        .enter(self.clock + self.options.rpc_latency, Due::Answer { project, request });
+                    self.calendar.enter(
+                        self.clock + self.options.rpc_latency,
+                        CalendarEvent::Answer { project, request },
+                    );
                 } else {
                     self.answer(project, *request);
                 }
@@ -102,9 +105,9 @@ impl World<'_> {
     pub(super) fn answer(&mut self, project: ProjectId, request: SchedulerRequest) {
         let Some(place) = self.place_of(project) else { return };
         let Some(server) = self.servers.get_mut(place) else { return };
-        server.tally.rpcs += 1;
+        server.counts.rpcs += 1;
         if !server.up.is_on(self.now) {
-            server.tally.rpcs_failed += 1;
+            server.counts.rpcs_failed += 1;
             self.soon.push_back(Event::SchedulerAnswered { project, outcome: Err(down()) });
             return;
         }
@@ -112,13 +115,13 @@ impl World<'_> {
         let (instances, composition) = (&self.instances, &self.composition);
         let list = |request: &mut SchedulerRequest| self.client.list_workload(request);
         let is_listed = request.in_progress_results.is_some();
-        let unlisted = (composition.send.needs_workload() && !is_listed)
-            .then(|| Unlisted { sums: self.client.workload_sums(), list: &list });
-        let arrival = Arrival { request, unlisted };
+        let deferred = (composition.send.needs_workload() && !is_listed)
+            .then(|| DeferredList { sums: self.client.workload_sums(), list: &list });
+        let arrival = Arrival { request, deferred };
         let reply = server.answer(arrival, instances, composition, self.now, &mut reports);
         if self.recorder.is_some() {
             for report in &reports {
-                self.fate(place, report.number, &report.job, report.failed);
+                self.job_outcome(place, report.number, &report.job, report.failed);
             }
         }
         let held = self.servers.iter().map(|server| server.jobs.len()).sum();
@@ -142,7 +145,7 @@ impl World<'_> {
         let free = &mut self.link_free[usize::from(upload)];
         *free = (*free).max(self.clock) + bandwidth.time_for(nbytes).max(Duration::from_micros(1));
         let at = *free;
-        self.calendar.enter(at, Due::Transfer { file, upload, changes });
+        self.calendar.enter(at, CalendarEvent::Transfer { file, upload, changes });
     }
 
     /// A transfer is over: well, if its server is up and has been so since `changes` was counted.
@@ -179,7 +182,7 @@ impl World<'_> {
         }
         let application = server.supply.applications.get(sent.application)?;
         let output = setup.files.into_iter().find(|file| file.output);
-        let begin = Begin {
+        let begin = TaskStart {
             project,
             number,
             usage: application.usage,
@@ -196,7 +199,7 @@ impl World<'_> {
     }
 
     fn task_runs(&mut self, job: JobId, ends_at: Duration, turn: u32) {
-        self.calendar.enter(ends_at, Due::End { job, turn });
+        self.calendar.enter(ends_at, CalendarEvent::End { job, turn });
         self.plan_checkpoint(job);
         if let Some(recorder) = &mut self.recorder
             && let Some(task) = self.tasks.get(job)
@@ -212,7 +215,7 @@ impl World<'_> {
         let task = self.tasks.get(job).filter(|task| !stays || task.usage.coprocessor.is_some());
         let next = task.and_then(|task| Some((task.next_checkpoint(self.clock)?, task.turn)));
         if let Some((at, turn)) = next {
-            self.calendar.enter(at, Due::Checkpoint { job, turn });
+            self.calendar.enter(at, CalendarEvent::Checkpoint { job, turn });
         }
     }
 }

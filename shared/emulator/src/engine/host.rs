@@ -43,7 +43,7 @@ pub(crate) struct Task {
 }
 
 /// What is needed to begin a task.
-pub(crate) struct Begin {
+pub(crate) struct TaskStart {
     pub(crate) project: usize,
     pub(crate) number: u64,
     pub(crate) usage: Usage,
@@ -57,7 +57,7 @@ pub(crate) struct Begin {
 }
 
 impl Task {
-    fn new(begin: Begin) -> Self {
+    fn new(begin: TaskStart) -> Self {
         Self {
             project: begin.project,
             number: begin.number,
@@ -153,7 +153,7 @@ pub(crate) struct Tasks {
 
 impl Tasks {
     /// Begins a task, which runs at once. Says when it ends.
-    pub(crate) fn begin(&mut self, job: JobId, begin: Begin, clock: Duration) -> (Duration, u32) {
+    pub(crate) fn begin(&mut self, job: JobId, begin: TaskStart, clock: Duration) -> (Duration, u32) {
         let task = Task { since: Some(clock), ..Task::new(begin) };
         let ends_at = task.ends_at(clock);
         self.tasks.insert(job, task);
@@ -228,8 +228,8 @@ mod tests {
     fn s(secs: i64) -> Duration {
         Duration::from_secs(secs)
     }
-    fn begin(length: i64, interval: Option<i64>, base: i64) -> Begin {
-        Begin {
+    fn begin(length: i64, interval: Option<i64>, base: i64) -> TaskStart {
+        TaskStart {
             project: 0,
             number: 0,
             usage: Usage::ONE_CPU,
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn a_job_that_fails_stops_where_it_does() {
         let (mut tasks, job) = (Tasks::default(), JobId(1));
-        let fails = Begin { fails_at: Some(s(25)), ..begin(100, None, 0) };
+        let fails = TaskStart { fails_at: Some(s(25)), ..begin(100, None, 0) };
         assert_eq!(tasks.begin(job, fails, s(0)).0, s(25));
         tasks.update(s(25), |_, _| {});
         assert_eq!(tasks.get(job).unwrap().over(), Some(true));

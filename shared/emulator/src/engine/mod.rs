@@ -42,7 +42,7 @@ mod supply;
 mod timeline;
 mod world;
 
-pub use outcome::{JobFate, ProjectOutcome, RunFigures, RunOutcome, Span, Timeline};
+pub use outcome::{JobOutcome, ProjectOutcome, RunFigures, RunOutcome, Span, Timeline};
 
 use fallow_domain::Duration;
 use fallow_policy::composition::Composition;

@@ -92,7 +92,7 @@ pub struct Timeline {
     /// When the host was off.
     pub off: Vec<(Duration, Duration)>,
     /// What became of each job that was reported, or was past its deadline at the end, in order of that.
-    pub fates: Vec<JobFate>,
+    pub outcomes: Vec<JobOutcome>,
 }
 
 /// A job on an instance.
@@ -114,7 +114,7 @@ pub struct Span {
 
 /// What became of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct JobFate {
+pub struct JobOutcome {
     /// Its project, by its place in the scenario.
     pub project: usize,
     /// Its number within its project.

@@ -19,7 +19,7 @@ use super::arrival::Arrival;
 use super::availability::OnOff;
 use super::host::CPUS_MIN;
 use super::jobs::{Jobs, SentJob, number_of};
-use super::supply::{Application, Draft, Supply, length};
+use super::supply::{Application, DrawnJob, Supply, length};
 use crate::scenario::{ProjectModel, QueuedState};
 
 pub(crate) const PLATFORM: &str = "x86_64-pc-linux-gnu";
@@ -33,14 +33,14 @@ pub(crate) struct Server<'a> {
     pub(crate) up: OnOff,
     pub(crate) supply: Supply<'a>,
     pub(crate) jobs: Jobs,
-    pub(crate) tally: Tally,
+    pub(crate) counts: ServerCounts,
     known: bool,
     url: String,
 }
 
 /// What a server counts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct ServerCounts {
     pub(crate) rpcs: u64,
     pub(crate) rpcs_failed: u64,
     pub(crate) sent: u64,
@@ -63,8 +63,8 @@ pub(crate) struct Report {
 
 impl<'a> Server<'a> {
     pub(crate) fn new(model: &'a ProjectModel, up: OnOff, supply: Supply<'a>, url: String) -> Self {
-        let tally = Tally { correction: 1.0, ..Tally::default() };
-        Self { model, up, supply, jobs: Jobs::default(), tally, known: false, url }
+        let counts = ServerCounts { correction: 1.0, ..ServerCounts::default() };
+        Self { model, up, supply, jobs: Jobs::default(), counts, known: false, url }
     }
 
     /// Answers a request of a client. `reported` gets the jobs that are over with it.
@@ -85,14 +85,14 @@ impl<'a> Server<'a> {
         if first {
             self.send_queue(&mut reply, now);
         }
-        self.tally.correction = arrival.request.duration_correction_factor;
+        self.counts.correction = arrival.request.duration_correction_factor;
         // What the client holds from the beginning comes before anything new.
-        let drafts = match first && !self.model.queue.is_empty() {
+        let drawn_jobs = match first && !self.model.queue.is_empty() {
             true => Vec::new(),
             false => self.choose(&arrival, host, composition, now, &mut reply),
         };
-        for draft in drafts {
-            self.send(&mut reply, draft, now);
+        for drawn in drawn_jobs {
+            self.send(&mut reply, drawn, now);
         }
         for result in arrival.request.results {
             self.take_report(result, now, &mut reply, reported);
@@ -111,8 +111,8 @@ impl<'a> Server<'a> {
             && let Some(job) = self.jobs.remove(number)
         {
             let failed = result.exit_status != 0 || result.state != ResultState::Uploaded;
-            self.tally.failed += u64::from(failed);
-            self.tally.finished += u64::from(!failed);
+            self.counts.failed += u64::from(failed);
+            self.counts.finished += u64::from(!failed);
             if now > job.deadline {
                 self.late(&job);
             }
@@ -123,8 +123,8 @@ impl<'a> Server<'a> {
 
     /// Counts a job that missed its deadline.
     pub(crate) fn late(&mut self, job: &SentJob) {
-        self.tally.late += 1;
-        self.tally.wasted += self.instance_time(job);
+        self.counts.late += 1;
+        self.counts.wasted += self.instance_time(job);
     }
 
     /// What a job used of its main type.
@@ -141,7 +141,7 @@ impl<'a> Server<'a> {
         composition: &Composition,
         now: Instant,
         reply: &mut SchedulerReply,
-    ) -> Vec<Draft> {
+    ) -> Vec<DrawnJob> {
         let request = &arrival.request;
         let wanted = wanted(request);
         if request.dont_send_work || !wanted.is_open() {
@@ -151,7 +151,7 @@ impl<'a> Server<'a> {
         let unsupported = unsupported.iter().filter(|(_, unsupported)| **unsupported);
         reply.no_rsc_apps.extend(unsupported.map(|(kind, _)| type_name(kind).to_owned()));
         let learned = DurationCorrection::new(request.duration_correction_factor);
-        let (drafts, offers) = self.offers(wanted, composition.completion.factor(learned), now);
+        let (drawn_jobs, offers) = self.offers(wanted, composition.completion.factor(learned), now);
         let listed = || arrival.listed();
         let held = arrival.sums().map(|load| HeldJobs { load, list: &listed });
         let situation = SendSituation {
@@ -162,19 +162,19 @@ impl<'a> Server<'a> {
             held,
         };
         let sent = composition.send.decide(&situation, &mut offers.into_iter());
-        self.part(drafts, sent.send)
+        self.part(drawn_jobs, sent.send)
     }
 
     /// Parts the jobs that are sent from those that are not.
-    fn part(&mut self, drafts: Vec<Draft>, sent: Vec<usize>) -> Vec<Draft> {
+    fn part(&mut self, drawn_jobs: Vec<DrawnJob>, sent: Vec<usize>) -> Vec<DrawnJob> {
         // Both are in the order in which they were offered.
         let (mut chosen, mut sent) = (Vec::with_capacity(sent.len()), sent.into_iter().peekable());
-        for (place, draft) in drafts.into_iter().enumerate() {
+        for (place, drawn) in drawn_jobs.into_iter().enumerate() {
             if sent.next_if_eq(&place).is_some() {
-                chosen.push(draft);
+                chosen.push(drawn);
             } else {
-                self.tally.refused += 1;
-                self.supply.give_back(&draft);
+                self.counts.refused += 1;
+                self.supply.give_back(&drawn);
             }
         }
         chosen
@@ -186,41 +186,41 @@ impl<'a> Server<'a> {
         mut open: Demand,
         factor: DurationCorrection,
         now: Instant,
-    ) -> (Vec<Draft>, Vec<Offer<usize>>) {
-        let (mut drafts, mut offers) = (Vec::new(), Vec::new());
+    ) -> (Vec<DrawnJob>, Vec<Offer<usize>>) {
+        let (mut drawn_jobs, mut offers) = (Vec::new(), Vec::new());
         for kind in ResourceType::ALL.into_iter().rev() {
-            while open.wants(kind) && drafts.len() < REPLY_MAX {
-                let Some(draft) = self.supply.next(kind) else { break };
-                let Some(application) = self.supply.applications.get(draft.application) else { break };
+            while open.wants(kind) && drawn_jobs.len() < REPLY_MAX {
+                let Some(drawn) = self.supply.next(kind) else { break };
+                let Some(application) = self.supply.applications.get(drawn.application) else { break };
                 let Some(speed) = application.speed else { break };
-                let estimate = factor.apply(draft.estimate.at(speed)).max(Duration::from_micros(1));
+                let estimate = factor.apply(drawn.estimate.at(speed)).max(Duration::from_micros(1));
                 let (usage, deadline) = (application.usage, now + application.model.latency_bound);
                 open.fill(usage, estimate);
-                offers.push(Offer { id: drafts.len(), estimate, deadline, usage });
-                drafts.push(draft);
+                offers.push(Offer { id: drawn_jobs.len(), estimate, deadline, usage });
+                drawn_jobs.push(drawn);
             }
         }
-        (drafts, offers)
+        (drawn_jobs, offers)
     }
 
-    fn send(&mut self, reply: &mut SchedulerReply, draft: Draft, now: Instant) {
-        let Some(application) = self.supply.applications.get(draft.application) else { return };
+    fn send(&mut self, reply: &mut SchedulerReply, drawn: DrawnJob, now: Instant) {
+        let Some(application) = self.supply.applications.get(drawn.application) else { return };
         let Some(speed) = application.speed else { return };
-        let length = length(draft.true_flops, speed);
+        let length = length(drawn.true_flops, speed);
         self.put(
             reply,
-            draft.estimate,
+            drawn.estimate,
             SentJob {
-                application: draft.application,
+                application: drawn.application,
                 sent: now,
                 deadline: now + application.model.latency_bound,
                 length,
-                fails_at: draft.fails_at.map(|part| length.mul_f64(part).max(Duration::from_micros(1))),
+                fails_at: drawn.fails_at.map(|part| length.mul_f64(part).max(Duration::from_micros(1))),
                 kept: Duration::ZERO,
                 ran: Duration::ZERO,
             },
         );
-        self.tally.sent += 1;
+        self.counts.sent += 1;
     }
 
     /// Puts a job into a reply, with all that it refers to and the client has not.
@@ -309,7 +309,7 @@ impl<'a> Server<'a> {
                 ran: Duration::ZERO,
             };
             self.put(reply, estimate, job);
-            self.tally.sent += 1;
+            self.counts.sent += 1;
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Application<'a> {
 
 /// A job that could be sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Draft {
+pub(crate) struct DrawnJob {
     /// Its application's place in the project.
     pub(crate) application: usize,
     /// What it takes.
@@ -62,7 +62,7 @@ impl<'a> Application<'a> {
         self.sizes.size(self.model.true_flops.mean, self.model.true_flops.deviation)
     }
 
-    fn next(&mut self, application: usize) -> Option<Draft> {
+    fn next(&mut self, application: usize) -> Option<DrawnJob> {
         self.left = self.left.checked_sub(1)?;
         let true_flops = self.draw_size();
         let estimated = self.model.estimated_flops;
@@ -75,7 +75,7 @@ impl<'a> Application<'a> {
             .then(|| (self.failures.unit(), self.failures.unit()))
             .filter(|(draw, _)| *draw <= self.model.failure.get())
             .map(|(_, place)| place);
-        Some(Draft { application, true_flops, estimate, fails_at })
+        Some(DrawnJob { application, true_flops, estimate, fails_at })
     }
 }
 
@@ -102,7 +102,7 @@ impl<'a> Supply<'a> {
     }
 
     /// The next job for a type, of an application drawn by weight; none when there are no more.
-    pub(crate) fn next(&mut self, kind: ResourceType) -> Option<Draft> {
+    pub(crate) fn next(&mut self, kind: ResourceType) -> Option<DrawnJob> {
         let fits = |application: &Application<'_>| {
             application.main_type() == kind && application.speed.is_some() && application.left > 0
         };
@@ -128,8 +128,8 @@ impl<'a> Supply<'a> {
     }
 
     /// Takes back a job that was not sent: another of its kind is there instead.
-    pub(crate) fn give_back(&mut self, draft: &Draft) {
-        if let Some(application) = self.applications.get_mut(draft.application) {
+    pub(crate) fn give_back(&mut self, drawn: &DrawnJob) {
+        if let Some(application) = self.applications.get_mut(drawn.application) {
             application.left = application.left.saturating_add(1);
         }
     }

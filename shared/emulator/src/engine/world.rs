@@ -12,11 +12,11 @@ use fallow_domain::{
 use fallow_policy::composition::Composition;
 
 use super::RunOptions;
-use super::account::{Account, Course};
+use super::account::{Account, RunSummary};
 use super::availability::OnOff;
-use super::calendar::{Calendar, Due};
+use super::calendar::{Calendar, CalendarEvent};
 use super::host::{Task, Tasks};
-use super::outcome::{JobFate, RunOutcome};
+use super::outcome::{JobOutcome, RunOutcome};
 use super::random::Stream;
 use super::server::Server;
 use super::setup::{facts, new_client, url};
@@ -167,8 +167,8 @@ impl<'a> World<'a> {
         }
         if self.on {
             // What happened comes before what is to be decided, and both before the host goes off.
-            if let Some(due) = self.calendar.pop(self.clock) {
-                self.happen(due);
+            if let Some(event) = self.calendar.pop(self.clock) {
+                self.happen(event);
                 return true;
             }
             if self.wake_at.is_some_and(|at| at <= self.now) {
@@ -258,23 +258,25 @@ impl<'a> World<'a> {
         }
     }
 
-    fn happen(&mut self, due: Due) {
-        match due {
-            Due::End { job, turn } => {
+    fn happen(&mut self, event: CalendarEvent) {
+        match event {
+            CalendarEvent::End { job, turn } => {
                 if self.tasks.get(job).is_some_and(|task| task.turn == turn) {
                     self.look();
                     self.task_over(job);
                 }
             }
-            Due::Checkpoint { job, turn } => {
+            CalendarEvent::Checkpoint { job, turn } => {
                 if self.tasks.get(job).is_some_and(|task| task.turn == turn) {
                     self.look();
                     self.plan_checkpoint(job);
                 }
             }
-            Due::Answer { project, request } => self.answer(project, *request),
-            Due::Page { project, url } => self.read_page(project, &url),
-            Due::Transfer { file, upload, changes } => self.transfer_over(file, upload, Some(changes)),
+            CalendarEvent::Answer { project, request } => self.answer(project, *request),
+            CalendarEvent::Page { project, url } => self.read_page(project, &url),
+            CalendarEvent::Transfer { file, upload, changes } => {
+                self.transfer_over(file, upload, Some(changes))
+            }
         }
     }
 
@@ -316,9 +318,15 @@ impl<'a> World<'a> {
         self.soon.push_back(Event::TaskEnded { job, end: Box::new(end) });
     }
 
-    pub(super) fn fate(&mut self, project: usize, number: u64, job: &super::jobs::SentJob, failed: bool) {
+    pub(super) fn job_outcome(
+        &mut self,
+        project: usize,
+        number: u64,
+        job: &super::jobs::SentJob,
+        failed: bool,
+    ) {
         let met = self.now <= job.deadline;
-        let fate = JobFate {
+        let job_outcome = JobOutcome {
             project,
             job: number,
             sent: job.sent - BEGINNING,
@@ -328,7 +336,7 @@ impl<'a> World<'a> {
             failed,
         };
         if let Some(recorder) = &mut self.recorder {
-            recorder.fate(fate);
+            recorder.job_outcome(job_outcome);
         }
     }
 
@@ -338,14 +346,14 @@ impl<'a> World<'a> {
         let last = if samples.is_empty() { Event::WakeUp } else { Event::TasksSampled(samples) };
         self.client.handle(self.now, last);
         self.count_late();
-        let course = Course {
+        let summary = RunSummary {
             simulated: self.now - BEGINNING,
             host_on: self.clock,
             instances: self.instances,
             ids: std::mem::take(&mut self.ids),
             timeline: self.recorder.take().map(|recorder| recorder.close(self.now)),
         };
-        self.account.close(course, &self.scenario.host, &self.servers, &self.client, self.now)
+        self.account.close(summary, &self.scenario.host, &self.servers, &self.client, self.now)
     }
 
     /// Jobs that are past their deadline and were never reported are late (R5.31).
@@ -355,7 +363,7 @@ impl<'a> World<'a> {
             for (number, job) in overdue.map(|(number, job)| (number, *job)).collect::<Vec<_>>() {
                 server.late(&job);
                 if let Some(recorder) = &mut self.recorder {
-                    recorder.fate(JobFate {
+                    recorder.job_outcome(JobOutcome {
                         project,
                         job: number,
                         sent: job.sent - BEGINNING,

@@ -29,22 +29,22 @@ pub struct Case {
 
 /// A run that was made.
 #[derive(Clone, Debug)]
-pub struct Finished {
+pub struct FinishedRun {
     /// What came out.
     pub outcome: RunOutcome,
-    /// How long it took, by the shell's clock.
+    /// How long it took, by the clock of its environment.
     pub wall: Duration,
 }
 
-/// What the shell lends.
+/// What a run is given of the world.
 #[derive(Clone, Copy)]
-pub struct Shell<'a> {
+pub struct RunEnvironment<'a> {
     /// A clock that only goes forward.
     pub clock: &'a (dyn Fn() -> Duration + Sync),
     /// Told after each run how many are done.
     pub progress: &'a (dyn Fn(usize) + Sync),
     /// Told of each run as it is made, by its place among the cases. From any thread.
-    pub finished: &'a (dyn Fn(usize, &Finished) + Sync),
+    pub finished: &'a (dyn Fn(usize, &FinishedRun) + Sync),
     /// Set to end early.
     pub stop: &'a AtomicBool,
 }
@@ -52,28 +52,28 @@ pub struct Shell<'a> {
 /// Runs were stopped before all were done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("stopped before all runs were done")]
-pub struct Stopped;
+pub struct Interrupted;
 
 /// Makes all runs, as many at once as there are threads, and gives their results in the order of `cases`.
 ///
 /// # Errors
-/// [`Stopped`] when the shell asked for it.
-pub fn run_all(cases: &[Case], shell: Shell<'_>) -> Result<Vec<Finished>, Stopped> {
+/// [`Interrupted`] when its environment asked for it.
+pub fn run_all(cases: &[Case], shell: RunEnvironment<'_>) -> Result<Vec<FinishedRun>, Interrupted> {
     let done = AtomicUsize::new(0);
     let one = |(nth, case): (usize, &Case)| {
         let goes_on = |_: Duration| !shell.stop.load(Ordering::Relaxed);
         if !goes_on(Duration::ZERO) {
-            return Err(Stopped);
+            return Err(Interrupted);
         }
         let began = (shell.clock)();
         let options = RunOptions { timeline: case.timeline, watch: Some(&goes_on), ..RunOptions::default() };
         let outcome = engine::run(&case.scenario, case.composition, case.seed, options);
         let wall = (shell.clock)() - began;
         if !goes_on(Duration::ZERO) {
-            return Err(Stopped);
+            return Err(Interrupted);
         }
         (shell.progress)(done.fetch_add(1, Ordering::Relaxed) + 1);
-        let finished = Finished { outcome, wall };
+        let finished = FinishedRun { outcome, wall };
         (shell.finished)(nth, &finished);
         Ok(finished)
     };

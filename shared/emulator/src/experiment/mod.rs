@@ -42,8 +42,8 @@ use fallow_policy::send::{SendChoice, Ws2Switches};
 use crate::plot::{Axis, Curve, Dot, Origin, Panel};
 use crate::scenario::Scenario;
 
-pub use batch::{Case, Finished, Shell, Stopped, run_all};
-pub use report::{Report, Row, Verdict};
+pub use batch::{Case, FinishedRun, Interrupted, RunEnvironment, run_all};
+pub use report::{Agreement, Report, Row};
 pub use statistics::Sample;
 pub use trial::{Arm, Measurements, Metric, Trial, cases};
 

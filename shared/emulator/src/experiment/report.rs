@@ -7,16 +7,16 @@ use crate::plot::Figure;
 
 /// Whether a measured figure is the published one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Agreement {
     /// What was published is found.
     Agrees,
     /// It is not.
     Differs,
     /// Shown beside what was published, but not judged: the row says why.
-    AsItComes,
+    NotJudged,
 }
 
-impl Verdict {
+impl Agreement {
     /// Of a condition.
     #[must_use]
     pub const fn of(holds: bool) -> Self {
@@ -24,12 +24,12 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Agreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Agrees => "agrees",
             Self::Differs => "differs",
-            Self::AsItComes => "not judged",
+            Self::NotJudged => "not judged",
         })
     }
 }
@@ -48,7 +48,7 @@ pub struct Row {
     /// What was measured; none if nothing could be.
     pub measured: Option<Sample>,
     /// Whether they agree.
-    pub verdict: Verdict,
+    pub verdict: Agreement,
     /// Where they differ, what is known of the reason, or how the row is to be read.
     pub note: String,
 }
@@ -63,7 +63,7 @@ impl Row {
         measured: Option<Sample>,
         holds: impl Fn(f64) -> bool,
     ) -> Self {
-        let verdict = Verdict::of(measured.is_some_and(|sample| holds(sample.mean)));
+        let verdict = Agreement::of(measured.is_some_and(|sample| holds(sample.mean)));
         Self {
             requirement,
             what: what.into(),
@@ -97,7 +97,7 @@ impl Row {
         measured: Option<Sample>,
     ) -> Self {
         let row = Self::judged(requirement, what, published, "", measured, |_| true);
-        Self { verdict: Verdict::AsItComes, ..row }
+        Self { verdict: Agreement::NotJudged, ..row }
     }
 
     /// With a note.
@@ -126,16 +126,16 @@ mod tests {
     #[test]
     fn a_figure_agrees_up_to_its_tolerance_and_differs_beyond() {
         let verdict = |mean| Row::near("R5.21", "waste at slack 3", 0.24, 0.10, measured(mean)).verdict;
-        assert_eq!(verdict(0.24), Verdict::Agrees);
-        assert_eq!(verdict(0.34), Verdict::Agrees);
-        assert_eq!(verdict(0.14), Verdict::Agrees);
-        assert_eq!(verdict(0.341), Verdict::Differs);
-        assert_eq!(verdict(0.139), Verdict::Differs);
+        assert_eq!(verdict(0.24), Agreement::Agrees);
+        assert_eq!(verdict(0.34), Agreement::Agrees);
+        assert_eq!(verdict(0.14), Agreement::Agrees);
+        assert_eq!(verdict(0.341), Agreement::Differs);
+        assert_eq!(verdict(0.139), Agreement::Differs);
     }
 
     #[test]
     fn what_could_not_be_measured_differs_and_what_is_only_shown_does_not() {
-        assert_eq!(Row::near("R5.21", "waste", 0.0, 0.1, None).verdict, Verdict::Differs);
-        assert_eq!(Row::shown("R5.20", "waste", "lower", None).verdict, Verdict::AsItComes);
+        assert_eq!(Row::near("R5.21", "waste", 0.0, 0.1, None).verdict, Agreement::Differs);
+        assert_eq!(Row::shown("R5.20", "waste", "lower", None).verdict, Agreement::NotJudged);
     }
 }

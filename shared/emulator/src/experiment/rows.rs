@@ -3,7 +3,7 @@
 use super::Sample;
 
 /// A place where something is largest or smallest.
-pub(super) type Place = Option<(f64, Sample)>;
+pub(super) type Extreme = Option<(f64, Sample)>;
 
 /// The sample of a place.
 pub(super) fn value((_, sample): (f64, Sample)) -> Sample {
@@ -11,7 +11,7 @@ pub(super) fn value((_, sample): (f64, Sample)) -> Sample {
 }
 
 /// A row's text with the place.
-pub(super) fn at(text: String, place: Place) -> String {
+pub(super) fn at(text: String, place: Extreme) -> String {
     match place {
         Some((x, _)) => format!("{text} (at {x})"),
         None => text,

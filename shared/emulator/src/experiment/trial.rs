@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fallow_policy::composition::Composition;
 
-use super::batch::{Case, Finished};
+use super::batch::{Case, FinishedRun};
 use super::statistics::Sample;
 use crate::engine::{RunFigures, RunOutcome};
 use crate::scenario::Scenario;
@@ -105,7 +105,7 @@ struct Cell {
 impl Measurements {
     /// From the runs of [`cases`], in that order.
     #[must_use]
-    pub fn new(trials: &[Trial], finished: &[Finished]) -> Self {
+    pub fn new(trials: &[Trial], finished: &[FinishedRun]) -> Self {
         let repeat = finished.len().checked_div(trials.len()).unwrap_or(0).max(1);
         let cells = trials.iter().zip(finished.chunks(repeat)).map(|(trial, runs)| Cell {
             arm: trial.arm,

@@ -14,4 +14,4 @@ mod timeline;
 pub use canvas::DrawError;
 pub use chart::svg as chart;
 pub use figure::{Axis, Curve, Dot, Figure, Origin, Panel, Scale, record};
-pub use timeline::{Lanes, svg as timeline};
+pub use timeline::{TimelineFigure, svg as timeline};

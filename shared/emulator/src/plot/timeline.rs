@@ -17,7 +17,7 @@ use crate::engine::{Span, Timeline};
 
 /// What a timeline is drawn on.
 #[derive(Clone, Debug)]
-pub struct Lanes<'a> {
+pub struct TimelineFigure<'a> {
     /// What is shown: scenario, policies, seed.
     pub title: &'a str,
     /// How long was simulated.
@@ -46,12 +46,12 @@ const LANES_MAX: usize = 256;
 ///
 /// # Errors
 /// [`DrawError`] when the library that draws fails, which it does not on a text.
-pub fn svg(lanes: &Lanes<'_>, timeline: &Timeline) -> Result<String, DrawError> {
-    let sheet = Sheet::new(lanes);
-    let legend = legend_lines(lanes);
+pub fn svg(figure: &TimelineFigure<'_>, timeline: &Timeline) -> Result<String, DrawError> {
+    let sheet = Sheet::new(figure);
+    let legend = legend_lines(figure);
     let height = TOP + sheet.rows as i32 * sheet.row_height() + legend.len() as i32 * LEGEND_LINE + 16;
     canvas::svg((WIDTH, height), |canvas| {
-        canvas.text(lanes.title, (LEFT, 20), 15, Anchor::Left, BLACK)?;
+        canvas.text(figure.title, (LEFT, 20), 15, Anchor::Left, BLACK)?;
         for row in 0..sheet.rows {
             draw_frame(canvas, &sheet, row)?;
         }
@@ -84,17 +84,17 @@ struct Sheet {
 }
 
 impl Sheet {
-    fn new(lanes: &Lanes<'_>) -> Self {
-        let each = lanes.instances.iter().flat_map(|(kind, count)| (0..*count).map(move |n| (*kind, n)));
+    fn new(figure: &TimelineFigure<'_>) -> Self {
+        let each = figure.instances.iter().flat_map(|(kind, count)| (0..*count).map(move |n| (*kind, n)));
         let keys: Vec<(ResourceType, u32)> = each.take(LANES_MAX).collect();
-        let (rows, row) = rows(lanes.length);
+        let (rows, row) = rows(figure.length);
         let name = |(kind, n): &(ResourceType, u32)| format!("{} {n}", kind_name(*kind));
         let names: Vec<String> = keys.iter().map(name).collect();
         let widest = names.iter().map(|name| width_of(name, TEXT)).max().unwrap_or(0);
         Self {
             rows,
             row,
-            length: lanes.length,
+            length: figure.length,
             names,
             left: LEFT.max(widest + 20),
             lane_height: if keys.len() <= 8 { 20 } else { 12 },
@@ -225,8 +225,8 @@ fn in_order(timeline: &Timeline) -> Vec<&Span> {
 
 /// The jobs that missed their deadline, with it.
 fn late_jobs(timeline: &Timeline) -> BTreeMap<(usize, u64), Duration> {
-    let late = timeline.fates.iter().filter(|fate| !fate.met && !fate.failed);
-    late.map(|fate| ((fate.project, fate.job), fate.deadline)).collect()
+    let late = timeline.outcomes.iter().filter(|job_outcome| !job_outcome.met && !job_outcome.failed);
+    late.map(|job_outcome| ((job_outcome.project, job_outcome.job), job_outcome.deadline)).collect()
 }
 
 fn draw_off(canvas: &Canvas<'_>, sheet: &Sheet, timeline: &Timeline) -> Drawn {
@@ -295,8 +295,8 @@ fn entry_width(label: &str) -> i32 {
     28 + width_of(label, 12) + 24
 }
 
-fn legend_lines<'a>(lanes: &Lanes<'a>) -> Vec<Vec<(&'a str, Sign)>> {
-    let projects = lanes.projects.iter().enumerate().map(|(n, name)| (*name, Sign::Project(n)));
+fn legend_lines<'a>(figure: &TimelineFigure<'a>) -> Vec<Vec<(&'a str, Sign)>> {
+    let projects = figure.projects.iter().enumerate().map(|(n, name)| (*name, Sign::Project(n)));
     let signs = [
         ("job that missed its deadline", Sign::Late),
         ("the deadline", Sign::Deadline),
@@ -343,12 +343,12 @@ fn draw_legend(canvas: &Canvas<'_>, line: &[(&str, Sign)], y: i32) -> Drawn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::JobFate;
+    use crate::engine::JobOutcome;
 
     const HOUR: Duration = Duration::from_hours(1);
 
-    fn lanes(days: i64) -> Lanes<'static> {
-        Lanes {
+    fn lanes(days: i64) -> TimelineFigure<'static> {
+        TimelineFigure {
             title: "base, seed 1",
             length: HOUR * 24 * days,
             instances: vec![(ResourceType::Cpu, 2)],
@@ -376,7 +376,7 @@ mod tests {
             from: HOUR * from,
             to: HOUR * to,
         };
-        let fate = |project, job, met| JobFate {
+        let job_outcome = |project, job, met| JobOutcome {
             project,
             job,
             sent: Duration::ZERO,
@@ -388,9 +388,10 @@ mod tests {
         let met = Timeline {
             spans: vec![span(0, 0, 0, 20), span(1, 1, 5, 70)],
             off: vec![(HOUR * 3, HOUR * 4)],
-            fates: vec![fate(0, 0, true), fate(1, 1, true)],
+            outcomes: vec![job_outcome(0, 0, true), job_outcome(1, 1, true)],
         };
-        let missed = Timeline { fates: vec![fate(0, 0, true), fate(1, 1, false)], ..met.clone() };
+        let missed =
+            Timeline { outcomes: vec![job_outcome(0, 0, true), job_outcome(1, 1, false)], ..met.clone() };
         let drawn = |timeline| svg(&lanes(4), timeline).unwrap();
         assert_eq!(drawn(&met), drawn(&met));
         assert!(drawn(&met).contains("p&lt;2&gt;"));
@@ -402,7 +403,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_gpu_is_not_cut_at_the_edge() {
-        let gpu = Lanes { instances: vec![(ResourceType::Nvidia, 12)], ..lanes(4) };
+        let gpu = TimelineFigure { instances: vec![(ResourceType::Nvidia, 12)], ..lanes(4) };
         let sheet = Sheet::new(&gpu);
         let widest = sheet.names.iter().map(|name| width_of(name, TEXT)).max().unwrap();
         assert!(sheet.left - 8 - widest >= 8, "{} {widest}", sheet.left);

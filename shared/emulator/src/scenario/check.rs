@@ -1,7 +1,7 @@
 //! What makes sense in a scenario, said in one place for all readers.
 //!
 //! Types rule most nonsense out (no CPUs, a negative share, a fraction above 1). What they cannot is looked
-//! at here. A finding names its place by a path as `--vary` writes it, so that a reader of files can point at
+//! at here. A problem names its place by a path as `--vary` writes it, so that a reader of files can point at
 //! the line.
 
 use std::collections::BTreeSet;
@@ -16,9 +16,9 @@ use super::{
 
 /// Something in a scenario that means nothing, or that is unlikely to be meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct Problem {
     /// Whether it stops the simulation.
-    pub gravity: Gravity,
+    pub severity: Severity,
     /// Where, such as `project.p1.latency_bound`.
     pub path: String,
     /// What is wrong.
@@ -27,22 +27,22 @@ pub struct Finding {
     pub expected: String,
 }
 
-/// Whether a finding stops the simulation.
+/// Whether a problem stops the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Gravity {
+pub enum Severity {
     /// The scenario means something, though perhaps not what was meant.
     Warning,
     /// The scenario means nothing.
     Error,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let gravity = match self.gravity {
-            Gravity::Warning => "warning",
-            Gravity::Error => "error",
+        let severity = match self.severity {
+            Severity::Warning => "warning",
+            Severity::Error => "error",
         };
-        write!(f, "{gravity}: {}: {}", self.path, self.reason)?;
+        write!(f, "{severity}: {}: {}", self.path, self.reason)?;
         if self.expected.is_empty() { Ok(()) } else { write!(f, ": expected {}", self.expected) }
     }
 }
@@ -65,7 +65,7 @@ const PROJECTS_MAX: usize = 1000;
 impl Scenario {
     /// Everything that is wrong with this scenario, errors and warnings, in the order of a scenario file.
     #[must_use]
-    pub fn check(&self) -> Vec<Finding> {
+    pub fn check(&self) -> Vec<Problem> {
         let mut check = Check { found: Vec::new() };
         check.name("name", &self.name);
         check.within("duration", self.duration, SECOND, CENTURY, "from 1 s to 36,500 days");
@@ -91,7 +91,7 @@ impl Scenario {
     /// True if [`Scenario::check`] finds no error; warnings do not count.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.check().iter().all(|finding| finding.gravity == Gravity::Warning)
+        self.check().iter().all(|problem| problem.severity == Severity::Warning)
     }
 }
 
@@ -107,13 +107,13 @@ impl ProjectModel {
 }
 
 struct Check {
-    found: Vec<Finding>,
+    found: Vec<Problem>,
 }
 
 impl Check {
     fn error(&mut self, path: &str, reason: String, expected: &str) {
-        self.found.push(Finding {
-            gravity: Gravity::Error,
+        self.found.push(Problem {
+            severity: Severity::Error,
             path: path.into(),
             reason,
             expected: expected.into(),
@@ -121,7 +121,7 @@ impl Check {
     }
     fn warning(&mut self, path: &str, reason: String) {
         let expected = String::new();
-        self.found.push(Finding { gravity: Gravity::Warning, path: path.into(), reason, expected });
+        self.found.push(Problem { severity: Severity::Warning, path: path.into(), reason, expected });
     }
     fn within(&mut self, path: &str, value: Duration, low: Duration, high: Duration, expected: &str) {
         if value < low || value > high {

@@ -18,14 +18,14 @@ mod text;
 mod vary;
 
 pub use boinc::{BoincError, FromBoinc};
-pub use check::{Finding, Gravity};
+pub use check::{Problem, Severity};
 pub use files::{Directory, FileError, Files, NoFiles};
 pub use model::availability::{Availability, Trace, TraceChange};
 pub use model::client::{Buffer, ClientModel};
 pub use model::host::{Bandwidth, CoprocessorKind, CoprocessorModel, HostModel, OffKind};
 pub use model::job::{ApplicationModel, CoprocessorUse, Estimate, QueuedJob, QueuedState, TrueFlops, Uses};
 pub use model::project::ProjectModel;
-pub use text::complaint::{Complaint, Complaints};
+pub use text::diagnostic::{Diagnostic, Diagnostics};
 pub use text::load::LoadError;
 pub use text::read::Loaded;
 pub use vary::{Variant, Vary, VaryError};

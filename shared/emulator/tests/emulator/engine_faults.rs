@@ -100,7 +100,7 @@ fn a_late_job_that_is_never_reported_is_waste() {
     let outcome = simulate(&scenario, "CS2_WF2_WS1_JC2");
     assert_eq!((outcome.jobs_finished, outcome.jobs_late >= 1), (0, true));
     assert_eq!(outcome.figures.waste, Some(1.0));
-    assert_eq!(outcome.timeline.unwrap().fates[0].reported, None);
+    assert_eq!(outcome.timeline.unwrap().outcomes[0].reported, None);
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use fallow_domain::Duration;
-use fallow_emulator::experiment::{Experiment, Measurements, Row, Shell, Trial, Verdict, cases, run_all};
+use fallow_emulator::experiment::{
+    Agreement, Experiment, Measurements, Row, RunEnvironment, Trial, cases, run_all,
+};
 
 use crate::engine_runs::DAY;
 
@@ -17,7 +19,7 @@ fn rows(experiment: Experiment, days: i64, seeds: usize, keep: impl Fn(&Trial) -
         Arc::make_mut(&mut trial.scenario).duration = DAY * days;
     }
     let (clock, progress, stop) = (|| Duration::ZERO, |_: usize| {}, AtomicBool::new(false));
-    let shell = Shell { clock: &clock, progress: &progress, finished: &|_, _| {}, stop: &stop };
+    let shell = RunEnvironment { clock: &clock, progress: &progress, finished: &|_, _| {}, stop: &stop };
     let finished = run_all(&cases(&trials, 1, seeds), shell).unwrap();
     experiment.report(&Measurements::new(&trials, &finished)).rows
 }
@@ -25,8 +27,8 @@ fn rows(experiment: Experiment, days: i64, seeds: usize, keep: impl Fn(&Trial) -
 /// Asserts that so many rows were judged and measured, and that all of these agree.
 fn agree(rows: &[Row], count: usize) {
     let judged: Vec<&Row> =
-        rows.iter().filter(|row| row.verdict != Verdict::AsItComes && row.measured.is_some()).collect();
-    let differ: Vec<&&Row> = judged.iter().filter(|row| row.verdict == Verdict::Differs).collect();
+        rows.iter().filter(|row| row.verdict != Agreement::NotJudged && row.measured.is_some()).collect();
+    let differ: Vec<&&Row> = judged.iter().filter(|row| row.verdict == Agreement::Differs).collect();
     assert!(differ.is_empty(), "{differ:#?}");
     assert_eq!(judged.len(), count, "{judged:#?}");
 }

@@ -21,7 +21,7 @@ fn shipped(name: &str) -> Scenario {
 fn parsed(text: &str) -> Scenario {
     match Scenario::parse("test.toml", text, &NoFiles) {
         Ok(loaded) => loaded.scenario,
-        Err(complaints) => panic!("{complaints}\n---\n{text}"),
+        Err(diagnostics) => panic!("{diagnostics}\n---\n{text}"),
     }
 }
 
@@ -163,7 +163,7 @@ proptest! {
     fn no_text_makes_the_reader_panic(
         text in "(name|host|project|[\\[\\]{}=\"\\n.,éx]|true|[0-9]{1,3}| ){0,60}",
     ) {
-        let _ = Scenario::parse("test.toml", &text, &NoFiles).map_err(|complaints| complaints.to_string());
+        let _ = Scenario::parse("test.toml", &text, &NoFiles).map_err(|diagnostics| diagnostics.to_string());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fallow_emulator::experiment::{Finished, Metric, Sample};
+use fallow_emulator::experiment::{FinishedRun, Metric, Sample};
 use fallow_emulator::plot::record;
 use fallow_emulator::scenario::Variant;
 use fallow_policy::composition::Composition;
@@ -16,7 +16,7 @@ pub(super) struct Run<'a> {
     pub(super) variant: &'a Variant,
     pub(super) composition: Composition,
     pub(super) seed: u64,
-    pub(super) finished: &'a Finished,
+    pub(super) finished: &'a FinishedRun,
 }
 
 /// A run as one object on a line.
@@ -123,7 +123,7 @@ pub(super) fn table(groups: &[Group]) -> String {
 }
 
 fn row(group: &Group, is_varied: bool) -> Vec<String> {
-    let of = |value: &dyn Fn(&Finished) -> Option<f64>| {
+    let of = |value: &dyn Fn(&FinishedRun) -> Option<f64>| {
         Sample::of(&group.runs.iter().filter_map(|(_, run)| value(run)).collect::<Vec<_>>())
     };
     let mut row = vec![group.scenario.clone(), group.composition.to_string()];

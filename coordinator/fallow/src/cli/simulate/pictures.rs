@@ -6,7 +6,7 @@ use std::path::Path;
 use fallow_domain::ResourceType;
 use fallow_domain::amount::{self, TIMES};
 use fallow_emulator::experiment::{Metric, Sample};
-use fallow_emulator::plot::{self, Axis, Curve, Dot, Figure, Lanes, Origin, Panel, Scale};
+use fallow_emulator::plot::{self, Axis, Curve, Dot, Figure, Origin, Panel, Scale, TimelineFigure};
 use fallow_emulator::scenario::CoprocessorKind;
 
 use super::{Group, output};
@@ -29,8 +29,8 @@ pub(super) fn timeline(file: &Path, groups: &[Group]) -> Result<(), Failure> {
     };
     let title = format!("{}, {}{varied}, seed {seed}", group.scenario, group.composition);
     let projects = scenario.projects.iter().map(|project| project.name.as_str()).collect();
-    let lanes = Lanes { title: &title, length: run.outcome.simulated, instances, projects };
-    write(file, &drawn(plot::timeline(&lanes, timeline))?)?;
+    let figure = TimelineFigure { title: &title, length: run.outcome.simulated, instances, projects };
+    write(file, &drawn(plot::timeline(&figure, timeline))?)?;
     let runs: usize = groups.iter().map(|group| group.runs.len()).sum();
     if runs > 1 {
         warn(&format!("{} shows the first of {runs} runs: {title}", file.display()));

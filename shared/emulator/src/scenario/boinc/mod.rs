@@ -29,8 +29,8 @@ use fallow_boinc::scheduler::{GlobalPreferences, HostCoprocessors};
 use fallow_domain::{Bytes, Duration, Fraction, Speed};
 
 use super::{
-    Availability, Bandwidth, ClientModel, CoprocessorKind, CoprocessorModel, FileError, Files, Finding,
-    Gravity, HostModel, OffKind, Scenario,
+    Availability, Bandwidth, ClientModel, CoprocessorKind, CoprocessorModel, FileError, Files, HostModel,
+    OffKind, Problem, Scenario, Severity,
 };
 
 /// A scenario taken from a data directory.
@@ -63,7 +63,7 @@ pub enum BoincError {
     NoProject,
     /// The figures in it make no sense together.
     #[error("the state of the client makes no sense: {0}")]
-    Unsound(Finding),
+    Unsound(Problem),
 }
 
 const STATE: &str = "client_state.xml";
@@ -97,7 +97,7 @@ impl Scenario {
         let name = name_of(&state.host.domain_name, "host", &mut BTreeSet::new());
         let duration = Scenario::base().duration;
         let scenario = Scenario { name, duration, host, client, projects };
-        match scenario.check().into_iter().find(|finding| finding.gravity == Gravity::Error) {
+        match scenario.check().into_iter().find(|finding| finding.severity == Severity::Error) {
             Some(finding) => Err(BoincError::Unsound(finding)),
             None => Ok(FromBoinc { scenario, notes }),
         }

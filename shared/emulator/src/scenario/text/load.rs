@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::super::files::{Directory, FileError, Files};
-use super::super::{Complaints, Loaded, Scenario};
+use super::super::{Diagnostics, Loaded, Scenario};
 
 /// A scenario file that could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +13,7 @@ pub enum LoadError {
     File(#[from] FileError),
     /// It is wrong.
     #[error(transparent)]
-    Wrong(#[from] Complaints),
+    Wrong(#[from] Diagnostics),
 }
 
 impl Scenario {

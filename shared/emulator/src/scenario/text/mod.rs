@@ -1,7 +1,7 @@
 //! Scenario files: TOML in, a [`Scenario`](super::Scenario) or everything that is wrong with the file out;
 //! and back.
 
-pub(crate) mod complaint;
+pub(crate) mod diagnostic;
 pub(crate) mod load;
 pub(crate) mod read;
 mod read_project;

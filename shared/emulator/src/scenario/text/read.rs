@@ -9,10 +9,10 @@ use toml::de::DeTable;
 
 use super::super::files::Files;
 use super::super::{
-    Availability, Buffer, ClientModel, CoprocessorKind, CoprocessorModel, Finding, Gravity, HostModel,
-    Scenario,
+    Availability, Buffer, ClientModel, CoprocessorKind, CoprocessorModel, HostModel, Problem, Scenario,
+    Severity,
 };
-use super::complaint::{Complaint, Complaints, Source};
+use super::diagnostic::{Diagnostic, Diagnostics, Source};
 use super::sections::{AVAILABLE, BUFFER, CLIENT, COPROCESSOR, FILE, HOST, NETWORK, PROJECT, SECTIONS};
 use super::trace::parse_trace;
 use super::value::{BadValue, unexpected};
@@ -24,26 +24,26 @@ pub struct Loaded {
     /// The scenario. It has no errors.
     pub scenario: Scenario,
     /// Warnings: what it means is probably not what was meant.
-    pub warnings: Vec<Complaint>,
+    pub warnings: Vec<Diagnostic>,
 }
 
 impl Scenario {
     /// Reads a scenario file's text. `file` names it in messages, `files` gives the traces that it names.
     ///
     /// # Errors
-    /// [`Complaints`] with everything that is wrong, each with its line, key, what was expected, and a
+    /// [`Diagnostics`] with everything that is wrong, each with its line, key, what was expected, and a
     /// suggestion.
-    pub fn parse(file: &str, text: &str, files: &dyn Files) -> Result<Loaded, Complaints> {
+    pub fn parse(file: &str, text: &str, files: &dyn Files) -> Result<Loaded, Diagnostics> {
         let source = Source { file, text };
         let mut reader = Read { walk: Walk::new(source, SECTIONS), files };
         let scenario = reader.walk.parse().map(|table| reader.scenario(table.get_ref()));
-        let mut findings = scenario.as_ref().map(Self::check).unwrap_or_default();
-        findings.retain(|finding| !reader.is_idle(finding));
-        let complaints = reader.walk.finish(findings);
-        let bad = complaints.iter().any(|complaint| complaint.gravity == Gravity::Error);
+        let mut problems = scenario.as_ref().map(Self::check).unwrap_or_default();
+        problems.retain(|problem| !reader.is_idle(problem));
+        let diagnostics = reader.walk.finish(problems);
+        let bad = diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
         match scenario {
-            Some(scenario) if !bad => Ok(Loaded { scenario, warnings: complaints }),
-            _ => Err(Complaints(complaints)),
+            Some(scenario) if !bad => Ok(Loaded { scenario, warnings: diagnostics }),
+            _ => Err(Diagnostics(diagnostics)),
         }
     }
 }
@@ -54,22 +54,22 @@ pub(super) struct Read<'s, 'f> {
 }
 
 impl Read<'_, '_> {
-    /// Whether a finding is about nothing that was written: a warning that comes from what is wrong with the
+    /// Whether a problem is about nothing that was written: a warning that comes from what is wrong with the
     /// host, or a size of jobs that was taken from the other one, which is found wrong itself.
-    fn is_idle(&self, finding: &Finding) -> bool {
-        let last = finding.path.rsplit('.').next().unwrap_or_default();
+    fn is_idle(&self, problem: &Problem) -> bool {
+        let last = problem.path.rsplit('.').next().unwrap_or_default();
         let host = match last {
             "cpus" | "memory" => format!("host.{last}"),
             kind if CoprocessorKind::from_name(kind).is_some() => "host.coprocessor".to_owned(),
             _ => String::new(),
         };
-        if finding.gravity == Gravity::Warning && !host.is_empty() && self.walk.complained_of(&host) {
+        if problem.severity == Severity::Warning && !host.is_empty() && self.walk.complained_of(&host) {
             return true;
         }
         let has = |path: String| self.walk.has(&path);
-        let estimate = finding.path.strip_suffix(".estimated_flops");
-        let truth = finding.path.strip_suffix(".true_flops.mean");
-        estimate.is_some_and(|own| !has(finding.path.clone()) && has(format!("{own}.true_flops")))
+        let estimate = problem.path.strip_suffix(".estimated_flops");
+        let truth = problem.path.strip_suffix(".true_flops.mean");
+        estimate.is_some_and(|own| !has(problem.path.clone()) && has(format!("{own}.true_flops")))
             || truth
                 .is_some_and(|own| !has(format!("{own}.true_flops")) && has(format!("{own}.estimated_flops")))
     }
@@ -207,7 +207,8 @@ impl Read<'_, '_> {
         };
         match parse_trace(file, &content) {
             Ok(trace) => Some(Availability::Trace(trace)),
-            Err(problem) => {
+            Err(error) => {
+                let problem = error.to_string();
                 let expected =
                     "lines of SECONDS,on and SECONDS,off in order of time, such as 0,on and 3600,off".into();
                 self.walk.bad(path, span, BadValue { problem, expected, suggestion: None });

@@ -26,8 +26,35 @@ enum Line {
     End,
 }
 
+/// What a trace consists of.
+const SUCH_AS: &str = "expected lines such as 0,on and 3600,off";
+
+/// Why a trace cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TraceError {
+    #[error("{file}, line {line}: {error}")]
+    Line { file: String, line: usize, error: LineError },
+    #[error("{file} has nothing but a heading in line {line}: {SUCH_AS}")]
+    OnlyHeading { file: String, line: usize },
+    #[error("{file} is empty: {SUCH_AS}")]
+    Empty { file: String },
+}
+
+/// What is wrong with a line of a trace.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LineError {
+    #[error("nothing may follow the end")]
+    AfterEnd,
+    #[error("expected a later time than in the line before")]
+    NotLater,
+    #[error("{0:?} is not of the form SECONDS,on or SECONDS,off")]
+    Form(String),
+    #[error("{0:?}: expected a time from 0 to 1,000,000,000 seconds")]
+    Time(String),
+}
+
 /// Reads a trace; the error names the line, what is wrong with it, and what was expected.
-pub(crate) fn parse_trace(file: &str, text: &str) -> Result<Trace, String> {
+pub(crate) fn parse_trace(file: &str, text: &str) -> Result<Trace, TraceError> {
     let mut trace = Trace { file: file.into(), changes: Vec::new(), end: None };
     let mut first = true;
     let mut heading = None;
@@ -40,13 +67,13 @@ pub(crate) fn parse_trace(file: &str, text: &str) -> Result<Trace, String> {
             heading = Some(index + 1);
             continue;
         }
-        let wrong = |problem: &str| format!("{file}, line {}: {problem}", index + 1);
+        let wrong = |error| TraceError::Line { file: file.to_owned(), line: index + 1, error };
         if trace.end.is_some() {
-            return Err(wrong("nothing may follow the end"));
+            return Err(wrong(LineError::AfterEnd));
         }
-        let (at, meaning) = parse_line(line).map_err(|problem| wrong(&problem))?;
+        let (at, meaning) = parse_line(line).map_err(wrong)?;
         if at < Duration::ZERO || trace.changes.last().is_some_and(|last| at <= last.at) {
-            return Err(wrong("expected a later time than in the line before"));
+            return Err(wrong(LineError::NotLater));
         }
         match meaning {
             Line::Change(on) => trace.changes.push(TraceChange { at, on }),
@@ -54,10 +81,10 @@ pub(crate) fn parse_trace(file: &str, text: &str) -> Result<Trace, String> {
         }
     }
     if trace.changes.is_empty() {
-        let such_as = "expected lines such as 0,on and 3600,off";
+        let file = file.to_owned();
         return Err(match heading {
-            Some(line) => format!("{file} has nothing but a heading in line {line}: {such_as}"),
-            None => format!("{file} is empty: {such_as}"),
+            Some(line) => TraceError::OnlyHeading { file, line },
+            None => TraceError::Empty { file },
         });
     }
     Ok(trace)
@@ -92,14 +119,14 @@ fn parse_state(state: &str) -> Option<Line> {
     }
 }
 
-fn parse_line(line: &str) -> Result<(Duration, Line), String> {
+fn parse_line(line: &str) -> Result<(Duration, Line), LineError> {
     let shown: String = line.chars().take(60).collect();
-    let expected = || format!("{shown:?} is not of the form SECONDS,on or SECONDS,off");
+    let expected = || LineError::Form(shown.clone());
     let (seconds, state) = line.split_once(SEPARATORS).ok_or_else(expected)?;
     let seconds: f64 = seconds.trim().parse().map_err(|_| expected())?;
     // 31 years: beyond, floating-point seconds no longer hold microseconds.
     if !(0.0..=1e9).contains(&seconds) {
-        return Err(format!("{shown:?}: expected a time from 0 to 1,000,000,000 seconds"));
+        return Err(LineError::Time(shown));
     }
     Ok((Duration::from_secs_f64(seconds), parse_state(state).ok_or_else(expected)?))
 }
@@ -121,8 +148,9 @@ mod tests {
 
     #[test]
     fn a_bad_trace_says_in_which_line_what_is_wrong() {
-        let check =
-            |text: &str, expected: &str| assert_eq!(parse_trace("t.csv", text).unwrap_err(), expected);
+        let check = |text: &str, expected: &str| {
+            assert_eq!(parse_trace("t.csv", text).unwrap_err().to_string(), expected)
+        };
         check("", "t.csv is empty: expected lines such as 0,on and 3600,off");
         check(
             "seconds,state\n",

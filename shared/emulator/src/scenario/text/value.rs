@@ -46,7 +46,7 @@ fn number_text(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// A complaint that `value` is not what was expected.
+/// A diagnostic that `value` is not what was expected.
 pub(crate) fn unexpected(value: &DeValue<'_>, expected: &str) -> BadValue {
     let problem = format!("{} makes no sense here", called(value));
     BadValue { problem, expected: expected.into(), suggestion: None }

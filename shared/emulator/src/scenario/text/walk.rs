@@ -6,8 +6,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::super::{Finding, Gravity};
-use super::complaint::{Complaint, Source};
+use super::super::{Problem, Severity};
+use super::diagnostic::{Diagnostic, Source};
 use super::suggest::suggest;
 use super::value::{BadValue, FromValue, unexpected};
 
@@ -19,7 +19,7 @@ pub(crate) struct Section {
     pub(crate) keys: &'static [&'static str],
 }
 
-/// Most complaints about one file: whoever gets as many has another file in mind, and each costs a look at
+/// Most diagnostics about one file: whoever gets as many has another file in mind, and each costs a look at
 /// the file.
 const COMPLAINTS_MAX: usize = 100;
 
@@ -27,7 +27,7 @@ const COMPLAINTS_MAX: usize = 100;
 pub(crate) struct Walk<'s> {
     source: Source<'s>,
     sections: &'static [&'static Section],
-    complaints: Vec<Complaint>,
+    diagnostics: Vec<Diagnostic>,
     spans: BTreeMap<String, Range<usize>>,
 }
 
@@ -48,7 +48,7 @@ impl Fields<'_, '_> {
 impl<'s> Walk<'s> {
     /// A walk over `source`; `sections` are looked through for keys that stand in the wrong one.
     pub(crate) fn new(source: Source<'s>, sections: &'static [&'static Section]) -> Self {
-        Self { source, sections, complaints: Vec::new(), spans: BTreeMap::new() }
+        Self { source, sections, diagnostics: Vec::new(), spans: BTreeMap::new() }
     }
 
     /// The file's text as a table; syntax errors are noted, and end the walk.
@@ -57,8 +57,8 @@ impl<'s> Walk<'s> {
         for error in &errors {
             let span = error.span().unwrap_or(0..0);
             if self.room() {
-                let complaint = self.source.complain(Gravity::Error, span, "", error.message().to_owned());
-                self.complaints.push(complaint);
+                let diagnostic = self.source.diagnose(Severity::Error, span, "", error.message().to_owned());
+                self.diagnostics.push(diagnostic);
             }
         }
         errors.is_empty().then_some(table)
@@ -67,21 +67,21 @@ impl<'s> Walk<'s> {
     /// Notes an error at `path`.
     pub(crate) fn error(&mut self, path: &str, problem: impl Into<String>, expected: impl Into<String>) {
         if self.room() {
-            let complaint = self.at(Gravity::Error, path, problem.into()).expecting(expected);
-            self.complaints.push(complaint);
+            let diagnostic = self.at(Severity::Error, path, problem.into()).expecting(expected);
+            self.diagnostics.push(diagnostic);
         }
     }
 
-    /// Whether another complaint would be heard.
+    /// Whether another diagnostic would be heard.
     fn room(&self) -> bool {
-        self.complaints.len() < COMPLAINTS_MAX
+        self.diagnostics.len() < COMPLAINTS_MAX
     }
 
     /// Whether something is wrong with `path` or within it.
     pub(crate) fn complained_of(&self, path: &str) -> bool {
         let within =
             |key: &str| key.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        self.complaints.iter().any(|complaint| within(&complaint.key))
+        self.diagnostics.iter().any(|diagnostic| within(&diagnostic.key))
     }
 
     /// Whether `path` is written in the file.
@@ -109,20 +109,20 @@ impl<'s> Walk<'s> {
             let span = if value.get_ref().is_table() { key.span() } else { value.span() };
             self.note(path.clone(), span);
             if !section.keys.contains(&name) && self.room() {
-                let complaint = self.unknown(&path, name, section, key.span());
-                self.complaints.push(complaint);
+                let diagnostic = self.unknown(&path, name, section, key.span());
+                self.diagnostics.push(diagnostic);
             }
         }
         fields
     }
 
-    fn unknown(&self, path: &str, name: &str, section: &Section, span: Range<usize>) -> Complaint {
+    fn unknown(&self, path: &str, name: &str, section: &Section, span: Range<usize>) -> Diagnostic {
         let suggestion = suggest(name, section.keys.iter().copied()).map(|key| format!("`{key}`"));
         let elsewhere = self.sections.iter().find(|other| other.keys.contains(&name));
         let suggestion = suggestion.or_else(|| elsewhere.map(|other| format!("`{name}` of {}", other.title)));
         let problem = format!("unknown key in {}", section.title);
-        let complaint = self.source.complain(Gravity::Error, span, path, problem);
-        complaint.expecting(format!("one of {}", section.keys.join(", "))).suggesting(suggestion)
+        let diagnostic = self.source.diagnose(Severity::Error, span, path, problem);
+        diagnostic.expecting(format!("one of {}", section.keys.join(", "))).suggesting(suggestion)
     }
 
     /// The value of a key, if it is there and makes sense; noted if it does not.
@@ -209,40 +209,40 @@ impl<'s> Walk<'s> {
     /// Notes a bad value.
     pub(crate) fn bad(&mut self, path: &str, span: Range<usize>, bad: BadValue) {
         if self.room() {
-            let complaint = self.source.complain(Gravity::Error, span, path, bad.problem);
-            self.complaints.push(complaint.expecting(bad.expected).suggesting(bad.suggestion));
+            let diagnostic = self.source.diagnose(Severity::Error, span, path, bad.problem);
+            self.diagnostics.push(diagnostic.expecting(bad.expected).suggesting(bad.suggestion));
         }
     }
 
     /// Everything that is wrong, in the order of the file: what was noted, and what a check of the whole
     /// found at places that nothing was said about yet.
-    pub(crate) fn finish(mut self, mut findings: Vec<Finding>) -> Vec<Complaint> {
+    pub(crate) fn finish(mut self, mut problems: Vec<Problem>) -> Vec<Diagnostic> {
         // Errors first: no number of warnings may leave one without a place.
-        findings.sort_by_key(|finding| std::cmp::Reverse(finding.gravity));
-        for finding in findings {
-            let said = |complaint: &Complaint| {
+        problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
+        for problem in problems {
+            let said = |diagnostic: &Diagnostic| {
                 let under = |long: &str, short: &str| long.starts_with(short) && !short.is_empty();
-                under(&finding.path, &complaint.key) || under(&complaint.key, &finding.path)
+                under(&problem.path, &diagnostic.key) || under(&diagnostic.key, &problem.path)
             };
-            if self.room() && !self.complaints.iter().any(said) {
-                let complaint = self.at(finding.gravity, &finding.path, finding.reason);
-                self.complaints.push(complaint.expecting(finding.expected));
+            if self.room() && !self.diagnostics.iter().any(said) {
+                let diagnostic = self.at(problem.severity, &problem.path, problem.reason);
+                self.diagnostics.push(diagnostic.expecting(problem.expected));
             }
         }
-        self.complaints.sort_by_key(|complaint| (complaint.line, complaint.column));
-        self.complaints
+        self.diagnostics.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
+        self.diagnostics
     }
 
-    /// A complaint about `path`, at the nearest place that is known: itself, or what holds it.
-    fn at(&self, gravity: Gravity, path: &str, problem: String) -> Complaint {
+    /// A diagnostic about `path`, at the nearest place that is known: itself, or what holds it.
+    fn at(&self, severity: Severity, path: &str, problem: String) -> Diagnostic {
         let mut place = path;
         loop {
             if let Some(span) = self.spans.get(place) {
-                return self.source.complain(gravity, span.clone(), path, problem);
+                return self.source.diagnose(severity, span.clone(), path, problem);
             }
             match place.rfind('.') {
                 Some(dot) => place = &place[..dot],
-                None => return self.source.complain(gravity, 0..0, path, problem).without_excerpt(),
+                None => return self.source.diagnose(severity, 0..0, path, problem).without_excerpt(),
             }
         }
     }

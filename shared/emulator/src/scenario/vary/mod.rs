@@ -9,16 +9,16 @@
 //! **Model.** The scenario is written out, the key is set, and the result is read again: so a value means
 //! here exactly what it means in a file, and is refused with the same words.
 
-mod held;
+mod known_traces;
 mod place;
 mod values;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use held::Held;
+use known_traces::KnownTraces;
 
-use super::{Complaints, Files, Gravity, Scenario};
+use super::{Diagnostics, Files, Scenario, Severity};
 
 /// Most combinations of values in one experiment: more is a typing error.
 const VARIANTS_MAX: usize = 100_000;
@@ -95,7 +95,8 @@ impl Vary {
         if option.chars().any(char::is_control) {
             return Err(VaryError::new(option.escape_debug().to_string(), "it has control characters", form));
         }
-        let values = values::split(values).map_err(|problem| VaryError::new(option, problem, form))?;
+        let values =
+            values::split(values).map_err(|error| VaryError::new(option, error.to_string(), form))?;
         Ok(Self { path: path.trim().to_owned(), values })
     }
 
@@ -114,26 +115,26 @@ impl Vary {
             })?;
             place::set(&mut table, &self.path, &value)
                 .map_err(|error| VaryError { option: option.clone(), ..error })?;
-            let held = Held { scenario, others: files };
+            let held = KnownTraces { scenario, others: files };
             match Scenario::parse(&scenario.name, &table.to_string(), &held) {
                 Ok(loaded) => return Ok(loaded.scenario),
-                Err(complaints) => first = first.or_else(|| Some(self.refused(&option, complaints))),
+                Err(diagnostics) => first = first.or_else(|| Some(self.refused(&option, diagnostics))),
             }
         }
         Err(first.unwrap_or_else(|| VaryError::new(option, "it has no value", "a value")))
     }
 
-    /// The first complaint about the scenario that a value leads to, in terms of the option.
-    fn refused(&self, option: &str, complaints: Complaints) -> VaryError {
-        let complaint = complaints.0.into_iter().find(|complaint| complaint.gravity == Gravity::Error);
-        let Some(complaint) = complaint else { return VaryError::new(option, "it is refused", "") };
+    /// The first diagnostic about the scenario that a value leads to, in terms of the option.
+    fn refused(&self, option: &str, diagnostics: Diagnostics) -> VaryError {
+        let diagnostic = diagnostics.0.into_iter().find(|diagnostic| diagnostic.severity == Severity::Error);
+        let Some(diagnostic) = diagnostic else { return VaryError::new(option, "it is refused", "") };
         // With `*` in the path, and for what a value means to other keys, the place is worth a word.
-        let problem = if complaint.key == self.path || complaint.problem.starts_with("unknown key") {
-            complaint.problem
+        let problem = if diagnostic.key == self.path || diagnostic.problem.starts_with("unknown key") {
+            diagnostic.problem
         } else {
-            format!("{}: {}", complaint.key, complaint.problem)
+            format!("{}: {}", diagnostic.key, diagnostic.problem)
         };
-        VaryError::new(option, problem, complaint.expected).suggesting(complaint.suggestion)
+        VaryError::new(option, problem, diagnostic.expected).suggesting(diagnostic.suggestion)
     }
 }
 

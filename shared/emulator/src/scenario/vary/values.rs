@@ -5,13 +5,28 @@ use fallow_domain::amount;
 /// Most values of one range.
 const RANGE_MAX: usize = 10_000;
 
+/// What is wrong with a list of values.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ListError {
+    #[error("one of its values is empty")]
+    EmptyValue,
+    #[error("{range} wants a count from 2 to {RANGE_MAX} behind the /")]
+    BadCount { range: String },
+    #[error("{range} is no range of numbers")]
+    NoNumbers { range: String },
+    #[error("{range} has two units, {low} and {high}")]
+    TwoUnits { range: String, low: String, high: String },
+    #[error("{range} wants a count, such as {range}/8")]
+    NoCount { range: String },
+}
+
 /// The values of a list, ranges written out; or what is wrong with it.
-pub(crate) fn split(list: &str) -> Result<Vec<String>, String> {
+pub(crate) fn split(list: &str) -> Result<Vec<String>, ListError> {
     let mut values = Vec::new();
     for item in items(list) {
         let item = item.trim();
         if item.is_empty() {
-            return Err("one of its values is empty".into());
+            return Err(ListError::EmptyValue);
         }
         match item.split_once("..") {
             // Other dots may be part of a file's name.
@@ -59,35 +74,30 @@ fn number(text: &str) -> Option<f64> {
 }
 
 /// `LOW..HIGH/COUNT`, or every whole number of `LOW..HIGH`.
-fn range(low: &str, high: &str) -> Result<Vec<String>, String> {
-    let shown = format!("{}..{}", low.trim(), high.trim());
+fn range(low: &str, high: &str) -> Result<Vec<String>, ListError> {
+    let range = format!("{}..{}", low.trim(), high.trim());
     let (high, count) = match high.rsplit_once('/') {
         // The count is behind the last stroke; one of `MB/s` is followed by a letter.
         Some((high, count)) if count.trim().starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
             let count = count.trim().parse::<usize>().ok().filter(|count| (2..=RANGE_MAX).contains(count));
-            (
-                high,
-                Some(
-                    count
-                        .ok_or_else(|| format!("{shown} wants a count from 2 to {RANGE_MAX} behind the /"))?,
-                ),
-            )
+            (high, Some(count.ok_or_else(|| ListError::BadCount { range: range.clone() })?))
         }
         _ => (high, None),
     };
     let ((low, low_unit), (high, high_unit)) = (amount::split(low), amount::split(high));
     let (Some(low), Some(high)) = (number(low), number(high)) else {
-        return Err(format!("{shown} is no range of numbers"));
+        return Err(ListError::NoNumbers { range });
     };
     if low_unit != high_unit && !low_unit.is_empty() {
-        return Err(format!("{shown} has two units, {low_unit} and {high_unit}"));
+        let (low, high) = (low_unit.to_string(), high_unit.to_string());
+        return Err(ListError::TwoUnits { range, low, high });
     }
     let count = match count {
         Some(count) => count,
         None if low.fract() == 0.0 && high.fract() == 0.0 && low <= high && high - low < RANGE_MAX as f64 => {
             (high - low) as usize + 1
         }
-        None => return Err(format!("{shown} wants a count, such as {shown}/8")),
+        None => return Err(ListError::NoCount { range }),
     };
     let step = if count > 1 { (high - low) / (count - 1) as f64 } else { 0.0 };
     let value = |index: usize| {
@@ -130,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_bad_range_says_why() {
-        let check = |list: &str, expected: &str| assert_eq!(split(list).unwrap_err(), expected);
+        let check = |list: &str, expected: &str| assert_eq!(split(list).unwrap_err().to_string(), expected);
         check("1 h..8 min/8", "1 h..8 min/8 has two units, h and min");
         check("1.5..3", "1.5..3 wants a count, such as 1.5..3/8");
         check("1..8/1", "1..8/1 wants a count from 2 to 10000 behind the /");

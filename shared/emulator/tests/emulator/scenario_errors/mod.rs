@@ -30,7 +30,7 @@ estimate = "fixed"
 fn told(text: &str) -> String {
     match Scenario::parse("base.toml", text, &NoFiles) {
         Ok(loaded) => loaded.warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
-        Err(complaints) => complaints.to_string(),
+        Err(diagnostics) => diagnostics.to_string(),
     }
 }
 
@@ -98,10 +98,10 @@ fn a_long_line_is_cut_around_the_place() {
 #[test]
 fn a_file_that_is_wrong_throughout_gets_a_hundred_complaints_and_no_more() {
     let project = "[[project]]\nname = \"p\"\nshare = -1\ncolour = 1\n";
-    let Err(complaints) = Scenario::parse("base.toml", &project.repeat(10_000), &NoFiles) else {
+    let Err(diagnostics) = Scenario::parse("base.toml", &project.repeat(10_000), &NoFiles) else {
         panic!("refused")
     };
-    assert_eq!(complaints.0.len(), 100);
+    assert_eq!(diagnostics.0.len(), 100);
 }
 
 #[test]
@@ -121,8 +121,8 @@ fn an_error_behind_a_hundred_warnings_is_still_an_error() {
         text += &format!("[[project]]\nname = \"p{index}\"\nuses = {{ nvidia = 1 }}\n");
     }
     text += "[[project]]\nname = \"last\"\nlatency_bound = \"0 s\"\n";
-    let Err(complaints) = Scenario::parse("base.toml", &text, &NoFiles) else { panic!("refused") };
-    assert!(complaints.0.iter().any(|complaint| complaint.key == "project.last.latency_bound"));
+    let Err(diagnostics) = Scenario::parse("base.toml", &text, &NoFiles) else { panic!("refused") };
+    assert!(diagnostics.0.iter().any(|diagnostic| diagnostic.key == "project.last.latency_bound"));
 }
 
 #[test]

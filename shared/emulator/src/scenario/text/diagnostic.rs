@@ -3,13 +3,13 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::super::Gravity;
+use super::super::Severity;
 
 /// One thing that is wrong in a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint {
+pub struct Diagnostic {
     /// Whether it stops the simulation.
-    pub gravity: Gravity,
+    pub severity: Severity,
     /// The file, as it was named.
     pub file: String,
     /// The line, from 1.
@@ -32,15 +32,15 @@ pub struct Complaint {
 
 /// Everything that is wrong with a scenario file, at least one error in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaints(pub Vec<Complaint>);
+pub struct Diagnostics(pub Vec<Diagnostic>);
 
-impl fmt::Display for Complaint {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let gravity = match self.gravity {
-            Gravity::Warning => "warning",
-            Gravity::Error => "error",
+        let severity = match self.severity {
+            Severity::Warning => "warning",
+            Severity::Error => "error",
         };
-        write!(f, "{gravity}: {}:{}:{}: ", self.file, self.line, self.column)?;
+        write!(f, "{severity}: {}:{}:{}: ", self.file, self.line, self.column)?;
         if !self.key.is_empty() {
             write!(f, "{}: ", self.key)?;
         }
@@ -60,19 +60,19 @@ impl fmt::Display for Complaint {
     }
 }
 
-impl fmt::Display for Complaints {
+impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, complaint) in self.0.iter().enumerate() {
+        for (index, diagnostic) in self.0.iter().enumerate() {
             if index > 0 {
                 f.write_str("\n")?;
             }
-            complaint.fmt(f)?;
+            diagnostic.fmt(f)?;
         }
         Ok(())
     }
 }
 
-impl std::error::Error for Complaints {}
+impl std::error::Error for Diagnostics {}
 
 /// A file's name and text.
 #[derive(Clone, Copy, Debug)]
@@ -85,14 +85,14 @@ pub(crate) struct Source<'a> {
 const EXCERPT_MAX: usize = 100;
 
 impl Source<'_> {
-    /// A complaint about the bytes `span`.
-    pub(crate) fn complain(
+    /// A diagnostic about the bytes `span`.
+    pub(crate) fn diagnose(
         &self,
-        gravity: Gravity,
+        severity: Severity,
         span: Range<usize>,
         key: &str,
         problem: String,
-    ) -> Complaint {
+    ) -> Diagnostic {
         let start = self.boundary(span.start);
         let line_start = self.text[..start].rfind('\n').map_or(0, |at| at + 1);
         let line_end = self.text[start..].find('\n').map_or(self.text.len(), |at| start + at);
@@ -105,8 +105,8 @@ impl Source<'_> {
         let excerpt: String = whole.chars().skip(cut).take(EXCERPT_MAX).map(visible).collect();
         let from = column - cut;
         let to = (from + self.text[start..end].trim_end().chars().count()).min(EXCERPT_MAX.max(from + 1));
-        Complaint {
-            gravity,
+        Diagnostic {
+            severity,
             file: self.file.into(),
             line: 1 + self.text[..line_start].matches('\n').count(),
             column: column + 1,
@@ -126,7 +126,7 @@ impl Source<'_> {
     }
 }
 
-impl Complaint {
+impl Diagnostic {
     /// With what would be right.
     #[must_use]
     pub(crate) fn expecting(self, expected: impl Into<String>) -> Self {

@@ -5,12 +5,12 @@ use super::super::text::trace::write_trace;
 use super::super::{Availability, Scenario};
 
 /// The traces that a scenario already holds, and other files behind them.
-pub(crate) struct Held<'a> {
+pub(crate) struct KnownTraces<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) others: &'a dyn Files,
 }
 
-impl Files for Held<'_> {
+impl Files for KnownTraces<'_> {
     fn read(&self, name: &str) -> Result<Vec<u8>, FileError> {
         let projects = self.scenario.projects.iter().map(|project| &project.available);
         for available in projects.chain([&self.scenario.host.available]) {
