@@ -53,8 +53,8 @@ pub struct Flops(f64);
 #[serde(try_from = "f64", into = "f64")]
 pub struct Speed(f64);
 
-/// Processing: instances of a resource type times the seconds for which they are busy. Two CPUs for an hour are
-/// 7,200. It can be negative, where more was had than was to be had.
+/// Processing: instances of a resource type times the seconds for which they are busy. Two CPUs for an hour
+/// are 7,200. It can be negative, where somebody had more than he was to have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct InstanceSeconds(f64);
 

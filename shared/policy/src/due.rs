@@ -1,21 +1,22 @@
 //! What is due to each project of each resource type: e(P, R) of R3.3.
 //!
-//! Model: the host's *total speed* is divided, and not each type by itself. The project worst off relative to
-//! its share gets as much as it can use first (max-min fairness over projects, weighted by share), from
-//! whatever types it can use. So a project with GPU jobs only gets more of the GPU when the others have the
-//! CPUs to themselves (R3.13).
+//! Model: the host's *total speed* is divided, and not each type by itself. This is max-min fairness over
+//! projects, weighted by share: the project that has least for its share gets first, as much as it can use,
+//! from whatever types it can use. So a project that has GPU jobs only gets more of the GPU when the others
+//! have the CPUs to themselves (R3.13).
 //!
-//! Water rises in all projects at a speed given by their shares. A project first fills what only it and the
-//! still dry types offer; a set T of types runs out at the level where what the projects need beyond the
-//! other types, sum of min(limits in T, level x share - limits outside T), equals the capacity of T. The set
-//! that runs out at the lowest level does so first (that is Hall's condition, for every set of types at
-//! once); the projects that need it stop there and the rest goes on without those types. There are at most
-//! five types, so the sets are enumerated.
+//! The algorithm is water-filling. What each project has rises at a speed given by its share. A project
+//! first takes types that nobody else needs for now. A set T of types runs out at the level at which what
+//! the projects need of T, the sum of min(limits in T, level x share - limits outside T), equals the
+//! capacity of T. The set that runs out at the lowest level does so first. (This is Hall's condition,
+//! tested for every set of types.) The projects that need that set stop there; the others go on without its
+//! types. There are at most five types, so all sets are tried.
 //!
-//! What each project gets is unique; how it is spread over the types of one exhausted set is not. There it is
-//! spread in proportion, so that all get their plain share fraction of each type where all can use all types.
+//! How much each project gets in all is unique. How that is spread over the types of one exhausted set is
+//! not: it is spread in proportion, so that all projects get their plain share fraction of each type where
+//! all can use all types.
 //!
-//! Shares of zero get what all others cannot use, in equal parts.
+//! Projects with a share of zero get what all others cannot use, in equal parts.
 
 mod spread;
 

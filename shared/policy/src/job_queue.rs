@@ -1,18 +1,22 @@
 //! The jobs of a host, kept in the order in which policies want them.
 //!
-//! The caller keeps one queue beside its jobs and tells it of every change; a decision then touches the jobs
-//! that it takes and passes over, and not all ten thousand. Per project and main resource type (R3.1) there
-//! are: running and preempted tasks (few, by deadline), jobs that never ran in order of deadline, the ones of
-//! them that could run bucketed by what they need (`Needs`; jobs of one application version share them, so
-//! there are few buckets), and the sums that work fetch wants. Of equal deadlines the job with the least time
-//! left comes first, then the smaller id.
+//! The caller keeps one queue beside its jobs and tells it of every change. So a decision looks at the jobs
+//! that it takes and passes over, and not at all ten thousand. For each project and main resource type
+//! (R3.1) there is a subqueue with:
+//! - running and preempted tasks (few, by deadline);
+//! - jobs that never ran, in order of deadline;
+//! - those of them that could run now, grouped by what they need (`Needs`; the jobs of one application
+//! version need the same, so there are few groups);
+//! - the sums that work fetch wants.
 //!
-//! A change costs O(log jobs), the progress of a task less. The queue is derived state: it is rebuilt after a
-//! restart, not stored.
+//! Of equal deadlines the job with the least time left comes first, then the smaller id.
 //!
-//! `generation` tells whether a plan made from the queue still stands. The progress of running tasks does not
-//! change it: it is what a plan expects. It adds to `progressed`, so that a planner can tell when they went
-//! faster than time.
+//! A change costs O(log jobs); progress of a task costs less. The queue is derived state: it is rebuilt
+//! after a restart, not stored.
+//!
+//! `generation` tells whether a plan made from the queue still holds. Progress of running tasks does not
+//! change it, because a plan expects them to make progress. It is added to `progressed` instead, so that a
+//! planner can tell when tasks went faster than time.
 
 mod instances;
 mod sorted;
@@ -28,7 +32,7 @@ pub use instances::{Cpus, Devices, Instances, Needs};
 pub(crate) use sorted::{Entry, Summary};
 pub(crate) use subqueue::Subqueue;
 
-/// How far a job is.
+/// Whether a job runs, and if not, how near it is to running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
     /// Files still on their way. It cannot run yet, but it is work held: work fetch counts it, so that a
@@ -266,7 +270,7 @@ impl JobQueue {
         subqueue.work - skipped.map(|job| job.instance_time().0).sum()
     }
 
-    /// What all CPU jobs come to, for a server that plans with them (R5.6).
+    /// The sums over all CPU jobs, for a server that plans with them (R5.6).
     pub fn load(&self) -> Load {
         let mut load = Load::NONE;
         for subqueue in self.projects.values().map(|subqueues| &subqueues[ResourceType::Cpu]) {

@@ -1,17 +1,22 @@
 //! The decisions of a volunteer-computing client, as pure functions.
 //!
-//! Every policy is a function of a state, an event and a time that are handed to it; the randomness of a
-//! backoff is drawn from a generator handed to it as well. Nothing here reads a clock, a file or a socket,
-//! and every decision carries its reason, so that whoever asks "why" gets the rule and the figures that
+//! Every policy is a function of a state, an event and a time, all of which are handed to it. So is the
+//! generator from which a backoff draws its random numbers. Nothing here reads a clock, a file or a socket.
+//! Every decision carries its reason, so that whoever asks "why" gets the rule and the figures that
 //! applied.
 //!
-//! Of each choice that a client and a server have to make there are the alternatives that a `composition`
-//! names: what runs, what is fetched, what is sent, how long jobs take. Each kind is a folder with one
-//! interface; `registry` lists what there is to choose from, and is the only place that does. Beside them
-//! stand the timing of RPCs, disk space and the four metrics. One policy per file, named after it.
+//! Five decisions have several policies to choose from: which jobs run, what work is fetched, which jobs a
+//! server sends, how long a job still takes, and by what account projects are compared. Each of these kinds
+//! is a folder with one interface; `registry` lists the policies of each kind, and nothing else does. A
+//! `composition` names one of each kind. Beside them stand the timing of RPCs, disk space and the four
+//! metrics. One policy per file, named after it.
+//!
+//! Requirement ids such as R2.3 are those of `docs/requirements.md`, which names the documents that they
+//! come from. The policies CS, WF, WS and JC are those of D. Kondo, D. P. Anderson and J. McLeod VII,
+//! "Performance Evaluation of Scheduling Policies for Volunteer Computing", 2007.
 //!
 //! Arithmetic that decides uses additions, multiplications, divisions and square roots only, which are the
-//! same on every machine; the one exponential is our own (R5.12).
+//! same on every machine; the one exponential function is our own (R5.12).
 #![forbid(unsafe_code)]
 
 // A policy's file reads the same in here as in the page that shows how one is added.

@@ -1,27 +1,28 @@
 //! What becomes of the queue if projects share the host as their shares say: the round-robin simulation
-//! (R3.8).
+//! (R3.8; BOINC: `rr_simulation`).
 //!
-//! Model: a fluid. Per resource type the projects that have jobs of it compute at rates given by the
-//! share-weighted max-min division of the instances; none gets more than its jobs can use. Within a project
-//! the jobs come in the order of R2.3 (running, preempted, then by deadline), each with all the instances it
-//! uses, until the project's rate is used up; the last of them may get a part. Rates change only when what is
-//! left of some project's jobs cannot use its rate any more. A job on its way counts as if it were there. A
-//! job that would not fit on the empty host does not count.
+//! Model: a fluid. For each resource type, the projects that have jobs of it compute at rates given by the
+//! share-weighted max-min division of the instances; no project gets more than its jobs can use. Within a
+//! project the jobs come in the order of R2.3 (running, preempted, then by deadline). Each gets all the
+//! instances it uses, until the project's rate is used up; the last one may get a part. Rates change only
+//! when what is left of some project's jobs cannot use its rate any more. A job whose files are still being
+//! downloaded counts as if they were there. A job that would not fit on the empty host does not count.
 //!
-//! GPU jobs run on their type first, and the whole CPUs that they use on average are taken off the CPUs.
+//! GPU jobs are simulated on their type first. The whole CPUs that they use on average are then not
+//! available to CPU jobs.
 //!
-//! Times are stretched by the share of time in which computing is possible (R2.12), so a deadline in ten
-//! hours leaves eight hours of computing on a host that is on for 80% of the time. Shortfalls are the
-//! instance-seconds that would be computed with the work that is missing: idle time within the window, less
-//! what the host is off in it.
+//! Computing is possible only part of the time (R2.12), so times are stretched: a deadline in ten hours
+//! leaves eight hours of computing on a host that is on for 80% of the time. A shortfall is what would be
+//! computed within the window if there were work enough: idle instance time, less the time in which the
+//! host is off.
 //!
-//! Not in here: memory, checkpoints, the fair division across types of R3.3 (each type is divided by itself),
-//! and changes to come, such as other preferences tomorrow.
+//! Not in here: memory, checkpoints, the fair division across types of R3.3 (each type is divided by
+//! itself), and changes to come, such as other preferences tomorrow.
 //!
-//! Of queues of hundreds of jobs most are passed over where nobody can be late (`flow::pass_over`): what is
-//! said of idle times is then within one job for each instance.
+//! In queues of hundreds of jobs most jobs are passed over where nobody can be late (`flow::pass_over`).
+//! Idle times are then exact only to within one job for each instance.
 //!
-//! A plan stays good for a while (`Outlook::valid_until`), and asking for it again costs nothing until then.
+//! A plan holds for a while (`Outlook::valid_until`), and asking for it again costs nothing until then.
 
 mod flow;
 mod frame;

@@ -1,24 +1,25 @@
-//! Sessions of scheduler RPCs: whom to ask next (R1.5, R1.7, R1.9, R1.10).
+//! Sessions of scheduler RPCs: whom to ask next (R1.5, R1.7, R1.9, R1.10; BOINC's design note "Scheduler
+//! RPC timing and retry policies").
 //!
-//! Model: at most one RPC a project, a bounded number in all, and one *get-work* session a host, which
-//! decides one request for work at a time. It asks the projects that need work, the most owed first, each
-//! until it sends nothing. While an answer to a request for work is awaited, no other project is asked for
-//! work: it may bring all that is lacking. *Reports* and RPCs that were requested go beside it, to other
-//! projects. In each RPC the scheduler URLs of a project are tried in order until one answers, and whatever
-//! is finished is reported.
+//! Model: at most one RPC to a project is in flight, and at most [`IN_FLIGHT_MAX`] in all. A host has at
+//! most one *get-work* session. It asks the projects that need work, the most owed first, each until it
+//! sends nothing. While an answer to a request for work is awaited, no other project is asked for work,
+//! because that answer may bring all that is lacking. *Reports* and requested RPCs to other projects go
+//! beside the session. In each RPC the scheduler URLs of a project are tried in order until one answers,
+//! and whatever is finished is reported.
 //!
-//! What one project withholds costs no other its turn (R1.10). An RPC whose answer has not come within
+//! A project that does not answer costs no other its turn (R1.10). An RPC whose answer has not come within
 //! [`HANGS_AFTER`] is *overdue*: it may still be answered, but the session goes on as if it had brought
-//! nothing. When all places are taken, the one that has hung longest is given up for the next project that
-//! wants one. Until it answers, and for an hour at most, a project that hung ranks behind those that did not
+//! nothing. When all places are taken, the RPC that has hung longest is given up for the next project that
+//! wants one. A project that hung ranks behind those that did not, until it answers or an hour has passed
 //! (`has_hung`).
 //!
-//! What the host's owner asks for by hand comes first (R1.4), and asks for work where something idles,
-//! whatever others may still answer.
+//! What the host's owner asks for by hand comes first (R1.4). It asks for work where something idles,
+//! whatever other projects may still answer.
 //!
-//! The machine is told what happened (`observe`, `answered`, `failed`, `abandon`) and asked what is next
-//! (`crowded_out`, `poll`); the candidates come in the order in which debts rank them. Whether a project may
-//! be asked is in the candidate. Sessions are not stored: after a restart the next poll begins a new one.
+//! The caller says what happened (`observe`, `answered`, `failed`, `abandon`) and asks what is next
+//! (`crowded_out`, `poll`). The candidates come in the order in which debts rank them, and say themselves
+//! whether they may be asked. Sessions are not stored: after a restart the next poll begins a new one.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -8,21 +8,22 @@ use std::sync::Arc;
 pub trait Explain: fmt::Debug + fmt::Display + Send + Sync + Any {}
 impl<R: fmt::Debug + fmt::Display + Send + Sync + Any> Explain for R {}
 
-/// A reason that is handed on.
+/// A reason whose type is not known to whoever hands it on.
 #[derive(Clone)]
 pub struct Why {
-    /// Those of one decision, together.
+    /// All reasons of one decision.
     of: Arc<dyn Explanations>,
+    /// Which of them this one is.
     place: usize,
 }
 
 impl Why {
-    /// Of a reason.
+    /// For one reason.
     pub fn new(reason: impl Explain) -> Self {
         Self { of: Arc::new([reason]), place: 0 }
     }
 
-    /// Of each of a decision's reasons, in their order: a decision about many costs one allocation, not many.
+    /// One for each of a decision's reasons, in their order. They share one allocation, however many they are.
     pub fn each(reasons: Vec<impl Explain>) -> impl Iterator<Item = Self> {
         let places = 0..reasons.len();
         let of: Arc<dyn Explanations> = Arc::new(reasons);

@@ -1,18 +1,20 @@
 //! Long-term debt: processing owed to projects over days and weeks, by project and resource type (R3.3 to
-//! R3.6; WF2 of R5.4 ranks projects by it).
+//! R3.6; BOINC's design note "Work fetch and GPUs"). WF2 of R5.4 ranks projects by it.
 //!
-//! Model: a pair (project, type) *accumulates* while its project is likely to supply a job of the type if
-//! asked: it has done so before (the flag of R3.5) and is neither backed off for it nor barred from fetching.
-//! Those that accumulate earn e(P, R) x time, the fair division of the host's total speed among them (`due`),
-//! and pay what their running jobs use. Then the mean over them is subtracted, so that their sum is 0. A pair
-//! that does not accumulate stands still: it neither earns nor pays, because what its project could have been
-//! given meanwhile was not to be had.
+//! Model: the debt of a project for a type *accumulates* while the project would probably supply a job of
+//! that type if it were asked. That is so if it has supplied one before (the flag of R3.5), is not backed
+//! off for the type, and may be asked for work at all. Such a project earns its part e(P, R) of the host in
+//! the fair division of the host's total speed (`due`), times the time that has passed, and pays what its
+//! running jobs use. Then the mean over these projects is subtracted, so that their debts for the type sum
+//! to 0. A debt that does not accumulate stays as it is: what the project could have been given meanwhile
+//! was not to be had.
 //!
-//! What decides is the *overall* debt, the sum over types weighted by their speeds. It stays bounded while
-//! the project that is owed most is asked first. The parts by themselves might not: of two projects that can
-//! use both types one may get all CPUs and the other all GPUs, to the satisfaction of both. Such opposite
-//! parts are *netted* (set off against each other), which changes no overall debt and no sum of a type, and keeps the
-//! parts as small as the whole. Nothing is clamped.
+//! What decides is the *overall* debt: the sum over types, weighted by their speeds. It stays bounded as
+//! long as the project that is owed most is asked first. The debts by type might still grow without bound.
+//! Of two projects that can use both types, one may get all CPUs and the other all GPUs, and both are
+//! content. So opposite debts of two projects are *netted*: set off against each other. That changes no
+//! overall debt and no sum over a type, and keeps the debts by type as small as the overall ones. Nothing
+//! is cut off at a limit.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +26,7 @@ use crate::due::{DueClaim, rates};
 use crate::plan_host::PlanHost;
 use crate::type_backoff::{AfterReply, ReplyForType};
 
-/// A project in a stretch of time.
+/// What one project did in a period, and what it might have supplied.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LongTermPeriod {
     /// The project.
@@ -104,7 +106,7 @@ impl LongTermDebts {
         self.0.remove(&project);
     }
 
-    /// Settles a stretch of time in which computing was possible for `length`. `periods` names every attached
+    /// Settles a period in which computing was possible for `length`. `periods` names every attached
     /// project once. Time in which the host was off or suspended earns nobody anything.
     pub fn settle(&mut self, length: Duration, host: &PlanHost, periods: &[LongTermPeriod]) {
         let secs = length.max(Duration::ZERO).as_secs_f64();

@@ -1,9 +1,9 @@
 //! By what account projects are compared for processing.
 //!
-//! Hosts keep three books: short-term debts (R2.1), long-term debts (R3.3) and, for a policy that asks for
-//! it, recent estimated credit. An [`AccountingPolicy`] says from those [`AccountingSituation`] what each project is owed
-//! when CPUs are dealt out, and how each stands when work is fetched. Each is a file here and a line in
-//! `registry`.
+//! A host keeps three accounts: short-term debts (R2.1), long-term debts (R3.3) and, for a policy that asks
+//! for it, recent estimated credit. From these an [`AccountingPolicy`] says two things: what each project
+//! is owed when CPU scheduling allocates instances, and each project's priority when work is fetched. Each
+//! policy is a file here and a line in `registry`.
 
 mod long_term;
 mod short_term;
@@ -52,7 +52,7 @@ pub trait AccountingPolicy: Send + Sync + 'static {
     }
 }
 
-/// The books of a host.
+/// The accounts of a host: what an accounting policy decides from.
 #[derive(Clone, Copy, Debug)]
 pub struct AccountingSituation<'a> {
     /// What it computes with.
@@ -67,12 +67,12 @@ pub struct AccountingSituation<'a> {
     pub credit: &'a RecentCredit,
 }
 
-/// How a project stands against the others, by whatever account they are compared. More is better.
+/// A project's priority in work fetch, by whatever account projects are compared. The largest comes first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FetchPriority {
     /// What it is owed, in CPU seconds: it can be weighed against work that is missing.
     Debt(Debt),
-    /// A rank that means nothing but its order.
+    /// A number that says which project comes first, and nothing else.
     Score(f64),
 }
 

@@ -1,16 +1,18 @@
-//! By recent estimated credit: how BOINC's client compares projects today.
+//! By recent estimated credit: how BOINC's client compares projects today (its `REC` policies).
 //!
-//! Model: what a project's jobs compute is counted in units of estimated credit, 200 a day for a GFLOPS of
-//! peak speed, whatever the type of resource. Each project has an average of it per day that fades by half in
-//! ten days. A project whose part of all credit is larger than its part of all shares ranks lower. Unlike
-//! debt the average forgets: a project that had no work for a month is not owed a month.
+//! Model: what a project's jobs compute is counted in units of estimated credit: 200 for a day of one
+//! GFLOPS of peak speed, whatever the resource type. Each project has an average of it per day, which fades
+//! by half in ten days. A project whose part of all credit is larger than its part of all shares comes
+//! later. Unlike a debt the average forgets: a project that had no work for a month is not owed a month.
 //!
-//! The same figures come in two forms. `priority` ranks projects for work fetch: minus the part of the credit
-//! over the part of the share, less what is queued. `as_debt` is for CPU scheduling, which deals instances
-//! out one by one and takes its payoff off what a project is owed: the distance of the part of the credit
-//! from the part of the share, in seconds of a day of the host, so that a slice of an hour counts as a 24th
-//! of all credit, as BOINC's own client has it. (That one divides by the share where this one subtracts; both
-//! are 0 where the shares are kept.)
+//! The same averages are used in two forms.
+//! - `priorities` is for work fetch: minus the project's part of the credit over its part of the shares,
+//! less what is queued of it.
+//! - `as_debt` is for CPU scheduling, which needs an amount of time: it takes the expected payoff of a job
+//! off what its project is owed. Here a project is owed the difference between its part of the shares
+//! and its part of the credit, in seconds of a day of the host. So an hour counts as a 24th of all
+//! credit, as in BOINC's client. (That one divides by the share where this one subtracts; both give 0
+//! where the shares are kept.)
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Dealing the instances out: one decision in progress. The rules are told in the parent.
+//! The allocation of instances to jobs: one decision in progress. The parent module says by which rules.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -14,7 +14,7 @@ use crate::job_queue::{Devices, Instances, JobQueue, JobSnapshot, RunState, Subq
 /// Endangered jobs that do not fit are passed over, but no more than so many in a decision: a bound on work.
 const ENDANGERED_PASSED_MAX: usize = 256;
 
-/// A project in the deal of a type, ordered so that the next one to be served is the greatest.
+/// A project that competes for instances of a type. The next one to be served is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Contender {
     pub(super) counts: bool,
@@ -42,7 +42,7 @@ impl Ord for Contender {
 /// A job to take, where, and why if it is not that its project is owed most.
 type Pick = (JobSnapshot, Devices, Option<WhyRun>);
 
-/// A job that was dealt what it needs.
+/// A job that was allocated what it needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlacedJob {
     pub(super) job: JobId,
@@ -53,7 +53,7 @@ pub(super) struct PlacedJob {
     pub(super) reason: WhyRun,
 }
 
-/// A deal in progress.
+/// An allocation in progress.
 pub(super) struct Allocation<'a> {
     pub(super) host: &'a ScheduleHost,
     pub(super) queue: &'a JobQueue,

@@ -1,5 +1,5 @@
-//! When tasks in their slices give way: slices that never end together would starve a job of several
-//! instances.
+//! When tasks give way although their time slices are not over: slices that never end at the same time would
+//! starve a job that needs several instances.
 
 use fallow_domain::{ProjectId, ResourceType};
 

@@ -1,7 +1,7 @@
 //! The jobs that run because deadlines are in danger (R5.2).
 //!
-//! Of a project with n simulated misses the n jobs of earliest deadline count, whichever jobs it was that the
-//! simulation showed late: running only those would leave the others to be late in their turn.
+//! Of a project with n simulated misses these are the n jobs of earliest deadline. They need not be the jobs
+//! that the simulation showed late: if only those ran, the others would become late in their place.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

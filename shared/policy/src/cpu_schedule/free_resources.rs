@@ -1,4 +1,4 @@
-//! What is left of the host while it is dealt out: CPUs, memory, devices (R2.5, R3.14).
+//! What is free of the host while it is allocated: CPUs, memory, devices (R2.5, R3.14).
 //!
 //! CPU jobs are packed into the CPUs without overcommitting them. A GPU job spends most of its time waiting
 //! for its device, so that the fractional part of its CPUs may exceed them, by less than one CPU in all.
@@ -10,7 +10,8 @@ use fallow_domain::{Bytes, PerType, ResourceType};
 use super::{ScheduleHost, WhyNotRun};
 use crate::job_queue::{Cpus, Devices, Instances, Needs};
 
-/// What running tasks that are not dealt with yet hold of the devices of a type, by number.
+/// What running tasks hold of the devices of a type, by number: those tasks about which nothing is decided
+/// yet.
 pub(super) type HeldDevices = BTreeMap<u32, Instances>;
 
 /// All that the host has, while nothing runs.

@@ -1,33 +1,38 @@
-//! Which jobs run now: weighted round-robin among projects (R2.2 to R2.6; CS1 of R5.1), before it what would
-//! be late (CS2 of R5.2), on CPUs and on particular devices of coprocessors (R3.14).
+//! Which jobs run now: weighted round-robin among projects (R2.2 to R2.6; CS1 of R5.1), preceded by jobs
+//! that would be late (CS2 of R5.2), on CPUs and on particular devices of coprocessors (R3.14).
 //!
-//! Model: the instances of a resource type are dealt out, coprocessors before CPUs. Each goes to the project
-//! with the largest anticipated priority that has a job which fits; that priority then falls by the expected
-//! payoff. Within the project a running task comes before a preempted one, and both before the unstarted job
-//! of earliest deadline; ties go to the job that needs least, then to the smaller id. What does not fit (CPUs
-//! left, memory left, devices left) waits, and others are tried. A priority is what a project is owed of a
-//! type in instance-seconds, by whatever account.
+//! Model: the instances of each resource type are allocated one after the other, those of coprocessors
+//! before the CPUs. Each goes to the project with the largest anticipated priority that has a job which
+//! fits; that priority then falls by the expected payoff. Within the project a running task comes before a
+//! preempted one, and both before the unstarted job of earliest deadline; ties go to the job that needs
+//! least time, then to the smaller id. A job that does not fit (too few CPUs, too little memory, no device
+//! left) waits, and others are tried. A priority is what a project is owed of a type in instance-seconds,
+//! by whatever account.
 //!
-//! Before that, running tasks in the middle of something keep their instances:
-//! - a task whose *time slice* (one scheduling period since it was started, resumed or chosen again) is not
-//!   over, so that a decision repeated after a moment is the same although debts move all the time;
-//! - with "preempt only at a checkpoint", a task past its slice until it makes a checkpoint, for at most one
-//!   further scheduling period (R2.4's bound: a task that never checkpoints is preempted after two periods).
+//! Before that, two kinds of running tasks keep their instances:
+//! - a task whose *time slice* is not over: one scheduling period since it was started, resumed or chosen
+//! again. So a decision that is repeated after a moment is the same, although debts change all the
+//! time;
+//! - with "preempt only at a checkpoint", a task past its slice that has not made a checkpoint yet, for at
+//! most one further scheduling period (R2.4: a task that never makes one is preempted after two
+//! periods).
 //!
-//! They too are dealt by priority, so that with fewer CPUs or less memory (R2.6) the least owed give way at
-//! once. And they give way altogether when the project that is owed most, and owed at least one slice of its
-//! job, has a job that does not fit beside them: otherwise slices that never end together would starve a job
-//! of several CPUs.
+//! They too are allocated by priority: with fewer CPUs or less memory (R2.6) the tasks of the least owed
+//! projects give way at once. All of them give way if the project that is owed most has a job that does not
+//! fit beside them, and is owed at least one slice of it. Otherwise slices that never end at the same time
+//! would starve a job that needs several CPUs.
 //!
-//! First of all come endangered jobs: of a project with n simulated misses the n of earliest deadline,
-//! earliest first over all projects. They preempt tasks in their slices. A job that ran for this reason and
-//! is out of danger keeps its slice, so that misses that come and go make no task come and go with them.
+//! Before everything else come endangered jobs. Of a project with n simulated misses these are the n jobs
+//! of earliest deadline; they are taken earliest first over all projects, and preempt tasks in their
+//! slices. A job that ran for this reason and is out of danger keeps its slice. So a miss that comes and
+//! goes between decisions does not start and stop a task each time.
 //!
-//! The caller decides again when a CPU frees, a job arrives, fails or is aborted, preferences change, a task
-//! that was kept for its checkpoint makes one (`ScheduledJob::until_checkpoint`), and at `Schedule::decide_by`.
+//! The caller decides again when a CPU frees, a job arrives, fails or is aborted, preferences change, a
+//! task that was kept for its checkpoint makes one (`ScheduledJob::until_checkpoint`), and at
+//! `Schedule::decide_by`.
 //!
-//! A [`CpuPolicy`] decides from a [`CpuSituation`]; each is a file here and a line in `registry`. What both
-//! of ours share is the deal itself, [`choose`].
+//! A [`CpuPolicy`] decides from a [`CpuSituation`]; each policy is a file here and a line in `registry`.
+//! Both of ours use the same allocation, [`choose`].
 
 mod allocation;
 mod crowding;

@@ -1,4 +1,4 @@
-//! What a deal comes to.
+//! The decision that an allocation leads to.
 
 use fallow_domain::{Duration, Instant, JobId, PerType, ResourceType};
 
@@ -72,7 +72,7 @@ impl Allocation<'_> {
     }
 }
 
-/// What was dealt, with the reasons as values of any type.
+/// The jobs that run, with the reasons as values of any type.
 fn chosen(run: &[PlacedJob]) -> Vec<ScheduledJob> {
     let whys = Why::each(run.iter().map(|placed| placed.reason).collect());
     let chosen = |(placed, why): (&PlacedJob, Why)| ScheduledJob {
@@ -88,7 +88,7 @@ fn chosen(run: &[PlacedJob]) -> Vec<ScheduledJob> {
     run.iter().zip(whys).map(chosen).collect()
 }
 
-/// The same of those that do not run.
+/// The jobs that do not run, likewise.
 fn passed(jobs: &[(JobId, WhyNotRun)]) -> Vec<UnscheduledJob> {
     let whys = Why::each(jobs.iter().map(|(_, reason)| *reason).collect());
     let passed = |((job, reason), why): (&(JobId, WhyNotRun), Why)| UnscheduledJob {

@@ -1,4 +1,5 @@
-//! Disk space: whose files may stay, whose go, in which order and why (R4).
+//! Disk space: whose files may stay, whose go, in which order and why (R4; BOINC's design note on the
+//! management of disk space).
 //!
 //! Model: the owner's preferences and a measurement of the volume give one total limit ([`TotalLimit`],
 //! R4.1). What the agent itself does not use of it is divided among projects by share (R4.2). A project may
@@ -20,11 +21,11 @@
 //! Beside it: [`passes`], the server's use of the three amounts (R4.10); [`reconcile`], what to believe after
 //! a crash (R4.12); [`holders`], the server's knowledge of which host holds which file (R4.11).
 //!
-//! # Where the source document leaves a choice
+//! # Where that note leaves a choice
 //! - *Levels rule.* Only files up to a priority that is raised step by step may be deleted (R4.4), for every
-//!   project. The order that a project chose (R4.6) rules within a level.
+//! project. The order that a project chose (R4.6) rules within a level.
 //! - *Lesser offenders are safe.* No project takes from one that exceeds its limit by less than itself does;
-//!   an offender that gives way to it stops losing when it has become the lesser one.
+//! an offender that gives way to it stops losing when it has become the lesser one.
 //! - *Files without bytes* are never deleted for room: nothing would be gained.
 //!
 //! No daemon carries such plans out yet. Of this module the work server uses [`passes`] and [`holders`]; an

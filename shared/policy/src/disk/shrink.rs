@@ -12,8 +12,8 @@
 //! that stays is not given back: nothing would be gained.
 //!
 //! Nothing is remembered between passes. Computing is suspended as long as the question gives a
-//! [`DiskSuspension`] and resumes when it no longer does. While it does and nothing can be deleted, asking costs
-//! as much as there are projects.
+//! [`DiskSuspension`] and resumes when it no longer does. While it does and nothing can be deleted, asking
+//! costs a step for each project.
 
 use std::collections::BTreeMap;
 use std::fmt;

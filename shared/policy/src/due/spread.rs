@@ -1,8 +1,9 @@
 //! How the projects that stop at a level share the types that ran out there.
 //!
-//! Each type is first divided in proportion to what the projects need of the exhausted types together. Where
-//! limits bind, some then have more than they need and others less; the difference travels along chains: one
-//! gives up a type, another takes it and gives up a second one, until somebody in need takes that.
+//! Each type is first divided in proportion to what the projects need of the exhausted types together.
+//! Where a limit binds, some projects then have more than they need and others less. The difference is
+//! passed on along chains: one project gives up a part of one type, another takes it and gives up a part of
+//! a second type, and so on until a project that has too little takes what is given up.
 
 use fallow_domain::{PerType, ResourceType};
 

@@ -1,16 +1,20 @@
-//! What a project is not asked for, whatever is lacking: the client's own bounds on work held of one
-//! project (R3.9).
+//! What a project is not asked for, whatever is lacking: the client's own limits on the work that it holds
+//! of one project (R3.9).
 //!
-//! Model: four bounds, in the manner of BOINC's client. A project is asked for no work while so many of its
-//! jobs are here that more would only fill the disk, while its downloads stall, and while its results gather
-//! because they cannot be sent. It is asked for no work of one type while jobs of that type gather that
-//! cannot run: others are asked for what those leave idle, and the project for its other types as before. A
-//! fifth keeps the number of jobs in proportion: a request names seconds, and with jobs of a tenth of a
-//! second an hour's work is 36,000 jobs; so no more seconds are asked for than there are places for jobs.
+//! Model: five limits, in the manner of BOINC's client. A project is asked for no work
+//! - while so many of its jobs are here that more would only fill the disk,
+//! - while its downloads stall,
+//! - while its results gather because they cannot be sent.
 //!
-//! Of a project whose jobs nobody here has seen, neither their length nor whether they run at all is known:
-//! its first request asks for a second of each type, and brings a job of each. Every further one follows the
-//! plan.
+//! It is asked for no work of one type while jobs of that type gather that cannot run. Other projects are
+//! then asked for what idles, and this one for its other types as before.
+//!
+//! And a request asks for no more seconds than there is room for jobs. A request names seconds; with jobs
+//! of a tenth of a second an hour's work would be 36,000 jobs.
+//!
+//! As long as no job of a project has been seen here, nobody knows how long its jobs are, nor whether they
+//! run at all. So its first request asks for one second of each type, which brings one job of each. Every
+//! further request follows the plan.
 
 use std::fmt;
 
@@ -18,11 +22,11 @@ use fallow_domain::{Duration, InstanceSeconds, PerType};
 
 use super::WorkRequest;
 
-/// No project is given more places for jobs than this (BOINC: 1,000 runnable jobs).
+/// No more jobs of one project are held than this (BOINC: 1,000 runnable jobs).
 pub const JOBS_MAX: usize = 1_000;
 
-/// A project that holds so many jobs is not asked: places that become free are filled a quarter at a time,
-/// not each by an RPC of its own.
+/// A project of which so many jobs are held is not asked. So it is asked again when a quarter of the most
+/// that it may have is done, and not after each job.
 pub const JOBS_ENOUGH: usize = 750;
 
 /// Results of a project on their way to its server, for each CPU or GPU, that are no reason to stop (BOINC's
@@ -100,8 +104,8 @@ impl UnrunnableTypes {
     }
 }
 
-/// A request, cut to the places that there are. `job` is the instance time of a job of the project, as its
-/// last jobs were estimated.
+/// A request, cut to the number of jobs that there is room for. `job` is the instance time of a job of the
+/// project, as its last jobs were estimated.
 #[must_use]
 pub fn within_job_limit(request: WorkRequest, held: usize, job: Duration) -> WorkRequest {
     let room = JOBS_MAX.saturating_sub(held) as f64;

@@ -1,25 +1,27 @@
 //! Whom to ask for how much work of each type, by long-term debt and simulated shortfall (WF2: R5.4, R3.2,
 //! R3.9, R3.10).
 //!
-//! Model: the round-robin simulation says what the host lacks of each type, and of each project against its
-//! share. Needs have an order: idle coprocessors, idle CPUs, coprocessors that will idle within the buffer,
-//! CPUs that will. The first need for which a project will do is met by the best one: the largest overall
-//! debt + own shortfall x the type's speed. A request made because instances idle asks for that type only;
-//! one made for a shortfall asks also for the other types in shortfall for which the same project is best.
+//! Model: the round-robin simulation says what the host lacks of each type, and what each project lacks of
+//! its own share. Needs come in this order: idle coprocessors, idle CPUs, coprocessors that will idle
+//! within the buffer, CPUs that will. The first need for which some project will do is met, by the best
+//! such project: the one with the largest sum of overall debt and own shortfall times the type's speed. A
+//! request made because instances idle asks for that type only. One made for a shortfall also asks for
+//! other types in shortfall, where the same project is the best for them.
 //!
-//! Passed over are projects that are *tight* (the simulation shows a job of theirs missing its deadline: more
-//! work would make it worse) or *over-served*, and those of share zero beside others; unless an instance
-//! idles and no other project will do. Then the tight or over-served one is asked for the whole shortfall,
-//! and the one of share zero for a job for each idle instance.
+//! Three kinds of projects are passed over: those that are *tight* (the simulation shows a job of theirs
+//! missing its deadline, which more work would make worse), those that are *over-served*, and those of
+//! share zero beside others. If an instance idles and no other project will do, they are asked after all: a
+//! tight or over-served project for the whole shortfall, one of share zero for a job for each idle
+//! instance.
 //!
-//! A project that is not known to supply jobs of a type (R3.5), and not backed off for it, comes before all
-//! others and is asked for its own shortfall: its debt does not grow before it has supplied something, and
-//! theirs, which sum to 0, have always a larger one among them. Otherwise it would never be asked, and nobody
-//! would ever know.
+//! A project that is not known to supply jobs of a type (R3.5), and is not backed off for it, comes before
+//! all others and is asked for its own shortfall. Its debt does not grow before it has supplied something,
+//! and of the others, whose debts sum to 0, there is always one with a larger debt. So it would never be
+//! asked otherwise, and nobody would learn whether it supplies the type.
 //!
-//! The best project is asked for what it is owed, debt and own shortfall together, within the whole
-//! shortfall: a project that is owed nothing beyond its share of the queue leaves the others theirs. ProjectRequest
-//! it for everything would fill a long queue with one project's jobs, and violate the shares for days.
+//! The best project is asked for what it is owed, debt and own shortfall together, but never for more than
+//! the whole shortfall. What it is not owed is left for the others. Asking it for everything would fill a
+//! long queue with one project's jobs, and violate the shares for days.
 //!
 //! A check looks at each project once for each type and sorts nothing.
 

@@ -1,21 +1,22 @@
-//! How much work to ask of whom: expected starvation per project (R2.10 to R2.16; WF1 of R5.3).
+//! How much work to ask of whom: expected starvation per project (R2.10 to R2.16 of BOINC's design note
+//! "Client scheduling policies", version 4; WF1 of R5.3).
 //!
-//! Model: a project needs `min_results` jobs at once to use its share of the CPUs. It starves when fewer are
-//! left, which happens after the estimated CPU time of all its jobs, but the `min_results - 1` of latest
-//! deadline, at the rate at which the host computes for it. A project that starves sooner than the *low* time
-//! is asked for as much as moves its starvation to the *high* time.
+//! Model: a project needs `min_results` jobs at once to use its share of the CPUs. It starves when fewer
+//! are left. That happens when all its jobs but the `min_results - 1` of latest deadline are done, at the
+//! rate at which the host computes for it. A project that will starve sooner than the *low* mark is asked
+//! for as much as makes it last until the *high* mark.
 //!
-//! Low and high compose three rules that read alike (R1.11): R2.14's connection period T (T and 2T), the
-//! work-buffer marks (minimum, minimum + additional), and WF1 as it was evaluated (ask below the whole
-//! buffer, fill up to it). Version 4 takes the marks; the trigger stays R2.14's, per project, so that one
-//! full project does not hide another that starves.
+//! Low and high express three rules that have the same form: T and 2T, with the connection period T of
+//! R2.14; the marks of the work buffer (R1.11: minimum, and minimum + additional); and WF1 as Kondo,
+//! Anderson and McLeod evaluated it in 2007 (ask below the whole buffer, fill up to it). A project is asked
+//! when it starves itself (R2.14), so that one project with much work does not hide another that has none.
 //!
-//! With coprocessors each type is looked at by itself, with the jobs of that main type: each project that may
-//! supply it is to hold its share of each type. (It is the policy before there were types, so types do not
-//! make up for each other here; they do in WF2.)
+//! With coprocessors each type is looked at by itself, with the jobs of that main type: each project that
+//! may supply a type is to hold its share of it. This policy is older than resource types, so work of one
+//! type does not make up for another here; it does in WF2.
 //!
-//! A check looks at sums that the queue keeps, and at up to `min_results - 1` jobs per project, which is less
-//! than one job per CPU over all projects: it does not depend on the number of jobs.
+//! A check looks at sums that the queue keeps, and at up to `min_results - 1` jobs per project. Over all
+//! projects that is less than one job per CPU, however many jobs there are.
 
 use std::fmt;
 

@@ -9,7 +9,7 @@ use fallow_domain::{Duration, Instant, JobId};
 /// Jobs in a chunk at most.
 const CHUNK: usize = 128;
 
-/// A job as a simulation of the queue sees it.
+/// What a simulation of the queue has to know of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) deadline: Instant,
@@ -33,7 +33,7 @@ impl Entry {
     }
 }
 
-/// What some jobs come to.
+/// Sums over some jobs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
     /// Instance-seconds left of the main type, and of the CPU.

@@ -1,4 +1,5 @@
-//! What flows have in common: the frame of time, which jobs count, what was found (R3.8).
+//! What all flows of a simulation use (R3.8): its horizon in time, which jobs a type can run, what was found
+//! out.
 
 use fallow_domain::{Duration, Instant, JobId};
 
@@ -9,7 +10,7 @@ pub(super) const RATE_EPSILON: f64 = 1e-9;
 /// Ends this much after a deadline, in seconds, are rounding.
 pub(super) const TIME_EPSILON: f64 = 1e-5;
 
-/// The frame of a simulation: what turns times of the world into seconds of computing from now on.
+/// How far a simulation looks, and how it turns times by the clock into seconds of computing from now on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Horizon {
     pub(super) now: Instant,
@@ -32,7 +33,7 @@ impl Default for Horizon {
     }
 }
 
-/// What jobs a type can run at all.
+/// What a type has: a job that uses more can never run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TypeCapacity {
     pub(super) instances: f32,

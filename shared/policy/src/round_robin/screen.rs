@@ -1,13 +1,14 @@
-//! A look that tells, mostly, that nothing is wrong, at a cost of a few steps for each hundred jobs (R3.8).
+//! A quick check that mostly shows that nothing is wrong (R3.8). It costs a few steps for each hundred jobs.
 //!
-//! A project's rate only rises as others run out and leave theirs to it; it falls only where its own jobs
-//! cannot use it, and then they all have full speed. So a job ends at the latest when all the work before it
-//! is done at today's rate and it then takes its own time: `work before / rate + left x max(1, amount /
-//! rate)`. If by that measure nobody is late there are no misses. As long as all jobs of every project could
-//! use more than its rate, rates do not change; if that lasts for the window there are no shortfalls either,
-//! and no job's end needs to be known. Whole chunks are passed over by their sums.
+//! A project's rate rises when others run out and leave theirs to it. It falls only when its own jobs
+//! cannot use it, and then they all run at full speed. So a job ends at the latest when all the work before
+//! it has been done at today's rate and it then takes its own time: `work before / rate + left x max(1,
+//! amount / rate)`. If nobody is late by that bound, there are no misses. As long as the jobs of every
+//! project could use more than its rate, rates do not change. If that lasts for the window there are no
+//! shortfalls either, and no job's end has to be known. Whole chunks of jobs are passed over by their sums.
 //!
-//! Where that is not so, or CPUs are taken by GPU jobs now and free later, the simulation proper has to tell.
+//! Where that is not so, or where GPU jobs take CPUs now that become free later, the simulation has to be
+//! made.
 
 use super::flow::Flow;
 use super::frame::{Horizon, RATE_EPSILON, TypeCapacity};

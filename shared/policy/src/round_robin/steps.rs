@@ -1,8 +1,8 @@
 //! The simulation of one type: from one change of rates to the next (R3.8).
 //!
 //! Rates change when what is left of a project's jobs cannot use its rate any more. Until the first time at
-//! which that can be so for any project, each goes its own way; so the cost is that of the jobs, and of the
-//! projects once for each that runs out.
+//! which that can happen to any project, the projects do not affect each other. So the cost is that of the
+//! jobs, and that of dividing the rates once for each project that runs out.
 
 use fallow_domain::{Duration, InstanceSeconds, PerType, ResourceType};
 
@@ -140,7 +140,7 @@ impl Simulation {
     }
 }
 
-/// What the jobs of a subqueue that can run at all come to.
+/// Sums over the jobs of a subqueue that can run at all.
 fn summary(subqueue: &Subqueue, capacity: &TypeCapacity) -> Summary {
     let mut sum = Summary::NONE;
     for entry in subqueue.running.iter().chain(&subqueue.preempted).filter(|entry| capacity.job(entry)) {

@@ -38,7 +38,7 @@ impl SendPolicy for InTime {
     }
 }
 
-/// The two improvements over WS2 as it was published (R5.6).
+/// The two improvements over WS2 as Kondo, Anderson and McLeod published it in 2007 (R5.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ws2Switches {
     /// Candidates already chosen for the same reply count as work of the host.
@@ -66,8 +66,8 @@ pub fn ws2<Id>(
     ws2_under(demand, host, Load::of(in_progress), || in_progress.to_vec(), offers, switches, now)
 }
 
-/// The same for a caller that knows what the host's jobs come to: they are listed only where that is not
-/// enough.
+/// As [`ws2`], for a caller that has sums over the host's jobs: the jobs are listed only where the sums do
+/// not tell enough.
 pub fn ws2_under<Id>(
     demand: Demand,
     host: &SendHost,

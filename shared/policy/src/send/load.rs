@@ -1,8 +1,8 @@
-//! What a host's jobs come to: enough to see, mostly, that one job more does no harm.
+//! Sums over a host's jobs. They mostly show that one job more does no harm.
 //!
-//! On CPUs, where each job takes one, no job ends later than all the work is done on all of them and the
-//! longest job has then taken its own time. If that is before every deadline, a simulation of the jobs would
-//! find nothing, and need not be made: a long queue with distant deadlines is not looked at job by job.
+//! On CPUs, where each job takes one, no job ends later than this: all the work is done on all CPUs, and
+//! then the longest job takes its own time once more. If that is before every deadline, a simulation would
+//! find nothing, and is not made. So a long queue with distant deadlines is not looked at job by job.
 
 use fallow_domain::{Duration, Instant, ResourceType, Usage};
 

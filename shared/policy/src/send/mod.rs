@@ -1,18 +1,17 @@
 //! Which jobs a server sends for a request (R3.12, R5.5, R5.6).
 //!
-//! WS1 sends jobs until every type that was asked for has its seconds covered and its idle instances filled.
-//! WS2 sends only jobs that, by a simulation of earliest-deadline-first on that host with all its jobs, meet
-//! their deadline and harm no other: no job that met its deadline misses it now, and none that missed it
-//! misses it by more.
+//! WS1 sends jobs until every type that was asked for has its seconds covered and its idle instances
+//! filled. WS2 sends only jobs that meet their deadline on that host and harm no other job there, by a
+//! simulation of earliest-deadline-first with all of the host's jobs: no job that met its deadline misses
+//! it now, and none that missed it misses it by more.
 //!
-//! Jobs count for their main type (R3.1); a job of a type that was not asked for is never sent, and a client
-//! that knows no types asks with one number, which is filled from whatever types its host has.
+//! A job counts for its main type (R3.1), and is never sent if that type was not asked for. A client that
+//! knows no types asks with one number of seconds, which jobs of any type that its host has can fill.
 //!
-//! Estimates are the running times on that host, corrected for it by the caller.
-
+//! Estimates are running times on that host, already corrected for it by the caller.
 //!
-//! A [`SendPolicy`] decides from a [`SendSituation`] and the jobs that could be sent ([`Offer`]); each is a
-//! file here and a line in `registry`.
+//! A [`SendPolicy`] decides from a [`SendSituation`] and the jobs that could be sent ([`Offer`]); each
+//! policy is a file here and a line in `registry`.
 
 mod demand;
 mod load;
@@ -73,7 +72,7 @@ pub struct SendSituation<'a> {
 /// The jobs that a host has.
 #[derive(Clone, Copy)]
 pub struct HeldJobs<'a> {
-    /// What they come to.
+    /// Sums over them.
     pub load: Load,
     /// Lists them. Costs time where they are many: to be asked for only where `load` does not say enough.
     pub list: &'a dyn Fn() -> Vec<InProgress>,

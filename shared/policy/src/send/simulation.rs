@@ -1,14 +1,14 @@
 //! Earliest deadline first on one type of a host's instances.
 //!
-//! Model: each instance is a number of *processors*, one of a CPU and four of a coprocessor, since jobs that use a
-//! half or a quarter of a GPU are common. A job takes as many as it uses, rounded up, runs to its end on
-//! those that free first, and jobs go in order of deadline; all are there from the start, so no job would
-//! gain from preemption on one CPU. The CPUs beside a coprocessor are not simulated: they may be
-//! overcommitted (R2.5).
+//! Model: an instance is a number of *processors*: one for a CPU, four for an instance of a coprocessor,
+//! since jobs that use a half or a quarter of a GPU are common. A job takes as many as it uses, rounded up.
+//! It runs to its end on those that become free first, and jobs go in order of deadline. All jobs are there
+//! from the start, so none would gain from preemption on one CPU. The CPUs beside a coprocessor are not
+//! simulated: they may be overcommitted (R2.5).
 //!
-//! Cost: jobs are sorted once. A candidate changes nothing before its place, so its simulation begins at the
-//! last *snapshot* before it, a copy of the processors that is kept at every 64th job, copies no job and ends at
-//! the first harm.
+//! Cost: jobs are sorted once. A candidate changes nothing for the jobs before it. So its simulation begins
+//! at the last *snapshot* before it (a copy of the processors' state, kept at every 64th job), copies no
+//! job, and stops at the first harm.
 
 use fallow_domain::{Duration, Instant, ResourceType};
 
@@ -17,8 +17,8 @@ use super::{InProgress, SendHost, WhyNotSent};
 /// Jobs between two snapshots.
 const SNAPSHOT_PERIOD: usize = 64;
 
-/// More processors than this are not told apart: the time that a job takes here grows with them, and whoever asks
-/// says how many there are.
+/// More processors than this are not told apart: the time that a job takes here grows with them, and it is
+/// the host that says how many it has.
 pub(super) const PROCESSORS_MAX: u32 = 1_024;
 
 /// A job, as far as the simulation goes.

@@ -1,10 +1,10 @@
 //! Passing over whole chunks of a long queue by their sums, where no job of it can miss its deadline.
 //!
-//! What matters then is only the moment at which a project's jobs can no longer use its rate. Before it, jobs
-//! are taken as so much work, by the chunk where a whole chunk fits: it is done at the project's rate while
-//! the jobs that compute stand still, and these go on behind it. Ends are then not those of the jobs one by
-//! one, but no more than the longest of them apart; what follows from it for a shortfall is less than one job
-//! for each instance, of a queue of hundreds.
+//! What matters then is only when a project's jobs can no longer use its rate. Until that time jobs are
+//! counted as an amount of work, a whole chunk of them where it fits. That work is taken to be done at the
+//! project's rate, while the jobs that compute now are put off until after it. So the ends of single jobs
+//! are not those of the exact simulation, but differ from them by no more than the longest job. In a queue
+//! of hundreds of jobs that changes a shortfall by less than one job for each instance.
 
 use super::{Flow, RATE_EPSILON, Subqueue, TypeCapacity};
 
