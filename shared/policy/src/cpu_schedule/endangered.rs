@@ -22,7 +22,7 @@ fn unstarted(entry: &Entry) -> Rank {
     (entry.deadline, true, entry.left, entry.id)
 }
 
-/// The jobs of one subqueue by rank, as many as it misses.
+/// The first jobs of one subqueue by rank: as many as would miss their deadlines.
 fn ranked(subqueue: &Subqueue, misses: u32) -> impl Iterator<Item = Rank> + '_ {
     let mut tasks: Vec<Rank> = subqueue.running.iter().chain(&subqueue.preempted).map(started).collect();
     tasks.sort_unstable();

@@ -47,7 +47,7 @@ impl Capacity {
     }
 }
 
-/// FreeResources left.
+/// What is left.
 #[derive(Clone, Debug)]
 pub(super) struct FreeResources {
     capacity: Capacity,

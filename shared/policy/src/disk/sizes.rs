@@ -8,7 +8,7 @@ use fallow_domain::Bytes;
 
 use super::order::Rank;
 
-/// A chunk with more entries is split. Moving half of it costs about as much as mismatch it.
+/// A chunk with more entries is split. Moving half of it costs about as much as finding it.
 const CHUNK_MAX: usize = 256;
 
 /// Files by rank with their sizes.

@@ -11,8 +11,8 @@ use crate::round_robin::Outlook;
 /// When a shortfall is a reason to ask (R5.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum FetchWhen {
-    /// Whenever the whole buffer, minimum and additional, shows any shortfall: the client that Kondo, Anderson and
-    /// McLeod evaluated in 2007.
+    /// Whenever the whole buffer, minimum and additional, shows any shortfall: the client that Kondo, Anderson
+    /// and McLeod evaluated in 2007.
     #[default]
     AnyShortfall,
     /// When less than the minimum is left; then up to the whole buffer: later clients, with fewer RPCs.
@@ -94,8 +94,8 @@ pub struct FetchProject {
 /// Whether an attached project may be asked now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FetchContact {
-    /// Whether it may be contacted for work now: nothing stands against an RPC, and not `bounds::fetch_limit` of it is
-    /// held.
+    /// Whether it may be contacted for work now: nothing stands against an RPC, and less
+    /// of it is held than `bounds::fetch_limit` allows.
     pub may_contact: bool,
     /// It is to get no more work for now: enough of it is held (`bounds::fetch_limit`).
     pub at_limit: bool,

@@ -50,7 +50,7 @@ impl WorkBuffer {
     pub fn marks(min: Duration, additional: Duration) -> Self {
         Self { low: min, high: min + additional.max(Duration::ZERO) }
     }
-    /// R5.3: project_request below the whole buffer and filling up to it.
+    /// R5.3: asking below the whole buffer and filling up to it.
     pub fn whole(min: Duration, additional: Duration) -> Self {
         let whole = min + additional.max(Duration::ZERO);
         Self { low: whole, high: whole }
@@ -215,7 +215,7 @@ impl FetchPolicy for Starvation {
 
 fn supplier(host: &FetchHost, project: &FetchProject) -> Supplier {
     // One that has programs for nothing here is asked all the same, as BOINC does: it could never take it
-    // back otherwise, and project_request in vain backs off by itself.
+    // back otherwise, and asking in vain backs off by itself.
     let lacks_all = host.usable.iter().all(|(kind, count)| *count == 0 || project.lacks[kind]);
     Supplier {
         id: project.id,

@@ -26,7 +26,7 @@ impl SendPolicy for AsAsked {
     }
 }
 
-/// Jobs in the order offered, of the types that are demand, until nothing more is.
+/// Jobs in the order offered, of the types that are wanted, until nothing more is.
 pub fn ws1<Id>(mut demand: Demand, offers: impl IntoIterator<Item = Offer<Id>>) -> Vec<Id> {
     fill(&mut demand, offers)
 }

@@ -131,7 +131,7 @@ impl Workload {
 
     /// The processors as they are before the job at a place.
     fn recall(&self, place: usize, processors: &mut Processors) {
-        // Behind the last of a whole number of stretches there is no snapshot yet.
+        // Behind the last full group of jobs there is no snapshot yet.
         let snapshot = (place / SNAPSHOT_PERIOD).min(self.snapshots.len().saturating_sub(1));
         processors.clear();
         match self.snapshots.get(snapshot) {
