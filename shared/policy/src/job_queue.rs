@@ -6,7 +6,7 @@
 //! - running and preempted tasks (few, by deadline);
 //! - jobs that never ran, in order of deadline;
 //! - those of them that could run now, grouped by what they need (`Needs`; the jobs of one application
-//! version need the same, so there are few groups);
+//!   version need the same, so there are few groups);
 //! - the sums that work fetch wants.
 //!
 //! Of equal deadlines the job with the least time left comes first, then the smaller id.

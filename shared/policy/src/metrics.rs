@@ -9,15 +9,15 @@
 //!
 //! Definitions, where R5 leaves room:
 //! - *Idleness* is instance time without any runnable job over available instance time. The caller counts a
-//! host that is off or suspended as available with 0 instances. Throttled time (R2.8) is summed apart.
+//!   host that is off or suspended as available with 0 instances. Throttled time (R2.8) is summed apart.
 //! - *Waste* is judged when a job's fate is known: instance time of jobs that missed their deadline over that
-//! of all jobs with a known fate. A job past its deadline and not yet reported is known to be late.
+//!   of all jobs with a known fate. A job past its deadline and not yet reported is known to be late.
 //! - *Share violation* compares what each project got with what was due to it: the used time of each stretch,
-//! divided in proportion to the fair division of the host's speed among the projects that had work in it,
-//! none getting more than its jobs could use (R3.3).
+//!   divided in proportion to the fair division of the host's speed among the projects that had work in it,
+//!   none getting more than its jobs could use (R3.3).
 //! - *Monotony* is the part of the time that projects are away, none of their tasks running, by which they
-//! are away longer than the scheduling period makes necessary (`metrics/absence.rs`). It looks at wall time
-//! and not at CPU time, so it does not depend on how contended the CPUs are.
+//!   are away longer than the scheduling period makes necessary (`metrics/absence.rs`). It looks at wall time
+//!   and not at CPU time, so it does not depend on how contended the CPUs are.
 
 mod absence;
 mod due;

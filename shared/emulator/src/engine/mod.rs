@@ -7,7 +7,8 @@
 //! - **The host** is on and off in turn. Off stops everything: jobs, transfers, RPCs, the client. So
 //!   everything on the host is timed by a clock that runs only while it is on, and going off costs nothing
 //!   but telling the client. When it goes off, jobs lose nothing ([`crate::scenario::OffKind::Suspend`], as
-//!   in the paper), or their processes end and what was done since the last checkpoint is lost (`Shutdown`).
+//!   in the evaluation of Kondo, Anderson and McLeod, 2007), or their processes end and what was done since
+//!   the last checkpoint is lost (`Shutdown`).
 //! - **Jobs** run at full speed while they run: a job ends when its *true* size is worked off, and says truly
 //!   how much of it is done. What the client believes comes from the project's estimates, apart from that. A
 //!   job without a checkpoint interval keeps its progress always; one with an interval has checkpoints at

@@ -1,9 +1,13 @@
 //! Experiments: many runs, and what they say together (R5.13, R5.20 to R5.25).
 //!
-//! [`run_all`] makes runs in parallel and keeps their order. An [`Experiment`] is one of the published
-//! evaluation's: it names its [`Trial`]s, and makes a [`Report`] of their [`Measurements`]: published against
-//! measured, a verdict a row, and the paper's figures. The scenarios are those of the paper and of nothing
-//! else, and what decides is the product's own code: where a figure is not reached, the row says so.
+//! *The paper* is here and below D. Kondo, D. P. Anderson and J. McLeod VII: "Performance Evaluation of
+//! Scheduling Policies for Volunteer Computing", IEEE e-Science 2007.
+//!
+//! [`run_all`] makes runs in parallel and keeps their order. An [`Experiment`] is one of the paper's. It
+//! names its [`Trial`]s, and makes a [`Report`] of their [`Measurements`]: a table of published and measured
+//! values that says of each row whether they agree, and the paper's figures. The scenarios are those of the
+//! paper only. What decides is the product's own code. Where a published value is not reached, its row says
+//! so.
 //!
 //! **Published values** are those in the paper's text; its plots were not to be had, so what only they show
 //! is compared in words.

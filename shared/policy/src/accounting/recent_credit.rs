@@ -7,12 +7,12 @@
 //!
 //! The same averages are used in two forms.
 //! - `priorities` is for work fetch: minus the project's part of the credit over its part of the shares,
-//! less what is queued of it.
+//!   less what is queued of it.
 //! - `as_debt` is for CPU scheduling, which needs an amount of time: it takes the expected payoff of a job
-//! off what its project is owed. Here a project is owed the difference between its part of the shares
-//! and its part of the credit, in seconds of a day of the host. So an hour counts as a 24th of all
-//! credit, as in BOINC's client. (That one divides by the share where this one subtracts; both give 0
-//! where the shares are kept.)
+//!   off what its project is owed. Here a project is owed the difference between its part of the shares
+//!   and its part of the credit, in seconds of a day of the host. So an hour counts as a 24th of all
+//!   credit, as in BOINC's client. (That one divides by the share where this one subtracts; both give 0
+//!   where the shares are kept.)
 
 use std::collections::BTreeMap;
 

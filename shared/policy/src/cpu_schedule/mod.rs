@@ -11,11 +11,11 @@
 //!
 //! Before that, two kinds of running tasks keep their instances:
 //! - a task whose *time slice* is not over: one scheduling period since it was started, resumed or chosen
-//! again. So a decision that is repeated after a moment is the same, although debts change all the
-//! time;
+//!   again. So a decision that is repeated after a moment is the same, although debts change all the
+//!   time;
 //! - with "preempt only at a checkpoint", a task past its slice that has not made a checkpoint yet, for at
-//! most one further scheduling period (R2.4: a task that never makes one is preempted after two
-//! periods).
+//!   most one further scheduling period (R2.4: a task that never makes one is preempted after two
+//!   periods).
 //!
 //! They too are allocated by priority: with fewer CPUs or less memory (R2.6) the tasks of the least owed
 //! projects give way at once. All of them give way if the project that is owed most has a job that does not

@@ -23,9 +23,9 @@
 //!
 //! # Where that note leaves a choice
 //! - *Levels rule.* Only files up to a priority that is raised step by step may be deleted (R4.4), for every
-//! project. The order that a project chose (R4.6) rules within a level.
+//!   project. The order that a project chose (R4.6) rules within a level.
 //! - *Lesser offenders are safe.* No project takes from one that exceeds its limit by less than itself does;
-//! an offender that gives way to it stops losing when it has become the lesser one.
+//!   an offender that gives way to it stops losing when it has become the lesser one.
 //! - *Files without bytes* are never deleted for room: nothing would be gained.
 //!
 //! No daemon carries such plans out yet. Of this module the work server uses [`passes`] and [`holders`]; an
