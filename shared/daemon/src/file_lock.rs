@@ -36,8 +36,12 @@ impl FileLock {
     /// # Errors
     /// [`LockError`].
     pub fn take(path: &Path) -> Result<Self, LockError> {
+        Self::take_pausing(path, pause)
+    }
+
+    fn take_pausing(path: &Path, pause: impl FnMut(Duration)) -> Result<Self, LockError> {
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        match lock_patiently(&file, DYING) {
+        match lock_patiently(&file, DYING, pause) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(LockError::InUse(holder(&file))),
             Err(TryLockError::Error(error)) => return Err(LockError::Io(error)),
@@ -53,7 +57,7 @@ impl FileLock {
 /// will say what is wrong, and that only those hold who are about to go.
 pub fn wait_until_free(path: &Path, patience: Duration) {
     let Ok(file) = File::open(path) else { return };
-    if lock_patiently(&file, patience).is_ok() {
+    if lock_patiently(&file, patience, pause).is_ok() {
         // Said to the kernel, and not left to the closing: a process just started may have this file too.
         let _ = file.unlock();
     }
@@ -65,13 +69,21 @@ pub const DYING: Duration = Duration::from_secs(1);
 pub const GOING: Duration = Duration::from_secs(30);
 
 #[expect(clippy::disallowed_methods, reason = "this room waits for the world outside, for a bounded time")]
-fn lock_patiently(file: &File, patience: Duration) -> Result<(), TryLockError> {
+fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
+fn lock_patiently(
+    file: &File,
+    patience: Duration,
+    mut pause: impl FnMut(Duration),
+) -> Result<(), TryLockError> {
     const ROUND: Duration = Duration::from_millis(50);
     let mut left = patience;
     loop {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) if !left.is_zero() => {
-                std::thread::sleep(ROUND);
+                pause(ROUND);
                 left = left.saturating_sub(ROUND);
             }
             result => return result,
@@ -108,25 +120,23 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "the other one is about to go, and not gone")]
-    fn a_holder_that_is_about_to_go_is_waited_for() {
+    fn a_holder_that_is_about_to_go_is_waited_for_but_not_for_ever() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        // Where the holder goes too late, because it does not come to its turn, nothing is shown.
-        loop {
-            let held = FileLock::take(&path).unwrap();
-            let begun = std::time::Instant::now();
-            let holder = std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_millis(200));
-                drop(held);
-                begun.elapsed()
-            });
-            let taken = FileLock::take(&path);
-            let went_after = holder.join().unwrap();
-            if taken.is_ok() {
-                break;
+        let mut held = Some(FileLock::take(&path).unwrap());
+        let mut waited = Duration::ZERO;
+        let taken = FileLock::take_pausing(&path, |time| {
+            waited += time;
+            if waited > DYING / 2 {
+                held = None;
             }
-            assert!(went_after >= DYING, "{taken:?} after {went_after:?}");
-        }
+        });
+        assert!(taken.is_ok() && waited < DYING, "{taken:?} after {waited:?}");
+        waited = Duration::ZERO;
+        let refused = FileLock::take_pausing(&path, |time| waited += time).unwrap_err();
+        assert!(
+            matches!(refused, LockError::InUse(Some(_))) && waited == DYING,
+            "{refused:?} after {waited:?}"
+        );
     }
 }

@@ -12,7 +12,6 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use fallow_store::{Batch, BatchResult, KeyRange, SledStore, Store, StoreError};
 use proptest::prelude::*;
@@ -127,10 +126,19 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn a_store_that_was_just_closed_opens_although_its_engine_is_still_about_to_go() {
     let dir = tempfile::tempdir().unwrap();
     put(&open(dir.path()), "key", "value");
-    let file = fs::File::open(dir.path().join("sled/db")).unwrap();
+    let path = dir.path().join("sled/db").canonicalize().unwrap();
+    let file = fs::File::open(&path).unwrap();
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    // The engine is about to go until whoever opens the store has opened its file too.
+    let is_open = move || {
+        let all = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let here = all.filter(|entry| fs::read_link(entry.path()).is_ok_and(|leads_to| leads_to == path));
+        here.count() > 1
+    };
     let holder = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(200));
+        while !is_open() {
+            std::thread::yield_now();
+        }
         drop(file);
     });
     assert_eq!(open(dir.path()).get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
