@@ -285,7 +285,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("app");
         fs::write(&path, b"right").unwrap();
-        std::thread::sleep(SETTLED);
+        let made = stamp(&File::open(&path).unwrap()).unwrap();
+        while !settled(&made) {
+            std::thread::yield_now();
+        }
         (dir, path)
     }
 

@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_directory_that_cannot_be_looked_at_is_not_taken_for_a_removed_one() {
         let dir = tempfile::tempdir().unwrap();
         let (real, store) = (dir.path().join("real"), dir.path().join("store"));

@@ -361,6 +361,7 @@ mod tests {
     use std::future::poll_fn;
     use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::time::advance;
     use tonic::codegen::Service as _;
     use tonic::transport::{Channel, Endpoint};
 
@@ -606,29 +607,17 @@ mod tests {
         true
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn r6_10_a_port_that_has_places_for_a_moment_only_is_full_all_the_time() {
-        let pool = |grace| {
-            let timeouts = Timeouts { grace, ..HASTE };
-            ConnectionPool::new(bounds(LONG, 1, timeouts))
-        };
-        // A machine may take longer than this between two lines: it is tried with more.
-        let mut grace = Duration::from_millis(100);
-        loop {
-            let pool = pool(grace);
-            let waiter = Waiter::begins(&pool);
-            let since = waiter.since;
-            sleep(grace * 2).await;
-            drop(waiter);
-            if Waiter::begins(&pool).since == since {
-                break;
-            }
-            assert!(grace < SOON, "a long wait is forgotten");
-            grace *= 3;
-        }
-        let pool = pool(Duration::ZERO);
-        let since = Waiter::begins(&pool).since;
-        sleep(Duration::from_millis(1)).await;
+        let grace = Duration::from_secs(10);
+        let pool = ConnectionPool::new(bounds(LONG, 1, Timeouts { grace, ..HASTE }));
+        let waiter = Waiter::begins(&pool);
+        let since = waiter.since;
+        advance(grace * 2).await;
+        drop(waiter);
+        advance(grace).await;
+        assert_eq!(Waiter::begins(&pool).since, since, "a long wait is not forgotten");
+        advance(grace + Duration::from_millis(1)).await;
         assert!(Waiter::begins(&pool).since > since, "nobody waited for a while");
     }
 

@@ -389,7 +389,7 @@ mod tests {
         Body::from_stream(bytes.chain(stream::pending())).into_data_stream()
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn r6_10_an_upload_of_a_stranger_that_sends_nothing_or_a_byte_now_and_then_ends_soon() {
         for text in ["<data_", "<data_server_request>\n    <core_client_major_version>7</core_client_major"] {
             let mut stream = slow(text);
