@@ -1,7 +1,7 @@
 //! What an agent says of its host.
 
 use fallow_domain::agent_state::{HostState, Metrics, SuspendedBy};
-use fallow_domain::{DocumentVersion, Fraction, Instant};
+use fallow_domain::{DocumentVersion, Fraction, Instant, Metric, RPCS_PER_JOB};
 
 use super::{check, v1 as wire};
 
@@ -158,14 +158,15 @@ fn metrics_from_wire(window: &str, wire: Option<wire::Metrics>) -> Result<Metric
         let within = |value| check::number(&format!("{name} of the {window}"), value, -1e-6, high + 1e-6);
         value.map(within).transpose()
     };
-    let fraction =
-        |name: &str, value: Option<f64>| figure(name, value, 1.0).map(|value| value.map(Fraction::clamped));
+    let fraction = |metric: Metric, value: Option<f64>| {
+        figure(metric.name(), value, 1.0).map(|value| value.map(Fraction::clamped))
+    };
     Ok(Metrics {
-        idleness: fraction("idleness", idleness)?,
-        waste: fraction("waste", waste)?,
-        share_violation: fraction("share violation", share_violation)?,
-        monotony: fraction("monotony", monotony)?,
-        rpcs_per_job: figure("RPCs per job", rpcs_per_job, 1e12)?.map(|rpcs| rpcs.max(0.0)),
+        idleness: fraction(Metric::Idleness, idleness)?,
+        waste: fraction(Metric::Waste, waste)?,
+        share_violation: fraction(Metric::ShareViolation, share_violation)?,
+        monotony: fraction(Metric::Monotony, monotony)?,
+        rpcs_per_job: figure(RPCS_PER_JOB.name, rpcs_per_job, 1e12)?.map(|rpcs| rpcs.max(0.0)),
     })
 }
 

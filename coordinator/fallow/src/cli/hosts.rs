@@ -3,6 +3,7 @@
 use clap::Args;
 use fallow_daemon::clock;
 use fallow_domain::agent_state::SuspendedBy;
+use fallow_domain::{Metric, RPCS_PER_JOB};
 use fallow_proto::fleet::host::suspended_by;
 use fallow_proto::fleet::v1::{Metrics, TaskPhase};
 use fallow_proto::operator::v1::{Host, ListHostsRequest};
@@ -76,13 +77,19 @@ fn row(host: &Host, wanted: u64) -> Vec<String> {
 
 pub(crate) fn metrics_json(metrics: Option<&Metrics>) -> Value {
     let metrics = metrics.copied().unwrap_or_default();
-    json!({
-        "idleness": metrics.idleness,
-        "waste": metrics.waste,
-        "share_violation": metrics.share_violation,
-        "monotony": metrics.monotony,
-        "rpcs_per_job": metrics.rpcs_per_job,
-    })
+    let four = Metric::ALL.map(|metric| (metric.key(), metric_of(&metrics, metric)));
+    let all = four.into_iter().chain([(RPCS_PER_JOB.key, metrics.rpcs_per_job)]);
+    Value::Object(all.map(|(key, value)| (key.to_owned(), value.into())).collect())
+}
+
+/// One of a host's four metrics.
+pub(crate) fn metric_of(metrics: &Metrics, metric: Metric) -> Option<f64> {
+    match metric {
+        Metric::Idleness => metrics.idleness,
+        Metric::Waste => metrics.waste,
+        Metric::ShareViolation => metrics.share_violation,
+        Metric::Monotony => metrics.monotony,
+    }
 }
 
 pub(crate) fn host_json(host: &Host) -> Value {

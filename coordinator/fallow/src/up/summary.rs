@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use fallow_domain::Duration;
+use fallow_domain::{Duration, Metric, RPCS_PER_JOB};
 use fallow_proto::fleet::v1::Metrics;
 use fallow_proto::operator::v1::{CanonicalResult, Host, ProjectSummary};
 use serde_json::{Value, json};
@@ -282,10 +282,11 @@ impl Summary {
     fn write_metrics(&self, text: &mut String) -> std::fmt::Result {
         let (each, mean) = self.metrics();
         writeln!(text, "\nMetrics, from 0 (good) to 1, and scheduler RPCs per job")?;
+        let [idleness, waste, violation, monotony] = Metric::ALL.map(Metric::name);
         writeln!(
             text,
-            "  {:<17} {:>9} {:>9} {:>16} {:>9} {:>13}",
-            "agent", "idleness", "waste", "share violation", "monotony", "RPCs per job"
+            "  {:<17} {idleness:>9} {waste:>9} {violation:>16} {monotony:>9} {:>13}",
+            "agent", RPCS_PER_JOB.name
         )?;
         let each = each
             .iter()

@@ -1,6 +1,6 @@
 //! What comes out of a run.
 
-use fallow_domain::{Duration, PerType, ResourceType};
+use fallow_domain::{Duration, Metric, PerType, ResourceType};
 
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +52,19 @@ pub struct RunFigures {
     pub share_violation: Option<f64>,
     /// R5.33.
     pub monotony: Option<f64>,
+}
+
+impl RunFigures {
+    /// One of them.
+    #[must_use]
+    pub const fn of(&self, metric: Metric) -> Option<f64> {
+        match metric {
+            Metric::Idleness => self.idleness,
+            Metric::Waste => self.waste,
+            Metric::ShareViolation => self.share_violation,
+            Metric::Monotony => self.monotony,
+        }
+    }
 }
 
 /// What one project had of a run.

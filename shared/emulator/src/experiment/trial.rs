@@ -2,52 +2,13 @@
 
 use std::sync::Arc;
 
+pub use fallow_domain::Metric;
 use fallow_policy::composition::Composition;
 
 use super::batch::{Case, FinishedRun};
 use super::statistics::Sample;
 use crate::engine::{RunFigures, RunOutcome};
 use crate::scenario::Scenario;
-
-/// One of the four metrics (R5.30 to R5.33).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Metric {
-    /// R5.30.
-    Idleness,
-    /// R5.31.
-    Waste,
-    /// R5.32.
-    ShareViolation,
-    /// R5.33.
-    Monotony,
-}
-
-impl Metric {
-    /// All four, in the order of the specification.
-    pub const ALL: [Self; 4] = [Self::Idleness, Self::Waste, Self::ShareViolation, Self::Monotony];
-
-    /// Its name for people.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Idleness => "idleness",
-            Self::Waste => "waste",
-            Self::ShareViolation => "share violation",
-            Self::Monotony => "monotony",
-        }
-    }
-
-    /// Its value in a run's figures.
-    #[must_use]
-    pub const fn of(self, figures: &RunFigures) -> Option<f64> {
-        match self {
-            Self::Idleness => figures.idleness,
-            Self::Waste => figures.waste,
-            Self::ShareViolation => figures.share_violation,
-            Self::Monotony => figures.monotony,
-        }
-    }
-}
 
 /// What is compared with what: a composition under the same circumstances over a range of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,7 +184,7 @@ impl Measurements {
         for cell in self.cells.iter().filter(|cell| cell.arm == arm && over(cell.x)) {
             sums.resize(cell.figures.len(), 0.0);
             for (sum, figures) in sums.iter_mut().zip(&cell.figures) {
-                *sum += metric.of(figures).unwrap_or(0.0);
+                *sum += figures.of(metric).unwrap_or(0.0);
             }
         }
         sums
@@ -247,7 +208,7 @@ fn ratio(part: &[f64], whole: &[f64]) -> Option<Sample> {
 
 impl Cell {
     fn values(&self, metric: Metric) -> Vec<f64> {
-        self.figures.iter().filter_map(|figures| metric.of(figures)).collect()
+        self.figures.iter().filter_map(|figures| figures.of(metric)).collect()
     }
 }
 

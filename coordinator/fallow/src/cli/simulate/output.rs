@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use fallow_emulator::experiment::{FinishedRun, Metric, Sample};
+use fallow_domain::{Metric, RPCS_PER_JOB};
+use fallow_emulator::experiment::{FinishedRun, Sample};
 use fallow_emulator::plot::record;
 use fallow_emulator::scenario::Variant;
 use fallow_policy::composition::Composition;
@@ -28,17 +29,12 @@ fn object(run: &Run<'_>) -> Value {
     let outcome = &run.finished.outcome;
     let vary: Map<String, Value> =
         run.variant.labels.iter().map(|(path, value)| (path.clone(), as_written(value))).collect();
-    json!({
+    let mut object = json!({
         "scenario": run.variant.scenario.name,
         "policy": run.composition.to_string(),
         "seed": run.seed,
         "vary": vary,
-        "idleness": outcome.figures.idleness,
-        "waste": outcome.figures.waste,
-        "share_violation": outcome.figures.share_violation,
-        "monotony": outcome.figures.monotony,
         "rpcs": outcome.rpcs,
-        "rpcs_per_job": outcome.rpcs_per_job,
         "jobs_sent": outcome.jobs_sent,
         "jobs_finished": outcome.jobs_finished,
         "jobs_late": outcome.jobs_late,
@@ -46,7 +42,12 @@ fn object(run: &Run<'_>) -> Value {
         "mean_queue": outcome.mean_queue,
         "simulated_seconds": outcome.simulated.as_secs_f64(),
         "wall_seconds": run.finished.wall.as_secs_f64(),
-    })
+    });
+    for metric in Metric::ALL {
+        object[metric.key()] = outcome.figures.of(metric).into();
+    }
+    object[RPCS_PER_JOB.key] = outcome.rpcs_per_job.into();
+    object
 }
 
 /// A number where a number was written, so that programs can sort by it; else the text.
@@ -63,12 +64,12 @@ pub(super) fn varied(variants: &[Variant]) -> BTreeSet<String> {
 
 /// Columns that every run has, as they are called in its object.
 const COLUMNS: [&str; 13] = [
-    "idleness",
-    "waste",
-    "share_violation",
-    "monotony",
+    Metric::Idleness.key(),
+    Metric::Waste.key(),
+    Metric::ShareViolation.key(),
+    Metric::Monotony.key(),
     "rpcs",
-    "rpcs_per_job",
+    RPCS_PER_JOB.key,
     "jobs_sent",
     "jobs_finished",
     "jobs_late",
@@ -104,11 +105,8 @@ pub(super) fn table(groups: &[Group]) -> String {
     if is_varied {
         columns.push(Column::Text("with"));
     }
+    columns.extend(Metric::ALL.map(|metric| Column::Number(metric.name())));
     columns.extend([
-        Column::Number("idleness"),
-        Column::Number("waste"),
-        Column::Number("share violation"),
-        Column::Number("monotony"),
         Column::Number("RPCs/job"),
         Column::Number("jobs finished"),
         Column::Number("late"),
@@ -130,7 +128,7 @@ fn row(group: &Group, is_varied: bool) -> Vec<String> {
     if is_varied {
         row.push(labels(group));
     }
-    row.extend(Metric::ALL.map(|metric| mean(of(&|run| metric.of(&run.outcome.figures)), 3)));
+    row.extend(Metric::ALL.map(|metric| mean(of(&|run| run.outcome.figures.of(metric)), 3)));
     row.push(mean(of(&|run| run.outcome.rpcs_per_job), 2));
     row.push(mean(of(&|run| Some(run.outcome.jobs_finished as f64)), 0));
     row.push(mean(of(&|run| Some(run.outcome.jobs_late as f64)), 0));

@@ -79,7 +79,7 @@ fn figure(groups: &[Group], first: Option<&str>) -> Figure {
         let mut dots: Vec<Dot> = own
             .filter_map(|group| {
                 let values: Vec<f64> =
-                    group.runs.iter().filter_map(|(_, run)| metric.of(&run.outcome.figures)).collect();
+                    group.runs.iter().filter_map(|(_, run)| run.outcome.figures.of(metric)).collect();
                 let sample = Sample::of(&values)?;
                 let nth = places.iter().position(|known| *known == place(group))?;
                 let x =
