@@ -4,8 +4,8 @@
 use fallow_domain::{Duration, Fraction, Instant, JobId, PerType, ProjectId, ResourceType, Usage};
 use fallow_policy::accounting::{Debts, LongTermDebts, LongTermPeriod, ShortTermPeriod};
 use fallow_policy::cpu_schedule::{ProjectSnapshot, ScheduleHost, choose};
-use fallow_policy::fetch::shortfall::{FetchCandidate, FetchRules, TypeNeed, over_served, plan};
-use fallow_policy::fetch::{FetchPriority, FetchWhen};
+use fallow_policy::fetch::FetchPriority;
+use fallow_policy::fetch::shortfall::Shortfall;
 use fallow_policy::job_queue::{Devices, JobQueue, RunState};
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::{PlanProject, RoundRobin};
@@ -15,9 +15,12 @@ use rand_pcg::Pcg64;
 
 use ResourceType::{Cpu, Nvidia};
 
+use crate::fetch_world::{Attached, FetchWorld, attached};
 use crate::world::{With, at_min, carry_out, host, job, share};
 
 const STEP: Duration = Duration::from_mins(5);
+/// How much work is to be held.
+const WINDOW: Duration = Duration::from_mins(504);
 
 struct Project {
     id: ProjectId,
@@ -101,50 +104,36 @@ impl World {
     fn look_ahead(&mut self) {
         let row = |p: &Project| PlanProject { id: p.id, share: share(p.weight), counts: true };
         let projects: Vec<PlanProject> = self.projects.iter().map(row).collect();
-        let window = Duration::from_days_f64(0.35);
-        self.round_robin.simulate(&self.plan, &projects, &self.queue, window, Duration::ZERO, self.now);
+        self.round_robin.simulate(&self.plan, &projects, &self.queue, WINDOW, Duration::ZERO, self.now);
     }
 
     /// One request, if there is one to make.
     fn fetch(&mut self) -> bool {
-        self.look_ahead();
-        let outlook = self.round_robin.outlook();
-        let needs = outlook.types.map(|_, of| TypeNeed {
-            idle: of.idle,
-            shortfall: of.shortfall,
-            saturated: of.saturated,
-        });
-        let candidate = |p: &Project| {
-            let priority = FetchPriority::Debt(self.long.overall(p.id, &self.plan.speeds));
-            let of = outlook.of(p.id);
-            FetchCandidate {
-                id: p.id,
-                share: share(p.weight),
-                priority,
-                over_served: over_served(priority, Duration::from_hours(1), Duration::from_days_f64(0.35)),
-                tight: of.is_some_and(|of| of.misses != PerType::default()),
-                may_supply: true,
-                may_ask: true,
-                hung: false,
-                backed_off: self.backoffs.held(p.id, self.now),
-                untried: PerType::from_fn(|kind| !self.long.supplies(p.id, kind)),
-                shortfall: of.map(|of| of.shortfall).unwrap_or_default(),
-            }
+        let known = |p: &Project| {
+            let mut known = attached(p.id.0, p.weight);
+            known.account.priority = FetchPriority::Debt(self.long.overall(p.id, &self.plan.speeds));
+            known.account.supplies = PerType::from_fn(|kind| self.long.supplies(p.id, kind));
+            known.contact.backed_off = self.backoffs.held(p.id, self.now);
+            known
         };
-        let candidates: Vec<FetchCandidate> = self.projects.iter().map(candidate).collect();
-        let rules = FetchRules {
-            speeds: self.plan.speeds,
-            when: FetchWhen::AnyShortfall,
+        let projects: Vec<Attached> = self.projects.iter().map(known).collect();
+        let world = FetchWorld {
+            now: self.now,
+            host: self.plan,
             buffer_min: Duration::ZERO,
+            buffer_additional: WINDOW,
+            ..FetchWorld::new(0, &projects, &self.queue)
         };
-        let Some(ask) = plan(&rules, &needs, &candidates).ask else { return false };
-        let Some(project) = self.projects.iter().find(|p| p.id == ask.project) else { return false };
-        for kind in ask.request.types() {
+        let decision = world.decision(&Shortfall);
+        let asked = self.projects.iter().filter_map(|p| Some((p, decision.of(p.id)?.request)));
+        let Some((project, request)) = asked.into_iter().find(|(_, request)| !request.is_none()) else {
+            return false;
+        };
+        for kind in request.types() {
             let mut jobs = 0;
             if project.supplies[kind] {
                 let length = project.length.as_secs_f64();
-                let wanted =
-                    (ask.request.seconds[kind].get() / length).max(ask.request.instances[kind]).ceil();
+                let wanted = (request.seconds[kind].get() / length).max(request.instances[kind]).ceil();
                 while f64::from(jobs) < wanted {
                     let mut sent = job(self.next_job, project.id.0, 0).left(project.length);
                     sent.usage = gpus(kind);

@@ -5,6 +5,7 @@ mod coprocessors;
 mod cpu_schedule;
 mod endangered;
 mod fetch;
+mod fetch_world;
 mod fluid;
 mod job_queue;
 mod metrics;
