@@ -44,16 +44,20 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Looks again and again until there is something, for at most so long.
 ///
+/// Every 50 ms at first; less often when it takes long, once a second at least: a look may start a program,
+/// and is not to take the CPUs from what is waited for.
+///
 /// # Panics
 /// When there is nothing by then; `what` says what was waited for.
 pub fn wait_for<T>(what: &str, at_most: Duration, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + at_most;
+    let begin = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < end, "waited {at_most:?} in vain: {what}");
-        std::thread::sleep(Duration::from_millis(50));
+        assert!(begin.elapsed() < at_most, "waited {at_most:?} in vain: {what}");
+        let pause = begin.elapsed() / 20;
+        std::thread::sleep(pause.clamp(Duration::from_millis(50), Duration::from_secs(1)));
     }
 }
 
