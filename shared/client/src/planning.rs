@@ -184,7 +184,8 @@ impl Client {
     fn fetch_accounts(&self) -> Vec<FetchAccount> {
         let shares = self.shares();
         let accounting = self.config.composition.accounting;
-        let priorities = accounting.fetch_priorities(&self.books(&shares), self.workload.queue(), self.window());
+        let priorities =
+            accounting.fetch_priorities(&self.books(&shares), self.workload.queue(), self.window());
         let account = |(id, priority): (&ProjectId, _)| FetchAccount {
             supplies: self.ledger.long_term.supplied(*id),
             priority,

@@ -188,7 +188,12 @@ fn new_file(transfer: bool) -> File {
         proof: None,
         found: None,
         stale: Bytes(0),
-        transfer: transfer.then_some(Transfer { direction: Direction::Download, url_index: 0, backoff, active: false }),
+        transfer: transfer.then_some(Transfer {
+            direction: Direction::Download,
+            url_index: 0,
+            backoff,
+            active: false,
+        }),
     }
 }
 
