@@ -36,8 +36,8 @@ pub fn used(processes: &[Process], session: u32) -> Used {
     total(processes.iter().filter(|process| process.session == session))
 }
 
-/// Those of `processes` that carry a mark which begins with `prefix`. Others' processes cannot be looked into:
-/// they are left out.
+/// Those of `processes` that carry a mark which begins with `prefix`. Others' processes cannot be looked
+/// into: they are left out.
 ///
 /// A process that loads its program has no environment for a moment. It is looked at again, and left out
 /// only if it still has none after [`LOADING_MAX`].

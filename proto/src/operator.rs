@@ -1,8 +1,8 @@
 //! What operators' tools ask of a coordinator.
 //!
-//! States of workunits and jobs travel twice: as a value, and in words for peers that are older than the value.
-//! Whoever reads one takes the value, and the words where there is none; a value that is not known here, of a
-//! newer peer, is shown in the words beside it.
+//! States of workunits and jobs travel twice: as a value, and in words for peers that are older than the
+//! value. Whoever reads one takes the value, and the words where there is none; a value that is not known
+//! here, of a newer peer, is shown in the words beside it.
 
 use v1::{Job, JobOutcome, JobReport, JobState, JobValidation, Workunit, WorkunitState};
 

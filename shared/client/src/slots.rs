@@ -1,4 +1,5 @@
-//! Slots that no job is in, and that none can be put into yet. Not stored: after a restart no process is left.
+//! Slots that no job is in, and that none can be put into yet. Not stored: after a restart no process is
+//! left.
 
 use std::collections::BTreeMap;
 

@@ -23,7 +23,8 @@ impl Why {
         Self { of: Arc::new([reason]), place: 0 }
     }
 
-    /// One for each of a decision's reasons, in their order. They share one allocation, however many they are.
+    /// One for each of a decision's reasons, in their order. They share one allocation, however many they
+    /// are.
     pub fn each(reasons: Vec<impl Explain>) -> impl Iterator<Item = Self> {
         let places = 0..reasons.len();
         let of: Arc<dyn Explanations> = Arc::new(reasons);

@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
     /// Only this project's.
     project: Option<String>,
     /// Only workunits in this state.
-    #[arg(long, value_parser = PossibleValuesParser::new(["active", "validated", "failed"]).map(workunit_state))]
+    #[arg(long, value_parser = state_parser())]
     state: Option<WorkunitState>,
     /// One job with all that is known of it: its host, what its exit status means, what it wrote to standard
     /// error.
@@ -33,9 +33,10 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// One of the words that the option takes.
-fn workunit_state(word: String) -> WorkunitState {
-    WorkunitState::from_words(&word).unwrap_or_default()
+/// Takes the words for the states that a workunit can be in.
+fn state_parser() -> impl TypedValueParser<Value = WorkunitState> {
+    let words = PossibleValuesParser::new(["active", "validated", "failed"]);
+    words.map(|word| WorkunitState::from_words(&word).unwrap_or_default())
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {

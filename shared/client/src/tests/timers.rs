@@ -128,8 +128,8 @@ fn happens(world: &mut World, what: u8, n: u32) {
     world.run_for(Duration::from_secs(i64::from(n) * 2));
 }
 
-/// All that is stored of a client, but for its accounts and the running totals of jobs, which are stored every
-/// few seconds.
+/// All that is stored of a client, but for its accounts and the running totals of jobs, which are stored
+/// every few seconds.
 fn stored(client: &Client) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let state = &client.state;
     let projects = state.projects.keys().map(|id| Record::Project(*id));

@@ -275,7 +275,7 @@ impl<'a> World<'a> {
             CalendarEvent::Answer { project, request } => self.answer(project, *request),
             CalendarEvent::Page { project, url } => self.read_page(project, &url),
             CalendarEvent::Transfer { file, upload, changes } => {
-                self.transfer_over(file, upload, Some(changes))
+                self.transfer_over(file, upload, Some(changes));
             }
         }
     }

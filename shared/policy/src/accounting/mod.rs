@@ -37,8 +37,8 @@ pub trait AccountingPolicy: Send + Sync + 'static {
     /// `situation.projects`.
     fn owed(&self, situation: &AccountingSituation<'_>) -> Vec<PerType<Debt>>;
 
-    /// For work fetch: how each project stands, in the order of `situation.projects`. `queue` has the jobs held,
-    /// and `window` is for how long work is to be held.
+    /// For work fetch: how each project stands, in the order of `situation.projects`. `queue` has the jobs
+    /// held, and `window` is for how long work is to be held.
     fn fetch_priorities(
         &self,
         situation: &AccountingSituation<'_>,

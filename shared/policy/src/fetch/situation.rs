@@ -11,8 +11,8 @@ use crate::round_robin::Outlook;
 /// When a shortfall is a reason to ask (R5.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum FetchWhen {
-    /// Whenever the whole buffer, minimum and additional, shows any shortfall: the client that Kondo, Anderson
-    /// and McLeod evaluated in 2007.
+    /// Whenever the whole buffer, minimum and additional, shows any shortfall: the client that Kondo,
+    /// Anderson and McLeod evaluated in 2007.
     #[default]
     AnyShortfall,
     /// When less than the minimum is left; then up to the whole buffer: later clients, with fewer RPCs.
