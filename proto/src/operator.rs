@@ -34,12 +34,12 @@ macro_rules! words {
                 }
             }
 
-            /// The value, or what the words say where there is none.
+            /// The value, or what the words say where there is none that is known here.
             fn read(number: i32, words: &str) -> Self {
                 match Self::try_from(number) {
-                    Ok(Self::Unspecified) => Self::from_words(words).unwrap_or(Self::Unspecified),
-                    Ok(value) => value,
-                    Err(_) => Self::Unspecified,
+                    Ok(value) if value != Self::Unspecified => value,
+                    // Of an older peer, or of a newer one with a finer value beside words that are known.
+                    _ => Self::from_words(words).unwrap_or(Self::Unspecified),
                 }
             }
         }
@@ -137,6 +137,8 @@ mod tests {
     fn a_state_of_a_newer_peer_is_shown_in_its_own_words_and_taken_for_none_that_is_known() {
         let newer = Job { state: "on hold".into(), state_value: 99, ..Job::default() };
         assert_eq!((newer.read_state(), newer.state_words()), (JobState::Unspecified, "on hold"));
+        let finer = Job { outcome: "error".into(), outcome_value: 99, ..Job::default() };
+        assert_eq!(finer.read_outcome(), JobOutcome::Error);
         assert_eq!((newer.read_validation(), newer.validation_words()), (JobValidation::Unspecified, ""));
     }
 

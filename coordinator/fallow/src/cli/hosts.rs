@@ -5,7 +5,7 @@ use fallow_daemon::clock;
 use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{Metric, RPCS_PER_JOB};
 use fallow_proto::fleet::host::suspended_by;
-use fallow_proto::fleet::v1::{Metrics, TaskPhase};
+use fallow_proto::fleet::v1::{HostState, Metrics, TaskPhase};
 use fallow_proto::operator::v1::{Host, ListHostsRequest};
 use serde_json::{Value, json};
 
@@ -52,13 +52,23 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     print(&fitted::render(columns, rows, arguments.wide))
 }
 
+/// Who suspended computing, in words; those of a newer coordinator where they are not known here, and nothing
+/// where nobody did.
+fn suspender(state: &HostState) -> &str {
+    match suspended_by(state) {
+        None => "",
+        Some(SuspendedBy::Other) if !state.suspended_by.is_empty() => &state.suspended_by,
+        Some(by) => by.as_str(),
+    }
+}
+
 fn row(host: &Host, wanted: u64) -> Vec<String> {
     let state = host.state.clone().unwrap_or_default();
     let running = host.tasks.iter().filter(|task| task.phase() == TaskPhase::Running).count();
-    let said = match (&state.document_refusal, suspended_by(&state)) {
-        (why, _) if !why.is_empty() => format!("refused document {}: {why}", state.document_refused_version),
-        (_, Some(by)) => format!("suspended by {by}"),
-        (_, None) => String::new(),
+    let said = match (state.document_refusal.as_str(), suspender(&state)) {
+        ("", "") => String::new(),
+        ("", by) => format!("suspended by {by}"),
+        (why, _) => format!("refused document {}: {why}", state.document_refused_version),
     };
     vec![
         state.name,
@@ -144,7 +154,7 @@ pub(crate) fn host_json(host: &Host) -> Value {
         "cpus": state.cpus,
         "usable_cpus": state.usable_cpus,
         "idle_cpus": state.idle_cpus,
-        "suspended_by": suspended_by(&state).map_or("", SuspendedBy::as_str),
+        "suspended_by": suspender(&state),
         "document_version": state.document_version,
         "document_applied_at": table::instant(state.document_applied_at_micros),
         "document_refused_version": state.document_refused_version,

@@ -35,7 +35,8 @@ pub(crate) struct Arguments {
 
 /// Takes the words for the states that a workunit can be in.
 fn state_parser() -> impl TypedValueParser<Value = WorkunitState> {
-    let words = PossibleValuesParser::new(["active", "validated", "failed"]);
+    let states = [WorkunitState::Active, WorkunitState::Validated, WorkunitState::Failed];
+    let words = PossibleValuesParser::new(states.map(WorkunitState::words));
     words.map(|word| WorkunitState::from_words(&word).unwrap_or_default())
 }
 

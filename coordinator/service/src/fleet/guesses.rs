@@ -13,7 +13,7 @@ const EACH: Duration = Duration::from_millis(200);
 /// Nobody waits longer: the line has a length.
 const MOST: Duration = Duration::from_secs(5);
 
-/// The line.
+/// Those who showed a wrong token or secret wait in it, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct GuessThrottle(Mutex<()>);
 

@@ -55,7 +55,7 @@ pub struct ProjectBacklog {
     pub project: ProjectId,
     /// Its share.
     pub share: Share,
-    /// Estimated work queued, in seconds of one CPU: instance-seconds times relative speed.
+    /// Estimated work queued, as seconds of one CPU: those of each type times its relative speed.
     pub queued: InstanceSeconds,
 }
 

@@ -109,7 +109,7 @@ pub struct FetchContact {
     pub backed_off: PerType<bool>,
 }
 
-/// What the books say of an attached project.
+/// What the accounts say of an attached project.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FetchAccount {
     /// Types that it has shown to supply (R3.5).

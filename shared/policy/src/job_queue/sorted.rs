@@ -122,7 +122,7 @@ impl SortedJobs {
         self.chunks.iter().flat_map(|chunk| &chunk.entries)
     }
 
-    /// The chunk in which a place is or would be.
+    /// The chunk in which a key is, or would be put.
     fn chunk_of(&self, key: &SortKey) -> usize {
         let after = |chunk: &Chunk| chunk.entries.last().is_some_and(|last| last.sort_key() < *key);
         self.chunks.partition_point(after)

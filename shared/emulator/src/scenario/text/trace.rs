@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_bad_trace_says_in_which_line_what_is_wrong() {
         let check = |text: &str, expected: &str| {
-            assert_eq!(parse_trace("t.csv", text).unwrap_err().to_string(), expected)
+            assert_eq!(parse_trace("t.csv", text).unwrap_err().to_string(), expected);
         };
         check("", "t.csv is empty: expected lines such as 0,on and 3600,off");
         check(
