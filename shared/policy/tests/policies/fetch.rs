@@ -61,7 +61,11 @@ fn r3_10_needs_have_an_order_and_idle_instances_ask_for_their_type_only() {
     assert_eq!(asked(&needs(&cpu_idle), &any), Some((1, vec![Cpu])));
     let short = [(Cpu, 0.0, HOUR), (Nvidia, 0.0, HOUR)];
     let ask = ask(&needs(&short), &any).unwrap();
-    assert_eq!(ask.request.types().collect::<Vec<_>>(), [Cpu, Nvidia], "work for the CPU is asked for with it");
+    assert_eq!(
+        ask.request.types().collect::<Vec<_>>(),
+        [Cpu, Nvidia],
+        "work for the CPU is asked for with it"
+    );
     assert_eq!((ask.why.kind, ask.why.trigger), (Nvidia, Trigger::Shortfall(InstanceSeconds::new(HOUR))));
     assert_eq!(asked(&needs(&[]), &any), None);
 }
