@@ -51,9 +51,16 @@ mod tests {
     #[test]
     fn what_a_job_ended_in_is_stored_by_boincs_number() {
         let read = |number: &str| serde_json::from_str::<EndState>(number).unwrap();
-        for number in ["1", "3", "5", "6", "7"] {
-            assert_eq!(serde_json::to_string(&read(number)).unwrap(), number);
+        let pairs = [
+            (EndState::DownloadFailed, "1"),
+            (EndState::ComputeError, "3"),
+            (EndState::Done, "5"),
+            (EndState::Aborted, "6"),
+            (EndState::UploadFailed, "7"),
+        ];
+        for (state, number) in pairs {
+            assert_eq!((serde_json::to_string(&state).unwrap().as_str(), read(number)), (number, state));
         }
-        assert_eq!((read("5"), read("2")), (EndState::Done, EndState::ComputeError));
+        assert_eq!(read("2"), EndState::ComputeError, "no job ends in that");
     }
 }

@@ -13,6 +13,7 @@ use crate::described::FileDescription;
 use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::state::{File, FileStatus, Transfer};
+use crate::timers::Timer;
 use crate::transfers::{Rank, Use};
 use crate::{
     Direction, Download, Effect, FileKey, NoticeLevel, Reason, RequiredSignature, Traffic, TransferError,
@@ -349,7 +350,7 @@ impl Client {
             file.transfer.take().is_some_and(|transfer| transfer.backoff.failures() > 0)
         });
         let Some(had_failed) = had_failed else { return };
-        self.held_back.succeeded(key.project, Direction::Download);
+        self.transfer_succeeded(key.project, Direction::Download);
         self.file_arrived(key, had_failed);
     }
 
@@ -361,9 +362,16 @@ impl Client {
         if sent.is_none() {
             return;
         }
-        self.held_back.succeeded(key.project, Direction::Upload);
+        self.transfer_succeeded(key.project, Direction::Upload);
         self.tell_upload(key);
         self.output_settled(key);
+    }
+
+    /// A transfer ended well: those of its project are held back no longer. It may have been one that nobody
+    /// wanted any more, so that no file's transfer changes by it.
+    fn transfer_succeeded(&mut self, project: ProjectId, direction: Direction) {
+        self.held_back.succeeded(project, direction);
+        self.timers.stale(Timer::Transfer);
     }
 
     /// A file came: jobs that waited for nothing else can run, and no others stall because of it.

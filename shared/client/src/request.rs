@@ -296,3 +296,22 @@ fn in_progress_result(job: &Job, time_remaining: Duration, usage: Usage) -> InPr
         coprocessor: usage.coprocessor,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_end_of_a_job_is_reported_as_the_state_that_servers_know_it_by() {
+        let reported = [
+            (EndState::DownloadFailed, ResultState::Downloading),
+            (EndState::ComputeError, ResultState::ComputeError),
+            (EndState::Done, ResultState::Uploaded),
+            (EndState::Aborted, ResultState::Aborted),
+            (EndState::UploadFailed, ResultState::UploadFailed),
+        ];
+        for (end, state) in reported {
+            assert_eq!(result_state(end), state, "{end:?}");
+        }
+    }
+}

@@ -3,8 +3,8 @@
 
 use fallow_boinc::scheduler::FileInfo;
 use fallow_domain::{
-    AccountKey, DocumentVersion, Duration, FleetDocument, Fraction, Instant, JobId, PerType, Preferences,
-    ProjectAssignment, ProjectId, Share, SlotId, Usage,
+    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Fraction, Instant, JobId, PerType,
+    Preferences, ProjectAssignment, ProjectId, Share, SlotId, Usage,
 };
 use fallow_policy::backoff::Wait;
 use fallow_policy::fetch::WorkRequest;
@@ -12,6 +12,7 @@ use fallow_policy::rpc_timing::Asker;
 use fallow_policy::transfer_backoff::TransferBackoff;
 
 use super::{NOW, client, id_of, job, put_job, url, wake_up};
+use crate::described::FileReference;
 use crate::machine::Client;
 use crate::state::{Process, Stage, Transfer};
 use crate::transfers::Rank;
@@ -77,6 +78,36 @@ fn r3_11_the_backoffs_of_a_project_that_leaves_are_waited_for_no_longer() {
     assert_eq!(client.next_fetch_check(), Some(end));
     client.edit_project(b, |project| project.detach_when_done = true);
     client.handle(now, Event::WakeUp);
+    assert!(client.next_fetch_check().unwrap() > end);
+}
+
+#[test]
+fn r3_11_nor_are_those_of_a_project_that_leaves_when_no_scheduler_is_left_to_ask() {
+    let mut client = client(0, &["a", "b"]);
+    let b = id_of(&client, "b");
+    client.handle(NOW, Event::OwnerSuspended(true));
+    client.types_answered(b, &WorkRequest::cpu(HOUR, 1.0), &PerType::default());
+    let end = client.ledger.type_backoffs.next_end(NOW).unwrap();
+    let begun = end - Duration::from_secs(30);
+    client.wanted_mut().ask(b, Asker::Fleet, false);
+    let schedulers = ["http://127.0.0.1/1", "http://127.0.0.1/2"].map(str::to_owned);
+    let read = |urls: &[String]| Event::MasterPageRead { project: b, outcome: Ok(urls.to_vec()) };
+    client.handle(begun, read(&schedulers));
+    assert!(client.sessions.in_flight(b).is_some());
+    // Nobody asks for another RPC to it. Its page is read again meanwhile and names one scheduler only, and
+    // it is to leave: only the RPC keeps it here.
+    client.wanted_mut().forget(b);
+    client.pages_mut().begin(b);
+    client.handle(begun, read(&schedulers[..1]));
+    client.edit_project(b, |project| project.detach_when_done = true);
+    let now = begun + Duration::from_secs(5);
+    client.handle(now, Event::WakeUp);
+    assert!(client.state.projects.contains_key(&b));
+    assert_eq!(client.next_fetch_check(), Some(end));
+    let transient = TransferError::new(TransferErrorKind::Transient, "no connection");
+    client.handle(now, Event::SchedulerAnswered { project: b, outcome: Err(transient) });
+    assert!(!client.state.projects.contains_key(&b));
+    check(&mut client);
     assert!(client.next_fetch_check().unwrap() > end);
 }
 
@@ -168,6 +199,57 @@ fn downloads_are_waited_for_while_they_are_under_way_or_wait_themselves() {
     client.handle(NOW, Event::WakeUp);
     client.handle(NOW, Event::Detach { url: url("a") });
     assert_eq!((client.next_stall(), client.next_transfer_wake_up()), (None, None));
+}
+
+/// Uploads of a client, of which one is under way for a job, and another has failed and waits. Its project is
+/// held back for longer than that.
+fn held_back(direction: Direction) -> (Client, JobId, [FileKey; 2]) {
+    let mut client = client(0, &["a"]);
+    let a = id_of(&client, "a");
+    let keys = ["sent", "failed"].map(|name| FileKey { project: a, name: name.to_owned() });
+    let mut finished = job(1, a, Usage::ONE_CPU);
+    finished.stage = Stage::Uploading;
+    finished.result.files =
+        vec![FileReference { file_name: keys[0].name.clone(), ..FileReference::default() }];
+    client.insert_job(finished);
+    for key in &keys {
+        let info = FileInfo { name: key.name.clone(), ..FileInfo::default() };
+        client.put_file(a, info.into());
+        let backoff = TransferBackoff::new(NOW);
+        let transfer = Transfer { direction, url_index: 0, backoff, active: true };
+        client.edit_file_wanted(key, Rank::LAST, |file| file.transfer = Some(transfer));
+    }
+    client.edit_transfer(&keys[1], |transfer, rng| {
+        transfer.active = false;
+        transfer.backoff.on_failure(NOW, rng)
+    });
+    while client.held_back.left(a, direction, NOW) < HOUR {
+        client.held_back.failed(a, direction, NOW, client.random.stream());
+    }
+    client.handle(NOW, Event::WakeUp);
+    assert!(client.next_transfer_wake_up().unwrap() >= NOW + HOUR);
+    (client, JobId(1), keys)
+}
+
+#[test]
+fn an_upload_that_ends_well_lets_others_begin_also_when_nobody_wanted_it_any_more() {
+    let (mut client, id, [sent, _]) = held_back(Direction::Upload);
+    client.outputs_gone(id);
+    assert!(client.state.files[&sent].transfer.is_none());
+    client.handle(NOW, Event::WakeUp);
+    client.handle(NOW, Event::UploadEnded { file: sent, outcome: Ok(()) });
+    check(&mut client);
+    assert!(client.next_transfer_wake_up().unwrap() < NOW + HOUR);
+}
+
+#[test]
+fn a_download_that_ends_well_lets_others_begin_also_when_nobody_wanted_it_any_more() {
+    let (mut client, _, [came, _]) = held_back(Direction::Download);
+    client.edit_file(&came, |file| file.transfer = None);
+    client.handle(NOW, Event::WakeUp);
+    client.handle(NOW, Event::DownloadEnded { file: came, outcome: Ok(Bytes(1)) });
+    check(&mut client);
+    assert!(client.next_transfer_wake_up().unwrap() < NOW + HOUR);
 }
 
 #[test]

@@ -385,3 +385,16 @@ fn r6_2_what_is_written_is_read_as_it_was() {
     assert_alike(&later, &state);
     assert_alike(&later_ledger, &ledger);
 }
+
+#[test]
+fn r6_2_a_file_that_was_stored_without_priority_and_lifetime_is_read_as_one_that_has_none() {
+    let mut stored: BTreeMap<String, Value> = serde_json::from_str(STORED).unwrap();
+    for (_, record) in stored.iter_mut().filter(|(key, _)| key.starts_with("file/")) {
+        let info = record[1]["info"].as_object_mut().unwrap();
+        assert!(info.remove("priority").is_some() && info.remove("exp_days").is_some());
+    }
+    let (state, _) = restored(&stored);
+    let told: Vec<_> =
+        state.files.values().map(|file| (file.info.priority, file.info.expires_after)).collect();
+    assert_eq!(told, [(None, None); 4]);
+}
