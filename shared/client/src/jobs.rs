@@ -170,7 +170,7 @@ impl Client {
     pub(crate) fn tell_hopeless(&mut self, job: &JobSnapshot) {
         let Some(why) = self.can_never_run(job) else { return };
         let Some(name) = self.state.jobs.get(&job.id).map(|job| job.result.name.clone()) else { return };
-        if self.workload.tell_hopeless(job.id) {
+        if self.workload.note_told_hopeless(job.id) {
             let text = format!("{name} cannot run on this host: {why}");
             self.notice(NoticeLevel::Warn, Some(job.project), text);
         }

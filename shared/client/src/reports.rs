@@ -56,7 +56,8 @@ impl Client {
     /// Works out what is due, unless what is known of it still holds.
     pub(crate) fn refresh_reports(&mut self) {
         if self.reports.next().is_none_or(|next| next <= self.now()) {
-            // The timer has passed, or is stale since the reports changed.
+            // The timer has passed, or is stale since the reports changed. While the network was not free for
+            // use, the timer had no instant: `note_network_use` marks it before the timers are read again.
             self.reports.known = Some(self.due_reports());
         }
     }

@@ -59,7 +59,8 @@ impl Client {
             outlook: if looks_ahead { self.round_robin.outlook() } else { &none },
             queue: self.workload.queue(),
         });
-        // Its timer has passed, or was set when the decision was wanted.
+        // Its timer has passed, was set when the decision was wanted, or is stale since the clock was set
+        // back.
         self.schedule.make(self.now(), decision.decide_by, ());
         self.ledger.starved = decision.starved.map(|_, starved| starved.as_f64());
         self.ledger.waits_for_checkpoint = decision.run.iter().any(|chosen| chosen.until_checkpoint);

@@ -1,5 +1,5 @@
-//! Slots that no job is in, and that none can be put into yet. Not stored: after a restart no process is
-//! left.
+//! Slots that no job is in, and that none can be put into yet. Not stored: after a restart no process of a
+//! forgotten job is left, and a slot that could not be made empty may be tried again.
 
 use std::collections::BTreeMap;
 

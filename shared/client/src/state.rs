@@ -42,7 +42,8 @@ pub(crate) struct Meta {
     /// Kept when the document drops one, for it may come back.
     #[serde(default)]
     pub declined: BTreeSet<MasterUrl>,
-    /// Where the host's random stream stands, so that a restart does not repeat it.
+    /// On how many occasions something may have been drawn from the host's random stream, so that a restart
+    /// does not repeat it.
     pub draws: u64,
 }
 

@@ -112,7 +112,7 @@ impl Client {
             }
             self.throttle = Throttle { turned_at: self.now(), ..Throttle::default() };
         } else if waited >= CYCLE || waited < Duration::ZERO {
-            // The timer has passed, or there is nothing to limit.
+            // The timer has passed, is stale since the clock was set back, or there is nothing to limit.
             self.throttle.turned_at = self.now();
             self.throttle.credit += limit;
             let run = self.throttle.credit >= 1.0 - 1e-9;

@@ -7,7 +7,8 @@ use crate::machine::Client;
 impl Client {
     /// Notes that the host is awake.
     pub(crate) fn poll_watch(&mut self) {
-        // If that is due, its timer has passed, or there is no task to watch over.
+        // If that changes anything, its timer has passed, is stale since the clock was set back, or there is
+        // no task to watch over.
         self.presence.note_awake(self.clock.now());
     }
 

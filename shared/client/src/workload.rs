@@ -31,7 +31,8 @@ pub(crate) struct Workload {
 pub(crate) enum Place {
     /// Plans reckon with it.
     Planned(JobSnapshot),
-    /// It is held and keeps no instance busy: until then, or until something else changes.
+    /// It is held and keeps no instance busy: until the instant, if there is one, or until something else
+    /// changes.
     Aside(JobSnapshot, Option<Instant>),
     /// It is over, its files do not come, or it is not held any more.
     Nowhere,
@@ -94,8 +95,8 @@ impl Workload {
         Moved { planned: self.queue.generation() != before.0, wait: self.set_aside.until(id) != before.1 }
     }
 
-    /// The owner is to hear that a job cannot run here. Says whether it is the first time.
-    pub(crate) fn tell_hopeless(&mut self, id: JobId) -> bool {
+    /// Takes note that the owner is told that a job cannot run here. Says whether it is for the first time.
+    pub(crate) fn note_told_hopeless(&mut self, id: JobId) -> bool {
         self.told_hopeless.insert(id)
     }
 
@@ -105,7 +106,8 @@ impl Workload {
     }
 
     /// Takes note of what a project's estimates are to be made from. Says whether that has moved away from
-    /// what those of the jobs here were made from; `at_first` is that of a project without any.
+    /// what those of the jobs here were made from. `at_first` gives what they were made from where nothing is
+    /// noted of the project yet.
     pub(crate) fn estimate_by(
         &mut self,
         project: ProjectId,

@@ -1,8 +1,8 @@
 //! What is stored stays readable, whatever becomes of the parsers that it came through.
 //!
-//! `stored.json` holds one record of every kind, each field of it set, as they were written when what
-//! projects say was still stored in the form of the parsers. Accounts and metrics are those of a host that
-//! had worked for some hours.
+//! `stored.json` holds one record of every kind, as they were written when what projects say was still stored
+//! in the form of the parsers. Accounts and metrics are those of a host that had worked for forty minutes: of
+//! the metrics, the tables of hours and days are empty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
