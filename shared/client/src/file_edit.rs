@@ -82,8 +82,8 @@ impl Client {
     /// Keeps the order of transfers in step with a file's own. Without a rank it keeps the one that it has.
     ///
     /// A transfer that begins, ends, waits or fails changes here, so here the timer of transfers is marked.
-    /// Three other things mark it as well: a transfer that ends well, for it lets others of its project begin;
-    /// another use of the network; and a clock that was set back.
+    /// Three other things mark it as well: a transfer that ends well, for it lets others of its project
+    /// begin; another use of the network; and a clock that was set back.
     pub(crate) fn place_transfer(&mut self, key: &FileKey, rank: Option<Rank>) {
         let transfer = self.state.files.get(key).and_then(|file| file.transfer.as_ref());
         self.state.transfers.place(key, transfer, rank, self.clock.now());

@@ -84,7 +84,8 @@ impl Client {
         let project = self.state.projects.remove(id)?;
         self.ledger.forget_project(id);
         self.timers.all_stale(Timer::OF_PROJECTS);
-        // What it was backed off for is waited for no longer, and the need for work may be checked only later.
+        // What it was backed off for is waited for no longer, and the need for work may be checked only
+        // later.
         self.timers.stale(Timer::Fetch);
         self.mark(Record::Ledger);
         self.mark_durable(Record::Project(id));
