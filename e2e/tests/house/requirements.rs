@@ -30,11 +30,44 @@ fn every_requirement_that_is_cited_is_listed() {
 }
 
 #[test]
-fn every_requirement_has_a_place_or_says_what_is_not_there_yet() {
+fn every_requirement_has_a_place_or_nothing_of_it_is_there_yet() {
     let places = places();
-    let wrong = listed().into_iter().filter(|(id, row)| !places.contains_key(id) && row.not_yet.is_none());
+    let wrong = listed().into_iter().filter(|(id, row)| places.contains_key(id) == row.is_wholly_missing());
     let wrong: Vec<String> = wrong.map(|(id, _)| id).collect();
-    none(&wrong, "no file names it, and docs/requirements.toml has no `not_yet` of it");
+    none(
+        &wrong,
+        "no file names it without a `nothing_yet` in docs/requirements.toml, or one does in spite of it",
+    );
+}
+
+/// A source that is read wrongly would leave all other checks of it with nothing to check.
+#[test]
+fn more_than_ninety_requirements_are_listed() {
+    assert!(listed().len() > 90, "{}", listed().len());
+}
+
+#[test]
+#[should_panic(expected = "R2.1 stands under no head")]
+fn a_requirement_under_a_missing_head_is_an_error() {
+    parts("[R1]\ntitle = \"One\"\n[\"R2.1\"]\nwhat = \"two\"\n");
+}
+
+#[test]
+#[should_panic(expected = "R1.1 has both `not_yet` and `nothing_yet`")]
+fn what_is_wholly_missing_is_not_missing_in_part() {
+    parts("[R1]\ntitle = \"One\"\n[\"R1.1\"]\nwhat = \"a\"\nnot_yet = \"b\"\nnothing_yet = \"c\"\n");
+}
+
+#[test]
+fn only_what_is_wholly_missing_or_checked_by_ci_needs_no_test() {
+    let row = |key: &str| {
+        let source = format!("[R1]\ntitle = \"One\"\n[\"R1.1\"]\nwhat = \"a\"\n{key} = \"b\"\n");
+        parts(&source).remove(0).rows.remove(0).1
+    };
+    let [in_part, wholly] = [row("not_yet"), row("nothing_yet")];
+    let [checked, coded] = [".ci/units", "a.rs"].map(|path| BTreeSet::from([path.to_owned()]));
+    assert!(!in_part.needs_no_test(None) && !in_part.needs_no_test(Some(&coded)));
+    assert!(in_part.needs_no_test(Some(&checked)) && wholly.needs_no_test(None));
 }
 
 #[test]
@@ -46,19 +79,42 @@ fn the_list_of_requirements_is_that_of_its_source_and_of_the_code() {
 fn ids_are_found_at_the_start_of_names_in_text_and_within_ranges() {
     let found = cited("fn r6_2_one() // R1.1, (R2.10 to R2.12; R3.3) but not xR1.2, R7.1, R1.123 or r1_2");
     assert_eq!(found, ["R6.2", "R1.1", "R2.10", "R2.11", "R2.12", "R3.3"]);
+    assert_eq!(cited_as_such("cargo test r1_4_  # R1.5"), ["R1.5"]);
 }
 
 /// A requirement as its source has it.
 pub(crate) struct Row {
     what: String,
-    /// What of it is not there.
-    not_yet: Option<String>,
+    missing: Missing,
+}
+
+/// What of a requirement is not there yet, in words.
+enum Missing {
+    No,
+    /// Something of it (`not_yet`).
+    Part(String),
+    /// All of it (`nothing_yet`).
+    All(String),
 }
 
 impl Row {
-    /// A check of `.ci` shows it, or something of it is not there yet: it need not have a test.
+    fn new(mut fields: Fields<'_>) -> Self {
+        let missing = match (fields.optional("not_yet"), fields.optional("nothing_yet")) {
+            (None, None) => Missing::No,
+            (Some(part), None) => Missing::Part(part),
+            (None, Some(all)) => Missing::All(all),
+            (Some(_), Some(_)) => panic!("{SOURCE}: {} has both `not_yet` and `nothing_yet`", fields.of),
+        };
+        Self { what: fields.required("what"), missing }
+    }
+
+    fn is_wholly_missing(&self) -> bool {
+        matches!(self.missing, Missing::All(_))
+    }
+
+    /// A check of `.ci` shows it, or nothing of it is there yet: it need not have a test.
     pub(crate) fn needs_no_test(&self, places: Option<&BTreeSet<String>>) -> bool {
-        self.not_yet.is_some()
+        self.is_wholly_missing()
             || places.is_some_and(|paths| paths.iter().any(|path| path.starts_with(".ci/")))
     }
 }
@@ -77,21 +133,26 @@ struct Part {
 }
 
 fn source() -> Vec<Part> {
-    let text = fs::read_to_string(root().join(SOURCE)).unwrap();
+    parts(&fs::read_to_string(root().join(SOURCE)).unwrap())
+}
+
+fn parts(text: &str) -> Vec<Part> {
     let table: toml::Table = text.parse().unwrap_or_else(|error| panic!("{SOURCE}: {error}"));
-    let (mut rows, heads): (Vec<_>, Vec<_>) = table.into_iter().partition(|(id, _)| id.contains('.'));
+    let (rows, heads): (toml::Table, toml::Table) = table.into_iter().partition(|(id, _)| id.contains('.'));
+    let mut rows: Vec<(String, toml::Value)> = rows.into_iter().collect();
     rows.sort_by_key(|(id, _)| order(id));
+    let head_of = |id: &str| id.split('.').next().unwrap().to_owned();
+    for (id, _) in &rows {
+        assert!(heads.contains_key(&head_of(id)), "{SOURCE}: {id} stands under no head");
+    }
     let part = |(part, head): (String, toml::Value)| {
         let mut head = Fields::of(&part, head);
         let title = format!("{part} {}", head.required("title"));
         let about = ["source", "note"].map(|key| Some((key, head.optional(key)?)));
         let about = about.into_iter().flatten();
         let about = about.map(|(key, text)| if key == "source" { format!("Source: {text}") } else { text });
-        let own = rows.iter().filter(|(id, _)| id.split('.').next() == Some(part.as_str()));
-        let own = own.map(|(id, row)| {
-            let mut row = Fields::of(id, row.clone());
-            (id.clone(), Row { what: row.required("what"), not_yet: row.optional("not_yet") })
-        });
+        let own = rows.iter().filter(|(id, _)| head_of(id) == part);
+        let own = own.map(|(id, row)| (id.clone(), Row::new(Fields::of(id, row.clone()))));
         Part { title, about: about.collect(), rows: own.collect() }
     };
     heads.into_iter().map(part).collect()
@@ -150,8 +211,10 @@ fn list(parts: &[Part], places: &Places) -> String {
         text.push('\n');
         for (id, row) in &part.rows {
             wrap(&mut text, "- ", &format!("{id}: {}", row.what));
-            if let Some(not_yet) = &row.not_yet {
-                wrap(&mut text, "  - ", &format!("not yet: {not_yet}"));
+            match &row.missing {
+                Missing::No => {}
+                Missing::Part(part) => wrap(&mut text, "  - ", &format!("not yet: {part}")),
+                Missing::All(all) => wrap(&mut text, "  - ", &format!("nothing yet: {all}")),
             }
             for (room, files) in by_room(places.get(id).into_iter().flatten()) {
                 wrap(&mut text, "  - ", &format!("{room}: {}", files.join(", ")));
@@ -200,10 +263,19 @@ pub(crate) fn order(id: &str) -> (u32, u32) {
 
 /// The ids in a text: `R2.3`, all of `R2.3 to R2.6`, and `r2_3_` at the start of a test's name.
 pub(crate) fn cited(text: &str) -> Vec<String> {
+    ids_after(text, &['R', 'r'])
+}
+
+/// As [`cited`], without those of tests' names.
+pub(crate) fn cited_as_such(text: &str) -> Vec<String> {
+    ids_after(text, &['R'])
+}
+
+fn ids_after(text: &str, initials: &[char]) -> Vec<String> {
     let mut ids: Vec<String> = Vec::new();
     // Where the last id ended.
     let mut end = 0;
-    for (start, _) in text.match_indices(['R', 'r']) {
+    for (start, _) in text.match_indices(initials) {
         let Some((id, length)) = id_at(text, start) else { continue };
         let last = ids.last().filter(|_| &text[end..start] == " to ").map(|last| order(last));
         let (room, number) = order(&id);

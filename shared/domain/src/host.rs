@@ -54,7 +54,7 @@ pub struct HostFacts {
     pub os_version: String,
     /// BOINC platforms that this host runs, the primary one first, such as `x86_64-pc-linux-gnu`.
     pub platforms: Vec<String>,
-    /// Coprocessors, one entry a kind (R3.15).
+    /// Coprocessors, one entry a kind (R3.1).
     #[serde(default)]
     pub coprocessors: Vec<Coprocessor>,
 }
