@@ -37,7 +37,7 @@ pub mod disk;
 pub mod due;
 pub mod fetch;
 pub mod job_queue;
-mod math;
+pub mod math;
 pub mod metrics;
 pub mod net_rate;
 pub mod network_period;

@@ -9,7 +9,10 @@
 //! draws need a logarithm and a square root. The root is exact by the rules of floating-point arithmetic; the
 //! logarithm of a platform's library is not, so there is one here.
 
-use fallow_domain::{Duration, Flops};
+use fallow_domain::Duration;
+use fallow_policy::math::exp_minus;
+
+use crate::scenario::TrueFlops;
 
 /// The golden ratio as a fraction of 2^64: the step of SplitMix64's counter.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -66,8 +69,13 @@ impl Stream {
         }
     }
 
-    /// A normally distributed size above zero: others are drawn again (R5.11).
-    pub(crate) fn size(&mut self, mean: Flops, deviation: Flops) -> f64 {
+    /// A size above zero. Normal ones that are not are drawn again (R5.11).
+    pub(crate) fn size(&mut self, sizes: &TrueFlops) -> f64 {
+        let TrueFlops { mean, deviation, log_deviation } = *sizes;
+        if log_deviation > 0.0 {
+            // The mean of exp(s N) is exp(s^2 / 2), for a normal N.
+            return mean.get() * exp(log_deviation * (self.normal() - 0.5 * log_deviation));
+        }
         if deviation.get() <= 0.0 {
             return mean.get();
         }
@@ -109,9 +117,37 @@ fn ln(x: f64) -> f64 {
     2.0 * s * series + exponent as f64 * std::f64::consts::LN_2
 }
 
+/// The exponential function, for an `x` from -700 to 700; the nearest of these for any other.
+fn exp(x: f64) -> f64 {
+    if x < 0.0 { exp_minus(-x) } else { 1.0 / exp_minus(x.min(700.0)) }
+}
+
 #[cfg(test)]
 mod tests {
+    use fallow_domain::Flops;
+
     use super::*;
+
+    #[test]
+    fn our_exponential_agrees_with_the_platforms_on_both_sides_of_zero() {
+        for i in -600_i32..600 {
+            let x = f64::from(i) * 0.1;
+            assert!((exp(x) - x.exp()).abs() <= 1e-10 * x.exp(), "{x}");
+        }
+    }
+
+    #[test]
+    fn r5_11_log_normal_sizes_have_the_mean_and_the_spread_that_were_asked_for() {
+        let sizes = TrueFlops { log_deviation: 0.5, ..TrueFlops::all(Flops::new(1e13).unwrap()) };
+        let mut stream = Stream::named(1, &["sizes"]);
+        let drawn: Vec<f64> = (0..200_000).map(|_| stream.size(&sizes)).collect();
+        let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / drawn.len() as f64;
+        let logs = || drawn.iter().map(|size| size.ln());
+        let log_mean = mean(&mut logs());
+        let log_deviation = mean(&mut logs().map(|log| (log - log_mean).powi(2))).sqrt();
+        assert!((mean(&mut drawn.iter().copied()) / 1e13 - 1.0).abs() < 0.005);
+        assert!((log_deviation - 0.5).abs() < 0.005, "{log_deviation}");
+    }
 
     #[test]
     fn our_logarithm_agrees_with_the_platforms() {
@@ -157,10 +193,10 @@ mod tests {
     fn r5_11_sizes_of_zero_or_less_are_drawn_again() {
         let (mean, wide) = (Flops::new(1e9).unwrap(), Flops::new(1e12).unwrap());
         let mut stream = Stream::named(3, &["sizes"]);
-        assert!((0..10_000).all(|_| stream.size(mean, wide) > 0.0));
+        assert!((0..10_000).all(|_| stream.size(&TrueFlops::normal(mean, wide)) > 0.0));
         let before = stream.bits();
         let mut again = stream.clone();
-        assert_eq!(stream.size(mean, Flops::default()), 1e9);
+        assert_eq!(stream.size(&TrueFlops::all(mean)), 1e9);
         assert_eq!((stream.bits(), before), (again.bits(), before), "equal sizes draw nothing");
     }
 }

@@ -59,7 +59,7 @@ impl<'a> Application<'a> {
 
     /// The true size of another job.
     pub(crate) fn draw_size(&mut self) -> f64 {
-        self.sizes.size(self.model.true_flops.mean, self.model.true_flops.deviation)
+        self.sizes.size(&self.model.true_flops)
     }
 
     fn next(&mut self, application: usize) -> Option<DrawnJob> {

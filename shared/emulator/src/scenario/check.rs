@@ -283,6 +283,13 @@ impl Check {
         self.name(&path("name"), &application.name);
         let weight = application.weight;
         self.number(&path("weight"), weight, weight > 0.0 && weight <= 1e9, "a number above 0, up to 1e9");
+        let sizes = application.true_flops;
+        let (log, log_deviation) = (path("true_flops.log_deviation"), sizes.log_deviation);
+        self.number(&log, log_deviation, (0.0..=5.0).contains(&log_deviation), "a number from 0 to 5");
+        if log_deviation > 0.0 && sizes.deviation.get() > 0.0 {
+            let reason = "sizes cannot be both normal and log-normal".to_owned();
+            self.error(&log, reason, "a deviation, or a log_deviation");
+        }
         let (low, high) = (SECOND, CENTURY);
         self.within(&path("latency_bound"), application.latency_bound, low, high, "from 1 s to 36,500 days");
         for (key, size) in [

@@ -334,7 +334,7 @@ fn r3_12_a_project_without_a_version_for_a_type_gets_no_jobs_for_it_and_does_no_
 fn r5_11_sizes_vary_as_they_were_told_to() {
     let mut scenario = tiny(2, 1_000, DAY * 20);
     application(&mut scenario).true_flops =
-        TrueFlops { mean: Flops::new(1e12).unwrap(), deviation: Flops::new(2e11).unwrap() };
+        TrueFlops::normal(Flops::new(1e12).unwrap(), Flops::new(2e11).unwrap());
     let outcome = simulate(&scenario, "CS2_WF2_WS1_JC2");
     let mean = secs(outcome.used[ResourceType::Cpu]) / outcome.jobs_finished as f64;
     assert!((985.0..1_015.0).contains(&mean), "{mean}");

@@ -243,7 +243,7 @@ prop_compose! {
 prop_compose! {
     fn applications()(
         name in names(), weight in 0.1..10.0, latency in durations(10_000_000), estimated in 1e12..1e16,
-        mean in 1e12..1e15, deviation in 0.0..1e15, follows: bool, cpus in 0.25..4.0,
+        mean in 1e12..1e15, deviation in 0.0..1e15, log_deviation in 0.01..5.0, is_log: bool, follows: bool, cpus in 0.25..4.0,
         coprocessor in proptest::option::of((0_usize..4, 0.1..2.0)), checkpoint in proptest::option::of(durations(86_400)),
         sizes in [bytes(), bytes(), bytes()], jobs in proptest::option::of(0_u64..1 << 40), failure in fractions(),
     ) -> ApplicationModel {
@@ -252,7 +252,10 @@ prop_compose! {
             weight,
             latency_bound: latency,
             estimated_flops: Flops::new(estimated).unwrap(),
-            true_flops: TrueFlops { mean: Flops::new(mean).unwrap(), deviation: Flops::new(deviation).unwrap() },
+            true_flops: match is_log {
+                true => TrueFlops { log_deviation, ..TrueFlops::all(Flops::new(mean).unwrap()) },
+                false => TrueFlops::normal(Flops::new(mean).unwrap(), Flops::new(deviation).unwrap()),
+            },
             estimate: if follows { Estimate::True } else { Estimate::Fixed },
             uses: Uses {
                 cpus,

@@ -191,10 +191,7 @@ impl<'a> Reading<'a> {
                 weight: jobs.len() as f64,
                 latency_bound: latency,
                 estimated_flops: Flops::new(size).unwrap_or_default(),
-                true_flops: TrueFlops {
-                    mean: Flops::new(size * correction).unwrap_or_default(),
-                    deviation: Flops::default(),
-                },
+                true_flops: TrueFlops::all(Flops::new(size * correction).unwrap_or_default()),
                 uses: first.uses,
                 input: bounded(mean(&|job| bytes(&job.workunit.files))),
                 output: bounded(mean(&|job| bytes(&job.result.files))),

@@ -36,13 +36,28 @@ pub struct ApplicationModel {
     pub failure: Fraction,
 }
 
-/// The true size of jobs: normal, drawn again at zero or less (R5.11).
+/// The true size of jobs: normal, drawn again at zero or less (R5.11); or log-normal, as sizes of real
+/// applications often are: most jobs are shorter than the mean, and a few are many times as long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrueFlops {
     /// The mean, above 0.
     pub mean: Flops,
-    /// The standard deviation; 0: all the same.
+    /// The standard deviation of normal sizes; 0: all the same.
     pub deviation: Flops,
+    /// The standard deviation of the natural logarithm of log-normal sizes; 0: they are not log-normal.
+    pub log_deviation: f64,
+}
+
+impl TrueFlops {
+    /// All jobs are of the same size.
+    pub fn all(mean: Flops) -> Self {
+        Self::normal(mean, Flops::default())
+    }
+
+    /// Sizes are normal.
+    pub fn normal(mean: Flops, deviation: Flops) -> Self {
+        Self { mean, deviation, log_deviation: 0.0 }
+    }
 }
 
 /// How the project estimates a job's size.
@@ -125,7 +140,7 @@ impl ApplicationModel {
             weight: 1.0,
             latency_bound: BASE_LATENCY_BOUND,
             estimated_flops: size,
-            true_flops: TrueFlops { mean: size, deviation: Flops::default() },
+            true_flops: TrueFlops::all(size),
             estimate: Estimate::Fixed,
             uses: Uses::ONE_CPU,
             checkpoint: None,

@@ -77,7 +77,7 @@ impl Read<'_, '_> {
             weight,
             latency_bound: self.walk.get(fields, "latency_bound").unwrap_or(base.latency_bound),
             estimated_flops,
-            true_flops: truth.unwrap_or(TrueFlops { mean: estimated_flops, deviation: Flops::default() }),
+            true_flops: truth.unwrap_or(TrueFlops::all(estimated_flops)),
             estimate: self.walk.get(fields, "estimate").unwrap_or(base.estimate),
             uses: self.uses(fields).unwrap_or(base.uses),
             checkpoint: self.walk.get(fields, "checkpoint"),
@@ -102,12 +102,13 @@ impl Read<'_, '_> {
                     return None;
                 }
             };
-            return Some(TrueFlops { mean, deviation: Flops::default() });
+            return Some(TrueFlops::all(mean));
         }
         let table = self.walk.table(fields, "true_flops", &TRUE_FLOPS)?;
         let mean = self.walk.require(&table, "mean", "the mean size of a job, such as mean = 1.3e13");
         let deviation = self.walk.get(&table, "deviation").unwrap_or_default();
-        Some(TrueFlops { mean: mean?, deviation })
+        let log_deviation = self.walk.get(&table, "log_deviation").unwrap_or(0.0);
+        Some(TrueFlops { mean: mean?, deviation, log_deviation })
     }
 
     fn uses(&mut self, fields: &Fields<'_, '_>) -> Option<Uses> {

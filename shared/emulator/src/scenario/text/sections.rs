@@ -92,7 +92,8 @@ pub(crate) const APPLICATION: Section = Section {
         "failure",
     ],
 };
-pub(crate) const TRUE_FLOPS: Section = Section { title: "true_flops", keys: &["mean", "deviation"] };
+pub(crate) const TRUE_FLOPS: Section =
+    Section { title: "true_flops", keys: &["mean", "deviation", "log_deviation"] };
 pub(crate) const USES: Section =
     Section { title: "uses", keys: &["cpus", "nvidia", "amd", "intel", "apple"] };
 pub(crate) const QUEUE: Section = Section {

@@ -164,7 +164,11 @@ impl Out {
         self.key("estimated_flops", &number(own.estimated_flops.get()));
         let flops = |flops: Flops| number(flops.get());
         let (mean, deviation) = (flops(own.true_flops.mean), flops(own.true_flops.deviation));
-        self.key("true_flops", &format!("{{ mean = {mean}, deviation = {deviation} }}"));
+        let spread = match own.true_flops.log_deviation {
+            0.0 => format!("deviation = {deviation}"),
+            log_deviation => format!("log_deviation = {}", short(log_deviation)),
+        };
+        self.key("true_flops", &format!("{{ mean = {mean}, {spread} }}"));
         let estimate = match own.estimate {
             Estimate::Fixed => "fixed",
             Estimate::True => "true",

@@ -90,3 +90,28 @@ error: base.toml:5:10: host.memory: "PB" is no unit of a size
 "#,
     );
 }
+
+#[test]
+fn r5_11_sizes_are_normal_or_log_normal_and_not_both() {
+    check("deviation = 0.0", "deviation = 0.0, log_deviation = 0.5", "");
+    check(
+        "deviation = 0.0",
+        "deviation = 1e12, log_deviation = 0.5",
+        r#"
+error: base.toml:16:65: project.p1.true_flops.log_deviation: sizes cannot be both normal and log-normal
+   16 | true_flops = { mean = 1.3e13, deviation = 1e12, log_deviation = 0.5 }
+      |                                                                 ^^^
+        expected a deviation, or a log_deviation
+"#,
+    );
+    check(
+        "deviation = 0.0",
+        "log_deviation = 6",
+        r#"
+error: base.toml:16:47: project.p1.true_flops.log_deviation: 6 makes no sense here
+   16 | true_flops = { mean = 1.3e13, log_deviation = 6 }
+      |                                               ^
+        expected a number from 0 to 5
+"#,
+    );
+}
