@@ -11,13 +11,16 @@ use fallow_policy::accounting::{Debts, LongTermDebts};
 use fallow_policy::active_fraction::ActiveFraction;
 use fallow_policy::completion::{self, CpuEfficiency, DurationCorrection, JobProgress, Learned, Progress};
 use fallow_policy::decay::RecentCpu;
+use fallow_policy::fetch::RecentJobs;
 use fallow_policy::metrics::{DeadlineOutcome, Metrics, Observation, ProjectObservation};
 use fallow_policy::net_rate::NetRates;
 use fallow_policy::network_period::NetworkPeriods;
+use fallow_policy::on_time::OnTime;
 use fallow_policy::rpc_timing::RpcState;
 use fallow_policy::type_backoff::TypeBackoffs;
 use serde::{Deserialize, Serialize};
 
+use crate::droughts::Droughts;
 use crate::machine::Client;
 use crate::state::{Job, Outcome, Process};
 use crate::stretches::Stretches;
@@ -59,6 +62,15 @@ pub(crate) struct Ledger {
     /// A record of its own: it is larger and less precious than the accounts.
     #[serde(skip)]
     pub metrics: Metrics,
+    /// How long the host is on within times to come. A record of its own, as the metrics.
+    #[serde(skip)]
+    pub on_time: OnTime,
+    /// What the jobs of each project are like.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub recent_jobs: BTreeMap<ProjectId, RecentJobs>,
+    /// How long instances stood idle without a pause.
+    #[serde(default, skip_serializing_if = "Droughts::are_none")]
+    pub droughts: Droughts,
     pub first_start: Option<Instant>,
     /// How long the agent has been up, and how long of that it was allowed to compute.
     pub up: Duration,
@@ -136,6 +148,7 @@ impl Ledger {
         self.long_term.forget(id);
         self.credit.forget(id);
         self.type_backoffs.clear_project(id);
+        self.recent_jobs.remove(&id);
         self.stretches.forget(id);
     }
 
@@ -233,6 +246,13 @@ impl Client {
         let allowed = !self.preferences().suspended;
         if length.is_positive() {
             self.ledger.active.observe(length, allowed);
+            self.ledger.on_time.observe(vouched, allowed);
+        }
+        if off.is_positive() {
+            self.ledger.on_time.observe(self.now(), false);
+        }
+        if allowed {
+            self.ledger.droughts.observe(length, &self.ledger.starved);
         }
         self.ledger.up += length;
         self.ledger.session += length;

@@ -7,7 +7,7 @@ use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
 use fallow_policy::accounting::{AccountingSituation, Debt, LongTermPeriod};
 use fallow_policy::fetch::{
     CHECK_PERIOD, CHECK_SOONEST, FetchAccount, FetchContact, FetchDecision, FetchProject, FetchSituation,
-    WorkRequest,
+    TypicalJob, WorkRequest,
 };
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::{Outlook, PlanProject};
@@ -94,7 +94,7 @@ impl Client {
                 may_supply: PerType::from_fn(|kind| {
                     !project.detach_when_done
                         && !project.web.without[kind]
-                        && !self.ledger.type_backoffs.holds(project.id, kind, instant)
+                        && !self.ledger.type_backoffs.lacks_work(project.id, kind, instant)
                 }),
             })
             .collect();
@@ -133,6 +133,8 @@ impl Client {
             scheduling_period: preferences.scheduling_period,
             queue: self.workload.queue(),
             outlook: if looks_ahead { self.round_robin.outlook() } else { &none },
+            on_time: &self.ledger.on_time,
+            droughts: self.ledger.droughts.longest(),
             backoffs_end: self.ledger.type_backoffs.next_end(self.now()),
             projects: &|| self.fetch_projects(),
             accounts: &|| self.fetch_accounts(),
@@ -188,9 +190,16 @@ impl Client {
             accounting.fetch_priorities(&self.books(&shares), self.workload.queue(), self.window());
         let account = |(id, priority): (&ProjectId, _)| FetchAccount {
             supplies: self.ledger.long_term.supplied(*id),
+            typical: self.typical_jobs(*id),
             priority,
         };
         self.state.projects.keys().zip(priorities).map(account).collect()
+    }
+
+    /// What a project's jobs are like.
+    fn typical_jobs(&self, id: ProjectId) -> PerType<Option<TypicalJob>> {
+        let recent = self.ledger.recent_jobs.get(&id);
+        PerType::from_fn(|kind| recent.and_then(|recent| recent.typical(kind)))
     }
 
     /// What a project is owed over all types, in CPU seconds (R3.4).
@@ -215,7 +224,14 @@ impl Client {
     }
 
     /// Takes in what a reply brought of each type that was asked for (R3.5, R3.7, R3.11).
-    pub(crate) fn types_answered(&mut self, id: ProjectId, asked: &WorkRequest, jobs: &PerType<u32>) {
+    pub(crate) fn types_answered(
+        &mut self,
+        id: ProjectId,
+        asked: &WorkRequest,
+        jobs: &PerType<u32>,
+        refused_late: bool,
+    ) {
+        let refused_late = refused_late && !self.config.composition.fetch.holds_late_refusals_against();
         self.settle_long_term();
         let lacks = self.state.projects.get(&id).map(|project| project.lacks).unwrap_or_default();
         for kind in ResourceType::ALL {
@@ -225,6 +241,10 @@ impl Client {
                 0 => ReplyForType::NoneNow,
                 count => ReplyForType::Jobs(count),
             };
+            if refused_late && reply == ReplyForType::NoneNow {
+                self.ledger.type_backoffs.on_late_refusal(id, kind, self.now());
+                continue;
+            }
             self.note_draw();
             let after = self.ledger.type_backoffs.on_reply(id, kind, reply, self.now(), self.random.stream());
             self.ledger.long_term.on_reply(id, kind, reply, after);

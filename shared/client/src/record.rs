@@ -21,6 +21,7 @@ pub(crate) enum Record {
     Meta,
     Ledger,
     Metrics,
+    OnTime,
     Project(ProjectId),
     Version(VersionKey),
     Workunit(FileKey),
@@ -61,6 +62,7 @@ impl Record {
             Self::Meta => "meta".to_owned(),
             Self::Ledger => "ledger".to_owned(),
             Self::Metrics => "metrics".to_owned(),
+            Self::OnTime => "on_time".to_owned(),
             Self::Project(id) => format!("project/{:010}", id.0),
             Self::Version(v) => {
                 format!(
@@ -80,6 +82,7 @@ impl Record {
             Self::Meta => encode(&*state.meta),
             Self::Ledger => encode(ledger),
             Self::Metrics => encode(&ledger.metrics),
+            Self::OnTime => encode(&ledger.on_time),
             Self::Project(id) => state.projects.get(id).and_then(encode),
             Self::Version(key) => state.versions.get(key).and_then(|version| encode(&(key, version))),
             Self::Workunit(key) => state.workunits.get(key).and_then(|workunit| encode(&(key, workunit))),
@@ -122,10 +125,12 @@ pub(crate) fn restore(
     match key.split('/').next().unwrap_or_default() {
         "meta" => state.meta = decode::<Meta>(&key, value)?.into(),
         "ledger" => {
-            let metrics = std::mem::take(&mut ledger.metrics);
-            *ledger = Ledger { metrics, ..decode::<Ledger>(&key, value)? };
+            let (metrics, on_time) =
+                (std::mem::take(&mut ledger.metrics), std::mem::take(&mut ledger.on_time));
+            *ledger = Ledger { metrics, on_time, ..decode::<Ledger>(&key, value)? };
         }
         "metrics" => ledger.metrics = decode(&key, value)?,
+        "on_time" => ledger.on_time = decode(&key, value)?,
         "project" => {
             let mut project: Project = decode(&key, value)?;
             project.read_web_preferences();

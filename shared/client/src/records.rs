@@ -84,8 +84,12 @@ impl Kept {
                 // neither.
                 self.dirty.insert(Record::Ledger);
             }
-            Record::Ledger | Record::Metrics | Record::Version(_) | Record::Workunit(_) | Record::File(_) => {
-            }
+            Record::Ledger
+            | Record::Metrics
+            | Record::OnTime
+            | Record::Version(_)
+            | Record::Workunit(_)
+            | Record::File(_) => {}
         }
         self.dirty.insert(record);
     }
@@ -111,6 +115,7 @@ impl Kept {
         if is_over(self.metrics_saved_at, METRICS_SAVE_PERIOD, now) {
             self.metrics_saved_at = now;
             self.mark(Record::Metrics);
+            self.mark(Record::OnTime);
         }
         running.for_each(|job| self.mark(Record::Job(*job)));
     }

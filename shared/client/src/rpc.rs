@@ -265,10 +265,11 @@ impl Client {
         self.wanted_mut().forget(id);
         self.trickles_told(id, reply.message_ack);
         let first = JobId(self.state.meta.next_job);
+        let refused_late = reply.refuses_late_jobs();
         let arrived = self.apply_reply(id, reply);
         self.learn_job_time(id, first);
         let jobs = arrived.iter().map(|(_, jobs)| *jobs as usize).sum();
-        self.types_answered(id, &asked, &arrived);
+        self.types_answered(id, &asked, &arrived, refused_late);
         self.sessions_mut().answered(id, jobs);
         let by_project = self.config.composition.fetch.backoff() == WorkBackoff::ByProject;
         self.with_rpc(id, |rpc, rng| {

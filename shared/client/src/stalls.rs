@@ -10,11 +10,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, ResourceType};
-use fallow_policy::fetch::WorkRequest;
 use fallow_policy::fetch::bounds::{self as fetch_bounds, FetchLimit, ProjectHoldings, UnrunnableTypes};
+use fallow_policy::fetch::{TypicalJob, WorkRequest};
 use fallow_policy::job_queue::Cpus;
 
 use crate::machine::Client;
+use crate::record::Record;
 use crate::state::{File, FileStatus, Job, Stage};
 use crate::timers::Timer;
 use crate::under_way::{Seen, UnderWay};
@@ -264,9 +265,32 @@ impl Client {
     pub(crate) fn learn_job_time(&mut self, id: ProjectId, first: JobId) {
         let new = self.state.jobs.range(first..).map(|(_, job)| job).filter(|job| job.project == id);
         let times: Vec<f64> = new.map(|job| self.job_time(job).as_secs_f64()).collect();
+        self.remember_jobs(id, first);
         if !times.is_empty() {
             let mean = times.iter().sum::<f64>() / times.len() as f64;
             self.edit_job_time(id, Duration::from_secs_f64(mean));
+        }
+    }
+
+    /// Remembers what new jobs of a project are like.
+    fn remember_jobs(&mut self, id: ProjectId, first: JobId) {
+        let now = self.now();
+        let new = self.state.jobs.range(first..).map(|(_, job)| job).filter(|job| job.project == id);
+        let like: Vec<(ResourceType, TypicalJob)> = new
+            .map(|job| {
+                let kind = job.usage.main_type();
+                let like = TypicalJob {
+                    running_time: self.running_time_left(job),
+                    latency_bound: job.result.report_deadline.since(now),
+                    instances: job.usage.of(kind),
+                };
+                (kind, like)
+            })
+            .collect();
+        if !like.is_empty() {
+            let recent = self.ledger.recent_jobs.entry(id).or_default();
+            like.into_iter().for_each(|(kind, like)| recent.came(kind, like));
+            self.mark(Record::Ledger);
         }
     }
 

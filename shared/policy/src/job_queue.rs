@@ -245,6 +245,11 @@ impl JobQueue {
         self.sum(project, |subqueue| subqueue.count, |a, b| a + b)
     }
 
+    /// Whether a project has a job of a main type that could run and has not begun.
+    pub fn has_unstarted(&self, project: ProjectId, kind: ResourceType) -> bool {
+        self.subqueue(project, kind).is_some_and(|subqueue| !subqueue.unstarted.is_empty())
+    }
+
     /// Estimated CPU time left of all jobs of a project, CPUs of GPU jobs included.
     pub fn remaining(&self, project: ProjectId) -> Duration {
         self.sum(project, |subqueue| subqueue.cpu_time, |a, b| a + b)

@@ -41,6 +41,7 @@ pub mod math;
 pub mod metrics;
 pub mod net_rate;
 pub mod network_period;
+pub mod on_time;
 pub mod plan_host;
 pub mod report_due;
 pub mod round_robin;

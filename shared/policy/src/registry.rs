@@ -18,6 +18,7 @@ macro_rules! policies {
         kind! { FetchPolicy, "WF", by default shortfall::Shortfall, of
             starvation::Starvation,
             shortfall::Shortfall,
+            just_in_time::JustInTime,
         }
     };
     // Which jobs a server sends.

@@ -25,6 +25,10 @@ use crate::backoff::{Backoff, Wait};
 /// The backoff of requests for work of a type that brought none (R3.7).
 pub const BACKOFF: Backoff = Backoff { first: Duration::from_mins(10), max: Duration::from_hours(24) };
 
+/// A project that refused its jobs because they would be late is not asked for so long: what is held changes,
+/// and the host's hours do, but not at once.
+pub const LATE_REFUSAL_WAIT: Duration = Duration::from_mins(10);
+
 /// What a reply said about a type that it was asked for (R3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyForType {
@@ -56,6 +60,9 @@ pub enum AfterReply {
 struct Refused {
     failures: u32,
     wait: Wait,
+    /// Its jobs would be late here: it has some, and goes on earning.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    late: bool,
 }
 
 /// The backoffs of a host, by project and type.
@@ -91,8 +98,20 @@ impl TypeBackoffs {
         let refused = &mut self.0.entry(project).or_default()[kind];
         let failures = refused.map_or(0, |refused| refused.failures).saturating_add(1);
         let wait = BACKOFF.draw(failures, rng);
-        *refused = Some(Refused { failures, wait: Wait::new(now, wait) });
+        *refused = Some(Refused { failures, wait: Wait::new(now, wait), late: false });
         AfterReply::BackedOff { failures, wait, at_maximum: BACKOFF.interval(failures) == BACKOFF.max }
+    }
+
+    /// A project refused jobs of a type because they would be late.
+    pub fn on_late_refusal(&mut self, project: ProjectId, kind: ResourceType, now: Instant) {
+        let wait = Wait::new(now, LATE_REFUSAL_WAIT);
+        self.0.entry(project).or_default()[kind] = Some(Refused { failures: 0, wait, late: true });
+    }
+
+    /// Whether a project is held back for lack of work of a type: it has none for this host.
+    pub fn lacks_work(&self, project: ProjectId, kind: ResourceType, now: Instant) -> bool {
+        let has_some = self.refused(project, kind).is_some_and(|refused| refused.late);
+        !has_some && self.holds(project, kind, now)
     }
 
     /// Ends the backoff of one type.
@@ -161,6 +180,22 @@ mod tests {
     }
     fn rng() -> Pcg64 {
         Pcg64::seed_from_u64(7)
+    }
+
+    #[test]
+    fn r3_7_a_late_refusal_holds_for_ten_minutes_however_often_and_is_no_lack_of_work() {
+        let mut backoffs = TypeBackoffs::default();
+        let (a, kind) = (ProjectId(1), ResourceType::Cpu);
+        for times in 0..20 {
+            let now = Instant::from_secs_f64(f64::from(times) * 600.0);
+            assert!(!backoffs.holds(a, kind, now), "{times}");
+            backoffs.on_late_refusal(a, kind, now);
+            assert_eq!(backoffs.left(a, kind, now), LATE_REFUSAL_WAIT);
+            assert!(backoffs.holds(a, kind, now) && !backoffs.lacks_work(a, kind, now));
+        }
+        assert_eq!(backoffs.failures(a, kind), 0);
+        let text = serde_json::to_string(&backoffs).unwrap();
+        assert_eq!(serde_json::from_str::<TypeBackoffs>(&text).unwrap(), backoffs);
     }
 
     #[test]

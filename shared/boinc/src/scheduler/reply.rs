@@ -134,7 +134,16 @@ pub struct SchedulerReply {
     pub send_job_log: Option<Instant>,
 }
 
+/// How servers begin what they say when jobs would be late on a host.
+const LATE_REFUSAL: &str = "Tasks won't finish in time";
+
 impl SchedulerReply {
+    /// Whether the server has jobs that it did not send because they would be late on this host. It says so in
+    /// words only.
+    pub fn refuses_late_jobs(&self) -> bool {
+        self.messages.iter().any(|message| message.text.trim_start().starts_with(LATE_REFUSAL))
+    }
+
     /// Reads a reply. What stands before the start tag is passed over.
     ///
     /// # Errors

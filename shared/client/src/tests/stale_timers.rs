@@ -70,7 +70,7 @@ fn r3_11_the_backoffs_of_a_project_that_leaves_are_waited_for_no_longer() {
     let b = id_of(&client, "b");
     client.handle(NOW, Event::OwnerSuspended(true));
     let asked = WorkRequest::cpu(HOUR, 1.0);
-    client.types_answered(b, &asked, &PerType::default());
+    client.types_answered(b, &asked, &PerType::default(), false);
     // So late that its end comes before the next check.
     let end = client.ledger.type_backoffs.next_end(NOW).unwrap();
     let now = end - Duration::from_secs(30);

@@ -143,7 +143,8 @@ fn stored(client: &Client) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 fn readable(records: &BTreeMap<Vec<u8>, Vec<u8>>) -> BTreeMap<String, serde_json::Value> {
-    let kept = records.iter().filter(|(key, _)| !matches!(key.as_slice(), b"ledger" | b"metrics"));
+    let kept =
+        records.iter().filter(|(key, _)| !matches!(key.as_slice(), b"ledger" | b"metrics" | b"on_time"));
     let read = kept.map(|(key, value)| {
         let is_job = key.starts_with(b"job/");
         let read = if is_job { without_totals(value) } else { serde_json::from_slice(&value[1..]).unwrap() };

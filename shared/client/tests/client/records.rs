@@ -123,6 +123,7 @@ fn any_policy() -> impl Strategy<Value = &'static str> {
         1 => Just("CS1_WF1_WS1_JC1"),
         1 => Just("CS2_WF1_WS2_JC2,fetch=below-minimum"),
         1 => Just("CS2_WF2_WS2_JC2,accounting=recent-credit"),
+        2 => Just("CS2_WF3_WS2_JC2"),
     ]
 }
 

@@ -7,8 +7,8 @@
 //! factor that the client reports.
 
 use fallow_boinc::scheduler::{
-    App, AppVersion, Coprocessor, FileInfo, FileRef, ReportedResult, ResultJob, ResultState, SchedulerReply,
-    SchedulerRequest, Workunit, type_name,
+    App, AppVersion, Coprocessor, FileInfo, FileRef, Message, Priority, ReportedResult, ResultJob,
+    ResultState, SchedulerReply, SchedulerRequest, Workunit, type_name,
 };
 use fallow_domain::{Bytes, Duration, Flops, InstanceSeconds, Instant, PerType, ResourceType};
 use fallow_policy::completion::DurationCorrection;
@@ -162,6 +162,11 @@ impl<'a> Server<'a> {
             held,
         };
         let sent = composition.send.decide(&situation, &mut offers.into_iter());
+        if sent.send.is_empty() && sent.refused.iter().any(|(_, refusal)| refusal.is_for_lateness()) {
+            // In the words of BOINC's own.
+            let text = "Tasks won't finish in time on this computer".to_owned();
+            reply.messages.push(Message { priority: Priority::Low, text });
+        }
         self.part(drawn_jobs, sent.send)
     }
 

@@ -11,6 +11,7 @@ pub mod bounds;
 mod decision;
 mod request;
 mod situation;
+mod typical;
 
 use std::cmp::Ordering;
 
@@ -23,6 +24,7 @@ use crate::decay::RecentCpu;
 pub use decision::{FetchDecision, ProjectRequest};
 pub use request::{IDLE_MIN, REQUEST_MIN, WorkRequest};
 pub use situation::{FetchAccount, FetchContact, FetchProject, FetchSituation, FetchWhen};
+pub use typical::{RecentJobs, TypicalJob};
 
 /// Work fetch is checked at least this often where its outcome may change with time alone (R2.16).
 pub const CHECK_PERIOD: Duration = Duration::from_secs(60);
@@ -55,6 +57,13 @@ pub trait FetchPolicy: Send + Sync + 'static {
     /// How a project that had no work is left alone for a while.
     fn backoff(&self) -> WorkBackoff {
         WorkBackoff::ByType
+    }
+
+    /// Whether a server that refuses its jobs because they would be late is left alone as one that has none,
+    /// longer each time. Where not, it is not asked for a while ([`LATE_REFUSAL_WAIT`]
+    /// (crate::type_backoff::LATE_REFUSAL_WAIT)), and goes on earning.
+    fn holds_late_refusals_against(&self) -> bool {
+        true
     }
 
     /// All projects in the order in which they are contacted where several are to be (R1.11): by default the

@@ -3,8 +3,10 @@
 use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId, Share};
 use serde::{Deserialize, Serialize};
 
+use super::TypicalJob;
 use crate::accounting::FetchPriority;
 use crate::job_queue::JobQueue;
+use crate::on_time::OnTime;
 use crate::plan_host::PlanHost;
 use crate::round_robin::Outlook;
 
@@ -44,6 +46,10 @@ pub struct FetchSituation<'a> {
     pub outlook: &'a Outlook,
     /// When the next of all backoffs by type ends.
     pub backoffs_end: Option<Instant>,
+    /// How long the host is on within times to come.
+    pub on_time: &'a OnTime,
+    /// The longest on-time of late in which an instance of each type stood idle without a pause.
+    pub droughts: PerType<Duration>,
     /// Finds out about the projects. Costs time, so that a policy asks once, and only if it has to.
     pub projects: &'a dyn Fn() -> Vec<FetchProject>,
     /// Finds out how they stand, likewise.
@@ -114,6 +120,8 @@ pub struct FetchContact {
 pub struct FetchAccount {
     /// Types that it has shown to supply (R3.5).
     pub supplies: PerType<bool>,
+    /// What its jobs of each type are like, if any came.
+    pub typical: PerType<Option<TypicalJob>>,
     /// How it stands against the others.
     pub priority: FetchPriority,
 }

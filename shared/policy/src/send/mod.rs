@@ -133,6 +133,13 @@ pub struct SendDecision<Id> {
     pub open: Demand,
 }
 
+impl WhyNotSent {
+    /// Whether some job would be late: another host, or another time, may do.
+    pub const fn is_for_lateness(self) -> bool {
+        matches!(self, Self::MissesDeadline(_) | Self::MakesAnotherLate | Self::MakesAnotherLater)
+    }
+}
+
 impl fmt::Display for WhyNotSent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -7,6 +7,7 @@ use fallow_policy::fetch::{
     FetchSituation, FetchWhen,
 };
 use fallow_policy::job_queue::JobQueue;
+use fallow_policy::on_time::OnTime;
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::{Outlook, PlanProject, RoundRobin};
 
@@ -18,7 +19,10 @@ pub(crate) struct FetchWorld<'a> {
     pub(crate) host: PlanHost,
     pub(crate) buffer_min: Duration,
     pub(crate) buffer_additional: Duration,
+    pub(crate) connection_interval: Duration,
     pub(crate) when: FetchWhen,
+    pub(crate) on_time: OnTime,
+    pub(crate) droughts: PerType<Duration>,
     pub(crate) queue: &'a JobQueue,
     pub(crate) projects: Vec<Attached>,
 }
@@ -44,6 +48,7 @@ pub(crate) fn attached(id: u32, weight: f64) -> Attached {
         },
         account: FetchAccount {
             supplies: PerType::from_fn(|_| true),
+            typical: PerType::default(),
             priority: FetchPriority::Debt(Debt::from_secs(0.0)),
         },
         contact: FetchContact { may_contact: true, ..FetchContact::default() },
@@ -58,7 +63,10 @@ impl<'a> FetchWorld<'a> {
             host: PlanHost::cpus(cpus),
             buffer_min: Duration::from_hours(2),
             buffer_additional: Duration::ZERO,
+            connection_interval: Duration::ZERO,
             when: FetchWhen::AnyShortfall,
+            on_time: OnTime::default(),
+            droughts: PerType::default(),
             queue,
             projects: projects.to_vec(),
         }
@@ -83,8 +91,10 @@ impl<'a> FetchWorld<'a> {
             active_fraction: Fraction::ONE,
             buffer_min: self.buffer_min,
             buffer_additional: self.buffer_additional,
-            connection_interval: Duration::ZERO,
+            connection_interval: self.connection_interval,
             when: self.when,
+            on_time: &self.on_time,
+            droughts: self.droughts,
             scheduling_period: PERIOD,
             queue: self.queue,
             outlook: &outlook,

@@ -8,6 +8,7 @@ mod fetch;
 mod fetch_world;
 mod fluid;
 mod job_queue;
+mod just_in_time;
 mod metrics;
 mod round_robin;
 mod rpc_session;
