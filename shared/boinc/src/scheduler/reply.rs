@@ -138,8 +138,8 @@ pub struct SchedulerReply {
 const LATE_REFUSAL: &str = "Tasks won't finish in time";
 
 impl SchedulerReply {
-    /// Whether the server has jobs that it did not send because they would be late on this host. It says so in
-    /// words only.
+    /// Whether the server has jobs that it did not send because they would be late on this host. It says so
+    /// in words only.
     pub fn refuses_late_jobs(&self) -> bool {
         self.messages.iter().any(|message| message.text.trim_start().starts_with(LATE_REFUSAL))
     }

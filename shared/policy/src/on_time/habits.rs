@@ -111,8 +111,8 @@ impl Habits {
         Expected { before }
     }
 
-    /// The share on in an hour of the week, by each habit: of all time, of the hour of the day, of the hour of
-    /// the week.
+    /// The share on in an hour of the week, by each habit: of all time, of the hour of the day, of the hour
+    /// of the week.
     fn shares(&self, hour: usize) -> [f64; 3] {
         let cell = |cells: &[Cell], place: usize| cells.get(place).copied().unwrap_or_default();
         let all = self.share();
