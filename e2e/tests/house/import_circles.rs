@@ -1,10 +1,14 @@
-//! No circle of imports goes over files of different folders of a crate.
+//! No circle of imports goes over files of different folders of a crate, but for those of [`KNOWN`].
 //!
 //! Model: each file is a module, and imports another one where it names something of it by a path from
-//! `crate`, `super` or `self`. What a module only passes on (`pub use`) is looked for in the file that it
-//! comes from. Files of one folder may know each other, and so may a module and those below it; a circle of
-//! other files says that neither folder can be understood or moved without the other. The root of a crate is
-//! left out: all modules are below it.
+//! `crate`, `super` or `self`. What a module only passes on (`pub use`, also `::*`) is looked for in the file
+//! that declares it. Files of one folder may know each other, and so may a module and those below it: such a
+//! pair is no circle, but part of a way that leads through other folders. The root of a crate is left out:
+//! all modules are below it.
+//!
+//! Not seen: names made by macros; and a circle of folders that is none of files, where a folder's head
+//! imports a file beside it, which imports another file of that folder (`transfer/mod.rs`, `input.rs` and
+//! `transfer/ticket.rs` of the agent).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,6 +18,13 @@ use crate::own_code::own_texts;
 /// A module by the names that lead to it from its crate's root.
 type Module = Vec<String>;
 
+/// Imports without which there is no circle: file, what it imports, why. This list may only become shorter.
+const KNOWN: [(&str, &str, &str); 1] = [(
+    "shared/emulator/src/scenario/check.rs",
+    "shared/emulator/src/scenario/mod.rs",
+    "what is checked is a whole scenario, whose type stands at the folder's head above those that are checked",
+)];
+
 #[test]
 fn no_circle_of_imports_goes_over_several_folders() {
     let mut crates: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
@@ -22,7 +33,15 @@ fn no_circle_of_imports_goes_over_several_folders() {
             crates.entry(room.to_owned()).or_default().push((path, text));
         }
     }
-    let all: Vec<String> = crates.values().flat_map(|files| circles(files)).collect();
+    let (mut all, mut edges) = (Vec::new(), Vec::new());
+    for files in crates.values() {
+        all.extend(circles(files, &mut edges));
+    }
+    // What is read wrongly would be without circles too.
+    assert!(crates.len() >= 15 && edges.len() >= 800, "{} crates, {} imports", crates.len(), edges.len());
+    for (from, to, _) in KNOWN {
+        assert!(edges.contains(&(from.to_owned(), to.to_owned())), "{from}: no longer known, take it off");
+    }
     none(&all, "circles of imports between folders");
 }
 
@@ -40,26 +59,57 @@ fn a_circle_is_found_through_names_that_are_passed_on_and_named_with_its_lines()
             file("b/three", three),
         ]
     };
-    assert_eq!(circles(&files("use super::two;\n")), [""; 0], "only one folder imports the other");
-    let found = circles(&files("// See crate::c.\nfn f() {\n    crate::b::three::g();\n}\n"));
+    assert_eq!(
+        circles(&files("use super::two;\n"), &mut Vec::new()),
+        [""; 0],
+        "only one folder imports the other"
+    );
+    let found =
+        circles(&files("// See crate::c.\nfn f() {\n    crate::b::three::g();\n}\n"), &mut Vec::new());
     let lines = ["b/three.rs:2 imports room/src/a/one.rs", "a/one.rs:3 imports room/src/b/three.rs"];
     let circle: Vec<String> = lines.iter().map(|line| format!("  room/src/{line}")).collect();
-    assert_eq!(found, [circle.join("\n")]);
+    // The one beside it goes over the head of the folder.
+    assert_eq!(found.last(), Some(&circle.join("\n")));
+    assert!(found.len() == 2 && found[0].contains("a/mod.rs:3 imports room/src/a/one.rs"), "{found:?}");
+    let through_a_glob = [
+        file("lib", "pub use a::*;\n"),
+        file("a", "pub use one::*;\n"),
+        file("a/one", "use crate::b::three::g;\npub struct One;\n"),
+        file("b", "mod three;\n"),
+        file("b/three", "use crate::One;\n"),
+    ];
+    assert_eq!(circles(&through_a_glob, &mut Vec::new()).len(), 1);
     // A module and its children, and files of one folder, may know each other.
     let family = [
         file("a", "mod b;\nuse b::B;\n"),
         file("a/b", "use super::c::C;\n"),
         file("a/c", "use super::b::B;\n"),
     ];
-    assert_eq!(circles(&family), [""; 0]);
+    assert_eq!(circles(&family, &mut Vec::new()), [""; 0]);
 }
 
 /// The circles of one crate's files, each as the lines that make it.
-fn circles(files: &[(String, String)]) -> Vec<String> {
+fn circles(files: &[(String, String)], edges: &mut Vec<(String, String)>) -> Vec<String> {
     let mut modules: BTreeMap<Module, &(String, String)> =
         files.iter().map(|file| (module(&file.0), file)).collect();
-    let passed_on: BTreeMap<(Module, String), Module> =
-        modules.iter().flat_map(|(of, (_, text))| passed_on(of, text)).collect();
+    let mut passed_on: BTreeMap<(Module, String), Module> = BTreeMap::new();
+    let mut globs = Vec::new();
+    for (of, (_, text)) in &modules {
+        let (all, named) = self::passed_on(of, text).into_iter().partition(|((_, name), _)| name == "*");
+        let all: Vec<((Module, String), Module)> = all;
+        globs.extend(all.into_iter().map(|((of, _), from)| (of, from)));
+        passed_on.extend::<Vec<_>>(named);
+    }
+    // Again, for those that pass on what is passed on in the same way.
+    for (of, from) in globs.iter().cycle().take(3 * globs.len()) {
+        let Some((_, text)) = modules.get(from) else { continue };
+        let own = passed_on.range((from.clone(), String::new())..).take_while(|((of, _), _)| of == from);
+        let names: Vec<String> = own.map(|((_, name), _)| name.clone()).chain(declared(text)).collect();
+        for name in names {
+            let path = from.iter().cloned().chain([name.clone()]).collect();
+            passed_on.entry((of.clone(), name)).or_insert(path);
+        }
+    }
     modules.remove(&Module::new());
     let imports: BTreeMap<&Module, BTreeMap<&Module, usize>> = modules
         .iter()
@@ -67,15 +117,24 @@ fn circles(files: &[(String, String)]) -> Vec<String> {
             let named = paths(text).into_iter().rev();
             let named = named.filter_map(|(line, path)| {
                 let target = origin(absolute(of, &path)?, &modules, &passed_on)?;
-                let is_family = target.starts_with(of) || of.starts_with(target);
-                (!is_family).then_some((target, line))
+                (target != of).then_some((target, line))
             });
             (of, named.collect())
         })
         .collect();
+    let mut imports = imports;
+    for (from, targets) in &mut imports {
+        let pair = |to: &Module| (modules[*from].0.clone(), modules[to].0.clone());
+        edges.extend(targets.keys().map(|to| pair(to)));
+        targets.retain(|to, _| {
+            let (from, to) = pair(to);
+            !KNOWN.iter().any(|(known, imported, _)| *known == from && *imported == to)
+        });
+    }
     let mut found = BTreeMap::new();
     for (from, targets) in &imports {
-        for to in targets.keys().filter(|to| is_other_folder(from, to, &modules)) {
+        let is_family = |to: &Module| to.starts_with(from) || from.starts_with(to);
+        for to in targets.keys().filter(|to| !is_family(to) && is_other_folder(from, to, &modules)) {
             let Some(circle) = way(to, from, &imports) else { continue };
             let members: BTreeSet<&Module> = circle.iter().copied().collect();
             found.entry(members).or_insert(circle);
@@ -145,7 +204,19 @@ fn origin<'a>(
     None
 }
 
-/// What a module passes on of others: (module, name) and what it is there.
+/// The items that a file declares for others.
+fn declared(text: &str) -> Vec<String> {
+    let items = text.lines().filter(|line| line.starts_with("pub"));
+    let names = items.filter_map(|line| {
+        let mut words = line.split(|c: char| !is_name(c)).skip_while(|word| !ITEMS.contains(word)).skip(1);
+        words.find(|word| !word.is_empty() && !ITEMS.contains(word))
+    });
+    names.map(str::to_owned).collect()
+}
+
+const ITEMS: [&str; 8] = ["fn", "struct", "enum", "trait", "type", "const", "static", "mod"];
+
+/// What a module passes on of others: (module, name) and what it is there. The name of all of it is `*`.
 fn passed_on(of: &Module, text: &str) -> Vec<((Module, String), Module)> {
     let mut found = Vec::new();
     for (start, word) in text.match_indices(" use ").filter(|(start, _)| is_public(&text[..*start])) {
@@ -204,7 +275,8 @@ fn tree<'a>(text: &'a str, from: &[String], found: &mut Vec<(Module, String)>) -
     let alias =
         text.strip_prefix(" as ").map(|rest| &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())]);
     text = alias.map_or(text, |alias| &text[" as ".len() + alias.len()..]);
-    let known_as = alias.or(path.last().map(String::as_str)).unwrap_or_default().to_owned();
+    let all = text.starts_with('*').then_some("*");
+    let known_as = all.or(alias).or(path.last().map(String::as_str)).unwrap_or_default().to_owned();
     found.push((path, known_as));
     text.strip_prefix('*').unwrap_or(text)
 }
