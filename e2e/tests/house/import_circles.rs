@@ -38,7 +38,7 @@ fn no_circle_of_imports_goes_over_several_folders() {
         all.extend(circles(files, &mut edges));
     }
     // What is read wrongly would be without circles too.
-    assert!(crates.len() >= 15 && edges.len() >= 800, "{} crates, {} imports", crates.len(), edges.len());
+    assert!(crates.len() >= 17 && edges.len() >= 1_200, "{} crates, {} imports", crates.len(), edges.len());
     for (from, to, _) in KNOWN {
         assert!(edges.contains(&(from.to_owned(), to.to_owned())), "{from}: no longer known, take it off");
     }
