@@ -40,7 +40,7 @@ pub fn used(processes: &[Process], session: u32) -> Used {
 /// into: they are left out.
 ///
 /// A process that loads its program has no environment for a moment. It is looked at again, and left out
-/// only if it still has none after [`LOADING_MAX`].
+/// only if it still has none after half a second.
 pub fn marked(processes: impl IntoIterator<Item = Process>, prefix: &str) -> Vec<Process> {
     let give_up = Instant::now() + LOADING_MAX;
     let mut open: Vec<Process> = processes.into_iter().filter(|process| !process.zombie).collect();

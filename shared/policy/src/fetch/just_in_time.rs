@@ -15,7 +15,8 @@
 //!   its longest such drought is held, within what its owner lets it hold, and for the time between contacts
 //!   besides. Only the very best project is asked, and only if its typical job is *surely* in time behind the
 //!   work held, and behind one job of each other project that has none waiting: so that no project's turn is
-//!   taken by another's insurance.
+//!   taken by another's insurance. On a host that is not always connected turns cannot be waited for: at a
+//!   contact the best project whose typical job is surely in time is asked for all that is lacking.
 //!
 //! The best project: one with a share before one without; one that answers before one that lately did not;
 //! one that was never tried; then by what it is owed, less the work of it that is held.
@@ -211,11 +212,20 @@ fn choose<'a>(
     able.sort_by(|a, b| is_better(situation, kind, a, b));
     if let Occasion::Ahead { held, .. } = occasion {
         // Nobody without a share, and nobody of whom nothing is known.
-        let best = able.into_iter().next().filter(|c| c.project.share.get() > 0.0)?;
-        let job = best.account.typical[kind]?;
-        let behind = held + others_turns(situation, kind, best, candidates);
-        let fit = fit(situation, &job, behind, Sureness::Sure);
-        return fit.is_in_time().then_some((best, Some(fit)));
+        able.retain(|c| c.project.share.get() > 0.0);
+        // Where nothing can be fetched until the next contact, whoever is in time will do.
+        let takes_turns = !situation.connection_interval.is_positive();
+        able.truncate(if takes_turns { 1 } else { able.len() });
+        return able.into_iter().find_map(|candidate| {
+            let job = candidate.account.typical[kind]?;
+            let turns = if takes_turns {
+                others_turns(situation, kind, candidate, candidates)
+            } else {
+                Duration::ZERO
+            };
+            let fit = fit(situation, &job, held + turns, Sureness::Sure);
+            fit.is_in_time().then_some((candidate, Some(fit)))
+        });
     }
     able.into_iter().find_map(|candidate| {
         let job = candidate.account.typical[kind];
@@ -259,6 +269,11 @@ fn request(
     let mut request = WorkRequest::default();
     let least = InstanceSeconds::of_one(REQUEST_MIN);
     request.seconds[kind] = match (occasion, job) {
+        // All that is lacking until the next contact.
+        (Occasion::Ahead { held, wanted }, _) if situation.connection_interval.is_positive() => {
+            let instances = f64::from(situation.host.instances[kind]);
+            InstanceSeconds::of_one((wanted - held).mul_f64(instances)).max(least)
+        }
         // Half a job: a server sends a whole one.
         (Occasion::Ahead { .. }, Some(job)) => {
             InstanceSeconds::of_one(job.running_time.mul_f64(job.instances * 0.5)).max(least)

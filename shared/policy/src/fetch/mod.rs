@@ -60,8 +60,7 @@ pub trait FetchPolicy: Send + Sync + 'static {
     }
 
     /// Whether a server that refuses its jobs because they would be late is left alone as one that has none,
-    /// longer each time. Where not, it is not asked for a while ([`LATE_REFUSAL_WAIT`]
-    /// (crate::type_backoff::LATE_REFUSAL_WAIT)), and goes on earning.
+    /// longer each time. Where not, it is asked again after ten minutes, and goes on earning.
     fn holds_late_refusals_against(&self) -> bool {
         true
     }

@@ -136,6 +136,18 @@ fn r1_13_between_contacts_work_for_the_interval_is_held_and_nothing_is_fetched_j
 }
 
 #[test]
+fn r1_13_at_a_contact_whoever_is_surely_in_time_is_asked_for_all_that_is_lacking_until_the_next() {
+    let queue = busy(2, HOUR * 3);
+    // Of the first, who is owed more, no job is in time: of its 20 hours eight are left before a contact.
+    let projects = [owed(sends(1, 9, 20), 50.0), sends(2, 2, 480)];
+    let mut world = FetchWorld::new(2, &projects, &queue);
+    world.connection_interval = HOUR * 12;
+    let decision = world.decision(&JustInTime);
+    assert!(!is_asked(&decision, 1) && is_asked(&decision, 2), "{decision:?}");
+    assert_eq!(seconds(&decision, 2), 2.0 * 9.0 * 3_600.0, "nine hours of two CPUs");
+}
+
+#[test]
 fn r3_9_one_that_hung_and_one_without_a_share_come_last() {
     let queue = JobQueue::default();
     let mut hung = owed(sends(1, 1, 48), 100.0);
