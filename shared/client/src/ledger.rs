@@ -237,6 +237,8 @@ impl Client {
         if self.now() <= from {
             return None;
         }
+        // What a crash kept from the store: up to here the agent was there, as the accounts say.
+        self.ledger.on_time.observe(from, true);
         // Computing is vouched for only as long as the shell was sure to call.
         let vouched = self.presence.vouched(from, self.now());
         let (length, off) = (vouched.since(from), self.now().since(vouched));

@@ -199,7 +199,7 @@ impl Client {
     /// What a project's jobs are like.
     fn typical_jobs(&self, id: ProjectId) -> PerType<Option<TypicalJob>> {
         let recent = self.ledger.recent_jobs.get(&id);
-        PerType::from_fn(|kind| recent.and_then(|recent| recent.typical(kind)))
+        PerType::from_fn(|kind| recent.and_then(|recent| recent.typical(self.now(), kind)))
     }
 
     /// What a project is owed over all types, in CPU seconds (R3.4).

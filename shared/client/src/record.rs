@@ -5,6 +5,7 @@
 //! for a new one.
 
 use fallow_domain::{JobId, ProjectId};
+use fallow_policy::on_time::OnTime;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -130,7 +131,12 @@ pub(crate) fn restore(
             *ledger = Ledger { metrics, on_time, ..decode::<Ledger>(&key, value)? };
         }
         "metrics" => ledger.metrics = decode(&key, value)?,
-        "on_time" => ledger.on_time = decode(&key, value)?,
+        // What is damaged is learned anew: it is worth no stop.
+        "on_time" => match decode::<OnTime>(&key, value) {
+            Ok(on_time) if on_time.is_sound() => ledger.on_time = on_time,
+            Err(newer @ RestoreError::Newer { .. }) => return Err(newer),
+            Ok(_) | Err(_) => {}
+        },
         "project" => {
             let mut project: Project = decode(&key, value)?;
             project.read_web_preferences();

@@ -24,6 +24,8 @@ const NOTICES_MAX: usize = 20;
 const SAVE_PERIOD: Duration = Duration::from_secs(10);
 /// The history behind the metrics is longer; so much of it may be lost with a killed agent.
 const METRICS_SAVE_PERIOD: Duration = Duration::from_secs(60);
+/// How often the host's hours are stored: they are learned by the half hour.
+const ON_TIME_SAVE_PERIOD: Duration = Duration::from_mins(30);
 
 /// The records of a client, if it keeps any.
 pub(crate) struct Records {
@@ -44,6 +46,7 @@ struct Kept {
     told: BTreeMap<ProjectId, usize>,
     saved_at: Instant,
     metrics_saved_at: Instant,
+    on_time_saved_at: Instant,
 }
 
 /// Whether a period that began then is over. One that began in the future is, for the clock was set back.
@@ -115,6 +118,9 @@ impl Kept {
         if is_over(self.metrics_saved_at, METRICS_SAVE_PERIOD, now) {
             self.metrics_saved_at = now;
             self.mark(Record::Metrics);
+        }
+        if is_over(self.on_time_saved_at, ON_TIME_SAVE_PERIOD, now) {
+            self.on_time_saved_at = now;
             self.mark(Record::OnTime);
         }
         running.for_each(|job| self.mark(Record::Job(*job)));

@@ -289,7 +289,7 @@ impl Client {
             .collect();
         if !like.is_empty() {
             let recent = self.ledger.recent_jobs.entry(id).or_default();
-            like.into_iter().for_each(|(kind, like)| recent.came(kind, like));
+            like.into_iter().for_each(|(kind, like)| recent.came(now, kind, like));
             self.mark(Record::Ledger);
         }
     }

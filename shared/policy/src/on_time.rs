@@ -18,8 +18,8 @@
 //! a length of which few windows were seen, a guess counts beside the histogram.
 //!
 //! It is incremental: half an hour that is over costs a look at each hour of the week and at each length, and
-//! nothing is ever made anew from the history. It takes about 8 kB. What is absurd (clocks that jump, gaps of
-//! years) is cut short, and is forgotten in time.
+//! nothing is ever made anew from the history. It takes about 20 kB. What is absurd (clocks that jump, gaps
+//! of years) is passed over.
 //!
 //! Not in here: what the owner says about the hours of tomorrow.
 
@@ -35,8 +35,11 @@ use luck::{LENGTHS, Luck, SLOTS_MAX};
 /// What is off and on within it counts together.
 pub const SLOT: Duration = Duration::from_mins(30);
 
-/// A gap longer than this says nothing about the host, and what windows would span it is forgotten.
-const GAP_MAX: Duration = Duration::from_hours(22 * 24);
+/// A gap longer than this is no habit of the host's: a holiday, another clock. Windows that would span it are
+/// forgotten.
+const GAP_MAX: Duration = Duration::from_hours(7 * 24);
+/// A clock that is set back by more than this is another one: it is not waited until it comes there again.
+const SET_BACK_MAX: Duration = Duration::from_hours(1);
 
 /// How sure on-time is to be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,10 +94,11 @@ pub struct OnTime {
 
 impl OnTime {
     /// The host was on, or off, up to an instant from the one up to which it is known. A clock that was set
-    /// back says nothing until it has come there again; what is beyond `GAP_MAX` is cut off.
+    /// back a little says nothing until it has come there again. After a gap of more than a week, or by
+    /// another clock, the host is looked at anew, and its habits stay.
     pub fn observe(&mut self, to: Instant, on: bool) {
         let Some(from) = self.seen_to else { return self.begin(to, on) };
-        if to < from - GAP_MAX || to > from + GAP_MAX {
+        if to < from - SET_BACK_MAX || to > from + GAP_MAX {
             // Another clock, or another life: habits stay, windows do not.
             self.past.clear();
             return self.begin(to, on);
@@ -134,6 +138,13 @@ impl OnTime {
         let slots = length.as_secs_f64() / SLOT.as_secs_f64();
         let part = expected * self.luck.quantile(slots, sureness);
         Duration::from_secs_f64(part.clamp(0.0, length.as_secs_f64()))
+    }
+
+    /// Whether it is as this code leaves it, and no number in it is absurd. What is read from a store may be
+    /// damaged.
+    pub fn is_sound(&self) -> bool {
+        let past = self.past.iter().all(|past| Duration::from_secs(i64::from(past.on_secs)) <= SLOT);
+        past && self.past.len() <= 2 * SLOTS_MAX && self.habits.is_sound() && self.luck.is_sound()
     }
 
     /// The share of time that it is on, over all hours.

@@ -398,3 +398,26 @@ fn r6_2_a_file_that_was_stored_without_priority_and_lifetime_is_read_as_one_that
         state.files.values().map(|file| (file.info.priority, file.info.expires_after)).collect();
     assert_eq!(told, [(None, None); 4]);
 }
+
+#[test]
+fn r1_12_what_was_learned_of_the_hosts_hours_is_restored_and_what_is_damaged_of_it_is_learned_anew() {
+    let mut ledger = Ledger::default();
+    ledger.on_time.observe(NOW, true);
+    ledger.on_time.observe(NOW + Duration::from_hours(5), true);
+    let records = [Record::Ledger, Record::OnTime].map(|record| record.change(&State::default(), &ledger));
+    let into =
+        |ledger: &mut Ledger, key: &[u8], value: &[u8]| restore(&mut State::default(), ledger, key, value);
+    for order in [[0, 1], [1, 0]] {
+        let mut restored = Ledger::default();
+        for change in order.map(|place: usize| &records[place]) {
+            into(&mut restored, &change.key, change.value.as_ref().unwrap()).unwrap();
+        }
+        assert_eq!(restored.on_time, ledger.on_time);
+    }
+    for damaged in ["1{\"past\":[2000]}", "1{\"past\":\"\"}", "1nonsense"] {
+        let mut restored = Ledger::default();
+        into(&mut restored, b"on_time", damaged.as_bytes()).unwrap();
+        assert_eq!(restored.on_time, Ledger::default().on_time, "{damaged}");
+    }
+    assert!(into(&mut Ledger::default(), b"on_time", b"2{}").is_err(), "of a newer version");
+}

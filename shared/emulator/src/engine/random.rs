@@ -119,7 +119,8 @@ fn ln(x: f64) -> f64 {
 
 /// The exponential function, for an `x` from -700 to 700; the nearest of these for any other.
 fn exp(x: f64) -> f64 {
-    if x < 0.0 { exp_minus(-x) } else { 1.0 / exp_minus(x.min(700.0)) }
+    let x = x.clamp(-700.0, 700.0);
+    if x < 0.0 { exp_minus(-x) } else { 1.0 / exp_minus(x) }
 }
 
 #[cfg(test)]

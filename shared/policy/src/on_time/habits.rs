@@ -95,6 +95,14 @@ impl Habits {
         }
     }
 
+    pub(super) fn is_sound(&self) -> bool {
+        let is_sound =
+            |cell: &Cell| (0.0..=1e9).contains(&cell.seen) && cell.on >= 0.0 && cell.on <= cell.seen + 1.0;
+        let are_counted = self.day.len() == HOURS_OF_DAY && self.week.len() == HOURS_OF_WEEK;
+        let mut all = [&self.all].into_iter().chain(&self.day).chain(&self.week);
+        are_counted && all.all(is_sound) && self.errors.iter().all(|error| error.is_finite())
+    }
+
     /// Of all time.
     pub(super) fn share(&self) -> f64 {
         self.all.share(1.0, PRIOR)

@@ -67,6 +67,12 @@ impl Histogram {
         }
     }
 
+    fn is_sound(&self) -> bool {
+        let are_counted = self.bins.is_empty() || self.bins.len() == BINS;
+        let mut numbers = self.bins.iter().map(|bin| f64::from(*bin)).chain([self.sum, self.weight]);
+        are_counted && numbers.all(|number| (0.0..=1e12).contains(&number))
+    }
+
     /// How many windows there are, faded.
     fn windows(&self) -> f64 {
         if self.weight > 0.0 { self.sum / self.weight } else { 0.0 }
@@ -92,6 +98,10 @@ impl Histogram {
 pub(super) struct Luck(Vec<Histogram>);
 
 impl Luck {
+    pub(super) fn is_sound(&self) -> bool {
+        (self.0.is_empty() || self.0.len() == LENGTHS.len()) && self.0.iter().all(Histogram::is_sound)
+    }
+
     /// Takes in a window of the length at a place of [`LENGTHS`].
     pub(super) fn learn(&mut self, place: usize, on_secs: f64, expected_secs: f64) {
         if self.0.len() < LENGTHS.len() {

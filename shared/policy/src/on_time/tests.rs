@@ -100,6 +100,33 @@ fn what_is_stored_says_the_same_when_it_is_read() {
     }
 }
 
+#[test]
+fn r1_12_a_clock_that_is_set_by_weeks_and_back_takes_no_habit_away() {
+    let (mut on_time, now) = host(30, |_, _| true);
+    let before = hours(&on_time, now, DAY, Sureness::Sure);
+    on_time.observe(now + DAY * 21, false);
+    on_time.observe(now + HOUR, true);
+    on_time.observe(now + HOUR * 3, true);
+    let after = hours(&on_time, now + HOUR * 3, DAY, Sureness::Sure);
+    assert!(after > before - 1.0, "{before} {after}");
+}
+
+#[test]
+fn what_is_damaged_is_told_from_what_is_sound() {
+    let (on_time, _) = host(30, |_, hour| hour < 9);
+    assert!(on_time.is_sound() && OnTime::default().is_sound());
+    let text = serde_json::to_string(&on_time).unwrap();
+    let damaged = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        let read: OnTime = serde_json::from_str(&text.replacen(from, to, 1)).unwrap();
+        assert!(!read.is_sound(), "{to}");
+    };
+    damaged("\"past\":[", "\"past\":[1801,");
+    damaged("\"all\":[", "\"all\":[-1.0,0.0],\"none\":[");
+    damaged("\"bins\":[", "\"bins\":[1.0,");
+    damaged("\"weight\":", "\"weight\":1e300,\"none\":");
+}
+
 proptest! {
     #[test]
     fn r1_12_however_a_clock_jumps_on_time_stays_within_the_window_and_surer_is_never_more(
