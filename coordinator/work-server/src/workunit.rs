@@ -200,19 +200,8 @@ pub enum Validation {
     Inconclusive,
 }
 
-impl ServerState {
-    /// As tools show it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unsent => "unsent",
-            Self::InProgress => "in progress",
-            Self::Over => "over",
-        }
-    }
-}
-
 impl Outcome {
-    /// As tools show it.
+    /// As the log says it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -220,17 +209,6 @@ impl Outcome {
             Self::Late => "late",
             Self::NotNeeded => "not needed",
             Self::Aborted => "aborted",
-        }
-    }
-}
-
-impl Validation {
-    /// As tools show it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Valid => "valid",
-            Self::Invalid => "invalid",
-            Self::Inconclusive => "inconclusive",
         }
     }
 }

@@ -65,8 +65,9 @@ pub(crate) struct Ledger {
     /// How long the host is on within times to come. A record of its own, as the metrics.
     #[serde(skip)]
     pub on_time: OnTime,
-    /// What the jobs of each project are like.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// What the jobs of each project are like. Not stored: these accounts are written every few seconds, and
+    /// the next job of a project tells it again.
+    #[serde(skip)]
     pub recent_jobs: BTreeMap<ProjectId, RecentJobs>,
     /// How long instances stood idle without a pause.
     #[serde(default, skip_serializing_if = "Droughts::are_none")]

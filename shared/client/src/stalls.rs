@@ -15,7 +15,6 @@ use fallow_policy::fetch::{TypicalJob, WorkRequest};
 use fallow_policy::job_queue::Cpus;
 
 use crate::machine::Client;
-use crate::record::Record;
 use crate::state::{File, FileStatus, Job, Stage};
 use crate::timers::Timer;
 use crate::under_way::{Seen, UnderWay};
@@ -290,7 +289,6 @@ impl Client {
         if !like.is_empty() {
             let recent = self.ledger.recent_jobs.entry(id).or_default();
             like.into_iter().for_each(|(kind, like)| recent.came(now, kind, like));
-            self.mark(Record::Ledger);
         }
     }
 
