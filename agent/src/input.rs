@@ -4,7 +4,7 @@ use fallow_client::Event;
 use fallow_domain::ProjectId;
 
 use crate::fleet::{Arrived, Ask};
-use crate::transfer::ticket::Ticket;
+use crate::ticket::Ticket;
 
 /// Something for the engine.
 #[derive(Debug)]

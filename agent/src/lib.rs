@@ -32,6 +32,7 @@ pub mod proc;
 pub mod records;
 pub mod supervise;
 pub mod sys;
+pub mod ticket;
 pub mod transfer;
 pub mod trash;
 pub mod tree;

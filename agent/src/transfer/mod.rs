@@ -12,7 +12,6 @@ mod local;
 mod notes;
 mod pace;
 mod redirect;
-pub mod ticket;
 mod unpack;
 mod upload;
 mod verify;
@@ -37,10 +36,10 @@ use tracing::Instrument;
 
 use crate::dir::DataDir;
 use crate::input::Input;
+use crate::ticket::{Ticket, Transfer};
 use notes::{TransferLog, TransferNotes};
 use pace::Kind;
 pub use pace::Limits;
-use ticket::{Ticket, What};
 use web::HttpRequest;
 pub use web::{USER_AGENT, Web};
 
@@ -74,7 +73,7 @@ const TOLD_MAX: usize = 10;
 struct Running {
     begun: u64,
     /// With the number of the attempt. One that has ended stays until its end has arrived.
-    transfers: BTreeMap<What, (u64, AbortHandle)>,
+    transfers: BTreeMap<Transfer, (u64, AbortHandle)>,
 }
 
 impl Transfers {
@@ -97,7 +96,7 @@ impl Transfers {
     /// GETs a master page: ends in `MasterPageRead`.
     pub fn fetch_master_page(&self, project: ProjectId, url: MasterUrl) {
         let shared = Arc::clone(&self.shared);
-        self.spawn(What::Page(project), move |log| async move {
+        self.spawn(Transfer::Page(project), move |log| async move {
             let page = shared.web.read_page(url.as_str(), &log).await;
             let outcome = page.map(|page| master::scheduler_urls(&page));
             Event::MasterPageRead { project, outcome }
@@ -107,7 +106,7 @@ impl Transfers {
     /// POSTs a request to a scheduler: ends in `SchedulerAnswered`.
     pub fn call_scheduler(&self, project: ProjectId, url: String, request: &SchedulerRequest) {
         let (shared, request) = (Arc::clone(&self.shared), request.write());
-        self.spawn(What::Rpc(project), move |log| async move {
+        self.spawn(Transfer::Rpc(project), move |log| async move {
             let outcome = call(&shared.web, &url, request, &log).await;
             Event::SchedulerAnswered { project, outcome }
         });
@@ -116,7 +115,7 @@ impl Transfers {
     /// One attempt at a download: ends in `DownloadEnded`.
     pub fn download(&self, wanted: Box<Download>) {
         let shared = Arc::clone(&self.shared);
-        self.spawn(What::File(wanted.file.clone()), move |log| async move {
+        self.spawn(Transfer::File(wanted.file.clone()), move |log| async move {
             let outcome = download::download(&shared.web, &shared.dir, &wanted, &log).await;
             if let Ok(size) = outcome {
                 shared.count(&wanted.url, "down", size.0);
@@ -128,7 +127,7 @@ impl Transfers {
     /// One attempt at an upload: ends in `UploadEnded`.
     pub fn upload(&self, wanted: Box<Upload>) {
         let shared = Arc::clone(&self.shared);
-        self.spawn(What::File(wanted.file.clone()), move |log| async move {
+        self.spawn(Transfer::File(wanted.file.clone()), move |log| async move {
             let outcome = upload::upload(&shared.web, &shared.dir, &wanted, shared.version, &log).await;
             if outcome.is_ok() {
                 shared.count(&wanted.url, "up", wanted.nbytes.0);
@@ -139,24 +138,24 @@ impl Transfers {
 
     /// Gives up a file's transfer, without an event.
     pub fn cancel(&self, file: &FileKey) {
-        self.give_up(&What::File(file.clone()));
+        self.give_up(&Transfer::File(file.clone()));
     }
 
     /// Gives up what was asked of a project's scheduler, without an event.
     pub fn cancel_rpc(&self, project: ProjectId) {
-        self.give_up(&What::Rpc(project));
+        self.give_up(&Transfer::Rpc(project));
     }
 
-    fn give_up(&self, what: &What) {
-        if let Some((_, running)) = self.running().transfers.remove(what) {
+    fn give_up(&self, transfer: &Transfer) {
+        if let Some((_, running)) = self.running().transfers.remove(transfer) {
             running.abort();
         }
     }
 
     /// Gives up all that goes on with a project, without events.
     pub fn cancel_project(&self, project: ProjectId) {
-        self.running().transfers.retain(|what, (_, running)| {
-            let same = what.project() == project;
+        self.running().transfers.retain(|transfer, (_, running)| {
+            let same = transfer.project() == project;
             if same {
                 running.abort();
             }
@@ -175,15 +174,15 @@ impl Transfers {
     /// more.
     pub fn settle(&self, ticket: &Ticket) -> bool {
         let mut running = self.running();
-        let is_wanted =
-            running.transfers.get(&ticket.what).is_some_and(|(attempt, _)| *attempt == ticket.attempt);
+        let current = running.transfers.get(ticket.transfer());
+        let is_wanted = current.is_some_and(|(attempt, _)| ticket.is_of(*attempt));
         if is_wanted {
-            running.transfers.remove(&ticket.what);
+            running.transfers.remove(ticket.transfer());
         }
         is_wanted
     }
 
-    fn spawn<F>(&self, what: What, work: impl FnOnce(Arc<TransferLog>) -> F)
+    fn spawn<F>(&self, transfer: Transfer, work: impl FnOnce(Arc<TransferLog>) -> F)
     where
         F: Future<Output = Event> + Send + 'static,
     {
@@ -191,19 +190,19 @@ impl Transfers {
         let mut running = self.running();
         running.begun += 1;
         let attempt = running.begun;
-        let mut ticket = Ticket { what: what.clone(), attempt, traffic: Vec::new() };
-        let (project, work) = (what.project(), work(Arc::clone(&log)));
+        let ticket = Ticket::new(transfer.clone(), attempt);
+        let (project, work) = (transfer.project(), work(Arc::clone(&log)));
         let task = async move {
             let event = Box::new(work.await);
             let notes = log.take();
             for text in shared.moves_to_tell(project, &notes).into_iter().chain(notes.remarks) {
                 let _ = shared.events.send(Input::Remark { project, text }).await;
             }
-            ticket.traffic = notes.traffic;
+            let ticket = ticket.measured(notes.traffic);
             let _ = shared.events.send(Input::Transferred(ticket, event)).await;
         };
         let handle = self.shared.runtime.spawn(task.in_current_span());
-        if let Some((_, other)) = running.transfers.insert(what, (attempt, handle.abort_handle())) {
+        if let Some((_, other)) = running.transfers.insert(transfer, (attempt, handle.abort_handle())) {
             other.abort();
         }
     }

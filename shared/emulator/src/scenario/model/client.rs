@@ -11,7 +11,8 @@ pub struct Buffer {
     pub additional: Duration,
 }
 
-/// The client's preferences. [`super::super::Scenario::preferences`] gives them in the product's own form.
+/// The client's preferences. [`Scenario::preferences`](super::scenario::Scenario::preferences) gives them in
+/// the product's own form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientModel {
     /// Switch between projects about this often.

@@ -1,7 +1,8 @@
-//! The parts of a scenario, one file each.
+//! What a scenario is: the whole and its parts, one file each.
 
 pub(crate) mod availability;
 pub(crate) mod client;
 pub(crate) mod host;
 pub(crate) mod job;
 pub(crate) mod project;
+pub(crate) mod scenario;

@@ -1,0 +1,58 @@
+//! All of it: a host, a client and its projects.
+
+use std::collections::BTreeSet;
+
+use fallow_domain::{Duration, Preferences};
+
+use super::client::{Buffer, ClientModel};
+use super::host::HostModel;
+use super::project::ProjectModel;
+
+/// Everything that is given to a simulation, but for its seed and its policies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Its name, as shown in tables and files.
+    pub name: String,
+    /// How long is simulated.
+    pub duration: Duration,
+    /// The machine.
+    pub host: HostModel,
+    /// The client's preferences.
+    pub client: ClientModel,
+    /// The projects it is attached to, at least one, in the order of attachment. No two have the same name.
+    pub projects: Vec<ProjectModel>,
+}
+
+impl Scenario {
+    /// The client's preferences as the product's own code takes them.
+    #[must_use]
+    pub fn preferences(&self) -> Preferences {
+        // By name, so that none is forgotten.
+        let ClientModel {
+            scheduling_period,
+            buffer: Buffer { min: buffer_min, additional: buffer_additional },
+            leave_in_memory,
+            checkpoint_period,
+            cpu_fraction,
+            cpu_time_fraction,
+            memory_fraction,
+            disk_fraction,
+            disk_free_min,
+        } = self.client;
+        Preferences {
+            cpu_fraction,
+            cpu_time_fraction,
+            buffer_min,
+            buffer_additional,
+            scheduling_period,
+            checkpoint_period,
+            leave_in_memory,
+            suspended: false,
+            memory_fraction,
+            disk_fraction,
+            disk_free_min,
+            connection_interval: self.host.connection_interval,
+            excluded_devices: BTreeSet::new(),
+        }
+    }
+}
