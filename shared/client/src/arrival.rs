@@ -15,8 +15,8 @@ use crate::described::{
 use crate::dropped::Dropped;
 use crate::end_state::EndState;
 use crate::machine::Client;
-use crate::record::Record;
-use crate::state::{FileStatus, Job, Process, Run, Stage, VersionKey};
+use crate::state::{FileStatus, Job, Process, Run, Stage};
+use crate::versions::VersionKey;
 use crate::{FileKey, NoticeLevel};
 
 /// BOINC's size of a job whose server says nothing.
@@ -133,22 +133,13 @@ impl Client {
         if version.platform.is_empty() {
             version.platform = self.primary_platform();
         }
-        let key = VersionKey {
-            project: id,
-            app: version.app.clone(),
-            platform: version.platform.clone(),
-            plan_class: version.plan_class.clone(),
-            number: version.number,
-        };
+        let key = VersionKey::of(id, &version);
         if version.is_oversized() {
             offer.refused.versions += 1;
             return;
         }
-        if let Some(known) = self.state.versions.get_mut(&key) {
-            known.cpus = version.cpus;
-            known.speed = version.speed;
-            known.command_line = version.command_line;
-            return self.mark(Record::Version(key));
+        if self.state.versions.contains_key(&key) {
+            return self.renew_version(key, version);
         }
         let need = offer.need_of(&[&version.files]);
         let need = need.map(|files| Need { versions: 1, bytes: files.bytes + version.weight(), ..files });
@@ -157,7 +148,7 @@ impl Client {
             return;
         }
         self.put_files(id, &version.files, offer);
-        self.state.versions.insert(key.clone(), version);
+        self.insert_version(key.clone(), version);
         for file in self.version_files(&key) {
             self.edit_file(&file, |file| {
                 // What came as a mere input was not checked for a signature; it must not become a program so.
@@ -168,14 +159,11 @@ impl Client {
             });
             self.use_file(&file);
         }
-        self.mark(Record::Version(key));
     }
 
     /// Applications are kept as long as one of their versions is.
     fn put_apps(&mut self, id: ProjectId, apps: Vec<Application>) {
-        let versions = self.state.versions.range(VersionKey::first(id)..);
-        let used: BTreeSet<&str> =
-            versions.take_while(|(key, _)| key.project == id).map(|(key, _)| key.app.as_str()).collect();
+        let used: BTreeSet<&str> = self.state.versions.of(id).map(|(key, _)| key.app.as_str()).collect();
         let is_used = |name: &String| used.contains(name.as_str());
         let all_used = self.state.projects.get(&id).is_none_or(|project| project.apps.keys().all(is_used));
         if apps.is_empty() && all_used {
@@ -191,7 +179,7 @@ impl Client {
     }
 
     pub(crate) fn primary_platform(&self) -> String {
-        let platforms = self.state.host.as_ref().map(|host| host.platforms.as_slice()).unwrap_or_default();
+        let platforms = self.state.host.facts().map(|host| host.platforms.as_slice()).unwrap_or_default();
         platforms.first().cloned().unwrap_or_default()
     }
 
@@ -227,7 +215,7 @@ impl Client {
     /// What a job needs that this host does not have, whatever its owner allows: how it is reported, so that
     /// its project gives it to another host, and why.
     fn beyond_host(&self, job: &Job) -> Option<(i32, String)> {
-        let host = self.state.host.as_ref()?;
+        let host = self.state.host.facts()?;
         if let Some((kind, _)) = job.usage.coprocessor
             && !host.coprocessors.iter().any(|coprocessor| coprocessor.kind == kind)
         {
@@ -254,7 +242,7 @@ impl Client {
             .ok_or_else(|| Dropped::NoWorkunit(result.workunit.clone()))?;
         let is_new = known.is_none();
         let (version_key, version) = self.version_for(id, &workunit, &result)?;
-        let host = self.state.host.as_ref().ok_or(Dropped::NoHost)?;
+        let host = self.state.host.facts().ok_or(Dropped::NoHost)?;
         let usage = usage(version)?;
         let speed = version.speed.unwrap_or_else(|| {
             // By the CPUs that the server reckons with: it bounded the job's running time by them.
@@ -276,8 +264,7 @@ impl Client {
         self.put_files(id, &workunit.files, offer);
         self.put_files(id, &result.files, offer);
         if is_new {
-            self.state.workunits.insert(key.clone(), workunit);
-            self.mark(Record::Workunit(key));
+            self.insert_workunit(key, workunit);
         }
         Ok(Some(Job {
             id: self.new_job_id(),
@@ -304,22 +291,22 @@ impl Client {
         workunit: &Workunit,
         result: &JobDescription,
     ) -> Result<(VersionKey, &ApplicationVersion), Dropped> {
-        let platforms = self.state.host.as_ref().map(|host| host.platforms.as_slice()).unwrap_or_default();
+        let platforms = self.state.host.facts().map(|host| host.platforms.as_slice()).unwrap_or_default();
         let platform =
             if result.platform.is_empty() { self.primary_platform() } else { result.platform.clone() };
         if !platforms.contains(&platform) {
             return Err(Dropped::Platform(platform));
         }
-        let key = |number| VersionKey {
+        let key = VersionKey {
             project: id,
             app: workunit.app.clone(),
             platform: platform.clone(),
             plan_class: result.plan_class.clone(),
-            number,
+            number: result.version_number,
         };
         let found = match result.platform.is_empty() {
-            true => self.state.versions.range(key(0)..=key(u32::MAX)).next_back(),
-            false => self.state.versions.get_key_value(&key(result.version_number)),
+            true => self.state.versions.newest(&key),
+            false => self.state.versions.get_key_value(&key),
         };
         let found = found.map(|(key, version)| (key.clone(), version));
         let (number, app) = (result.version_number, workunit.app.clone());
@@ -362,12 +349,7 @@ impl Client {
 
     /// A version that a newer one supersedes goes when no job needs it.
     pub(crate) fn drop_old_versions(&mut self, id: ProjectId) {
-        let versions = self.state.versions.range(VersionKey::first(id)..).map(|(key, _)| key);
-        let versions: Vec<&VersionKey> = versions.take_while(|key| key.project == id).collect();
-        // In the order of their numbers within each line.
-        let newer = versions.iter().skip(1);
-        let old = versions.iter().zip(newer).filter(|(key, newer)| key.is_in_line_with(newer));
-        let old: Vec<VersionKey> = old.map(|(key, _)| (*key).clone()).collect();
+        let old: Vec<VersionKey> = self.state.versions.superseded(id).cloned().collect();
         if old.is_empty() {
             return;
         }
@@ -376,8 +358,7 @@ impl Client {
             for file in self.version_files(&key) {
                 self.unuse_file(&file);
             }
-            self.state.versions.remove(&key);
-            self.mark(Record::Version(key));
+            self.remove_version(key);
         }
     }
 

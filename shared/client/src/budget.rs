@@ -17,7 +17,7 @@ use crate::FileKey;
 use crate::described::{
     Application, ApplicationVersion, FileDescription, FileReference, JobDescription, Workunit,
 };
-use crate::state::{State, VersionKey};
+use crate::state::State;
 
 /// Jobs of a project. BOINC's client asks no project of which it holds a thousand runnable ones; ten times as
 /// many are room for those that wait, upload or are to be reported.
@@ -154,20 +154,18 @@ impl Room {
 fn holds(state: &State, project: ProjectId) -> Need {
     let mut held = Need::default();
     let from = FileKey { project, name: String::new() };
-    for (_, file) in state.files.range(from.clone()..).take_while(|(key, _)| key.project == project) {
+    for (_, file) in state.files.range(from..).take_while(|(key, _)| key.project == project) {
         held.files += 1;
         held.bytes += file.info.weight();
     }
-    for (_, workunit) in state.workunits.range(from..).take_while(|(key, _)| key.project == project) {
+    for (_, workunit) in state.workunits.of(project) {
         held.bytes += workunit.weight();
     }
     for id in state.jobs.of(project) {
         held.jobs += 1;
         held.bytes += state.jobs.get(&id).map_or(0, |job| job.result.weight());
     }
-    for (_, version) in
-        state.versions.range(VersionKey::first(project)..).take_while(|(key, _)| key.project == project)
-    {
+    for (_, version) in state.versions.of(project) {
         held.versions += 1;
         held.bytes += version.weight();
     }

@@ -74,7 +74,7 @@ impl Client {
     /// now earned projects their debts until now; what it offered in an earlier life of the agent is not
     /// known.
     pub(crate) fn host_changed(&mut self) {
-        let usable = match &self.state.host {
+        let usable = match self.state.host.facts() {
             Some(facts) => self.usable.measured(facts, self.preferences()),
             None => Usable::default(),
         };

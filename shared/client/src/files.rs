@@ -267,7 +267,7 @@ impl Client {
         if file.transfer.as_ref()?.direction == Direction::Upload {
             return None;
         }
-        let (host, nbytes) = (self.state.host.as_ref()?, file.info.nbytes?);
+        let (host, nbytes) = (self.state.host.facts()?, file.info.nbytes?);
         let most = host.disk_total.as_f64() * self.preferences().disk_fraction.get();
         let total = host.disk_total;
         if total == Bytes(0) || nbytes.as_f64() <= most {
@@ -289,7 +289,8 @@ impl Client {
     /// projects on the disk. A share of 0 keeps new work away and not the files of the work that is here:
     /// then it is all that is left.
     fn room_for(&self, key: &FileKey) -> Bytes {
-        let (Some(host), Some(project)) = (&self.state.host, self.state.projects.get(&key.project)) else {
+        let (Some(host), Some(project)) = (self.state.host.facts(), self.state.projects.get(&key.project))
+        else {
             return Bytes(0);
         };
         let preferences = self.preferences();

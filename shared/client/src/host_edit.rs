@@ -14,12 +14,14 @@ use crate::record::Record;
 use crate::state::Meta;
 use crate::timers::Timer;
 
-/// What is stored of the host, to be looked at, and the preferences that follow from it.
+/// What is stored of the host, to be looked at, the preferences that follow from it, and what was measured.
 #[derive(Debug, Default)]
 pub(crate) struct HostRecord {
     meta: Meta,
     /// Kept because they are asked for at every turn.
     in_force: Preferences,
+    /// What was measured of it; not stored, for it is measured anew at every start.
+    facts: Option<HostFacts>,
 }
 
 /// What follows from an edit.
@@ -46,7 +48,7 @@ impl Deref for HostRecord {
 
 impl From<Meta> for HostRecord {
     fn from(meta: Meta) -> Self {
-        Self { in_force: in_force(&meta), meta }
+        Self { in_force: in_force(&meta), meta, facts: None }
     }
 }
 
@@ -60,6 +62,11 @@ impl HostRecord {
     /// The preferences in force.
     pub(crate) const fn preferences(&self) -> &Preferences {
         &self.in_force
+    }
+
+    /// What was measured of it last; nothing until the shell has done so.
+    pub(crate) const fn facts(&self) -> Option<&HostFacts> {
+        self.facts.as_ref()
     }
 
     fn edit<T>(&mut self, change: impl FnOnce(&mut Meta) -> T) -> (T, Difference) {
@@ -107,7 +114,7 @@ fn fits_others(was: &Preferences, is: &Preferences) -> bool {
 impl Client {
     /// Changes what is stored of the host, and sees to what follows.
     pub(crate) fn edit_meta<T>(&mut self, change: impl FnOnce(&mut Meta) -> T) -> T {
-        let (told, found) = self.state.meta.edit(change);
+        let (told, found) = self.state.host.edit(change);
         if found.durable {
             self.mark_durable(Record::Meta);
         } else if found.store {
@@ -129,11 +136,11 @@ impl Client {
 
     /// Takes in what was measured of the host.
     pub(crate) fn edit_host(&mut self, facts: HostFacts) {
-        let before = self.state.host.replace(facts);
+        let before = self.state.host.facts.replace(facts);
         self.host_changed();
         self.touch(Entity::Host);
         let made_of = |facts: &HostFacts| (facts.ncpus, facts.memory, facts.coprocessors.clone());
-        if before.as_ref().map(made_of) != self.state.host.as_ref().map(made_of) {
+        if before.as_ref().map(made_of) != self.state.host.facts().map(made_of) {
             self.reassess_all();
             self.want_schedule();
             self.want_fetch();
@@ -142,7 +149,7 @@ impl Client {
 
     /// A number for a new project, which no other had.
     pub(crate) fn new_project_id(&mut self) -> ProjectId {
-        let next = &mut self.state.meta.meta.next_project;
+        let next = &mut self.state.host.meta.next_project;
         *next += 1;
         let id = ProjectId(*next - 1);
         self.mark_durable(Record::Meta);
@@ -151,7 +158,7 @@ impl Client {
 
     /// The same for a job.
     pub(crate) fn new_job_id(&mut self) -> JobId {
-        let next = &mut self.state.meta.meta.next_job;
+        let next = &mut self.state.host.meta.next_job;
         *next += 1;
         let id = JobId(*next - 1);
         self.mark(Record::Meta);
@@ -161,7 +168,7 @@ impl Client {
     /// Takes note of a draw from the host's stream, so that a restart knows how far it was. Its view does not
     /// show it.
     pub(crate) fn note_draw(&mut self) {
-        self.state.meta.meta.draws += 1;
+        self.state.host.meta.draws += 1;
         self.store_only(Record::Meta);
     }
 }

@@ -70,8 +70,7 @@ impl Client {
     /// A workunit is kept with a job only.
     fn drop_workunit_if_unused(&mut self, workunit: FileKey) {
         if !self.state.jobs.any_of_workunit(&workunit) {
-            self.state.workunits.remove(&workunit);
-            self.mark(Record::Workunit(workunit));
+            self.remove_workunit(workunit);
         }
     }
 

@@ -59,7 +59,7 @@ impl Client {
         keys
     }
 
-    pub(crate) fn version_files(&self, key: &crate::state::VersionKey) -> Vec<FileKey> {
+    pub(crate) fn version_files(&self, key: &crate::versions::VersionKey) -> Vec<FileKey> {
         let files = self.state.versions.get(key).map(|version| version.files.as_slice()).unwrap_or_default();
         files.iter().map(|file| FileKey { project: key.project, name: file.file_name.clone() }).collect()
     }
@@ -157,7 +157,7 @@ impl Client {
 
     /// Why a job could not run here even if nothing else did.
     fn can_never_run(&self, job: &JobSnapshot) -> Option<WhyNotRun> {
-        self.state.host.as_ref()?;
+        self.state.host.facts()?;
         self.schedule_host(false).can_never_run(&job.needs())
     }
 

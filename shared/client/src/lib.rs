@@ -78,11 +78,13 @@ mod timers;
 mod transfers;
 mod trickles;
 mod under_way;
+mod versions;
 mod view;
 mod wanted;
 mod watch;
 mod why;
 mod workload;
+mod workunits;
 
 pub use attaching::{Attached, NotAttached, Verdict};
 pub use cut::cut;

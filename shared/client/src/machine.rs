@@ -120,7 +120,7 @@ impl Client {
         for (key, value) in records {
             record::restore(&mut state, &mut ledger, &key, &value)?;
         }
-        let random = Random::after(config.seed, state.meta.draws);
+        let random = Random::after(config.seed, state.host.draws);
         let mut client = Self {
             config,
             state,
@@ -204,7 +204,7 @@ impl Client {
     }
 
     fn is_up(&self) -> bool {
-        self.state.host.is_some()
+        self.state.host.facts().is_some()
     }
 
     fn take(&mut self, event: Event) {
@@ -278,12 +278,12 @@ impl Client {
 
     /// The preferences in force: the document's under the owner's limits.
     pub(crate) fn preferences(&self) -> &Preferences {
-        self.state.meta.preferences()
+        self.state.host.preferences()
     }
 
     /// CPUs that may be used now (R2.6).
     pub(crate) fn usable_cpus(&self) -> u32 {
-        let ncpus = self.state.host.as_ref().map_or(1, |host| host.ncpus);
+        let ncpus = self.state.host.facts().map_or(1, |host| host.ncpus);
         self.preferences().usable_cpus(ncpus)
     }
 

@@ -11,7 +11,6 @@ use fallow_policy::completion::DurationCorrection;
 use fallow_policy::rpc_timing::RpcState;
 
 use crate::machine::Client;
-use crate::record::Record;
 use crate::state::{Identity, Process, Project};
 use crate::timers::Timer;
 use crate::{Effect, Entity, NoticeLevel, Reason};
@@ -118,7 +117,7 @@ impl Client {
 
     /// What the document in force says of a project.
     pub(crate) fn assigned(&self, url: &MasterUrl) -> Option<&ProjectAssignment> {
-        self.state.meta.document.as_ref()?.projects.iter().find(|project| project.url == *url)
+        self.state.host.document.as_ref()?.projects.iter().find(|project| project.url == *url)
     }
 
     /// As after a first attachment: the master page is due, and no earlier failure or delay holds.
@@ -218,17 +217,10 @@ impl Client {
             }
             self.remove_file(&key);
         }
-        let versions: Vec<_> = self.state.versions.keys().filter(|key| key.project == id).cloned().collect();
-        for key in versions {
-            self.state.versions.remove(&key);
-            self.mark(Record::Version(key));
-        }
-        let workunits: Vec<_> =
-            self.state.workunits.keys().filter(|key| key.project == id).cloned().collect();
-        for key in workunits {
-            self.state.workunits.remove(&key);
-            self.mark(Record::Workunit(key));
-        }
+        let versions: Vec<_> = self.state.versions.of(id).map(|(key, _)| key.clone()).collect();
+        versions.into_iter().for_each(|key| self.remove_version(key));
+        let workunits: Vec<_> = self.state.workunits.of(id).map(|(key, _)| key.clone()).collect();
+        workunits.into_iter().for_each(|key| self.remove_workunit(key));
         self.workload.forget_project(id);
         self.sessions_mut().forget(id);
         self.hearings.forget(id);
@@ -266,7 +258,7 @@ impl Client {
     pub(crate) fn offer_document(&mut self, document: FleetDocument) {
         let version = document.version;
         let current =
-            self.state.meta.document.as_ref().map_or(DocumentVersion(0), |document| document.version);
+            self.state.host.document.as_ref().map_or(DocumentVersion(0), |document| document.version);
         if version < current {
             return self
                 .refuse_document(version.0, format!("older than version {current}, which is followed"));
@@ -274,11 +266,11 @@ impl Client {
         if let Err(invalid) = document.check() {
             return self.refuse_document(version.0, invalid.to_string());
         }
-        if self.state.meta.document.as_ref() == Some(&document) {
+        if self.state.host.document.as_ref() == Some(&document) {
             return self.touch(Entity::Host);
         }
         // What the owner detached stays so (R6.1: the owner keeps the last word).
-        let declined = self.state.meta.declined.clone();
+        let declined = self.state.host.declined.clone();
         for project in document.projects.iter().filter(|project| !declined.contains(&project.url)) {
             self.put_project(project, true);
         }
@@ -314,7 +306,7 @@ impl Client {
     /// Devices that the owner wants to be left alone (R3.14): the whole set, stored before anything follows
     /// from it.
     pub(crate) fn owner_excludes(&mut self, devices: BTreeSet<Device>) {
-        if self.state.meta.owner.excluded_devices != devices {
+        if self.state.host.owner.excluded_devices != devices {
             self.edit_meta(|meta| meta.owner.excluded_devices = devices);
             let all = &self.preferences().excluded_devices;
             let text = match all.is_empty() {
@@ -339,7 +331,7 @@ impl Client {
     /// The owner keeps the last word: it is stored before anything follows from it, and holds until taken
     /// back.
     pub(crate) fn owner_suspends(&mut self, suspended: bool) {
-        if self.state.meta.owner.suspended != suspended {
+        if self.state.host.owner.suspended != suspended {
             self.edit_meta(|meta| meta.owner.suspended = suspended);
             let what = if suspended { "suspended" } else { "resumed" };
             self.notice(NoticeLevel::Info, None, format!("computing {what} by the owner"));

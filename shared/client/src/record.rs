@@ -10,7 +10,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::ledger::Ledger;
-use crate::state::{File, Job, Meta, Project, State, VersionKey};
+use crate::state::{File, Job, Meta, Project, State};
+use crate::versions::VersionKey;
 use crate::{Change, FileKey};
 
 /// The format of the values that this version writes.
@@ -80,7 +81,7 @@ impl Record {
     /// The record as it stands, or its absence.
     pub(crate) fn change(&self, state: &State, ledger: &Ledger) -> Change {
         let value = match self {
-            Self::Meta => encode(&*state.meta),
+            Self::Meta => encode(&*state.host),
             Self::Ledger => encode(ledger),
             Self::Metrics => encode(&ledger.metrics),
             Self::OnTime => encode(&ledger.on_time),
@@ -124,7 +125,7 @@ pub(crate) fn restore(
 ) -> Result<(), RestoreError> {
     let key = String::from_utf8_lossy(key).into_owned();
     match key.split('/').next().unwrap_or_default() {
-        "meta" => state.meta = decode::<Meta>(&key, value)?.into(),
+        "meta" => state.host = decode::<Meta>(&key, value)?.into(),
         "ledger" => {
             let (metrics, on_time) =
                 (std::mem::take(&mut ledger.metrics), std::mem::take(&mut ledger.on_time));

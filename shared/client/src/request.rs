@@ -18,7 +18,8 @@ use crate::FileKey;
 use crate::described::{ApplicationVersion, CoprocessorUse};
 use crate::end_state::EndState;
 use crate::machine::Client;
-use crate::state::{FileStatus, Job, Project, Stage, VersionKey};
+use crate::state::{FileStatus, Job, Project, Stage};
+use crate::versions::VersionKey;
 
 /// At most this many jobs are reported in one request, the others in the next: each can carry 64 KiB of
 /// `stderr.txt`.
@@ -47,11 +48,11 @@ impl Client {
         wanted: &WorkRequest,
     ) -> Option<(SchedulerRequest, Vec<JobId>)> {
         let project = self.state.projects.get(&id)?;
-        let host = self.state.host.as_ref()?;
+        let host = self.state.host.facts()?;
         let reported =
             self.state.jobs.reporting().iter().filter(|job| self.state.jobs[job].project == id).copied();
         let reported: Vec<JobId> = reported.take(REPORTS_MAX).collect();
-        let versions = self.state.versions.iter().filter(|(key, _)| key.project == id);
+        let versions = self.state.versions.of(id);
         let request = SchedulerRequest {
             authenticator: project.account_key.clone(),
             hostid: project.hostid,
@@ -88,7 +89,7 @@ impl Client {
     /// A server that knew of devices which nobody may use would send work for them (R3.14).
     fn coprocs(&self, wanted: &WorkRequest) -> Vec<HostCoprocessors> {
         let usable = self.plan_host().instances;
-        let found = self.state.host.iter().flat_map(|host| &host.coprocessors);
+        let found = self.state.host.facts().into_iter().flat_map(|host| &host.coprocessors);
         let used = found.filter(|coprocessor| usable[coprocessor.kind] > 0);
         used.map(|coprocessor| coprocs(coprocessor, usable[coprocessor.kind], wanted)).collect()
     }
@@ -147,7 +148,7 @@ impl Client {
 
     /// What the preferences leave to all projects together (R4.1).
     fn disk_allowed(&self, used: Bytes) -> Bytes {
-        let Some(host) = &self.state.host else { return Bytes(0) };
+        let Some(host) = self.state.host.facts() else { return Bytes(0) };
         let preferences = self.preferences();
         let by_fraction = host.disk_total.as_f64() * preferences.disk_fraction.get();
         let by_free = host.disk_free.as_f64() + used.as_f64() - preferences.disk_free_min.as_f64();
@@ -221,7 +222,7 @@ impl Client {
     }
 
     fn other_results(&self, id: ProjectId) -> Vec<OtherResult> {
-        let versions = self.state.versions.keys().filter(|key| key.project == id);
+        let versions = self.state.versions.of(id).map(|(key, _)| key);
         let index: BTreeMap<&VersionKey, u32> = versions.zip(0..).collect();
         let reported = self.carried.jobs(id);
         let here =

@@ -264,7 +264,7 @@ impl Client {
         let (now, delay) = (self.now(), reply.request_delay);
         self.wanted_mut().forget(id);
         self.trickles_told(id, reply.message_ack);
-        let first = JobId(self.state.meta.next_job);
+        let first = JobId(self.state.host.next_job);
         let refused_late = reply.refuses_late_jobs();
         let arrived = self.apply_reply(id, reply);
         self.learn_job_time(id, first);

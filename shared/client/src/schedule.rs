@@ -18,7 +18,7 @@ use crate::{Effect, Entity, Reason};
 impl Client {
     /// Memory that tasks may use together.
     pub(crate) fn memory_limit(&self) -> Bytes {
-        let memory = self.state.host.as_ref().map_or(0.0, |host| host.memory.as_f64());
+        let memory = self.state.host.facts().map_or(0.0, |host| host.memory.as_f64());
         Bytes::from_f64(memory * self.preferences().memory_fraction.get())
     }
 
@@ -109,7 +109,7 @@ impl Client {
         if !self.config.composition.accounting.counts_credit() {
             return;
         }
-        let Some(cpu) = self.state.host.as_ref().map(|host| host.speed.fpops) else { return };
+        let Some(cpu) = self.state.host.facts().map(|host| host.speed.fpops) else { return };
         for project in period {
             self.ledger.credit.update(project.project, self.now(), &project.used, &host.speeds, cpu);
         }

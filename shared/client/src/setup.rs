@@ -72,7 +72,7 @@ impl Client {
 
         let (who, bytes) =
             (&project.identity, |given: Option<Bytes>, default| given.map_or(default, Bytes::as_f64));
-        let host = self.state.host.as_ref().ok_or(CannotStart::HostUnknown)?;
+        let host = self.state.host.facts().ok_or(CannotStart::HostUnknown)?;
         let number = |id: u64| u32::try_from(id).unwrap_or(0);
         let text = |text: &String| (!text.is_empty()).then(|| text.clone());
         let init_data = AppInitData {

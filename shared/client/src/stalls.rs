@@ -204,7 +204,7 @@ impl Client {
         for job in self.state.jobs.uploading().iter().filter_map(|id| self.state.jobs.get(id)) {
             *uploading.entry(job.project).or_default() += 1;
         }
-        let instances = self.state.host.as_ref().map_or(1, |host| {
+        let instances = self.state.host.facts().map_or(1, |host| {
             host.coprocessors.iter().map(|coprocessor| coprocessor.count).fold(host.ncpus, u32::max)
         });
         let enough = |id: ProjectId| -> Option<FetchLimit> {

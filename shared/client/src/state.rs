@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::WebPreferences;
 use fallow_domain::{
-    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Flops, HostFacts, Instant, JobId, MasterUrl,
+    AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Flops, Instant, JobId, MasterUrl,
     OwnerLimits, PerType, ProjectId, Share, SlotId, Speed, Usage,
 };
 use fallow_policy::backoff::Wait;
@@ -17,7 +17,7 @@ use fallow_policy::rpc_timing::RpcState;
 use fallow_policy::transfer_backoff::TransferBackoff;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::described::{Application, ApplicationVersion, FileDescription, JobDescription, Workunit};
+use crate::described::{Application, FileDescription, JobDescription};
 use crate::end_state::EndState;
 use crate::file_table::Files;
 use crate::file_use::FileUse;
@@ -27,7 +27,9 @@ use crate::project_table::Projects;
 use crate::slots::Slots;
 use crate::transfers::Transfers;
 use crate::trickles::Trickles;
-use crate::{Direction, FileKey, RequiredSignature};
+use crate::versions::{VersionKey, Versions};
+use crate::workunits::Workunits;
+use crate::{Direction, RequiredSignature};
 
 /// What concerns the host as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -124,30 +126,6 @@ pub(crate) struct Identity {
     pub host_expavg_credit: f64,
     pub venue: String,
     pub project_preferences: String,
-}
-
-/// Names an application version: what a job asks for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct VersionKey {
-    pub project: ProjectId,
-    pub app: String,
-    pub platform: String,
-    pub plan_class: String,
-    pub number: u32,
-}
-
-impl VersionKey {
-    /// Before all of a project's.
-    pub(crate) fn first(project: ProjectId) -> Self {
-        let none = String::new;
-        Self { project, app: none(), platform: none(), plan_class: none(), number: 0 }
-    }
-
-    /// Whether another is the same but for its number.
-    pub(crate) fn is_in_line_with(&self, other: &Self) -> bool {
-        (self.project, &self.app, &self.platform, &self.plan_class)
-            == (other.project, &other.app, &other.platform, &other.plan_class)
-    }
 }
 
 /// A file of a project, present or to come.
@@ -372,11 +350,10 @@ impl Outcome {
 /// What the client knows.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    pub meta: HostRecord,
-    pub host: Option<HostFacts>,
+    pub host: HostRecord,
     pub projects: Projects,
-    pub versions: BTreeMap<VersionKey, ApplicationVersion>,
-    pub workunits: BTreeMap<FileKey, Workunit>,
+    pub versions: Versions,
+    pub workunits: Workunits,
     pub files: Files,
     pub jobs: Jobs,
     // Worked out from the above.

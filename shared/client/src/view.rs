@@ -116,11 +116,11 @@ impl Client {
     pub fn host_view(&self) -> HostView {
         let all = self.ledger.all();
         let usable = self.usable_cpus();
-        let meta = &self.state.meta;
+        let meta = &self.state.host;
         let late = self.late_unreported();
         let wished = meta.document.as_ref().is_some_and(|document| document.preferences.suspended);
         HostView {
-            cpus: self.state.host.as_ref().map_or(0, |host| host.ncpus),
+            cpus: self.state.host.facts().map_or(0, |host| host.ncpus),
             usable_cpus: usable,
             idle_cpus: self.idle_cpus(),
             suspended_by: match (meta.owner.suspended, wished) {
@@ -200,7 +200,7 @@ impl Client {
 
     /// Whether the owner has suspended computing.
     pub fn owner_suspended(&self) -> bool {
-        self.state.meta.owner.suspended
+        self.state.host.owner.suspended
     }
 
     /// How a project stands with this host.

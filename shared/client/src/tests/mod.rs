@@ -33,7 +33,8 @@ use fallow_policy::type_backoff::{AfterReply, ReplyForType};
 use crate::described::JobDescription;
 use crate::machine::Client;
 use crate::record::Record;
-use crate::state::{Job, Process, Run, Stage, VersionKey};
+use crate::state::{Job, Process, Run, Stage};
+use crate::versions::VersionKey;
 use crate::{AttachRequest, ClientConfig, Effect, Event, Startup, Waiter};
 
 const NOW: Instant = Instant::from_micros(1_800_000_000_000_000);

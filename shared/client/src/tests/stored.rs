@@ -27,8 +27,9 @@ use crate::end_state::EndState;
 use crate::ledger::Ledger;
 use crate::record::{Record, restore};
 use crate::state::{
-    File, FileStatus, Identity, Job, Meta, Outcome, Process, Project, Run, Stage, State, Transfer, VersionKey,
+    File, FileStatus, Identity, Job, Meta, Outcome, Process, Project, Run, Stage, State, Transfer,
 };
+use crate::versions::VersionKey;
 use crate::{Direction, FileKey, RequiredSignature};
 
 const STORED: &str = include_str!("stored.json");
@@ -316,7 +317,7 @@ fn job(id: u64, stage: Stage) -> Job {
 
 /// What `stored.json` holds, but for accounts and metrics.
 fn expected() -> State {
-    let mut state = State { meta: meta().into(), ..State::default() };
+    let mut state = State { host: meta().into(), ..State::default() };
     state.projects.insert(project());
     state.versions.insert(version_key(), version());
     state.workunits.insert(FileKey { project: ID, name: text("wu") }, workunit());
