@@ -54,7 +54,7 @@ impl Client {
         }
         self.refresh_work_fetch();
         let needs = self.network_needs();
-        let closed_until = match self.ledger.periods.poll(self.now(), interval, &needs) {
+        let closed_until = match self.ledger.poll_network_period(self.clock.now(), interval, &needs) {
             Connection::Open(_) => None,
             Connection::Closed { until } => Some(until),
         };

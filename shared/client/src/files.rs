@@ -314,18 +314,13 @@ impl Client {
     /// Takes note of how fast transfers are.
     pub(crate) fn traffic_measured(&mut self, traffic: &[Traffic]) {
         for part in traffic {
-            let rates = &mut self.ledger.net;
-            let rate = match part.direction {
-                Direction::Download => &mut rates.down,
-                Direction::Upload => &mut rates.up,
-            };
-            rate.update(self.clock.now(), part.bytes, part.took);
+            self.ledger.transferred(self.clock.now(), part);
         }
     }
 
     /// What servers are told of it.
     pub(crate) fn net_stats(&self) -> NetStats {
-        let NetRates { up, down } = self.ledger.net;
+        let NetRates { up, down } = self.ledger.net_rates();
         NetStats {
             bwup: up.speed,
             avg_up: up.average,

@@ -95,7 +95,7 @@ impl Client {
         if found.news {
             self.want_fetch();
         }
-        if found.frees || found.checkpoint && self.ledger.waits_for_checkpoint {
+        if found.frees || found.checkpoint && self.ledger.waits_for_checkpoint() {
             self.want_schedule();
         }
     }

@@ -19,6 +19,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod actions;
 mod arrival;
 mod attaching;

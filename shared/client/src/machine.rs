@@ -10,6 +10,7 @@ use fallow_policy::rpc_session::Sessions;
 use fallow_policy::rpc_timing::RpcState;
 use rand_pcg::Pcg64Mcg;
 
+use crate::accounts::Ledger;
 use crate::actions::Actions;
 use crate::attaching::Attachments;
 use crate::carried::Carried;
@@ -18,7 +19,6 @@ use crate::connection::Access;
 use crate::decision::Decision;
 use crate::devices::Usable;
 use crate::held_back::HeldBack;
-use crate::ledger::Ledger;
 use crate::messages::Hearings;
 use crate::pages::Pages;
 use crate::presence::Presence;
@@ -196,7 +196,7 @@ impl Client {
     pub(crate) fn clock_set_back(&mut self) {
         self.transfers_observe();
         self.observe_attaching();
-        self.ledger.type_backoffs.observe(self.clock.now());
+        self.ledger.observe_backoffs(self.clock.now());
         self.state.projects.observe(self.clock.now());
         self.reports.forget();
         self.timers.clock_set_back();

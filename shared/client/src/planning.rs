@@ -7,7 +7,7 @@ use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
 use fallow_policy::accounting::{AccountingSituation, Debt, LongTermPeriod};
 use fallow_policy::fetch::{
     CHECK_PERIOD, CHECK_SOONEST, FetchAccount, FetchContact, FetchDecision, FetchProject, FetchSituation,
-    TypicalJob, WorkRequest,
+    WorkRequest,
 };
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::{Outlook, PlanProject};
@@ -29,7 +29,7 @@ impl Client {
     /// Simulates what becomes of the queue (R3.8), unless what is known of it still holds. The outcome is in
     /// `round_robin`.
     pub(crate) fn look_ahead(&mut self) {
-        self.usable.follow_active(self.ledger.active.get());
+        self.usable.follow_active(self.ledger.active_fraction());
         let host = self.plan_host();
         let window = self.window();
         let projects: Vec<PlanProject> = self
@@ -58,30 +58,26 @@ impl Client {
     /// now.
     pub(crate) fn clear_type_backoffs(&mut self, id: ProjectId) {
         self.settle_long_term();
-        self.ledger.type_backoffs.clear_project(id);
+        self.ledger.clear_backoffs(id);
         self.want_fetch();
     }
 
     /// Books it before the end of a backoff since `from` makes a difference: what was held back until then
     /// was so for the whole time since the last plan, however long that is on a quiet host.
     pub(crate) fn settle_before_backoffs_end(&mut self, from: Instant) {
-        if self.ledger.type_backoffs.next_end(from).is_some_and(|end| end <= self.now()) {
+        if self.ledger.type_backoffs().next_end(from).is_some_and(|end| end <= self.now()) {
             self.settle_long_term_as_of(from);
         }
     }
 
     /// Books it by what was held back at an instant since the last plan.
     fn settle_long_term_as_of(&mut self, instant: Instant) {
-        let length = std::mem::take(&mut self.ledger.unsettled);
-        if length == Duration::ZERO && self.ledger.long_period.is_empty() {
-            return;
-        }
-        let owed = |id: &ProjectId| self.ledger.long_term.has_debts(*id);
+        let Some((length, used)) = self.ledger.take_unsettled() else { return };
+        let owed = |id: &ProjectId| self.ledger.long_term().has_debts(*id);
         if self.state.projects.len() < 2 && !self.state.projects.keys().any(owed) {
             // Who is alone is owed nothing, and owes nothing: not even to one that has left (R3.6).
-            return self.ledger.long_period.clear();
+            return;
         }
-        let used = std::mem::take(&mut self.ledger.long_period);
         let host = self.plan_host();
         let periods: Vec<LongTermPeriod> = self
             .state
@@ -94,11 +90,11 @@ impl Client {
                 may_supply: PerType::from_fn(|kind| {
                     !project.detach_when_done
                         && !project.web.without[kind]
-                        && !self.ledger.type_backoffs.lacks_work(project.id, kind, instant)
+                        && !self.ledger.type_backoffs().lacks_work(project.id, kind, instant)
                 }),
             })
             .collect();
-        self.ledger.long_term.settle(length, &host, &periods);
+        self.ledger.settle_long_term(length, &host, &periods);
     }
 
     /// Checks the need for work if its outcome may have changed.
@@ -125,7 +121,7 @@ impl Client {
         let decision = composition.fetch.decide(&FetchSituation {
             now: self.now(),
             host: self.plan_host(),
-            active_fraction: self.ledger.active.get(),
+            active_fraction: self.ledger.active_fraction(),
             buffer_min: preferences.buffer_min,
             buffer_additional: preferences.buffer_additional,
             connection_interval: preferences.connection_interval,
@@ -133,9 +129,9 @@ impl Client {
             scheduling_period: preferences.scheduling_period,
             queue: self.workload.queue(),
             outlook: if looks_ahead { self.round_robin.outlook() } else { &none },
-            on_time: &self.ledger.on_time,
-            droughts: self.ledger.droughts.longest(),
-            backoffs_end: self.ledger.type_backoffs.next_end(self.now()),
+            on_time: self.ledger.on_time(),
+            droughts: self.ledger.longest_droughts(),
+            backoffs_end: self.ledger.type_backoffs().next_end(self.now()),
             projects: &|| self.fetch_projects(),
             accounts: &|| self.fetch_accounts(),
             contact: &|id| self.state.projects.get(&id).map(|p| self.fetch_contact(p)).unwrap_or_default(),
@@ -178,7 +174,7 @@ impl Client {
             contact_from: wait.map(|wait| wait.at),
             work_waits: project.rpc.min_work_time(self.now()).is_some(),
             hung: self.sessions.has_hung(id),
-            backed_off: self.ledger.type_backoffs.held(id, self.now()),
+            backed_off: self.ledger.type_backoffs().held(id, self.now()),
         }
     }
 
@@ -189,22 +185,16 @@ impl Client {
         let priorities =
             accounting.fetch_priorities(&self.books(&shares), self.workload.queue(), self.window());
         let account = |(id, priority): (&ProjectId, _)| FetchAccount {
-            supplies: self.ledger.long_term.supplied(*id),
-            typical: self.typical_jobs(*id),
+            supplies: self.ledger.long_term().supplied(*id),
+            typical: self.ledger.typical_jobs(*id, self.now()),
             priority,
         };
         self.state.projects.keys().zip(priorities).map(account).collect()
     }
 
-    /// What a project's jobs are like.
-    fn typical_jobs(&self, id: ProjectId) -> PerType<Option<TypicalJob>> {
-        let recent = self.ledger.recent_jobs.get(&id);
-        PerType::from_fn(|kind| recent.and_then(|recent| recent.typical(self.now(), kind)))
-    }
-
     /// What a project is owed over all types, in CPU seconds (R3.4).
     pub(crate) fn overall_debt(&self, id: ProjectId, host: &PlanHost) -> Debt {
-        self.ledger.long_term.overall(id, &host.speeds)
+        self.ledger.long_term().overall(id, &host.speeds)
     }
 
     /// The projects with their shares.
@@ -214,13 +204,7 @@ impl Client {
 
     /// The books by which projects are compared.
     pub(crate) fn books<'a>(&'a self, projects: &'a [(ProjectId, Share)]) -> AccountingSituation<'a> {
-        AccountingSituation {
-            host: self.plan_host(),
-            projects,
-            short_term: &self.ledger.debts,
-            long_term: &self.ledger.long_term,
-            credit: &self.ledger.credit,
-        }
+        self.ledger.books(self.plan_host(), projects)
     }
 
     /// Takes in what a reply brought of each type that was asked for (R3.5, R3.7, R3.11).
@@ -242,12 +226,11 @@ impl Client {
                 count => ReplyForType::Jobs(count),
             };
             if refused_late && reply == ReplyForType::NoneNow {
-                self.ledger.type_backoffs.on_late_refusal(id, kind, self.now());
+                self.ledger.refused_as_late(id, kind, self.now());
                 continue;
             }
             self.note_draw();
-            let after = self.ledger.type_backoffs.on_reply(id, kind, reply, self.now(), self.random.stream());
-            self.ledger.long_term.on_reply(id, kind, reply, after);
+            self.ledger.type_answered(id, kind, reply, self.clock.now(), self.random.stream());
         }
         self.want_fetch();
         self.mark(Record::Ledger);
@@ -258,7 +241,7 @@ impl Client {
         if self.access.used() == NetworkUse::Awaited {
             return None;
         }
-        let backoff = self.ledger.type_backoffs.next_end(self.now());
+        let backoff = self.ledger.type_backoffs().next_end(self.now());
         let holds_until = self.fetch.holds_until();
         Some(backoff.map_or(holds_until, |end| end.min(holds_until)))
     }

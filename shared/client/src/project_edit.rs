@@ -70,7 +70,7 @@ impl Client {
         let id = project.id;
         self.state.projects.insert(project);
         self.timers.all_stale(Timer::OF_PROJECTS);
-        self.ledger.totals.entry(id).or_default();
+        self.ledger.open_account(id);
         self.mark_durable(Record::Project(id));
         self.mark(Record::Ledger);
         self.shares_changed();
@@ -122,10 +122,7 @@ impl Client {
 
     /// Counts something of a project in its totals, which add up to the host's.
     pub(crate) fn count(&mut self, id: ProjectId, change: impl FnOnce(&mut Totals)) {
-        let totals = self.ledger.totals.entry(id).or_default();
-        let before = *totals;
-        change(totals);
-        if *totals != before {
+        if self.ledger.count(id, change) {
             self.mark(Record::Ledger);
             self.touch(Entity::Project(id));
             self.touch(Entity::Host);

@@ -9,7 +9,7 @@ use fallow_policy::on_time::OnTime;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::ledger::Ledger;
+use crate::accounts::Ledger;
 use crate::state::{File, Job, Meta, Project, State};
 use crate::versions::VersionKey;
 use crate::{Change, FileKey};
@@ -83,8 +83,8 @@ impl Record {
         let value = match self {
             Self::Meta => encode(&*state.host),
             Self::Ledger => encode(ledger),
-            Self::Metrics => encode(&ledger.metrics),
-            Self::OnTime => encode(&ledger.on_time),
+            Self::Metrics => encode(ledger.metrics()),
+            Self::OnTime => encode(ledger.on_time()),
             Self::Project(id) => state.projects.get(id).and_then(encode),
             Self::Version(key) => state.versions.get(key).and_then(|version| encode(&(key, version))),
             Self::Workunit(key) => state.workunits.get(key).and_then(|workunit| encode(&(key, workunit))),
@@ -126,15 +126,11 @@ pub(crate) fn restore(
     let key = String::from_utf8_lossy(key).into_owned();
     match key.split('/').next().unwrap_or_default() {
         "meta" => state.host = decode::<Meta>(&key, value)?.into(),
-        "ledger" => {
-            let (metrics, on_time) =
-                (std::mem::take(&mut ledger.metrics), std::mem::take(&mut ledger.on_time));
-            *ledger = Ledger { metrics, on_time, ..decode::<Ledger>(&key, value)? };
-        }
-        "metrics" => ledger.metrics = decode(&key, value)?,
+        "ledger" => ledger.restore(decode(&key, value)?),
+        "metrics" => ledger.restore_metrics(decode(&key, value)?),
         // What is damaged is learned anew: it is worth no stop.
         "on_time" => match decode::<OnTime>(&key, value) {
-            Ok(on_time) if on_time.is_sound() => ledger.on_time = on_time,
+            Ok(on_time) if on_time.is_sound() => ledger.restore_on_time(on_time),
             Err(newer @ RestoreError::Newer { .. }) => return Err(newer),
             Ok(_) | Err(_) => {}
         },

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use fallow_boinc::scheduler::{
     AppVersionRef, Coprocessor as NamedCoprocessor, DiskUsage, GlobalPreferences, HostCoprocessors, HostInfo,
     InProgressResult, OtherResult, ReportedFile, ReportedResult, ResultState, SchedulerRequest, StderrOut,
-    TimeStats, type_name,
+    type_name,
 };
 use fallow_domain::{Bytes, Coprocessor, Duration, JobId, ProjectId, ResourceType, Usage};
 use fallow_policy::fetch::WorkRequest;
@@ -73,7 +73,7 @@ impl Client {
             code_sign_key: project.code_sign_key.clone(),
             global_preferences: Some(GlobalPreferences::from_domain(self.preferences())),
             cross_project_id: project.identity.cross_project_id.clone(),
-            time_stats: self.time_stats(),
+            time_stats: self.ledger.time_stats(self.now(), self.clock.started_at()),
             net_stats: self.net_stats(),
             host_info: HostInfo::from_facts(host),
             disk_usage: self.disk_usage(id),
@@ -100,26 +100,6 @@ impl Client {
             () if sum <= 0.0 => 1.0,
             () if counts(project) => project.share.get() / sum,
             () => 0.0,
-        }
-    }
-
-    fn time_stats(&self) -> TimeStats {
-        let active = self.ledger.active.get().get();
-        TimeStats {
-            active_frac: active,
-            // Nothing holds a GPU back but what holds the CPUs back.
-            gpu_active_frac: active,
-            cpu_and_network_available_frac: active,
-            client_start_time: self.clock.started_at(),
-            total_start_time: self.ledger.first_start.unwrap_or(self.clock.started_at()),
-            total_duration: self.ledger.up,
-            total_active_duration: self.ledger.up_active,
-            total_gpu_active_duration: self.ledger.up_active,
-            now: self.now(),
-            previous_uptime: self.ledger.previous_uptime,
-            session_active_duration: self.ledger.session_active,
-            session_gpu_active_duration: self.ledger.session_active,
-            ..TimeStats::default()
         }
     }
 

@@ -5,7 +5,6 @@
 
 use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{Duration, Instant, JobId, MasterUrl, ProjectId};
-use fallow_policy::decay::RecentCpu;
 use fallow_policy::fetch::{RankedProject, WorkBackoff, WorkRequest};
 use fallow_policy::rpc_session::{AfterRpcFailure, Candidate, SchedulerRpc, Sessions, WhyRpc};
 use fallow_policy::rpc_timing::{Asker, MasterPage, RpcState};
@@ -44,7 +43,7 @@ impl Client {
     /// make. Others may be in flight to other projects (R1.10).
     pub(crate) fn poll_network(&mut self) {
         let now = self.now();
-        self.ledger.type_backoffs.observe(now);
+        self.ledger.observe_backoffs(now);
         let overdue = self.state.projects.observe(now);
         self.poll_master_pages();
         // What was asked of a scheduler that does not answer is still lacking.
@@ -190,11 +189,10 @@ impl Client {
     /// All projects, by the policy's order (R1.11).
     fn ranked_by_policy(&self) -> Vec<ProjectId> {
         let host = self.plan_host();
-        let recent = |id| self.ledger.recent.get(&id).copied().unwrap_or(RecentCpu::new(self.now()));
         let projects = self.state.projects.values().map(|p| RankedProject {
             id: p.id,
             share: p.share,
-            recent: recent(p.id),
+            recent: self.ledger.recent_cpu(p.id, self.now()),
             debt: self.overall_debt(p.id, &host),
         });
         self.config.composition.fetch.rank(&projects.collect::<Vec<_>>())
@@ -224,7 +222,7 @@ impl Client {
         self.wanted_mut().next_rpc(id);
         self.carried.begin(id, reported.into_iter().collect(), carried);
         self.count(id, |totals| totals.rpcs += 1);
-        self.ledger.metrics.rpc_made(self.now());
+        self.ledger.rpc_made(self.clock.now());
         self.act(
             Effect::CallScheduler { project: id, url, request: Box::new(request) },
             Reason::new("R1.9", why),

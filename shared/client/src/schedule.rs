@@ -62,10 +62,10 @@ impl Client {
         // Its timer has passed, was set when the decision was wanted, or is stale since the clock was set
         // back.
         self.schedule.make(self.now(), decision.decide_by, ());
-        self.ledger.starved = decision.starved.map(|_, starved| starved.as_f64());
-        self.ledger.waits_for_checkpoint = decision.run.iter().any(|chosen| chosen.until_checkpoint);
+        let waits_for_checkpoint = decision.run.iter().any(|chosen| chosen.until_checkpoint);
+        self.ledger.decided(decision.starved.map(|_, starved| starved.as_f64()), waits_for_checkpoint);
         self.carry_out(&decision);
-        self.ledger.dealt = self.computing_projects();
+        self.ledger.now_compute(self.computing_projects());
         self.touch(Entity::Host);
     }
 
@@ -79,24 +79,16 @@ impl Client {
             .map(|project| ShortTermPeriod {
                 project: project.id,
                 share: project.share,
-                used: self.ledger.spent.get(&project.id).copied().unwrap_or_default(),
+                used: self.ledger.spent_by(project.id),
                 runnable: PerType::from_fn(|kind| self.workload.queue().is_runnable_on(project.id, kind)),
             })
             .collect();
-        for used in self.ledger.spent.values_mut() {
-            *used = PerType::default();
-        }
         for project in &period {
             self.touch(Entity::Project(project.project));
         }
         let host = self.plan_host();
         self.book_credit(&period, &host);
-        if let [alone] = period.as_slice()
-            && self.ledger.debts.iter().next().is_none()
-        {
-            return alone.used;
-        }
-        self.ledger.debts.update(&host, &period)
+        self.ledger.settle_short_term(&host, &period)
     }
 
     fn computing_projects(&self) -> BTreeSet<ProjectId> {
@@ -110,9 +102,7 @@ impl Client {
             return;
         }
         let Some(cpu) = self.state.host.facts().map(|host| host.speed.fpops) else { return };
-        for project in period {
-            self.ledger.credit.update(project.project, self.now(), &project.used, &host.speeds, cpu);
-        }
+        self.ledger.book_credit(self.clock.now(), host, cpu, period);
     }
 
     fn carry_out(&mut self, decision: &Schedule) {

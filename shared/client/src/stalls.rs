@@ -162,7 +162,7 @@ impl Client {
         if by_project.is_empty() {
             return BTreeMap::new();
         }
-        let (speed, room) = (self.ledger.net.down.speed, self.idle_room());
+        let (speed, room) = (self.ledger.net_rates().down.speed, self.idle_room());
         let seen = by_project.into_iter().map(|(project, (files, bytes))| {
             let before = self.stalls.downloads.get(&project).into_iter().flat_map(UnderWay::files);
             let came = before.filter(|key| !files.contains(key)).any(|key| self.is_here(key));
@@ -286,10 +286,7 @@ impl Client {
                 (kind, like)
             })
             .collect();
-        if !like.is_empty() {
-            let recent = self.ledger.recent_jobs.entry(id).or_default();
-            like.into_iter().for_each(|(kind, like)| recent.came(now, kind, like));
-        }
+        like.into_iter().for_each(|(kind, like)| self.ledger.job_came(id, now, kind, like));
     }
 
     /// The instance time of a whole job by its size, uncorrected.

@@ -134,7 +134,7 @@ impl Client {
             document_applied_at: meta.document_applied_at,
             document_refused: meta.document_refused.clone(),
             declined: meta.declined.iter().filter(|url| self.assigned(url).is_some()).cloned().collect(),
-            figures: Window::ALL.map(|window| self.ledger.metrics.figures(window, self.now(), late)),
+            figures: Window::ALL.map(|window| self.ledger.figures(window, self.now(), late)),
             cpu_time: all.cpu,
             scheduler_rpcs: all.rpcs,
             jobs_finished: all.jobs_success + all.jobs_error + all.jobs_late,
@@ -156,8 +156,8 @@ impl Client {
             name: project.name.clone(),
             directory: project.directory(),
             share: project.share,
-            debt: self.ledger.debts.of(id)[ResourceType::Cpu].as_secs(),
-            totals: self.ledger.totals.get(&id).copied().unwrap_or_default(),
+            debt: self.ledger.cpu_debt(id).as_secs(),
+            totals: self.ledger.totals_of(id),
             min_rpc_time: project.rpc.min_work_time(self.now()).map(|wait| (wait.at, wait.cause.to_string())),
             enough: self.why_enough(id),
             from_document: project.from_document,
@@ -181,7 +181,7 @@ impl Client {
     /// The resource types for which a project is not asked for work now, until when, and how many requests in
     /// a row brought none (R3.7).
     pub fn held_types(&self, id: ProjectId) -> Vec<(ResourceType, Instant, u32)> {
-        let backoffs = &self.ledger.type_backoffs;
+        let backoffs = self.ledger.type_backoffs();
         let held = |kind: &ResourceType| backoffs.holds(id, *kind, self.now());
         let until =
             |kind| (kind, self.now() + backoffs.left(id, kind, self.now()), backoffs.failures(id, kind));
@@ -195,7 +195,7 @@ impl Client {
 
     /// The metrics of a window that ends now, by the events so far.
     pub fn figures(&self, window: Window) -> Figures {
-        self.ledger.metrics.figures(window, self.now(), self.late_unreported())
+        self.ledger.figures(window, self.now(), self.late_unreported())
     }
 
     /// Whether the owner has suspended computing.

@@ -3,9 +3,11 @@
 
 use fallow_domain::{Bytes, Duration, HostFacts, JobId, ProjectId, SlotId, Usage};
 use fallow_policy::completion::Learned;
+use serde_json::{Value, json};
 
 use super::{NOW, client, host, id_of, job, put_job, url};
 use crate::machine::Client;
+use crate::record::Record;
 use crate::state::{File, FileStatus, Process, Stage, Transfer};
 use crate::{Direction, Entity, Event, FileKey, Step, TaskSample};
 
@@ -93,6 +95,12 @@ fn a_look_at_a_task_is_shown_and_its_checkpoint_stored() {
     assert!(stores(&client.finish_step(None), "job/"));
 }
 
+/// The accounts as they are stored.
+fn accounts(client: &Client) -> Value {
+    let stored = Record::Ledger.change(&client.state, &client.ledger).value.unwrap();
+    serde_json::from_slice(&stored[1..]).unwrap()
+}
+
 #[test]
 fn a_project_that_is_taken_in_is_stored_with_its_account_and_decisions_are_due() {
     let (mut client, a, _) = settled();
@@ -100,7 +108,7 @@ fn a_project_that_is_taken_in_is_stored_with_its_account_and_decisions_are_due()
     (other.id, other.url) = (ProjectId(7), url("b"));
     client.insert_project(other);
     assert_eq!(due(&mut client), (true, true, false));
-    assert!(client.ledger.totals.contains_key(&ProjectId(7)), "its account is shown from the beginning");
+    assert!(accounts(&client)["totals"]["7"].is_object(), "its account is shown from the beginning");
     let step = client.finish_step(None);
     assert!(step.durable && stores(&step, "project/0000000007") && stores(&step, "ledger"));
 }
@@ -119,7 +127,7 @@ fn r5_7_jobs_of_a_new_project_are_known_to_be_estimated_by_what_was_learned_befo
     client.insert_project(other);
     let completion = client.config.composition.completion;
     let basis = |learned: &Learned| completion.depends_on(learned);
-    let learned = Learned { efficiency: client.ledger.cpu_efficiency, ..Learned::default() };
+    let learned = Learned { efficiency: client.ledger.cpu_efficiency(), ..Learned::default() };
     assert!(basis(&Learned::default()).has_moved(&basis(&learned)));
     let has_moved = client.workload.estimate_by(ProjectId(7), basis(&learned), || basis(&Learned::default()));
     assert!(!has_moved);
@@ -135,7 +143,8 @@ fn a_project_that_is_taken_out_closes_its_accounts_and_decisions_are_due_without
     client.remove_project(a).unwrap();
     let (runs, fetch, _) = due(&mut client);
     assert!(runs && fetch);
-    assert_eq!((client.ledger.totals.len(), client.ledger.past.rpcs), (0, 1));
+    let accounts = accounts(&client);
+    assert_eq!((&accounts["totals"], &accounts["past"]["rpcs"]), (&json!({}), &json!(1)));
     let step = client.finish_step(None);
     assert!(step.durable && stores(&step, "project/") && stores(&step, "ledger"));
 }

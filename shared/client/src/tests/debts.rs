@@ -1,10 +1,10 @@
 //! Long-term debts are settled by what projects were and had until now, before that changes (R3.3).
 
 use fallow_domain::{
-    AccountKey, DocumentVersion, Duration, FleetDocument, Fraction, HostFacts, PerType, Preferences,
-    ProjectId, ResourceType, Share,
+    AccountKey, DocumentVersion, Duration, FleetDocument, Fraction, HostFacts, Preferences, ProjectId,
+    ResourceType, Share,
 };
-use fallow_policy::type_backoff::{AfterReply, ReplyForType};
+use fallow_policy::type_backoff::ReplyForType;
 
 use super::{NOW, client, host, id_of, url};
 use crate::machine::Client;
@@ -25,18 +25,18 @@ fn unsettled(projects: &[(&str, f64, i64)]) -> Client {
     let mut client = client(0, &names);
     for (name, of, hours) in projects {
         let id = id_of(&client, name);
-        client.ledger.long_term.on_reply(id, CPU, ReplyForType::Jobs(1), AfterReply::Cleared);
+        client.ledger.type_answered(id, CPU, ReplyForType::Jobs(1), NOW, client.random.stream());
         client.edit_project(id, |project| project.share = share(*of));
-        client.ledger.long_period.insert(id, PerType::cpu(Duration::from_hours(*hours)));
+        client.ledger.used(id, CPU, Duration::from_hours(*hours));
     }
-    client.ledger.unsettled = Duration::from_hours(100);
+    client.ledger.could_compute(Duration::from_hours(100));
     client
 }
 
 /// The debt of a project in hours, when all is settled.
 fn settled(client: &mut Client, name: &str) -> i64 {
     client.settle_long_term();
-    (client.ledger.long_term.of(id_of(client, name), CPU).as_secs() / 3600.0).round() as i64
+    (client.ledger.long_term().of(id_of(client, name), CPU).as_secs() / 3600.0).round() as i64
 }
 
 /// What is owed to a project of three quarters that has had one half of 200 hours, if so much is changed of
@@ -73,7 +73,7 @@ fn r3_3_what_projects_earned_of_a_host_before_it_changed_they_have_earned() {
 fn r3_3_what_a_project_did_not_earn_while_it_was_held_back_it_does_not_earn_with_a_new_account() {
     let debt = owed(|client, id| {
         let (now, none) = (client.now(), ReplyForType::NoneNow);
-        client.ledger.type_backoffs.on_reply(id, CPU, none, now, client.random.stream());
+        client.ledger.type_answered(id, CPU, none, now, client.random.stream());
         let account_key = AccountKey::new("fedcba9876543210fedcba9876543210");
         client.attach(url("a"), account_key, Some(share(300.0)));
     });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fallow_domain::{Bytes, Duration, Instant, JobId, SlotId, Usage};
+use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, SlotId, Usage};
 use fallow_policy::job_queue::Devices;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -200,7 +200,7 @@ fn an_edit_makes_due_what_follows_from_it() {
     due(&mut client);
     client.edit_job(id, said);
     assert!(!due(&mut client).0);
-    client.ledger.waits_for_checkpoint = true;
+    client.ledger.decided(PerType::default(), true);
     client.edit_job(id, said);
     assert!(due(&mut client).0);
 }

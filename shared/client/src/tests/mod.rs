@@ -28,7 +28,7 @@ use fallow_policy::fetch::WorkRequest;
 use fallow_policy::fetch::bounds::UnrunnableTypes;
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::send::Load;
-use fallow_policy::type_backoff::{AfterReply, ReplyForType};
+use fallow_policy::type_backoff::ReplyForType;
 
 use crate::described::JobDescription;
 use crate::machine::Client;
@@ -144,16 +144,16 @@ fn r3_6_who_is_left_alone_does_not_stay_in_debt_to_a_project_that_was_detached()
     let (a, b) = (id_of(&client, "a"), id_of(&client, "b"));
     for project in [a, b] {
         let jobs = ReplyForType::Jobs(1);
-        client.ledger.long_term.on_reply(project, ResourceType::Cpu, jobs, AfterReply::Cleared);
+        client.ledger.type_answered(project, ResourceType::Cpu, jobs, NOW, client.random.stream());
     }
-    client.ledger.unsettled = Duration::from_hours(100);
-    client.ledger.long_period.insert(a, PerType::cpu(Duration::from_hours(200)));
+    client.ledger.could_compute(Duration::from_hours(100));
+    client.ledger.used(a, ResourceType::Cpu, Duration::from_hours(200));
     client.settle_long_term();
     let speeds = PlanHost::cpus(2).speeds;
-    assert!(client.ledger.long_term.overall(a, &speeds).as_secs() < -300_000.0);
+    assert!(client.ledger.long_term().overall(a, &speeds).as_secs() < -300_000.0);
     client.handle(NOW + Duration::from_mins(1), Event::Detach { url: url("b") });
     client.handle(NOW + Duration::from_mins(3), Event::WakeUp);
-    let debt = client.ledger.long_term.overall(a, &speeds).as_secs();
+    let debt = client.ledger.long_term().overall(a, &speeds).as_secs();
     assert!(debt.abs() < 1e-6, "over-served for ever, it would only be asked when a CPU idles: {debt}");
 }
 
@@ -161,13 +161,13 @@ fn r3_6_who_is_left_alone_does_not_stay_in_debt_to_a_project_that_was_detached()
 fn r3_3_what_long_term_debts_were_not_settled_for_survives_a_restart() {
     let mut client = client(0, &["a", "b"]);
     let a = id_of(&client, "a");
-    client.ledger.unsettled = Duration::from_hours(3);
-    client.ledger.long_period.insert(a, PerType::cpu(Duration::from_hours(5)));
+    client.ledger.could_compute(Duration::from_hours(3));
+    client.ledger.used(a, ResourceType::Cpu, Duration::from_hours(5));
     let stored = Record::Ledger.change(&client.state, &client.ledger);
-    let restored =
+    let mut restored =
         Client::restore(client.config.clone(), [(stored.key, stored.value.unwrap())]).unwrap().ledger;
-    assert_eq!(restored.unsettled, client.ledger.unsettled);
-    assert_eq!(restored.long_period, client.ledger.long_period);
+    let (length, used) = restored.take_unsettled().unwrap();
+    assert_eq!((length, used[&a]), (Duration::from_hours(3), PerType::cpu(Duration::from_hours(5))));
 }
 
 #[test]
@@ -289,19 +289,19 @@ fn r3_3_a_backoff_that_ends_on_a_quiet_host_has_held_until_its_end() {
     let (a, b) = (id_of(&client, "a"), id_of(&client, "b"));
     let cpu = ResourceType::Cpu;
     for project in [a, b] {
-        client.ledger.long_term.on_reply(project, cpu, ReplyForType::Jobs(1), AfterReply::Cleared);
+        client.ledger.type_answered(project, cpu, ReplyForType::Jobs(1), NOW, client.random.stream());
     }
-    client.ledger.type_backoffs.on_reply(a, cpu, ReplyForType::NoneNow, NOW, client.random.stream());
-    let until = NOW + client.ledger.type_backoffs.left(a, cpu, NOW);
+    client.ledger.type_answered(a, cpu, ReplyForType::NoneNow, NOW, client.random.stream());
+    let until = NOW + client.ledger.type_backoffs().left(a, cpu, NOW);
     // Nobody looked in between.
     client.presence.set_due(until);
     client.presence.ask_for_call();
-    client.ledger.long_period.insert(b, PerType::cpu(until.since(NOW) * 2));
+    client.ledger.used(b, ResourceType::Cpu, until.since(NOW) * 2);
     client.handle(until, Event::WakeUp);
-    let debt = |client: &Client| client.ledger.long_term.of(a, cpu).as_secs();
+    let debt = |client: &Client| client.ledger.long_term().of(a, cpu).as_secs();
     assert_eq!(debt(&client), 0.0, "while it was held back it earned nothing");
     let later = until + Duration::from_secs(30);
-    client.ledger.long_period.insert(b, PerType::cpu(Duration::from_secs(60)));
+    client.ledger.used(b, ResourceType::Cpu, Duration::from_secs(60));
     client.handle(later, Event::WakeUp);
     client.settle_long_term();
     assert!((debt(&client) - 30.0).abs() < 1e-6, "from then on it does: {}", debt(&client));

@@ -72,7 +72,7 @@ fn r3_11_the_backoffs_of_a_project_that_leaves_are_waited_for_no_longer() {
     let asked = WorkRequest::cpu(HOUR, 1.0);
     client.types_answered(b, &asked, &PerType::default(), false);
     // So late that its end comes before the next check.
-    let end = client.ledger.type_backoffs.next_end(NOW).unwrap();
+    let end = client.ledger.type_backoffs().next_end(NOW).unwrap();
     let now = end - Duration::from_secs(30);
     client.handle(now, Event::WakeUp);
     assert_eq!(client.next_fetch_check(), Some(end));
@@ -87,7 +87,7 @@ fn r3_11_nor_are_those_of_a_project_that_leaves_when_no_scheduler_is_left_to_ask
     let b = id_of(&client, "b");
     client.handle(NOW, Event::OwnerSuspended(true));
     client.types_answered(b, &WorkRequest::cpu(HOUR, 1.0), &PerType::default(), false);
-    let end = client.ledger.type_backoffs.next_end(NOW).unwrap();
+    let end = client.ledger.type_backoffs().next_end(NOW).unwrap();
     let begun = end - Duration::from_secs(30);
     client.wanted_mut().ask(b, Asker::Fleet, false);
     let schedulers = ["http://127.0.0.1/1", "http://127.0.0.1/2"].map(str::to_owned);

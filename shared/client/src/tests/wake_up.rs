@@ -33,7 +33,7 @@ fn first(instants: impl IntoIterator<Item = Option<Instant>>) -> Instant {
 
 fn network(client: &Client) -> Option<Instant> {
     let (now, projects) = (client.now(), client.state.projects.values());
-    let backoff = client.ledger.type_backoffs.next_end(now);
+    let backoff = client.ledger.type_backoffs().next_end(now);
     let fetch = first([Some(client.fetch.holds_until()), backoff]);
     if let Some(until) = client.access.closed_until() {
         let until = if until > now { until } else { Instant::FAR_FUTURE };
