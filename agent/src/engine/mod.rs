@@ -141,7 +141,7 @@ impl Engine {
             if !is_notice {
                 let (why, what) =
                     (printable::line(&reason.why.to_string(), NOTICE_MAX), self.describe(&effect));
-                tracing::debug!(rule = reason.rule, why, "{}", printable::line(&what, NOTICE_MAX));
+                tracing::debug!(rule = reason.rule.id(), why, "{}", printable::line(&what, NOTICE_MAX));
             }
             self.dispatch(effect);
         }

@@ -21,7 +21,7 @@ use crate::machine::Client;
 use crate::reply::NAME_MAX;
 use crate::state::Project;
 use crate::timers::Timer;
-use crate::{AttachRequest, Effect, Reason, TransferError, TransferErrorKind, Waiter};
+use crate::{AttachRequest, Cause, Effect, TransferError, TransferErrorKind, Waiter};
 
 /// How long a project may take to answer. The owner sits before his terminal meanwhile, and what asks for him
 /// waits no longer than 90 s.
@@ -296,7 +296,7 @@ impl Client {
     }
 
     fn tell_verdict(&mut self, waiter: Waiter, url: MasterUrl, verdict: Verdict) {
-        self.act(Effect::TellVerdict { waiter, url, verdict }, Reason::new("R6.2", "the owner waits for it"));
+        self.act(Effect::TellVerdict { waiter, url, verdict }, Cause::OwnerWaits);
     }
 }
 

@@ -7,7 +7,7 @@ use fallow_policy::plan_host::PlanHost;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{Job, Process};
-use crate::{Effect, Reason};
+use crate::{Cause, Effect};
 
 /// The steps in which plans follow the share of time that computing is possible.
 const ACTIVE_STEP: f64 = 0.01;
@@ -99,10 +99,7 @@ impl Client {
         let waiting: Vec<JobId> = held.filter(waits).map(|job| job.id).collect();
         for id in waiting {
             let pid = self.state.jobs.get(&id).and_then(|job| job.process.pid());
-            self.act(
-                Effect::QuitTask { job: id },
-                Reason::new("R3.14", "its device must not be used any more"),
-            );
+            self.act(Effect::QuitTask { job: id }, Cause::DeviceExcluded);
             self.set_process(id, Process::Quitting(pid));
         }
     }

@@ -11,6 +11,7 @@ use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_domain::{Bytes, JobId, MasterUrl, ProjectId, SlotId};
 use serde::{Deserialize, Serialize};
 
+use crate::cause::{Cause, Rule};
 use crate::why::Why;
 use crate::{FileKey, Verdict, Waiter};
 
@@ -26,16 +27,22 @@ pub struct Action {
 /// Why something was decided: by which rule, on which figures.
 #[derive(Clone, Debug)]
 pub struct Reason {
-    /// The requirement or BOINC rule, such as `R2.3`.
-    pub rule: &'static str,
+    /// By which rule.
+    pub rule: Rule,
     /// The figures.
     pub why: Why,
 }
 
 impl Reason {
-    /// Builds a reason.
-    pub fn new(rule: &'static str, why: impl Into<Why>) -> Self {
+    /// A reason that a rule has.
+    pub fn new(rule: Rule, why: impl Into<Why>) -> Self {
         Self { rule, why: why.into() }
+    }
+}
+
+impl From<Cause> for Reason {
+    fn from(cause: Cause) -> Self {
+        Self { rule: cause.rule(), why: Why::Own(cause) }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::state::{File, FileStatus, Transfer};
 use crate::timers::Timer;
 use crate::transfers::{Rank, Use};
 use crate::{
-    Direction, Download, Effect, FileKey, NoticeLevel, Reason, RequiredSignature, Traffic, TransferError,
+    Cause, Direction, Download, Effect, FileKey, NoticeLevel, RequiredSignature, Traffic, TransferError,
     TransferErrorKind, Upload,
 };
 
@@ -79,12 +79,11 @@ impl Client {
         }
         let Some(file) = self.remove_file(key) else { return };
         if file.transfer.is_some_and(|transfer| transfer.active) {
-            let reason = Reason::new("files", "no job needs it any more");
-            self.act(Effect::CancelTransfer { file: key.clone() }, reason);
+            self.act(Effect::CancelTransfer { file: key.clone() }, Cause::FileNotNeeded);
         }
         if let Some(project) = self.state.projects.get(&key.project) {
             let effect = Effect::DeleteFile { file: key.clone(), url: project.url.clone() };
-            self.act(effect, Reason::new("files", "no job needs it any more"));
+            self.act(effect, Cause::FileNotNeeded);
         }
     }
 
@@ -200,7 +199,7 @@ impl Client {
         let Some(file) = self.state.files.get(key) else { return };
         let Some(transfer) = &file.transfer else { return };
         let direction = transfer.direction;
-        let why = format!("{}, after {} failures in a row", key.name, transfer.backoff.failures());
+        let due = Cause::TransferDue { file: key.name.clone(), failures: transfer.backoff.failures() };
         let effect = if direction == Direction::Upload {
             let (nbytes, md5) = file.found.clone().unwrap_or_default();
             let to = file.info.upload_urls.get(transfer.url_index).cloned();
@@ -247,7 +246,7 @@ impl Client {
                 self.edit_file_wanted(key, rank, |file| {
                     file.transfer.iter_mut().for_each(|transfer| transfer.active = true);
                 });
-                self.act(effect, Reason::new("BOINC transfers", why));
+                self.act(effect, due);
             }
             None => {
                 let verb = if direction == Direction::Upload { "sent" } else { "had" };
@@ -460,7 +459,7 @@ impl Client {
             // What there is of it is of no use to anybody.
             if let Some(project) = self.state.projects.get(&key.project) {
                 let effect = Effect::DeleteFile { file: key.clone(), url: project.url.clone() };
-                self.act(effect, Reason::new("files", "its download is given up"));
+                self.act(effect, Cause::DownloadGivenUp);
             }
             let waiting = self.state.file_use.end_wait(key);
             for job in waiting {

@@ -12,7 +12,7 @@ use crate::slots::Leaving;
 use crate::state::{FileStatus, Job, Outcome, Process, Stage};
 use crate::timers::Timer;
 use crate::workload::{Needs, Place};
-use crate::{Effect, FileKey, NoticeLevel, Reason};
+use crate::{Cause, Effect, FileKey, NoticeLevel};
 
 impl Client {
     /// Works out what is not stored: who uses which file, who waits, who holds a slot, what the policies look
@@ -263,17 +263,17 @@ impl Client {
     }
 
     /// Ends a job that somebody does not want any more.
-    pub(crate) fn abort_job(&mut self, id: JobId, exit_status: i32, why: &str) {
+    pub(crate) fn abort_job(&mut self, id: JobId, exit_status: i32, why: Cause) {
         let Some(job) = self.state.jobs.get(&id) else { return };
         if matches!(job.stage, Stage::Uploading | Stage::Reporting) {
             return;
         }
         if job.process.exists() {
             let pid = job.process.pid();
-            self.act(Effect::AbortTask { job: id }, Reason::new("abort", why));
+            self.act(Effect::AbortTask { job: id }, why.clone());
             self.set_process(id, Process::Aborting(pid));
         }
-        self.job_failed(id, exit_status, EndState::Aborted, why.to_owned());
+        self.job_failed(id, exit_status, EndState::Aborted, why.to_string());
     }
 
     /// Sends the outputs that are there; with none left to send, the job can be reported.
@@ -350,17 +350,14 @@ impl Client {
             if on.is_some() {
                 self.want_schedule();
             }
-            self.act(
-                Effect::CleanSlot { slot },
-                Reason::new("slots", "its job is gone, and now its process"),
-            );
+            self.act(Effect::CleanSlot { slot }, Cause::ProcessGone);
         }
     }
 
     /// Empties and gives back a job's slot.
     pub(crate) fn free_slot(&mut self, id: JobId) {
         if let Some(slot) = self.edit_job(id, |job| job.slot.take()).flatten() {
-            self.act(Effect::CleanSlot { slot }, Reason::new("slots", "the job is over"));
+            self.act(Effect::CleanSlot { slot }, Cause::JobOver);
         }
     }
 }

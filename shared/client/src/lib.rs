@@ -25,6 +25,7 @@ mod arrival;
 mod attaching;
 mod budget;
 mod carried;
+mod cause;
 mod clock;
 mod connection;
 mod cut;
@@ -88,6 +89,7 @@ mod workload;
 mod workunits;
 
 pub use attaching::{Attached, NotAttached, Verdict};
+pub use cause::{Cause, LimitExceeded, Rule};
 pub use cut::cut;
 pub use direction::Direction;
 pub use effect::*;

@@ -287,8 +287,8 @@ impl Client {
         self.preferences().usable_cpus(ncpus)
     }
 
-    pub(crate) fn act(&mut self, effect: Effect, reason: Reason) {
-        self.actions.add(effect, reason);
+    pub(crate) fn act(&mut self, effect: Effect, reason: impl Into<Reason>) {
+        self.actions.add(effect, reason.into());
     }
 
     /// Changes a project's RPC timing by something that may need a draw.

@@ -13,7 +13,7 @@ use fallow_policy::rpc_timing::RpcState;
 use crate::machine::Client;
 use crate::state::{Identity, Process, Project};
 use crate::timers::Timer;
-use crate::{Effect, Entity, NoticeLevel, Reason};
+use crate::{Cause, Effect, Entity, NoticeLevel};
 
 impl Client {
     /// Takes over what another client has learned of a project's estimates (R5.8): of a host that is
@@ -129,7 +129,7 @@ impl Client {
         self.clear_type_backoffs(id);
         // An answer on its way is about the earlier contact.
         if self.sessions.in_flight(id).is_some() {
-            self.give_up_rpc(id, "it is about another account");
+            self.give_up_rpc(id, Cause::AccountChanged);
         }
     }
 
@@ -192,7 +192,7 @@ impl Client {
                 if self.assigned(url).is_some() {
                     self.edit_meta(|meta| meta.declined.insert(url.clone()));
                 }
-                self.detach(id, "detached by the owner");
+                self.detach(id, Cause::DetachedByOwner);
             }
             None => {
                 self.notice(NoticeLevel::Warn, None, format!("cannot detach from {url}: not attached to it"));
@@ -200,12 +200,12 @@ impl Client {
         }
     }
 
-    fn detach(&mut self, id: ProjectId, why: &str) {
+    fn detach(&mut self, id: ProjectId, why: Cause) {
         let jobs: Vec<_> =
             self.state.jobs.values().filter(|job| job.project == id).map(|job| job.id).collect();
         for job in jobs {
             if self.state.jobs.get(&job).is_some_and(|job| job.process.exists()) {
-                self.act(Effect::AbortTask { job }, Reason::new("detach", why));
+                self.act(Effect::AbortTask { job }, why.clone());
                 self.set_process(job, Process::Aborting(None));
             }
             self.forget_job(job);
@@ -213,7 +213,7 @@ impl Client {
         let files: Vec<_> = self.state.files.keys().filter(|key| key.project == id).cloned().collect();
         for key in files {
             if self.state.files.get(&key).and_then(|file| file.transfer.as_ref()).is_some_and(|t| t.active) {
-                self.act(Effect::CancelTransfer { file: key.clone() }, Reason::new("detach", why));
+                self.act(Effect::CancelTransfer { file: key.clone() }, why.clone());
             }
             self.remove_file(&key);
         }
@@ -234,7 +234,7 @@ impl Client {
         if let Some(project) = self.remove_project(id) {
             self.forget_attaching(id, &project.url);
             self.notice(NoticeLevel::Info, Some(id), format!("{why}: {}", project.url));
-            self.act(Effect::DeleteProject { project: id, url: project.url }, Reason::new("detach", why));
+            self.act(Effect::DeleteProject { project: id, url: project.url }, why);
         }
     }
 
@@ -249,7 +249,7 @@ impl Client {
             self.state.projects.values().filter(|project| project.detach_when_done).map(|p| p.id).collect();
         for id in leaving {
             if !self.has_jobs(id) && self.sessions.in_flight(id).is_none() {
-                self.detach(id, "no longer in the coordinator's document, and its last job is reported");
+                self.detach(id, Cause::DroppedByCoordinator);
             }
         }
     }

@@ -14,7 +14,7 @@ use fallow_domain::{Duration, Instant, JobId, ProjectId};
 
 use crate::machine::Client;
 use crate::record::Record;
-use crate::{Effect, Entity, NoticeLevel, Reason, Step};
+use crate::{Cause, Effect, Entity, NoticeLevel, Step};
 
 /// Most notices about a project in one step. A project can have ten thousand jobs fail at once, and must not
 /// fill the log with that.
@@ -191,7 +191,7 @@ impl Client {
     ) {
         if self.records.kept.is_some() {
             let effect = Effect::Notice { level, project, text: text.into() };
-            self.act(effect, Reason::new("notice", String::new()));
+            self.act(effect, Cause::Told);
         }
     }
 

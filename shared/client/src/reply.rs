@@ -15,7 +15,7 @@ use fallow_policy::backoff::Wait;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::Project;
-use crate::{FileKey, NoticeLevel};
+use crate::{Cause, FileKey, NoticeLevel};
 
 /// Longest name of a user, a team, a project (BOINC's buffers). Longer ones count as not sent, as there.
 pub(crate) const NAME_MAX: usize = 255;
@@ -114,7 +114,7 @@ impl Client {
         let Some(job) = self.state.jobs.named(&FileKey { project: id, name }) else { return };
         let begun = self.state.jobs.get(&job).is_some_and(|job| job.run.begun);
         if !(unless_started && begun) {
-            self.abort_job(job, exit::ABORTED_BY_PROJECT, "aborted by the project");
+            self.abort_job(job, exit::ABORTED_BY_PROJECT, Cause::AbortedByProject);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::state::Project;
 use crate::timers::Timer;
 use crate::wanted::Wanted;
 use crate::why::WhyCalled;
-use crate::{Effect, NoticeLevel, Reason, TransferError};
+use crate::{Cause, Effect, NoticeLevel, Reason, Rule, TransferError};
 
 impl Client {
     pub(crate) fn request_contact(&mut self, url: &MasterUrl, by: Asker) {
@@ -66,7 +66,7 @@ impl Client {
         }
         let mut candidates = self.candidates();
         if let Some(hung) = self.sessions_mut().crowded_out(&candidates) {
-            self.give_up_rpc(hung, "it hangs, and another project waits for its turn");
+            self.give_up_rpc(hung, Cause::OthersWait);
             self.count_failure(hung);
             self.project_failed(hung);
             self.refresh_work_fetch();
@@ -84,7 +84,7 @@ impl Client {
         let overdue: Vec<ProjectId> = overdue.collect();
         for id in overdue {
             self.wanted_mut().next_rpc(id);
-            self.give_up_rpc(id, "it hangs, and somebody asks for contact");
+            self.give_up_rpc(id, Cause::ContactRequested);
             self.count_failure(id);
             self.want_fetch();
         }
@@ -101,7 +101,7 @@ impl Client {
             .collect();
         for (project, url, why) in due {
             self.pages_mut().begin(project);
-            self.act(Effect::FetchMasterPage { project, url }, Reason::new("R1.6", why));
+            self.act(Effect::FetchMasterPage { project, url }, Reason::new(Rule::MasterPages, why));
         }
     }
 
@@ -225,7 +225,7 @@ impl Client {
         self.ledger.rpc_made(self.clock.now());
         self.act(
             Effect::CallScheduler { project: id, url, request: Box::new(request) },
-            Reason::new("R1.9", why),
+            Reason::new(Rule::RpcOrder, why),
         );
     }
 
@@ -299,10 +299,10 @@ impl Client {
     }
 
     /// Gives up an RPC in flight: nobody wants to know its answer any more.
-    pub(crate) fn give_up_rpc(&mut self, id: ProjectId, why: &str) {
+    pub(crate) fn give_up_rpc(&mut self, id: ProjectId, why: Cause) {
         self.sessions_mut().abandon(id);
         self.carried.forget(id);
-        self.act(Effect::GiveUpRpc { project: id }, Reason::new("R1.10", why));
+        self.act(Effect::GiveUpRpc { project: id }, why);
     }
 
     /// The project is left alone for a while, and what it was asked for is asked of the next one at once

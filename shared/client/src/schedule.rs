@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, SlotId};
 use fallow_policy::accounting::ShortTermPeriod;
 use fallow_policy::cpu_schedule::{
-    CpuSituation, ProjectSnapshot, RunAction, Schedule, ScheduleHost, ScheduledJob, UnscheduledJob,
+    CpuSituation, ProjectSnapshot, RunAction, Schedule, ScheduleHost, ScheduledJob, SchedulingRule,
+    UnscheduledJob,
 };
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::Outlook;
@@ -13,7 +14,7 @@ use fallow_policy::round_robin::Outlook;
 use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::state::Process;
-use crate::{Effect, Entity, Reason};
+use crate::{Cause, Effect, Entity, Reason, Rule};
 
 impl Client {
     /// Memory that tasks may use together.
@@ -122,7 +123,7 @@ impl Client {
             .jobs
             .get(&id)
             .is_some_and(|job| job.usage.coprocessor.is_some() && job.run.devices != chosen.devices);
-        let reason = || Reason::new(chosen.rule.id(), chosen.why.clone());
+        let reason = || Reason::new(Rule::Scheduling(chosen.rule), chosen.why.clone());
         self.edit_job(id, |job| {
             job.run.devices = chosen.devices;
             if job.run.slice_since != chosen.slice_began {
@@ -137,8 +138,7 @@ impl Client {
             Some(Process::None) if self.is_being_left(id, chosen.devices) => {}
             Some(Process::None) => self.start_task(id, reason()),
             Some(Process::Suspended(pid)) if moved => {
-                let why = self.said(|| format!("it goes on on device {}", chosen.devices));
-                self.act(Effect::QuitTask { job: id }, Reason::new("R3.14", why));
+                self.act(Effect::QuitTask { job: id }, Cause::DeviceChanged(chosen.devices));
                 self.set_process(id, Process::Quitting(Some(pid)));
             }
             Some(Process::Suspended(pid)) => {
@@ -209,7 +209,7 @@ impl Client {
         let id = passed.job;
         let Some(job) = self.state.jobs.get(&id) else { return };
         let checkpointed = job.run.checkpoint_cpu.is_positive();
-        let reason = Reason::new("R2.4", passed.why.clone());
+        let reason = Reason::new(Rule::Scheduling(SchedulingRule::KeepsRunning), passed.why.clone());
         // One on a coprocessor would hold the memory of its device, which whoever runs there next may need.
         // Until its first checkpoint a task would lose all it did, and might never come to an end.
         let stays = self.preferences().leave_in_memory && job.usage.coprocessor.is_none();

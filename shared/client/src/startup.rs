@@ -9,7 +9,7 @@ use fallow_domain::{Bytes, Duration, JobId, SlotId};
 
 use crate::machine::Client;
 use crate::state::{FileStatus, Job, Process, Run, Stage};
-use crate::{Effect, FileKey, NoticeLevel, Reason, SlotFound, Startup};
+use crate::{Cause, Effect, FileKey, NoticeLevel, SlotFound, Startup};
 
 impl Client {
     /// The agent is up: what an earlier life left is taken stock of.
@@ -77,7 +77,7 @@ impl Client {
             }
             if let Some(project) = self.state.projects.get(&key.project) {
                 let effect = Effect::DeleteFile { file: (*key).clone(), url: project.url.clone() };
-                self.act(effect, Reason::new("R4.12", "left over, and no job's"));
+                self.act(effect, Cause::FileLeftOver);
             }
         }
         let gone: Vec<FileKey> = self
@@ -108,8 +108,7 @@ impl Client {
     /// What a slot tells about the task that was in it when the agent went down.
     fn slot_found(&mut self, found: SlotFound) {
         let Some(&id) = self.state.jobs.slots().get(&found.slot) else {
-            let reason = Reason::new("slots", "left over, and no job's");
-            return self.act(Effect::CleanSlot { slot: found.slot }, reason);
+            return self.act(Effect::CleanSlot { slot: found.slot }, Cause::SlotLeftOver);
         };
         if found.job.is_some_and(|job| job != id) {
             // What is in it, a finish file perhaps, is another job's.

@@ -11,7 +11,7 @@ use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::set_aside::is_due;
 use crate::state::{FileStatus, Job, Outcome, Process, Stage};
-use crate::{Effect, FileKey, Goes, NoticeLevel, Reason, StartFault, TaskEnd, TaskSample};
+use crate::{Cause, Effect, FileKey, Goes, LimitExceeded, NoticeLevel, StartFault, TaskEnd, TaskSample};
 
 /// How much of `stderr.txt` a report carries.
 const STDERR_MAX: usize = 63 * 1024;
@@ -65,10 +65,9 @@ impl Client {
         });
         match before {
             // Forgotten while it was being started.
-            None => self.act(Effect::AbortTask { job: id }, Reason::new("tasks", "its job is gone")),
+            None => self.act(Effect::AbortTask { job: id }, Cause::JobGone),
             Some(Process::Starting) if self.is_paused(id) => {
-                let reason = Reason::new("R2.8", "it began in a pause of the limit on CPU time");
-                self.act(Effect::SuspendTask { job: id }, reason);
+                self.act(Effect::SuspendTask { job: id }, Cause::BegunInPause);
             }
             Some(_) => {}
         }
@@ -228,9 +227,9 @@ impl Client {
                 Some((*exit_status, format!("{message}{}", on.unwrap_or_default())))
             }
             // It would fill the disk once more before it is looked at.
-            exit::ExitMeaning::Restart { .. } => {
-                self.over_disk_bound(id, end.disk_usage).map(|why| (exit::DISK_LIMIT_EXCEEDED, why))
-            }
+            exit::ExitMeaning::Restart { .. } => self
+                .over_disk_bound(id, end.disk_usage)
+                .map(|over| (exit::DISK_LIMIT_EXCEEDED, over.to_string())),
         };
         let goes_on = !was_over && failure.is_none();
         if let Some((exit_status, message)) = failure {
@@ -412,8 +411,7 @@ impl Client {
                 is_stale
             });
             if is_stale == Some(true) {
-                let reason = Reason::new("BOINC early uploads", "it was written to since");
-                self.act(Effect::CancelTransfer { file: key }, reason);
+                self.act(Effect::CancelTransfer { file: key }, Cause::WrittenSince);
             }
         }
     }
@@ -452,8 +450,7 @@ impl Client {
                 is_sent
             });
             if is_sent == Some(true) {
-                let reason = Reason::new("R6.10", "it was deleted to make room on a full disk");
-                self.act(Effect::CancelTransfer { file: key }, reason);
+                self.act(Effect::CancelTransfer { file: key }, Cause::MadeRoom);
             }
         }
     }
@@ -489,13 +486,13 @@ impl Client {
     }
 
     /// Why what a job's files hold is too much, if it is.
-    fn over_disk_bound(&self, id: JobId, held: Bytes) -> Option<String> {
+    fn over_disk_bound(&self, id: JobId, held: Bytes) -> Option<LimitExceeded> {
         // Asked of every task at every step, and most were not counted since they began.
         if held == Bytes(0) {
             return None;
         }
-        let most = self.disk_bound(self.state.jobs.get(&id)?);
-        (held > most).then(|| format!("its files hold {held}, its project allows {most}"))
+        let allowed = self.disk_bound(self.state.jobs.get(&id)?);
+        (held > allowed).then_some(LimitExceeded::Disk { held, allowed })
     }
 
     /// Ends tasks that go beyond what their project or this host allows them.
@@ -506,13 +503,13 @@ impl Client {
             if !matches!(job.process, Process::Executing(_)) {
                 return None;
             }
-            let (run, max) = (&job.run, job.elapsed_max);
-            if run.elapsed > max {
-                let why = format!("exceeded elapsed time limit: ran for {}, allowed {max}", run.elapsed);
+            let (run, allowed) = (&job.run, job.elapsed_max);
+            if run.elapsed > allowed {
+                let why = LimitExceeded::Elapsed { ran: run.elapsed, allowed };
                 return Some((job.id, exit::TIME_LIMIT_EXCEEDED, why));
             }
             if run.working_set > memory {
-                let why = format!("working set of {} is over this host's limit of {memory}", run.working_set);
+                let why = LimitExceeded::Memory { working_set: run.working_set, limit: memory };
                 return Some((job.id, exit::MEM_LIMIT_EXCEEDED, why));
             }
             self.over_disk_bound(job.id, run.disk_usage).map(|why| (job.id, exit::DISK_LIMIT_EXCEEDED, why))
@@ -520,9 +517,9 @@ impl Client {
         let broken: Vec<_> = self.state.jobs.slots().values().filter_map(broken).collect();
         for (id, exit_status, why) in broken {
             let pid = self.state.jobs.get(&id).and_then(|job| job.process.pid());
-            self.act(Effect::AbortTask { job: id }, Reason::new("limits", why.clone()));
+            self.act(Effect::AbortTask { job: id }, Cause::LimitExceeded(why));
             self.set_process(id, Process::Aborting(pid));
-            self.job_failed(id, exit_status, EndState::ComputeError, why);
+            self.job_failed(id, exit_status, EndState::ComputeError, why.to_string());
         }
     }
 }

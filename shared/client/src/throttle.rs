@@ -19,7 +19,7 @@ use fallow_policy::job_queue::Cpus;
 use crate::machine::Client;
 use crate::state::{Job, Process};
 use crate::timers::Timer;
-use crate::{Benchmarks, Effect, NoticeLevel, Reason};
+use crate::{Benchmarks, Cause, Effect, NoticeLevel};
 
 /// How long tasks compute or pause at a time.
 const CYCLE: Duration = Duration::from_secs(1);
@@ -72,11 +72,11 @@ impl Client {
         let waits = |job: &&Job| measuring.holds(job) && !self.is_paused(job.id);
         let waiting: Vec<JobId> = self.executing().filter(waits).map(|job| job.id).collect();
         for job in waiting {
-            self.act(Effect::SuspendTask { job }, Reason::new("R6.2", "CPU benchmarks in progress"));
+            self.act(Effect::SuspendTask { job }, Cause::Benchmarks);
         }
         self.throttle = Throttle { measuring: Some(measuring), ..Throttle::default() };
         self.timers.stale(Timer::Throttle);
-        self.act(Effect::MeasureSpeed, Reason::new("R6.2", "the figure that is known is old"));
+        self.act(Effect::MeasureSpeed, Cause::BenchmarksOld);
         if !is_retry {
             self.notice(NoticeLevel::Info, None, "computing is suspended: CPU benchmarks in progress");
         }
@@ -88,7 +88,7 @@ impl Client {
         let waiting: Vec<JobId> =
             self.executing().filter(|job| measuring.holds(job)).map(|job| job.id).collect();
         for job in waiting {
-            self.act(Effect::ResumeTask { job }, Reason::new("R6.2", "the CPU benchmarks are over"));
+            self.act(Effect::ResumeTask { job }, Cause::BenchmarksOver);
         }
         if !measuring.is_retry {
             self.notice(NoticeLevel::Info, None, "computing goes on: the CPU benchmarks are over");
@@ -108,7 +108,7 @@ impl Client {
         let waited = self.now() - self.throttle.turned_at;
         if limit >= 1.0 {
             if self.throttle.paused {
-                self.pause(false, "there is no limit on CPU time any more");
+                self.pause(false, &Cause::CpuTimeUnlimited);
             }
             self.throttle = Throttle { turned_at: self.now(), ..Throttle::default() };
         } else if waited >= CYCLE || waited < Duration::ZERO {
@@ -120,18 +120,17 @@ impl Client {
                 self.throttle.credit -= 1.0;
             }
             if run == self.throttle.paused {
-                let why = format!("CPU time is limited to {:.0} %", limit * 100.0);
-                self.pause(!run, &why);
+                self.pause(!run, &Cause::CpuTimeLimited(limit));
             }
         }
     }
 
-    fn pause(&mut self, paused: bool, why: &str) {
+    fn pause(&mut self, paused: bool, why: &Cause) {
         self.throttle.paused = paused;
         let executing: Vec<JobId> = self.throttled_jobs().map(|job| job.id).collect();
         for job in executing {
             let effect = if paused { Effect::SuspendTask { job } } else { Effect::ResumeTask { job } };
-            self.act(effect, Reason::new("R2.8", why));
+            self.act(effect, why.clone());
         }
     }
 

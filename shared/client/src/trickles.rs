@@ -16,7 +16,7 @@ use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId};
 
 use crate::machine::Client;
 use crate::state::FileStatus;
-use crate::{Effect, FileKey, NoticeLevel, OutputFound, Reason};
+use crate::{Cause, Effect, FileKey, NoticeLevel, OutputFound};
 
 /// The longest message that is kept: applications send a few kilobytes.
 pub const TRICKLE_MAX: Bytes = Bytes(1 << 20);
@@ -95,14 +95,14 @@ impl Client {
         let key = FileKey { project, name: name.to_owned() };
         match self.put_trickle(&key, nbytes) {
             Ok(()) => {}
-            Err(NotKept::NoMessage) => return self.delete_trickle(&key, "its name is no message's"),
+            Err(NotKept::NoMessage) => return self.delete_trickle(&key, Cause::NoMessage),
             Err(NotKept::TooMuch { of_job }) => {
                 let text = format!(
                     "a message of {job_name} to its project is dropped: {nbytes} long, with {of_job} of it waiting; at \
                      most {TRICKLE_MAX} and {PER_JOB} are kept"
                 );
                 self.notice(NoticeLevel::Warn, Some(project), text);
-                return self.delete_trickle(&key, "there are too many, or it is too long");
+                return self.delete_trickle(&key, Cause::TooManyMessages);
             }
         }
         let text = self.said(|| format!("{job_name} has a message for its project"));
@@ -137,18 +137,18 @@ impl Client {
         for key in self.carried.take_messages(project) {
             if acknowledged {
                 self.state.trickles.waiting.remove(&key);
-                self.delete_trickle(&key, "the project has it");
+                self.delete_trickle(&key, Cause::MessageAcknowledged);
             } else if let Some(trickle) = self.state.trickles.waiting.get_mut(&key) {
                 trickle.fresh = false;
             }
         }
     }
 
-    fn delete_trickle(&mut self, key: &FileKey, why: &str) {
+    fn delete_trickle(&mut self, key: &FileKey, why: Cause) {
         let Some(url) = self.state.projects.get(&key.project).map(|project| project.url.clone()) else {
             return;
         };
-        self.act(Effect::DeleteFile { file: key.clone(), url }, Reason::new("BOINC trickles", why));
+        self.act(Effect::DeleteFile { file: key.clone(), url }, why);
     }
 
     /// Messages of a project to jobs (BOINC: `trickle_down`). One for a job that has not begun has nobody to
@@ -164,8 +164,8 @@ impl Client {
                 continue;
             };
             let name = format!("{}{}", files::TRICKLE_DOWN, trickle.time.as_secs_f64().trunc());
-            let reason = Reason::new("BOINC trickles", "the project has a message for it");
-            self.act(Effect::DeliverTrickle { job, slot, name, text: trickle.text }, reason);
+            let effect = Effect::DeliverTrickle { job, slot, name, text: trickle.text };
+            self.act(effect, Cause::MessageToJob);
         }
     }
 
@@ -210,8 +210,8 @@ impl Client {
         };
         let told: Vec<_> = self.state.jobs.writers(key).filter_map(tell).collect();
         for (job, slot, open_name) in told {
-            let reason = Reason::new("BOINC early uploads", format!("{} ended with {status}", key.name));
-            self.act(Effect::TellUpload { job, slot, open_name, status }, reason);
+            let ended = Cause::UploadEnded { file: key.name.clone(), status };
+            self.act(Effect::TellUpload { job, slot, open_name, status }, ended);
         }
     }
 }

@@ -7,6 +7,8 @@ use fallow_domain::Duration;
 use fallow_policy::rpc_session::WhyRpc;
 use fallow_policy::rpc_timing::PageReason;
 
+use crate::cause::Cause;
+
 /// The figures behind something that is done.
 #[derive(Clone, Debug)]
 pub enum Why {
@@ -16,8 +18,8 @@ pub enum Why {
     Asks(WhyCalled),
     /// Why a master page is read.
     Reads(PageReason),
-    /// What the client says of itself.
-    Said(String),
+    /// What no policy decides.
+    Own(Cause),
 }
 
 /// Why a scheduler is called, and for what.
@@ -50,16 +52,6 @@ impl From<PageReason> for Why {
         Self::Reads(why)
     }
 }
-impl From<String> for Why {
-    fn from(said: String) -> Self {
-        Self::Said(said)
-    }
-}
-impl From<&str> for Why {
-    fn from(said: &str) -> Self {
-        Self::Said(said.to_owned())
-    }
-}
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,7 +59,7 @@ impl fmt::Display for Why {
             Self::Policy(why) => why.fmt(f),
             Self::Asks(why) => why.fmt(f),
             Self::Reads(why) => why.fmt(f),
-            Self::Said(said) => f.write_str(said),
+            Self::Own(cause) => cause.fmt(f),
         }
     }
 }

@@ -1,0 +1,278 @@
+//! Why the client does what no policy decides: a value until somebody prints it.
+
+use std::fmt;
+
+use fallow_domain::{Bytes, Duration};
+use fallow_policy::cpu_schedule::SchedulingRule;
+use fallow_policy::job_queue::Devices;
+
+/// The rule by which something is done. It is printed as the id of a requirement, as BOINC's word for it, or
+/// as what it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A rule of CPU scheduling.
+    Scheduling(SchedulingRule),
+    /// Master pages are read when a project is new or its schedulers fail (R1.6).
+    MasterPages,
+    /// Scheduler RPCs are made for what is most urgent (R1.9).
+    RpcOrder,
+    /// No project waits for another one's answer (R1.10).
+    NoWaitingForOthers,
+    /// CPU time is limited (R2.8).
+    CpuTimeLimit,
+    /// Devices are left alone (R3.14).
+    ExcludedDevices,
+    /// The disk is believed over the records (R4.12).
+    DiskBelieved,
+    /// What a client says of its host and to its owner (R6.2).
+    OwnersWord,
+    /// A full disk is made room on (R6.10).
+    FullDisk,
+    /// Outputs may be sent before their job is done.
+    EarlyUploads,
+    /// Transfers are tried again after failures.
+    Transfers,
+    /// Messages between jobs and their projects.
+    Trickles,
+    /// Jobs are aborted.
+    Abort,
+    /// Projects are detached.
+    Detach,
+    /// Files without users go.
+    Files,
+    /// Tasks have limits.
+    Limits,
+    /// People are told.
+    Notice,
+    /// Slots are emptied.
+    Slots,
+    /// Tasks belong to jobs.
+    Tasks,
+}
+
+impl Rule {
+    /// What it is called where it is told with a reason.
+    #[must_use]
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Scheduling(rule) => rule.id(),
+            Self::MasterPages => "R1.6",
+            Self::RpcOrder => "R1.9",
+            Self::NoWaitingForOthers => "R1.10",
+            Self::CpuTimeLimit => "R2.8",
+            Self::ExcludedDevices => "R3.14",
+            Self::DiskBelieved => "R4.12",
+            Self::OwnersWord => "R6.2",
+            Self::FullDisk => "R6.10",
+            Self::EarlyUploads => "BOINC early uploads",
+            Self::Transfers => "BOINC transfers",
+            Self::Trickles => "BOINC trickles",
+            Self::Abort => "abort",
+            Self::Detach => "detach",
+            Self::Files => "files",
+            Self::Limits => "limits",
+            Self::Notice => "notice",
+            Self::Slots => "slots",
+            Self::Tasks => "tasks",
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id())
+    }
+}
+
+/// Why something is done, with the figures behind it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cause {
+    /// The owner waits for an answer.
+    OwnerWaits,
+    /// A task's device must not be used any more.
+    DeviceExcluded,
+    /// A task goes on on other devices.
+    DeviceChanged(Devices),
+    /// No job needs a file any more.
+    FileNotNeeded,
+    /// A file's download is given up.
+    DownloadGivenUp,
+    /// A transfer's turn has come.
+    TransferDue {
+        /// The file's name.
+        file: String,
+        /// How many attempts in a row have failed.
+        failures: u32,
+    },
+    /// A file is there that is no job's.
+    FileLeftOver,
+    /// Something is in a slot that is no job's.
+    SlotLeftOver,
+    /// The job of a slot is over.
+    JobOver,
+    /// The job of a slot was forgotten before, and its process has ended now.
+    ProcessGone,
+    /// A task's job is gone.
+    JobGone,
+    /// A job is not wanted any more.
+    AbortedByProject,
+    /// The owner detaches a project.
+    DetachedByOwner,
+    /// The coordinator has dropped a project, and nothing of it is left.
+    DroppedByCoordinator,
+    /// An RPC is about an account that is another one now.
+    AccountChanged,
+    /// An RPC hangs, and another project waits for its turn.
+    OthersWait,
+    /// An RPC hangs, and somebody asks for contact.
+    ContactRequested,
+    /// A task began in a pause of the limit on CPU time.
+    BegunInPause,
+    /// CPU time is limited to this part.
+    CpuTimeLimited(f64),
+    /// There is no limit on CPU time any more.
+    CpuTimeUnlimited,
+    /// An output was written to while it was sent.
+    WrittenSince,
+    /// An early upload is over.
+    UploadEnded {
+        /// The file's name.
+        file: String,
+        /// How it ended, 0 for well.
+        status: i32,
+    },
+    /// An output was deleted to make room.
+    MadeRoom,
+    /// A task goes beyond a limit.
+    LimitExceeded(LimitExceeded),
+    /// The CPUs' speed is measured, for which nothing else may run.
+    Benchmarks,
+    /// The speed that is known is old.
+    BenchmarksOld,
+    /// The speed has been measured.
+    BenchmarksOver,
+    /// A file is called like no message.
+    NoMessage,
+    /// A message is too long, or one of too many.
+    TooManyMessages,
+    /// The project has a job's message.
+    MessageAcknowledged,
+    /// A project has a message for a job.
+    MessageToJob,
+    /// People are told something, which says itself why.
+    Told,
+}
+
+/// A limit of a task, and what goes beyond it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitExceeded {
+    /// It ran for too long.
+    Elapsed {
+        /// So long.
+        ran: Duration,
+        /// What its project allows.
+        allowed: Duration,
+    },
+    /// Its working set is too large for this host.
+    Memory {
+        /// That large.
+        working_set: Bytes,
+        /// What this host allows.
+        limit: Bytes,
+    },
+    /// Its files hold too much.
+    Disk {
+        /// So much.
+        held: Bytes,
+        /// What its project allows.
+        allowed: Bytes,
+    },
+}
+
+impl Cause {
+    /// The rule by which that is a reason.
+    #[must_use]
+    pub const fn rule(&self) -> Rule {
+        match self {
+            Self::OwnerWaits | Self::Benchmarks | Self::BenchmarksOld | Self::BenchmarksOver => {
+                Rule::OwnersWord
+            }
+            Self::DeviceExcluded | Self::DeviceChanged(_) => Rule::ExcludedDevices,
+            Self::FileNotNeeded | Self::DownloadGivenUp => Rule::Files,
+            Self::TransferDue { .. } => Rule::Transfers,
+            Self::FileLeftOver => Rule::DiskBelieved,
+            Self::SlotLeftOver | Self::JobOver | Self::ProcessGone => Rule::Slots,
+            Self::JobGone => Rule::Tasks,
+            Self::AbortedByProject => Rule::Abort,
+            Self::DetachedByOwner | Self::DroppedByCoordinator => Rule::Detach,
+            Self::AccountChanged | Self::OthersWait | Self::ContactRequested => Rule::NoWaitingForOthers,
+            Self::BegunInPause | Self::CpuTimeLimited(_) | Self::CpuTimeUnlimited => Rule::CpuTimeLimit,
+            Self::WrittenSince | Self::UploadEnded { .. } => Rule::EarlyUploads,
+            Self::MadeRoom => Rule::FullDisk,
+            Self::LimitExceeded(_) => Rule::Limits,
+            Self::NoMessage | Self::TooManyMessages | Self::MessageAcknowledged | Self::MessageToJob => {
+                Rule::Trickles
+            }
+            Self::Told => Rule::Notice,
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::DeviceChanged(devices) => return write!(f, "it goes on on device {devices}"),
+            Self::TransferDue { file, failures } => {
+                return write!(f, "{file}, after {failures} failures in a row");
+            }
+            Self::CpuTimeLimited(limit) => return write!(f, "CPU time is limited to {:.0} %", limit * 100.0),
+            Self::UploadEnded { file, status } => return write!(f, "{file} ended with {status}"),
+            Self::LimitExceeded(limit) => return limit.fmt(f),
+            Self::OwnerWaits => "the owner waits for it",
+            Self::DeviceExcluded => "its device must not be used any more",
+            Self::FileNotNeeded => "no job needs it any more",
+            Self::DownloadGivenUp => "its download is given up",
+            Self::FileLeftOver | Self::SlotLeftOver => "left over, and no job's",
+            Self::JobOver => "the job is over",
+            Self::ProcessGone => "its job is gone, and now its process",
+            Self::JobGone => "its job is gone",
+            Self::AbortedByProject => "aborted by the project",
+            Self::DetachedByOwner => "detached by the owner",
+            Self::DroppedByCoordinator => {
+                "no longer in the coordinator's document, and its last job is reported"
+            }
+            Self::AccountChanged => "it is about another account",
+            Self::OthersWait => "it hangs, and another project waits for its turn",
+            Self::ContactRequested => "it hangs, and somebody asks for contact",
+            Self::BegunInPause => "it began in a pause of the limit on CPU time",
+            Self::CpuTimeUnlimited => "there is no limit on CPU time any more",
+            Self::WrittenSince => "it was written to since",
+            Self::MadeRoom => "it was deleted to make room on a full disk",
+            Self::Benchmarks => "CPU benchmarks in progress",
+            Self::BenchmarksOld => "the figure that is known is old",
+            Self::BenchmarksOver => "the CPU benchmarks are over",
+            Self::NoMessage => "its name is no message's",
+            Self::TooManyMessages => "there are too many, or it is too long",
+            Self::MessageAcknowledged => "the project has it",
+            Self::MessageToJob => "the project has a message for it",
+            Self::Told => "",
+        };
+        f.write_str(text)
+    }
+}
+
+impl fmt::Display for LimitExceeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Elapsed { ran, allowed } => {
+                write!(f, "exceeded elapsed time limit: ran for {ran}, allowed {allowed}")
+            }
+            Self::Memory { working_set, limit } => {
+                write!(f, "working set of {working_set} is over this host's limit of {limit}")
+            }
+            Self::Disk { held, allowed } => {
+                write!(f, "its files hold {held}, its project allows {allowed}")
+            }
+        }
+    }
+}
