@@ -33,8 +33,8 @@ const STRETCH: Duration = Duration::from_secs(12);
 
 /// Tests that measure CPU time cannot run side by side.
 fn alone() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    static CPU_TIME_LOCK: Mutex<()> = Mutex::new(());
+    CPU_TIME_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An agent that computes for the good project and is attached to all hostile ones, each of which was asked.

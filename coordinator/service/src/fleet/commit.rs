@@ -25,7 +25,7 @@ pub type Stored = Result<(), NotStored>;
 /// The changes of one connection. Once one of them fails none behind it is stored: it would carry a later
 /// number than the one that is missing.
 #[derive(Clone, Debug, Default)]
-pub struct CommitStream(Arc<AtomicBool>);
+pub struct CommitSequence(Arc<AtomicBool>);
 
 /// A change that is not in the store.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ pub enum NotStored {
 }
 
 struct Request {
-    stream: CommitStream,
+    stream: CommitSequence,
     writes: Writes,
     done: oneshot::Sender<Stored>,
 }
@@ -60,7 +60,7 @@ impl Commits {
     }
 
     /// Hands in a change; waits for room. Changes are stored in the order they were handed in.
-    pub async fn send(&self, stream: &CommitStream, writes: Writes) -> oneshot::Receiver<Stored> {
+    pub async fn send(&self, stream: &CommitSequence, writes: Writes) -> oneshot::Receiver<Stored> {
         let (done, answer) = oneshot::channel();
         // If the thread is gone, `done` is dropped with the request and the receiver says so.
         let _ = self.0.send(Request { stream: stream.clone(), writes, done }).await;
@@ -137,7 +137,7 @@ mod tests {
     async fn r6_3_no_change_is_stored_behind_one_of_the_same_agent_that_failed() {
         let store = Arc::new(FailsOnce(Mutex::new(true), Mutex::default()));
         let commits = Commits::start(store.clone()).unwrap();
-        let (broken, sound) = (CommitStream::default(), CommitStream::default());
+        let (broken, sound) = (CommitSequence::default(), CommitSequence::default());
         let write = |key: &[u8]| vec![(key.to_vec(), Some(b"v".to_vec()))];
         let first = commits.send(&broken, write(b"1")).await.await.unwrap();
         assert!(matches!(first, Err(NotStored::Store(_))));

@@ -15,9 +15,9 @@ const MOST: Duration = Duration::from_secs(5);
 
 /// Those who showed a wrong token or secret wait in it, one after the other.
 #[derive(Debug, Default)]
-pub(super) struct GuessThrottle(Mutex<()>);
+pub(super) struct FailedAuthDelay(Mutex<()>);
 
-impl GuessThrottle {
+impl FailedAuthDelay {
     /// Returns when whoever showed a wrong one has waited.
     pub(super) async fn slow_down(&self) {
         let turn = async {

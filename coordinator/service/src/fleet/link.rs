@@ -25,7 +25,7 @@ use tracing::Instrument as _;
 use wire::from_agent::Body as FromAgent;
 use wire::from_coordinator::Body as FromCoordinator;
 
-use super::commit::{CommitStream, Stored};
+use super::commit::{CommitSequence, Stored};
 use super::keys;
 use super::limits::{ENTRIES_PER_AGENT, HELLO, LINKS, PIPELINE, SEEN_KEPT, SILENT, SLOW};
 use super::state::{PlannedUpdate, Position, Update, UpdateCheck, check_update};
@@ -141,7 +141,7 @@ async fn keep_seen(fleet: &Fleet, agent: &Agent) {
     let key = keys::position(&agent.id);
     let Ok(value) = keys::POSITION.write(&key, &position) else { return };
     // If it cannot be stored, an earlier time is shown after a restart, and that is all.
-    let _ = fleet.commits.send(&CommitStream::default(), vec![(key, Some(value))]).await.await;
+    let _ = fleet.commits.send(&CommitSequence::default(), vec![(key, Some(value))]).await.await;
 }
 
 fn taken_over() -> Status {
@@ -161,7 +161,7 @@ struct Connection<'a> {
     /// Up to where messages were taken in; what is stored may lag behind by the pipeline.
     received: Position,
     pipeline: VecDeque<InFlight>,
-    commit_stream: CommitStream,
+    commit_sequence: CommitSequence,
     documents: watch::Receiver<Option<Arc<Published>>>,
     pending: PendingMessages,
     heard: Instant,
@@ -226,7 +226,7 @@ impl<'a> Connection<'a> {
             is_withheld: false,
             received,
             pipeline: VecDeque::new(),
-            commit_stream: CommitStream::default(),
+            commit_sequence: CommitSequence::default(),
             documents,
             pending,
             heard: Instant::now(),
@@ -385,7 +385,7 @@ impl<'a> Connection<'a> {
         let position = Position { epoch: self.epoch.clone(), sequence, at: clock::now() };
         let planned = lock(&self.agent.state).plan(&self.agent.id, position.clone(), update);
         let (change, writes) = planned.map_err(|error| Status::resource_exhausted(error.to_string()))?;
-        let answer = self.fleet.commits.send(&self.commit_stream, writes).await;
+        let answer = self.fleet.commits.send(&self.commit_sequence, writes).await;
         self.received = position;
         self.kept = Instant::now();
         self.pipeline.push_back(InFlight { sequence, change, answer });

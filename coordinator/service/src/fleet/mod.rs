@@ -37,7 +37,7 @@ use tokio::sync::watch;
 use crate::document::Documents;
 use crate::secret::SecretHash;
 use commit::Commits;
-use guesses::GuessThrottle;
+use guesses::FailedAuthDelay;
 use state::{Position, State};
 use token::{AgentRecord, Identity};
 use totals::{PastTotals, ProjectTotals, Totals};
@@ -78,7 +78,7 @@ pub struct Fleet {
     commits: Commits,
     documents: Arc<Documents>,
     accounts: OnceLock<Arc<dyn Accounts>>,
-    guesses: GuessThrottle,
+    guesses: FailedAuthDelay,
     settings: LinkSettings,
     agents: RwLock<BTreeMap<AgentId, Arc<Agent>>>,
     totals: Mutex<Totals>,
@@ -128,7 +128,7 @@ impl Fleet {
             commits,
             documents,
             accounts: OnceLock::new(),
-            guesses: GuessThrottle::default(),
+            guesses: FailedAuthDelay::default(),
             settings,
             agents: RwLock::new(agents),
             totals: Mutex::new(totals),

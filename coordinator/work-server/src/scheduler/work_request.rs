@@ -2,7 +2,7 @@
 
 use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_domain::{Bytes, InstanceSeconds, PerType, ResourceType};
-use fallow_policy::disk::passes::FreeSpace;
+use fallow_policy::disk::passes::ReportedSpace;
 use fallow_policy::send::Demand;
 
 use crate::catalog::Catalog;
@@ -16,7 +16,7 @@ const IDLE_MAX: f64 = 4_096.0;
 pub(super) struct WorkRequest<'c> {
     pub(super) wanted: Demand,
     pub(super) capacity: HostCapacity,
-    pub(super) disk: FreeSpace,
+    pub(super) disk: ReportedSpace,
     /// What the project has, as it was when the request came.
     pub(super) catalog: &'c Catalog,
 }
@@ -69,14 +69,18 @@ pub(super) fn wanted(request: &SchedulerRequest, times: f64) -> Demand {
 
 /// Disk space that jobs may take: what the client tells (R4.9); of one that tells but its share, that less
 /// what it uses, within what is free.
-fn disk(request: &SchedulerRequest) -> FreeSpace {
+fn disk(request: &SchedulerRequest) -> ReportedSpace {
     let usage = &request.disk_usage;
     if let Some(free) = usage.free {
-        return FreeSpace { free: free.now, with_offenders: free.with_offenders, with_self: free.with_self };
+        return ReportedSpace {
+            free: free.now,
+            with_offenders: free.with_offenders,
+            with_self: free.with_self,
+        };
     }
     let free = request.host_info.d_free.max(0.0);
     let share = usage.d_project_share.as_f64();
     // An old client or a fresh one says nothing about shares.
     let allowed = if share > 0.0 { share - usage.d_boinc_used_project.as_f64() } else { free };
-    FreeSpace::only(Bytes::from_f64(allowed.min(free).max(0.0)))
+    ReportedSpace::only(Bytes::from_f64(allowed.min(free).max(0.0)))
 }

@@ -121,7 +121,7 @@ impl World<'_> {
         let reply = server.answer(arrival, instances, composition, self.now, &mut reports);
         if self.recorder.is_some() {
             for report in &reports {
-                self.job_outcome(place, report.number, &report.job, report.failed);
+                self.ended_job(place, report.number, &report.job, report.failed);
             }
         }
         let held = self.servers.iter().map(|server| server.jobs.len()).sum();

@@ -43,7 +43,7 @@ mod supply;
 mod timeline;
 mod world;
 
-pub use outcome::{JobOutcome, ProjectOutcome, RunFigures, RunOutcome, Span, Timeline};
+pub use outcome::{EndedJob, ProjectOutcome, RunFigures, RunOutcome, Span, Timeline};
 
 use fallow_domain::Duration;
 use fallow_policy::composition::Composition;

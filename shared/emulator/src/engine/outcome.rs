@@ -105,7 +105,7 @@ pub struct Timeline {
     /// When the host was off.
     pub off: Vec<(Duration, Duration)>,
     /// What became of each job that was reported, or was past its deadline at the end, in order of that.
-    pub outcomes: Vec<JobOutcome>,
+    pub outcomes: Vec<EndedJob>,
 }
 
 /// A job on an instance.
@@ -127,7 +127,7 @@ pub struct Span {
 
 /// What became of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct JobOutcome {
+pub struct EndedJob {
     /// Its project, by its place in the scenario.
     pub project: usize,
     /// Its number within its project.

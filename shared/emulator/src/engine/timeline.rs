@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use fallow_domain::{Duration, Instant, JobId, PerType, ResourceType, Usage};
 
-use super::outcome::{JobOutcome, Span, Timeline};
+use super::outcome::{EndedJob, Span, Timeline};
 
 /// Writes a timeline as things happen.
 #[derive(Debug)]
@@ -90,8 +90,8 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn job_outcome(&mut self, job_outcome: JobOutcome) {
-        self.timeline.outcomes.push(job_outcome);
+    pub(crate) fn ended_job(&mut self, ended_job: EndedJob) {
+        self.timeline.outcomes.push(ended_job);
     }
 
     pub(crate) fn close(mut self, now: Instant) -> Timeline {

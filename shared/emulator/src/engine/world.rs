@@ -16,7 +16,7 @@ use super::account::{Account, RunSummary};
 use super::availability::OnOff;
 use super::calendar::{Calendar, CalendarEvent};
 use super::host::{Task, Tasks};
-use super::outcome::{JobOutcome, RunOutcome};
+use super::outcome::{EndedJob, RunOutcome};
 use super::random::Stream;
 use super::server::Server;
 use super::setup::{facts, new_client, url};
@@ -318,7 +318,7 @@ impl<'a> World<'a> {
         self.soon.push_back(Event::TaskEnded { job, end: Box::new(end) });
     }
 
-    pub(super) fn job_outcome(
+    pub(super) fn ended_job(
         &mut self,
         project: usize,
         number: u64,
@@ -326,7 +326,7 @@ impl<'a> World<'a> {
         failed: bool,
     ) {
         let met = self.now <= job.deadline;
-        let job_outcome = JobOutcome {
+        let ended_job = EndedJob {
             project,
             job: number,
             sent: job.sent - BEGINNING,
@@ -336,7 +336,7 @@ impl<'a> World<'a> {
             failed,
         };
         if let Some(recorder) = &mut self.recorder {
-            recorder.job_outcome(job_outcome);
+            recorder.ended_job(ended_job);
         }
     }
 
@@ -363,7 +363,7 @@ impl<'a> World<'a> {
             for (number, job) in overdue.map(|(number, job)| (number, *job)).collect::<Vec<_>>() {
                 server.late(&job);
                 if let Some(recorder) = &mut self.recorder {
-                    recorder.job_outcome(JobOutcome {
+                    recorder.ended_job(EndedJob {
                         project,
                         job: number,
                         sent: job.sent - BEGINNING,

@@ -225,8 +225,8 @@ fn in_order(timeline: &Timeline) -> Vec<&Span> {
 
 /// The jobs that missed their deadline, with it.
 fn late_jobs(timeline: &Timeline) -> BTreeMap<(usize, u64), Duration> {
-    let late = timeline.outcomes.iter().filter(|job_outcome| !job_outcome.met && !job_outcome.failed);
-    late.map(|job_outcome| ((job_outcome.project, job_outcome.job), job_outcome.deadline)).collect()
+    let late = timeline.outcomes.iter().filter(|ended_job| !ended_job.met && !ended_job.failed);
+    late.map(|ended_job| ((ended_job.project, ended_job.job), ended_job.deadline)).collect()
 }
 
 fn draw_off(canvas: &Canvas<'_>, sheet: &Sheet, timeline: &Timeline) -> Drawn {
@@ -343,7 +343,7 @@ fn draw_legend(canvas: &Canvas<'_>, line: &[(&str, Sign)], y: i32) -> Drawn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::JobOutcome;
+    use crate::engine::EndedJob;
 
     const HOUR: Duration = Duration::from_hours(1);
 
@@ -376,7 +376,7 @@ mod tests {
             from: HOUR * from,
             to: HOUR * to,
         };
-        let job_outcome = |project, job, met| JobOutcome {
+        let ended_job = |project, job, met| EndedJob {
             project,
             job,
             sent: Duration::ZERO,
@@ -388,10 +388,10 @@ mod tests {
         let met = Timeline {
             spans: vec![span(0, 0, 0, 20), span(1, 1, 5, 70)],
             off: vec![(HOUR * 3, HOUR * 4)],
-            outcomes: vec![job_outcome(0, 0, true), job_outcome(1, 1, true)],
+            outcomes: vec![ended_job(0, 0, true), ended_job(1, 1, true)],
         };
         let missed =
-            Timeline { outcomes: vec![job_outcome(0, 0, true), job_outcome(1, 1, false)], ..met.clone() };
+            Timeline { outcomes: vec![ended_job(0, 0, true), ended_job(1, 1, false)], ..met.clone() };
         let drawn = |timeline| svg(&lanes(4), timeline).unwrap();
         assert_eq!(drawn(&met), drawn(&met));
         assert!(drawn(&met).contains("p&lt;2&gt;"));

@@ -139,8 +139,7 @@ fn of_three_jobs_in_a_row_two_are_late_as_computed_by_hand() {
     assert_eq!((outcome.jobs_finished, outcome.jobs_late), (3, 2));
     assert!((outcome.figures.waste.unwrap() - 2.0 / 3.0).abs() < 1e-9, "{:?}", outcome.figures);
     assert_eq!(outcome.projects[0].wasted, s(2_000));
-    let met: Vec<bool> =
-        outcome.timeline.unwrap().outcomes.iter().map(|job_outcome| job_outcome.met).collect();
+    let met: Vec<bool> = outcome.timeline.unwrap().outcomes.iter().map(|ended_job| ended_job.met).collect();
     assert_eq!(met, [true, false, false]);
 }
 
@@ -218,8 +217,8 @@ fn transfers_take_their_time_on_the_link() {
     assert_eq!((span.from, span.to), (s(1_000), s(2_000)));
     application(&mut scenario).output = Bytes(3_000_000);
     scenario.host.upload = Bandwidth::from_bytes_per_second(1_000);
-    let job_outcome = simulate(&scenario, "CS2_WF2_WS2_JC2").timeline.unwrap().outcomes[0];
-    assert!(job_outcome.reported.unwrap() >= s(5_000), "{job_outcome:?}");
+    let ended_job = simulate(&scenario, "CS2_WF2_WS2_JC2").timeline.unwrap().outcomes[0];
+    assert!(ended_job.reported.unwrap() >= s(5_000), "{ended_job:?}");
 }
 
 #[test]

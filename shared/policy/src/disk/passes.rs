@@ -1,8 +1,9 @@
-//! The server's passes by the amounts of free space in a request (R4.10).
+//! The passes in which the server looks for jobs, by the amounts of free space in a request (R4.10).
 //!
-//! First with what is free; only if that assigns no job with what would be free if other projects gave way;
-//! only if that assigns none either, and the project allows it, with what would be free if its own files went
-//! too. So a host deletes nothing for work that it could have had without.
+//! The first pass counts on what is free. If it assigns no job, the second counts on what would be free if
+//! other projects' files were deleted. If that assigns none either, and the project allows it, the third
+//! counts on what would be free if the project's own files were deleted too. So a host deletes nothing for a
+//! job when it could have had another one without that.
 
 use std::fmt;
 
@@ -23,7 +24,7 @@ pub enum SpacePass {
 
 /// The three amounts as a request carried them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FreeSpace {
+pub struct ReportedSpace {
     /// Free now.
     pub free: Bytes,
     /// Free if offenders gave way.
@@ -32,7 +33,7 @@ pub struct FreeSpace {
     pub with_self: Bytes,
 }
 
-impl FreeSpace {
+impl ReportedSpace {
     /// A client that tells one amount deletes nothing for anybody.
     pub const fn only(free: Bytes) -> Self {
         Self { free, with_offenders: free, with_self: free }
@@ -69,7 +70,7 @@ impl FreeSpace {
     }
 }
 
-impl From<DiskReport> for FreeSpace {
+impl From<DiskReport> for ReportedSpace {
     fn from(report: DiskReport) -> Self {
         let DiskReport { free, with_offenders, with_self, .. } = report;
         Self { free, with_offenders, with_self }
@@ -91,10 +92,11 @@ mod tests {
     use super::*;
     use std::convert::Infallible;
 
-    const AMOUNTS: FreeSpace = FreeSpace { free: Bytes(10), with_offenders: Bytes(20), with_self: Bytes(30) };
+    const AMOUNTS: ReportedSpace =
+        ReportedSpace { free: Bytes(10), with_offenders: Bytes(20), with_self: Bytes(30) };
 
     /// Assigns those of the jobs that fit on the disk; returns the pass and what it assigned.
-    fn assign(amounts: FreeSpace, from_self: bool, jobs: &[u64]) -> Option<(SpacePass, Vec<u64>)> {
+    fn assign(amounts: ReportedSpace, from_self: bool, jobs: &[u64]) -> Option<(SpacePass, Vec<u64>)> {
         let fitting = |_: SpacePass, space: Bytes| {
             Ok::<_, Infallible>(jobs.iter().copied().filter(|job| *job <= space.0).collect())
         };
@@ -115,15 +117,15 @@ mod tests {
 
     #[test]
     fn r4_10_a_pass_that_can_find_nothing_new_is_left_out() {
-        let passes = |amounts: FreeSpace| amounts.passes(true).map(|(pass, _)| pass).collect::<Vec<_>>();
-        assert_eq!(passes(FreeSpace::only(Bytes(10))), [SpacePass::Free]);
+        let passes = |amounts: ReportedSpace| amounts.passes(true).map(|(pass, _)| pass).collect::<Vec<_>>();
+        assert_eq!(passes(ReportedSpace::only(Bytes(10))), [SpacePass::Free]);
         assert_eq!(
-            passes(FreeSpace { with_offenders: Bytes(10), ..AMOUNTS }),
+            passes(ReportedSpace { with_offenders: Bytes(10), ..AMOUNTS }),
             [SpacePass::Free, SpacePass::WithSelf]
         );
         // A client that counts otherwise does not confuse us.
         assert_eq!(
-            passes(FreeSpace { with_offenders: Bytes(5), with_self: Bytes(7), ..AMOUNTS }),
+            passes(ReportedSpace { with_offenders: Bytes(5), with_self: Bytes(7), ..AMOUNTS }),
             [SpacePass::Free]
         );
     }

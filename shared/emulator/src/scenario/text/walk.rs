@@ -21,7 +21,7 @@ pub(crate) struct Section {
 
 /// Most diagnostics about one file: whoever gets as many has another file in mind, and each costs a look at
 /// the file.
-const COMPLAINTS_MAX: usize = 100;
+const DIAGNOSTICS_MAX: usize = 100;
 
 /// The walk: what was found so far.
 pub(crate) struct Walk<'s> {
@@ -74,7 +74,7 @@ impl<'s> Walk<'s> {
 
     /// Whether another diagnostic would be heard.
     fn room(&self) -> bool {
-        self.diagnostics.len() < COMPLAINTS_MAX
+        self.diagnostics.len() < DIAGNOSTICS_MAX
     }
 
     /// Whether something is wrong with `path` or within it.
