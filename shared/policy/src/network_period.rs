@@ -1,17 +1,18 @@
 //! Periods of network activity (R1.13).
 //!
-//! Model: with a connection interval C above zero the host is not always connected, or its owner does not
-//! want it to be. What needs the network is gathered; when the interval is over and something is needed
-//! a *period* begins, in which everything is done, and the next one begins C after this one began. A period
-//! ends when nothing is needed any more, or after `PERIOD_MAX`, so that a server that sends a little each
-//! time does not keep it open.
+//! A host with a connection interval above zero is not always connected, or its owner does not want it to be.
+//! What needs the network is gathered. When the interval is over and something is needed, a *period* begins,
+//! in which everything is done. The next period begins one interval after the beginning of this one. A period
+//! ends when nothing is needed any more, and after `PERIOD_MAX` at the latest: a server that sends a little
+//! each time cannot keep it open.
 //!
-//! Two things break the interval: a deadline that would be missed by waiting, from a day before it on (the
-//! time in which a finished job counts as due, R1.8), and a request by a user or the coordinator. A break
-//! begins a period like any other: as the host is connected anyway, all is done, and the next period is C
-//! away.
+//! A period begins before the interval is over for one of two reasons. A user or the coordinator asks for it.
+//! Or a deadline would be missed by waiting: this counts from a day before the deadline, the time from which
+//! a finished job is due for reporting (R1.8). Everything is done in such a period too, and the next one
+//! begins an interval later.
 //!
-//! The state is stored; after a restart or a jump of the clock no wait is longer than C (R1.12).
+//! The state is stored. After a restart, or when the clock was set, no wait is longer than the interval
+//! (R1.12).
 
 use std::fmt;
 

@@ -1,13 +1,15 @@
-//! When a project's schedulers may be asked, and when its master page is to be read (R1.3, R1.4, R1.6,
-//! R1.12).
+//! When a project's schedulers may be asked, and when its master page is read (R1.3, R1.4, R1.6, R1.12).
 //!
-//! Model: three waits push a project's minimum RPC time out, and the latest wins: (a) the delay that the
-//! project asked for, (b) a backoff while all of its schedulers fail, (c) a backoff while its jobs fail, so
-//! that a job that crashes at once is not fetched over and over. A fourth wait holds back requests for work
-//! only, not reports, after a reply without jobs: R1 leaves open when such a project is asked again, and
-//! without it the answer would be "at once".
+//! Three waits can delay the next RPC to a project. The one that ends last counts:
+//! - (a) the delay that the project asked for;
+//! - (b) a backoff while all of its schedulers fail;
+//! - (c) a backoff while its jobs fail, so that a job that crashes at once is not fetched again and again.
 //!
-//! The state is stored; after a restart, or a jump of the clock, no wait is longer than it was meant to be.
+//! A fourth wait follows a reply without jobs. It delays requests for work only, not reports. R1 does not say
+//! when such a project is asked again; without this wait it would be asked at once.
+//!
+//! The state is stored. After a restart, or when the clock was set, no wait lasts longer than it was meant
+//! to.
 
 use std::fmt;
 

@@ -1,6 +1,7 @@
-//! Room for one more file (R4.4): what goes for it, or why it cannot come.
+//! Room for one more file (R4.4): which files are deleted for it, or why it cannot come.
 //!
-//! Free space first; then files of offenders; then the project's own; else it is refused, and nothing goes.
+//! Free space is used first, then the space of offenders' files, then that of the project's own files. If all
+//! of that is too little, the file is refused and nothing is deleted.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! What a [`DiskUse`] is told. Every change costs a search in the orders concerned, whatever else is on the
-//! disk.
+//! The changes that a [`DiskUse`] is told. Each costs a search in the orders that it concerns, however much
+//! else is on the disk.
 //!
-//! Changes are idempotent where that means anything: a file told twice is one file, an unknown id changes
-//! nothing. So the owner of the state need not track what it has told.
+//! Telling a change twice does no harm: a file told twice is one file, and an unknown id changes nothing. So
+//! the caller does not have to remember what it has told.
 
 use std::sync::Arc;
 

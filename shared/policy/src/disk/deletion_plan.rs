@@ -1,5 +1,5 @@
-//! A plan in the making: what has been chosen for deletion so far, and what that leaves of each project's
-//! excess.
+//! A plan while it is made: the files chosen for deletion so far, and by how much each project then still
+//! exceeds its limit.
 
 use std::collections::BTreeMap;
 

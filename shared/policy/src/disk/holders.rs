@@ -1,11 +1,11 @@
-//! The server's knowledge of which host holds which sticky file, apart from its jobs (R4.11).
+//! What the server knows of which host holds which sticky file, apart from the files of its jobs (R4.11).
 //!
-//! Hosts tell what they hold: a whole list when asked for one, which replaces what was known, and what they
-//! were sent in between. From that follow two things: jobs go where their inputs are (what is there need not
-//! be sent), and a deletion that was asked for is asked again with each reply until the host's list no longer
-//! has the file.
+//! Hosts tell what they hold. Asked for it, a host sends a whole list, which replaces what was known. In
+//! between, the files that it was sent are added. The server uses this in two ways. It sends jobs to hosts
+//! that have their inputs. And it repeats a request for a deletion with each reply, until the host's list no
+//! longer has the file.
 //!
-//! A list is untrusted and bounded. Not in here: storing it, and the files themselves.
+//! A list is untrusted, so its length is bounded. Not in here: storing it, and the files themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 

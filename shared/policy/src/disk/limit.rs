@@ -1,9 +1,9 @@
-//! The total limit: what the owner lets the agent and its projects use, on the volume as it was measured
-//! (R4.1).
+//! The total limit: how much of the volume the owner lets the agent and its projects use (R4.1).
 //!
-//! Three bounds, the smallest of which holds. The third moves with what everybody else does on the volume, so
-//! the volume is measured again every ten minutes and before big writes. What the agent itself writes or
-//! deletes in between does not move it: free space and the agent's usage change by the same bytes.
+//! There are three bounds, and the smallest holds. The third follows from the free space of the volume, which
+//! others change too. So the volume is measured again every ten minutes, and before large writes. What the
+//! agent itself writes or deletes between two measurements does not change that bound: free space and the
+//! agent's usage change by the same number of bytes.
 
 use std::fmt;
 

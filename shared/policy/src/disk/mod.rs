@@ -1,15 +1,15 @@
 //! Disk space: whose files may stay, whose go, in which order and why (R4; BOINC's design note on the
 //! management of disk space).
 //!
-//! Model: the owner's preferences and a measurement of the volume give one total limit ([`TotalLimit`],
-//! R4.1). What the agent itself does not use of it is divided among projects by share (R4.2). A project may
-//! use more than its part while others leave theirs; it is then an *offender*, and the first to give way
+//! The owner's preferences and a measurement of the volume give one total limit ([`TotalLimit`], R4.1). What
+//! the agent itself does not use of it is divided among projects by share (R4.2). A project may use more than
+//! its part while others leave theirs. It is then an *offender*, and its files are the first to be deleted
 //! (R4.3).
 //!
-//! [`DiskUse`] is the state. Its owner tells it of every change (a file came, was used, grew, went; a job
-//! came, ran, ended; a volume was measured) and it keeps sums and orders by file, so that a question costs
-//! what its answer contains and not what the disk holds. It is derived state, built anew after a restart. The
-//! questions:
+//! [`DiskUse`] is the state. The caller tells it of every change: a file came, was used, grew or went; a job
+//! came, ran or ended; a volume was measured. It keeps sums and orders by file, so the cost of an answer
+//! grows with what the answer contains and not with what the disk holds. The state is derived: it is built
+//! anew after a restart. The questions are:
 //!
 //! - may this file come, and what goes for it? [`DiskUse::admit`], R4.4;
 //! - is the owner's limit exceeded, and what is to be done? [`DiskUse::shrink`], R4.8;

@@ -1,5 +1,5 @@
-//! R4 once more, read off its text and without any order or sum kept: full scans of plain lists. For
-//! comparison.
+//! R4 once more, read off its text: full scans of plain lists, without any order or sum that is kept. The
+//! tests compare the real state with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,9 @@
-//! The order in which a project's files go (R4.6), and why a file is the next.
+//! The order in which a project's files are deleted (R4.6), and why a file is the next.
 //!
-//! Expired files come first where the project chose expiration, the oldest date first. The others go by
-//! level, the lowest first, since only files up to a level that is raised may be deleted at all (R4.4).
-//! Within a level they go in order of arrival where the project chose priority, else by last use, the oldest
-//! first. Last use, then arrival, then the id order what is left equal.
+//! Where the project chose expiration, expired files come first, the oldest date first. The others follow by
+//! level, the lowest first: only files up to a level that is raised step by step may be deleted at all
+//! (R4.4). Within a level they come in order of arrival where the project chose priority, else by last use,
+//! the oldest first. Files that are still equal are ordered by last use, then arrival, then id.
 
 use std::fmt;
 

@@ -1,5 +1,4 @@
-//! What a plan does, step by step, each with its reason in the users' words (R4.13): file, project, rule,
-//! bytes.
+//! The steps of a plan, each with its reason in words for users (R4.13): file, project, rule, bytes.
 
 use std::fmt;
 

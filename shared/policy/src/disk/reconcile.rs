@@ -1,16 +1,18 @@
-//! What to believe after a crash, and at any other time: recorded files against those that are there (R4.12).
+//! Recorded files are compared with those on the disk, after a crash and at any other time (R4.12).
 //!
-//! A crash between planning, deleting and recording leaves one of three traces, and none needs a journal: a
-//! plan that nobody carried out (nothing happened), a record whose file is gone (it is *missing*), a file
-//! that nobody recorded or whose record went first (an *orphan*). Of a file that is there, the size on the
-//! disk is believed.
+//! A crash between planning, deleting and recording leaves one of three traces. None of them needs a journal:
+//! - a plan that was not carried out: nothing has happened;
+//! - a record whose file is gone: the file is *missing*;
+//! - a file without a record, because it was not recorded yet or its record was deleted first: an *orphan*.
+//!
+//! The size of a file on the disk is believed over the recorded one.
 //!
 //! Orphans are removed after a grace period, so that a file written a moment before its record, or put there
-//! by hand, is not lost at once. Until then they count as usage of their project. The period runs from the
-//! first scan that saw the file; the caller keeps [`Orphans`] between scans, and losing it costs one period
-//! more.
+//! by hand, is not lost at once. Until then they count as usage of their project. The period begins with the
+//! first scan that saw the file. The caller keeps [`Orphans`] between scans; if it loses them, the period
+//! begins again.
 //!
-//! A scan costs as much as there are files: at start, and then rarely.
+//! The cost of a scan grows with the number of files, so it is made at start, and rarely afterwards.
 
 use std::collections::BTreeMap;
 use std::fmt;

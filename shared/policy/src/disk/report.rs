@@ -1,9 +1,9 @@
 //! The three amounts of free space that a request carries (R4.9).
 //!
-//! They are exactly what [`DiskUse::admit`] would find: a file of up to `free` bytes comes without deleting
-//! anything, one of up to `with_offenders` at the cost of others that exceed their limits, one of up to
-//! `with_self` at the cost of the project's own files too, and a larger one is refused. They are read off the
-//! orders' sums; no file is looked at for them.
+//! They are what [`DiskUse::admit`] would find. A file of up to `free` bytes comes without any deletion. One
+//! of up to `with_offenders` bytes comes if files of others are deleted that exceed their limits. One of up
+//! to `with_self` bytes comes if the project's own files are deleted too. A larger one is refused. The
+//! amounts are read off the sums of the orders; no file is looked at for them.
 
 use std::fmt;
 

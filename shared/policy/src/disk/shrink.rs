@@ -1,18 +1,22 @@
 //! What is done while the owner's limit is exceeded (R4.8).
 //!
-//! Asked first in every pass of the agent's loop: our own writing, a new limit or anybody else who fills the
-//! disk can exceed it. Four stages, of which each begins when the one before has nothing left: offenders
-//! shrink to their limits; projects lose one file each in turn; projects give back one queued job each in
-//! turn, whose files go; and if that is not enough, computing is suspended. The plan ends with the first step
-//! that brings usage under the limit.
+//! This is asked first in every pass of the agent's loop: the agent's own writing, a new limit or other
+//! programs can exceed the limit. There are four stages. Each begins when the one before has nothing left to
+//! do:
+//! 1. offenders shrink to their limits;
+//! 2. every project in turn loses one file;
+//! 3. every project in turn gives back one queued job, whose files are deleted;
+//! 4. computing is suspended.
 //!
-//! In turn means: the project that exceeds its limit by most begins, so that it is not always the first
-//! attached that loses one more than others. Each loses in its own order, so that no project protects its
-//! files from the owner by giving them a high priority. A queued job whose files are all kept by something
-//! that stays is not given back: nothing would be gained.
+//! The plan ends with the first step that brings usage under the limit.
 //!
-//! Nothing is remembered between passes. Computing is suspended as long as the question gives a
-//! [`DiskSuspension`] and resumes when it no longer does. While it does and nothing can be deleted, asking
+//! The project that exceeds its limit by most has the first turn, so that it is not always the first attached
+//! one that loses one file more than others. Each project loses files in its own order, so no project
+//! protects its files from the owner by giving them a high priority. A queued job is not given back if
+//! something that stays keeps all of its files: nothing would be gained.
+//!
+//! Nothing is remembered between passes. Computing is suspended as long as the answer has a
+//! [`DiskSuspension`], and resumes when it has none. While it has one and nothing can be deleted, an answer
 //! costs a step for each project.
 
 use std::collections::BTreeMap;

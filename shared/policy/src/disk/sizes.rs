@@ -1,8 +1,8 @@
-//! The deletable files of one project in order of deletion, with sums.
+//! The deletable files of one project in order of deletion, with sums of their sizes.
 //!
-//! A sorted list in chunks, each with the sum of its sizes. A change costs a search and a move within one
-//! chunk; "what goes if this many bytes have to go" adds up whole chunks and opens one. At 100,000 files that
-//! is well under a microsecond, and there is nothing to rebalance.
+//! This is a sorted list in chunks, each with the sum of its sizes. A change costs a search and a move within
+//! one chunk. To find which files go for so many bytes, whole chunks are added up and one is opened. With
+//! 100,000 files that takes well under a microsecond, and nothing has to be rebalanced.
 
 use fallow_domain::Bytes;
 

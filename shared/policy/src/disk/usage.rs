@@ -1,8 +1,8 @@
-//! The state of a host's disk: files and jobs by project, with the sums and orders that plans want (R4.2,
+//! The state of a host's disk: files and jobs by project, with the sums and orders that plans need (R4.2,
 //! R4.3).
 //!
-//! Kept up to date by `changes.rs`; everything here is a look-up. Sums are held in 128 bits, so that no size
-//! that a server invents makes one wrap or saturate.
+//! `changes.rs` keeps it up to date; everything here only looks things up. Sums have 128 bits, so that no
+//! size that a server invents can make one overflow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
