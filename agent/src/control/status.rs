@@ -464,4 +464,12 @@ mod tests {
         let stalls = ProjectStatus { enough: Some("its downloads stall".into()), ..project(None, vec![]) };
         assert_eq!(stalls.next_contact(now), "no more work (its downloads stall)");
     }
+    #[test]
+    fn the_four_metrics_are_told_by_the_keys_that_they_have_everywhere() {
+        let none = MetricsStatus { idleness: None, waste: None, share_violation: None, monotony: None };
+        let told = serde_json::to_value(none).unwrap();
+        let told: std::collections::BTreeSet<&str> =
+            told.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(told, fallow_domain::Metric::ALL.map(fallow_domain::Metric::key).into());
+    }
 }

@@ -157,4 +157,11 @@ mod tests {
         assert_eq!(values(RPCS), [5.0, 2.0]);
         assert_eq!(values(DEBT), [-1.5]);
     }
+    /// Shows R6.7.
+    #[test]
+    fn the_four_metrics_go_out_by_the_keys_that_they_have_everywhere() {
+        let keys = fallow_domain::Metric::ALL.map(|metric| format!("fallow.{}", metric.key()));
+        let names = [IDLENESS, WASTE, SHARE_VIOLATION, MONOTONY].map(|metric| metric.name);
+        assert_eq!(names.as_slice(), keys);
+    }
 }
