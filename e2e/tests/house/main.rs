@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+mod client_parts;
 mod generated;
 mod import_circles;
 mod own_code;
