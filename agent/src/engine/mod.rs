@@ -21,7 +21,7 @@ use std::time::Duration as StdDuration;
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::message::ProcessControl;
 use fallow_boinc::scheduler::SchedulerRequest;
-use fallow_client::{Action, Asker, Client, Effect, Entity, Event, FileKey, NoticeLevel};
+use fallow_client::{Action, Client, Effect, Entity, Event, FileKey, NoticeLevel, RequestedBy};
 use fallow_daemon::clock;
 use fallow_domain::agent_state::EntryKey;
 use fallow_domain::{Instant, JobId, MasterUrl, ProjectId, printable};
@@ -207,7 +207,9 @@ impl Engine {
 
     async fn arrived(&mut self, arrived: Arrived) -> Result<(), AgentError> {
         match arrived {
-            Arrived::Contact(url) => self.turn(Event::ContactRequested { url, by: Asker::Fleet }, None).await,
+            Arrived::Contact(url) => {
+                self.turn(Event::ContactRequested { url, by: RequestedBy::Fleet }, None).await
+            }
             Arrived::Document { version, outcome, traceparent } => {
                 let span = tracing::info_span!("apply fleet document", version);
                 fallow_telemetry::propagation::set_parent(&span, &traceparent);

@@ -1,6 +1,6 @@
 //! What people at this host ask for.
 
-use fallow_client::{Asker, Event, ProjectView};
+use fallow_client::{Event, ProjectView, RequestedBy};
 use fallow_domain::{Device, Instant, MasterUrl};
 
 use super::{Asked, Engine};
@@ -103,7 +103,7 @@ impl Engine {
                             contact(&url, &self.client.contact_held_by(&url), fallow_daemon::clock::now())
                         }
                     };
-                    self.turn(Event::ContactRequested { url, by: Asker::Owner }, None).await?;
+                    self.turn(Event::ContactRequested { url, by: RequestedBy::Owner }, None).await?;
                     Ok(Response::done(text))
                 }
                 Err(error) => Ok(Response::failed(&error)),

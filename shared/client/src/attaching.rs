@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{AccountKey, Duration, Instant, MasterUrl, ProjectId, Share, printable};
 use fallow_policy::backoff::Wait;
-use fallow_policy::rpc_timing::Asker;
+use fallow_policy::rpc_timing::RequestedBy;
 
 use crate::machine::Client;
 use crate::reply::NAME_MAX;
@@ -181,7 +181,7 @@ impl Client {
         let patience = Wait::new(self.now(), PATIENCE);
         let id = project.id;
         self.attaching_mut().insert(id, Attaching { waiter, before, patience });
-        self.request_contact(&url, Asker::Owner);
+        self.request_contact(&url, RequestedBy::Owner);
         None
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use fallow_domain::{Instant, ProjectId};
 use fallow_policy::network_period::{Connection, NetworkNeeds};
-use fallow_policy::rpc_timing::Asker;
+use fallow_policy::rpc_timing::RequestedBy;
 
 use crate::machine::Client;
 use crate::record::Record;
@@ -99,7 +99,7 @@ impl Client {
     fn earliest_unreported_deadline(&self) -> Option<Instant> {
         let takes = |job: &&Job| {
             let project = self.state.projects.get(&job.project);
-            project.is_some_and(|project| project.rpc.min_rpc_time(self.now(), Asker::Client).is_none())
+            project.is_some_and(|project| project.rpc.min_rpc_time(self.now(), RequestedBy::Client).is_none())
         };
         let job = |id| self.state.jobs.get(id);
         let reporting = self.state.jobs.reporting().iter().filter_map(job).filter(takes);
@@ -112,7 +112,7 @@ impl Client {
     /// period would be opened in vain.
     fn contactable_at(&self, id: ProjectId) -> Option<Instant> {
         let (now, project) = (self.now(), self.state.projects.get(&id)?);
-        let asked = project.rpc.min_rpc_time(now, self.asker(id)).map_or(now, |wait| wait.at);
+        let asked = project.rpc.min_rpc_time(now, self.requested_by(id)).map_or(now, |wait| wait.at);
         let page = match project.scheduler_urls.is_empty() {
             true => project.rpc.master_page_due_at(now).unwrap_or(now),
             false => now,
@@ -127,8 +127,8 @@ impl Client {
         let reporting = self.state.jobs.reporting().iter().filter_map(|id| self.state.jobs.get(id));
         let projects: BTreeSet<ProjectId> = reporting.map(|job| job.project).collect();
         let projects = projects.iter().filter_map(|id| self.state.projects.get(id));
-        let takes =
-            projects.filter_map(|project| Some(project.rpc.min_rpc_time(self.now(), Asker::Client)?.at));
+        let takes = projects
+            .filter_map(|project| Some(project.rpc.min_rpc_time(self.now(), RequestedBy::Client)?.at));
         waits.chain(takes).filter(|at| *at > self.now()).min()
     }
 

@@ -13,7 +13,7 @@ use fallow_domain::{
     AccountKey, Bytes, Device, Duration, FleetDocument, HostFacts, JobId, MasterUrl, ProjectId, Share, SlotId,
 };
 
-pub use fallow_policy::rpc_timing::Asker;
+pub use fallow_policy::rpc_timing::RequestedBy;
 
 use crate::{Direction, FileKey, Goes};
 
@@ -62,7 +62,7 @@ pub enum Event {
         /// The project.
         url: MasterUrl,
         /// Who: the owner's word overrides more than the coordinator's.
-        by: Asker,
+        by: RequestedBy,
     },
     /// A master page was read, or could not be.
     MasterPageRead {

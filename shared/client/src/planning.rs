@@ -165,7 +165,7 @@ impl Client {
     /// Whether one of them may be asked now.
     fn fetch_contact(&self, project: &Project) -> FetchContact {
         let id = project.id;
-        let wait = project.rpc.min_rpc_time(self.now(), self.asker(id));
+        let wait = project.rpc.min_rpc_time(self.now(), self.requested_by(id));
         let at_limit = self.enough_of(id).is_some();
         let free = !project.scheduler_urls.is_empty() && self.sessions.in_flight(id).is_none();
         FetchContact {

@@ -7,7 +7,7 @@ use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{Duration, Instant, JobId, MasterUrl, ProjectId};
 use fallow_policy::fetch::{RankedProject, WorkBackoff, WorkRequest};
 use fallow_policy::rpc_session::{AfterRpcFailure, Candidate, SchedulerRpc, Sessions, WhyRpc};
-use fallow_policy::rpc_timing::{Asker, MasterPage, RpcState};
+use fallow_policy::rpc_timing::{MasterPage, RequestedBy, RpcState};
 
 use crate::connection::NetworkUse;
 use crate::machine::Client;
@@ -19,12 +19,12 @@ use crate::why::WhyCalled;
 use crate::{Cause, Effect, NoticeLevel, Reason, Rule, TransferError};
 
 impl Client {
-    pub(crate) fn request_contact(&mut self, url: &MasterUrl, by: Asker) {
+    pub(crate) fn request_contact(&mut self, url: &MasterUrl, by: RequestedBy) {
         match self.project_of(url) {
             Some(id) => {
                 let is_in_flight = self.sessions.in_flight(id).is_some();
                 self.wanted_mut().ask(id, by, is_in_flight);
-                if by == Asker::Owner {
+                if by == RequestedBy::Owner {
                     self.edit_rpc(id, RpcState::on_owner_request);
                 }
                 // Who asks for contact knows better than a backoff (R1.4).
@@ -35,7 +35,7 @@ impl Client {
     }
 
     /// Who wants contact with a project; the client itself, if nobody does.
-    pub(crate) fn asker(&self, id: ProjectId) -> Asker {
+    pub(crate) fn requested_by(&self, id: ProjectId) -> RequestedBy {
         self.wanted.by(id)
     }
 
@@ -145,11 +145,11 @@ impl Client {
             let project = self.state.projects.get(&id)?;
             // The project wants to hear of us; but that is no request by a person, so backoffs hold (R1.4).
             let overdue = project.contact_by.is_some_and(|wait| !wait.holds(now))
-                && project.rpc.min_rpc_time(now, Asker::Client).is_none();
+                && project.rpc.min_rpc_time(now, RequestedBy::Client).is_none();
             // So does a job with a message for its project (BOINC).
-            let news = self.has_news_for(id) && project.rpc.min_rpc_time(now, Asker::Client).is_none();
-            let asker = self.asker(id);
-            let requested = asker != Asker::Client || overdue || news;
+            let news = self.has_news_for(id) && project.rpc.min_rpc_time(now, RequestedBy::Client).is_none();
+            let requested_by = self.requested_by(id);
+            let requested = requested_by != RequestedBy::Client || overdue || news;
             // Whoever asks for contact, the project's user wants no work of these types; nor does a first
             // request.
             let left_out = &project.web.without;
@@ -164,14 +164,14 @@ impl Client {
             Some(Candidate {
                 project: id,
                 schedulers: project.scheduler_urls.len(),
-                may_ask: project.rpc.min_rpc_time(now, asker).is_none(),
+                may_ask: project.rpc.min_rpc_time(now, requested_by).is_none(),
                 // Where waits are by resource type the policy has seen to them.
                 may_fetch: !by_project || project.rpc.min_work_time(now).is_none(),
                 request: if request.is_none() && requested { piggyback } else { request },
                 piggyback,
                 due: self.reports.why(id),
                 requested,
-                by_owner: (asker == Asker::Owner).then(for_idle),
+                by_owner: (requested_by == RequestedBy::Owner).then(for_idle),
             })
         };
         self.ranked().into_iter().filter_map(candidate).collect()
@@ -343,8 +343,8 @@ impl Client {
         let now = self.now();
         let waits = |project: &Project| {
             [
-                project.rpc.min_rpc_time(now, Asker::Client).map(|wait| wait.at),
-                project.rpc.min_rpc_time(now, Asker::Fleet).map(|wait| wait.at),
+                project.rpc.min_rpc_time(now, RequestedBy::Client).map(|wait| wait.at),
+                project.rpc.min_rpc_time(now, RequestedBy::Fleet).map(|wait| wait.at),
                 project.rpc.min_work_time(now).map(|wait| wait.at),
                 project.contact_by.map(|wait| now + wait.left(now)),
             ]

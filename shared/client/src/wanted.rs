@@ -3,28 +3,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_domain::ProjectId;
-use fallow_policy::rpc_timing::Asker;
+use fallow_policy::rpc_timing::RequestedBy;
 
 /// Requests for contact that no RPC has met yet. Not stored.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
-    by: BTreeMap<ProjectId, Asker>,
+    by: BTreeMap<ProjectId, RequestedBy>,
     /// Those that came after the RPC in flight had begun: its failure is none of theirs.
     meanwhile: BTreeSet<ProjectId>,
 }
 
 impl Wanted {
     /// Somebody wants contact with a project, to which an RPC may be in flight.
-    pub(crate) fn ask(&mut self, project: ProjectId, by: Asker, is_in_flight: bool) {
+    pub(crate) fn ask(&mut self, project: ProjectId, by: RequestedBy, is_in_flight: bool) {
         if is_in_flight {
             self.meanwhile.insert(project);
         }
-        let asker = self.by.entry(project).or_default();
-        *asker = by.max(*asker);
+        let requested_by = self.by.entry(project).or_default();
+        *requested_by = by.max(*requested_by);
     }
 
     /// Who wants contact with a project; the client itself, if nobody does.
-    pub(crate) fn by(&self, project: ProjectId) -> Asker {
+    pub(crate) fn by(&self, project: ProjectId) -> RequestedBy {
         self.by.get(&project).copied().unwrap_or_default()
     }
 

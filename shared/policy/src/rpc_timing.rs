@@ -44,7 +44,7 @@ pub enum WhyDeferred {
 
 /// Who wants an RPC, and which waits that overrides (R1.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Asker {
+pub enum RequestedBy {
     /// The client itself: all waits hold.
     #[default]
     Client,
@@ -230,12 +230,12 @@ impl RpcState {
     }
 
     /// The minimum RPC time (R1.3) and its cause, if it is not past, for an RPC that somebody wants (R1.4).
-    pub fn min_rpc_time(&self, now: Instant, asker: Asker) -> Option<Deferral> {
+    pub fn min_rpc_time(&self, now: Instant, requested_by: RequestedBy) -> Option<Deferral> {
         let [delay, schedulers, jobs] = self.waits();
-        match asker {
-            Asker::Client => latest(now, &[delay, schedulers, jobs]),
-            Asker::Fleet => latest(now, &[delay]),
-            Asker::Owner => None,
+        match requested_by {
+            RequestedBy::Client => latest(now, &[delay, schedulers, jobs]),
+            RequestedBy::Fleet => latest(now, &[delay]),
+            RequestedBy::Owner => None,
         }
     }
 
@@ -263,7 +263,7 @@ impl RpcState {
     /// after replies without work.
     pub fn min_work_time(&self, now: Instant) -> Option<Deferral> {
         let work = latest(now, &[(self.work.wait, WhyDeferred::NoWork(self.work.failures))]);
-        let rpc = self.min_rpc_time(now, Asker::Client);
+        let rpc = self.min_rpc_time(now, RequestedBy::Client);
         [rpc, work].into_iter().flatten().max_by_key(|not_before| not_before.at)
     }
 }

@@ -8,7 +8,7 @@ use fallow_domain::{
 };
 use fallow_policy::backoff::Wait;
 use fallow_policy::fetch::WorkRequest;
-use fallow_policy::rpc_timing::Asker;
+use fallow_policy::rpc_timing::RequestedBy;
 use fallow_policy::transfer_backoff::TransferBackoff;
 
 use super::{NOW, client, id_of, job, put_job, url, wake_up};
@@ -60,7 +60,7 @@ fn r1_13_contact_that_is_wanted_opens_the_network_when_the_delay_of_its_project_
     client.edit_rpc(a, |rpc| rpc.on_request_delay(now, HOUR * 10));
     client.handle(now, Event::WakeUp);
     assert_eq!(client.next_contact(), None);
-    client.handle(now, Event::ContactRequested { url: url("a"), by: Asker::Fleet });
+    client.handle(now, Event::ContactRequested { url: url("a"), by: RequestedBy::Fleet });
     assert_eq!(client.next_contact(), Some(now + HOUR * 10));
 }
 
@@ -89,7 +89,7 @@ fn r3_11_nor_are_those_of_a_project_that_leaves_when_no_scheduler_is_left_to_ask
     client.types_answered(b, &WorkRequest::cpu(HOUR, 1.0), &PerType::default(), false);
     let end = client.ledger.type_backoffs().next_end(NOW).unwrap();
     let begun = end - Duration::from_secs(30);
-    client.wanted_mut().ask(b, Asker::Fleet, false);
+    client.wanted_mut().ask(b, RequestedBy::Fleet, false);
     let schedulers = ["http://127.0.0.1/1", "http://127.0.0.1/2"].map(str::to_owned);
     let read = |urls: &[String]| Event::MasterPageRead { project: b, outcome: Ok(urls.to_vec()) };
     client.handle(begun, read(&schedulers));

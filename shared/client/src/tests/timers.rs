@@ -16,7 +16,9 @@ use crate::file_use::FileUse;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::Job;
-use crate::{Asker, AttachRequest, Benchmarks, Event, StartFault, TransferError, TransferErrorKind, Waiter};
+use crate::{
+    AttachRequest, Benchmarks, Event, RequestedBy, StartFault, TransferError, TransferErrorKind, Waiter,
+};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -79,7 +81,7 @@ fn happens(world: &mut World, what: u8, n: u32) {
             }));
         }
         3 => {
-            let by = if is_even { Asker::Fleet } else { Asker::Owner };
+            let by = if is_even { RequestedBy::Fleet } else { RequestedBy::Owner };
             world.event(Event::ContactRequested { url: url(n / 2), by });
         }
         4 => world.event(Event::BenchmarksRun(match n % 3 {

@@ -2,7 +2,7 @@
 //! every event.
 
 use fallow_domain::{Duration, Instant};
-use fallow_policy::rpc_timing::Asker;
+use fallow_policy::rpc_timing::RequestedBy;
 
 use crate::machine::Client;
 
@@ -47,8 +47,8 @@ fn network(client: &Client) -> Option<Instant> {
     }
     let waits = projects.flat_map(|project| {
         [
-            project.rpc.min_rpc_time(now, Asker::Client).map(|wait| wait.at),
-            project.rpc.min_rpc_time(now, Asker::Fleet).map(|wait| wait.at),
+            project.rpc.min_rpc_time(now, RequestedBy::Client).map(|wait| wait.at),
+            project.rpc.min_rpc_time(now, RequestedBy::Fleet).map(|wait| wait.at),
             project.rpc.min_work_time(now).map(|wait| wait.at),
             project.rpc.master_page_due_at(now).filter(|_| !client.pages.is_being_read(project.id)),
             project.contact_by.map(|wait| now + wait.left(now)),

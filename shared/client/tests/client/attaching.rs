@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use fallow_boinc::scheduler::{Message, Priority, SchedulerReply};
 use fallow_client::{
-    Asker, AttachRequest, Attached, Client, ClientConfig, Effect, Event, NotAttached, Startup, TransferError,
-    TransferErrorKind, Verdict, Waiter,
+    AttachRequest, Attached, Client, ClientConfig, Effect, Event, NotAttached, RequestedBy, Startup,
+    TransferError, TransferErrorKind, Verdict, Waiter,
 };
 use fallow_domain::{AccountKey, Duration, Instant, MasterUrl, Preferences, ProjectId, Share};
 use serde_json::{Value, json};
@@ -430,7 +430,7 @@ fn r6_2_a_page_that_comes_after_a_project_has_its_own_key_again_is_taken_in() {
     desk.page(Ok(&[CGI_2]));
     desk.answers(Ok(accepts()));
     desk.wait(Duration::from_secs(5));
-    desk.turn(Event::ContactRequested { url: url(), by: Asker::Owner });
+    desk.turn(Event::ContactRequested { url: url(), by: RequestedBy::Owner });
     assert_eq!(desk.called(), [CGI_2]);
 }
 

@@ -1,7 +1,7 @@
 //! When projects are contacted, and when they are left alone: waits, backoffs, periods of network activity.
 
 use fallow_boinc::scheduler::{Message, SchedulerReply};
-use fallow_client::{Asker, Event, TransferError, TransferErrorKind};
+use fallow_client::{Event, RequestedBy, TransferError, TransferErrorKind};
 use fallow_domain::{Duration, Instant, MasterUrl, Preferences, Share};
 
 use crate::life::{document, small_buffers};
@@ -62,7 +62,7 @@ fn r1_13_with_a_connection_interval_the_network_is_used_in_periods_that_a_reques
     assert_eq!(world.calls("alpha").len(), calls);
     world.event(Event::ContactRequested {
         url: MasterUrl::parse("http://127.0.0.1/alpha/").unwrap(),
-        by: Asker::Fleet,
+        by: RequestedBy::Fleet,
     });
     world.run_for(Duration::from_mins(1));
     assert!(world.calls("alpha").len() > calls);
@@ -92,7 +92,7 @@ fn r1_13_a_contact_that_its_project_has_put_off_opens_no_period_before_it_can_be
     assert!(!alpha.is_empty() && !beta.is_empty());
     world.event(Event::ContactRequested {
         url: MasterUrl::parse("http://127.0.0.1/alpha/").unwrap(),
-        by: Asker::Fleet,
+        by: RequestedBy::Fleet,
     });
     world.run_for(Duration::from_mins(115));
     assert_eq!((world.calls("alpha").len(), world.calls("beta").len()), (alpha.len(), beta.len()));
@@ -199,7 +199,7 @@ fn r1_4_whoever_is_told_to_contact_a_project_asks_it_for_work_although_the_type_
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
     world.run_for(Duration::from_hours(12));
     world.projects.get_mut("a").unwrap().supply = 1;
-    world.event(Event::ContactRequested { url: url("a"), by: Asker::Fleet });
+    world.event(Event::ContactRequested { url: url("a"), by: RequestedBy::Fleet });
     world.run_until("the job arrives", Duration::from_secs(5), |w| w.projects["a"].sent == 1);
 }
 

@@ -3,7 +3,9 @@
 use fallow_boinc::scheduler::{
     App, AppVersion, FileInfo, FileRef, ResultJob, SchedulerReply, SchedulerRequest, Workunit,
 };
-use fallow_client::{Asker, Change, Client, ClientConfig, Effect, Event, FileKey, Startup, Step, TaskSetup};
+use fallow_client::{
+    Change, Client, ClientConfig, Effect, Event, FileKey, RequestedBy, Startup, Step, TaskSetup,
+};
 use fallow_domain::{Bytes, Duration, Instant, MasterUrl, ProjectId};
 
 use crate::world::{attach_unseen, host, version};
@@ -100,7 +102,7 @@ impl Bench {
     pub(crate) fn answer(&mut self, reply: &SchedulerReply) -> SchedulerRequest {
         if self.request.is_none() {
             self.now = self.now + Duration::from_hours(1);
-            self.turn(Event::ContactRequested { url: url(), by: Asker::Fleet });
+            self.turn(Event::ContactRequested { url: url(), by: RequestedBy::Fleet });
         }
         let request = self.request.take().expect("a request");
         let reply = SchedulerReply::parse(reply.write().as_bytes()).unwrap();

@@ -1,7 +1,7 @@
 //! A client that keeps records of its course, as an agent's does, and one that keeps none, as in a
 //! simulation, are the same client: given the same events they do the same and count the same.
 
-use fallow_client::{Asker, Benchmarks, ClientConfig, Event, TransferError, TransferErrorKind};
+use fallow_client::{Benchmarks, ClientConfig, Event, RequestedBy, TransferError, TransferErrorKind};
 use fallow_domain::{Bytes, Duration, Preferences};
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ enum Move {
     BadDocument,
     Attach(bool),
     Detach(bool),
-    Contact(Asker),
+    Contact(RequestedBy),
     StartsFail(u32),
     DownloadsFail(Option<TransferErrorKind>),
     UploadsFail(bool),
@@ -33,7 +33,7 @@ enum Move {
 }
 
 fn any_move() -> impl Strategy<Value = Move> {
-    let asker = prop_oneof![Just(Asker::Owner), Just(Asker::Fleet)];
+    let requested_by = prop_oneof![Just(RequestedBy::Owner), Just(RequestedBy::Fleet)];
     let kind = prop_oneof![Just(TransferErrorKind::Transient), Just(TransferErrorKind::Permanent)];
     prop_oneof![
         20 => (1_i64..40).prop_map(Move::Run),
@@ -45,7 +45,7 @@ fn any_move() -> impl Strategy<Value = Move> {
         1 => Just(Move::BadDocument),
         1 => any::<bool>().prop_map(Move::Attach),
         1 => any::<bool>().prop_map(Move::Detach),
-        1 => asker.prop_map(Move::Contact),
+        1 => requested_by.prop_map(Move::Contact),
         1 => (1_u32..3).prop_map(Move::StartsFail),
         2 => prop::option::of(kind).prop_map(Move::DownloadsFail),
         1 => any::<bool>().prop_map(Move::UploadsFail),

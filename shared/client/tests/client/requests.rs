@@ -7,7 +7,7 @@
 //! - Peaks of memory and disk stand where they were measured; the captured jobs ended before the first look
 //!   at them.
 
-use fallow_client::{Asker, Direction, Event, Phase, Traffic};
+use fallow_client::{Direction, Event, Phase, RequestedBy, Traffic};
 use fallow_domain::{Bytes, Duration, MasterUrl};
 
 use crate::life::{document, small_buffers};
@@ -109,7 +109,7 @@ fn requests() -> Vec<String> {
     world.run_until("a job to be reported", Duration::from_hours(1), reportable);
     world.event(Event::ContactRequested {
         url: MasterUrl::parse("http://127.0.0.1/a/").unwrap(),
-        by: Asker::Fleet,
+        by: RequestedBy::Fleet,
     });
     world.run_until("both jobs acknowledged", Duration::from_hours(3), |w| w.acknowledged("a") == 2);
     world.requests
@@ -147,7 +147,7 @@ fn r6_2_what_the_stock_client_tells_of_itself_we_tell_too() {
     world.event(Event::TrafficMeasured(Direction::BOTH.map(part).to_vec()));
     world.event(Event::ContactRequested {
         url: MasterUrl::parse("http://127.0.0.1/a/").unwrap(),
-        by: Asker::Fleet,
+        by: RequestedBy::Fleet,
     });
     let before = world.requests.len();
     world.run_until("another request", Duration::from_hours(3), |w| w.requests.len() > before);

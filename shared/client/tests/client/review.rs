@@ -2,7 +2,7 @@
 //! that take their time.
 
 use fallow_boinc::scheduler::FileInfo;
-use fallow_client::{Asker, Event, FileKey, Phase, TransferError, TransferErrorKind};
+use fallow_client::{Event, FileKey, Phase, RequestedBy, TransferError, TransferErrorKind};
 use fallow_domain::{Duration, Fraction, MasterUrl, Preferences, ProjectId};
 
 use crate::hand::KEY;
@@ -147,7 +147,7 @@ fn a_job_aborted_before_a_crash_is_reported_after_it_and_not_computed_again() {
     });
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
     world.run_until("some work", Duration::from_mins(10), |w| w.longest_task() >= Duration::from_secs(20));
-    world.event(Event::ContactRequested { url: url("a"), by: Asker::Fleet });
+    world.event(Event::ContactRequested { url: url("a"), by: RequestedBy::Fleet });
     world.run_until("the abort", Duration::from_mins(10), |w| w.computing() == 0);
     world.restart();
     let used = world.cpu_used;
@@ -394,7 +394,7 @@ fn whatever_owners_coordinators_and_crashes_do_the_books_balance_and_the_work_ge
                 }
                 7 => world.fail_starts = 2,
                 8 => world.jump(Duration::from_secs(dice.roll(20_000) as i64 - 10_000)),
-                9 => world.event(Event::ContactRequested { url: url("a"), by: Asker::Fleet }),
+                9 => world.event(Event::ContactRequested { url: url("a"), by: RequestedBy::Fleet }),
                 10 => world.event(attach(["a", "b"][dice.roll(2) as usize])),
                 _ => {}
             }

@@ -2,7 +2,9 @@
 //! stall, jobs without number.
 
 use fallow_boinc::scheduler::{Coprocessor as Needed, SchedulerReply};
-use fallow_client::{Asker, Direction, Event, Phase, TaskView, Traffic, TransferError, TransferErrorKind};
+use fallow_client::{
+    Direction, Event, Phase, RequestedBy, TaskView, Traffic, TransferError, TransferErrorKind,
+};
 use fallow_domain::{Bytes, Coprocessor, Duration, Fraction, HostFacts, Preferences, ResourceType, Speed};
 
 use crate::hand::{self, Bench};
@@ -70,7 +72,7 @@ fn r1_4_what_the_owner_asks_for_asks_for_work_although_many_others_hang() {
     let mut world = hanging(222, 60);
     world.run_for(Duration::from_secs(100));
     assert_eq!((world.computing(), world.calls("good").len()), (0, 0));
-    world.event(Event::ContactRequested { url: url("good"), by: Asker::Owner });
+    world.event(Event::ContactRequested { url: url("good"), by: RequestedBy::Owner });
     world.run_until("work", Duration::from_secs(10), |w| w.computing() > 0);
 }
 
@@ -354,7 +356,7 @@ fn r1_4_a_request_for_contact_is_not_lost_while_an_answer_is_awaited() {
         world.run_for(waited);
         assert_eq!(world.calls("a").len(), 1);
         world.projects.get_mut("a").unwrap().answers_in = Duration::ZERO;
-        world.event(Event::ContactRequested { url: url("a"), by: Asker::Owner });
+        world.event(Event::ContactRequested { url: url("a"), by: RequestedBy::Owner });
         world.run_until("it is asked anew", Duration::from_secs(40), |w| w.calls("a").len() == 2);
     }
 }
@@ -363,7 +365,7 @@ fn r1_4_a_request_for_contact_is_not_lost_while_an_answer_is_awaited() {
 fn r1_4_a_request_for_contact_outlives_the_failure_of_an_earlier_rpc() {
     let mut bench = Bench::new();
     assert!(bench.request.take().is_some());
-    bench.turn(Event::ContactRequested { url: hand::url(), by: Asker::Owner });
+    bench.turn(Event::ContactRequested { url: hand::url(), by: RequestedBy::Owner });
     assert!(bench.request.is_none(), "an answer is awaited");
     let failed = || Err(TransferError::new(TransferErrorKind::Transient, "no connection"));
     bench.turn(Event::SchedulerAnswered { project: bench.project, outcome: failed() });
@@ -436,7 +438,7 @@ fn r1_8_sixty_four_finished_jobs_are_reported_together() {
 #[test]
 fn r1_4_who_owns_the_host_overrides_a_delay_that_a_project_asked_for() {
     let contact = |by| Event::ContactRequested { url: url("a"), by };
-    for (by, expected) in [(Asker::Fleet, 1), (Asker::Owner, 2)] {
+    for (by, expected) in [(RequestedBy::Fleet, 1), (RequestedBy::Owner, 2)] {
         let mut world = World::new(212);
         world.add_project("a", 0, Duration::from_secs(30));
         world.alter = Some(|reply, _| reply.request_delay = Duration::from_hours(1));
@@ -462,6 +464,6 @@ fn r1_4_who_owns_the_host_overrides_the_backoffs() {
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
     world.run_for(Duration::from_hours(9));
     world.projects.get_mut("a").unwrap().down = false;
-    world.event(Event::ContactRequested { url: url("a"), by: Asker::Owner });
+    world.event(Event::ContactRequested { url: url("a"), by: RequestedBy::Owner });
     world.run_until("its jobs run", Duration::from_secs(10), |w| w.computing() == 1);
 }

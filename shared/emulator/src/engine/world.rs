@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fallow_boinc::runtime::exit::Ended;
 use fallow_boinc::runtime::finish::Finish;
-use fallow_client::{Asker, Client, Event, OutputFound, Startup, TaskEnd, TaskSample};
+use fallow_client::{Client, Event, OutputFound, RequestedBy, Startup, TaskEnd, TaskSample};
 use fallow_domain::{
     AccountKey, Bytes, DocumentVersion, Duration, FleetDocument, Instant, JobId, MasterUrl, PerType,
     ProjectAssignment, ProjectId,
@@ -143,7 +143,7 @@ impl<'a> World<'a> {
         let held = self.scenario.projects.iter().enumerate().filter(|(_, project)| !project.queue.is_empty());
         let urls: Vec<_> = held.filter_map(|(index, _)| MasterUrl::parse(&url(index)).ok()).collect();
         urls.into_iter().for_each(|url| {
-            self.soon.push_front(Event::ContactRequested { url, by: Asker::Fleet });
+            self.soon.push_front(Event::ContactRequested { url, by: RequestedBy::Fleet });
         });
     }
 

@@ -2,7 +2,7 @@
 
 use fallow_domain::{Duration, Instant};
 use fallow_policy::rpc_timing::{
-    Asker, BACKOFF, MasterPage, PageReason, REQUEST_DELAY_MAX, RpcState, WhyDeferred,
+    BACKOFF, MasterPage, PageReason, REQUEST_DELAY_MAX, RequestedBy, RpcState, WhyDeferred,
 };
 use proptest::prelude::*;
 use rand::SeedableRng;
@@ -15,13 +15,13 @@ fn rng() -> Pcg64 {
 }
 
 fn cause(state: &RpcState, now: Instant) -> Option<WhyDeferred> {
-    state.min_rpc_time(now, Asker::Client).map(|not_before| not_before.cause)
+    state.min_rpc_time(now, RequestedBy::Client).map(|not_before| not_before.cause)
 }
 
 #[test]
 fn r1_3_of_several_causes_the_latest_time_wins() {
     let (mut state, now) = (RpcState::default(), at_min(0));
-    assert_eq!(state.min_rpc_time(now, Asker::Client), None);
+    assert_eq!(state.min_rpc_time(now, RequestedBy::Client), None);
     state.on_failure(now, &mut rng());
     assert_eq!(cause(&state, now), Some(WhyDeferred::SchedulerFailures(1)));
     state.on_request_delay(now, Duration::from_mins(3));
@@ -30,7 +30,7 @@ fn r1_3_of_several_causes_the_latest_time_wins() {
         state.on_job_failure(now, &mut rng());
     }
     assert_eq!(cause(&state, now), Some(WhyDeferred::JobFailures(5)));
-    assert_eq!(state.min_rpc_time(at_min(17), Asker::Client), None);
+    assert_eq!(state.min_rpc_time(at_min(17), RequestedBy::Client), None);
 }
 
 #[test]
@@ -60,8 +60,8 @@ fn r1_4_the_owner_overrides_every_wait_and_the_coordinator_all_but_a_request_del
     for (case, (hold, expected, causes)) in holds.into_iter().enumerate() {
         let mut state = RpcState::default();
         hold(&mut state);
-        let held =
-            [Asker::Client, Asker::Fleet, Asker::Owner].map(|asker| state.min_rpc_time(now, asker).is_some());
+        let held = [RequestedBy::Client, RequestedBy::Fleet, RequestedBy::Owner]
+            .map(|requested_by| state.min_rpc_time(now, requested_by).is_some());
         assert_eq!((held, state.held_by(now).len()), (expected, causes), "case {case}");
     }
 }
@@ -132,7 +132,7 @@ fn r1_6_an_unreadable_page_counts_as_a_failure_and_one_without_schedulers_change
     state.on_failure(now, &mut rng);
     let before = state.clone();
     assert_eq!(state.on_master_page(now, MasterPage::NoSchedulers, true, &mut rng), None);
-    assert_eq!(state.min_rpc_time(now, Asker::Client), before.min_rpc_time(now, Asker::Client));
+    assert_eq!(state.min_rpc_time(now, RequestedBy::Client), before.min_rpc_time(now, RequestedBy::Client));
     assert_eq!(cause(&state, now), Some(WhyDeferred::SchedulerFailures(1)));
     let failure = state.on_master_page(now, MasterPage::Unreadable, true, &mut rng).unwrap();
     assert_eq!(failure.failures, 2);
@@ -143,7 +143,7 @@ fn a_reply_without_work_holds_back_requests_for_work_but_not_reports() {
     let (mut state, now, mut rng) = (RpcState::default(), at_min(0), rng());
     let wait = state.on_work_reply(now, 0, &mut rng).unwrap();
     assert!(wait >= Duration::from_secs(30) && wait <= Duration::from_secs(60));
-    assert_eq!(state.min_rpc_time(now, Asker::Client), None);
+    assert_eq!(state.min_rpc_time(now, RequestedBy::Client), None);
     assert_eq!(state.min_work_time(now).unwrap().cause, WhyDeferred::NoWork(1));
     assert_eq!(state.on_work_reply(now, 3, &mut rng), None);
     assert_eq!(state.min_work_time(now), None);
@@ -177,12 +177,12 @@ proptest! {
             }
             now = now + Duration::from_secs_f64(jump);
             let max = if delayed { REQUEST_DELAY_MAX } else { BACKOFF.max };
-            for not_before in [state.min_rpc_time(now, Asker::Client), state.min_work_time(now)].into_iter().flatten() {
+            for not_before in [state.min_rpc_time(now, RequestedBy::Client), state.min_work_time(now)].into_iter().flatten() {
                 prop_assert!(not_before.at - now <= max);
             }
             state.observe(now);
             let later = now + max;
-            prop_assert_eq!(state.min_rpc_time(later, Asker::Client), None);
+            prop_assert_eq!(state.min_rpc_time(later, RequestedBy::Client), None);
             prop_assert_eq!(state.min_work_time(later), None);
             prop_assert!(state.master_page_due_at(later).is_none_or(|at| at <= later));
         }
