@@ -276,3 +276,25 @@ impl fmt::Display for LimitExceeded {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Reason;
+
+    #[test]
+    fn a_reason_is_printed_with_its_figures_and_its_rule() {
+        let printed = |cause: Cause| Reason::from(cause).to_string();
+        assert_eq!(printed(Cause::CpuTimeLimited(0.5)), "CPU time is limited to 50 % [R2.8]");
+        assert_eq!(printed(Cause::JobOver), "the job is over [slots]");
+        let due = Cause::TransferDue { file: "in".to_owned(), failures: 2 };
+        assert_eq!(printed(due), "in, after 2 failures in a row [BOINC transfers]");
+        let disk = LimitExceeded::Disk { held: Bytes(2_000), allowed: Bytes(1_000) };
+        assert_eq!(
+            printed(Cause::LimitExceeded(disk)),
+            "its files hold 2000 B, its project allows 1000 B [limits]"
+        );
+        let own = Rule::Scheduling(SchedulingRule::Own("own"));
+        assert_eq!((Rule::RpcOrder.to_string(), own.to_string()), ("R1.9".to_owned(), "own".to_owned()));
+    }
+}
