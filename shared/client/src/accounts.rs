@@ -153,8 +153,6 @@ impl Ledger {
         if now <= from {
             return None;
         }
-        // What a crash kept from the store: up to here the agent was there, as the accounts say.
-        self.on_time.observe(from, true);
         Some(from)
     }
 
@@ -166,13 +164,6 @@ impl Ledger {
         }
         if length.is_positive() {
             self.active.observe(length, allowed);
-            self.on_time.observe(there_until, allowed);
-        }
-        if off.is_positive() {
-            self.on_time.observe(now, false);
-        }
-        if allowed {
-            self.droughts.observe(length, &self.starved);
         }
         self.up += length;
         self.session += length;
@@ -181,8 +172,25 @@ impl Ledger {
         }
     }
 
+    /// Learns when the host is on, and how long instances stand idle, from the time since the last look. It
+    /// was there until `there_until`, and computing was `allowed`.
+    pub(crate) fn learn_habits(&mut self, from: Instant, there_until: Instant, now: Instant, allowed: bool) {
+        let length = there_until.since(from);
+        // What a crash kept from the store: up to here the agent was there, as the accounts say.
+        self.on_time.observe(from, true);
+        if length.is_positive() {
+            self.on_time.observe(there_until, allowed);
+        }
+        if now.since(there_until).is_positive() {
+            self.on_time.observe(now, false);
+        }
+        if allowed {
+            self.droughts.observe(length, &self.starved);
+        }
+    }
+
     /// A task used CPU time, while every project of the host had runnable work or not.
-    pub(crate) fn charge(&mut self, project: ProjectId, cpu: Duration, contested: bool, now: Instant) {
+    pub(crate) fn charge(&mut self, project: ProjectId, cpu: Duration, contested: bool) {
         let totals = self.totals.entry(project).or_default();
         totals.cpu += cpu;
         totals.cpu_in_progress += cpu;
@@ -190,7 +198,10 @@ impl Ledger {
             totals.cpu_contested += cpu;
         }
         self.used(project, ResourceType::Cpu, cpu);
-        // Under any policy, for the day when it changes.
+    }
+
+    /// A project used CPU time of late.
+    pub(crate) fn note_recent_cpu(&mut self, project: ProjectId, cpu: Duration, now: Instant) {
         self.recent.entry(project).or_insert_with(|| RecentCpu::new(now)).update(now, cpu);
     }
 

@@ -28,7 +28,10 @@ impl Client {
         }
         let (contested, now) = (self.is_contested(), self.now());
         self.records.charged(id);
-        self.ledger.charge(project, cpu, contested, now);
+        self.ledger.charge(project, cpu, contested);
+        if self.config.learns_recent_cpu() {
+            self.ledger.note_recent_cpu(project, cpu, now);
+        }
         self.touch(Entity::Project(project));
         self.touch(Entity::Host);
     }
@@ -82,6 +85,9 @@ impl Client {
         let (length, off) = (vouched.since(from), now.since(vouched));
         let allowed = !self.preferences().suspended;
         self.ledger.time_passed(from, vouched, now, allowed);
+        if self.config.learns_habits() {
+            self.ledger.learn_habits(from, vouched, now, allowed);
+        }
         if length.is_positive() {
             let slots: Vec<JobId> = self.state.jobs.slots().values().copied().collect();
             slots.into_iter().for_each(|id| self.ran_for(id, length));
@@ -94,6 +100,23 @@ impl Client {
             starved: if here { self.ledger.starved() } else { PerType::default() },
             throttled: length.mul_f64(self.paused_cpus()),
         })
+    }
+
+    /// Learns when the host is on, and how long instances stand idle, from the time since the last look. It
+    /// was there until `vouched`.
+    fn learn_habits(&mut self, from: Instant, vouched: Instant, allowed: bool) {
+        let (now, length) = (self.now(), vouched.since(from));
+        // What a crash kept from the store: up to here the agent was there, as the accounts say.
+        self.ledger.on_time.observe(from, true);
+        if length.is_positive() {
+            self.ledger.on_time.observe(vouched, allowed);
+        }
+        if now.since(vouched).is_positive() {
+            self.ledger.on_time.observe(now, false);
+        }
+        if allowed {
+            self.ledger.droughts.observe(length, &self.ledger.starved);
+        }
     }
 
     /// Notes for the metrics how projects stood in that time: the event that ended it may end jobs, too.

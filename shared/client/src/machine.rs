@@ -47,12 +47,26 @@ pub struct ClientConfig {
     /// One that does not is asked to call every few seconds while there are tasks: a longer time without a
     /// call was slept through.
     pub tells_away: bool,
+    /// Whether a later life of the client may follow other policies, as an agent's may. Then it learns what
+    /// any policy looks at, and not only what its own does.
+    pub may_change_policy: bool,
 }
 
 impl ClientConfig {
-    /// The default policies, on a host that may go to sleep unnoticed.
+    /// The default policies, which may be others one day, on a host that may go to sleep unnoticed.
     pub fn new(seed: u64, version: ClientVersion) -> Self {
-        Self { seed, version, composition: Composition::default(), tells_away: false }
+        let composition = Composition::default();
+        Self { seed, version, composition, tells_away: false, may_change_policy: true }
+    }
+
+    /// Whether the CPU time that projects got of late is wanted.
+    pub(crate) fn learns_recent_cpu(&self) -> bool {
+        self.may_change_policy || self.composition.fetch.ranks_by_recent_cpu()
+    }
+
+    /// Whether it is wanted when the host is on, and how long instances stand idle.
+    pub(crate) fn learns_habits(&self) -> bool {
+        self.may_change_policy || self.composition.fetch.looks_at_habits()
     }
 }
 

@@ -130,17 +130,22 @@ fn any_policy() -> impl Strategy<Value = &'static str> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
-    /// The world asserts it after every event.
+    /// The world asserts it after every event. Nor does it matter to what a client does whether it learns
+    /// beside what its own policy looks at.
     #[test]
     fn r5_10_a_client_that_keeps_no_records_does_and_counts_what_one_that_keeps_them_does(
         seed in any::<u64>(),
         policy in any_policy(),
         tells_away in any::<bool>(),
+        learns_less in any::<bool>(),
         moves in prop::collection::vec(any_move(), 20..80),
     ) {
         let composition = policy.parse().unwrap();
         let config = ClientConfig { composition, tells_away, ..ClientConfig::new(seed, version()) };
-        let mut world = World::of_two_alike(config);
+        let mut world = match learns_less {
+            true => World::of_one_that_learns_less_beside(config),
+            false => World::of_two_alike(config),
+        };
         world.add_project("a", 60, Duration::from_secs(41));
         world.add_project("b", 60, Duration::from_secs(7));
         let mut versions = 1;

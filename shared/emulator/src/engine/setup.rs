@@ -26,7 +26,10 @@ pub(super) fn place(url: &MasterUrl) -> Option<usize> {
 pub(super) fn new_client(seed: u64, composition: Composition) -> Client {
     let seed = Stream::named(seed, &["client"]).bits();
     let version = ClientVersion { major: 8, minor: 3, release: 0 };
-    let config = ClientConfig { composition, tells_away: true, ..ClientConfig::new(seed, version) };
+    // It ends with the run, and is never told to follow another policy.
+    let known =
+        ClientConfig { tells_away: true, may_change_policy: false, ..ClientConfig::new(seed, version) };
+    let config = ClientConfig { composition, ..known };
     #[allow(clippy::expect_used, reason = "there are no records that could be unreadable")]
     Client::restore(config, []).expect("a client without records begins anew").without_records()
 }

@@ -65,6 +65,18 @@ pub trait FetchPolicy: Send + Sync + 'static {
         true
     }
 
+    /// Whether it looks at [`RankedProject::recent`]. If not, a client that never follows another policy does
+    /// not keep account of it.
+    fn ranks_by_recent_cpu(&self) -> bool {
+        true
+    }
+
+    /// Whether it looks at [`FetchSituation::on_time`] and [`FetchSituation::droughts`]. If not, a client
+    /// that never follows another policy does not learn them.
+    fn looks_at_habits(&self) -> bool {
+        true
+    }
+
     /// All projects in the order in which they are contacted where several are to be (R1.11): by default the
     /// one that is owed most first, by overall long-term debt (R3.4).
     fn rank(&self, projects: &[RankedProject]) -> Vec<ProjectId> {

@@ -200,6 +200,14 @@ impl FetchPolicy for Shortfall {
         "by debt and what is short overall"
     }
 
+    fn ranks_by_recent_cpu(&self) -> bool {
+        false
+    }
+
+    fn looks_at_habits(&self) -> bool {
+        false
+    }
+
     fn decide(&self, situation: &FetchSituation<'_>) -> FetchDecision {
         let outlook = situation.outlook;
         let needs = outlook.types.map(|_, of| TypeNeed {

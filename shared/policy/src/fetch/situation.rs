@@ -46,9 +46,10 @@ pub struct FetchSituation<'a> {
     pub outlook: &'a Outlook,
     /// When the next of all backoffs by type ends.
     pub backoffs_end: Option<Instant>,
-    /// How long the host is on within times to come.
+    /// How long the host is on within times to come, if the policy looks at it
+    /// ([`looks_at_habits`](super::FetchPolicy::looks_at_habits)).
     pub on_time: &'a OnTime,
-    /// The longest on-time of late in which an instance of each type stood idle without a pause.
+    /// The longest on-time of late in which an instance of each type stood idle without a pause, likewise.
     pub droughts: PerType<Duration>,
     /// Finds out about the projects. Costs time, so that a policy asks once, and only if it has to.
     pub projects: &'a dyn Fn() -> Vec<FetchProject>,

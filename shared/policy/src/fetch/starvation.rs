@@ -169,6 +169,10 @@ impl FetchPolicy for Starvation {
         WorkBackoff::ByProject
     }
 
+    fn looks_at_habits(&self) -> bool {
+        false
+    }
+
     /// By first-generation debt (R1.2).
     fn rank(&self, projects: &[RankedProject]) -> Vec<ProjectId> {
         let ranked = |p: &RankedProject| Ranked { project: p.id, share: p.share, recent: p.recent };

@@ -122,20 +122,27 @@ const TICK: Duration = Duration::from_secs(1);
 
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
-        Self::of(ClientConfig::new(seed, version()), false)
+        Self::of(ClientConfig::new(seed, version()), None)
     }
 
     /// A host whose client does what another does beside it that keeps no records.
     pub(crate) fn of_two_alike(config: ClientConfig) -> Self {
-        Self::of(config, true)
+        let shadow = Shadow::new(&config, false, []);
+        Self::of(config, Some(shadow))
     }
 
-    fn of(config: ClientConfig, with_shadow: bool) -> Self {
+    /// The same, and the other learns only what its own policy looks at.
+    pub(crate) fn of_one_that_learns_less_beside(config: ClientConfig) -> Self {
+        let shadow = Shadow::new(&config, true, []);
+        Self::of(config, Some(shadow))
+    }
+
+    fn of(config: ClientConfig, shadow: Option<Shadow>) -> Self {
         let client = Client::restore(config.clone(), []).unwrap();
         let mut world = Self {
             now: Instant::from_secs_f64(1_800_000_000.0),
             client,
-            shadow: with_shadow.then(|| Shadow::new(&config, [])),
+            shadow,
             config,
             store: BTreeMap::new(),
             projects: BTreeMap::new(),
@@ -247,9 +254,8 @@ impl World {
         self.dying.clear();
         self.queue.clear();
         self.client = self.restored();
-        if self.shadow.is_some() {
-            self.shadow = Some(Shadow::new(&self.config, self.store.clone()));
-        }
+        let another = self.shadow.as_ref().map(|shadow| shadow.restarted(&self.config, self.store.clone()));
+        self.shadow = another;
         self.disk_full = false;
         self.start();
     }
