@@ -36,6 +36,13 @@ impl Client {
         Some(told)
     }
 
+    /// Changes a job in the course of a decision about it, which ends with a [`refresh`](Self::refresh).
+    pub(crate) fn steer_job<T>(&mut self, id: JobId, change: impl FnOnce(&mut Job) -> T) -> Option<T> {
+        let (told, found) = self.state.jobs.edit(id, change)?;
+        self.note_difference(id, found);
+        Some(told)
+    }
+
     /// Changes a job whose task has finished. The queue holds it until its outputs are settled, in the same
     /// step: uploads are ranked by the time that was left of it when it was last looked at.
     pub(crate) fn finish_job<T>(&mut self, id: JobId, change: impl FnOnce(&mut Job) -> T) -> Option<T> {

@@ -118,43 +118,44 @@ impl Client {
     pub(crate) fn run(&mut self, chosen: &ScheduledJob) {
         let id = chosen.job;
         // A process in memory is bound to the devices that it was started on (R3.14).
-        let moved = self
-            .state
-            .jobs
-            .get(&id)
-            .is_some_and(|job| job.usage.coprocessor.is_some() && job.run.devices != chosen.devices);
+        let Some(job) = self.state.jobs.get(&id) else { return };
+        let elsewhere = job.run.devices != chosen.devices;
+        let moved = elsewhere && job.usage.coprocessor.is_some();
+        let process = job.process;
         let reason = || Reason::new(Rule::Scheduling(chosen.rule), chosen.why.clone());
-        self.edit_job(id, |job| {
-            job.run.devices = chosen.devices;
-            if job.run.slice_since != chosen.slice_began {
-                job.run.slice_since = chosen.slice_began;
-                if chosen.action != RunAction::Continue {
-                    job.run.checkpoint_at = None;
+        if elsewhere || job.run.slice_since != chosen.slice_began {
+            self.steer_job(id, |job| {
+                job.run.devices = chosen.devices;
+                if job.run.slice_since != chosen.slice_began {
+                    job.run.slice_since = chosen.slice_began;
+                    if chosen.action != RunAction::Continue {
+                        job.run.checkpoint_at = None;
+                    }
                 }
-            }
-        });
-        match self.state.jobs.get(&id).map(|job| job.process) {
+            });
+        }
+        match process {
             // Its end leads to the next decision.
-            Some(Process::None) if self.is_being_left(id, chosen.devices) => {}
-            Some(Process::None) => self.start_task(id, reason()),
-            Some(Process::Suspended(pid)) if moved => {
+            Process::None if self.is_being_left(id, chosen.devices) => {}
+            Process::None => self.start_task(id, reason()),
+            Process::Suspended(pid) if moved => {
                 self.act(Effect::QuitTask { job: id }, Cause::DeviceChanged(chosen.devices));
-                self.set_process(id, Process::Quitting(Some(pid)));
+                self.steer_job(id, |job| job.process = Process::Quitting(Some(pid)));
             }
-            Some(Process::Suspended(pid)) => {
+            Process::Suspended(pid) => {
                 // One that comes back in a pause of the limit on CPU time resumes at its end (R2.8).
                 if !self.is_paused(id) {
                     self.act(Effect::ResumeTask { job: id }, reason());
                 }
-                self.set_process(id, Process::Executing(pid));
+                self.steer_job(id, |job| job.process = Process::Executing(pid));
             }
             // It goes on, or its last process must be gone first; then the next decision starts it.
-            Some(Process::Starting | Process::Executing(_) | Process::Quitting(_) | Process::Aborting(_))
-            | None => {}
+            Process::Starting | Process::Executing(_) | Process::Quitting(_) | Process::Aborting(_) => {}
         }
         self.refresh(id);
     }
 
+    /// Its place among the jobs is for the caller to refresh.
     fn start_task(&mut self, id: JobId, reason: Reason) {
         let slot = match self.state.jobs.get(&id).and_then(|job| job.slot) {
             Some(slot) => slot,
@@ -162,7 +163,7 @@ impl Client {
         };
         // A slot without a process so far may be half filled: the last start failed on the way.
         let fresh = self.state.jobs.get(&id).is_none_or(|job| job.slot.is_none() || !job.run.ran);
-        self.edit_job(id, |job| job.run.starts = job.run.starts.wrapping_add(1));
+        self.steer_job(id, |job| job.run.starts = job.run.starts.wrapping_add(1));
         let setup = match self.task_setup(id, slot, fresh) {
             Ok(setup) => setup,
             Err(why) => {
@@ -174,7 +175,7 @@ impl Client {
                 );
             }
         };
-        let started = self.edit_job(id, |job| {
+        let started = self.steer_job(id, |job| {
             job.slot = Some(slot);
             job.process = Process::Starting;
             job.run.base = job.run.checkpoint_cpu;
@@ -219,15 +220,15 @@ impl Client {
         match job.process {
             Process::Executing(pid) if stay => {
                 self.act(Effect::SuspendTask { job: id }, reason);
-                self.set_process(id, Process::Suspended(pid));
+                self.steer_job(id, |job| job.process = Process::Suspended(pid));
             }
             Process::Executing(pid) => {
                 self.act(Effect::QuitTask { job: id }, reason);
-                self.set_process(id, Process::Quitting(Some(pid)));
+                self.steer_job(id, |job| job.process = Process::Quitting(Some(pid)));
             }
             Process::Starting => {
                 self.act(Effect::QuitTask { job: id }, reason);
-                self.set_process(id, Process::Quitting(None));
+                self.steer_job(id, |job| job.process = Process::Quitting(None));
             }
             Process::None | Process::Suspended(_) | Process::Quitting(_) | Process::Aborting(_) => {}
         }
