@@ -125,18 +125,21 @@ pub struct JobQueue {
 impl JobQueue {
     /// Adds a job, or replaces what was known of it.
     pub fn insert(&mut self, job: JobSnapshot) {
-        match self.jobs.get(&job.id).copied() {
-            Some(before) if before == job => {}
-            Some(before) if is_progress(&before, &job) => self.progress(&before, job),
-            before => {
-                if let Some(before) = before {
-                    self.take_out(&before);
+        match self.jobs.get_mut(&job.id) {
+            Some(known) if *known == job => return,
+            Some(known) => {
+                let before = std::mem::replace(known, job);
+                if is_progress(&before, &job) {
+                    return self.progress(&before, &job);
                 }
-                self.projects.entry(job.project).or_default()[job.usage.main_type()].insert(&job);
+                self.take_out(&before);
+            }
+            None => {
                 self.jobs.insert(job.id, job);
-                self.changed();
             }
         }
+        self.projects.entry(job.project).or_default()[job.usage.main_type()].insert(&job);
+        self.changed();
     }
 
     /// Forgets a job: finished, failed, aborted, or suspended by its user.
@@ -165,17 +168,17 @@ impl JobQueue {
         }
     }
 
-    fn progress(&mut self, before: &JobSnapshot, job: JobSnapshot) {
+    fn progress(&mut self, before: &JobSnapshot, job: &JobSnapshot) {
         let kind = job.usage.main_type();
+        let ((work_then, cpu_time_then), (work, cpu_time)) = (before.instance_time(), job.instance_time());
         if let Some(project) = self.projects.get_mut(&job.project) {
-            project[kind].progress(before, &job);
+            project[kind].progress(job, work - work_then, cpu_time - cpu_time_then);
         }
         if job.is_running() && job.left() <= before.left() {
-            self.progressed[kind] += before.instance_time().0 - job.instance_time().0;
+            self.progressed[kind] += work_then - work;
         } else {
             self.changed();
         }
-        self.jobs.insert(job.id, job);
     }
 
     fn changed(&mut self) {

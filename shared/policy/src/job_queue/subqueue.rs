@@ -40,8 +40,8 @@ fn entry(job: &JobSnapshot) -> Entry {
     }
 }
 
-fn find(tasks: &[Entry], entry: &Entry) -> Result<usize, usize> {
-    tasks.binary_search_by(|other| (other.deadline, other.id).cmp(&(entry.deadline, entry.id)))
+fn find(tasks: &[Entry], deadline: Instant, id: JobId) -> Result<usize, usize> {
+    tasks.binary_search_by(|other| (other.deadline, other.id).cmp(&(deadline, id)))
 }
 
 impl Subqueue {
@@ -85,7 +85,7 @@ impl Subqueue {
         let entry = entry(job);
         match self.tasks_in(job.state) {
             Some(tasks) => {
-                if let Err(at) = find(tasks, &entry) {
+                if let Err(at) = find(tasks, job.deadline, job.id) {
                     tasks.insert(at, entry);
                 }
             }
@@ -112,7 +112,7 @@ impl Subqueue {
         let entry = entry(job);
         match self.tasks_in(job.state) {
             Some(tasks) => {
-                if let Ok(at) = find(tasks, &entry) {
+                if let Ok(at) = find(tasks, job.deadline, job.id) {
                     tasks.remove(at);
                 }
             }
@@ -140,17 +140,16 @@ impl Subqueue {
         }
     }
 
-    /// A task of which nothing but the time left has changed.
-    pub(crate) fn progress(&mut self, before: &JobSnapshot, after: &JobSnapshot) {
-        let entry = entry(after);
-        if let Some(tasks) = self.tasks_in(after.state)
-            && let Ok(at) = find(tasks, &entry)
+    /// A task of which nothing but the time left has changed, and by that so much instance time left of the
+    /// main type and of the CPU.
+    pub(crate) fn progress(&mut self, job: &JobSnapshot, work: Duration, cpu_time: Duration) {
+        if let Some(tasks) = self.tasks_in(job.state)
+            && let Ok(at) = find(tasks, job.deadline, job.id)
             && let Some(task) = tasks.get_mut(at)
         {
-            *task = entry;
+            task.left = job.left();
         }
-        let ((work, cpu_time), (work_then, cpu_time_then)) = (after.instance_time(), before.instance_time());
-        self.work += work - work_then;
-        self.cpu_time += cpu_time - cpu_time_then;
+        self.work += work;
+        self.cpu_time += cpu_time;
     }
 }
