@@ -137,11 +137,11 @@ impl Client {
 
     /// Counts the elapsed time of a task that executes.
     fn ran_for(&mut self, id: JobId, length: Duration) {
-        if self.is_paused(id) {
-            return;
-        }
         let job = self.state.jobs.get(&id);
         let Some(job) = job.filter(|job| matches!(job.process, Process::Executing(_))) else { return };
+        if self.is_job_paused(job) {
+            return;
+        }
         // The kernel counts CPU time only.
         let used = job.usage.coprocessor.map(|(kind, count)| (kind, length.mul_f64(count)));
         if let Some((kind, used)) = used {

@@ -5,7 +5,7 @@ use fallow_boinc::scheduler::ClientVersion;
 use fallow_domain::{Instant, Preferences, ProjectId};
 use fallow_policy::composition::Composition;
 use fallow_policy::fetch::FetchDecision;
-use fallow_policy::round_robin::RoundRobin;
+use fallow_policy::round_robin::{PlanProject, RoundRobin};
 use fallow_policy::rpc_session::Sessions;
 use fallow_policy::rpc_timing::RpcState;
 use rand_pcg::Pcg64Mcg;
@@ -104,6 +104,8 @@ pub struct Client {
     pub(crate) fetch: Decision<FetchDecision>,
     /// What becomes of the work held.
     pub(crate) round_robin: RoundRobin,
+    /// Memory for what that is told at every look ahead.
+    pub(crate) plan_projects: Vec<PlanProject>,
     /// What may be used of the host.
     pub(crate) usable: Usable,
     /// The limit on CPU time, and measurements of the CPUs.
@@ -153,6 +155,7 @@ impl Client {
             schedule: Decision::default(),
             fetch: Decision::default(),
             round_robin: RoundRobin::default(),
+            plan_projects: Vec::new(),
             usable: Usable::default(),
             throttle: Throttle::default(),
             clock: Clock::default(),

@@ -32,12 +32,10 @@ impl Client {
         self.usable.follow_active(self.ledger.active_fraction());
         let host = self.plan_host();
         let window = self.window();
-        let projects: Vec<PlanProject> = self
-            .state
-            .projects
-            .values()
-            .map(|p| PlanProject { id: p.id, share: p.share, counts: !p.detach_when_done })
-            .collect();
+        let project = |p: &Project| PlanProject { id: p.id, share: p.share, counts: !p.detach_when_done };
+        let mut projects = std::mem::take(&mut self.plan_projects);
+        projects.clear();
+        projects.extend(self.state.projects.values().map(project));
         // Deadlines in the queue are a connection interval early already.
         self.round_robin.simulate(
             &host,
@@ -47,6 +45,7 @@ impl Client {
             Duration::ZERO,
             self.now(),
         );
+        self.plan_projects = projects;
     }
 
     /// Books the time since the last plan in the long-term debts (R3.3).

@@ -136,10 +136,13 @@ impl Client {
 
     /// Whether a task that would now begin or resume to compute holds its breath first.
     pub(crate) fn is_paused(&self, id: JobId) -> bool {
-        self.state.jobs.get(&id).is_some_and(|job| {
-            self.throttle.measuring.is_some_and(|measuring| measuring.holds(job))
-                || self.throttle.paused && self.is_throttled(job)
-        })
+        self.state.jobs.get(&id).is_some_and(|job| self.is_job_paused(job))
+    }
+
+    /// The same of a job that was looked up.
+    pub(crate) fn is_job_paused(&self, job: &Job) -> bool {
+        self.throttle.measuring.is_some_and(|measuring| measuring.holds(job))
+            || self.throttle.paused && self.is_throttled(job)
     }
 
     /// CPUs that tasks would use now if it were not for the limit or a measurement.
