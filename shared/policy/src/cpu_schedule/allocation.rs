@@ -119,8 +119,6 @@ impl<'a> Allocation<'a> {
 
     fn take_endangered(&mut self, kind: ResourceType) {
         let mut misfits = 0;
-        let places: BTreeMap<ProjectId, usize> =
-            self.projects.iter().enumerate().map(|(at, project)| (project.id, at)).collect();
         for (id, misses) in endangered(self.projects, self.queue, kind) {
             if self.free.idle(kind) == Instances::ZERO || misfits > ENDANGERED_PASSED_MAX {
                 break;
@@ -128,9 +126,9 @@ impl<'a> Allocation<'a> {
             let Some(job) = self.queue.get(id) else { continue };
             match self.place(job) {
                 Some(devices) => {
-                    let at = places.get(&job.project).copied().unwrap_or_default();
+                    let at = self.projects.iter().position(|project| project.id == job.project);
                     let reason = WhyRun::Endangered { deadline: job.deadline, misses };
-                    self.take(at, job, devices, reason);
+                    self.take(at.unwrap_or_default(), job, devices, reason);
                 }
                 None => misfits += 1,
             }

@@ -90,6 +90,10 @@ fn chosen(run: &[PlacedJob]) -> Vec<ScheduledJob> {
 
 /// The jobs that do not run, likewise.
 fn passed(jobs: &[(JobId, WhyNotRun)]) -> Vec<UnscheduledJob> {
+    // Mostly there are none, and reasons take an allocation.
+    if jobs.is_empty() {
+        return Vec::new();
+    }
     let whys = Why::each(jobs.iter().map(|(_, reason)| *reason).collect());
     let passed = |((job, reason), why): (&(JobId, WhyNotRun), Why)| UnscheduledJob {
         job: *job,
