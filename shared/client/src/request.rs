@@ -185,11 +185,12 @@ impl Client {
         request.in_progress_results = full.then(|| self.in_progress());
     }
 
-    /// Completes a request for a simulated server, which knows no names of jobs: lists the jobs that the
-    /// client itself plans with, and the times that it plans with. That is what [`Client::list_jobs`] tells a
-    /// project that asked for the whole workload (R5.6), but for jobs that keep no instance busy now: one
-    /// that waits to be started again, that can never run here, or whose files do not come. A server that
-    /// reckoned with them would leave the host idle; BOINC's client names them nevertheless.
+    /// Completes a request for a simulated server, which knows no names of jobs: lists, without their names,
+    /// the jobs that the client itself plans with, and the times that it plans with. That is what
+    /// [`Client::list_jobs`] tells a project that asked for the whole workload (R5.6), but for jobs that keep
+    /// no instance busy now: one that waits to be started again, that can never run here, or whose files do
+    /// not come. A server that reckoned with them would leave the host idle; BOINC's client names them
+    /// nevertheless.
     pub fn list_workload(&self, request: &mut SchedulerRequest) {
         request.in_progress_results = Some(self.planned());
     }
@@ -226,11 +227,16 @@ impl Client {
     }
 
     fn planned(&self) -> Vec<InProgressResult> {
-        let listed = |planned: &JobSnapshot| {
-            let job = self.state.jobs.get(&planned.id)?;
-            Some(in_progress_result(job, planned.remaining, planned.usage))
+        // Deadlines in the queue are that much early.
+        let early = self.preferences().connection_interval;
+        let listed = |planned: &JobSnapshot| InProgressResult {
+            name: String::new(),
+            report_deadline: planned.deadline + early,
+            time_remaining: planned.remaining,
+            avg_ncpus: planned.usage.cpus,
+            coprocessor: planned.usage.coprocessor,
         };
-        self.workload.queue().iter().filter_map(listed).collect()
+        self.workload.queue().iter().map(listed).collect()
     }
 }
 
