@@ -90,7 +90,6 @@ impl Client {
         for file in self.job_files(id) {
             self.use_file(&file);
         }
-        self.await_files(id);
         self.reassess(id);
         self.settle_job_files(id);
     }
