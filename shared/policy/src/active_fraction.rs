@@ -8,7 +8,7 @@
 use fallow_domain::{Duration, Fraction};
 use serde::{Deserialize, Serialize};
 
-use crate::math::{exp_minus, mean_decay};
+use crate::math::decay;
 
 /// The time in which an observation fades by a factor e.
 pub const MEMORY: Duration = Duration::from_hours(240);
@@ -33,8 +33,8 @@ impl ActiveFraction {
     /// counts as off. A negative stretch (a clock that jumped back) is ignored.
     pub fn observe(&mut self, length: Duration, on: bool) {
         let steps = length.max(Duration::ZERO).as_secs_f64() / MEMORY.as_secs_f64();
-        let fresh = MEMORY.as_secs_f64() * steps * mean_decay(steps);
-        let keep = exp_minus(steps);
+        let (keep, mean) = decay(steps);
+        let fresh = MEMORY.as_secs_f64() * steps * mean;
         self.seen_secs = self.seen_secs * keep + fresh;
         self.on_secs = self.on_secs * keep + if on { fresh } else { 0.0 };
     }

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use fallow_domain::{Duration, Instant, ProjectId, Share};
 use serde::{Deserialize, Serialize};
 
-use crate::math::{exp_minus, mean_decay};
+use crate::math::decay;
 
 /// The time in which CPU time fades by a factor e: a week (R1.1).
 pub const DECAY_TIME: Duration = Duration::from_secs(604_800);
@@ -30,7 +30,8 @@ impl RecentCpu {
     pub fn update(&mut self, now: Instant, used: Duration) {
         let steps = now.since(self.at).as_secs_f64() / DECAY_TIME.as_secs_f64();
         let used = used.max(Duration::ZERO).as_secs_f64();
-        self.faded_secs = self.faded_secs * exp_minus(steps) + used * mean_decay(steps);
+        let (keep, mean) = decay(steps);
+        self.faded_secs = self.faded_secs * keep + used * mean;
         self.at = now;
     }
 

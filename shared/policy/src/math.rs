@@ -19,8 +19,8 @@ pub fn exp_minus(x: f64) -> f64 {
     }
     // Horner's rule over 1 - s + s^2/2! - ...; ten terms reach 1e-17 at s = 1/8.
     let mut result = 1.0;
-    for n in (1_u32..=10).rev() {
-        result = 1.0 - small / f64::from(n) * result;
+    for n in [10.0, 9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0] {
+        result = 1.0 - small / n * result;
     }
     for _ in 0..halvings {
         result *= result;
@@ -28,9 +28,11 @@ pub fn exp_minus(x: f64) -> f64 {
     result
 }
 
-/// `(1 - exp(-x)) / x`, the mean of a decay that runs over `x` time constants: 1 for an `x` of 0.
-pub(crate) fn mean_decay(x: f64) -> f64 {
-    if x < 1e-5 { 1.0 - 0.5 * x.max(0.0) } else { (1.0 - exp_minus(x)) / x }
+/// `exp(-x)`, and `(1 - exp(-x)) / x`, the mean of a decay that runs over `x` time constants: 1 for an `x` of
+/// 0.
+pub(crate) fn decay(x: f64) -> (f64, f64) {
+    let left = exp_minus(x);
+    (left, if x < 1e-5 { 1.0 - 0.5 * x.max(0.0) } else { (1.0 - left) / x })
 }
 
 #[cfg(test)]
@@ -49,6 +51,7 @@ mod tests {
 
     #[test]
     fn the_mean_decay_is_smooth_near_zero() {
+        let mean_decay = |x| decay(x).1;
         assert!((mean_decay(1.0e-5) - mean_decay(0.999e-5)).abs() < 1e-7);
         assert!((mean_decay(1.0) - 0.632_120_558_828_557_7).abs() < 1e-12);
     }

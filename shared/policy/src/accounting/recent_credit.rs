@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AccountingPolicy, AccountingSituation, Debt, FetchPriority};
 use crate::job_queue::JobQueue;
-use crate::math::{exp_minus, mean_decay};
+use crate::math::decay;
 use crate::plan_host::PlanHost;
 use crate::share_fraction::share_fractions;
 
@@ -122,9 +122,10 @@ impl RecentCredit {
         let elapsed = average.at.map_or(Duration::ZERO, |at| now.since(at));
         let fades = elapsed.as_secs_f64() * LN_2 / HALF_LIFE.as_secs_f64();
         // Credit spread evenly over a time that is a part of the memory: (1 - w) x / time, whose limit for no
-        // time at all is ln 2 x / half-life; `mean_decay` is both.
-        let fresh = credit * DAY_SECS * LN_2 / HALF_LIFE.as_secs_f64() * mean_decay(fades);
-        average.per_day = average.per_day * exp_minus(fades) + fresh;
+        // time at all is ln 2 x / half-life; the mean decay is both.
+        let (keep, mean) = decay(fades);
+        let fresh = credit * DAY_SECS * LN_2 / HALF_LIFE.as_secs_f64() * mean;
+        average.per_day = average.per_day * keep + fresh;
         average.at = Some(now);
     }
 
