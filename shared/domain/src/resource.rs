@@ -157,6 +157,7 @@ impl Usage {
 
     /// The type that the job counts for: its coprocessor's, or the CPU (R3.1). Requests, debts and backoffs
     /// are by it.
+    #[inline]
     pub fn main_type(self) -> ResourceType {
         self.coprocessor.map_or(ResourceType::Cpu, |(kind, _)| kind)
     }

@@ -54,6 +54,7 @@ impl Instant {
         self.0 as f64 / MICROS
     }
     /// The time from `earlier` to `self`; zero if the clock went backwards in between (R1.12).
+    #[inline]
     pub fn since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0).max(0))
     }

@@ -178,6 +178,7 @@ impl Fraction {
     /// The whole.
     pub const ONE: Self = Self(1.0);
     /// The nearest fraction to `value`; NaN becomes 0.
+    #[inline]
     pub fn clamped(value: f64) -> Self {
         if value.is_nan() { Self::ZERO } else { Self(value.clamp(0.0, 1.0)) }
     }

@@ -33,6 +33,9 @@ impl Instances {
     }
     /// Instances of one type that a job uses: at least `USAGE_MIN` of its main type and of the CPU.
     pub fn of_type(usage: Usage, kind: ResourceType) -> Self {
+        if usage.of(kind) == 1.0 {
+            return Self::ONE;
+        }
         // `as` rounds down, saturates, and takes NaN for 0.
         let used = Self((usage.of(kind) * 1e6) as u64);
         if kind == ResourceType::Cpu || kind == usage.main_type() { used.max(Self::USAGE_MIN) } else { used }
