@@ -102,23 +102,6 @@ impl Client {
         })
     }
 
-    /// Learns when the host is on, and how long instances stand idle, from the time since the last look. It
-    /// was there until `vouched`.
-    fn learn_habits(&mut self, from: Instant, vouched: Instant, allowed: bool) {
-        let (now, length) = (self.now(), vouched.since(from));
-        // What a crash kept from the store: up to here the agent was there, as the accounts say.
-        self.ledger.on_time.observe(from, true);
-        if length.is_positive() {
-            self.ledger.on_time.observe(vouched, allowed);
-        }
-        if now.since(vouched).is_positive() {
-            self.ledger.on_time.observe(now, false);
-        }
-        if allowed {
-            self.ledger.droughts.observe(length, &self.ledger.starved);
-        }
-    }
-
     /// Notes for the metrics how projects stood in that time: the event that ended it may end jobs, too.
     fn note_stretches(&mut self, here: bool) {
         let instances = self.plan_host().instances;
