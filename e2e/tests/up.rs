@@ -170,7 +170,7 @@ fn check(summary: &Value) {
     }
     let agents = summary["agents"].as_array().unwrap();
     assert_eq!(agents.len(), 3);
-    for figure in ["idleness", "waste", "share_violation", "monotony"] {
+    for figure in ["idleness", "waste", "share_violation", "share_deviation", "monotony"] {
         let mean = summary["metrics_mean"][figure].as_f64().expect(figure);
         assert!((0.0..=1.0).contains(&mean), "{figure}: {mean}");
     }

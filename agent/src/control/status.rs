@@ -81,11 +81,11 @@ pub struct HostStatus {
     pub scheduler_rpcs: u64,
     /// Jobs over since then.
     pub jobs_finished: u64,
-    /// The four metrics over one day, seven and thirty (R5.34).
+    /// The metrics over one day, seven and thirty (R5.34).
     pub metrics: [MetricsStatus; 3],
 }
 
-/// R5.30 to R5.33; absent where nothing can be said yet.
+/// R5.30 to R5.33 and R5.35; absent where nothing can be said yet.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricsStatus {
     /// R5.30.
@@ -94,6 +94,8 @@ pub struct MetricsStatus {
     pub waste: Option<f64>,
     /// R5.32.
     pub share_violation: Option<f64>,
+    /// R5.35.
+    pub share_deviation: Option<f64>,
     /// R5.33.
     pub monotony: Option<f64>,
 }
@@ -195,6 +197,7 @@ impl HostStatus {
             idleness: fraction(figures.idleness),
             waste: fraction(figures.waste),
             share_violation: fraction(figures.share_violation),
+            share_deviation: fraction(figures.share_deviation),
             monotony: fraction(figures.monotony),
         });
         Self {

@@ -8,7 +8,7 @@ use fallow_client::{Client, Phase, ProjectView, Totals};
 use fallow_domain::{Fraction, ProjectId};
 use fallow_telemetry::names::{
     CPU_TIME, DEBT, DOCUMENT_VERSION, IDLENESS, MONOTONY, Metric, OUTCOME, PROJECT, PROJECT_NAME, RPCS,
-    SHARE_VIOLATION, TASK_STATE, TASKS, WASTE,
+    SHARE_DEVIATION, SHARE_VIOLATION, TASK_STATE, TASKS, WASTE,
 };
 use fallow_telemetry::opentelemetry::metrics::AsyncInstrument;
 use fallow_telemetry::{KeyValue, meter};
@@ -36,7 +36,9 @@ impl Metrics {
     pub(super) fn new() -> Self {
         let meter = meter("fallow_agent");
         let observed: Arc<Mutex<Observed>> = Arc::default();
-        for metric in [TASKS, DEBT, DOCUMENT_VERSION, IDLENESS, WASTE, SHARE_VIOLATION, MONOTONY] {
+        let gauges =
+            [TASKS, DEBT, DOCUMENT_VERSION, IDLENESS, WASTE, SHARE_VIOLATION, SHARE_DEVIATION, MONOTONY];
+        for metric in gauges {
             let _ = metric.observed(&meter, observer(metric, &observed));
         }
         for metric in [CPU_TIME, RPCS] {
@@ -70,6 +72,7 @@ impl Observed {
             (IDLENESS, day.idleness),
             (WASTE, day.waste),
             (SHARE_VIOLATION, day.share_violation),
+            (SHARE_DEVIATION, day.share_deviation),
             (MONOTONY, day.monotony),
         ] {
             if let Some(value) = value.map(Fraction::get) {

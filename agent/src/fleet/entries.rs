@@ -50,6 +50,7 @@ fn metrics(figures: &Figures) -> Metrics {
         idleness: figures.idleness,
         waste: figures.waste,
         share_violation: figures.share_violation,
+        share_deviation: figures.share_deviation,
         monotony: figures.monotony,
         rpcs_per_job: figures.rpcs_per_job,
     }

@@ -141,18 +141,20 @@ fn suspended_from_wire(number: i32, text: &str) -> Option<SuspendedBy> {
 }
 
 fn metrics_to_wire(metrics: Metrics) -> wire::Metrics {
-    let Metrics { idleness, waste, share_violation, monotony, rpcs_per_job } = metrics;
+    let Metrics { idleness, waste, share_violation, share_deviation, monotony, rpcs_per_job } = metrics;
     wire::Metrics {
         idleness: idleness.map(Fraction::get),
         waste: waste.map(Fraction::get),
         share_violation: share_violation.map(Fraction::get),
+        share_deviation: share_deviation.map(Fraction::get),
         monotony: monotony.map(Fraction::get),
         rpcs_per_job,
     }
 }
 
 fn metrics_from_wire(window: &str, wire: Option<wire::Metrics>) -> Result<Metrics, String> {
-    let wire::Metrics { idleness, waste, share_violation, monotony, rpcs_per_job } = wire.unwrap_or_default();
+    let wire::Metrics { idleness, waste, share_violation, share_deviation, monotony, rpcs_per_job } =
+        wire.unwrap_or_default();
     let figure = |name: &str, value: Option<f64>, high: f64| -> Result<Option<f64>, String> {
         // Rounding may carry a figure a hair past its end.
         let within = |value| check::number(&format!("{name} of the {window}"), value, -1e-6, high + 1e-6);
@@ -165,6 +167,7 @@ fn metrics_from_wire(window: &str, wire: Option<wire::Metrics>) -> Result<Metric
         idleness: fraction(Metric::Idleness, idleness)?,
         waste: fraction(Metric::Waste, waste)?,
         share_violation: fraction(Metric::ShareViolation, share_violation)?,
+        share_deviation: fraction(Metric::ShareDeviation, share_deviation)?,
         monotony: fraction(Metric::Monotony, monotony)?,
         rpcs_per_job: figure(RPCS_PER_JOB.name, rpcs_per_job, 1e12)?.map(|rpcs| rpcs.max(0.0)),
     })
@@ -182,6 +185,7 @@ mod tests {
             idleness: Some(Fraction::clamped(first)),
             waste: Some(Fraction::clamped(first + 0.01)),
             share_violation: None,
+            share_deviation: Some(Fraction::clamped(first + 0.03)),
             monotony: Some(Fraction::clamped(first + 0.02)),
             rpcs_per_job: Some(first + 3.0),
         };

@@ -459,11 +459,15 @@ impl Ledger {
     }
 
     /// How projects stand from now on, for the metrics. Of those that may run, those do whose tasks compute.
-    pub(crate) fn note_stretches(&mut self, projects: impl Iterator<Item = ProjectObservation>) {
-        let dealt = &self.dealt;
-        self.stretches.note(projects.map(|project| ProjectObservation {
-            running: project.running && dealt.contains(&project.project),
-            ..project
+    pub(crate) fn note_stretches<P>(
+        &mut self,
+        projects: impl Iterator<Item = P>,
+        observe: impl Fn(P, &TypeBackoffs) -> ProjectObservation,
+    ) {
+        let (dealt, backoffs) = (&self.dealt, &self.type_backoffs);
+        self.stretches.note(projects.map(|project| {
+            let seen = observe(project, backoffs);
+            ProjectObservation { running: seen.running && dealt.contains(&seen.project), ..seen }
         }));
     }
 

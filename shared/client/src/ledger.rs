@@ -1,12 +1,13 @@
 //! Keeping the accounts ([`Ledger`](crate::accounts::Ledger)): what tasks use is charged, time that passes is
 //! accounted for, what is over is booked, and estimates are learned from.
 
-use fallow_domain::{Duration, Fraction, Instant, JobId, PerType, ProjectId};
+use fallow_domain::{Duration, Fraction, Instant, JobId, PerType, ProjectId, ResourceType};
 use fallow_policy::completion::{self, DurationCorrection, JobProgress, Learned, Progress};
 use fallow_policy::metrics::{DeadlineOutcome, Observation, ProjectObservation};
 use fallow_policy::rpc_timing::RpcState;
 
 use crate::Entity;
+use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::state::{Job, Outcome, Process};
 
@@ -61,7 +62,9 @@ impl Client {
             *cpu += cost;
             *jobs += 1;
         });
-        let fate = if success && late { DeadlineOutcome::Missed } else { DeadlineOutcome::Met };
+        // What was begun and given up is done no more than what is late.
+        let given_up = job.outcome.as_ref().is_none_or(|outcome| outcome.state == EndState::Aborted);
+        let fate = if late || given_up { DeadlineOutcome::Missed } else { DeadlineOutcome::Met };
         self.ledger.job_settled(self.clock.now(), worth, fate);
     }
 
@@ -93,7 +96,7 @@ impl Client {
             slots.into_iter().for_each(|id| self.ran_for(id, length));
         }
         let here = allowed && !off.is_positive();
-        self.note_stretches(here);
+        self.note_stretches(here, from);
         Some(Seen {
             from,
             available: if here { self.plan_host().instances } else { PerType::default() },
@@ -102,20 +105,36 @@ impl Client {
         })
     }
 
-    /// Notes for the metrics how projects stood in that time: the event that ended it may end jobs, too.
-    fn note_stretches(&mut self, here: bool) {
+    /// Notes for the metrics how projects stood in that time, `from` its beginning: the event that ended it
+    /// may end jobs, too.
+    fn note_stretches(&mut self, here: bool, from: Instant) {
         let instances = self.plan_host().instances;
         let queue = self.workload.queue();
-        self.ledger.note_stretches(self.state.projects.values().map(|project| ProjectObservation {
-            project: project.id,
-            share: project.share,
-            used: PerType::default(),
-            running: here,
-            could_use: instances.map(|kind, count| match count {
+        self.ledger.note_stretches(self.state.projects.values(), |project, backoffs| {
+            let could_use = instances.map(|kind, count| match count {
                 0 => 0.0,
                 _ => queue.runnable_instances(project.id, kind).as_f64(),
-            }),
-        }));
+            });
+            let must_wait = project.rpc.must_wait(from);
+            let shut = project.detach_when_done || project.rpc.is_down(from);
+            let has_none = |kind: ResourceType| {
+                shut || project.lacks[kind]
+                    || project.web.without[kind]
+                    || backoffs.has_none(project.id, kind, from, must_wait)
+            };
+            ProjectObservation {
+                project: project.id,
+                share: project.share,
+                used: PerType::default(),
+                running: here,
+                could_use,
+                could_get: instances.map(|kind, count| match count {
+                    0 => 0.0,
+                    _ if has_none(kind) => could_use[kind],
+                    count => f64::from(*count),
+                }),
+            }
+        });
     }
 
     /// Counts the elapsed time of a task that executes.

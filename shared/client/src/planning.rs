@@ -214,17 +214,18 @@ impl Client {
         jobs: &PerType<u32>,
         refused_late: bool,
     ) {
-        let refused_late = refused_late && !self.config.composition.fetch.holds_late_refusals_against();
+        let held_against = self.config.composition.fetch.holds_late_refusals_against();
         self.settle_long_term();
         let lacks = self.state.projects.get(&id).map(|project| project.lacks).unwrap_or_default();
         for kind in ResourceType::ALL {
             let reply = match jobs[kind] {
                 0 if !asked.asks(kind) => continue,
                 0 if lacks[kind] => ReplyForType::NotSupported,
+                0 if refused_late => ReplyForType::RefusedLate,
                 0 => ReplyForType::NoneNow,
                 count => ReplyForType::Jobs(count),
             };
-            if refused_late && reply == ReplyForType::NoneNow {
+            if reply == ReplyForType::RefusedLate && !held_against {
                 self.ledger.refused_as_late(id, kind, self.now());
                 continue;
             }

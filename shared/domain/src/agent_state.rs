@@ -112,7 +112,7 @@ impl fmt::Display for SuspendedBy {
     }
 }
 
-/// The metrics of a window (R5.30 to R5.34). None where nothing happened that could be judged.
+/// The metrics of a window (R5.30 to R5.35). None where nothing happened that could be judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     /// R5.30.
@@ -121,6 +121,9 @@ pub struct Metrics {
     pub waste: Option<Fraction>,
     /// R5.32.
     pub share_violation: Option<Fraction>,
+    /// R5.35.
+    #[serde(default)]
+    pub share_deviation: Option<Fraction>,
     /// R5.33.
     pub monotony: Option<Fraction>,
     /// Scheduler RPCs per job with a known fate (R5.34).

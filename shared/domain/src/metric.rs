@@ -1,14 +1,16 @@
 //! What the metrics of a host are called, in one place for all who show them.
 
-/// One of the four metrics of what a host made of its time (R5.30 to R5.33): from 0, which is good, to 1.
+/// One of the metrics of what a host made of its time (R5.30 to R5.33, R5.35): from 0, which is good, to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// R5.30.
     Idleness,
     /// R5.31.
     Waste,
-    /// R5.32.
+    /// R5.32: against what was due by the work that projects had here.
     ShareViolation,
+    /// R5.35: against what was due by what projects could have supplied.
+    ShareDeviation,
     /// R5.33.
     Monotony,
 }
@@ -22,12 +24,13 @@ pub struct FigureName {
     pub name: &'static str,
 }
 
-/// Scheduler RPCs per job, which stands beside the four (R5.34).
+/// Scheduler RPCs per job, which stands beside them (R5.34).
 pub const RPCS_PER_JOB: FigureName = FigureName { key: "rpcs_per_job", name: "RPCs per job" };
 
 impl Metric {
-    /// All four, in the order of the specification.
-    pub const ALL: [Self; 4] = [Self::Idleness, Self::Waste, Self::ShareViolation, Self::Monotony];
+    /// All, those of shares side by side.
+    pub const ALL: [Self; 5] =
+        [Self::Idleness, Self::Waste, Self::ShareViolation, Self::ShareDeviation, Self::Monotony];
 
     /// What it is called.
     #[must_use]
@@ -36,6 +39,7 @@ impl Metric {
             Self::Idleness => ("idleness", "idleness"),
             Self::Waste => ("waste", "waste"),
             Self::ShareViolation => ("share_violation", "share violation"),
+            Self::ShareDeviation => ("share_deviation", "share deviation"),
             Self::Monotony => ("monotony", "monotony"),
         };
         FigureName { key, name }

@@ -129,6 +129,7 @@ fn book_a_stretch(bencher: Bencher<'_, '_>, projects: u32) {
         used: PerType::cpu(Duration::from_secs(1)),
         running: id.is_multiple_of(2),
         could_use: PerType::cpu(8.0),
+        could_get: PerType::cpu(8.0),
     };
     let projects: Vec<_> = (0..projects).map(project).collect();
     let (mut metrics, mut from) = (Metrics::default(), now());

@@ -8,6 +8,10 @@ use fallow_domain::{Duration, Instant};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
+/// What a contact showed of a project (it is down, it has no work) counts as known for so long, while it is
+/// not asked again: as the longest backoff of RPCs (R1.3, R5.35).
+pub const KNOWN_FOR: Duration = Duration::from_hours(4);
+
 /// A wait in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
@@ -34,6 +38,11 @@ impl Wait {
     /// Whether it still holds.
     pub fn holds(&self, now: Instant) -> bool {
         self.left(now).is_positive()
+    }
+
+    /// Whether what led to it is still known: it holds, or it began less than [`KNOWN_FOR`] ago.
+    pub fn is_known(&self, now: Instant) -> bool {
+        self.holds(now) || now - self.began < KNOWN_FOR
     }
 
     /// Takes note of the time: a wait that began in the future (the clock jumped back) begins again now, and

@@ -1,4 +1,5 @@
-//! The four metrics of a host's history: idleness, waste, share violation, monotony (R5.30 to R5.34).
+//! The metrics of a host's history: idleness, waste, share violation, share deviation, monotony (R5.30 to
+//! R5.35).
 //!
 //! The caller reports stretches of time in which nothing changed, jobs whose fate is known, and RPCs. They
 //! are booked into buckets of an hour (the last day) and of a day (the last month), and into a sum since the
@@ -11,10 +12,19 @@
 //! - *Idleness* is instance time without any runnable job over available instance time. The caller counts a
 //!   host that is off or suspended as available with 0 instances. Throttled time (R2.8) is summed apart.
 //! - *Waste* is judged when a job's fate is known: instance time of jobs that missed their deadline over that
-//!   of all jobs with a known fate. A job past its deadline and not yet reported is known to be late.
+//!   of all jobs with a known fate. A job past its deadline and not yet reported is known to be late. One
+//!   that is given up after it was started misses it, whenever that is reported.
 //! - *Share violation* compares what each project got with what was due to it: the used time of each stretch,
 //!   divided in proportion to the fair division of the host's speed among the projects that had work in it,
 //!   none getting more than its jobs could use (R3.3).
+//! - *Share deviation* compares what each project got with what its user gave it: the fair division of the
+//!   host's whole speed (R3.3) over the time in which it was on, among all attached projects with a share.
+//!   Each could take all instances of a type, but while it was known to have no work of it for this host
+//!   (`ProjectObservation::could_get`): then as much as the jobs of it that are here could use. What a
+//!   contact showed is known for the wait that followed it, and for four hours if it is not asked again. A
+//!   host that idles changes nothing in what is due. Left out is what the host does not know: a project that
+//!   went down unnoticed counts as able to take its part, and one that has work again does not until that is
+//!   found out. A job that takes all CPUs makes a short time look unfair; it is a figure for days and weeks.
 //! - *Monotony* is the part of the time that projects are away, none of their tasks running, by which they
 //!   are away longer than the scheduling period makes necessary (`metrics/absence.rs`). It looks at wall time
 //!   and not at CPU time, so it does not depend on how contended the CPUs are.
@@ -29,7 +39,7 @@ use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId, Share};
 use serde::{Deserialize, Serialize};
 
 use absence::Absences;
-use due::DueParts;
+use due::DueSources;
 use sums::Sums;
 
 const HOUR: Scale = Scale { length: Duration::from_hours(1), kept: 25 };
@@ -48,6 +58,9 @@ pub struct ProjectObservation {
     pub running: bool,
     /// Instances that its runnable jobs could have used at once; zero when it had no work.
     pub could_use: PerType<f64>,
+    /// Instances that it could have used if it had been asked for work (R5.35): all of a type, but
+    /// `could_use` of one of which it was known to have no work.
+    pub could_get: PerType<f64>,
 }
 
 /// A stretch of time in which neither the jobs that run nor the jobs that could run changed.
@@ -116,6 +129,9 @@ pub struct Figures {
     pub waste: Option<Fraction>,
     /// R5.32.
     pub share_violation: Option<Fraction>,
+    /// R5.35.
+    #[serde(default)]
+    pub share_deviation: Option<Fraction>,
     /// R5.33.
     pub monotony: Option<Fraction>,
     /// Scheduler RPCs per job with a known fate (R5.34).
@@ -127,6 +143,9 @@ pub struct Figures {
     /// The part of it that was due to each project (R5.32).
     #[serde(default)]
     pub due: BTreeMap<ProjectId, Duration>,
+    /// What was due to each by what it could have supplied, used or not (R5.35).
+    #[serde(default)]
+    pub due_of_supply: BTreeMap<ProjectId, Duration>,
 }
 
 /// Instance time in seconds of one CPU: that of each type weighted by its speed.
@@ -149,7 +168,7 @@ pub struct Metrics {
     current_hour: Option<i64>,
     absences: Absences,
     #[serde(skip)]
-    due: DueParts,
+    due: DueSources,
 }
 
 impl Metrics {

@@ -229,6 +229,19 @@ impl RpcState {
         self.master_page.map(|page| page.wait.map_or(now, |wait| now + wait.left(now)))
     }
 
+    /// Whether the project is known to be out of reach (R5.35): none of its schedulers answered when they
+    /// were last asked, or it said that it is down, and it is not to be asked again yet, or that was not long
+    /// ago.
+    pub fn is_down(&self, now: Instant) -> bool {
+        let failed = self.schedulers.failures > 0;
+        failed && (self.must_wait(now) || self.schedulers.wait.is_some_and(|wait| wait.is_known(now)))
+    }
+
+    /// Whether it asked for a delay that is not over.
+    pub fn must_wait(&self, now: Instant) -> bool {
+        self.request_delay.is_some_and(|wait| wait.holds(now))
+    }
+
     /// The minimum RPC time (R1.3) and its cause, if it is not past, for an RPC that somebody wants (R1.4).
     pub fn min_rpc_time(&self, now: Instant, requested_by: RequestedBy) -> Option<Deferral> {
         let [delay, schedulers, jobs] = self.waits();

@@ -36,6 +36,8 @@ pub enum ReplyForType {
     Jobs(u32),
     /// It has none now, but supports the type.
     NoneNow,
+    /// It has some, but they would be late here, and that is held against it as if it had none.
+    RefusedLate,
     /// It has nothing that could run on this type.
     NotSupported,
 }
@@ -56,13 +58,33 @@ pub enum AfterReply {
     },
 }
 
+/// What is known of a project that sent no work of a type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+enum Known {
+    /// It had none then.
+    #[default]
+    NoneNow,
+    /// It has nothing for such instances.
+    NotSupported,
+    /// It has some, which would be late here.
+    Late,
+}
+
+impl Known {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Refused {
     failures: u32,
     wait: Wait,
-    /// Its jobs would be late here: it has some, and goes on earning.
+    /// Its jobs would be late here, which is not held against it: it goes on earning.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     late: bool,
+    #[serde(default, skip_serializing_if = "Known::is_default")]
+    known: Known,
 }
 
 /// The backoffs of a host, by project and type.
@@ -98,20 +120,38 @@ impl TypeBackoffs {
         let refused = &mut self.0.entry(project).or_default()[kind];
         let failures = refused.map_or(0, |refused| refused.failures).saturating_add(1);
         let wait = BACKOFF.draw(failures, rng);
-        *refused = Some(Refused { failures, wait: Wait::new(now, wait), late: false });
+        let known = match reply {
+            ReplyForType::Jobs(_) | ReplyForType::NoneNow => Known::NoneNow,
+            ReplyForType::NotSupported => Known::NotSupported,
+            ReplyForType::RefusedLate => Known::Late,
+        };
+        *refused = Some(Refused { failures, wait: Wait::new(now, wait), late: false, known });
         AfterReply::BackedOff { failures, wait, at_maximum: BACKOFF.interval(failures) == BACKOFF.max }
     }
 
     /// A project refused jobs of a type because they would be late.
     pub fn on_late_refusal(&mut self, project: ProjectId, kind: ResourceType, now: Instant) {
         let wait = Wait::new(now, LATE_REFUSAL_WAIT);
-        self.0.entry(project).or_default()[kind] = Some(Refused { failures: 0, wait, late: true });
+        self.0.entry(project).or_default()[kind] =
+            Some(Refused { failures: 0, wait, late: true, known: Known::Late });
     }
 
     /// Whether a project is held back for lack of work of a type: it has none for this host.
     pub fn lacks_work(&self, project: ProjectId, kind: ResourceType, now: Instant) -> bool {
         let has_some = self.refused(project, kind).is_some_and(|refused| refused.late);
         !has_some && self.holds(project, kind, now)
+    }
+
+    /// Whether a project is known to have no work of a type for this host (R5.35): it said so when it was
+    /// last asked, and is not to be asked again yet, or that was not long ago; or it has nothing for such
+    /// instances at all. `must_wait` says whether it wants no request now. Whatever a policy makes of it, a
+    /// refusal because jobs would be late says that there are some.
+    pub fn has_none(&self, project: ProjectId, kind: ResourceType, now: Instant, must_wait: bool) -> bool {
+        self.refused(project, kind).is_some_and(|refused| match refused.known {
+            Known::NoneNow => must_wait || refused.wait.is_known(now),
+            Known::NotSupported => true,
+            Known::Late => false,
+        })
     }
 
     /// Ends the backoff of one type.
@@ -167,6 +207,7 @@ impl TypeBackoffs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backoff::KNOWN_FOR;
     use proptest::prelude::*;
     use rand::SeedableRng;
     use rand_pcg::Pcg64;
@@ -196,6 +237,37 @@ mod tests {
         assert_eq!(backoffs.failures(a, kind), 0);
         let text = serde_json::to_string(&backoffs).unwrap();
         assert_eq!(serde_json::from_str::<TypeBackoffs>(&text).unwrap(), backoffs);
+    }
+
+    #[test]
+    fn r5_35_a_project_has_no_work_while_it_says_so_and_none_for_what_it_does_not_support_at_all() {
+        let (mut backoffs, mut rng) = (TypeBackoffs::default(), rng());
+        assert!(!backoffs.has_none(P, Cpu, at(0), false), "nobody has asked");
+        backoffs.on_reply(P, Cpu, ReplyForType::NoneNow, at(0), &mut rng);
+        backoffs.on_reply(P, Nvidia, ReplyForType::NotSupported, at(0), &mut rng);
+        assert!(backoffs.has_none(P, Cpu, at(1), false) && backoffs.has_none(P, Nvidia, at(1), false));
+        let text = serde_json::to_string(&backoffs).unwrap();
+        let mut backoffs: TypeBackoffs = serde_json::from_str(&text).unwrap();
+        assert!(backoffs.has_none(P, Cpu, at(0) + KNOWN_FOR - Duration::from_secs(1), false));
+        let later = at(0) + KNOWN_FOR;
+        assert!(!backoffs.has_none(P, Cpu, later, false), "it could have been asked again");
+        assert!(backoffs.has_none(P, Cpu, later, true), "it does not want to be asked");
+        assert!(backoffs.has_none(P, Nvidia, later, false));
+        for kind in [Cpu, Nvidia] {
+            backoffs.on_reply(P, kind, ReplyForType::Jobs(1), later, &mut rng);
+            assert!(!backoffs.has_none(P, kind, later, true), "it sent some");
+        }
+    }
+
+    #[test]
+    fn r5_35_a_refusal_for_lateness_says_that_there_is_work_whatever_is_made_of_it() {
+        let (mut backoffs, mut rng) = (TypeBackoffs::default(), rng());
+        let after = backoffs.on_reply(P, Cpu, ReplyForType::RefusedLate, at(0), &mut rng);
+        assert!(matches!(after, AfterReply::BackedOff { failures: 1, .. }), "{after:?}");
+        assert!(backoffs.lacks_work(P, Cpu, at(1)), "held against it");
+        assert!(!backoffs.has_none(P, Cpu, at(1), true));
+        backoffs.on_late_refusal(P, Cpu, at(0));
+        assert!(backoffs.holds(P, Cpu, at(1)) && !backoffs.has_none(P, Cpu, at(1), true));
     }
 
     #[test]

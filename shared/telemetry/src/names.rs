@@ -57,6 +57,12 @@ pub const SHARE_VIOLATION: Metric = Metric {
     unit: "1",
     description: "Distance of processing received from shares",
 };
+/// R5.35. Gauge.
+pub const SHARE_DEVIATION: Metric = Metric {
+    name: "fallow.share_deviation",
+    unit: "1",
+    description: "Distance of processing received from what shares make of what projects could supply",
+};
 /// R5.33. Gauge.
 pub const MONOTONY: Metric = Metric {
     name: "fallow.monotony",
@@ -74,7 +80,7 @@ pub const CALL_DURATION: Metric =
 const SECONDS: [f64; 14] = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 
 /// All metrics of Fallow's own, for documentation and dashboards.
-pub const ALL: [Metric; 12] = [
+pub const ALL: [Metric; 13] = [
     TASKS,
     JOBS,
     CPU_TIME,
@@ -86,6 +92,7 @@ pub const ALL: [Metric; 12] = [
     IDLENESS,
     WASTE,
     SHARE_VIOLATION,
+    SHARE_DEVIATION,
     MONOTONY,
 ];
 

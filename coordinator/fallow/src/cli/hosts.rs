@@ -87,17 +87,18 @@ fn row(host: &Host, wanted: u64) -> Vec<String> {
 
 pub(crate) fn metrics_json(metrics: Option<&Metrics>) -> Value {
     let metrics = metrics.copied().unwrap_or_default();
-    let four = Metric::ALL.map(|metric| (metric.key(), metric_of(&metrics, metric)));
-    let all = four.into_iter().chain([(RPCS_PER_JOB.key, metrics.rpcs_per_job)]);
+    let each = Metric::ALL.map(|metric| (metric.key(), metric_of(&metrics, metric)));
+    let all = each.into_iter().chain([(RPCS_PER_JOB.key, metrics.rpcs_per_job)]);
     Value::Object(all.map(|(key, value)| (key.to_owned(), value.into())).collect())
 }
 
-/// One of a host's four metrics.
+/// One of a host's metrics.
 pub(crate) fn metric_of(metrics: &Metrics, metric: Metric) -> Option<f64> {
     match metric {
         Metric::Idleness => metrics.idleness,
         Metric::Waste => metrics.waste,
         Metric::ShareViolation => metrics.share_violation,
+        Metric::ShareDeviation => metrics.share_deviation,
         Metric::Monotony => metrics.monotony,
     }
 }

@@ -151,6 +151,7 @@ impl Summary {
             idleness: mean(|metrics| metrics.idleness),
             waste: mean(|metrics| metrics.waste),
             share_violation: mean(|metrics| metrics.share_violation),
+            share_deviation: mean(|metrics| metrics.share_deviation),
             monotony: mean(|metrics| metrics.monotony),
             rpcs_per_job: mean(|metrics| metrics.rpcs_per_job),
         };
@@ -282,10 +283,10 @@ impl Summary {
     fn write_metrics(&self, text: &mut String) -> std::fmt::Result {
         let (each, mean) = self.metrics();
         writeln!(text, "\nMetrics, from 0 (good) to 1, and scheduler RPCs per job")?;
-        let [idleness, waste, violation, monotony] = Metric::ALL.map(Metric::name);
+        let [idleness, waste, violation, deviation, monotony] = Metric::ALL.map(Metric::name);
         writeln!(
             text,
-            "  {:<17} {idleness:>9} {waste:>9} {violation:>16} {monotony:>9} {:>13}",
+            "  {:<17} {idleness:>9} {waste:>9} {violation:>16} {deviation:>16} {monotony:>9} {:>13}",
             "agent", RPCS_PER_JOB.name
         )?;
         let each = each
@@ -294,11 +295,12 @@ impl Summary {
         for (name, metrics) in each.chain([("mean", &mean)]) {
             writeln!(
                 text,
-                "  {:<17} {:>9} {:>9} {:>16} {:>9} {:>13}",
+                "  {:<17} {:>9} {:>9} {:>16} {:>16} {:>9} {:>13}",
                 printable::line(name, 17),
                 figure(metrics.idleness),
                 figure(metrics.waste),
                 figure(metrics.share_violation),
+                figure(metrics.share_deviation),
                 figure(metrics.monotony),
                 figure(metrics.rpcs_per_job)
             )?;

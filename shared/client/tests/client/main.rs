@@ -11,6 +11,7 @@ mod life;
 mod records;
 mod requests;
 mod review;
+mod shares;
 mod slow_files;
 mod transfers;
 mod trickles;

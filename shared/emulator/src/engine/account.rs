@@ -152,6 +152,7 @@ fn run_figures(figures: &Figures) -> RunFigures {
         idleness: get(figures.idleness),
         waste: get(figures.waste),
         share_violation: get(figures.share_violation),
+        share_deviation: get(figures.share_deviation),
         monotony: get(figures.monotony),
     }
 }

@@ -5,7 +5,7 @@ use fallow_domain::{Duration, Metric, PerType, ResourceType};
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOutcome {
-    /// The four metrics over the whole run, by the product's own code (R5.30 to R5.33).
+    /// The metrics over the whole run, by the product's own code (R5.30 to R5.35).
     pub figures: RunFigures,
     /// Scheduler RPCs made, answered or not.
     pub rpcs: u64,
@@ -50,6 +50,8 @@ pub struct RunFigures {
     pub waste: Option<f64>,
     /// R5.32.
     pub share_violation: Option<f64>,
+    /// R5.35.
+    pub share_deviation: Option<f64>,
     /// R5.33.
     pub monotony: Option<f64>,
 }
@@ -62,6 +64,7 @@ impl RunFigures {
             Metric::Idleness => self.idleness,
             Metric::Waste => self.waste,
             Metric::ShareViolation => self.share_violation,
+            Metric::ShareDeviation => self.share_deviation,
             Metric::Monotony => self.monotony,
         }
     }

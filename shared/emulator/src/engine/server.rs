@@ -115,6 +115,8 @@ impl<'a> Server<'a> {
             self.counts.finished += u64::from(!failed);
             if now > job.deadline {
                 self.late(&job);
+            } else if result.state == ResultState::Aborted {
+                self.counts.wasted += self.instance_time(&job);
             }
             reported.push(Report { number, job, failed });
         }

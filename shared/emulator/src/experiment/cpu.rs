@@ -102,7 +102,7 @@ fn circumstances(group: &str) -> &str {
 
 fn figure(m: &Measurements, group: &'static str, file: &str) -> Figure {
     let x = Axis { label: "M, projects in the mix".into(), scale: Scale::Linear };
-    // Of monotony the paper's text says only that it rises.
+    // Of monotony the paper's text says only that it rises; share deviation it does not have.
     let said = |metric| match metric {
         Metric::Waste => {
             let samples = m.samples(cs1(group), |x| x > 3.0, metric).into_iter();
@@ -116,7 +116,7 @@ fn figure(m: &Measurements, group: &'static str, file: &str) -> Figure {
             Some(("the paper's bound: share violation mostly under this", level(m, group, 0.10)))
         }
         Metric::Idleness => Some(("the paper's claim: idleness near 0", level(m, group, 0.0))),
-        Metric::Monotony => None,
+        Metric::Monotony | Metric::ShareDeviation => None,
     };
     let curves = |metric| -> Vec<Curve> {
         let known: Option<(&str, Vec<(f64, f64)>)> = said(metric);
@@ -129,6 +129,7 @@ fn figure(m: &Measurements, group: &'static str, file: &str) -> Figure {
         ("(b)", Metric::Monotony),
         ("not drawn in the paper:", Metric::ShareViolation),
         ("not drawn in the paper:", Metric::Idleness),
+        ("not in the paper:", Metric::ShareDeviation),
     ];
     Figure {
         file: file.into(),

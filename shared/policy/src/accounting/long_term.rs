@@ -96,7 +96,7 @@ impl LongTermDebts {
         let supplies = match (reply, after) {
             (ReplyForType::Jobs(1..), _) => true,
             (ReplyForType::NotSupported, _) | (_, AfterReply::BackedOff { at_maximum: true, .. }) => false,
-            (ReplyForType::Jobs(_) | ReplyForType::NoneNow, _) => return,
+            (ReplyForType::Jobs(_) | ReplyForType::NoneNow | ReplyForType::RefusedLate, _) => return,
         };
         self.0.entry(project).or_default().supplies[kind] = supplies;
     }

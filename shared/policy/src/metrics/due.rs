@@ -1,19 +1,54 @@
-//! What part of the used time was due to each project (R5.32), worked out again only when the answer may
-//! differ.
+//! What part of the time was due to each project, by the work that it had (R5.32) and by the work that it
+//! could have had (R5.35), worked out again only when the answer may differ.
 
-use fallow_domain::{Fraction, PerType, ProjectId, Share};
+use fallow_domain::{Fraction, PerType, ProjectId, ResourceType, Share};
 
 use super::{Observation, ProjectObservation};
 use crate::due::{DueClaim, rates};
 use crate::plan_host::PlanHost;
 
+/// What limits a project's part.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum DueBy {
+    /// The work that it has here.
+    Work,
+    /// The work that it could have if it were asked.
+    Supply,
+}
+
+impl DueBy {
+    /// Instances that a project could use; more than there are make no difference.
+    fn limit(self, observation: &Observation<'_>, project: &ProjectObservation, kind: ResourceType) -> f64 {
+        let limit = match self {
+            Self::Work => project.could_use[kind],
+            Self::Supply => project.could_get[kind],
+        };
+        limit.clamp(0.0, f64::from(observation.available[kind]))
+    }
+}
+
+/// What is due by either.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct DueSources {
+    pub(super) work: DueParts,
+    pub(super) supply: DueParts,
+}
+
+impl Default for DueSources {
+    fn default() -> Self {
+        Self { work: DueParts::by(DueBy::Work), supply: DueParts::by(DueBy::Supply) }
+    }
+}
+
 /// The last answer, and what it was an answer to.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct DueParts {
+    by: DueBy,
     asked: Vec<(ProjectId, Share, PerType<f64>)>,
     available: PerType<u32>,
     speeds: PerType<f64>,
-    parts: Vec<f64>,
+    rates: Vec<f64>,
+    all: f64,
 }
 
 /// It is derived from the history, and no part of it.
@@ -24,28 +59,35 @@ impl PartialEq for DueParts {
 }
 
 impl DueParts {
-    /// For each project of a stretch, its part; they sum to 1 if anybody could use anything.
-    pub(super) fn of(&mut self, observation: &Observation<'_>, secs: f64) -> &[f64] {
+    fn by(by: DueBy) -> Self {
+        let (available, speeds) = (PerType::default(), PerType::default());
+        Self { by, asked: Vec::new(), available, speeds, rates: Vec::new(), all: 0.0 }
+    }
+
+    /// For each project of a stretch, the speed that was due to it, in CPUs, and what they come to.
+    pub(super) fn of(&mut self, observation: &Observation<'_>, secs: f64) -> (&[f64], f64) {
+        let limit = |p: &ProjectObservation, kind| self.by.limit(observation, p, kind);
         // A project that used time had work for it, even if its last job ended on the way.
         let ended = |p: &ProjectObservation| {
-            p.used.iter().any(|(kind, used)| used.is_positive() && p.could_use[kind] <= 0.0)
+            p.used.iter().any(|(kind, used)| used.is_positive() && limit(p, kind) <= 0.0)
         };
-        let known = self.asked.len() == observation.projects.len()
+        let any_ended = observation.projects.iter().any(ended);
+        let known = !any_ended
+            && self.asked.len() == observation.projects.len()
             && self.available == observation.available
             && self.speeds == observation.speeds
-            && self.asked.iter().zip(observation.projects).all(|((id, share, limit), p)| {
+            && self.asked.iter().zip(observation.projects).all(|((id, share, asked), p)| {
                 *id == p.project
                     && *share == p.share
-                    && limit.iter().all(|(kind, limit)| *limit == usable(observation, p, kind))
-                    && !ended(p)
+                    && asked.iter().all(|(kind, asked)| *asked == limit(p, kind))
             });
         if !known {
             self.work_out(observation, secs);
-            if observation.projects.iter().any(ended) {
+            if any_ended {
                 self.asked.clear();
             }
         }
-        &self.parts
+        (&self.rates, self.all)
     }
 
     fn work_out(&mut self, observation: &Observation<'_>, secs: f64) {
@@ -58,41 +100,23 @@ impl DueParts {
             speeds: observation.speeds,
             active_fraction: Fraction::ONE,
         };
+        let limits = |p: &ProjectObservation| PerType::from_fn(|kind| self.by.limit(observation, p, kind));
         let claims: Vec<DueClaim> = observation
             .projects
             .iter()
             .map(|p| {
-                let limit = PerType::from_fn(|kind| {
-                    usable(observation, p, kind).max(p.used[kind].as_secs_f64() / secs)
-                });
+                let limit = limits(p).map(|kind, limit| limit.max(p.used[kind].as_secs_f64() / secs));
                 DueClaim { project: p.project, share: p.share, limit }
             })
             .collect();
+        let asked = observation.projects.iter().map(|p| (p.project, p.share, limits(p))).collect();
         let due = rates(&host, &claims);
         let speed =
             |rates: &PerType<f64>| rates.iter().map(|(kind, rate)| rate * observation.speeds[kind]).sum();
-        self.parts.clear();
-        self.parts.extend(due.iter().map(|rates| -> f64 { speed(rates) }));
-        let all: f64 = self.parts.iter().sum();
-        if all > 0.0 {
-            self.parts.iter_mut().for_each(|part| *part /= all);
-        }
-        self.asked.clear();
-        self.asked.extend(
-            observation
-                .projects
-                .iter()
-                .map(|p| (p.project, p.share, PerType::from_fn(|kind| usable(observation, p, kind)))),
-        );
+        self.rates.clear();
+        self.rates.extend(due.iter().map(|rates| -> f64 { speed(rates) }));
+        self.all = self.rates.iter().sum();
+        self.asked = asked;
         (self.available, self.speeds) = (observation.available, observation.speeds);
     }
-}
-
-/// Instances that a project could use; more jobs than instances make no difference.
-fn usable(
-    observation: &Observation<'_>,
-    project: &ProjectObservation,
-    kind: fallow_domain::ResourceType,
-) -> f64 {
-    project.could_use[kind].clamp(0.0, f64::from(observation.available[kind]))
 }

@@ -2,18 +2,38 @@
 
 use std::collections::BTreeMap;
 
-use fallow_domain::{Duration, Fraction, ProjectId};
+use fallow_domain::{Duration, Fraction, PerType, ProjectId};
 use serde::{Deserialize, Serialize};
 
 use super::absence::Absences;
-use super::due::DueParts;
+use super::due::DueSources;
 use super::{Figures, Observation, weighted_secs};
 
 /// What one project got and what was due to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "StoredPart")]
 pub(super) struct Part {
     pub(super) got: f64,
+    /// By the work that it had: a part of what all got.
     pub(super) due: f64,
+    /// By the work that it could have had: a part of what all could have got.
+    pub(super) due_of_supply: f64,
+}
+
+/// A part as it is read: an older one does not say what was due by supply, and what was due by the work at
+/// hand stands in for it.
+#[derive(Deserialize)]
+struct StoredPart {
+    got: f64,
+    due: f64,
+    due_of_supply: Option<f64>,
+}
+
+impl From<StoredPart> for Part {
+    fn from(stored: StoredPart) -> Self {
+        let StoredPart { got, due, due_of_supply } = stored;
+        Self { got, due, due_of_supply: due_of_supply.unwrap_or(due) }
+    }
 }
 
 /// The parts of all projects, by id. A list and not a map: it is short, and is gone through at each booking.
@@ -73,7 +93,7 @@ impl Sums {
         &mut self,
         observation: &Observation<'_>,
         secs: f64,
-        due: &mut DueParts,
+        due: &mut DueSources,
         absences: &mut Absences,
     ) {
         for (kind, count) in observation.available.iter().filter(|(_, count)| **count > 0) {
@@ -90,9 +110,16 @@ impl Sums {
             total += got;
         }
         if total > 0.0 {
-            let parts = due.of(observation, secs);
-            for (place, (project, part)) in observation.projects.iter().zip(parts).enumerate() {
-                self.parts.of(project.project, place).due += total * part;
+            let (rates, all) = due.work.of(observation, secs);
+            let all = if all > 0.0 { all } else { 1.0 };
+            for (place, (project, rate)) in observation.projects.iter().zip(rates).enumerate() {
+                self.parts.of(project.project, place).due += total * (rate / all);
+            }
+        }
+        if observation.available != PerType::default() {
+            let (rates, _) = due.supply.of(observation, secs);
+            for (place, (project, rate)) in observation.projects.iter().zip(rates).enumerate() {
+                self.parts.of(project.project, place).due_of_supply += rate * secs;
             }
         }
         let (away, monotonous) = absences.observe(observation, secs);
@@ -114,6 +141,7 @@ impl Sums {
             let mine = self.parts.of(*id, place);
             mine.got += part.got * weight;
             mine.due += part.due * weight;
+            mine.due_of_supply += part.due_of_supply * weight;
         }
     }
 
@@ -129,16 +157,23 @@ impl Sums {
         let parts = || self.parts.0.iter();
         let got: f64 = parts().map(|(_, part)| part.got).sum();
         let apart: f64 = parts().map(|(_, part)| (part.got - part.due).abs()).sum();
+        let supply: f64 = parts().map(|(_, part)| part.due_of_supply).sum();
+        let off = |part: &Part| (part.got / got - part.due_of_supply / supply).abs();
+        let deviation = (got > 0.0 && supply > 0.0).then(|| parts().map(|(_, part)| off(part)).sum::<f64>());
         let nobody_away = got > 0.0 && self.away <= 0.0;
         Figures {
             idleness: over(self.starved, self.available),
             waste: over(self.missed, self.settled),
             share_violation: over(apart / 2.0, got),
+            share_deviation: deviation.map(|sum| Fraction::clamped(sum / 2.0)),
             monotony: if nobody_away { Some(Fraction::ZERO) } else { over(self.monotonous, self.away) },
             rpcs_per_job: (self.jobs > 0.0).then(|| self.rpcs / self.jobs),
             throttled: Duration::from_secs_f64(self.throttled),
             used: parts().map(|(id, part)| (*id, Duration::from_secs_f64(part.got))).collect(),
             due: parts().map(|(id, part)| (*id, Duration::from_secs_f64(part.due))).collect(),
+            due_of_supply: parts()
+                .map(|(id, part)| (*id, Duration::from_secs_f64(part.due_of_supply)))
+                .collect(),
         }
     }
 }

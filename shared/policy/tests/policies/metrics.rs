@@ -1,4 +1,4 @@
-//! R5.30 to R5.34.
+//! R5.30 to R5.35.
 
 use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId, ResourceType};
 use fallow_policy::metrics::{DeadlineOutcome, Figures, Metrics, Observation, ProjectObservation, Window};
@@ -17,6 +17,7 @@ fn project(id: u32, share: f64, used: Duration, could_use: u32) -> ProjectObserv
         used: PerType::cpu(used),
         running: used.is_positive(),
         could_use: PerType::cpu(f64::from(could_use)),
+        could_get: PerType::cpu(f64::from(could_use)),
     }
 }
 
@@ -83,6 +84,81 @@ fn r5_32_share_violation_is_half_the_sum_of_distances_from_what_is_due() {
     // A project that had nothing to send is owed nothing; one with a single job is due one CPU.
     assert!(near(one((50.0, 4, 9), (50.0, 0, 0)), 0.0));
     assert!(near(one((50.0, 1, 1), (50.0, 3, 9)), 0.0));
+}
+
+/// Share violation and share deviation of four CPUs over hours with two projects of equal share: of each hour
+/// what both used, and what they could have got.
+fn deviation(hours: &[([i64; 2], [u32; 2])]) -> (Option<Fraction>, Option<Fraction>) {
+    let mut metrics = Metrics::default();
+    for (hour, (used, could_get)) in (0..).zip(hours) {
+        let row = |place: usize| ProjectObservation {
+            could_get: PerType::cpu(f64::from(could_get[place])),
+            ..project(place as u32 + 1, 50.0, HOUR * used[place], used[place] as u32)
+        };
+        let projects = [row(0), row(1)];
+        metrics.observe(&observation(at_min(hour * 60), at_min(hour * 60 + 60), 4, 0, &projects));
+    }
+    let figures = metrics.figures(Window::Whole, at_min(hours.len() as i64 * 60), Duration::ZERO);
+    (figures.share_violation, figures.share_deviation)
+}
+
+#[test]
+fn r5_35_a_project_that_is_sent_no_work_is_owed_its_part_unless_it_is_known_to_have_none() {
+    // By the work at hand nothing is wrong with any of them.
+    for (hours, expected) in [
+        (&[([2, 2], [4, 4])][..], 0.0),
+        (&[([4, 0], [4, 4])], 0.5),
+        (&[([4, 0], [4, 0])], 0.0),
+        // Down for an hour: three quarters of both hours are the other's.
+        (&[([2, 2], [4, 4]), ([4, 0], [4, 0])], 0.0),
+        // It has one job more when it has no work: one CPU is its.
+        (&[([3, 1], [4, 1])], 0.0),
+        (&[([4, 0], [4, 1])], 0.25),
+        // Hours are made up for.
+        (&[([4, 0], [4, 4]), ([0, 4], [4, 4])], 0.0),
+        // Idle CPUs are nobody's.
+        (&[([1, 1], [4, 4])], 0.0),
+        (&[([2, 2], [4, 4]), ([0, 0], [4, 0])], 0.25),
+    ] {
+        let (violation, deviation) = deviation(hours);
+        assert!(near(violation, 0.0) && near(deviation, expected), "{hours:?}: {violation:?} {deviation:?}");
+    }
+}
+
+#[test]
+fn r5_35_what_is_due_by_supply_is_a_part_of_the_whole_speed_and_time_off_is_nobodys() {
+    let figure = |gpu_minutes_of_a: i64, gpu_of_b: f64| {
+        let mut metrics = Metrics::default();
+        let mut a = project(1, 50.0, Duration::ZERO, 0);
+        let mut b = project(2, 50.0, HOUR, 1);
+        a.used[Nvidia] = Duration::from_mins(gpu_minutes_of_a);
+        b.used[Nvidia] = Duration::from_mins(60 - gpu_minutes_of_a);
+        (a.could_get[Nvidia], b.could_get[Nvidia]) = (1.0, gpu_of_b);
+        let projects = [a, b];
+        let mut observed = observation(at_min(0), at_min(60), 1, 0, &projects);
+        (observed.available[Nvidia], observed.speeds[Nvidia]) = (1, 2.0);
+        metrics.observe(&observed);
+        let off = [1, 2].map(|id| project(id, 50.0, Duration::ZERO, 9));
+        metrics.observe(&observation(at_min(60), at_min(600), 0, 0, &off));
+        day(&metrics, at_min(600)).share_deviation
+    };
+    // Three CPUs' worth: half of it is 45 minutes of the GPU, if the other has the CPU and could have the
+    // GPU.
+    assert!(near(figure(45, 1.0), 0.0));
+    assert!(near(figure(60, 1.0), 1.0 / 6.0));
+    assert!(near(figure(60, 0.0), 0.0));
+}
+
+#[test]
+fn r5_35_in_a_history_stored_before_there_was_supply_what_was_due_by_work_stands_in() {
+    let old =
+        r#"{"hours": {"500000": {"parts": {"1": {"got": 3.0, "due": 2.0}, "2": {"got": 1.0, "due": 2.0}}}}}"#;
+    let metrics: Metrics = serde_json::from_str(old).unwrap();
+    let figures = day(&metrics, Instant::from_secs_f64(500_000.5 * 3_600.0));
+    assert!(near(figures.share_violation, 0.25) && near(figures.share_deviation, 0.25));
+    let stored = serde_json::to_string(&metrics).unwrap();
+    let again: Metrics = serde_json::from_str(&stored).unwrap();
+    assert_eq!(day(&again, Instant::from_secs_f64(500_000.5 * 3_600.0)), figures);
 }
 
 /// Runs projects of these shares in turns of so many minutes on one CPU, for thirty days.
@@ -283,6 +359,7 @@ proptest! {
         };
         prop_assert!(close(once.idleness, often.idleness));
         prop_assert!(close(once.share_violation, often.share_violation));
+        prop_assert!(close(once.share_deviation, often.share_deviation));
         prop_assert!(close(once.monotony, often.monotony));
     }
 }

@@ -34,6 +34,22 @@ fn r1_3_of_several_causes_the_latest_time_wins() {
 }
 
 #[test]
+fn r5_35_a_project_is_known_to_be_down_until_it_answers_or_has_not_been_asked_for_hours() {
+    let (mut state, now) = (RpcState::default(), at_min(0));
+    assert!(!state.is_down(now));
+    state.on_failure(now, &mut rng());
+    assert!(state.is_down(at_min(239)) && !state.is_down(at_min(240)));
+    let mut answers = state.clone();
+    answers.on_success();
+    assert!(!answers.is_down(at_min(1)));
+    // It wants no contact for a day, as during maintenance.
+    state.on_request_delay(now, Duration::from_hours(24));
+    assert!(state.is_down(at_min(24 * 60 - 1)) && !state.is_down(at_min(24 * 60)));
+    answers.on_request_delay(now, Duration::from_hours(24));
+    assert!(answers.must_wait(at_min(1)) && !answers.is_down(at_min(1)));
+}
+
+#[test]
 fn r1_4_the_owner_overrides_every_wait_and_the_coordinator_all_but_a_request_delay() {
     let now = at_min(0);
     let failing = |state: &mut RpcState| {

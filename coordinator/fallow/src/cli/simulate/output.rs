@@ -63,10 +63,11 @@ pub(super) fn varied(variants: &[Variant]) -> BTreeSet<String> {
 }
 
 /// Columns that every run has, as they are called in its object.
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     Metric::Idleness.key(),
     Metric::Waste.key(),
     Metric::ShareViolation.key(),
+    Metric::ShareDeviation.key(),
     Metric::Monotony.key(),
     "rpcs",
     RPCS_PER_JOB.key,

@@ -38,7 +38,7 @@ pub(super) fn timeline(file: &Path, groups: &[Group]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The four metrics over the first varied key, or over the scenarios.
+/// The metrics over the first varied key, or over the scenarios.
 pub(super) fn plots(dir: &Path, groups: &[Group], first: Option<&str>) -> Result<(), Failure> {
     let figure = figure(groups, first);
     write(&dir.join(format!("{}.svg", figure.file)), &drawn(plot::chart(&figure))?)?;

@@ -125,6 +125,11 @@ impl World {
         Self::of(ClientConfig::new(seed, version()), None)
     }
 
+    /// A host whose client is set up in a way of its own.
+    pub(crate) fn with(config: ClientConfig) -> Self {
+        Self::of(config, None)
+    }
+
     /// A host whose client does what another does beside it that keeps no records.
     pub(crate) fn of_two_alike(config: ClientConfig) -> Self {
         let shadow = Shadow::new(&config, false, []);
