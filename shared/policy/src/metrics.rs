@@ -22,9 +22,10 @@
 //!   Each could take all instances of a type, but while it was known to have no work of it for this host
 //!   (`ProjectObservation::could_get`): then as much as the jobs of it that are here could use. What a
 //!   contact showed is known for the wait that followed it, and for four hours if it is not asked again. A
-//!   host that idles changes nothing in what is due. Left out is what the host does not know: a project that
-//!   went down unnoticed counts as able to take its part, and one that has work again does not until that is
-//!   found out. A job that takes all CPUs makes a short time look unfair; it is a figure for days and weeks.
+//!   host that idles changes nothing in what is due. To a project without a share is due what it uses of what
+//!   the others cannot take. Left out is what the host does not know: a project that went down unnoticed
+//!   counts as able to take its part, and one that has work again does not until that is found out. A job
+//!   that takes all CPUs makes a short time look unfair; it is a figure for days and weeks.
 //! - *Monotony* is the part of the time that projects are away, none of their tasks running, by which they
 //!   are away longer than the scheduling period makes necessary (`metrics/absence.rs`). It looks at wall time
 //!   and not at CPU time, so it does not depend on how contended the CPUs are.

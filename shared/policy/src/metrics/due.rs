@@ -21,6 +21,8 @@ impl DueBy {
     fn limit(self, observation: &Observation<'_>, project: &ProjectObservation, kind: ResourceType) -> f64 {
         let limit = match self {
             Self::Work => project.could_use[kind],
+            // Nothing but what it uses of what the others leave.
+            Self::Supply if project.share.get() <= 0.0 => 0.0,
             Self::Supply => project.could_get[kind],
         };
         limit.clamp(0.0, f64::from(observation.available[kind]))

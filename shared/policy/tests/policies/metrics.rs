@@ -150,6 +150,25 @@ fn r5_35_what_is_due_by_supply_is_a_part_of_the_whole_speed_and_time_off_is_nobo
 }
 
 #[test]
+fn r5_35_to_a_project_without_a_share_is_due_what_it_uses_while_the_others_have_no_work() {
+    let figure = |used_by_a: i64, a_could_get: f64, used_by_z: i64| {
+        let mut metrics = Metrics::default();
+        let a = ProjectObservation {
+            could_get: PerType::cpu(a_could_get),
+            ..project(1, 50.0, HOUR * used_by_a, used_by_a as u32)
+        };
+        let z = ProjectObservation { could_get: PerType::cpu(4.0), ..project(2, 0.0, HOUR * used_by_z, 4) };
+        for hour in 0..3 {
+            metrics.observe(&observation(at_min(hour * 60), at_min(hour * 60 + 60), 4, 0, &[a, z]));
+        }
+        day(&metrics, at_min(180)).share_deviation
+    };
+    assert!(near(figure(4, 4.0, 0), 0.0) && near(figure(1, 1.0, 3), 0.0));
+    assert!(near(figure(1, 1.0, 0), 0.0), "nobody owes it anything");
+    assert!(near(figure(2, 4.0, 2), 0.5), "it took what the other could have had");
+}
+
+#[test]
 fn r5_35_in_a_history_stored_before_there_was_supply_what_was_due_by_work_stands_in() {
     let old =
         r#"{"hours": {"500000": {"parts": {"1": {"got": 3.0, "due": 2.0}, "2": {"got": 1.0, "due": 2.0}}}}}"#;
