@@ -76,7 +76,7 @@ fn r5_31_what_a_job_used_that_is_given_up_after_it_was_started_is_waste() {
     let aborted = waste_after(|world| {
         world.alter = Some(|reply, _| reply.result_aborts.push("a_0_0".to_owned()));
         let url = world.view("a").url;
-        world.event(Event::ContactRequested { url, by: fallow_client::Asker::Owner });
+        world.event(Event::ContactRequested { url, by: fallow_client::RequestedBy::Owner });
     });
     assert_eq!(aborted, Some(1.0), "by its project");
     let detached = waste_after(|world| {
