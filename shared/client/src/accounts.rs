@@ -25,9 +25,9 @@ use fallow_policy::type_backoff::{ReplyForType, TypeBackoffs};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
-use crate::droughts::Droughts;
 use crate::stretches::Stretches;
 use crate::{Direction, Totals, Traffic};
+use fallow_policy::droughts::Droughts;
 
 /// The accounts of a host.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -172,9 +172,17 @@ impl Ledger {
         }
     }
 
-    /// Learns when the host is on, and how long instances stand idle, from the time since the last look. It
-    /// was there until `there_until`, and computing was `allowed`.
-    pub(crate) fn learn_habits(&mut self, from: Instant, there_until: Instant, now: Instant, allowed: bool) {
+    /// Learns when the host is on, and how long there is no chance to get work, from the time since the last
+    /// look. It was there until `there_until`, computing was `allowed`, and work of the types `unserved` could
+    /// not be had.
+    pub(crate) fn learn_habits(
+        &mut self,
+        from: Instant,
+        there_until: Instant,
+        now: Instant,
+        allowed: bool,
+        unserved: &PerType<bool>,
+    ) {
         let length = there_until.since(from);
         // What a crash kept from the store: up to here the agent was there, as the accounts say.
         self.on_time.observe(from, true);
@@ -185,7 +193,7 @@ impl Ledger {
             self.on_time.observe(now, false);
         }
         if allowed {
-            self.droughts.observe(length, &self.starved);
+            self.droughts.observe(length, unserved);
         }
     }
 
@@ -351,6 +359,11 @@ impl Ledger {
     /// It has jobs, and sent none because they would be late here.
     pub(crate) fn refused_as_late(&mut self, id: ProjectId, kind: ResourceType, now: Instant) {
         self.type_backoffs.on_late_refusal(id, kind, now);
+    }
+
+    /// Work of a type came.
+    pub(crate) fn drought_ends(&mut self, kind: ResourceType) {
+        self.droughts.end(kind);
     }
 
     /// A job of a project came.

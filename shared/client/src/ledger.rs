@@ -89,7 +89,8 @@ impl Client {
         let allowed = !self.preferences().suspended;
         self.ledger.time_passed(from, vouched, now, allowed);
         if self.config.learns_habits() {
-            self.ledger.learn_habits(from, vouched, now, allowed);
+            let unserved = self.unserved();
+            self.ledger.learn_habits(from, vouched, now, allowed, &unserved);
         }
         if length.is_positive() {
             let slots: Vec<JobId> = self.state.jobs.slots().values().copied().collect();

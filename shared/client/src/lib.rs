@@ -34,7 +34,6 @@ mod described;
 mod devices;
 mod direction;
 mod dropped;
-mod droughts;
 mod effect;
 mod end_state;
 mod event;

@@ -31,7 +31,8 @@ impl Client {
     pub(crate) fn look_ahead(&mut self) {
         self.usable.follow_active(self.ledger.active_fraction());
         let host = self.plan_host();
-        let window = self.window();
+        let least = self.config.composition.fetch.looks_at_least();
+        let window = self.window().max(least.mul_f64(1.0 / host.active_fraction.get().max(0.01)));
         let project = |p: &Project| PlanProject { id: p.id, share: p.share, counts: !p.detach_when_done };
         let mut projects = std::mem::take(&mut self.plan_projects);
         projects.clear();
@@ -134,6 +135,7 @@ impl Client {
             projects: &|| self.fetch_projects(),
             accounts: &|| self.fetch_accounts(),
             contact: &|id| self.state.projects.get(&id).map(|p| self.fetch_contact(p)).unwrap_or_default(),
+            typical: &|id| self.ledger.typical_jobs(id, self.now()),
         });
         self.follow(decision);
     }
@@ -185,7 +187,6 @@ impl Client {
             accounting.fetch_priorities(&self.books(&shares), self.workload.queue(), self.window());
         let account = |(id, priority): (&ProjectId, _)| FetchAccount {
             supplies: self.ledger.long_term().supplied(*id),
-            typical: self.ledger.typical_jobs(*id, self.now()),
             priority,
         };
         self.state.projects.keys().zip(priorities).map(account).collect()
@@ -229,11 +230,22 @@ impl Client {
                 self.ledger.refused_as_late(id, kind, self.now());
                 continue;
             }
+            if matches!(reply, ReplyForType::Jobs(_)) {
+                self.ledger.drought_ends(kind);
+            }
             self.note_draw();
             self.ledger.type_answered(id, kind, reply, self.clock.now(), self.random.stream());
         }
         self.want_fetch();
         self.mark(Record::Ledger);
+    }
+
+    /// The types of which there is no chance to get work: all of them while the network may not be used.
+    pub(crate) fn unserved(&self) -> PerType<bool> {
+        match self.access.used() {
+            NetworkUse::Closed => PerType::from_fn(|_| true),
+            _ => self.fetch.made().unserved,
+        }
     }
 
     /// When a check may come out differently although nothing happens.

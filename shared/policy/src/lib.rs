@@ -34,6 +34,7 @@ pub mod composition;
 pub mod cpu_schedule;
 pub mod decay;
 pub mod disk;
+pub mod droughts;
 pub mod due;
 pub mod fetch;
 pub mod job_queue;

@@ -57,6 +57,8 @@ pub struct TypeOutlook {
     pub idle: f64,
     /// What would not be used within the window, by the clock: as if computing were always possible.
     pub shortfall: InstanceSeconds,
+    /// What would not be used within [`NEAR`] of computing, or within the window if that is shorter.
+    pub near: InstanceSeconds,
     /// How long all instances stay busy. Beyond the window it is a lower bound.
     pub saturated: Duration,
 }
@@ -97,6 +99,9 @@ impl Outlook {
         !self.late.is_empty()
     }
 }
+
+/// What idles within so much computing is looked at apart: who fetches work just in time asks for that.
+pub const NEAR: Duration = Duration::from_mins(5);
 
 /// A shortfall grows while nothing is done about it, and a miss goes away when something is: figures of such
 /// an outcome that are older than this are worked out anew (R2.16).
@@ -176,12 +181,9 @@ impl RoundRobin {
         let host = &inputs.host;
         // Something can always be computed some day: no division by nothing.
         let active = host.active_fraction.get().max(0.01);
-        let horizon = Horizon {
-            now,
-            margin: inputs.deadline_margin,
-            active,
-            window: inputs.window.max(Duration::ZERO).as_secs_f64() * active,
-        };
+        let window = inputs.window.max(Duration::ZERO).as_secs_f64() * active;
+        let near = window.min(NEAR.as_secs_f64());
+        let horizon = Horizon { now, margin: inputs.deadline_margin, active, window, near };
         let outlook = &mut self.outlook;
         outlook.late.clear();
         outlook.projects.clear();

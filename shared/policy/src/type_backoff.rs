@@ -129,11 +129,11 @@ impl TypeBackoffs {
         AfterReply::BackedOff { failures, wait, at_maximum: BACKOFF.interval(failures) == BACKOFF.max }
     }
 
-    /// A project refused jobs of a type because they would be late.
+    /// A project refused jobs of a type because they would be late. That it had none before is not forgotten.
     pub fn on_late_refusal(&mut self, project: ProjectId, kind: ResourceType, now: Instant) {
-        let wait = Wait::new(now, LATE_REFUSAL_WAIT);
+        let (wait, failures) = (Wait::new(now, LATE_REFUSAL_WAIT), self.failures(project, kind));
         self.0.entry(project).or_default()[kind] =
-            Some(Refused { failures: 0, wait, late: true, known: Known::Late });
+            Some(Refused { failures, wait, late: true, known: Known::Late });
     }
 
     /// Whether a project is held back for lack of work of a type: it has none for this host.
@@ -235,6 +235,12 @@ mod tests {
             assert!(backoffs.holds(a, kind, now) && !backoffs.lacks_work(a, kind, now));
         }
         assert_eq!(backoffs.failures(a, kind), 0);
+        let b = ProjectId(2);
+        for _ in 0..3 {
+            backoffs.on_reply(b, kind, ReplyForType::NoneNow, at(0), &mut rng());
+        }
+        backoffs.on_late_refusal(b, kind, at(0));
+        assert_eq!((backoffs.failures(b, kind), backoffs.left(b, kind, at(0))), (3, LATE_REFUSAL_WAIT));
         let text = serde_json::to_string(&backoffs).unwrap();
         assert_eq!(serde_json::from_str::<TypeBackoffs>(&text).unwrap(), backoffs);
     }

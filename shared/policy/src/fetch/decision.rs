@@ -1,6 +1,6 @@
 //! What work fetch has decided.
 
-use fallow_domain::{Instant, ProjectId};
+use fallow_domain::{Instant, PerType, ProjectId};
 
 use super::WorkRequest;
 use crate::why::Why;
@@ -27,6 +27,9 @@ pub struct FetchDecision {
     /// By project.
     asks: Vec<ProjectRequest>,
     wants_work: bool,
+    /// Types of which work is wanted and nobody who might have some can be asked now: what work held ahead
+    /// insures against. A policy that holds none for that leaves it empty.
+    pub unserved: PerType<bool>,
     /// When to decide again although nothing happens. Whatever a policy says, that is no sooner than after
     /// [`CHECK_SOONEST`](super::CHECK_SOONEST).
     pub check_by: Instant,
@@ -44,12 +47,19 @@ impl FetchDecision {
     pub fn new(mut asks: Vec<ProjectRequest>, check_by: Instant) -> Self {
         asks.sort_by_key(|project_request| project_request.project);
         let wants_work = asks.iter().any(|project_request| !project_request.request.is_none());
-        Self { asks, wants_work, check_by }
+        Self { asks, wants_work, unserved: PerType::from_fn(|_| false), check_by }
     }
 
     /// Nobody is asked.
-    pub const fn nothing(check_by: Instant) -> Self {
-        Self { asks: Vec::new(), wants_work: false, check_by }
+    pub fn nothing(check_by: Instant) -> Self {
+        Self::new(Vec::new(), check_by)
+    }
+
+    /// The same, and of these types work is wanted and nobody can be asked.
+    #[must_use]
+    pub fn with_unserved(mut self, types: PerType<bool>) -> Self {
+        self.unserved = types;
+        self
     }
 
     /// What a project is asked for, if anything.
@@ -64,7 +74,7 @@ impl FetchDecision {
         let asks = std::mem::take(&mut self.asks)
             .into_iter()
             .filter(|project_request| keep(project_request.project));
-        *self = Self::new(asks.collect(), self.check_by);
+        *self = Self::new(asks.collect(), self.check_by).with_unserved(self.unserved);
     }
 
     /// Whether anybody is to be asked for work now.

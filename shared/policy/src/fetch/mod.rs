@@ -54,6 +54,12 @@ pub trait FetchPolicy: Send + Sync + 'static {
         true
     }
 
+    /// How much computing ahead [`FetchSituation::outlook`] is to tell of at the least, however small the
+    /// buffer is.
+    fn looks_at_least(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// How a project that had no work is left alone for a while.
     fn backoff(&self) -> WorkBackoff {
         WorkBackoff::ByType

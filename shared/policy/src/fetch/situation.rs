@@ -49,7 +49,7 @@ pub struct FetchSituation<'a> {
     /// How long the host is on within times to come, if the policy looks at it
     /// ([`looks_at_habits`](super::FetchPolicy::looks_at_habits)).
     pub on_time: &'a OnTime,
-    /// The longest on-time of late in which an instance of each type stood idle without a pause, likewise.
+    /// The longest on-time of late in which there was no chance to get work of each type, likewise.
     pub droughts: PerType<Duration>,
     /// Finds out about the projects. Costs time, so that a policy asks once, and only if it has to.
     pub projects: &'a dyn Fn() -> Vec<FetchProject>,
@@ -57,6 +57,8 @@ pub struct FetchSituation<'a> {
     pub accounts: &'a dyn Fn() -> Vec<FetchAccount>,
     /// Finds out whether one of them may be asked, likewise.
     pub contact: &'a dyn Fn(ProjectId) -> FetchContact,
+    /// Finds out what its jobs of each type are like, if any came of late, likewise.
+    pub typical: &'a dyn Fn(ProjectId) -> PerType<Option<TypicalJob>>,
 }
 
 impl FetchSituation<'_> {
@@ -73,6 +75,11 @@ impl FetchSituation<'_> {
     /// Whether one of them may be asked now. No project of that id may.
     pub fn contact(&self, project: ProjectId) -> FetchContact {
         (self.contact)(project)
+    }
+
+    /// What the jobs of one of them are like, by type.
+    pub fn typical(&self, project: ProjectId) -> PerType<Option<TypicalJob>> {
+        (self.typical)(project)
     }
 
     /// How much work is to be held: the whole buffer, and the time between contacts (R1.13).
@@ -121,8 +128,6 @@ pub struct FetchContact {
 pub struct FetchAccount {
     /// Types that it has shown to supply (R3.5).
     pub supplies: PerType<bool>,
-    /// What its jobs of each type are like, if any came.
-    pub typical: PerType<Option<TypicalJob>>,
     /// How it stands against the others.
     pub priority: FetchPriority,
 }

@@ -1,5 +1,7 @@
 //! At which hours of the week a host is on.
 
+use std::sync::OnceLock;
+
 use fallow_domain::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +62,7 @@ impl Cell {
 }
 
 /// The share of time that a host is on, by the hour.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Habits {
     all: Cell,
     day: Vec<Cell>,
@@ -68,12 +70,29 @@ pub(super) struct Habits {
     /// Squared errors of what each of them foretold, the old ones faded: all time, hours of the day, hours of
     /// the week.
     errors: [f64; 3],
+    /// What is expected of each hour, once somebody has asked since it was learned last.
+    #[serde(skip)]
+    expected: OnceLock<Expected>,
+}
+
+/// What was worked out already makes no difference.
+impl PartialEq for Habits {
+    fn eq(&self, other: &Self) -> bool {
+        let learned = |of: &Self| (of.all, of.errors);
+        learned(self) == learned(other) && self.day == other.day && self.week == other.week
+    }
 }
 
 impl Default for Habits {
     fn default() -> Self {
         let cells = |count| vec![Cell::default(); count];
-        Self { all: Cell::default(), day: cells(HOURS_OF_DAY), week: cells(HOURS_OF_WEEK), errors: [0.0; 3] }
+        Self {
+            all: Cell::default(),
+            day: cells(HOURS_OF_DAY),
+            week: cells(HOURS_OF_WEEK),
+            errors: [0.0; 3],
+            expected: OnceLock::new(),
+        }
     }
 }
 
@@ -93,6 +112,7 @@ impl Habits {
         if let Some(cell) = self.week.get_mut(hour) {
             cell.learn(0.5, on, WEEK_MEMORY);
         }
+        self.expected = OnceLock::new();
     }
 
     pub(super) fn is_sound(&self) -> bool {
@@ -109,7 +129,11 @@ impl Habits {
     }
 
     /// What is expected of each hour of the week.
-    pub(super) fn expected_by_hour(&self) -> Expected {
+    pub(super) fn expected_by_hour(&self) -> &Expected {
+        self.expected.get_or_init(|| self.expect())
+    }
+
+    fn expect(&self) -> Expected {
         let habit = self.best();
         let mut before = [0.0; HOURS_OF_WEEK + 1];
         for hour in 0..HOURS_OF_WEEK {
@@ -140,7 +164,7 @@ impl Habits {
 }
 
 /// Seconds that the host is expected to be on, from the beginning of the week to each hour of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Expected {
     before: [f64; HOURS_OF_WEEK + 1],
 }

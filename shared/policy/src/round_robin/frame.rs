@@ -18,6 +18,8 @@ pub(super) struct Horizon {
     pub(super) active: f64,
     /// The window in seconds of computing.
     pub(super) window: f64,
+    /// The part of it that is near, in seconds of computing.
+    pub(super) near: f64,
 }
 
 impl Horizon {
@@ -29,7 +31,7 @@ impl Horizon {
 
 impl Default for Horizon {
     fn default() -> Self {
-        Self { now: Instant::EPOCH, margin: Duration::ZERO, active: 1.0, window: 0.0 }
+        Self { now: Instant::EPOCH, margin: Duration::ZERO, active: 1.0, window: 0.0, near: 0.0 }
     }
 }
 

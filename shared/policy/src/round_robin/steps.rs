@@ -33,6 +33,19 @@ struct Run<'a, L> {
     found: &'a mut Findings,
 }
 
+/// What a type lacks, in seconds of computing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lack {
+    /// Until when all instances are busy.
+    busy: f64,
+    /// Instances that idle now.
+    idle: f64,
+    /// Instance-seconds that are not used within the window.
+    shortfall: f64,
+    /// Those of them that are near.
+    near: f64,
+}
+
 impl Simulation {
     pub(super) fn begin(&mut self, host: &PlanHost, horizon: Horizon) {
         self.instances = host.instances;
@@ -69,10 +82,10 @@ impl Simulation {
         }
         found.slack = slack.unwrap_or(f64::INFINITY);
         found.none_late = slack.is_some();
-        let (busy, idle, shortfall) = match busy.filter(|_| found.none_late) {
+        let Lack { busy, idle, shortfall, near } = match busy.filter(|_| found.none_late) {
             Some(busy) => {
                 flows.iter_mut().for_each(|flow| flow.time = horizon.window);
-                (busy, 0.0, 0.0)
+                Lack { busy, ..Lack::default() }
             }
             None => Run { horizon, capacity, subqueues, found }.through(instances, kind, flows, taken),
         };
@@ -93,6 +106,7 @@ impl Simulation {
         let of = &mut outlook.types[kind];
         of.idle = idle;
         of.shortfall = by_clock(shortfall);
+        of.near = InstanceSeconds::new(near);
         of.saturated = Duration::from_secs_f64(busy / horizon.active);
         // Deadlines come nearer as time goes by, and computing may go on all the time until then.
         let spare = if shortfall > 0.0 { f64::INFINITY } else { busy - horizon.window };
@@ -159,19 +173,12 @@ fn summary(subqueue: &Subqueue, capacity: &TypeCapacity) -> Summary {
 }
 
 impl<'q, L: Fn(usize) -> Option<&'q Subqueue>> Run<'_, L> {
-    /// Goes on until nothing is left. Returns until when all instances are busy, the instances idle now, and
-    /// the shortfall.
-    fn through(
-        &mut self,
-        instances: f64,
-        kind: ResourceType,
-        flows: &mut [Flow],
-        taken: &mut Taken,
-    ) -> (f64, f64, f64) {
-        let window = self.horizon.window;
+    /// Goes on until nothing is left.
+    fn through(&mut self, instances: f64, kind: ResourceType, flows: &mut [Flow], taken: &mut Taken) -> Lack {
+        let Horizon { window, near, .. } = *self.horizon;
         let on_cpus = kind == ResourceType::Cpu;
         let (mut now, mut alive) = (0.0_f64, flows.len());
-        let (mut busy, mut idle_now, mut shortfall) = (f64::INFINITY, 0.0, 0.0);
+        let mut lack = Lack { busy: f64::INFINITY, ..Lack::default() };
         let mut cpus_before = 0.0;
         loop {
             let total = if on_cpus { (instances - taken.at(now)).max(0.0) } else { instances };
@@ -193,16 +200,17 @@ impl<'q, L: Fn(usize) -> Option<&'q Subqueue>> Run<'_, L> {
             }
             let idle = if total - used > RATE_EPSILON { total - used } else { 0.0 };
             if now == 0.0 {
-                idle_now = idle;
+                lack.idle = idle;
             }
             if idle > 0.0 {
-                busy = busy.min(now);
+                lack.busy = lack.busy.min(now);
             }
             let change = if on_cpus { taken.next_after(now) } else { f64::INFINITY };
             let then = self.next_change(active, change);
             let until = then.unwrap_or(f64::INFINITY);
-            shortfall += idle * (until.min(window) - now.min(window));
-            let Some(then) = then else { return (busy, idle_now, shortfall) };
+            lack.shortfall += idle * (until.min(window) - now.min(window));
+            lack.near += idle * (until.min(near) - now.min(near));
+            let Some(then) = then else { return lack };
             now = then;
             for flow in active.iter_mut() {
                 if let Some(subqueue) = (self.subqueues)(flow.project) {

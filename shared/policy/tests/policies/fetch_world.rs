@@ -4,7 +4,7 @@ use fallow_domain::{Duration, Fraction, Instant, PerType, ProjectId};
 use fallow_policy::accounting::Debt;
 use fallow_policy::fetch::{
     FetchAccount, FetchChoice, FetchContact, FetchDecision, FetchPolicy, FetchPriority, FetchProject,
-    FetchSituation, FetchWhen,
+    FetchSituation, FetchWhen, TypicalJob,
 };
 use fallow_policy::job_queue::JobQueue;
 use fallow_policy::on_time::OnTime;
@@ -28,11 +28,12 @@ pub(crate) struct FetchWorld<'a> {
 }
 
 /// A project of it: what is known of it, how it stands, whether it may be asked.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Attached {
     pub(crate) project: FetchProject,
     pub(crate) account: FetchAccount,
     pub(crate) contact: FetchContact,
+    pub(crate) typical: PerType<Option<TypicalJob>>,
 }
 
 /// A project that is owed nothing, supplies work of every type, and may be asked for it.
@@ -48,10 +49,10 @@ pub(crate) fn attached(id: u32, weight: f64) -> Attached {
         },
         account: FetchAccount {
             supplies: PerType::from_fn(|_| true),
-            typical: PerType::default(),
             priority: FetchPriority::Debt(Debt::from_secs(0.0)),
         },
         contact: FetchContact { may_contact: true, ..FetchContact::default() },
+        typical: PerType::default(),
     }
 }
 
@@ -73,17 +74,19 @@ impl<'a> FetchWorld<'a> {
     }
 
     /// What becomes of the jobs.
-    fn outlook(&self) -> Outlook {
+    fn outlook(&self, least: Duration) -> Outlook {
         let plan = |of: &Attached| PlanProject { id: of.project.id, share: of.project.share, counts: true };
         let projects: Vec<PlanProject> = self.projects.iter().map(plan).collect();
-        let window = self.buffer_min + self.buffer_additional;
+        let least = least.mul_f64(1.0 / self.host.active_fraction.get());
+        let window = (self.buffer_min + self.buffer_additional + self.connection_interval).max(least);
         let mut robin = RoundRobin::default();
         robin.simulate(&self.host, &projects, self.queue, window, Duration::ZERO, self.now).clone()
     }
 
     /// What a policy decides here.
     pub(crate) fn decision(&self, policy: &dyn FetchPolicy) -> FetchDecision {
-        let outlook = if policy.looks_ahead() { self.outlook() } else { Outlook::default() };
+        let outlook =
+            if policy.looks_ahead() { self.outlook(policy.looks_at_least()) } else { Outlook::default() };
         let of = |id| self.projects.iter().find(|of| of.project.id == id);
         policy.decide(&FetchSituation {
             now: self.now,
@@ -102,6 +105,7 @@ impl<'a> FetchWorld<'a> {
             projects: &|| self.projects.iter().map(|of| of.project).collect(),
             accounts: &|| self.projects.iter().map(|of| of.account).collect(),
             contact: &|id| of(id).map(|of| of.contact).unwrap_or_default(),
+            typical: &|id| of(id).map(|of| of.typical).unwrap_or_default(),
         })
     }
 }

@@ -16,7 +16,7 @@ const HOUR: Duration = Duration::from_hours(1);
 fn sends(id: u32, hours: i64, bound: i64) -> Attached {
     let mut project = attached(id, 100.0);
     let like = TypicalJob { running_time: HOUR * hours, latency_bound: HOUR * bound, instances: 1.0 };
-    project.account.typical = PerType::from_fn(|kind| (kind == Cpu).then_some(like));
+    project.typical = PerType::from_fn(|kind| (kind == Cpu).then_some(like));
     project
 }
 
@@ -49,15 +49,92 @@ fn nothing_is_asked_for_while_no_instance_idles_soon() {
 }
 
 #[test]
-fn what_idles_is_asked_for_in_the_least_request_with_an_instance_for_each() {
+fn what_idles_within_five_minutes_is_asked_for_with_a_job_for_each_instance_that_idles_now() {
     let queue = busy(1, HOUR);
     let world = FetchWorld::new(4, &[sends(1, 1, 48), owed(sends(2, 1, 48), 5.0)], &queue);
     let decision = world.decision(&JustInTime);
     assert!(!is_asked(&decision, 1) && is_asked(&decision, 2), "who is owed more is asked");
     let asked = decision.of(ProjectId(2)).unwrap();
-    assert_eq!((seconds(&decision, 2), asked.request.instances[Cpu]), (1.0, 3.0));
-    assert!(matches!(occasion(&decision, 2), Some(Occasion::Idle(idle)) if idle == 3.0));
+    // So that jobs of seconds are not fetched one by one.
+    assert_eq!((seconds(&decision, 2), asked.request.instances[Cpu]), (3.0 * 300.0, 3.0));
+    assert!(matches!(occasion(&decision, 2), Some(Occasion::Idle { idle: 3.0, .. })));
     assert_eq!(decision.of(ProjectId(1)).unwrap().for_idle, asked.request);
+}
+
+#[test]
+fn for_what_idles_soon_as_much_is_asked_for_as_five_minutes_lack_and_nobody_without_a_share() {
+    // Of 64 CPUs two are free after a minute: four minutes of each are lacking.
+    let busy_for = |id: u64| if id <= 2 { Duration::from_mins(1) } else { HOUR };
+    let queue: JobQueue = (1..=64).map(|id| job(id, 1, 100_000).left(busy_for(id))).collect();
+    let mut shareless = owed(sends(2, 1, 48), 50.0);
+    shareless.project.share = fallow_domain::Share::new(0.0).unwrap();
+    let decision = FetchWorld::new(64, &[sends(1, 1, 48), shareless], &queue).decision(&JustInTime);
+    assert_eq!(seconds(&decision, 1), 2.0 * 240.0);
+    let mut away = sends(1, 1, 48);
+    away.contact.may_contact = false;
+    assert!(!FetchWorld::new(64, &[away, shareless], &queue).decision(&JustInTime).wants_work());
+    let idle = JobQueue::default();
+    assert!(FetchWorld::new(64, &[shareless], &idle).decision(&JustInTime).wants_work());
+}
+
+#[test]
+fn on_a_host_that_is_on_for_half_of_the_time_what_is_held_and_wanted_is_counted_in_on_time() {
+    // An hour of work lasts for two hours by the clock; the buffer of two hours is one hour of computing.
+    for (left, asks) in [(59, true), (61, false)] {
+        let queue = busy(1, Duration::from_mins(left));
+        let mut world = FetchWorld::new(1, &[sends(1, 1, 480)], &queue);
+        world.host.active_fraction = fallow_domain::Fraction::new(0.5).unwrap();
+        world.droughts = PerType::cpu(HOUR * 9);
+        assert_eq!(world.decision(&JustInTime).wants_work(), asks, "{left} min");
+    }
+    // Five minutes of computing are ten by the clock, which is more than a buffer of nothing shows.
+    for (left, asks) in [(4, true), (6, false)] {
+        let queue = busy(1, Duration::from_mins(left));
+        let mut world = FetchWorld::new(1, &[sends(1, 1, 480)], &queue);
+        world.host.active_fraction = fallow_domain::Fraction::new(0.5).unwrap();
+        world.buffer_min = Duration::ZERO;
+        assert_eq!(world.decision(&JustInTime).wants_work(), asks, "{left} min");
+    }
+}
+
+#[test]
+fn of_many_cpus_half_of_what_is_lacking_ahead_is_asked_for_at_a_time() {
+    let queue = busy(64, HOUR);
+    let mut world = FetchWorld::new(64, &[sends(1, 1, 480)], &queue);
+    world.droughts = PerType::cpu(HOUR * 10);
+    // Two hours are to be held, one is.
+    assert_eq!(seconds(&world.decision(&JustInTime), 1), 64.0 * 1_800.0);
+}
+
+#[test]
+fn a_project_that_cannot_be_asked_or_claims_absurd_jobs_keeps_no_other_from_being_asked_ahead() {
+    let queue = busy(1, HOUR);
+    let mut gone = owed(sends(2, 100_000, 200_000), 9.0);
+    gone.contact.backed_off = PerType::cpu(true);
+    let absurd = owed(sends(3, 100_000, 110_000), 5.0);
+    for other in [gone, absurd] {
+        let mut world = FetchWorld::new(1, &[sends(1, 1, 480), other], &queue);
+        world.droughts = PerType::cpu(HOUR * 10);
+        let decision = world.decision(&JustInTime);
+        assert!(is_asked(&decision, 1), "{decision:?}");
+    }
+}
+
+#[test]
+fn that_nobody_can_be_asked_for_what_is_wanted_is_told_and_that_nobody_is_in_time_is_not() {
+    let unserved =
+        |of: &[Attached], queue: &JobQueue| FetchWorld::new(1, of, queue).decision(&JustInTime).unserved[Cpu];
+    let idle = JobQueue::default();
+    let mut away = sends(1, 1, 48);
+    away.contact.may_contact = false;
+    let mut without = sends(2, 1, 48);
+    without.project.left_out = PerType::cpu(true);
+    assert!(unserved(&[away, without], &idle));
+    assert!(!unserved(&[away, sends(3, 1, 48)], &idle), "one is asked");
+    assert!(!unserved(&[sends(3, 11, 10)], &idle), "one could be asked: its jobs would be late");
+    assert!(!unserved(&[without], &idle) && !unserved(&[], &idle), "whom nobody wants to ask");
+    assert!(unserved(&[away], &busy(1, Duration::from_mins(4))), "before it idles");
+    assert!(!unserved(&[away], &busy(1, HOUR)), "nothing is wanted");
 }
 
 #[test]
@@ -110,7 +187,7 @@ fn ahead_of_time_the_owners_buffer_is_the_most_and_half_a_job_is_asked_for() {
 }
 
 #[test]
-fn ahead_of_time_only_the_best_project_is_asked_and_only_for_what_is_surely_in_time() {
+fn ahead_of_time_the_best_project_that_is_surely_in_time_is_asked() {
     // Sure are eight hours in ten. One hour is held, and a job of an hour comes before: that of the third
     // project, which has none waiting as the first has.
     for (takes, asks) in [(5, true), (6, true), (7, false)] {
@@ -121,7 +198,7 @@ fn ahead_of_time_only_the_best_project_is_asked_and_only_for_what_is_surely_in_t
         world.droughts = PerType::cpu(HOUR * 2);
         let decision = world.decision(&JustInTime);
         assert_eq!(is_asked(&decision, 2), asks, "{takes} h");
-        assert!(!is_asked(&decision, 3), "it is not its turn");
+        assert_eq!(is_asked(&decision, 3), !asks, "who is next takes the turn of one that cannot be in time");
     }
 }
 
@@ -169,10 +246,16 @@ fn r3_5_a_project_that_was_never_tried_is_asked_first_and_not_ahead_of_time() {
     let queue = JobQueue::default();
     let world = FetchWorld::new(1, &[owed(sends(1, 1, 48), 100.0), untried], &queue);
     assert!(is_asked(&world.decision(&JustInTime), 2));
+    let mut holder = owed(sends(1, 1, 48), -100.0);
     let held = busy(1, HOUR);
-    let mut world = FetchWorld::new(1, &[owed(sends(1, 1, 48), -100.0), untried], &held);
-    world.droughts = PerType::cpu(HOUR * 5);
-    assert!(!world.decision(&JustInTime).wants_work());
+    let asks = |holder| {
+        let mut world = FetchWorld::new(1, &[holder, untried], &held);
+        world.droughts = PerType::cpu(HOUR * 5);
+        [1, 2].map(|id| is_asked(&world.decision(&JustInTime), id))
+    };
+    assert_eq!(asks(holder), [true, false]);
+    holder.contact.may_contact = false;
+    assert_eq!(asks(holder), [false, false]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod fetch_world;
 mod fluid;
 mod job_queue;
 mod just_in_time;
+mod just_in_time_property;
 mod metrics;
 mod round_robin;
 mod rpc_session;
