@@ -469,7 +469,13 @@ mod tests {
     }
     #[test]
     fn the_four_metrics_are_told_by_the_keys_that_they_have_everywhere() {
-        let none = MetricsStatus { idleness: None, waste: None, share_violation: None, monotony: None };
+        let none = MetricsStatus {
+            idleness: None,
+            waste: None,
+            share_violation: None,
+            share_deviation: None,
+            monotony: None,
+        };
         let told = serde_json::to_value(none).unwrap();
         let told: std::collections::BTreeSet<&str> =
             told.as_object().unwrap().keys().map(String::as_str).collect();
