@@ -109,21 +109,23 @@ impl Outline {
         } = *job;
         let outcome = outcome.as_ref().map(told);
         let found = between(&self.run, run);
+        // Mostly neither changes, and then nothing about it has to be compared.
+        let turns = self.process != process;
+        let over = (self.outcome.is_some() || outcome.is_some()) && self.outcome != outcome;
         // Where it stands for policies: a change is news to them.
         let moved = self.stage != stage
             || self.outcome.is_some() != outcome.is_some()
-            || is_aborting(self.process) != is_aborting(process)
+            || turns && is_aborting(self.process) != is_aborting(process)
             || self.deadline != deadline
             || found.waits;
         // How it gets on, which plans expect: the queue is told, and nothing is decided for it.
         let goes_on = moved
             || found.progress
-            || self.process.exists() != process.exists()
+            || turns && self.process.exists() != process.exists()
             || computing(self.process, &self.run) != computing(process, run);
         let failed = |outcome: Option<(i32, EndState, usize, usize)>| outcome.is_some_and(|of| of.0 != 0);
-        let shown = self.process != process || failed(self.outcome) != failed(outcome) || found.shown;
-        let over = self.outcome != outcome;
-        let ends = self.process.exists() && !process.exists();
+        let shown = turns || over && failed(self.outcome) != failed(outcome) || found.shown;
+        let ends = turns && self.process.exists() && !process.exists();
         let waited = self.run.not_before > Instant::EPOCH && run.not_before == Instant::EPOCH;
         let ready = self.stage == Stage::Downloading && stage == Stage::Runnable;
         let returns = |stage: Stage| matches!(stage, Stage::Uploading | Stage::Reporting);
@@ -139,8 +141,9 @@ impl Outline {
             reports: leaves || self.deadline != deadline,
             waits: self.slot != slot || found.waits,
             computes: self.slot != slot
-                || self.process.exists() != process.exists()
-                || is_executing(self.process) != is_executing(process),
+                || turns
+                    && (self.process.exists() != process.exists()
+                        || is_executing(self.process) != is_executing(process)),
         }
     }
 }
