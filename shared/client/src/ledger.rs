@@ -22,12 +22,13 @@ pub(crate) struct Seen {
 }
 
 impl Client {
-    /// Books CPU time of a task, which the task's own record counts already.
-    pub(crate) fn charge(&mut self, id: JobId, project: ProjectId, cpu: Duration) {
+    /// Books CPU time of a task, which the task's own record counts already. Whether it was
+    /// [contested](Self::is_contested) is the same for all tasks that are looked at together.
+    pub(crate) fn charge(&mut self, id: JobId, project: ProjectId, cpu: Duration, contested: bool) {
         if !cpu.is_positive() {
             return;
         }
-        let (contested, now) = (self.is_contested(), self.now());
+        let now = self.now();
         self.records.charged(id);
         self.ledger.charge(project, cpu, contested);
         if self.config.learns_recent_cpu() {
@@ -39,7 +40,7 @@ impl Client {
 
     /// Whether every project with a share, and more than one, has runnable work: only then do shares decide
     /// who gets a CPU.
-    fn is_contested(&self) -> bool {
+    pub(crate) fn is_contested(&self) -> bool {
         let mut sharing =
             self.state.projects.values().filter(|p| p.share.get() > 0.0 && !p.detach_when_done).peekable();
         let several = sharing.clone().nth(1).is_some();

@@ -140,11 +140,12 @@ impl Client {
     }
 
     pub(crate) fn tasks_sampled(&mut self, samples: Vec<TaskSample>) {
+        let contested = self.is_contested();
         for sample in samples {
             if !self.state.jobs.get(&sample.job).is_some_and(|job| job.process.exists()) {
                 continue;
             }
-            self.look_at(sample.job, sample.cpu_time, sample.status.as_ref(), |job| {
+            self.look_at(sample.job, sample.cpu_time, contested, sample.status.as_ref(), |job| {
                 job.run.peak_working_set = job.run.peak_working_set.max(sample.working_set);
                 job.run.working_set = smooth(job.run.working_set, sample.working_set);
                 job.run.disk_usage = job.run.disk_usage.max(sample.disk_usage.unwrap_or_default());
@@ -154,20 +155,22 @@ impl Client {
 
     /// Charges what the process used since the last look, and notices checkpoints.
     pub(crate) fn note_progress(&mut self, id: JobId, process_cpu: Duration, status: Option<&AppStatus>) {
-        self.look_at(id, process_cpu, status, |_| {});
+        let contested = self.is_contested();
+        self.look_at(id, process_cpu, contested, status, |_| {});
     }
 
     fn look_at(
         &mut self,
         id: JobId,
         process_cpu: Duration,
+        contested: bool,
         status: Option<&AppStatus>,
         change: impl FnOnce(&mut Job),
     ) {
         let now = self.now();
         let Some(job) = self.state.jobs.get(&id) else { return };
         let (project, more) = (job.project, (process_cpu - job.run.process_cpu).max(Duration::ZERO));
-        self.charge(id, project, more);
+        self.charge(id, project, more, contested);
         self.sample_job(id, |job| {
             change(job);
             job.run.charged += more;
