@@ -46,7 +46,7 @@ impl FetchDecision {
     /// Of what each project is asked for; one that is left out is asked for nothing.
     pub fn new(mut asks: Vec<ProjectRequest>, check_by: Instant) -> Self {
         asks.sort_by_key(|project_request| project_request.project);
-        let wants_work = asks.iter().any(|project_request| !project_request.request.is_none());
+        let wants_work = wants_work(&asks);
         Self { asks, wants_work, unserved: PerType::from_fn(|_| false), check_by }
     }
 
@@ -71,14 +71,16 @@ impl FetchDecision {
 
     /// Leaves out what is asked of some projects.
     pub fn retain(&mut self, keep: impl Fn(ProjectId) -> bool) {
-        let asks = std::mem::take(&mut self.asks)
-            .into_iter()
-            .filter(|project_request| keep(project_request.project));
-        *self = Self::new(asks.collect(), self.check_by).with_unserved(self.unserved);
+        self.asks.retain(|project_request| keep(project_request.project));
+        self.wants_work = wants_work(&self.asks);
     }
 
     /// Whether anybody is to be asked for work now.
     pub const fn wants_work(&self) -> bool {
         self.wants_work
     }
+}
+
+fn wants_work(asks: &[ProjectRequest]) -> bool {
+    asks.iter().any(|project_request| !project_request.request.is_none())
 }
