@@ -115,8 +115,10 @@ impl Client {
 
     /// Puts a job where it stands now for plans. Says how it stands, if they are to know of it at all.
     pub(crate) fn place_job(&mut self, id: JobId) -> Option<JobSnapshot> {
-        let place = self.place_of(id);
-        let moved = self.workload.place(id, place, self.needs_of(id));
+        let job = self.state.jobs.get(&id);
+        let place = job.map_or(Place::Nowhere, |job| self.place_of(job));
+        let needs = job.and_then(|job| self.needs_of(job));
+        let moved = self.workload.place(id, &place, needs);
         if moved.planned {
             self.timers.stale(Timer::Schedule);
         }
@@ -129,27 +131,25 @@ impl Client {
         }
     }
 
-    fn place_of(&self, id: JobId) -> Place {
-        let Some(job) = self.snapshot(id) else { return Place::Nowhere };
+    fn place_of(&self, job: &Job) -> Place {
+        let Some(planned) = self.snapshot(job) else { return Place::Nowhere };
         // One that runs does run.
-        if job.is_running() {
-            return Place::Planned(job);
+        if planned.is_running() {
+            return Place::Planned(planned);
         }
-        let until = self.state.jobs.get(&id).and_then(|job| self.waits_until(job));
-        match until.is_some() || self.can_never_run(&job).is_some() {
-            true => Place::Aside(job, until),
-            false => Place::Planned(job),
+        let until = self.waits_until(job);
+        match until.is_some() || self.can_never_run(&planned).is_some() {
+            true => Place::Aside(planned, until),
+            false => Place::Planned(planned),
         }
     }
 
     /// What a CPU job needs that waits for files.
-    fn needs_of(&self, id: JobId) -> Option<Needs> {
-        let job = self.state.jobs.get(&id)?;
+    fn needs_of(&self, job: &Job) -> Option<Needs> {
         let waits = job.stage == Stage::Downloading && job.outcome.is_none();
-        let (project, cpus) = (job.project, Cpus::of(job.usage).as_f64());
         (waits && job.usage.main_type() == ResourceType::Cpu).then(|| Needs {
-            project,
-            cpus,
+            project: job.project,
+            cpus: Cpus::of(job.usage).as_f64(),
             memory: self.memory_estimate(job),
         })
     }
@@ -175,8 +175,7 @@ impl Client {
         }
     }
 
-    fn snapshot(&self, id: JobId) -> Option<JobSnapshot> {
-        let job = self.state.jobs.get(&id)?;
+    fn snapshot(&self, job: &Job) -> Option<JobSnapshot> {
         // Only its process, its slot or its files may still be there.
         if job.outcome.is_some() {
             return None;
@@ -197,7 +196,7 @@ impl Client {
         };
         let working_set = if job.run.begun { job.run.working_set } else { self.memory_estimate(job) };
         Some(JobSnapshot {
-            id,
+            id: job.id,
             project: job.project,
             usage: job.usage,
             state,
@@ -211,8 +210,8 @@ impl Client {
     #[cfg(test)]
     pub(crate) fn is_placed(&self) -> bool {
         let mut anew = crate::workload::Workload::default();
-        for id in self.state.jobs.keys() {
-            anew.place(*id, self.place_of(*id), self.needs_of(*id));
+        for (id, job) in self.state.jobs.iter() {
+            anew.place(*id, &self.place_of(job), self.needs_of(job));
         }
         self.workload.is_like(&anew)
     }

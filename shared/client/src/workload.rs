@@ -72,7 +72,7 @@ impl Workload {
     }
 
     /// Puts a job where it stands now. It `needs` something if it is a CPU job that waits for files.
-    pub(crate) fn place(&mut self, id: JobId, place: Place, needs: Option<Needs>) -> Moved {
+    pub(crate) fn place(&mut self, id: JobId, place: &Place, needs: Option<Needs>) -> Moved {
         let before = (self.queue.generation(), self.set_aside.until(id));
         match needs {
             Some(Needs { project, cpus, memory }) => self.incoming.insert(id, project, cpus, memory),
@@ -81,11 +81,11 @@ impl Workload {
         match place {
             Place::Planned(job) => {
                 self.set_aside.remove(id);
-                self.queue.insert(job);
+                self.queue.insert(*job);
             }
             Place::Aside(job, until) => {
                 self.queue.remove(id);
-                self.set_aside.insert(id, job.project, job.usage.main_type(), until);
+                self.set_aside.insert(id, job.project, job.usage.main_type(), *until);
             }
             Place::Nowhere => {
                 self.queue.remove(id);
