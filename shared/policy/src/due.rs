@@ -20,6 +20,8 @@
 
 mod spread;
 
+use std::fmt;
+
 use fallow_domain::{PerType, ProjectId, ResourceType, Share};
 
 use crate::plan_host::PlanHost;
@@ -87,6 +89,44 @@ pub fn rates(host: &PlanHost, claims: &[DueClaim]) -> Vec<PerType<f64>> {
     divide(seekers(true).collect(), &mut left, &mut due);
     divide(seekers(false).collect(), &mut left, &mut due);
     due.iter().map(|speed| speed.map(|kind, speed| speed / speeds[kind])).collect()
+}
+
+/// The last division. Mostly the same one is asked for again, and it takes long.
+///
+/// It follows from what was asked, so it is no part of what holds it: two of them are always equal.
+#[derive(Clone, Default)]
+pub struct LastRates {
+    claims: Vec<DueClaim>,
+    instances: PerType<u32>,
+    speeds: PerType<f64>,
+    rates: Vec<PerType<f64>>,
+}
+
+impl LastRates {
+    /// The same as [`rates`].
+    pub fn of(&mut self, host: &PlanHost, claims: &[DueClaim]) -> &[PerType<f64>] {
+        let is_known =
+            self.claims == claims && self.instances == host.instances && self.speeds == host.speeds;
+        if !is_known {
+            self.rates = rates(host, claims);
+            self.claims.clear();
+            self.claims.extend_from_slice(claims);
+            (self.instances, self.speeds) = (host.instances, host.speeds);
+        }
+        &self.rates
+    }
+}
+
+impl PartialEq for LastRates {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for LastRates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LastRates").finish_non_exhaustive()
+    }
 }
 
 fn usable(limit: f64, instances: f64) -> f64 {

@@ -22,7 +22,7 @@ use fallow_domain::{Duration, PerType, ProjectId, ResourceType, Share};
 use serde::{Deserialize, Serialize};
 
 use super::Debt;
-use crate::due::{DueClaim, rates};
+use crate::due::{DueClaim, LastRates};
 use crate::plan_host::PlanHost;
 use crate::type_backoff::{AfterReply, ReplyForType};
 
@@ -51,7 +51,11 @@ struct Account {
 /// The long-term debts of a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct LongTermDebts(BTreeMap<ProjectId, Account>);
+pub struct LongTermDebts {
+    accounts: BTreeMap<ProjectId, Account>,
+    #[serde(skip)]
+    due: LastRates,
+}
 
 impl LongTermDebts {
     /// What a project is owed of a type.
@@ -60,27 +64,27 @@ impl LongTermDebts {
     }
 
     fn secs_of(&self, project: ProjectId, kind: ResourceType) -> f64 {
-        self.0.get(&project).map_or(0.0, |account| account.debts[kind])
+        self.accounts.get(&project).map_or(0.0, |account| account.debts[kind])
     }
 
     /// A project's overall debt (R3.4), in CPU seconds: `speeds` are relative to one CPU.
     pub fn overall(&self, project: ProjectId, speeds: &PerType<f64>) -> Debt {
-        self.0.get(&project).map_or(Debt::ZERO, |account| account.overall(speeds))
+        self.accounts.get(&project).map_or(Debt::ZERO, |account| account.overall(speeds))
     }
 
     /// Whether a project owes or is owed anything, of whatever type.
     pub fn has_debts(&self, project: ProjectId) -> bool {
-        self.0.get(&project).is_some_and(|account| account.debts != PerType::default())
+        self.accounts.get(&project).is_some_and(|account| account.debts != PerType::default())
     }
 
     /// The types of which a project has shown that it supplies jobs (R3.5).
     pub fn supplied(&self, project: ProjectId) -> PerType<bool> {
-        self.0.get(&project).map(|account| account.supplies).unwrap_or_default()
+        self.accounts.get(&project).map(|account| account.supplies).unwrap_or_default()
     }
 
     /// Whether a project has shown that it supplies jobs of a type (R3.5).
     pub fn supplies(&self, project: ProjectId, kind: ResourceType) -> bool {
-        self.0.get(&project).is_some_and(|account| account.supplies[kind])
+        self.accounts.get(&project).is_some_and(|account| account.supplies[kind])
     }
 
     /// Takes in what a reply brought for a type, and what followed for its backoff (R3.5, R3.11): a job sets
@@ -98,12 +102,12 @@ impl LongTermDebts {
             (ReplyForType::NotSupported, _) | (_, AfterReply::BackedOff { at_maximum: true, .. }) => false,
             (ReplyForType::Jobs(_) | ReplyForType::NoneNow | ReplyForType::RefusedLate, _) => return,
         };
-        self.0.entry(project).or_default().supplies[kind] = supplies;
+        self.accounts.entry(project).or_default().supplies[kind] = supplies;
     }
 
     /// Forgets a project that is detached.
     pub fn forget(&mut self, project: ProjectId) {
-        self.0.remove(&project);
+        self.accounts.remove(&project);
     }
 
     /// Settles a period in which computing was possible for `length`. `periods` names every attached
@@ -111,7 +115,7 @@ impl LongTermDebts {
     pub fn settle(&mut self, length: Duration, host: &PlanHost, periods: &[LongTermPeriod]) {
         let secs = length.max(Duration::ZERO).as_secs_f64();
         let accumulates = |p: &LongTermPeriod| {
-            let account = self.0.get(&p.project).copied().unwrap_or_default();
+            let account = self.accounts.get(&p.project).copied().unwrap_or_default();
             account.supplies.map(|kind, yes| *yes && p.may_supply[kind] && host.instances[kind] > 0)
         };
         let claims: Vec<DueClaim> = periods
@@ -124,9 +128,9 @@ impl LongTermDebts {
         if claims.iter().all(|claim| claim.limit == PerType::default()) {
             return;
         }
-        let due = rates(host, &claims);
-        for ((p, claim), due) in periods.iter().zip(&claims).zip(&due) {
-            let Some(account) = self.0.get_mut(&p.project) else { continue };
+        let due = self.due.of(host, &claims);
+        for ((p, claim), due) in periods.iter().zip(&claims).zip(due) {
+            let Some(account) = self.accounts.get_mut(&p.project) else { continue };
             for kind in ResourceType::ALL.into_iter().filter(|kind| claim.limit[*kind] > 0.0) {
                 let paid = p.used[kind].max(Duration::ZERO).as_secs_f64();
                 account.debts[kind] += due[kind] * secs - paid;
@@ -147,7 +151,7 @@ impl LongTermDebts {
         }
         let mean = pairs().map(|project| self.secs_of(project, kind)).sum::<f64>() / count as f64;
         for project in pairs() {
-            if let Some(account) = self.0.get_mut(&project) {
+            if let Some(account) = self.accounts.get_mut(&project) {
                 account.debts[kind] -= mean;
             }
         }
@@ -188,7 +192,7 @@ impl LongTermDebts {
         for project in projects {
             let side = tradable(self, *project);
             let part = if side > 0.0 { side * (traded / gives) } else { side * (traded / takes) };
-            if let Some(account) = self.0.get_mut(project) {
+            if let Some(account) = self.accounts.get_mut(project) {
                 account.debts[one] -= part / speeds[one];
                 account.debts[other] += part / speeds[other];
             }

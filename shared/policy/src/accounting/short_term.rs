@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use fallow_domain::{Duration, PerType, ProjectId, ResourceType, Share};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
-use crate::due::{DueClaim, rates};
+use crate::due::{DueClaim, LastRates};
 use crate::plan_host::PlanHost;
 use crate::share_fraction::share_fractions;
 
@@ -60,9 +60,18 @@ pub struct ShortTermPeriod {
 }
 
 /// The debts of all projects of a host. A project not named in the last update has debt 0.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "BTreeMap<ProjectId, Stored>")]
-pub struct Debts(BTreeMap<ProjectId, PerType<Debt>>);
+pub struct Debts {
+    debts: BTreeMap<ProjectId, PerType<Debt>>,
+    due: LastRates,
+}
+
+impl Serialize for Debts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.debts.serialize(serializer)
+    }
+}
 
 /// A project's debts as they are stored, or as they were when there was one for the CPU only.
 #[derive(Deserialize)]
@@ -78,19 +87,20 @@ impl From<BTreeMap<ProjectId, Stored>> for Debts {
             Stored::Cpu(debt) => PerType::cpu(debt),
             Stored::PerType(debts) => debts,
         };
-        Self(stored.into_iter().map(|(id, debts)| (id, read(debts))).collect())
+        let debts = stored.into_iter().map(|(id, debts)| (id, read(debts))).collect();
+        Self { debts, due: LastRates::default() }
     }
 }
 
 impl Debts {
     /// A project's debt for each type.
     pub fn of(&self, project: ProjectId) -> PerType<Debt> {
-        self.0.get(&project).copied().unwrap_or_default()
+        self.debts.get(&project).copied().unwrap_or_default()
     }
 
     /// The projects that take part, with their debts.
     pub fn iter(&self) -> impl Iterator<Item = (ProjectId, PerType<Debt>)> + '_ {
-        self.0.iter().map(|(id, debts)| (*id, *debts))
+        self.debts.iter().map(|(id, debts)| (*id, *debts))
     }
 
     /// Settles a period (R2.1). `period` names every attached project once; projects that it leaves out are
@@ -99,14 +109,14 @@ impl Debts {
     /// Time used by a project whose last job has just ended is part of W all the same: it was given away.
     pub fn update(&mut self, host: &PlanHost, period: &[ShortTermPeriod]) -> PerType<Duration> {
         let used = PerType::from_fn(|kind| period.iter().map(|p| used(p, kind)).sum());
-        let fractions = fractions(host, period);
+        let fractions = fractions(&mut self.due, host, period);
         let mut debts: BTreeMap<ProjectId, PerType<Debt>> =
             period.iter().map(|p| (p.project, self.of(p.project))).collect();
         for kind in ResourceType::ALL {
             settle(&mut debts, period, &fractions, kind, used[kind]);
         }
         debts.retain(|_, debts| debts.iter().any(|(_, debt)| *debt != Debt::ZERO));
-        self.0 = debts;
+        self.debts = debts;
         used
     }
 }
@@ -117,7 +127,11 @@ fn used(period: &ShortTermPeriod, kind: ResourceType) -> Duration {
 
 /// The part of each type that each project earns; they sum to 1 over the projects with runnable jobs of the
 /// type.
-fn fractions(host: &PlanHost, period: &[ShortTermPeriod]) -> BTreeMap<ProjectId, PerType<f64>> {
+fn fractions(
+    last: &mut LastRates,
+    host: &PlanHost,
+    period: &[ShortTermPeriod],
+) -> BTreeMap<ProjectId, PerType<f64>> {
     let takes_part = |kind: ResourceType| period.iter().any(|p| p.runnable[kind]);
     let mut fractions = BTreeMap::<ProjectId, PerType<f64>>::new();
     if ResourceType::ALL.into_iter().filter(|kind| takes_part(*kind)).count() <= 1 {
@@ -141,9 +155,9 @@ fn fractions(host: &PlanHost, period: &[ShortTermPeriod]) -> BTreeMap<ProjectId,
             limit: p.runnable.map(|kind, runs| if *runs { f64::from(instances[kind]) } else { 0.0 }),
         })
         .collect();
-    let due = rates(&host, &claims);
+    let due = last.of(&host, &claims);
     let sums = PerType::from_fn(|kind| due.iter().map(|due| due[kind]).sum::<f64>());
-    for (claim, due) in claims.iter().zip(&due) {
+    for (claim, due) in claims.iter().zip(due) {
         let fraction = due.map(|kind, due| if sums[kind] > 0.0 { due / sums[kind] } else { 0.0 });
         fractions.insert(claim.project, fraction);
     }

@@ -134,6 +134,30 @@ proptest! {
     }
 
     #[test]
+    fn a_division_that_is_kept_is_made_anew_when_anything_that_it_follows_from_changes(
+        (host, claims) in any_world(),
+        kind in prop::sample::select(ResourceType::ALL.to_vec()),
+        place in any::<prop::sample::Index>(),
+    ) {
+        let (mut more, mut faster, mut shared, mut limited) = (host, host, claims.clone(), claims.clone());
+        more.instances[kind] += 1;
+        faster.speeds[kind] *= 2.0;
+        if !claims.is_empty() {
+            let at = place.index(claims.len());
+            shared[at].share = Share::new(claims[at].share.get() + 7.0).unwrap();
+            limited[at].limit[kind] *= 0.5;
+        }
+        let fewer = &claims[..claims.len().saturating_sub(1)];
+        let mut last = LastRates::default();
+        let asked = [(&host, &claims[..]), (&more, &claims), (&faster, &claims), (&host, &shared)];
+        for (host, claims) in asked.into_iter().chain([(&host, &limited[..]), (&host, fewer)]) {
+            for _ in 0..2 {
+                prop_assert_eq!(last.of(host, claims), rates(host, claims));
+            }
+        }
+    }
+
+    #[test]
     fn a_division_made_twice_is_the_same((host, claims) in any_world()) {
         prop_assert_eq!(rates(&host, &claims), rates(&host, &claims));
     }
