@@ -13,8 +13,9 @@ use fallow_policy::accounting::{
     AccountingSituation, Debt, Debts, LongTermDebts, LongTermPeriod, ShortTermPeriod,
 };
 use fallow_policy::active_fraction::ActiveFraction;
-use fallow_policy::completion::CpuEfficiency;
+use fallow_policy::completion::{CpuEfficiency, EndedJob, Experience};
 use fallow_policy::decay::RecentCpu;
+use fallow_policy::droughts::Droughts;
 use fallow_policy::fetch::{RecentJobs, TypicalJob};
 use fallow_policy::metrics::{DeadlineOutcome, Figures, Metrics, Observation, ProjectObservation, Window};
 use fallow_policy::net_rate::NetRates;
@@ -26,8 +27,8 @@ use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
 use crate::stretches::Stretches;
+use crate::versions::VersionKey;
 use crate::{Direction, Totals, Traffic};
-use fallow_policy::droughts::Droughts;
 
 /// The accounts of a host.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -62,6 +63,9 @@ pub(crate) struct Ledger {
     /// them.
     #[serde(default)]
     cpu_efficiency: CpuEfficiency,
+    /// What the last jobs of each project took over what they were to take. Records of their own.
+    #[serde(skip)]
+    experience: BTreeMap<ProjectId, Experience<VersionKey>>,
     /// A record of its own: it is larger and less precious than the accounts.
     #[serde(skip)]
     metrics: Metrics,
@@ -143,6 +147,7 @@ impl Ledger {
         self.credit.forget(id);
         self.type_backoffs.clear_project(id);
         self.recent_jobs.remove(&id);
+        self.experience.remove(&id);
         self.stretches.forget(id);
     }
 
@@ -522,8 +527,29 @@ impl Ledger {
 
     /// Takes up the accounts as they were stored.
     pub(crate) fn restore(&mut self, stored: Self) {
-        let (metrics, on_time) = (std::mem::take(&mut self.metrics), std::mem::take(&mut self.on_time));
-        *self = Self { metrics, on_time, ..stored };
+        let Self { metrics, on_time, experience, .. } = std::mem::take(self);
+        *self = Self { metrics, on_time, experience, ..stored };
+    }
+
+    /// What was learned from the last jobs of a project, if any ended.
+    pub(crate) fn experience_of(&self, id: ProjectId) -> Option<&Experience<VersionKey>> {
+        self.experience.get(&id)
+    }
+
+    /// The projects of which something was learned from jobs that ended.
+    #[cfg(test)]
+    pub(crate) const fn experience(&self) -> &BTreeMap<ProjectId, Experience<VersionKey>> {
+        &self.experience
+    }
+
+    /// A job of a version of a project ended well.
+    pub(crate) fn learn_from(&mut self, id: ProjectId, now: Instant, version: &VersionKey, job: EndedJob) {
+        self.experience.entry(id).or_default().learn(now, version, job);
+    }
+
+    /// Takes up what was learned from the last jobs of a project as it was stored.
+    pub(crate) fn restore_experience(&mut self, id: ProjectId, stored: Experience<VersionKey>) {
+        self.experience.insert(id, stored);
     }
 
     /// Takes up the metrics as they were stored.

@@ -1,10 +1,8 @@
 //! Keeping the accounts ([`Ledger`](crate::accounts::Ledger)): what tasks use is charged, time that passes is
 //! accounted for, what is over is booked, and estimates are learned from.
 
-use fallow_domain::{Duration, Fraction, Instant, JobId, PerType, ProjectId, ResourceType};
-use fallow_policy::completion::{self, DurationCorrection, JobProgress, Learned, Progress};
+use fallow_domain::{Duration, Instant, JobId, PerType, ProjectId, ResourceType};
 use fallow_policy::metrics::{DeadlineOutcome, Observation, ProjectObservation};
-use fallow_policy::rpc_timing::RpcState;
 
 use crate::Entity;
 use crate::end_state::EndState;
@@ -175,84 +173,8 @@ impl Client {
         });
     }
 
-    /// What a project's finished jobs took over what they were to take by their size (R5.8); 1 where it says
-    /// so.
-    fn learned(&self, id: ProjectId) -> DurationCorrection {
-        let project = self.state.projects.get(&id).filter(|project| !project.dont_use_dcf);
-        project.map_or(DurationCorrection::default(), |project| project.correction)
-    }
-
-    /// The factor by which a project's estimates are corrected.
-    pub(crate) fn correction(&self, id: ProjectId) -> DurationCorrection {
-        self.config.composition.completion.factor(self.learned(id))
-    }
-
-    /// The running time of a whole job by its size, uncorrected: what a correction is learned against.
-    pub(crate) fn estimated_total(&self, id: JobId) -> Duration {
-        self.state.jobs.get(&id).map_or(Duration::ZERO, by_size)
-    }
-
-    /// The wall time that a job still needs while it runs with all that it uses (R5.7).
-    pub(crate) fn running_time_left(&self, job: &Job) -> Duration {
-        let progress = match job.usage.coprocessor {
-            Some(_) => Progress::Coprocessor(running_time(job)),
-            None => Progress::Cpu(running_time(job), self.ledger.cpu_efficiency()),
-        };
-        let job = JobProgress {
-            by_size: by_size(job),
-            fraction_done: Fraction::clamped(job.run.fraction_done),
-            progress,
-            learned: self.learned(job.project),
-        };
-        self.config.composition.completion.estimate(&job).left
-    }
-
-    /// Learns from a finished job how wrong its estimate was (R5.8), and how much of its time on a CPU it
-    /// computed.
-    pub(crate) fn learn_estimate(&mut self, id: JobId, estimated: Duration) {
-        let Some(job) = self.state.jobs.get(&id) else { return };
-        let (project, actual, elapsed) = (job.project, running_time(job), job.run.elapsed);
-        let is_news = job.usage.coprocessor.is_none() && self.ledger.learn_efficiency(actual, elapsed);
-        self.edit_correction(project, |correction| correction.learned(estimated, actual));
-        self.edit_rpc(project, RpcState::on_job_success);
-        // How much of its time a job computes is measured for the host, and holds for all of them.
-        if is_news {
-            let projects: Vec<ProjectId> = self.state.projects.keys().copied().collect();
-            projects.into_iter().for_each(|project| self.estimates_changed(project));
-        }
-    }
-
-    /// Tells the queue when what a project's estimates depend on has moved away from what those that it holds
-    /// were made from.
-    pub(crate) fn estimates_changed(&mut self, id: ProjectId) {
-        let completion = self.config.composition.completion;
-        let learned = Learned { correction: self.learned(id), efficiency: self.ledger.cpu_efficiency() };
-        let basis = completion.depends_on(&learned);
-        if !self.workload.estimate_by(id, basis, || completion.depends_on(&Learned::default())) {
-            return;
-        }
-        let jobs: Vec<JobId> = self.jobs_of(id);
-        for job in jobs {
-            self.reassess(job);
-        }
-    }
-
     /// The jobs of a project.
     pub(crate) fn jobs_of(&self, project: ProjectId) -> Vec<JobId> {
         self.state.jobs.of(project).collect()
-    }
-}
-
-/// The running time of a whole job by its size. The speed is that of all that it uses at once.
-fn by_size(job: &Job) -> Duration {
-    completion::by_size_of(job.flops_estimate, job.speed)
-}
-
-/// How long a job has run towards its result: by the CPU time that it used of each of its CPUs, or, if it is
-/// a coprocessor's job, by the clock.
-fn running_time(job: &Job) -> Duration {
-    match job.usage.coprocessor {
-        Some(_) => job.run.elapsed,
-        None => job.run.cpu().mul_f64(1.0 / job.usage.cpus.max(0.01)),
     }
 }

@@ -36,6 +36,7 @@ mod direction;
 mod dropped;
 mod effect;
 mod end_state;
+mod estimates;
 mod event;
 mod file_edit;
 mod file_table;

@@ -88,6 +88,7 @@ impl Client {
         // later.
         self.timers.stale(Timer::Fetch);
         self.mark(Record::Ledger);
+        self.mark(Record::Experience(id));
         self.mark_durable(Record::Project(id));
         self.shares_changed();
         Some(project)

@@ -7,7 +7,7 @@ use fallow_domain::{
     AccountKey, Device, DocumentVersion, FleetDocument, MasterUrl, PerType, ProjectAssignment, ProjectId,
     Share,
 };
-use fallow_policy::completion::DurationCorrection;
+use fallow_policy::completion::{DurationCorrection, Experience};
 use fallow_policy::rpc_timing::RpcState;
 
 use crate::machine::Client;
@@ -19,7 +19,10 @@ impl Client {
     /// Takes over what another client has learned of a project's estimates (R5.8): of a host that is
     /// simulated as it stands.
     pub fn adopt_correction(&mut self, id: ProjectId, factor: f64) {
-        self.edit_correction(id, |_| DurationCorrection::new(factor));
+        let factor = DurationCorrection::new(factor);
+        self.ledger.restore_experience(id, Experience::adopted(factor));
+        self.edit_correction(id, |_| factor);
+        self.estimates_changed(id);
     }
 
     pub(crate) fn project_of(&self, url: &MasterUrl) -> Option<ProjectId> {

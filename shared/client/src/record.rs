@@ -5,6 +5,7 @@
 //! for a new one.
 
 use fallow_domain::{JobId, ProjectId};
+use fallow_policy::completion::Experience;
 use fallow_policy::on_time::OnTime;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,6 +25,7 @@ pub(crate) enum Record {
     Ledger,
     Metrics,
     OnTime,
+    Experience(ProjectId),
     Project(ProjectId),
     Version(VersionKey),
     Workunit(FileKey),
@@ -65,6 +67,7 @@ impl Record {
             Self::Ledger => "ledger".to_owned(),
             Self::Metrics => "metrics".to_owned(),
             Self::OnTime => "on_time".to_owned(),
+            Self::Experience(id) => format!("experience/{:010}", id.0),
             Self::Project(id) => format!("project/{:010}", id.0),
             Self::Version(v) => {
                 format!(
@@ -85,6 +88,9 @@ impl Record {
             Self::Ledger => encode(ledger),
             Self::Metrics => encode(ledger.metrics()),
             Self::OnTime => encode(ledger.on_time()),
+            Self::Experience(id) => {
+                ledger.experience_of(*id).and_then(|experience| encode(&(id, experience)))
+            }
             Self::Project(id) => state.projects.get(id).and_then(encode),
             Self::Version(key) => state.versions.get(key).and_then(|version| encode(&(key, version))),
             Self::Workunit(key) => state.workunits.get(key).and_then(|workunit| encode(&(key, workunit))),
@@ -113,6 +119,17 @@ fn decode<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, RestoreErro
     }
 }
 
+/// What was learned, if it is sound. What is damaged is learned anew: it is worth no stop.
+fn or_anew<T>(
+    read: Result<T, RestoreError>,
+    is_sound: impl FnOnce(&T) -> bool,
+) -> Result<Option<T>, RestoreError> {
+    match read {
+        Err(newer @ RestoreError::Newer { .. }) => Err(newer),
+        read => Ok(read.ok().filter(is_sound)),
+    }
+}
+
 /// Takes one stored record into the state.
 ///
 /// # Errors
@@ -128,12 +145,18 @@ pub(crate) fn restore(
         "meta" => state.host = decode::<Meta>(&key, value)?.into(),
         "ledger" => ledger.restore(decode(&key, value)?),
         "metrics" => ledger.restore_metrics(decode(&key, value)?),
-        // What is damaged is learned anew: it is worth no stop.
-        "on_time" => match decode::<OnTime>(&key, value) {
-            Ok(on_time) if on_time.is_sound() => ledger.restore_on_time(on_time),
-            Err(newer @ RestoreError::Newer { .. }) => return Err(newer),
-            Ok(_) | Err(_) => {}
-        },
+        "on_time" => {
+            if let Some(on_time) = or_anew(decode::<OnTime>(&key, value), OnTime::is_sound)? {
+                ledger.restore_on_time(on_time);
+            }
+        }
+        "experience" => {
+            type Stored = (ProjectId, Experience<VersionKey>);
+            let is_sound = |(_, experience): &Stored| experience.is_sound();
+            if let Some((id, experience)) = or_anew(decode::<Stored>(&key, value), is_sound)? {
+                ledger.restore_experience(id, experience);
+            }
+        }
         "project" => {
             let mut project: Project = decode(&key, value)?;
             project.read_web_preferences();

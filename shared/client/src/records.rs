@@ -90,6 +90,7 @@ impl Kept {
             Record::Ledger
             | Record::Metrics
             | Record::OnTime
+            | Record::Experience(_)
             | Record::Version(_)
             | Record::Workunit(_)
             | Record::File(_) => {}

@@ -61,7 +61,7 @@ impl Client {
             resource_share_fraction: self.share_fraction(project, |_| true),
             rrs_fraction: self.share_fraction(project, |p| self.workload.queue().is_runnable(p.id)),
             prrs_fraction: self.share_fraction(project, |p| !p.detach_when_done),
-            duration_correction_factor: if project.dont_use_dcf { 1.0 } else { project.correction.get() },
+            duration_correction_factor: self.told_correction(project).get(),
             allow_multiple_clients: true,
             dont_send_work: project.detach_when_done,
             work_req_seconds: wanted.scalar().get(),

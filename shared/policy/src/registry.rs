@@ -33,6 +33,7 @@ macro_rules! policies {
         kind! { CompletionPolicy, "JC", by default corrected::Corrected, of
             by_size::BySize,
             corrected::Corrected,
+            by_quantile::ByQuantile,
         }
     };
     // By what account projects are compared.

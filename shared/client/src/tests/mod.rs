@@ -4,6 +4,7 @@ mod benchmarks;
 mod comings;
 mod debts;
 mod devices;
+mod estimates;
 mod host_edits;
 mod job_edits;
 mod policies;

@@ -139,7 +139,9 @@ fn stored(client: &Client) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let workunits = state.workunits.keys().map(|key| Record::Workunit(key.clone()));
     let files = state.files.keys().map(|key| Record::File(key.clone()));
     let jobs = state.jobs.keys().map(|id| Record::Job(*id));
-    let all = projects.chain(versions).chain(workunits).chain(files).chain(jobs).chain([Record::Meta]);
+    let experience = client.ledger.experience().keys().map(|id| Record::Experience(*id));
+    let all = projects.chain(versions).chain(workunits).chain(files).chain(jobs);
+    let all = all.chain(experience).chain([Record::Meta]);
     let changes = all.map(|record| record.change(state, &client.ledger));
     changes.filter_map(|change| Some((change.key, change.value?))).collect()
 }

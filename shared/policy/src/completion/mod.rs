@@ -3,7 +3,8 @@
 //! Two estimates of a job's whole time are blended by the fraction done F: A, the time so far over F, and B,
 //! its size over what it is computed with. The remaining time is the part not done, 1 - F, of F x A + (1 - F)
 //! x B. JC2 multiplies B by the project's duration correction factor, learned from its finished jobs; JC1 has
-//! no factor.
+//! no factor. JC3 multiplies it by a quantile over the last jobs of the application version
+//! ([`Experience`]).
 //!
 //! Plans are made with running time, wall time while a job runs with all that it uses. For a CPU job that is
 //! CPU time over CPU efficiency, the measured part of its running time in which its tasks really compute: it
@@ -13,12 +14,15 @@
 //!
 //! A [`CompletionPolicy`] estimates from a [`JobProgress`]; each is a file here and a line in `registry`.
 
+mod experience;
+
 use std::fmt;
 
 use fallow_domain::{Duration, Flops, Fraction, Speed};
 use serde::{Deserialize, Serialize};
 
 use crate::choice::Policy;
+pub use experience::{EndedJob, Experience, REMEMBERED};
 
 policies!(completion);
 
@@ -35,7 +39,15 @@ pub trait CompletionPolicy: Send + Sync + 'static {
 
     /// The factor by which it multiplies what jobs of a project take by their size. `learned` is what the
     /// project's finished jobs took over that.
+    ///
+    /// A server has that from a request: it is what [`of_project`](Self::of_project) gave.
     fn factor(&self, learned: DurationCorrection) -> DurationCorrection;
+
+    /// What finished jobs of a project took over what they were to take by their size, as its servers are
+    /// told.
+    fn of_project(&self, learned: &Learned) -> DurationCorrection {
+        learned.correction
+    }
 
     /// What its estimates of a project's jobs depend on beside the jobs themselves. Jobs that are held are
     /// estimated anew when it has [moved](Basis::has_moved): whoever writes an [`estimate`](Self::estimate)
@@ -56,10 +68,14 @@ pub trait CompletionPolicy: Send + Sync + 'static {
 }
 
 /// What a host has learned from jobs that ended, of a project's jobs.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Learned {
-    /// What finished jobs of the project took over what they were to take by their size.
+    /// What finished jobs of the project took over what they were to take by their size (R5.8).
     pub correction: DurationCorrection,
+    /// The same as a quantile over the last of them.
+    pub by_quantile: DurationCorrection,
+    /// The numbers that quantiles by application version are made from ([`Experience::numbers`]).
+    pub by_version: Vec<f64>,
     /// How much of their running time CPU jobs of the host compute.
     pub efficiency: CpuEfficiency,
 }
@@ -94,8 +110,10 @@ pub struct JobProgress {
     pub fraction_done: Fraction,
     /// What it took so far.
     pub progress: Progress,
-    /// What finished jobs of its project took over what they were to take by their size.
+    /// What finished jobs of its project took over what they were to take by their size (R5.8).
     pub learned: DurationCorrection,
+    /// The same as a quantile over the last jobs of its application version.
+    pub by_version: DurationCorrection,
 }
 
 /// An estimate.
@@ -299,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn r5_7_jc1_corrects_by_no_factor() {
+    fn r5_7_jc1_corrects_by_no_factor_jc2_by_the_projects_and_jc3_by_the_versions() {
         let factor = DurationCorrection::new(4.0);
         assert_eq!(by_size::BySize.factor(factor).get(), 1.0);
         assert_eq!(corrected::Corrected.factor(factor), factor);
@@ -308,7 +326,10 @@ mod tests {
             fraction_done: Fraction::clamped(0.5),
             progress: Progress::Coprocessor(HOUR),
             learned: factor,
+            by_version: DurationCorrection::new(2.0),
         };
+        let by_quantile = by_quantile::ByQuantile.estimate(&job);
+        assert_eq!((by_quantile.left, by_quantile.why.by_size), (HOUR, HOUR * 2));
         let estimate = corrected::Corrected.estimate(&job);
         assert_eq!((estimate.left, estimate.why.by_size), (Duration::from_mins(90), HOUR * 4));
         assert_eq!(by_size::BySize.estimate(&job).left, Duration::from_mins(45));
@@ -335,12 +356,19 @@ mod tests {
                 false => Progress::Cpu(HOUR, learned.efficiency),
             },
             learned: learned.correction,
+            by_version: learned.by_version.first().map(|f| DurationCorrection::new(*f)).unwrap_or_default(),
         };
         let correction = DurationCorrection::new(3.0);
         let efficiency = CpuEfficiency(Fraction::clamped(0.5));
-        let before = Learned::default();
+        let before = Learned { by_version: vec![1.0, 1.0], ..Learned::default() };
         for policy in CompletionChoice::all() {
-            for after in [Learned { correction, ..before }, Learned { efficiency, ..before }] {
+            let changed = [
+                Learned { correction, ..before.clone() },
+                Learned { efficiency, ..before.clone() },
+                Learned { by_version: vec![3.0], ..before.clone() },
+                Learned { by_version: vec![1.0, 3.0], ..before.clone() },
+            ];
+            for after in changed {
                 let left = |learned, is_gpu| policy.estimate(&job(learned, is_gpu)).left;
                 let differs = [false, true].iter().any(|gpu| left(&before, *gpu) != left(&after, *gpu));
                 let moved = policy.depends_on(&before).has_moved(&policy.depends_on(&after));
