@@ -12,6 +12,7 @@ use fallow_boinc::scheduler::{
 use fallow_domain::{Bytes, Coprocessor, Duration, JobId, ProjectId, ResourceType, Usage};
 use fallow_policy::fetch::WorkRequest;
 use fallow_policy::job_queue::JobSnapshot;
+use fallow_policy::on_time_told;
 use fallow_policy::send::Load;
 
 use crate::FileKey;
@@ -183,6 +184,15 @@ impl Client {
         request.other_results = Some(self.other_results(id));
         let full = self.state.projects.get(&id).is_some_and(|project| project.send_full_workload);
         request.in_progress_results = full.then(|| self.in_progress());
+        if full {
+            self.tell_on_time(request);
+        }
+    }
+
+    /// Tells how long the host computes within times to come: to a server that plans with it. Others pass it
+    /// over.
+    pub fn tell_on_time(&self, request: &mut SchedulerRequest) {
+        request.time_stats.fallow_on_time = on_time_told::told(&self.ledger.on_time, self.now());
     }
 
     /// Completes a request for a simulated server, which knows no names of jobs: lists, without their names,

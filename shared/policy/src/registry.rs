@@ -26,6 +26,7 @@ macro_rules! policies {
         kind! { SendPolicy, "WS", by default in_time::InTime, of
             as_asked::AsAsked,
             in_time::InTime,
+            by_on_time::ByOnTime,
         }
     };
     // How long a job still takes.

@@ -52,7 +52,8 @@ Settings:
                       fleet: true or false. Results of one account count once
                       towards a quorum
   jobs-per-cpu        jobs in progress that a host may have per CPU
-  send                WS1 (fills requests), WS2 (only what meets its deadline);
+  send                WS1 (fills requests), WS2 (only what meets its deadline),
+                      WS3 (the same by the hours at which hosts compute);
                       ws2=published, counted or scaled: with less foresight
   deletion-policy     files that clients delete first: lru, priority, expire
   delete-from-self    jobs may push out the project's own files: true or false";

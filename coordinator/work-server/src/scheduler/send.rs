@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fallow_boinc::scheduler::{InProgressResult, SchedulerRequest, type_name};
 use fallow_daemon::lock;
-use fallow_domain::{Bytes, Duration, Fraction, InProgress, Instant, PerType, ResourceType, Usage};
+use fallow_domain::{Bytes, Duration, InProgress, Instant, PerType, ResourceType, Usage};
 use fallow_policy::disk::holders::prefer_local;
 use fallow_policy::disk::passes::SpacePass;
 use fallow_policy::send::{Demand, HeldJobs, Load, Offer, SendDecision, SendHost, SendSituation};
@@ -368,7 +368,7 @@ impl<'a> Search<'a> {
                 passed.memory.get_or_insert((workunit.application.clone(), workunit.memory_bound));
             } else if workunit.disk_bound.plus(found.disk) > self.space {
                 passed.disk.get_or_insert((workunit.application.clone(), workunit.disk_bound));
-            } else if self.is_late_even_alone(&workunit, version.usage) {
+            } else if self.is_late_even_alone(&workunit, version.usage, Duration::ZERO) {
                 // Not counted as found: whatever lies behind it is looked at as if it were not there.
                 passed.time += 1;
             } else {
@@ -401,18 +401,28 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// How much longer than computing it takes a job is under way on this host.
-    fn stretch(&self) -> f64 {
-        1.0 / self.availability().get().max(0.01)
+    /// The host as policies look at it, but for the jobs that it has.
+    fn situation(&self) -> SendSituation<'_> {
+        let Self { project, request, work_request, now, .. } = *self;
+        SendSituation {
+            now,
+            demand: work_request.wanted,
+            host: SendHost {
+                instances: work_request.capacity.instances,
+                availability: request.time_stats.availability(),
+            },
+            on_time: request.time_stats.fallow_on_time.as_ref(),
+            switches: project.settings().send.ws2,
+            held: None,
+        }
     }
 
-    fn availability(&self) -> Fraction {
-        self.request.time_stats.availability()
-    }
-
-    /// Whether the host would miss the deadline of a job that it began now and interrupted for no other.
-    fn is_late_even_alone(&self, workunit: &Workunit, usage: Usage) -> bool {
-        self.work_request.capacity.estimate(workunit, usage).mul_f64(self.stretch()) > workunit.delay_bound
+    /// Whether the host would miss the deadline of a job that it began now and interrupted for no other, after
+    /// a delay.
+    fn is_late_even_alone(&self, workunit: &Workunit, usage: Usage, delay: Duration) -> bool {
+        let estimate = self.work_request.capacity.estimate(workunit, usage);
+        let (policy, bound) = (self.project.settings().send.policy, workunit.delay_bound - delay);
+        policy.is_late_alone(&self.situation(), usage.main_type(), estimate, bound)
     }
 
     /// Whether nobody is waited for who could run a workunit that failed on the account.
@@ -434,7 +444,6 @@ impl<'a> Search<'a> {
     /// The policy's choice: positions in `candidates`, rising.
     fn choose(&self, candidates: &[Candidate], passed: &mut Passed) -> Vec<usize> {
         let Self { project, request, work_request, now, .. } = *self;
-        let availability = self.availability();
         let offers = candidates.iter().enumerate().map(|(id, candidate)| Offer {
             id,
             estimate: work_request.capacity.estimate(&candidate.workunit, candidate.version.usage),
@@ -442,20 +451,15 @@ impl<'a> Search<'a> {
             usage: candidate.version.usage,
         });
         let rules = project.settings().send;
-        let mut situation = SendSituation {
-            now,
-            demand: work_request.wanted,
-            host: SendHost { instances: work_request.capacity.instances, availability },
-            switches: rules.ws2,
-            held: None,
-        };
+        let mut situation = self.situation();
         let Some(held) = request.in_progress_results.as_ref().filter(|_| rules.policy.needs_workload())
         else {
             // Without the host's workload, a job is still not sent to a host that cannot make it even alone.
-            let stretch = self.stretch();
-            let (alone, late): (Vec<_>, Vec<_>) = offers.partition(|offer| {
-                now + request.estimated_delay.max(Duration::ZERO) + offer.estimate.mul_f64(stretch)
-                    <= offer.deadline
+            let delay = request.estimated_delay.max(Duration::ZERO);
+            let (late, alone): (Vec<_>, Vec<_>) = offers.partition(|offer| {
+                candidates.get(offer.id).is_some_and(|candidate| {
+                    self.is_late_even_alone(&candidate.workunit, candidate.version.usage, delay)
+                })
             });
             passed.time += late.len();
             return self.take(rules.policy.decide(&situation, &mut alone.into_iter()), candidates, passed);

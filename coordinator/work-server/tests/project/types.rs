@@ -1,7 +1,7 @@
 //! Work by resource type, by disk space and by setting: what is sent to whom, and when to come again.
 
 use fallow_boinc::scheduler::{FreeSpace, HostCoprocessors, InProgressResult, SchedulerReply, StickyFile};
-use fallow_domain::{Bytes, Duration, Instant, ResourceType, Usage};
+use fallow_domain::{Bytes, Duration, Instant, OnTimeTable, OnTimeWithin, ResourceType, Usage};
 use fallow_work_server::{NewJobs, NewWorkunit, ProjectInfo};
 
 use crate::client::Client;
@@ -150,6 +150,40 @@ fn r5_6_the_send_policy_is_a_setting_that_holds_at_once() {
     assert_eq!(sent("published", true), (3, true));
     fixture.set("p", "send", "WS1");
     assert_eq!(sent("ws1", true), (3, false));
+}
+
+/// WS3: the host of both clients is on for half of the time.
+#[test]
+fn r5_6_a_host_that_tells_its_hours_is_sent_what_they_let_it_finish() {
+    let fixture = Fixture::start();
+    let info = fixture.project("p");
+    fixture.script("p", "cpu");
+    fixture.set("p", "send", "WS3");
+    let job = |hours: i64| NewWorkunit {
+        delay_bound: Duration::from_hours(24),
+        ..workunit("cpu", "x", hours as f64 * 3_600e9, 1)
+    };
+    fixture.server.submit("p", vec![job(8); 10]).unwrap();
+    let sent = |name: &str, (sure, possible): (i64, i64), idle: f64| {
+        let mut client = Client::new(&fixture, &info, name);
+        client.request.host_info.p_fpops = 1e9;
+        client.request.host_info.p_ncpus = 1;
+        client.request.global_preferences = None;
+        (client.request.time_stats.on_frac, client.request.time_stats.active_frac) = (0.5, 1.0);
+        client.request.in_progress_results = Some(Vec::new());
+        client.request.cpu_req_instances = idle;
+        let [length, sure, possible] = [24, sure, possible].map(Duration::from_hours);
+        let row = OnTimeWithin { length, sure, possible };
+        client.request.time_stats.fallow_on_time = OnTimeTable::new(vec![row]);
+        let reply = client.fetch(1.0);
+        (reply.results.len(), reply.send_full_workload)
+    };
+    assert_eq!(sent("days", (0, 24), 0.0), (0, true), "work ahead has to be sure");
+    assert_eq!(sent("days idle", (0, 24), 1.0), (1, true), "whoever idles may try");
+    assert_eq!(sent("minutes", (10, 13), 0.0), (1, true));
+    assert_eq!(sent("hopeless", (0, 7), 1.0), (0, true));
+    // One that tells nothing, or nonsense, is judged by its mean.
+    assert_eq!(sent("nonsense", (12, 3), 0.0), (1, true));
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod file;
 mod holdings;
 mod host;
 mod message;
+mod on_time;
 mod preferences;
 mod reply;
 mod report;

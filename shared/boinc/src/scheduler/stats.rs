@@ -1,6 +1,6 @@
 //! Figures about a host's availability, network and disk that a client sends along.
 
-use fallow_domain::{Bytes, Duration, Fraction, Instant};
+use fallow_domain::{Bytes, Duration, Fraction, Instant, OnTimeTable};
 
 use crate::FormatError;
 use crate::xml::{Reader, Tag, Writer, elements};
@@ -38,6 +38,8 @@ pub struct TimeStats {
     pub session_active_duration: Duration,
     /// How long GPUs could be used in this run.
     pub session_gpu_active_duration: Duration,
+    /// How long it computes within times to come (`on_time`). No other client tells it.
+    pub fallow_on_time: Option<OnTimeTable>,
 }
 }
 
@@ -66,6 +68,7 @@ impl Default for TimeStats {
             previous_uptime: Duration::ZERO,
             session_active_duration: Duration::ZERO,
             session_gpu_active_duration: Duration::ZERO,
+            fallow_on_time: None,
         }
     }
 }

@@ -324,6 +324,23 @@ fn r5_6_a_job_that_is_being_aborted_is_no_work_that_a_server_plans_with() {
     assert!(client.workload.queue().get(kept).is_some());
 }
 
+#[test]
+fn r5_6_only_who_plans_with_the_whole_workload_is_told_of_the_hosts_hours() {
+    let mut client = client(0, &["a"]);
+    let a = id_of(&client, "a");
+    let written = |client: &Client| {
+        let (mut request, _) = client.compose_request(a, &WorkRequest::default()).unwrap();
+        client.list_jobs(a, &mut request);
+        (request.write(), request.time_stats.fallow_on_time)
+    };
+    let (without, table) = written(&client);
+    assert!(table.is_none() && !without.contains("on_time"), "{without}");
+    client.edit_project(a, |project| project.send_full_workload = true);
+    let (with, table) = written(&client);
+    assert!(table.is_some_and(|table| table.possible(Duration::from_hours(24)) == Duration::from_hours(24)));
+    assert!(with.contains("<fallow_on_time>1800:") && with.len() < without.len() + 1_000, "{with}");
+}
+
 /// The jobs in progress that a server which plans with them is told of.
 fn told_workload(client: &Client) -> Vec<InProgress> {
     let mut request = SchedulerRequest::default();

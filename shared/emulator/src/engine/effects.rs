@@ -33,6 +33,9 @@ impl World<'_> {
                 }
             }
             Effect::CallScheduler { project, mut request, .. } => {
+                if self.composition.send.needs_on_time() {
+                    self.client.tell_on_time(&mut request);
+                }
                 if self.options.rpc_latency.is_positive() {
                     if self.composition.send.needs_workload() {
                         self.client.list_workload(&mut request);

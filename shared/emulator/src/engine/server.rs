@@ -160,6 +160,7 @@ impl<'a> Server<'a> {
             now,
             demand: wanted,
             host: SendHost { instances: *host, availability: request.time_stats.availability() },
+            on_time: request.time_stats.fallow_on_time.as_ref(),
             switches: composition.ws2,
             held,
         };

@@ -2,6 +2,9 @@
 
 use fallow_domain::{Duration, InstanceSeconds, PerType, ResourceType, Usage};
 
+/// A fraction of an instance that rounding leaves wants no job.
+const HAIR: f64 = 1e-6;
+
 /// What is wanted of one type.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct TypeDemand {
@@ -46,6 +49,11 @@ impl Demand {
         self.scalar.map_or_else(|| self.types[kind].is_open(), |seconds| seconds > 0.0)
     }
 
+    /// Whether instances of a type are told to be idle, and jobs for them are still to be sent.
+    pub fn names_idle(&self, kind: ResourceType) -> bool {
+        self.scalar.is_none() && self.types[kind].instances > HAIR
+    }
+
     /// Whether anything is wanted.
     pub fn is_open(&self) -> bool {
         ResourceType::ALL.into_iter().any(|kind| self.wants(kind))
@@ -77,8 +85,7 @@ impl Demand {
 }
 
 impl TypeDemand {
-    /// A hair is left out: a fraction of an instance that rounding leaves wants no job.
     fn is_open(&self) -> bool {
-        self.seconds > 1e-6 || self.instances > 1e-6
+        self.seconds > HAIR || self.instances > HAIR
     }
 }

@@ -1,11 +1,12 @@
 //! WS2: only what the host can finish in time (R5.6, R3.12).
 
-use fallow_domain::{Instant, PerType, ResourceType};
+use fallow_domain::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::as_asked::AsAsked;
-use super::simulation::Workload;
-use super::{Demand, InProgress, Load, Offer, SendDecision, SendHost, SendPolicy, SendSituation, WhyNotSent};
+use super::deadline_check::DeadlineCheck;
+use super::host_clock::HostClock;
+use super::{Demand, InProgress, Load, Offer, SendDecision, SendHost, SendPolicy, SendSituation};
 
 /// WS2.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +31,7 @@ impl SendPolicy for InTime {
         situation: &SendSituation<'_>,
         offers: &mut dyn Iterator<Item = Offer<usize>>,
     ) -> SendDecision<usize> {
-        let SendSituation { now, demand, host, switches, held } = situation;
+        let SendSituation { now, demand, host, switches, held, .. } = situation;
         match held {
             None => AsAsked.decide(situation, offers),
             Some(held) => ws2_under(*demand, host, held.load, held.list, offers, *switches, *now),
@@ -78,16 +79,7 @@ pub fn ws2_under<Id>(
     now: Instant,
 ) -> SendDecision<Id> {
     let stretch = if switches.scale_by_availability { 1.0 / host.availability.get().max(0.01) } else { 1.0 };
-    let mut check = DeadlineCheck {
-        host,
-        stretch,
-        now,
-        switches,
-        load,
-        list: Some(in_progress),
-        jobs: Vec::new(),
-        workloads: PerType::default(),
-    };
+    let mut check = DeadlineCheck::new(host, HostClock::Stretched(stretch), now, load, in_progress);
     let mut sent = SendDecision { send: Vec::new(), refused: Vec::new(), open: demand };
     for offer in offers {
         if !sent.open.is_open() {
@@ -100,58 +92,13 @@ pub fn ws2_under<Id>(
         match check.refuses(&job) {
             Some(refusal) => sent.refused.push((offer.id, refusal)),
             None => {
+                if switches.count_chosen {
+                    check.add(&job);
+                }
                 sent.open.fill(offer.usage, offer.estimate);
                 sent.send.push(offer.id);
             }
         }
     }
     sent
-}
-
-/// Tells which jobs a host can take.
-struct DeadlineCheck<'a, List> {
-    host: &'a SendHost,
-    stretch: f64,
-    now: Instant,
-    switches: Ws2Switches,
-    /// Of all jobs that count.
-    load: Load,
-    /// Lists the host's jobs, the first time.
-    list: Option<List>,
-    /// The host's jobs once they are listed, and before that the jobs that were taken without looking at
-    /// them.
-    jobs: Vec<InProgress>,
-    workloads: PerType<Option<Workload>>,
-}
-
-impl<List: FnOnce() -> Vec<InProgress>> DeadlineCheck<'_, List> {
-    /// Why a job should not be sent, if it should not. One that is sent counts from then on, if the chosen
-    /// do.
-    fn refuses(&mut self, job: &InProgress) -> Option<WhyNotSent> {
-        let kind = job.usage.main_type();
-        let cpus = self.host.instances[ResourceType::Cpu];
-        if self.workloads[kind].is_none() && self.load.has_room_for(job, cpus, self.stretch, self.now) {
-            if self.switches.count_chosen {
-                self.load.add(job);
-                self.jobs.push(*job);
-            }
-            return None;
-        }
-        let workload = self.workload(kind);
-        let refusal = workload.refuses(job);
-        if refusal.is_none() && self.switches.count_chosen {
-            self.workload(kind).add(job);
-        }
-        refusal
-    }
-
-    fn workload(&mut self, kind: ResourceType) -> &mut Workload {
-        if let Some(list) = self.list.take() {
-            // Those taken before count behind the host's own of the same deadline.
-            let taken = std::mem::replace(&mut self.jobs, list());
-            self.jobs.extend(taken);
-        }
-        let Self { host, stretch, now, jobs, .. } = self;
-        self.workloads[kind].get_or_insert_with(|| Workload::new(kind, host, *stretch, *now, jobs))
-    }
 }

@@ -3,7 +3,8 @@
 //! WS1 sends jobs until every type that was asked for has its seconds covered and its idle instances
 //! filled. WS2 sends only jobs that meet their deadline on that host and harm no other job there, by a
 //! simulation of earliest-deadline-first with all of the host's jobs: no job that met its deadline misses
-//! it now, and none that missed it misses it by more.
+//! it now, and none that missed it misses it by more. WS3 makes that simulation on the clock of the time at
+//! which the host computes.
 //!
 //! A job counts for its main type (R3.1), and is never sent if that type was not asked for. A client that
 //! knows no types asks with one number of seconds, which jobs of any type that its host has can fill.
@@ -13,13 +14,15 @@
 //! A [`SendPolicy`] decides from a [`SendSituation`] and the jobs that could be sent ([`Offer`]); each
 //! policy is a file here and a line in `registry`.
 
+mod deadline_check;
 mod demand;
+mod host_clock;
 mod load;
 mod simulation;
 
 use std::fmt;
 
-use fallow_domain::{Duration, Fraction, Instant, PerType, ResourceType, Usage};
+use fallow_domain::{Duration, Fraction, Instant, OnTimeTable, PerType, ResourceType, Usage};
 
 use crate::choice::Policy;
 pub use demand::Demand;
@@ -52,6 +55,24 @@ pub trait SendPolicy: Send + Sync + 'static {
     fn needs_workload(&self) -> bool {
         false
     }
+
+    /// Whether it judges by the hours at which a host computes. Without, it is never told of them where that
+    /// would take time.
+    fn needs_on_time(&self) -> bool {
+        false
+    }
+
+    /// Whether a host would miss the deadline of a job of a main type that is so far off, if it began it now
+    /// and interrupted it for no other. Of a server's many jobs such are not offered.
+    fn is_late_alone(
+        &self,
+        situation: &SendSituation<'_>,
+        _kind: ResourceType,
+        estimate: Duration,
+        bound: Duration,
+    ) -> bool {
+        estimate.mul_f64(1.0 / situation.host.availability.get().max(0.01)) > bound
+    }
 }
 
 /// A host that asks for work.
@@ -63,6 +84,8 @@ pub struct SendSituation<'a> {
     pub demand: Demand,
     /// What it is.
     pub host: SendHost,
+    /// How long it computes within times to come, if it tells.
+    pub on_time: Option<&'a OnTimeTable>,
     /// What a policy that simulates takes into account: the switch `ws2=` of compositions.
     pub switches: Ws2Switches,
     /// The jobs that it has, of all projects, if that is known.
