@@ -58,6 +58,8 @@ fn policies() -> String {
     help.push_str(&CompletionChoice::help("", 6, "how long jobs take: "));
     help.push_str("  fetch=any-shortfall     work is asked for as soon as the buffer is not full\n");
     help.push_str("  fetch=below-minimum     once less than the minimum buffer is left\n");
+    help.push_str("  abort=none              no job is given up for its deadline\n");
+    help.push_str("  abort=hopeless          jobs are that cannot be in time any more\n");
     help.push_str(AccountingChoice::help("accounting=", 22, "").trim_end());
     help
 }

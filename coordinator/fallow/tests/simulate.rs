@@ -104,7 +104,10 @@ fn the_help_names_every_policy_and_switch_and_the_manual_of_scenarios() {
     let help = text(&help);
     assert!(help.contains("docs/scenarios.md") && help.contains("--show"), "{help}");
     let switches = ["ws2=improved", "ws2=published", "ws2=counted", "ws2=scaled", "fetch=any-shortfall"];
-    let switches = switches.into_iter().chain(["fetch=below-minimum"]).map(str::to_owned);
+    let switches = switches
+        .into_iter()
+        .chain(["fetch=below-minimum", "abort=none", "abort=hopeless"])
+        .map(str::to_owned);
     let accounts = AccountingChoice::all().map(|policy| format!("accounting={policy}"));
     for switch in switches.chain(accounts) {
         assert!(help.contains(&format!("\n  {switch} ")), "{switch}: {help}");

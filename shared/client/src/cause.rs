@@ -4,6 +4,7 @@ use std::fmt;
 
 use fallow_domain::{Bytes, Duration};
 use fallow_policy::cpu_schedule::SchedulingRule;
+use fallow_policy::hopeless::WhyHopeless;
 use fallow_policy::job_queue::Devices;
 
 /// The rule by which something is done. It is printed as the id of a requirement, as BOINC's word for it, or
@@ -116,6 +117,8 @@ pub enum Cause {
     JobGone,
     /// A job is not wanted any more.
     AbortedByProject,
+    /// A job cannot be in time any more.
+    Hopeless(WhyHopeless),
     /// The owner detaches a project.
     DetachedByOwner,
     /// The coordinator has dropped a project, and nothing of it is left.
@@ -203,7 +206,7 @@ impl Cause {
             Self::FileLeftOver => Rule::DiskBelieved,
             Self::SlotLeftOver | Self::JobOver | Self::ProcessGone => Rule::Slots,
             Self::JobGone => Rule::Tasks,
-            Self::AbortedByProject => Rule::Abort,
+            Self::AbortedByProject | Self::Hopeless(_) => Rule::Abort,
             Self::DetachedByOwner | Self::DroppedByCoordinator => Rule::Detach,
             Self::AccountChanged | Self::OthersWait | Self::ContactRequested => Rule::NoWaitingForOthers,
             Self::BegunInPause | Self::CpuTimeLimited(_) | Self::CpuTimeUnlimited => Rule::CpuTimeLimit,
@@ -228,6 +231,7 @@ impl fmt::Display for Cause {
             Self::CpuTimeLimited(limit) => return write!(f, "CPU time is limited to {:.0} %", limit * 100.0),
             Self::UploadEnded { file, status } => return write!(f, "{file} ended with {status}"),
             Self::LimitExceeded(limit) => return limit.fmt(f),
+            Self::Hopeless(why) => return why.fmt(f),
             Self::OwnerWaits => "the owner waits for it",
             Self::DeviceExcluded => "its device must not be used any more",
             Self::FileNotNeeded => "no job needs it any more",

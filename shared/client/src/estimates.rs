@@ -10,6 +10,7 @@ use fallow_policy::rpc_timing::RpcState;
 use crate::machine::Client;
 use crate::record::Record;
 use crate::state::{Job, Project};
+use crate::versions::VersionKey;
 
 impl Client {
     /// What a project's finished jobs took over what they were to take by their size (R5.8); 1 where it says
@@ -76,18 +77,48 @@ impl Client {
     pub(crate) fn learn_estimate(&mut self, id: JobId, estimated: Duration) {
         let Some(job) = self.state.jobs.get(&id) else { return };
         let (project, actual, elapsed) = (job.project, running_time(job), job.run.elapsed);
-        let (version, speed, now) = (job.version.clone(), job.speed, self.now());
+        let (version, speed) = (job.version.clone(), job.speed);
         let is_news = job.usage.coprocessor.is_none() && self.ledger.learn_efficiency(actual, elapsed);
-        self.ledger.learn_from(project, now, &version, EndedJob { by_size: estimated, actual, speed });
-        self.store_only(Record::Experience(project));
+        self.learn_experience(project, &version, EndedJob { by_size: estimated, actual, speed });
         self.edit_correction(project, |correction| correction.learned(estimated, actual));
-        self.estimates_changed(project);
         self.edit_rpc(project, RpcState::on_job_success);
         // How much of its time a job computes is measured for the host, and holds for all of them.
         if is_news {
             let projects: Vec<ProjectId> = self.state.projects.keys().copied().collect();
             projects.into_iter().for_each(|project| self.estimates_changed(project));
         }
+    }
+
+    /// Learns from a job what those of its version take.
+    pub(crate) fn learn_experience(&mut self, project: ProjectId, version: &VersionKey, job: EndedJob) {
+        let now = self.now();
+        self.ledger.learn_from(project, now, version, job);
+        self.store_only(Record::Experience(project));
+        self.estimates_changed(project);
+    }
+
+    /// How long a job has run towards its result, in the time that passes while it runs.
+    pub(crate) fn ran(&self, job: &Job) -> Duration {
+        match job.usage.coprocessor {
+            Some(_) => running_time(job),
+            None => completion::wall_time(running_time(job), self.ledger.cpu_efficiency().get()),
+        }
+    }
+
+    /// The same as it is learned from.
+    pub(crate) fn computed(&self, job: &Job) -> Duration {
+        running_time(job)
+    }
+
+    /// What a job takes in all if it is as short as the shortest of the last ones of its version; none if few
+    /// are known.
+    pub(crate) fn shortest(&self, job: &Job) -> Option<Duration> {
+        let least = self.ledger.experience_of(job.project)?.least(&job.version, job.speed)?;
+        let takes = least.apply(by_size(job));
+        Some(match job.usage.coprocessor {
+            Some(_) => takes,
+            None => completion::wall_time(takes, self.ledger.cpu_efficiency().get()),
+        })
     }
 
     /// Tells the queue when what a project's estimates depend on has moved away from what those that it holds

@@ -43,6 +43,7 @@ mod file_table;
 mod file_use;
 mod files;
 mod held_back;
+mod hopeless;
 mod host_edit;
 mod incoming;
 mod job_diff;

@@ -5,6 +5,7 @@ use fallow_boinc::scheduler::ClientVersion;
 use fallow_domain::{Instant, Preferences, ProjectId};
 use fallow_policy::composition::Composition;
 use fallow_policy::fetch::FetchDecision;
+use fallow_policy::hopeless::AbortWhich;
 use fallow_policy::round_robin::{PlanProject, RoundRobin};
 use fallow_policy::rpc_session::Sessions;
 use fallow_policy::rpc_timing::RpcState;
@@ -66,7 +67,9 @@ impl ClientConfig {
 
     /// Whether it is wanted when the host is on, and how long instances stand idle.
     pub(crate) fn learns_habits(&self) -> bool {
-        self.may_change_policy || self.composition.fetch.looks_at_habits()
+        let Composition { fetch, send, abort, .. } = self.composition;
+        let any_looks = fetch.looks_at_habits() || send.needs_on_time() || abort != AbortWhich::None;
+        self.may_change_policy || any_looks
     }
 }
 

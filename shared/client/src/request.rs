@@ -192,7 +192,7 @@ impl Client {
     /// Tells how long the host computes within times to come: to a server that plans with it. Others pass it
     /// over.
     pub fn tell_on_time(&self, request: &mut SchedulerRequest) {
-        request.time_stats.fallow_on_time = on_time_told::told(&self.ledger.on_time, self.now());
+        request.time_stats.fallow_on_time = on_time_told::told(self.ledger.on_time(), self.now());
     }
 
     /// Completes a request for a simulated server, which knows no names of jobs: lists, without their names,

@@ -37,6 +37,7 @@ impl Client {
 
     /// Decides what runs (R2.2 to R2.6), and sees to it.
     pub(crate) fn decide_what_runs(&mut self) {
+        self.abort_hopeless();
         let used = self.settle_debts();
         let (composition, none) = (self.config.composition, Outlook::default());
         let looks_ahead = composition.cpu.looks_ahead();

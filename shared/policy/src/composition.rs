@@ -15,6 +15,7 @@ use crate::choice::{Policy, PolicyKind};
 use crate::completion::CompletionChoice;
 use crate::cpu_schedule::CpuChoice;
 use crate::fetch::{FetchChoice, FetchWhen};
+use crate::hopeless::AbortWhich;
 use crate::send::{SendChoice, Ws2Switches};
 
 /// A complete set of policies. The default is CS2_WF2_WS2_JC2.
@@ -34,6 +35,9 @@ pub struct Composition {
     pub ws2: Ws2Switches,
     /// How projects are compared.
     pub accounting: AccountingChoice,
+    /// Which jobs the client aborts by itself.
+    #[serde(default)]
+    pub abort: AbortWhich,
 }
 
 impl Default for Composition {
@@ -46,6 +50,7 @@ impl Default for Composition {
             fetch_when: FetchWhen::AnyShortfall,
             ws2: Ws2Switches::IMPROVED,
             accounting: AccountingChoice::default(),
+            abort: AbortWhich::None,
         }
     }
 }
@@ -80,6 +85,9 @@ impl fmt::Display for Composition {
         }
         if self.accounting != default.accounting {
             write!(f, ",accounting={}", self.accounting)?;
+        }
+        if self.abort != default.abort {
+            write!(f, ",abort=hopeless")?;
         }
         Ok(())
     }
@@ -133,7 +141,8 @@ impl fmt::Display for UnknownSwitch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "ws2=published, counted, scaled or improved; fetch=any-shortfall or below-minimum; accounting={}",
+            "ws2=published, counted, scaled or improved; fetch=any-shortfall or below-minimum; abort=none or \
+             hopeless; accounting={}",
             AccountingChoice::names()
         )
     }
@@ -147,6 +156,8 @@ impl Composition {
             }
             ("fetch", "any-shortfall") => self.fetch_when = FetchWhen::AnyShortfall,
             ("fetch", "below-minimum") => self.fetch_when = FetchWhen::BelowMinimum,
+            ("abort", "none") => self.abort = AbortWhich::None,
+            ("abort", "hopeless") => self.abort = AbortWhich::Hopeless,
             ("accounting", name) if found(&mut self.accounting, name) => {}
             _ => return Err(UnknownSwitch),
         }
@@ -166,6 +177,7 @@ mod tests {
             "CS1_WF1_WS1_JC1",
             "CS2_WF1_WS2_JC1,ws2=published",
             "CS2_WF2_WS2_JC2,ws2=counted,fetch=below-minimum,accounting=recent-credit",
+            "CS2_WF3_WS3_JC3,abort=hopeless",
         ] {
             assert_eq!(name.parse::<Composition>().unwrap().to_string(), name);
         }

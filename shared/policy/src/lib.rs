@@ -37,6 +37,7 @@ pub mod disk;
 pub mod droughts;
 pub mod due;
 pub mod fetch;
+pub mod hopeless;
 pub mod job_queue;
 pub mod math;
 pub mod metrics;

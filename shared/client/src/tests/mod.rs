@@ -5,6 +5,7 @@ mod comings;
 mod debts;
 mod devices;
 mod estimates;
+mod hopeless;
 mod host_edits;
 mod job_edits;
 mod policies;

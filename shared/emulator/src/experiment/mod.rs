@@ -40,6 +40,7 @@ use fallow_policy::cpu_schedule::CpuChoice;
 use fallow_policy::cpu_schedule::late_first::LateFirst;
 use fallow_policy::fetch::shortfall::Shortfall;
 use fallow_policy::fetch::{FetchChoice, FetchWhen};
+use fallow_policy::hopeless::AbortWhich;
 use fallow_policy::send::in_time::InTime;
 use fallow_policy::send::{SendChoice, Ws2Switches};
 
@@ -155,6 +156,7 @@ fn improved() -> Composition {
         fetch_when: FetchWhen::AnyShortfall,
         ws2: Ws2Switches::IMPROVED,
         accounting: AccountingChoice::new(&ByDebts),
+        abort: AbortWhich::None,
     }
 }
 

@@ -171,6 +171,14 @@ impl<V: PartialEq + Clone> Experience<V> {
         let factor = known.map(|known| known.ratios.factor * (speed.get() / known.ratios.speed));
         DurationCorrection::new(factor.unwrap_or(self.project.factor))
     }
+
+    /// The same by the shortest of the version's last jobs; none if few are known.
+    pub fn least(&self, version: &V, speed: Speed) -> Option<DurationCorrection> {
+        let known = self.versions.iter().find(|known| known.version == *version)?;
+        let ratios = Some(&known.ratios).filter(|ratios| ratios.last.len() >= ENOUGH)?;
+        let least = ratios.last.iter().copied().min_by(f32::total_cmp)?;
+        Some(DurationCorrection::new(f64::from(least) * (speed.get() / ratios.speed)))
+    }
 }
 
 impl<V> Experience<V> {

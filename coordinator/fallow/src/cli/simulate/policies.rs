@@ -16,6 +16,8 @@ those that differ from the default, the first:
   ws2=scaled              WS2 counts the host's off time only
   fetch=any-shortfall     work is asked for as soon as the buffer is not full
   fetch=below-minimum     once less than client.buffer.min is left
+  abort=none              no job is given up for its deadline
+  abort=hopeless          jobs are that cannot be in time any more
 ";
 
 /// All policies and switches.

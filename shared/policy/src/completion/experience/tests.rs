@@ -78,6 +78,20 @@ fn a_server_that_corrects_a_versions_speed_is_not_corrected_twice() {
 }
 
 #[test]
+fn the_shortest_of_a_versions_jobs_is_told_once_enough_have_ended() {
+    let least = |experience: &Experience<u32>, version| {
+        experience.least(&version, speed(2.0)).map(|least| least.get())
+    };
+    let seven = learned(&[2.0; 7]);
+    assert_eq!((least(&seven, 1), least(&seven, 2)), (None, None));
+    assert_eq!(
+        least(&learned(&[2.0, 3.0, 2.0, 1.5, 2.0, 9.0, 2.0, 2.0]), 1),
+        Some(3.0),
+        "at twice the speed"
+    );
+}
+
+#[test]
 fn what_projects_are_told_fades_when_nothing_is_sent_any_more_and_only_if_it_is_too_high() {
     let (high, low) = (learned(&[16.0; 10]), learned(&[0.25; 10]));
     let after = |experience: &Experience<u32>, days| experience.of_project(t0() + HOUR * 24 * days).get();

@@ -1,0 +1,65 @@
+//! Gives up jobs that cannot be in time any more, where the composition says so (`abort=hopeless`).
+
+use fallow_boinc::runtime::exit;
+use fallow_domain::{Fraction, JobId};
+use fallow_policy::completion::EndedJob;
+use fallow_policy::hopeless::{AbortWhich, Prospects, WhyHopeless, why_hopeless};
+use fallow_policy::on_time::Sureness;
+
+use crate::cause::Cause;
+use crate::machine::Client;
+use crate::state::{Job, Process, Stage};
+
+/// What is less than that far says little of how long it would have taken.
+const FRACTION_TAUGHT: f64 = 0.25;
+
+impl Client {
+    /// Aborts what is hopeless, before it is decided what runs: what it would have used is there for others.
+    pub(crate) fn abort_hopeless(&mut self) {
+        if self.config.composition.abort == AbortWhich::None {
+            return;
+        }
+        let hopeless = self.state.jobs.values().filter_map(|job| Some((job.id, self.why_hopeless(job)?)));
+        let hopeless: Vec<(JobId, WhyHopeless)> = hopeless.collect();
+        for (id, why) in hopeless {
+            self.give_up(id, why);
+        }
+    }
+
+    fn why_hopeless(&self, job: &Job) -> Option<WhyHopeless> {
+        let goes_on = matches!(job.stage, Stage::Downloading | Stage::Runnable) && job.outcome.is_none();
+        if !goes_on || matches!(job.process, Process::Aborting(_)) {
+            return None;
+        }
+        let prospects = Prospects {
+            fraction_done: Fraction::clamped(job.run.fraction_done),
+            ran: self.ran(job),
+            shortest: self.shortest(job),
+            time_left: job.result.report_deadline - self.now(),
+        };
+        why_hopeless(&prospects, |time| self.ledger.on_time().within(self.now(), time, Sureness::Hope))
+    }
+
+    fn give_up(&mut self, id: JobId, why: WhyHopeless) {
+        let Some(job) = self.state.jobs.get(&id) else { return };
+        // As BOINC's servers know them.
+        let exit_status = if job.run.begun { exit::ABORTED_BY_CLIENT } else { exit::UNSTARTED_LATE };
+        self.learn_from_given_up(id);
+        // Its owner is told with the reason.
+        self.abort_job(id, exit_status, Cause::Hopeless(why));
+    }
+
+    /// A job that took too long and is given up would else leave no trace, and the next would be thought to
+    /// take as long as those that were short enough. What it would have taken follows from how far it is.
+    fn learn_from_given_up(&mut self, id: JobId) {
+        let Some(job) = self.state.jobs.get(&id) else { return };
+        let done = job.run.fraction_done;
+        if done < FRACTION_TAUGHT {
+            return;
+        }
+        let (by_size, actual) = (self.estimated_total(id), self.computed(job).mul_f64(1.0 / done));
+        let (project, version, ended) =
+            (job.project, job.version.clone(), EndedJob { by_size, actual, speed: job.speed });
+        self.learn_experience(project, &version, ended);
+    }
+}

@@ -1,0 +1,101 @@
+//! Jobs that cannot be in time any more are given up where the composition says so.
+
+use fallow_boinc::runtime::exit;
+use fallow_domain::{Duration, JobId, ProjectId, SlotId, Usage};
+
+use super::{NOW, client, id_of, put_job};
+use crate::machine::Client;
+use crate::state::Process;
+use crate::why::Why;
+use crate::{Action, Cause, Effect};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+/// A client whose two CPUs have tasks: 40 hours long and half done, with ten hours to their deadlines, so
+/// that they run first and are late. A job of 1000 s waits whose deadline is in an hour.
+fn full(policy: &str) -> (Client, ProjectId, [JobId; 2], JobId) {
+    let mut client = client(0, &["a"]);
+    client.config.composition = policy.parse().unwrap();
+    let a = id_of(&client, "a");
+    let tasks = [(1, 0), (2, 1)].map(|(id, slot)| {
+        let id = put_job(&mut client, id, a, Usage::ONE_CPU);
+        client.edit_job(id, |job| {
+            job.result.report_deadline = NOW + HOUR.mul_f64(0.5);
+            (job.process, job.slot, job.run.begun) = (Process::Executing(7), Some(SlotId(slot)), true);
+            (job.run.base, job.run.elapsed, job.run.fraction_done) = (HOUR * 20, HOUR * 20, 0.5);
+        });
+        id
+    });
+    let waits = put_job(&mut client, 3, a, Usage::ONE_CPU);
+    client.edit_job(waits, |job| job.result.report_deadline = NOW + HOUR);
+    client.reassess(waits);
+    client.actions.take();
+    (client, a, tasks, waits)
+}
+
+fn decided(client: &mut Client) -> Vec<Action> {
+    client.decide_what_runs();
+    client.actions.take()
+}
+
+fn aborted(actions: &[Action]) -> Vec<JobId> {
+    let aborted = actions.iter().filter_map(|action| match action.effect {
+        Effect::AbortTask { job } => Some(job),
+        _ => None,
+    });
+    aborted.collect()
+}
+
+fn was_started(client: &Client, id: JobId) -> bool {
+    client.state.jobs[&id].run.starts > 0
+}
+
+#[test]
+fn a_job_that_would_be_late_begins_when_those_that_are_lost_are_given_up() {
+    let (mut client, _, _, waits) = full("CS2");
+    let actions = decided(&mut client);
+    assert!(aborted(&actions).is_empty() && !was_started(&client, waits), "without the switch");
+    let (mut client, _, tasks, waits) = full("CS2,abort=hopeless");
+    let actions = decided(&mut client);
+    assert_eq!(aborted(&actions), tasks);
+    assert!(was_started(&client, waits));
+    let told = |action: &&Action| matches!(&action.effect, Effect::Notice { text, .. } if text.contains("given up, for"));
+    assert_eq!(actions.iter().filter(told).count(), 2);
+    assert!(
+        tasks
+            .iter()
+            .all(|id| client.state.jobs[id].outcome.as_ref().unwrap().exit_status == exit::ABORTED_BY_CLIENT)
+    );
+}
+
+#[test]
+fn the_reason_is_a_value_and_a_job_that_never_began_is_reported_as_such() {
+    let overdue = |client: &mut Client, a| {
+        let id = put_job(client, 4, a, Usage::ONE_CPU);
+        client.edit_job(id, |job| job.result.report_deadline = NOW - HOUR);
+        id
+    };
+    let (mut client, a, tasks, _) = full("CS2,abort=hopeless");
+    let unknown = overdue(&mut client, a);
+    let actions = decided(&mut client);
+    let reason =
+        actions.iter().find(|action| matches!(action.effect, Effect::AbortTask { job } if job == tasks[0]));
+    let why = reason.map(|action| &action.reason.why);
+    assert!(matches!(why, Some(Why::Own(Cause::Hopeless(why))) if why.needs > why.hope), "{why:?}");
+    assert!(was_started(&client, unknown), "nothing is known of how long jobs of its version take");
+    let (mut client, a, tasks, _) = full("CS2,abort=hopeless");
+    (0..8).for_each(|_| client.learn_estimate(tasks[0], Duration::from_secs(1_000)));
+    let known = overdue(&mut client, a);
+    decided(&mut client);
+    assert!(!was_started(&client, known));
+    assert_eq!(client.state.jobs[&known].outcome.as_ref().unwrap().exit_status, exit::UNSTARTED_LATE);
+}
+
+/// Else only jobs that were short enough would be learned from.
+#[test]
+fn what_a_job_that_is_given_up_would_have_taken_is_learned() {
+    let (mut client, a, _, _) = full("CS2_JC3,abort=hopeless");
+    decided(&mut client);
+    let told = client.compose_request(a, &Default::default()).unwrap().0.duration_correction_factor;
+    assert_eq!(told, 100.0, "two jobs that were to take 1000 s, and half done after 20 h");
+}
