@@ -261,7 +261,7 @@ impl Client {
     }
 
     /// Ends a job that somebody does not want any more.
-    pub(crate) fn abort_job(&mut self, id: JobId, exit_status: i32, why: Cause) {
+    pub(crate) fn abort_job(&mut self, id: JobId, exit_status: i32, why: &Cause) {
         let Some(job) = self.state.jobs.get(&id) else { return };
         if matches!(job.stage, Stage::Uploading | Stage::Reporting) {
             return;

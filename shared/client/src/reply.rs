@@ -114,7 +114,7 @@ impl Client {
         let Some(job) = self.state.jobs.named(&FileKey { project: id, name }) else { return };
         let begun = self.state.jobs.get(&job).is_some_and(|job| job.run.begun);
         if !(unless_started && begun) {
-            self.abort_job(job, exit::ABORTED_BY_PROJECT, Cause::AbortedByProject);
+            self.abort_job(job, exit::ABORTED_BY_PROJECT, &Cause::AbortedByProject);
         }
     }
 }

@@ -146,7 +146,7 @@ fn happens(client: &mut Client, id: JobId, what: u8, n: u32) {
         }]),
         4 => client.fall_back(id),
         5 => client.begin_anew(id),
-        6 => client.abort_job(id, 203, Cause::AbortedByProject),
+        6 => client.abort_job(id, 203, &Cause::AbortedByProject),
         7 => client.settle_outputs(id),
         8 => client.wake_tasks(),
         _ => client.forget_job(id),

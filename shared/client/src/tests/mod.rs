@@ -227,7 +227,7 @@ fn r2_7_nothing_is_left_of_jobs_that_cannot_run_when_they_are_gone() {
         (client.workload.set_aside().counts(a)[cpu], client.workload.set_aside().counts(b)[cpu])
     };
     assert_eq!(count(&client), (2, 1));
-    client.abort_job(aborted, 203, Cause::AbortedByProject);
+    client.abort_job(aborted, 203, &Cause::AbortedByProject);
     assert_eq!(count(&client), (1, 1));
     client.handle(NOW, Event::Detach { url: url("b") });
     assert_eq!(count(&client), (1, 0));
@@ -315,7 +315,7 @@ fn r5_6_a_job_that_is_being_aborted_is_no_work_that_a_server_plans_with() {
     let a = id_of(&client, "a");
     let [aborted, kept] = [1, 2].map(|id| put_job(&mut client, id, a, Usage::ONE_CPU));
     client.edit_job(aborted, |job| (job.process, job.slot) = (Process::Executing(1), Some(SlotId(0))));
-    client.abort_job(aborted, 197, Cause::AbortedByProject);
+    client.abort_job(aborted, 197, &Cause::AbortedByProject);
     client.edit_project(a, |project| project.send_full_workload = true);
     let (mut request, _) = client.compose_request(a, &WorkRequest::default()).unwrap();
     client.list_jobs(a, &mut request);
