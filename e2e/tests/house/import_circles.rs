@@ -153,6 +153,9 @@ fn circles(files: &[(String, String)], edges: &mut Vec<(String, String)>) -> Vec
     if shown.is_empty() { folder_circles(&imports, line) } else { shown }
 }
 
+/// What one place imports from others, with one of the imports that show it.
+type Targets<'a> = BTreeMap<&'a [String], (&'a Module, &'a Module)>;
+
 /// The circles among a folder and what lies beside it, each as a line for every import from one to the next.
 fn folder_circles(
     imports: &BTreeMap<&Module, BTreeMap<&Module, usize>>,
@@ -162,7 +165,7 @@ fn folder_circles(
     let mut found = BTreeMap::new();
     for parent in 0..depth {
         // Each as the way to it from the root, with one of the imports that lead from one to the other.
-        let mut level: BTreeMap<&[String], BTreeMap<&[String], (&Module, &Module)>> = BTreeMap::new();
+        let mut level = BTreeMap::<&[String], Targets<'_>>::new();
         for (from, targets) in imports {
             level.entry(&from[..from.len().min(parent + 1)]).or_default();
             for to in targets.keys().filter(|to| to.len().min(from.len()) > parent) {

@@ -46,7 +46,7 @@ impl Client {
         let exit_status = if job.run.begun { exit::ABORTED_BY_CLIENT } else { exit::UNSTARTED_LATE };
         self.learn_from_given_up(id);
         // Its owner is told with the reason.
-        self.abort_job(id, exit_status, Cause::Hopeless(why));
+        self.abort_job(id, exit_status, &Cause::Hopeless(why));
     }
 
     /// A job that took too long and is given up would else leave no trace, and the next would be thought to
