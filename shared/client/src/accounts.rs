@@ -178,8 +178,8 @@ impl Ledger {
     }
 
     /// Learns when the host is on, and how long there is no chance to get work, from the time since the last
-    /// look. It was there until `there_until`, computing was `allowed`, and work of the types `unserved` could
-    /// not be had.
+    /// look. It was there until `there_until`, computing was `allowed`, and work of the types `unserved`
+    /// could not be had.
     pub(crate) fn learn_habits(
         &mut self,
         from: Instant,

@@ -6,7 +6,7 @@ use fallow_domain::{Instant, Preferences, ProjectId};
 use fallow_policy::composition::Composition;
 use fallow_policy::fetch::FetchDecision;
 use fallow_policy::hopeless::AbortWhich;
-use fallow_policy::round_robin::{PlanProject, RoundRobin};
+use fallow_policy::round_robin::RoundRobin;
 use fallow_policy::rpc_session::Sessions;
 use fallow_policy::rpc_timing::RpcState;
 use rand_pcg::Pcg64Mcg;
@@ -22,6 +22,7 @@ use crate::devices::Usable;
 use crate::held_back::HeldBack;
 use crate::messages::Hearings;
 use crate::pages::Pages;
+use crate::planning::Planned;
 use crate::presence::Presence;
 use crate::random::Random;
 use crate::record::{self, RestoreError};
@@ -108,7 +109,7 @@ pub struct Client {
     /// What becomes of the work held.
     pub(crate) round_robin: RoundRobin,
     /// Memory for what that is told at every look ahead.
-    pub(crate) plan_projects: Vec<PlanProject>,
+    pub(crate) planned: Planned,
     /// What may be used of the host.
     pub(crate) usable: Usable,
     /// The limit on CPU time, and measurements of the CPUs.
@@ -158,7 +159,7 @@ impl Client {
             schedule: Decision::default(),
             fetch: Decision::default(),
             round_robin: RoundRobin::default(),
-            plan_projects: Vec::new(),
+            planned: Planned::default(),
             usable: Usable::default(),
             throttle: Throttle::default(),
             clock: Clock::default(),

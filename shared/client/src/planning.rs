@@ -19,6 +19,10 @@ use crate::record::Record;
 use crate::state::Project;
 use crate::timers::Timer;
 
+/// What a look ahead is told of the projects: memory that is kept from one to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Planned(Vec<PlanProject>);
+
 impl Client {
     /// How much work is to be held: the whole buffer, and the time between contacts (R1.13).
     fn window(&self) -> Duration {
@@ -34,19 +38,19 @@ impl Client {
         let least = self.config.composition.fetch.looks_at_least();
         let window = self.window().max(least.mul_f64(1.0 / host.active_fraction.get().max(0.01)));
         let project = |p: &Project| PlanProject { id: p.id, share: p.share, counts: !p.detach_when_done };
-        let mut projects = std::mem::take(&mut self.plan_projects);
-        projects.clear();
-        projects.extend(self.state.projects.values().map(project));
+        let mut projects = std::mem::take(&mut self.planned);
+        projects.0.clear();
+        projects.0.extend(self.state.projects.values().map(project));
         // Deadlines in the queue are a connection interval early already.
         self.round_robin.simulate(
             &host,
-            &projects,
+            &projects.0,
             self.workload.queue(),
             window,
             Duration::ZERO,
             self.now(),
         );
-        self.plan_projects = projects;
+        self.planned = projects;
     }
 
     /// Books the time since the last plan in the long-term debts (R3.3).

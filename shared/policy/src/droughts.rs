@@ -2,8 +2,8 @@
 //!
 //! A drought begins when work is wanted and nobody who might have any can be asked, or when the network may
 //! not be used. It ends when work comes: somebody who is asked now and then and has none does not end it.
-//! Whether something idles meanwhile makes no difference, so that a host that was insured well enough does not
-//! forget why. Only time in which it computes counts.
+//! Whether something idles meanwhile makes no difference, so that a host that was insured well enough does
+//! not forget why. Only time in which it computes counts.
 //!
 //! Not a drought is what no work held ahead would help: a job that is too large for what is free, or projects
 //! whose jobs would all be late.

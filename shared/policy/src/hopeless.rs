@@ -14,8 +14,8 @@
 //!
 //! *Late results*: a server may still take one that comes late, as long as the copy that it made at the
 //! deadline is not back. So a task is finished, deadline or not, that needs no more than a tenth of what it
-//! took so far: that is cheap, and the result may be of use. Beyond that the chance is not worth the time, and
-//! a server that hears of an abort can send the job to somebody else before the deadline has passed.
+//! took so far: that is cheap, and the result may be of use. Beyond that the chance is not worth the time,
+//! and a server that hears of an abort can send the job to somebody else before the deadline has passed.
 //!
 //! Source: this project's own. BOINC's client has no such rule; its projects may ask for jobs to be aborted
 //! that were not started by their deadlines.

@@ -417,8 +417,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether the host would miss the deadline of a job that it began now and interrupted for no other, after
-    /// a delay.
+    /// Whether the host would miss the deadline of a job that it began now and interrupted for no other,
+    /// after a delay.
     fn is_late_even_alone(&self, workunit: &Workunit, usage: Usage, delay: Duration) -> bool {
         let estimate = self.work_request.capacity.estimate(workunit, usage);
         let (policy, bound) = (self.project.settings().send.policy, workunit.delay_bound - delay);
