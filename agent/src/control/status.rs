@@ -468,7 +468,7 @@ mod tests {
         assert_eq!(stalls.next_contact(now), "no more work (its downloads stall)");
     }
     #[test]
-    fn the_four_metrics_are_told_by_the_keys_that_they_have_everywhere() {
+    fn all_metrics_are_told_by_the_keys_that_they_have_everywhere() {
         let none = MetricsStatus {
             idleness: None,
             waste: None,

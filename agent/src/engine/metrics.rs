@@ -162,9 +162,9 @@ mod tests {
     }
     /// Shows R6.7.
     #[test]
-    fn the_four_metrics_go_out_by_the_keys_that_they_have_everywhere() {
+    fn all_metrics_go_out_by_the_keys_that_they_have_everywhere() {
         let keys = fallow_domain::Metric::ALL.map(|metric| format!("fallow.{}", metric.key()));
-        let names = [IDLENESS, WASTE, SHARE_VIOLATION, MONOTONY].map(|metric| metric.name);
+        let names = [IDLENESS, WASTE, SHARE_VIOLATION, SHARE_DEVIATION, MONOTONY].map(|metric| metric.name);
         assert_eq!(names.as_slice(), keys);
     }
 }
