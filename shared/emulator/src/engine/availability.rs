@@ -1,4 +1,4 @@
-//! Something that is on and off in turn: the host, or a project's server.
+//! Something that is on and off in turn: the host, a project's server, or what several servers depend on.
 //!
 //! An on/off process is taken as running for ever: at the beginning it is on with the probability that is its
 //! fraction, and since exponential lengths have no memory, the first change is as far away as from any other
@@ -7,7 +7,7 @@
 use fallow_domain::{Duration, Instant};
 
 use super::random::Stream;
-use crate::scenario::{Availability, Trace};
+use crate::scenario::{Availability, OfficeHours, Trace};
 
 /// Where a process stands, and when it changes. It is moved on by being asked; time only goes forward.
 #[derive(Clone, Debug)]
@@ -24,7 +24,51 @@ pub(crate) struct OnOff {
 enum Source {
     Always,
     Drawn { on: Duration, off: Duration, stream: Stream },
+    ByHours(Calendar),
     Recorded { trace: Trace, beginning: Instant },
+}
+
+/// Days to look ahead for the next one that is not missed.
+const LOOK_AHEAD: u32 = 100_000;
+const DAY: Duration = Duration::from_hours(24);
+
+/// Where in the week a process by hours stands.
+#[derive(Clone, Debug)]
+struct Calendar {
+    hours: OfficeHours,
+    stream: Stream,
+    /// The midnight of the next day to look at, and which day of the week that is.
+    midnight: Instant,
+    weekday: usize,
+    /// When the present on interval ends, or the last one ended.
+    ends: Instant,
+}
+
+impl Calendar {
+    /// From when it is on next; until when is in `ends`. `FAR_FUTURE` for never.
+    fn next_on(&mut self) -> Instant {
+        let OfficeHours { days, from, to, jitter, absent } = self.hours;
+        for _ in 0..LOOK_AHEAD {
+            let (midnight, is_one) = (self.midnight, days[self.weekday]);
+            (self.midnight, self.weekday) = (midnight + DAY, (self.weekday + 1) % days.len());
+            if !is_one {
+                continue;
+            }
+            let is_absent = absent.get() > 0.0 && self.stream.unit() <= absent.get();
+            let mut shift = || match jitter.is_positive() {
+                true => jitter.mul_f64(2.0 * self.stream.unit() - 1.0),
+                false => Duration::ZERO,
+            };
+            let (begins, ends) = (midnight + from + shift(), midnight + to + shift());
+            // One day's may reach into the next.
+            let begins = begins.max(self.ends);
+            if !is_absent && begins < ends {
+                self.ends = ends;
+                return begins;
+            }
+        }
+        Instant::FAR_FUTURE
+    }
 }
 
 impl OnOff {
@@ -40,6 +84,15 @@ impl OnOff {
                 let off = mean.mul_f64((1.0 - fraction.get()) / fraction.get());
                 let changes_at = beginning + stream.exponential(if on { *mean } else { off });
                 Self { source: Source::Drawn { on: *mean, off, stream }, on, changes_at, changes: 0 }
+            }
+            Availability::Hours(hours) => {
+                // The last day of the week before: its hours may go over midnight.
+                let (midnight, weekday) = (beginning - DAY, hours.days.len() - 1);
+                let mut calendar = Calendar { hours: *hours, stream, midnight, weekday, ends: beginning };
+                let begins = calendar.next_on();
+                let on = begins <= beginning;
+                let changes_at = if on { calendar.ends } else { begins };
+                Self { source: Source::ByHours(calendar), on, changes_at, changes: 0 }
             }
             Availability::Trace(trace) => {
                 let (on, next) = trace.at(Duration::ZERO);
@@ -77,6 +130,10 @@ impl OnOff {
                 self.on = !self.on;
                 self.changes_at = at + stream.exponential(if self.on { *on } else { *off });
             }
+            Source::ByHours(calendar) => {
+                self.on = !self.on;
+                self.changes_at = if self.on { calendar.ends } else { calendar.next_on() };
+            }
             Source::Recorded { trace, beginning } => {
                 let (on, next) = trace.at(at - *beginning);
                 self.on = on;
@@ -88,13 +145,33 @@ impl OnOff {
     }
 }
 
+/// Several things that something depends on: it is on while all of them are.
+#[derive(Clone, Debug)]
+pub(crate) struct AllOn(Vec<OnOff>);
+
+impl AllOn {
+    pub(crate) fn new(all: impl Iterator<Item = OnOff>) -> Self {
+        Self(all.collect())
+    }
+
+    /// Whether it is on at `now`.
+    pub(crate) fn is_on(&mut self, now: Instant) -> bool {
+        // Each is asked, so that each moves on.
+        self.0.iter_mut().fold(true, |all, one| one.is_on(now) && all)
+    }
+
+    /// How often any of them has changed: two equal answers mean that it stood as it was all the time
+    /// between.
+    pub(crate) fn changes(&self) -> u64 {
+        self.0.iter().map(OnOff::changes).sum()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::scenario::TraceChange;
     use fallow_domain::Fraction;
-
-    const DAY: Duration = Duration::from_hours(24);
 
     fn process(fraction: f64, mean: i64, seed: u64) -> OnOff {
         let availability =
@@ -142,6 +219,70 @@ mod tests {
             let at = Instant::EPOCH + Duration::from_secs(7 * n as i64);
             assert_eq!(seldom.is_on(at), asked[n]);
         }
+    }
+
+    fn hours(days: [u8; 7], from: i64, to: i64) -> OfficeHours {
+        let (from, to) = (Duration::from_hours(from), Duration::from_hours(to));
+        let days = days.map(|day| day == 1);
+        OfficeHours { days, from, to, jitter: Duration::ZERO, absent: Fraction::ZERO }
+    }
+    fn by_hours(hours: OfficeHours, seed: u64) -> OnOff {
+        OnOff::new(&Availability::Hours(hours), Instant::EPOCH, Stream::named(seed, &["test"]))
+    }
+    /// The hours, from the beginning, at which a process changes in two weeks.
+    fn changes(mut process: OnOff) -> Vec<f64> {
+        let mut changes = Vec::new();
+        loop {
+            let at = process.changes_at();
+            if at > Instant::EPOCH + DAY * 14 {
+                return changes;
+            }
+            process.is_on(at);
+            changes.push((at - Instant::EPOCH).as_secs_f64() / 3_600.0);
+        }
+    }
+
+    #[test]
+    fn r5_11_office_hours_are_kept_from_monday_on_and_may_go_over_midnight() {
+        let week = hours([1, 0, 0, 0, 0, 1, 0], 9, 17);
+        assert_eq!(changes(by_hours(week, 1)), [9.0, 17.0, 129.0, 137.0, 177.0, 185.0, 297.0, 305.0]);
+        let mut nights = by_hours(hours([0, 0, 0, 0, 0, 0, 1], 22, 30), 1);
+        assert!(nights.is_on(Instant::EPOCH), "since Sunday");
+        assert_eq!(changes(nights), [6.0, 166.0, 174.0, 334.0]);
+        let (measured, ons, _) = measure(by_hours(hours([1; 7], 0, 24), 1), DAY * 20);
+        assert_eq!((measured, ons), (1.0, 20), "day follows day without a gap");
+    }
+
+    #[test]
+    fn r5_11_office_hours_vary_by_their_jitter_and_are_missed_as_often_as_asked_for() {
+        let jitter = Duration::from_mins(30);
+        let absent = Fraction::clamped(0.25);
+        let hours = OfficeHours { jitter, absent, ..hours([1, 1, 1, 1, 1, 0, 0], 9, 17) };
+        let (mut process, end) = (by_hours(hours, 3), Instant::EPOCH + DAY * 7_000);
+        let (mut ons, mut sum, mut most) = (0, 0.0_f64, 0.0_f64);
+        while process.changes_at() < end {
+            let at = process.changes_at();
+            let is_on = process.is_on(at);
+            let hour = (at - Instant::EPOCH).as_secs_f64() / 3_600.0 % 24.0;
+            let off = (hour - if is_on { 9.0 } else { 17.0 }).abs();
+            ons += i32::from(is_on);
+            (sum, most) = (sum + off, most.max(off));
+        }
+        assert!(most <= 0.5 && (sum / f64::from(2 * ons) - 0.25).abs() < 0.01, "{most} {sum}");
+        assert!((f64::from(ons) / 5_000.0 - 0.75).abs() < 0.02, "{ons} of 5,000 days");
+        let fraction = Availability::Hours(hours).fraction().get();
+        let (measured, _, _) = measure(by_hours(hours, 3), DAY * 7_000);
+        assert!((measured - fraction).abs() < 0.005, "{measured} {fraction}");
+    }
+
+    #[test]
+    fn r5_11_what_depends_on_several_things_is_on_while_all_are() {
+        let each = [hours([1; 7], 8, 18), hours([1; 7], 12, 24)].map(|hours| by_hours(hours, 1));
+        let mut all = AllOn::new(each.into_iter());
+        let on: Vec<i64> =
+            (0..24).filter(|hour| all.is_on(Instant::EPOCH + Duration::from_hours(*hour))).collect();
+        assert_eq!(on, [12, 13, 14, 15, 16, 17]);
+        assert_eq!(all.changes(), 3);
     }
 
     #[test]

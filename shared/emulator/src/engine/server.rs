@@ -16,7 +16,7 @@ use fallow_policy::composition::Composition;
 use fallow_policy::send::{Demand, HeldJobs, Offer, SendHost, SendSituation};
 
 use super::arrival::Arrival;
-use super::availability::OnOff;
+use super::availability::AllOn;
 use super::host::CPUS_MIN;
 use super::jobs::{Jobs, SentJob, number_of};
 use super::supply::{Application, DrawnJob, Supply, length};
@@ -30,7 +30,7 @@ const REPLY_MAX: usize = 20_000;
 #[derive(Debug)]
 pub(crate) struct Server<'a> {
     pub(crate) model: &'a ProjectModel,
-    pub(crate) up: OnOff,
+    pub(crate) up: AllOn,
     pub(crate) supply: Supply<'a>,
     pub(crate) jobs: Jobs,
     pub(crate) counts: ServerCounts,
@@ -62,7 +62,7 @@ pub(crate) struct Report {
 }
 
 impl<'a> Server<'a> {
-    pub(crate) fn new(model: &'a ProjectModel, up: OnOff, supply: Supply<'a>, url: String) -> Self {
+    pub(crate) fn new(model: &'a ProjectModel, up: AllOn, supply: Supply<'a>, url: String) -> Self {
         let counts = ServerCounts { correction: 1.0, ..ServerCounts::default() };
         Self { model, up, supply, jobs: Jobs::default(), counts, known: false, url }
     }

@@ -13,7 +13,7 @@ use fallow_policy::composition::Composition;
 
 use super::RunOptions;
 use super::account::{Account, RunSummary};
-use super::availability::OnOff;
+use super::availability::{AllOn, OnOff};
 use super::calendar::{Calendar, CalendarEvent};
 use super::host::{Task, Tasks};
 use super::outcome::{EndedJob, RunOutcome};
@@ -68,8 +68,15 @@ impl<'a> World<'a> {
     ) -> Self {
         let host = &scenario.host;
         let server = |(index, model): (usize, &'a ProjectModel)| {
-            let up = Stream::named(seed, &["project", &model.name, "availability"]);
-            let up = OnOff::new(&model.available, BEGINNING, up);
+            let own = Stream::named(seed, &["project", &model.name, "availability"]);
+            let own = OnOff::new(&model.available, BEGINNING, own);
+            // The same for all that depend on it, since it draws the same.
+            let outages = scenario.outages.iter().filter(|outage| outage.concerns(&model.name));
+            let outages = outages.map(|outage| {
+                let stream = Stream::named(seed, &["outage", &outage.name, "availability"]);
+                OnOff::new(&outage.available, BEGINNING, stream)
+            });
+            let up = AllOn::new([own].into_iter().chain(outages));
             Server::new(model, up, Supply::new(model, host, seed), url(index))
         };
         let instances = instances(host);

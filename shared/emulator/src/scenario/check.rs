@@ -10,8 +10,8 @@ use fallow_domain::{Duration, Flops};
 
 use super::text::units::write_duration;
 use super::{
-    ApplicationModel, Availability, Buffer, ClientModel, HostModel, Problem, ProjectModel, QueuedJob,
-    Scenario, Severity, Trace,
+    ApplicationModel, Availability, Buffer, ClientModel, HostModel, OfficeHours, OutageModel, Problem,
+    ProjectModel, QueuedJob, Scenario, Severity, Trace,
 };
 
 /// 36,500 days, longer than any simulation: durations beyond it are typing errors, and lose microseconds in
@@ -51,6 +51,14 @@ impl Scenario {
                 check.error(&format!("project.{}.name", project.name), reason, UNIQUE);
             }
             check.project(project, &self.host);
+        }
+        let mut outages = BTreeSet::new();
+        for outage in &self.outages {
+            if !outages.insert(&outage.name) {
+                let reason = format!("two outages are named {:?}", outage.name);
+                check.error(&format!("outage.{}.name", outage.name), reason, UNIQUE);
+            }
+            check.outage(outage, &names);
         }
         check.found
     }
@@ -145,7 +153,35 @@ impl Check {
                 let path = format!("{path}.mean");
                 self.within(&path, *mean, SECOND, CENTURY, "from 1 s to 36,500 days");
             }
+            Availability::Hours(hours) => self.hours(path, hours),
             Availability::Trace(trace) => self.trace(&format!("{path}.trace"), trace),
+        }
+    }
+
+    fn hours(&mut self, path: &str, hours: &OfficeHours) {
+        let (day, length) = (Duration::from_hours(24), hours.to - hours.from);
+        if hours.days == [false; 7] {
+            self.error(&format!("{path}.days"), "there is none".into(), "at least one day of the week");
+        }
+        if hours.from < Duration::ZERO || hours.from >= day || !length.is_positive() || length > day {
+            let reason = "they are no hours of a day".to_owned();
+            self.error(&format!("{path}.hours"), reason, "a beginning, and an end at most a day later");
+        }
+        if hours.jitter < Duration::ZERO || hours.jitter >= length / 2 {
+            let reason = format!("{} makes no sense here", write_duration(hours.jitter));
+            self.error(&format!("{path}.jitter"), reason, "from 0 s to less than half of the hours");
+        }
+        let absent = hours.absent.get();
+        self.number(&format!("{path}.absent"), absent, absent < 1.0, "a fraction below 1");
+    }
+
+    fn outage(&mut self, outage: &OutageModel, projects: &BTreeSet<&String>) {
+        let path = |key: &str| format!("outage.{}.{key}", outage.name);
+        self.name(&path("name"), &outage.name);
+        self.available(&path("available"), &outage.available);
+        for name in outage.projects.iter().filter(|name| !projects.contains(name)) {
+            let reason = format!("there is no project {name:?}");
+            self.error(&path("projects"), reason, "names of the scenario's projects");
         }
     }
 

@@ -20,10 +20,11 @@ mod vary;
 
 pub use boinc::{BoincError, FromBoinc};
 pub use files::{Directory, FileError, Files, NoFiles};
-pub use model::availability::{Availability, Trace, TraceChange};
+pub use model::availability::{Availability, OfficeHours, Trace, TraceChange};
 pub use model::client::{Buffer, ClientModel};
 pub use model::host::{Bandwidth, CoprocessorKind, CoprocessorModel, HostModel, OffKind};
 pub use model::job::{ApplicationModel, CoprocessorUse, Estimate, QueuedJob, QueuedState, TrueFlops, Uses};
+pub use model::outage::OutageModel;
 pub use model::project::ProjectModel;
 pub use model::scenario::Scenario;
 pub use problem::{Problem, Severity};

@@ -71,6 +71,7 @@ impl Scenario {
             host: HostModel::default(),
             client: ClientModel::default(),
             projects: vec![ProjectModel::new("p1", share(BASE_SHARE), ApplicationModel::base("p1", 1))],
+            outages: Vec::new(),
         }
     }
 
@@ -115,6 +116,7 @@ impl Scenario {
             },
             client: ClientModel::default(),
             projects: vec![ProjectModel::new("a", share(BASE_SHARE), hour("a", 7.2e12, nvidia)), b],
+            outages: Vec::new(),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Faults that a simulator of clients can have and this one must not: each once seen in another.
 
 use fallow_domain::{Duration, Flops, Fraction, ResourceType};
-use fallow_emulator::engine::RunOutcome;
-use fallow_emulator::scenario::{Availability, Scenario};
+use fallow_emulator::engine::{JobOutcome, RunOutcome};
+use fallow_emulator::scenario::{Availability, OutageModel, Scenario, Trace, TraceChange};
 
 use crate::engine_runs::{DAY, HOUR, application, project, s, secs, simulate, tiny};
 
@@ -84,6 +84,52 @@ fn a_project_that_is_up_more_often_fails_less_often() {
     };
     let (seldom, hardly) = (failed(0.9), failed(0.99));
     assert!(seldom < 0.2 && hardly < 0.05 && hardly < seldom / 2.0, "{seldom} {hardly}");
+}
+
+/// Two projects whose jobs take an hour and are due in a day; on the second day one of them is down.
+fn one_down(outage: bool) -> Scenario {
+    let mut scenario = tiny(2, 3_600, DAY * 3);
+    scenario.projects = ["a", "b"].into_iter().map(|name| project(name, 3_600)).collect();
+    scenario.projects.iter_mut().for_each(|project| project.applications[0].latency_bound = HOUR * 12);
+    let change = |hours, on| TraceChange { at: HOUR * hours, on };
+    let changes = vec![change(0, true), change(24, false), change(48, true)];
+    let down = Availability::Trace(Trace { file: "down.csv".into(), changes, end: None });
+    match outage {
+        true => {
+            scenario.outages = vec![OutageModel { name: "net".into(), projects: Vec::new(), available: down }]
+        }
+        false => scenario.projects[0].available = down,
+    }
+    scenario
+}
+
+#[test]
+fn r5_31_a_report_waits_while_its_project_is_down_and_the_job_is_late_by_then() {
+    let outcome = simulate(&one_down(false), "CS2_WF2_WS1_JC2");
+    let reported = |job: &JobOutcome| job.reported.filter(|_| job.project == 0);
+    let of_a = || outcome.timeline.as_ref().unwrap().outcomes.iter().filter(|job| job.project == 0);
+    assert!(of_a().filter_map(reported).all(|at| !(DAY..DAY * 2).contains(&at)), "nobody took reports");
+    let late: Vec<&JobOutcome> = of_a().filter(|job| !job.met).collect();
+    let waited =
+        |job: &&JobOutcome| job.sent < DAY && job.deadline < DAY * 2 && job.reported >= Some(DAY * 2);
+    assert!(late.iter().filter(|job| waited(job)).count() >= 2, "{late:?}");
+    assert_eq!(outcome.projects[0].jobs_late, late.len() as u64);
+    assert!(outcome.figures.waste.unwrap() > 0.0);
+}
+
+#[test]
+fn r5_11_an_outage_takes_all_projects_away_that_depend_on_it_at_the_same_times() {
+    let reported = |scenario: &Scenario| {
+        let jobs = simulate(scenario, "CS2_WF2_WS1_JC2").timeline.unwrap().outcomes;
+        [0, 1].map(|project| {
+            let mut own = jobs.iter().filter(|job| job.project == project);
+            own.any(|job| job.reported.is_some_and(|at| (DAY + HOUR..DAY * 2).contains(&at)))
+        })
+    };
+    let mut scenario = one_down(true);
+    assert_eq!(reported(&scenario), [false, false], "all depend on it");
+    scenario.outages[0].projects = vec!["b".into()];
+    assert_eq!(reported(&scenario), [true, false]);
 }
 
 #[test]

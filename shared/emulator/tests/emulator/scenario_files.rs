@@ -6,8 +6,8 @@ use std::path::Path;
 use fallow_domain::{Bytes, Duration, Flops, Fraction, Share, Speed};
 use fallow_emulator::scenario::{
     ApplicationModel, Availability, Bandwidth, Buffer, ClientModel, CoprocessorKind, CoprocessorModel,
-    CoprocessorUse, Directory, Estimate, HostModel, NoFiles, OffKind, ProjectModel, QueuedJob, QueuedState,
-    Scenario, TrueFlops, Uses,
+    CoprocessorUse, Directory, Estimate, HostModel, NoFiles, OffKind, OfficeHours, OutageModel, ProjectModel,
+    QueuedJob, QueuedState, Scenario, TrueFlops, Uses,
 };
 use proptest::prelude::*;
 
@@ -191,7 +191,22 @@ fn available() -> impl Strategy<Value = Availability> {
         Just(Availability::Always),
         (fractions(), durations(1_000_000))
             .prop_map(|(fraction, mean)| Availability::OnOff { fraction, mean }),
+        office_hours().prop_map(Availability::Hours),
     ]
+}
+
+prop_compose! {
+    fn office_hours()(
+        days in 1_u32..128, from in 0_i64..1_440, length in 60_i64..1_440, jitter in 0_i64..30, absent in 0.0..0.9,
+    ) -> OfficeHours {
+        OfficeHours {
+            days: std::array::from_fn(|day| days >> day & 1 == 1),
+            from: Duration::from_mins(from),
+            to: Duration::from_mins(from + length),
+            jitter: Duration::from_mins(jitter),
+            absent: Fraction::clamped(absent),
+        }
+    }
 }
 
 fn bandwidth() -> impl Strategy<Value = Option<Bandwidth>> {
@@ -306,6 +321,7 @@ prop_compose! {
     fn scenarios()(
         name in names(), duration in durations(100_000_000), host in hosts(), client in clients(),
         mut projects in proptest::collection::vec(projects(), 1..4),
+        outages in proptest::collection::vec((available(), 0_usize..4), 0..3),
     ) -> Scenario {
         for (index, project) in projects.iter_mut().enumerate() {
             let name = format!("{}{index}", project.name);
@@ -315,6 +331,12 @@ prop_compose! {
             }
             project.name = name;
         }
-        Scenario { name, duration, host, client, projects }
+        let first = |count: usize| projects.iter().take(count).map(|project| project.name.clone()).collect();
+        let outages = (0..).zip(outages).map(|(index, (available, count))| OutageModel {
+            name: format!("o{index}"),
+            projects: first(count),
+            available,
+        });
+        Scenario { name, duration, host, client, outages: outages.collect(), projects }
     }
 }

@@ -53,6 +53,8 @@ fn whole_tables_words_and_absent_keys_can_be_varied() {
     let options = "host.available=always,{ fraction = 0.5, mean = \"1 h\" }";
     assert_eq!(varied(&base, options)[0].host.available, Availability::Always);
     assert_eq!(varied(&base, options)[1].host.available.fraction(), Fraction::clamped(0.5));
+    let hours = varied(&base, "host.available.hours=9-17,22-6");
+    assert_eq!(hours[1].host.available.fraction(), Fraction::clamped(8.0 / 24.0));
     assert_eq!(varied(&base, "project.p1.estimate=fixed,true").len(), 2);
     assert!(!varied(&base, "client.leave_in_memory=false")[0].client.leave_in_memory);
     assert!(varied(&base, "host.memory=16 GiB")[0].host.memory.is_some());
@@ -129,7 +131,7 @@ fn a_wrong_option_says_what_is_wrong_what_is_expected_and_what_was_meant() {
     mix(
         "hots.cpus=2",
         "there is no \"hots\" in a scenario\n        expected duration, host.KEY, host.coprocessor.KIND.KEY, \
-         client.KEY, project.NAME.KEY or project.NAME.application.NAME.KEY\n        did you mean host?",
+         client.KEY, project.NAME.KEY, project.NAME.application.NAME.KEY or outage.NAME.KEY\n        did you mean host?",
     );
     mix(
         "host.cpus",

@@ -96,7 +96,7 @@ impl Scenario {
         }
         let name = name_of(&state.host.domain_name, "host", &mut BTreeSet::new());
         let duration = Scenario::base().duration;
-        let scenario = Scenario { name, duration, host, client, projects };
+        let scenario = Scenario { name, duration, host, client, projects, outages: Vec::new() };
         match scenario.check().into_iter().find(|finding| finding.severity == Severity::Error) {
             Some(finding) => Err(BoincError::Unsound(finding)),
             None => Ok(FromBoinc { scenario, notes }),

@@ -15,8 +15,26 @@ pub enum Availability {
         /// Mean length of an on interval, above zero (R5.15).
         mean: Duration,
     },
+    /// At certain hours of certain days.
+    Hours(OfficeHours),
     /// As recorded.
     Trace(Trace),
+}
+
+/// Hours of the week, as a machine in an office keeps them. A simulation begins on a Monday at midnight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OfficeHours {
+    /// The days on which it comes on, Monday first; at least one.
+    pub days: [bool; 7],
+    /// When it comes on, from midnight: less than a day.
+    pub from: Duration,
+    /// When it goes off, from the same midnight: later, by a day at most.
+    pub to: Duration,
+    /// It comes on and goes off up to so much earlier or later each day, drawn evenly; less than half of the
+    /// time between.
+    pub jitter: Duration,
+    /// Part of these days on which it stays off, drawn day by day; below 1.
+    pub absent: Fraction,
 }
 
 /// A recorded history of on and off (R5.11).
@@ -47,8 +65,18 @@ impl Availability {
         match self {
             Self::Always => Fraction::ONE,
             Self::OnOff { fraction, .. } => *fraction,
+            Self::Hours(hours) => hours.fraction(),
             Self::Trace(trace) => trace.fraction(),
         }
+    }
+}
+
+impl OfficeHours {
+    /// Part of the time that it is on.
+    #[must_use]
+    pub fn fraction(&self) -> Fraction {
+        let days = self.days.iter().filter(|day| **day).count() as f64 * (1.0 - self.absent.get());
+        Fraction::clamped(days * (self.to - self.from).as_secs_f64() / (7.0 * 86_400.0))
     }
 }
 

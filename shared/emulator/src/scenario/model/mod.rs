@@ -4,5 +4,6 @@ pub(crate) mod availability;
 pub(crate) mod client;
 pub(crate) mod host;
 pub(crate) mod job;
+pub(crate) mod outage;
 pub(crate) mod project;
 pub(crate) mod scenario;

@@ -6,6 +6,7 @@ use fallow_domain::{Duration, Preferences};
 
 use super::client::{Buffer, ClientModel};
 use super::host::HostModel;
+use super::outage::OutageModel;
 use super::project::ProjectModel;
 
 /// Everything that is given to a simulation, but for its seed and its policies.
@@ -21,6 +22,8 @@ pub struct Scenario {
     pub client: ClientModel,
     /// The projects it is attached to, at least one, in the order of attachment. No two have the same name.
     pub projects: Vec<ProjectModel>,
+    /// What several of them depend on. No two have the same name.
+    pub outages: Vec<OutageModel>,
 }
 
 impl Scenario {

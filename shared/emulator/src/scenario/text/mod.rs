@@ -2,6 +2,7 @@
 //! and back.
 
 pub(crate) mod diagnostic;
+mod hours;
 pub(crate) mod load;
 pub(crate) mod read;
 mod read_project;

@@ -9,13 +9,15 @@ use toml::de::DeTable;
 
 use super::super::files::Files;
 use super::super::{
-    Availability, Buffer, ClientModel, CoprocessorKind, CoprocessorModel, HostModel, Problem, Scenario,
-    Severity,
+    Availability, Buffer, ClientModel, CoprocessorKind, CoprocessorModel, HostModel, OfficeHours,
+    OutageModel, Problem, Scenario, Severity,
 };
 use super::diagnostic::{Diagnostic, Diagnostics, Source};
-use super::sections::{AVAILABLE, BUFFER, CLIENT, COPROCESSOR, FILE, HOST, NETWORK, PROJECT, SECTIONS};
+use super::sections::{
+    AVAILABLE, BUFFER, CLIENT, COPROCESSOR, FILE, HOST, NETWORK, OUTAGE, PROJECT, SECTIONS,
+};
 use super::trace::parse_trace;
-use super::value::{BadValue, unexpected};
+use super::value::{BadValue, Days, Hours, unexpected};
 use super::walk::{Fields, Walk};
 
 /// A scenario, and what is odd about it.
@@ -80,6 +82,7 @@ impl Read<'_, '_> {
         let host = self.walk.table(&file, "host", &HOST);
         let client = self.walk.table(&file, "client", &CLIENT);
         let projects = self.walk.tables(&file, "project", &PROJECT);
+        let outages = self.walk.tables(&file, "outage", &OUTAGE);
         Scenario {
             name: self.walk.require(&file, "name", "a name, such as name = \"base\"").unwrap_or(base.name),
             duration: self.walk.get(&file, "duration").unwrap_or(base.duration),
@@ -92,6 +95,15 @@ impl Read<'_, '_> {
                     let place = place("project", index, table);
                     self.walk.note(place.clone(), span);
                     self.project(place, index, table)
+                })
+                .collect(),
+            outages: outages
+                .into_iter()
+                .enumerate()
+                .map(|(index, (span, table))| {
+                    let place = place("outage", index, table);
+                    self.walk.note(place.clone(), span);
+                    self.outage(place, index, table)
                 })
                 .collect(),
         }
@@ -120,6 +132,20 @@ impl Read<'_, '_> {
             disk: self.walk.get(host, "disk"),
             download: network.as_ref().and_then(|network| self.walk.get(network, "down")),
             upload: network.as_ref().and_then(|network| self.walk.get(network, "up")),
+        }
+    }
+
+    fn outage(&mut self, place: String, index: usize, table: &DeTable<'_>) -> OutageModel {
+        let fields = self.walk.fields(place, table, &OUTAGE);
+        let name = self.walk.require(&fields, "name", "a name, such as name = \"network\"");
+        if Walk::value(&fields, "available").is_none() {
+            let such_as = "when it is there, such as available = { fraction = 0.99, mean = \"1 week\" }";
+            self.walk.error(&fields.path_of("available"), "`available` is missing", such_as);
+        }
+        OutageModel {
+            name: name.unwrap_or_else(|| format!("o{}", index + 1)),
+            projects: self.walk.get(&fields, "projects").unwrap_or_default(),
+            available: self.available(&fields).unwrap_or(Availability::Always),
         }
     }
 
@@ -161,11 +187,12 @@ impl Read<'_, '_> {
         }
     }
 
-    /// `"always"`, a table of fraction and mean, or a trace. None: left out, or bad.
+    /// `"always"`, a table of fraction and mean or of hours, or a trace. None: left out, or bad.
     pub(super) fn available(&mut self, fields: &Fields<'_, '_>) -> Option<Availability> {
         let key = "available";
         let value = Walk::value(fields, key)?;
-        let expected = "\"always\", { fraction = 0.8, mean = \"1000 s\" } or { trace = \"FILE.csv\" }";
+        let expected = "\"always\", { fraction = 0.8, mean = \"1000 s\" }, { hours = \"9-17\" } or \
+                        { trace = \"FILE.csv\" }";
         if value.get_ref().as_str() == Some("always") {
             return Some(Availability::Always);
         }
@@ -174,17 +201,26 @@ impl Read<'_, '_> {
             return None;
         }
         let table = self.walk.table(fields, key, &AVAILABLE)?;
+        let has = |keys: &[&str]| keys.iter().any(|key| Walk::value(&table, key).is_some());
+        let (drawn, by_hours) = (has(&["fraction", "mean"]), has(&["days", "hours", "jitter", "absent"]));
         if let Some(trace) = Walk::value(&table, "trace") {
-            if Walk::value(&table, "fraction").or(Walk::value(&table, "mean")).is_some() {
+            if drawn || by_hours {
                 self.walk.error(
                     &table.path,
                     "a trace leaves nothing to draw",
-                    "either a trace, or fraction and mean",
+                    "either a trace, or fraction and mean, or hours",
                 );
             }
             let file: String = self.walk.get(&table, "trace")?;
             let path = table.path_of("trace");
             return self.trace(&file, &path, trace.span());
+        }
+        if by_hours {
+            if drawn {
+                let expected = "either hours, or fraction and mean";
+                self.walk.error(&table.path, "hours leave nothing else to draw", expected);
+            }
+            return self.hours(&table).map(Availability::Hours);
         }
         let fraction =
             self.walk.require(&table, "fraction", "the part of the time that it is on, such as 0.8");
@@ -193,6 +229,14 @@ impl Read<'_, '_> {
         let fraction: Fraction = fraction?;
         let mean = mean?;
         Some(Availability::OnOff { fraction, mean })
+    }
+
+    fn hours(&mut self, table: &Fields<'_, '_>) -> Option<OfficeHours> {
+        let hours: Option<Hours> = self.walk.require(table, "hours", "hours of the day, such as \"9-17\"");
+        let days = self.walk.get(table, "days").map_or([true; 7], |Days(days)| days);
+        let jitter = self.walk.get(table, "jitter").unwrap_or(Duration::ZERO);
+        let absent = self.walk.get(table, "absent").unwrap_or(Fraction::ZERO);
+        hours.map(|Hours { from, to }| OfficeHours { days, from, to, jitter, absent })
     }
 
     fn trace(&mut self, file: &str, path: &str, span: std::ops::Range<usize>) -> Option<Availability> {

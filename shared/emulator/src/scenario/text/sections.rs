@@ -3,7 +3,7 @@
 use super::walk::Section;
 
 pub(crate) const FILE: Section =
-    Section { title: "the file", keys: &["name", "duration", "host", "client", "project"] };
+    Section { title: "the file", keys: &["name", "duration", "host", "client", "project", "outage"] };
 pub(crate) const HOST: Section = Section {
     title: "[host]",
     keys: &[
@@ -36,7 +36,9 @@ pub(crate) const CLIENT: Section = Section {
     ],
 };
 pub(crate) const BUFFER: Section = Section { title: "buffer", keys: &["min", "additional"] };
-pub(crate) const AVAILABLE: Section = Section { title: "available", keys: &["fraction", "mean", "trace"] };
+pub(crate) const AVAILABLE: Section =
+    Section { title: "available", keys: &["fraction", "mean", "days", "hours", "jitter", "absent", "trace"] };
+pub(crate) const OUTAGE: Section = Section { title: "[[outage]]", keys: &["name", "projects", "available"] };
 pub(crate) const PROJECT: Section = Section {
     title: "[[project]]",
     keys: &[
@@ -102,7 +104,7 @@ pub(crate) const QUEUE: Section = Section {
 };
 /// Where a key that stands in the wrong table may belong.
 pub(crate) const SECTIONS: &[&Section] =
-    &[&FILE, &HOST, &CLIENT, &PROJECT, &APPLICATION, &QUEUE, &COPROCESSOR, &AVAILABLE, &BUFFER];
+    &[&FILE, &HOST, &CLIENT, &PROJECT, &APPLICATION, &QUEUE, &COPROCESSOR, &AVAILABLE, &BUFFER, &OUTAGE];
 
 #[cfg(test)]
 mod tests {

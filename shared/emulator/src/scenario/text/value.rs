@@ -6,6 +6,7 @@ use fallow_domain::{Bytes, Duration, Flops, Fraction, Share, Speed};
 use toml::de::DeValue;
 
 use super::super::{Bandwidth, CoprocessorKind, Estimate, OffKind, QueuedState};
+use super::hours::{parse_days, parse_hours};
 use super::suggest::suggest;
 use super::units::{BadAmount, parse_bandwidth, parse_bytes, parse_duration};
 
@@ -15,6 +16,15 @@ pub(crate) struct BadValue {
     pub(crate) problem: String,
     pub(crate) expected: String,
     pub(crate) suggestion: Option<String>,
+}
+
+/// Days of the week, Monday first.
+pub(crate) struct Days(pub(crate) [bool; 7]);
+
+/// Hours of the day, from the midnight before.
+pub(crate) struct Hours {
+    pub(crate) from: Duration,
+    pub(crate) to: Duration,
 }
 
 /// A value that can stand behind a key.
@@ -195,6 +205,29 @@ impl FromValue for bool {
 impl FromValue for String {
     fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
         text(value, "a text in quotes").map(Into::into)
+    }
+}
+
+impl FromValue for Vec<String> {
+    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
+        let expected = "a list of names, such as [\"a\", \"b\"]";
+        let DeValue::Array(items) = value else { return Err(unexpected(value, expected)) };
+        items.iter().map(|item| text(item.get_ref(), expected).map(Into::into)).collect()
+    }
+}
+
+impl FromValue for Days {
+    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
+        let expected = "days of the week, such as \"mon-fri\" or \"mon,wed,sat-sun\"";
+        parse_days(text(value, expected)?).map(Self).ok_or_else(|| unexpected(value, expected))
+    }
+}
+
+impl FromValue for Hours {
+    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
+        let expected = "two times of the day, such as \"9-17:30\", or \"22-6\" over midnight";
+        let hours = parse_hours(text(value, expected)?);
+        hours.map(|(from, to)| Self { from, to }).ok_or_else(|| unexpected(value, expected))
     }
 }
 

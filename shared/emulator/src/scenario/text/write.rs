@@ -6,9 +6,10 @@ use std::fmt::Write;
 use fallow_domain::{Flops, Fraction};
 
 use super::super::{
-    ApplicationModel, Availability, ClientModel, Estimate, HostModel, OffKind, ProjectModel, QueuedJob,
-    QueuedState, Scenario, Uses,
+    ApplicationModel, Availability, ClientModel, Estimate, HostModel, OffKind, OfficeHours, OutageModel,
+    ProjectModel, QueuedJob, QueuedState, Scenario, Uses,
 };
+use super::hours::{write_days, write_hours};
 use super::units::{write_bandwidth, write_bytes, write_duration};
 
 impl Scenario {
@@ -22,6 +23,9 @@ impl Scenario {
         out.client(&self.client);
         for project in &self.projects {
             out.project(project);
+        }
+        for outage in &self.outages {
+            out.outage(outage);
         }
         out.0
     }
@@ -52,6 +56,18 @@ fn available(available: &Availability) -> String {
         Availability::OnOff { fraction, mean } => {
             let mean = quoted(&write_duration(*mean));
             format!("{{ fraction = {}, mean = {mean} }}", number(fraction.get()))
+        }
+        Availability::Hours(hours) => {
+            let OfficeHours { days, from, to, jitter, absent } = *hours;
+            let mut text = format!("{{ days = {}, hours = ", quoted(&write_days(days)));
+            text += &quoted(&write_hours(from, to));
+            if jitter.is_positive() {
+                text += &format!(", jitter = {}", quoted(&write_duration(jitter)));
+            }
+            if absent != Fraction::ZERO {
+                text += &format!(", absent = {}", number(absent.get()));
+            }
+            text + " }"
         }
         Availability::Trace(trace) => format!("{{ trace = {} }}", quoted(&trace.file)),
     }
@@ -155,6 +171,14 @@ impl Out {
         for job in &project.queue {
             self.queued(job);
         }
+    }
+
+    fn outage(&mut self, outage: &OutageModel) {
+        self.title("[[outage]]");
+        self.key("name", &quoted(&outage.name));
+        let names: Vec<String> = outage.projects.iter().map(|name| quoted(name)).collect();
+        self.key_if(!names.is_empty(), "projects", &format!("[{}]", names.join(", ")));
+        self.key("available", &available(&outage.available));
     }
 
     fn application(&mut self, application: &ApplicationModel) {

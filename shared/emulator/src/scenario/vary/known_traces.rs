@@ -13,7 +13,8 @@ pub(crate) struct KnownTraces<'a> {
 impl Files for KnownTraces<'_> {
     fn read(&self, name: &str) -> Result<Vec<u8>, FileError> {
         let projects = self.scenario.projects.iter().map(|project| &project.available);
-        for available in projects.chain([&self.scenario.host.available]) {
+        let outages = self.scenario.outages.iter().map(|outage| &outage.available);
+        for available in projects.chain(outages).chain([&self.scenario.host.available]) {
             if let Availability::Trace(trace) = available
                 && trace.file == name
             {

@@ -36,14 +36,21 @@ pub(crate) fn set(file: &mut Table, path: &str, value: &Value) -> Result<(), Var
             }
             Ok(())
         }
+        ["outage", name, keys @ ..] if !keys.is_empty() => {
+            let list = file.get_mut("outage").and_then(Value::as_array_mut);
+            for outage in named(list, "name", name, "an outage of the scenario")? {
+                insert(outage, keys, value);
+            }
+            Ok(())
+        }
         [first, ..] => {
-            let roots = ["name", "duration", "host", "client", "project"];
+            let roots = ["name", "duration", "host", "client", "project", "outage"];
             let problem = match roots.contains(first) {
                 true => format!("{path} is no key"),
                 false => format!("there is no {first:?} in a scenario"),
             };
-            let expected = "duration, host.KEY, host.coprocessor.KIND.KEY, client.KEY, project.NAME.KEY or \
-                            project.NAME.application.NAME.KEY";
+            let expected = "duration, host.KEY, host.coprocessor.KIND.KEY, client.KEY, project.NAME.KEY, \
+                            project.NAME.application.NAME.KEY or outage.NAME.KEY";
             let near = suggest(first, roots).filter(|near| near != first);
             Err(VaryError::new(path, problem, expected).suggesting(near.map(ToOwned::to_owned)))
         }
@@ -131,10 +138,11 @@ fn insert(table: &mut Table, keys: &[&str], value: &Value) {
     match keys {
         [] => {}
         [key] => {
-            // An availability is either recorded or drawn: one takes the place of the other.
+            // An availability is recorded, drawn, or by hours: one takes the place of the others.
             let others: &[&str] = match *key {
-                "trace" => &["fraction", "mean"],
-                "fraction" | "mean" => &["trace"],
+                "trace" => &["fraction", "mean", "days", "hours", "jitter", "absent"],
+                "fraction" | "mean" => &["trace", "days", "hours", "jitter", "absent"],
+                "days" | "hours" | "jitter" | "absent" => &["trace", "fraction", "mean"],
                 _ => &[],
             };
             for other in others {

@@ -147,7 +147,7 @@ fn a_misspelt_table_gets_a_suggestion() {
 error: base.toml:8:2: cleint: unknown key in the file
     8 | [cleint]
       |  ^^^^^^
-        expected one of name, duration, host, client, project
+        expected one of name, duration, host, client, project, outage
         did you mean `client`?
 "#,
     );

@@ -45,6 +45,48 @@ error: base.toml:4:8: host.cpus: 2.5 makes no sense here
 }
 
 #[test]
+fn r5_13_hours_that_are_none_are_refused() {
+    check(
+        r#"{ fraction = 0.8, mean = "1000 s" }"#,
+        r#"{ days = "mon-fri", hours = "9-25" }"#,
+        r#"
+error: base.toml:6:41: host.available.hours: "9-25" makes no sense here
+    6 | available = { days = "mon-fri", hours = "9-25" }
+      |                                         ^^^^^^
+        expected two times of the day, such as "9-17:30", or "22-6" over midnight
+"#,
+    );
+}
+
+#[test]
+fn r5_13_a_jitter_of_half_of_the_hours_is_refused() {
+    check(
+        r#"{ fraction = 0.8, mean = "1000 s" }"#,
+        r#"{ hours = "9-11", jitter = "1 h" }"#,
+        r#"
+error: base.toml:6:40: host.available.jitter: 1 h makes no sense here
+    6 | available = { hours = "9-11", jitter = "1 h" }
+      |                                        ^^^^^
+        expected from 0 s to less than half of the hours
+"#,
+    );
+}
+
+#[test]
+fn r5_13_an_outage_of_a_project_that_is_not_there_is_refused() {
+    check(
+        "estimate = \"fixed\"\n",
+        "[[outage]]\nname = \"net\"\nprojects = [\"p2\"]\navailable = \"always\"\n",
+        r#"
+error: base.toml:19:12: outage.net.projects: there is no project "p2"
+   19 | projects = ["p2"]
+      |            ^^^^^^
+        expected names of the scenario's projects
+"#,
+    );
+}
+
+#[test]
 fn a_negative_share_is_refused() {
     check(
         "share = 100",
@@ -292,7 +334,7 @@ fn an_availability_without_its_mean_interval_is_refused() {
 error: base.toml:6:13: host.available: 0.8 makes no sense here
     6 | available = 0.8
       |             ^^^
-        expected "always", { fraction = 0.8, mean = "1000 s" } or { trace = "FILE.csv" }
+        expected "always", { fraction = 0.8, mean = "1000 s" }, { hours = "9-17" } or { trace = "FILE.csv" }
 "#,
     );
 }
