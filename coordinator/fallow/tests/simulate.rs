@@ -155,6 +155,9 @@ fn r5_13_what_is_wrong_with_scenarios_is_said_at_once_with_status_3() {
         (&["simulate", "base", "--plots", taken], 3, "name another, or move the file away"),
         (&["simulate", "base", "--timeline", empty], 3, "name one in it, such as"),
         (&["evaluate", "--out", empty, "--only", "slag"], 3, "expected some of cpu, slack"),
+        (&["evaluate", "--out", empty, "--labs", "--set", "third"], 3, "expected tuning, judging or all"),
+        (&["evaluate", "--out", empty, "--labs", "--policy", "CS0"], 3, "or one of default, published"),
+        (&["evaluate", "--out", empty, "--policy", "CS1"], 2, "--labs"),
         (&["evaluate", "--out", file.to_str().unwrap()], 3, "--out: cannot write into"),
         (&["evaluate", "--out", taken], 3, "is a file, and a directory is needed"),
     ] {
@@ -187,6 +190,40 @@ fn r5_14_the_evaluation_writes_its_tables_and_figures() {
     assert!(!dir.path().join("table.txt").exists());
     let values = std::fs::read_to_string(dir.path().join("figure-2-slack.csv")).unwrap();
     assert!(values.contains("\nwaste,") && !values.contains("\n "), "{values}");
+}
+
+#[test]
+fn r5_35_the_evaluation_on_labs_tells_of_each_policy_and_scenario_what_is_lost_to_what() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = ["evaluate", "--labs", "--only", "t08-estimates,j13-first-days", "--repeat", "2"];
+    let policies = ["--policy", "published", "--policy", "CS1_WF1_WS1_JC1", "--days", "2", "--out"];
+    let evaluate =
+        |more: &[&str]| command().args(arguments).args(policies).arg(dir.path()).args(more).output().unwrap();
+    let output = evaluate(&["--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let rows: Vec<serde_json::Value> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let names = |key: &str| rows.iter().map(|row| row[key].as_str().unwrap()).collect::<Vec<_>>();
+    assert_eq!(names("scenario")[..4], ["t08-estimates", "t08-estimates", "all", "all"]);
+    assert_eq!(names("scenario")[4..], ["j13-first-days", "j13-first-days", "all", "all"]);
+    assert_eq!(names("policy"), ["published", "CS1_WF1_WS1_JC1"].repeat(4));
+    for row in &rows {
+        let value = |key: &str| row[key].as_f64().unwrap_or(0.0);
+        let sum = value("idleness") + value("waste") + value("share_deviation");
+        assert!((sum - value("js")).abs() < 1e-9 && row["js_half_width_95"].is_number(), "{row}");
+        assert!((0.0..=1.0).contains(&value("bound")) && row["blind"].is_number(), "{row}");
+    }
+    for set in ["tuning", "judging"] {
+        for end in [".txt", ".csv", "-losses.svg", "-losses.csv", "-plane.svg", "-plane.csv"] {
+            let file = dir.path().join(format!("labs-{set}-part{end}"));
+            assert!(std::fs::metadata(&file).unwrap().len() > 100, "{}", file.display());
+        }
+    }
+    let output = evaluate(&["--set", "judging"]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+    assert!(text(&output).contains("no scenario \"t08-estimates\"; expected some of j01-classroom"));
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! `fallow evaluate`: the published evaluation, from the product's own policies (R5.20 to R5.25). "The paper"
 //! below is D. Kondo, D. P. Anderson, J. McLeod VII: Performance Evaluation of Scheduling Policies for
-//! Volunteer Computing (2007). What it prints and draws is that of R5.14.
+//! Volunteer Computing (2007). What it prints and draws is that of R5.14. With `--labs` it is another
+//! evaluation (`evaluate/labs.rs`).
+
+mod labs;
+mod scenarios;
 
 use std::path::PathBuf;
 use std::process::ExitCode as ProcessExit;
@@ -25,6 +29,15 @@ Examples:
   fallow evaluate --out evaluation
   fallow evaluate --out evaluation --only slack,buffer --repeat 3
   fallow evaluate --out evaluation --json | jq 'select(.verdict == \"differs\")'
+  fallow evaluate --labs --out labs --set tuning --policy default --policy WF3
+
+With --labs, policies are held against each other on scenarios of real labs
+instead, in two sets: tuning and judging, with other seeds. They are default,
+published, improved (WS2 counts what was chosen, and time off), tiny (the same
+with a buffer of 0.005 + 0.005 days) and WF3, or those of --policy. DIR gets of
+each set a table as text and CSV, and two figures with their values as CSV:
+labs-SET-losses (what is lost to what) and labs-SET-plane (waste against
+idleness). Without --labs:
 
 Experiments: cpu (R5.20), slack (R5.21), buffer (R5.22), fetch (R5.23), send
 (R5.24), estimates (R5.25).
@@ -55,19 +68,31 @@ pub(crate) struct Arguments {
     /// How many seeds, one after another.
     #[arg(long, default_value_t = 10, value_name = "K", value_parser = count(1, 10_000))]
     repeat: u32,
-    /// The first seed.
+    /// The first seed; of the judging set, 1000 later.
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
-    /// How long each run is; the paper's are 100 days.
-    #[arg(long, default_value_t = STANDARD_DAYS, value_name = "N", value_parser = count(1, 100_000))]
-    days: u32,
-    /// Only these experiments.
+    /// How long each run is; the paper's are 100 days, those of --labs have lengths of their own.
+    #[arg(long, value_name = "N", value_parser = count(1, 100_000))]
+    days: Option<u32>,
+    /// Only these experiments, or with --labs these scenarios.
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     only: Vec<String>,
+    /// Policies on scenarios of real labs, instead of the published evaluation.
+    #[arg(long)]
+    labs: bool,
+    /// Which scenarios of labs: tuning, judging or all.
+    #[arg(long, value_name = "SET", default_value = "all", requires = "labs")]
+    set: String,
+    /// Policies for --labs, as named above or as for fallow simulate.
+    #[arg(long = "policy", value_name = "NAME", requires = "labs")]
+    policies: Vec<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
-    let experiments = chosen(&arguments.only)?;
+    if arguments.labs {
+        return labs::run(arguments);
+    }
+    let (experiments, days) = (chosen(&arguments.only)?, arguments.days.unwrap_or(STANDARD_DAYS));
     runs::directory("--out", &arguments.out)?;
     let stem = stem(&experiments);
     let table = |extension| arguments.out.join(format!("{stem}.{extension}"));
@@ -77,8 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
     for (experiment, number) in experiments.into_iter().zip(1..) {
         let mut trials = experiment.trials();
         for trial in &mut trials {
-            Arc::make_mut(&mut trial.scenario).duration =
-                Duration::from_hours(24) * i64::from(arguments.days);
+            Arc::make_mut(&mut trial.scenario).duration = Duration::from_hours(24) * i64::from(days);
         }
         let cases = cases(&trials, arguments.seed, arguments.repeat as usize);
         let finished =
@@ -88,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
                 BatchEnd::Interrupted(status) => return Ok(status),
             };
         let mut report = experiment.report(&Measurements::new(&trials, &finished));
-        if arguments.days != STANDARD_DAYS {
+        if days != STANDARD_DAYS {
             report.rows.iter_mut().for_each(|row| row.note.clear());
         }
         for figure in &report.figures {
@@ -166,7 +190,7 @@ fn tell(experiment: Experiment, report: &Report, arguments: &Arguments) -> Strin
         1 => "one seed, so no intervals".to_owned(),
         repeat => format!("means of {repeat} seeds, ± half of the 95 % confidence interval"),
     };
-    let days = arguments.days;
+    let days = arguments.days.unwrap_or(STANDARD_DAYS);
     text.push_str(&format!("{agree} agree, {differ} differ; {seeds}; {days} days a run\n\n"));
     text
 }

@@ -30,13 +30,13 @@
 
 mod account;
 mod arrival;
-mod availability;
+pub(crate) mod availability;
 mod calendar;
 mod effects;
 mod host;
 mod jobs;
 mod outcome;
-mod random;
+pub(crate) mod random;
 mod server;
 mod setup;
 mod supply;
