@@ -1,7 +1,7 @@
 //! Faults that a simulator of clients can have and this one must not: each once seen in another.
 
 use fallow_domain::{Duration, Flops, Fraction, ResourceType};
-use fallow_emulator::engine::{JobOutcome, RunOutcome};
+use fallow_emulator::engine::{EndedJob, RunOutcome};
 use fallow_emulator::scenario::{Availability, OutageModel, Scenario, Trace, TraceChange};
 
 use crate::engine_runs::{DAY, HOUR, application, project, s, secs, simulate, tiny};
@@ -106,12 +106,11 @@ fn one_down(outage: bool) -> Scenario {
 #[test]
 fn r5_31_a_report_waits_while_its_project_is_down_and_the_job_is_late_by_then() {
     let outcome = simulate(&one_down(false), "CS2_WF2_WS1_JC2");
-    let reported = |job: &JobOutcome| job.reported.filter(|_| job.project == 0);
+    let reported = |job: &EndedJob| job.reported.filter(|_| job.project == 0);
     let of_a = || outcome.timeline.as_ref().unwrap().outcomes.iter().filter(|job| job.project == 0);
     assert!(of_a().filter_map(reported).all(|at| !(DAY..DAY * 2).contains(&at)), "nobody took reports");
-    let late: Vec<&JobOutcome> = of_a().filter(|job| !job.met).collect();
-    let waited =
-        |job: &&JobOutcome| job.sent < DAY && job.deadline < DAY * 2 && job.reported >= Some(DAY * 2);
+    let late: Vec<&EndedJob> = of_a().filter(|job| !job.met).collect();
+    let waited = |job: &&EndedJob| job.sent < DAY && job.deadline < DAY * 2 && job.reported >= Some(DAY * 2);
     assert!(late.iter().filter(|job| waited(job)).count() >= 2, "{late:?}");
     assert_eq!(outcome.projects[0].jobs_late, late.len() as u64);
     assert!(outcome.figures.waste.unwrap() > 0.0);
