@@ -157,7 +157,11 @@ impl AllOn {
     /// Whether it is on at `now`.
     pub(crate) fn is_on(&mut self, now: Instant) -> bool {
         // Each is asked, so that each moves on.
-        self.0.iter_mut().fold(true, |all, one| one.is_on(now) && all)
+        let mut all = true;
+        for one in &mut self.0 {
+            all &= one.is_on(now);
+        }
+        all
     }
 
     /// How often any of them has changed: two equal answers mean that it stood as it was all the time
