@@ -96,7 +96,8 @@ fn one_down(outage: bool) -> Scenario {
     let down = Availability::Trace(Trace { file: "down.csv".into(), changes, end: None });
     match outage {
         true => {
-            scenario.outages = vec![OutageModel { name: "net".into(), projects: Vec::new(), available: down }]
+            scenario.outages =
+                vec![OutageModel { name: "net".into(), projects: Vec::new(), available: down }];
         }
         false => scenario.projects[0].available = down,
     }
