@@ -15,8 +15,10 @@
 //! disk. So that a small fleet does not use up all attempts in seconds, a workunit is put off after each
 //! error, for [`RETRY_FIRST`] after the first and twice as long after each further one. As long as it failed
 //! on one account alone, others may try it at once: the fault may be the host's. So they may where owners
-//! aborted it. The backoff follows from the jobs as they are stored, and a restart forgets nothing. BOINC's
-//! own server makes a new copy at once, and lowers the daily quota of the host.
+//! aborted it. A copy that its host has lost for good counts as an error does: a host that never lists what
+//! it was sent would use up all copies in a minute. The backoff follows from the jobs as they are stored, and
+//! a restart forgets nothing. BOINC's own server makes a new copy at once, and lowers the daily quota of the
+//! host; what a host has lost, it sends again until the deadline.
 //!
 //! Pure: time comes in, nothing goes out; whoever stores a workunit derives the indexes from it (see
 //! `index`).
@@ -150,6 +152,9 @@ pub(crate) struct Job {
     pub(crate) sent_at: Option<Instant>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) received_at: Option<Instant>,
+    /// When its host was found to have lost it for good.
+    #[serde(default)]
+    pub(crate) lost_at: Option<Instant>,
     pub(crate) cpu_time: Duration,
     pub(crate) exit_status: i32,
     pub(crate) times_sent: u32,
@@ -242,7 +247,7 @@ pub(crate) enum CopyHistory {
     Failed,
 }
 
-/// A time in which a workunit is not tried again after an error. It doubles with each error.
+/// A time in which a workunit is not tried again after an error or a loss. It doubles with each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RetryBackoff {
     pub(crate) until: Instant,
@@ -282,15 +287,16 @@ impl Workunit {
         history
     }
 
-    /// The backoff after the last error, as long as it lasts. What lies further in the future than the
-    /// longest backoff was noted before the clock was set back: nobody waits for that time to come.
+    /// The backoff after the last error or loss, as long as it lasts. What lies further in the future than
+    /// the longest backoff was noted before the clock was set back: nobody waits for that time to come.
     pub(crate) fn retry_backoff(&self, now: Instant) -> Option<RetryBackoff> {
         let is_soon = |at: Instant| at.since(now) <= RETRY_MAX;
-        let errors = self.jobs.iter().filter(|job| job.is_error());
-        let last = errors.clone().filter_map(|job| job.received_at).filter(|at| is_soon(*at)).max()?;
-        let doubled = u32::try_from(errors.clone().count() - 1).unwrap_or(u32::MAX).min(31);
+        let failures = self.jobs.iter().filter_map(|job| job.failed_at());
+        let last = failures.clone().filter(|at| is_soon(*at)).max()?;
+        let doubled = u32::try_from(failures.count() - 1).unwrap_or(u32::MAX).min(31);
         let until = last + RETRY_FIRST.mul_f64(f64::from(1_u32 << doubled)).min(RETRY_MAX);
-        let failed = errors.filter(|job| job.outcome == Some(Outcome::Error)).map(|job| job.account);
+        let errors = self.jobs.iter().filter(|job| job.outcome == Some(Outcome::Error));
+        let failed = errors.map(|job| job.account);
         let is_for_all = failed.collect::<BTreeSet<u64>>().len() > 1;
         (now < until && is_soon(until)).then_some(RetryBackoff { until, is_for_all })
     }
@@ -312,7 +318,7 @@ impl Workunit {
     /// before the clock was set back, and is passed over.
     pub(crate) fn quiet_since(&self, now: Instant) -> Instant {
         let times = self.jobs.iter().flat_map(|job| {
-            let late = job.deadline.filter(|_| job.outcome == Some(Outcome::Late));
+            let late = job.lost_at.or(job.deadline).filter(|_| job.outcome == Some(Outcome::Late));
             [job.sent_at, job.received_at, late]
         });
         times.flatten().filter(|at| *at <= now).max().unwrap_or(self.created_at)
@@ -382,6 +388,15 @@ impl Workunit {
         }
         self.settle();
         true
+    }
+
+    /// The host has lost the job for good: as [`Workunit::give_up`].
+    pub(crate) fn lose(&mut self, index: u32, now: Instant) -> bool {
+        let is_given_up = self.give_up(index);
+        if let Some(job) = self.jobs.get_mut(index as usize).filter(|_| is_given_up) {
+            job.lost_at = Some(now);
+        }
+        is_given_up
     }
 
     /// The jobs whose outputs are to be compared now, if any: all successes once there are enough and one of
@@ -538,6 +553,7 @@ impl Job {
             sent_at: None,
             deadline: None,
             received_at: None,
+            lost_at: None,
             cpu_time: Duration::ZERO,
             exit_status: 0,
             times_sent: 0,
@@ -555,6 +571,15 @@ impl Job {
     /// Whether it counts towards the errors that a workunit may have.
     pub(crate) fn is_error(&self) -> bool {
         matches!(self.outcome, Some(Outcome::Error | Outcome::Aborted))
+    }
+
+    /// When it went wrong, if it did: reported in error, or lost by its host and not reported since.
+    fn failed_at(&self) -> Option<Instant> {
+        match self.outcome {
+            Some(Outcome::Error | Outcome::Aborted) => self.received_at,
+            Some(Outcome::Late) => self.lost_at,
+            _ => None,
+        }
     }
 
     /// Whether the host has or had it, or another host of its account.

@@ -93,7 +93,7 @@ fn check_present(
 }
 
 /// Sends a lost job again if that makes sense, with the version that the host can run; otherwise another host
-/// gets a copy.
+/// gets a copy, and this one after a while.
 fn lost(
     project: &Project,
     txn: &mut Txn<'_>,
@@ -120,7 +120,7 @@ fn lost(
             }
         }
         _ => {
-            if after.give_up(index) {
+            if after.lose(index, now) {
                 info!(project = %project.name, host = reply.host.id, job = %after.job_name(index), "lost by its host");
                 index::write(txn, &project.keys, Some(workunit), &after, now)?;
             }

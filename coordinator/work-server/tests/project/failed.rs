@@ -38,6 +38,33 @@ fn r6_8_the_only_host_gets_a_failed_job_again_until_the_workunit_ends_with_its_r
     assert!(messages(&client.fetch(1.0)).contains("Project has no tasks available"));
 }
 
+/// It gets each copy five times over, then the next after a while, as after an error. Another host gets one
+/// at once.
+#[test]
+fn r6_10_a_host_that_lists_none_of_its_jobs_uses_up_no_workunit_in_minutes() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut forgetful = Client::new(&fixture, &info, "forgetful");
+    let copies = |fixture: &Fixture| {
+        let view = only_workunit(fixture);
+        assert_eq!(view.state, WorkunitStatus::Active, "{}", view.error);
+        view.jobs.len()
+    };
+    for _ in 0..60 {
+        forgetful.fetch(1.0);
+        forgetful.held.clear();
+        fixture.advance(Duration::from_secs(10));
+    }
+    assert!((3..=5).contains(&copies(&fixture)), "{}", copies(&fixture));
+    while only_workunit(&fixture).jobs.iter().all(|job| job.state != ServerState::Unsent) {
+        forgetful.fetch(1.0);
+        forgetful.held.clear();
+    }
+    let reply = forgetful.fetch(1.0);
+    assert!(reply.results.is_empty(), "{:?}", reply.results);
+    let mut sound = Client::new(&fixture, &info, "sound");
+    assert_eq!(sound.fetch(1.0).results.len(), 1);
+}
+
 #[test]
 fn r6_8_a_failed_job_goes_to_another_host_first_and_who_waits_for_that_is_told_so() {
     let (fixture, info) = with_workunits(1, 1);
