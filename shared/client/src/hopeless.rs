@@ -34,10 +34,14 @@ impl Client {
         let prospects = Prospects {
             fraction_done: Fraction::clamped(job.run.fraction_done),
             ran: self.ran(job),
+            had: self.now() - job.received_at,
             shortest: self.shortest(job),
             time_left: job.result.report_deadline - self.now(),
         };
-        why_hopeless(&prospects, |time| self.ledger.on_time().within(self.now(), time, Sureness::Hope))
+        why_hopeless(&prospects, |time| {
+            let on_time = self.ledger.on_time();
+            on_time.within(self.now(), time, Sureness::Hope).max(time.mul_f64(on_time.share().get()))
+        })
     }
 
     fn give_up(&mut self, id: JobId, why: WhyHopeless) {

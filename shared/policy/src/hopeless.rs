@@ -4,13 +4,16 @@
 //! all, so it takes the time with which others would still be in time.
 //!
 //! Model: a job is hopeless if the host would have to be on for longer, from now to its deadline, than it is
-//! in even the luckiest three of a hundred such times (`on_time`, *hope*). What it needs is taken as low as
-//! it may be:
+//! in even the luckiest three of a hundred such times (`on_time`, *hope*), and than its usual part of them.
+//! What it needs is taken as low as it may be:
 //! - A task that says how far it is, a tenth at least, by the time that it took so far. That goes before any
 //!   estimate by size, and counts for more the further the task is: half at first, all at the end.
 //! - One that does not, or was not started, by its size and the shortest of the last jobs of its application
 //!   version, less the time that it took so far. Where only few jobs of that version have ended, its estimate
 //!   is uncertain and it is never hopeless. With it goes one that took as long as the shortest already.
+//!   And it is not given up before half of its time has passed. A job that its server thinks the host can
+//!   finish and the host does not would else be given up as soon as it came, and so would the next one that
+//!   is asked for in its place, without end.
 //!
 //! *Late results*: a server may still take one that comes late, as long as the copy that it made at the
 //! deadline is not back. So a task is finished, deadline or not, that needs no more than a tenth of what it
@@ -52,6 +55,8 @@ pub struct Prospects {
     pub fraction_done: Fraction,
     /// The running time that it took so far.
     pub ran: Duration,
+    /// How long the host has had it.
+    pub had: Duration,
     /// The whole running time of the shortest of its kind, if enough of them are known.
     pub shortest: Option<Duration>,
     /// The time until its deadline.
@@ -87,7 +92,7 @@ impl fmt::Display for WhyHopeless {
 /// come; it is asked only where it matters.
 pub fn why_hopeless(job: &Prospects, hope: impl FnOnce(Duration) -> Duration) -> Option<WhyHopeless> {
     let time_left = job.time_left.max(Duration::ZERO);
-    let needs = needs_at_least(job)?;
+    let needs = needs_at_least(job, time_left)?;
     if needs <= job.ran.mul_f64(CHEAP) || needs <= time_left.mul_f64(EASY) {
         return None;
     }
@@ -96,12 +101,14 @@ pub fn why_hopeless(job: &Prospects, hope: impl FnOnce(Duration) -> Duration) ->
 }
 
 /// The running time that a job still needs, taken as low as it may be; none if nothing is sure of it.
-fn needs_at_least(job: &Prospects) -> Option<Duration> {
+fn needs_at_least(job: &Prospects, time_left: Duration) -> Option<Duration> {
     let (done, ran) = (job.fraction_done.get(), job.ran.max(Duration::ZERO));
     let needs = if done >= FRACTION_MIN && ran.is_positive() {
         ran.mul_f64((1.0 - done) / done * (1.0 + done) / 2.0)
-    } else {
+    } else if job.had >= time_left {
         job.shortest? - ran
+    } else {
+        return None;
     };
     needs.is_positive().then_some(needs)
 }
@@ -113,10 +120,12 @@ mod tests {
 
     const HOUR: Duration = Duration::from_hours(1);
 
+    /// A job that the host has had for half of its time.
     fn job(done: f64, ran: i64, shortest: Option<i64>, time_left: i64) -> Prospects {
         Prospects {
             fraction_done: Fraction::clamped(done),
             ran: HOUR * ran,
+            had: HOUR * time_left.max(0),
             shortest: shortest.map(|hours| HOUR * hours),
             time_left: HOUR * time_left,
         }
@@ -147,6 +156,15 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_did_not_get_anywhere_is_given_up_no_sooner_than_half_of_its_time_has_passed() {
+        let after = |had: i64, done: f64, ran: i64| {
+            is_hopeless(Prospects { had: HOUR * had, ..job(done, ran, Some(20), 30 - had) })
+        };
+        assert!(!after(0, 0.0, 0) && !after(14, 0.0, 0) && after(15, 0.0, 0));
+        assert!(after(1, 0.1, 5), "one that did says how long it takes");
+    }
+
+    #[test]
     fn what_is_nearly_finished_is_finished_though_it_is_late() {
         assert!(!is_hopeless(job(0.95, 20, None, -5)));
         assert!(is_hopeless(job(0.8, 20, None, -5)));
@@ -168,10 +186,11 @@ mod tests {
         #[test]
         fn what_fits_before_its_deadline_is_never_hopeless_on_a_host_that_is_always_on(
             done in any::<f64>(), ran in any::<i64>(), shortest in any::<Option<i64>>(), left in any::<i64>(),
+            had in any::<i64>(),
         ) {
-            let [ran, time_left] = [ran, left].map(Duration::from_micros);
+            let [ran, time_left, had] = [ran, left, had].map(Duration::from_micros);
             let shortest = shortest.map(Duration::from_micros);
-            let job = Prospects { fraction_done: Fraction::clamped(done), ran, shortest, time_left };
+            let job = Prospects { fraction_done: Fraction::clamped(done), ran, had, shortest, time_left };
             if let Some(why) = why_hopeless(&job, |time| time) {
                 prop_assert!(why.needs > why.time_left && why.needs.is_positive());
             }

@@ -72,7 +72,9 @@ fn a_job_that_would_be_late_begins_when_those_that_are_lost_are_given_up() {
 fn the_reason_is_a_value_and_a_job_that_never_began_is_reported_as_such() {
     let overdue = |client: &mut Client, a| {
         let id = put_job(client, 4, a, Usage::ONE_CPU);
-        client.edit_job(id, |job| job.result.report_deadline = NOW - HOUR);
+        client.edit_job(id, |job| {
+            (job.received_at, job.result.report_deadline) = (NOW - HOUR * 2, NOW - HOUR);
+        });
         id
     };
     let (mut client, a, tasks, _) = full("CS2,abort=hopeless");
