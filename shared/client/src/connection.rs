@@ -3,14 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use fallow_domain::{Instant, ProjectId};
+use fallow_domain::{Duration, Instant, PerType, ProjectId};
 use fallow_policy::network_period::{Connection, NetworkNeeds};
 use fallow_policy::rpc_timing::RequestedBy;
 
 use crate::machine::Client;
 use crate::record::Record;
-use crate::state::Job;
+use crate::state::{Job, Project};
 use crate::timers::Timer;
+
+/// A project that can be asked within this is waited for.
+const SOON: Duration = Duration::from_mins(5);
 
 /// How the network is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub(crate) struct Access {
     closed_until: Option<Instant>,
     /// By the last look.
     used: NetworkUse,
+    /// The types of which there was no chance to get work when it was closed.
+    unserved_when_closed: PerType<bool>,
 }
 
 impl Access {
@@ -40,6 +45,10 @@ impl Access {
 
     pub(crate) const fn used(&self) -> NetworkUse {
         self.used
+    }
+
+    pub(crate) const fn unserved_when_closed(&self) -> PerType<bool> {
+        self.unserved_when_closed
     }
 }
 
@@ -86,12 +95,26 @@ impl Client {
             || self.state.transfers.any()
             || !self.state.jobs.reporting().is_empty()
             || self.fetch.made().wants_work()
+            || self.is_served_soon()
             || self.state.projects.keys().any(page_due);
         NetworkNeeds {
             any,
             deadline: self.earliest_unreported_deadline(),
             requested: self.wanted.projects().any(|id| self.contactable_at(id).is_some_and(|at| at <= now)),
         }
+    }
+
+    /// Whether work is wanted, nobody can be asked, and that is over in a moment: a period that began stays
+    /// open for it.
+    fn is_served_soon(&self) -> bool {
+        let soon = self.now() + SOON;
+        let may_be_asked = |project: &Project| {
+            let wait = project.rpc.min_rpc_time(self.now(), RequestedBy::Client);
+            wait.is_some_and(|wait| wait.at <= soon) && !project.detach_when_done
+        };
+        self.in_period()
+            && self.fetch.made().unserved.iter().any(|(_, unserved)| *unserved)
+            && self.state.projects.values().any(may_be_asked)
     }
 
     /// The earliest deadline among finished jobs for which a period would help: a report that its project
@@ -151,6 +174,9 @@ impl Client {
             () => NetworkUse::Open,
         };
         if std::mem::replace(&mut self.access.used, used) != used {
+            if used == NetworkUse::Closed {
+                self.access.unserved_when_closed = self.fetch.made().unserved;
+            }
             self.timers.all_stale(Timer::OF_NETWORK);
         }
     }

@@ -180,6 +180,7 @@ impl Client {
             work_waits: project.rpc.min_work_time(self.now()).is_some(),
             hung: self.sessions.has_hung(id),
             backed_off: self.ledger.type_backoffs().held(id, self.now()),
+            refused_late: self.ledger.type_backoffs().refused_late(id, self.now()),
         }
     }
 
@@ -230,12 +231,13 @@ impl Client {
                 0 => ReplyForType::NoneNow,
                 count => ReplyForType::Jobs(count),
             };
+            // Work that would be late is there, too.
+            if matches!(reply, ReplyForType::Jobs(_) | ReplyForType::RefusedLate) {
+                self.ledger.drought_ends(kind);
+            }
             if reply == ReplyForType::RefusedLate && !held_against {
                 self.ledger.refused_as_late(id, kind, self.now());
                 continue;
-            }
-            if matches!(reply, ReplyForType::Jobs(_)) {
-                self.ledger.drought_ends(kind);
             }
             self.note_draw();
             self.ledger.type_answered(id, kind, reply, self.clock.now(), self.random.stream());
@@ -244,10 +246,11 @@ impl Client {
         self.mark(Record::Ledger);
     }
 
-    /// The types of which there is no chance to get work: all of them while the network may not be used.
+    /// The types of which there is no chance to get work. While the network may not be used that is as it was
+    /// when it was closed: how long the host is alone between contacts, fetch policies know.
     pub(crate) fn unserved(&self) -> PerType<bool> {
         match self.access.used() {
-            NetworkUse::Closed => PerType::from_fn(|_| true),
+            NetworkUse::Closed => self.access.unserved_when_closed(),
             _ => self.fetch.made().unserved,
         }
     }

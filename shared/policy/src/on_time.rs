@@ -46,6 +46,8 @@ const SET_BACK_MAX: Duration = Duration::from_hours(1);
 pub enum Sureness {
     /// 95% of windows had as much.
     Sure,
+    /// Half of windows had as much.
+    Even,
     /// 30% of windows had as much.
     Possible,
     /// 3% of windows had as much.

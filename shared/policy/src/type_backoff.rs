@@ -184,6 +184,14 @@ impl TypeBackoffs {
         PerType::from_fn(|kind| self.holds(project, kind, now))
     }
 
+    /// Those of them of which it has work that would be late here.
+    pub fn refused_late(&self, project: ProjectId, now: Instant) -> PerType<bool> {
+        PerType::from_fn(|kind| {
+            let is_late = self.refused(project, kind).is_some_and(|refused| refused.known == Known::Late);
+            is_late && self.holds(project, kind, now)
+        })
+    }
+
     /// Requests for a type in a row that brought no job of it.
     pub fn failures(&self, project: ProjectId, kind: ResourceType) -> u32 {
         self.refused(project, kind).map_or(0, |refused| refused.failures)

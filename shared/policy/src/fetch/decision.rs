@@ -27,8 +27,8 @@ pub struct FetchDecision {
     /// By project.
     asks: Vec<ProjectRequest>,
     wants_work: bool,
-    /// Types of which work is wanted and nobody who might have some can be asked now: what work held ahead
-    /// insures against. A policy that holds none for that leaves it empty.
+    /// Types of which work is wanted and nobody who might have some can be asked now
+    /// ([`unserved`](super::unserved())): a client learns from it, whatever policy it follows.
     pub unserved: PerType<bool>,
     /// When to decide again although nothing happens. Whatever a policy says, that is no sooner than after
     /// [`CHECK_SOONEST`](super::CHECK_SOONEST).

@@ -6,19 +6,25 @@
 //! is about to idle begins at once, and has all its slack left for whatever the host's owner does. What that
 //! risks is idle time while no project can be reached; for that, and for no more, work is held ahead.
 //!
-//! Model. For each type, coprocessors first:
+//! Model. What idles goes before what will idle soon, and that before what is lacking ahead; of each,
+//! coprocessors go first. The request for the most urgent need is for whatever else its project is the best
+//! for, too.
 //! - *Just in time*: an instance idles, or will within `NEAR` of computing (a host that is not always
 //!   connected cannot wait for that). The best project that may be asked is asked for what idles until then,
 //!   and for a job for each instance that idles now. Only a project whose typical job is *possibly* in time
-//!   is asked: there is that much on-time within its deadline in three windows of ten (`on_time`).
+//!   is asked: there is that much on-time within its deadline in three windows of ten (`on_time`). As long
+//!   as nothing idles yet, it is to be *surely* in time: servers look at it so, too.
 //! - *Ahead*: the host was without a chance to get work before (`droughts`). Work for half as long again as
-//!   the longest such drought is held, within what its owner lets it hold, and at least for the time between
-//!   contacts: for as much of that as the host may be on, when it is on for long. The best
-//!   project is asked whose typical job is *surely* in time behind the work held, and behind one job of each
-//!   other project that has none waiting: so that no project's turn is taken by another's insurance. Half of
-//!   what is lacking is asked for at a time, or half a job (a server sends a whole one), so that projects
-//!   take turns. On a host that is not always connected turns cannot be waited for: at a contact the best
-//!   project whose typical job is surely in time is asked for all that is lacking.
+//!   the longest such drought is held, within what its owner lets it hold. The best project is asked, if its
+//!   typical job is *surely* in time behind the work held, and behind one job of each other project that has
+//!   none waiting: so that no project's turn is taken by another's insurance. If it is not, nobody is: its
+//!   turn comes when something idles. Half of what is lacking is asked for at a time, or half a job (a server
+//!   sends a whole one), so that projects take turns. It is asked for while something idles, too: its project
+//!   may want no other request for longer than its jobs take.
+//! - *At a contact* of a host that is not always connected there is no later turn. Work is held for as long
+//!   as the host may be on until the next contact, as far as it will surely be in time; and beyond that as
+//!   long as to idle without it is as likely as to be late with it. Each project is asked for its part of
+//!   that; one of whose jobs nothing is known is asked for one.
 //!
 //! The best project: one with a share before one without; one that answers before one that lately did not;
 //! one that was never tried; then by what it is owed, less the work of it that is held. One without a share
@@ -30,17 +36,20 @@
 //! Not in here: whether a project can be *reported to* in time; several jobs that begin together and share a
 //! deadline; deadlines of jobs that are held already, which the server and CPU scheduling look after.
 
+mod ahead;
 mod why;
 
 use fallow_domain::{Duration, InstanceSeconds, Instant, PerType, ResourceType};
 
+use super::unserved::{may_be_asked, may_supply};
 use super::{
     CHECK_PERIOD, FetchAccount, FetchContact, FetchDecision, FetchPolicy, FetchPriority, FetchProject,
-    FetchSituation, IDLE_MIN, ProjectRequest, REQUEST_MIN, TypicalJob, WorkRequest,
+    FetchSituation, IDLE_MIN, ProjectRequest, REQUEST_MIN, TypicalJob, WorkRequest, unserved,
 };
 use crate::on_time::Sureness;
 use crate::round_robin::NEAR;
 use crate::why::Why;
+use ahead::Asked;
 pub use why::{Fit, Occasion, WhyJustInTime};
 
 /// WF3.
@@ -51,8 +60,6 @@ pub struct JustInTime;
 pub const DROUGHT_MIN: Duration = Duration::from_mins(20);
 /// As much longer than the longest drought is what is held.
 const DROUGHT_FACTOR: f64 = 1.5;
-/// Of what is lacking ahead, so much is asked for at a time where projects take turns.
-const PART: f64 = 0.5;
 
 /// An attached project.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +67,8 @@ struct Candidate<'a> {
     project: &'a FetchProject,
     contact: &'a FetchContact,
     account: &'a FetchAccount,
+    /// What its jobs are like, of each type, if any came of late.
+    typical: PerType<Option<TypicalJob>>,
 }
 
 /// Whom to ask for what.
@@ -92,11 +101,12 @@ impl FetchPolicy for JustInTime {
 
     fn decide(&self, situation: &FetchSituation<'_>) -> FetchDecision {
         let order = ResourceType::COPROCESSORS.into_iter().chain([ResourceType::Cpu]);
-        let needs: Vec<(ResourceType, Occasion)> =
+        let mut needs: Vec<(ResourceType, Occasion)> =
             order.filter_map(|kind| Some((kind, occasion(situation, kind)?))).collect();
         if needs.is_empty() {
             return FetchDecision::nothing(enough_until(situation));
         }
+        needs.sort_by_key(|(_, occasion)| occasion.urgency());
         let projects = situation.projects();
         let contacts: Vec<FetchContact> = projects.iter().map(|p| situation.contact(p.id)).collect();
         let accounts = situation.accounts();
@@ -104,33 +114,44 @@ impl FetchPolicy for JustInTime {
             .iter()
             .zip(&contacts)
             .zip(&accounts)
-            .map(|((project, contact), account)| Candidate { project, contact, account })
+            .map(|((project, contact), account)| {
+                let typical = situation.typical(project.id);
+                Candidate { project, contact, account, typical }
+            })
             .collect();
         let check_by = situation.now + CHECK_PERIOD;
-        let unserved = unserved(&needs, &candidates);
-        let chosen =
-            needs.iter().find_map(|(kind, occasion)| choose(situation, *kind, *occasion, &candidates));
-        let asks = chosen.map(|choice| requests(&choice, situation, &candidates)).unwrap_or_default();
-        FetchDecision::new(asks, check_by).with_unserved(unserved)
+        let wanted = PerType::from_fn(|kind| needs.iter().any(|(of, _)| *of == kind));
+        let unserved = unserved(wanted, &projects, &contacts);
+        let chosen: Vec<Choice<'_>> = needs
+            .iter()
+            .filter_map(|(kind, occasion)| choose(situation, *kind, *occasion, &candidates))
+            .collect();
+        FetchDecision::new(requests(&chosen, situation, &candidates), check_by).with_unserved(unserved)
     }
 }
 
-/// What each project is asked for, now that one is chosen.
+/// What each project is asked for. One is asked, for the most urgent need and for whatever else it is the
+/// best for.
 fn requests(
-    choice: &Choice<'_>,
+    chosen: &[Choice<'_>],
     situation: &FetchSituation<'_>,
     candidates: &[Candidate<'_>],
 ) -> Vec<ProjectRequest> {
-    let Choice { kind, occasion, candidate, fit, seconds } = *choice;
-    let mut request = WorkRequest::default();
-    request.seconds[kind] = seconds;
-    if let Occasion::Idle { idle, .. } = occasion {
-        request.instances[kind] = idle.min(f64::from(situation.host.instances[kind]));
+    let Some(first) = chosen.first() else { return Vec::new() };
+    let best = first.candidate.project.id;
+    let (mut request, mut for_idle) = (WorkRequest::default(), WorkRequest::default());
+    for choice in chosen.iter().filter(|choice| choice.candidate.project.id == best) {
+        let kind = choice.kind;
+        request.seconds[kind] = choice.seconds;
+        if let Occasion::Idle { idle, .. } = choice.occasion {
+            request.instances[kind] = idle.min(f64::from(situation.host.instances[kind]));
+            (for_idle.seconds[kind], for_idle.instances[kind]) = (choice.seconds, request.instances[kind]);
+        }
     }
+    let Choice { kind, occasion, candidate, fit, .. } = *first;
     let why = WhyJustInTime { kind, occasion, priority: candidate.account.priority, job: fit };
-    let for_idle = if matches!(occasion, Occasion::Idle { .. }) { request } else { WorkRequest::default() };
     let ask = |asked: &Candidate<'_>| {
-        let is_it = asked.project.id == candidate.project.id;
+        let is_it = asked.project.id == best;
         let own = if is_it { request } else { WorkRequest::default() };
         ProjectRequest {
             project: asked.project.id,
@@ -153,12 +174,15 @@ fn occasion(situation: &FetchSituation<'_>, kind: ResourceType) -> Option<Occasi
         return Some(Occasion::Idle { idle: outlook.idle, lacking: outlook.near });
     }
     let held = covered(situation, kind);
-    let is_always_connected = !situation.connection_interval.is_positive();
-    if is_always_connected && held < NEAR {
+    if is_always_connected(situation) && held < NEAR {
         return Some(Occasion::Soon { after: held, lacking: outlook.near });
     }
     let wanted = ahead(situation, kind);
     (held < wanted).then_some(Occasion::Ahead { held, wanted })
+}
+
+fn is_always_connected(situation: &FetchSituation<'_>) -> bool {
+    !situation.connection_interval.is_positive()
 }
 
 /// On-time for which no instance idles.
@@ -187,7 +211,8 @@ fn ahead(situation: &FetchSituation<'_>, kind: ResourceType) -> Duration {
 fn enough_until(situation: &FetchSituation<'_>) -> Instant {
     let kinds = ResourceType::ALL.into_iter().filter(|kind| situation.host.instances[*kind] > 0);
     let left = kinds.map(|kind| covered(situation, kind) - ahead(situation, kind).max(NEAR));
-    situation.now + left.min().unwrap_or(CHECK_PERIOD).max(CHECK_PERIOD)
+    let left = left.min().unwrap_or(CHECK_PERIOD).max(CHECK_PERIOD);
+    (situation.now + left).min(situation.outlook.valid_until.max(situation.now + CHECK_PERIOD))
 }
 
 impl Candidate<'_> {
@@ -197,31 +222,16 @@ impl Candidate<'_> {
 
     /// Whether it may have work of a type that the host may take.
     fn may_supply(&self, kind: ResourceType) -> bool {
-        !self.project.detach_when_done && !self.contact.at_limit && !self.project.closed(self.contact)[kind]
-    }
-
-    /// Whether it would have been asked for a type if it could be reached, or had any.
-    fn is_missed(&self, kind: ResourceType) -> bool {
-        let FetchProject { detach_when_done, lacks, left_out, unrunnable, .. } = self.project;
-        let never = *detach_when_done || lacks[kind] || left_out[kind] || unrunnable[kind];
-        !never && !self.contact.at_limit && self.has_share()
+        may_supply(self.project, self.contact, kind)
     }
 
     fn may_be_asked(&self, kind: ResourceType) -> bool {
-        self.contact.may_contact && self.may_supply(kind)
+        may_be_asked(self.project, self.contact, kind)
     }
 }
 
-/// The types of which work is wanted and nobody can be asked who might have some.
-fn unserved(needs: &[(ResourceType, Occasion)], candidates: &[Candidate<'_>]) -> PerType<bool> {
-    PerType::from_fn(|kind| {
-        let is_wanted = needs.iter().any(|(of, _)| *of == kind);
-        let missed = || candidates.iter().any(|c| c.is_missed(kind));
-        is_wanted && missed() && !candidates.iter().any(|c| c.may_be_asked(kind))
-    })
-}
-
-/// The project to ask for a type, and for how much.
+/// The project to ask for a type, and for how much: the best of those whose jobs may be in time. Where it is
+/// not sure that they will be, it is asked once something idles, and nobody takes its turn before.
 fn choose<'a>(
     situation: &FetchSituation<'_>,
     kind: ResourceType,
@@ -233,75 +243,41 @@ fn choose<'a>(
         able.retain(|c| c.has_share());
     }
     able.sort_by(|a, b| is_better(situation, kind, a, b));
-    let least = InstanceSeconds::of_one(REQUEST_MIN);
     let choice = |candidate, fit, seconds: InstanceSeconds| {
-        Some(Choice { kind, occasion, candidate, fit, seconds: seconds.max(least) })
+        let seconds = seconds.max(occasion.lacking()).max(InstanceSeconds::of_one(REQUEST_MIN));
+        Some(Choice { kind, occasion, candidate, fit, seconds })
     };
-    match occasion {
-        Occasion::Idle { lacking, .. } | Occasion::Soon { lacking, .. } => {
-            able.into_iter().find_map(|candidate| {
-                let job = situation.typical(candidate.project.id)[kind];
-                let fit = job.map(|job| fit(situation, &job, Duration::ZERO, Sureness::Possible));
-                fit.is_none_or(|fit| fit.is_in_time()).then(|| choice(candidate, fit, lacking))?
-            })
+    for candidate in able.iter().copied() {
+        let Some(job) = &candidate.typical[kind] else {
+            match occasion {
+                // What its jobs are like is learned from the first.
+                Occasion::Ahead { .. } if is_always_connected(situation) => continue,
+                _ => return choice(candidate, None, InstanceSeconds::ZERO),
+            }
+        };
+        let first = |sureness| {
+            let there = situation.on_time.within(situation.now, job.latency_bound, sureness);
+            Fit { takes: job.running_time, there }
+        };
+        let possibly = first(Sureness::Possible);
+        if !possibly.is_in_time() {
+            continue;
         }
-        Occasion::Ahead { held, wanted } => able.into_iter().find_map(|candidate| {
-            let job = situation.typical(candidate.project.id)[kind]?;
-            let (seconds, behind) =
-                ahead_of_turns(situation, kind, candidate, candidates, &job, held, wanted);
-            let fit = fit(situation, &job, behind, Sureness::Sure);
-            fit.is_in_time().then(|| choice(candidate, Some(fit), seconds))?
-        }),
+        let asked = Asked { situation, kind, candidate, job };
+        let ahead = if candidate.has_share() { asked.ahead(candidates, &able) } else { None };
+        return match (ahead, occasion) {
+            (Some((seconds, fit)), _) => choice(candidate, Some(fit), seconds),
+            (None, Occasion::Idle { .. }) => choice(candidate, Some(possibly), InstanceSeconds::ZERO),
+            (None, Occasion::Soon { .. }) => {
+                let surely = first(Sureness::Sure);
+                surely.is_in_time().then(|| choice(candidate, Some(surely), InstanceSeconds::ZERO))?
+            }
+            // Until the next contact nobody's turn comes.
+            (None, Occasion::Ahead { .. }) if !is_always_connected(situation) => continue,
+            (None, Occasion::Ahead { .. }) => None,
+        };
     }
-}
-
-/// How much to ask of a project ahead of time, and behind how much on-time the last of it begins.
-fn ahead_of_turns(
-    situation: &FetchSituation<'_>,
-    kind: ResourceType,
-    candidate: &Candidate<'_>,
-    candidates: &[Candidate<'_>],
-    job: &TypicalJob,
-    held: Duration,
-    wanted: Duration,
-) -> (InstanceSeconds, Duration) {
-    let instances = f64::from(situation.host.instances[kind].max(1));
-    let lacking = wanted - held;
-    // Where nothing can be fetched until the next contact, no turn is waited for.
-    if situation.connection_interval.is_positive() {
-        return (InstanceSeconds::of_one(lacking.mul_f64(instances)), held);
-    }
-    let part = lacking.mul_f64(PART);
-    let half_a_job = job.running_time.mul_f64(job.instances * 0.5);
-    let seconds = part.mul_f64(instances).max(half_a_job);
-    let turns = others_turns(situation, kind, candidate, candidates).min(wanted);
-    (InstanceSeconds::of_one(seconds), held + turns)
-}
-
-/// On-time that one typical job of each other project takes that may be asked and has none waiting.
-fn others_turns(
-    situation: &FetchSituation<'_>,
-    kind: ResourceType,
-    best: &Candidate<'_>,
-    candidates: &[Candidate<'_>],
-) -> Duration {
-    let others = candidates.iter().filter(|c| {
-        let is_other = c.has_share() && c.project.id != best.project.id;
-        is_other && c.may_supply(kind) && !situation.queue.has_unstarted(c.project.id, kind)
-    });
-    let work: Duration = others
-        .filter_map(|c| situation.typical(c.project.id)[kind])
-        .map(|job| job.running_time.mul_f64(job.instances))
-        .fold(Duration::ZERO, |sum, work| sum + work);
-    work.mul_f64(1.0 / f64::from(situation.host.instances[kind].max(1)))
-}
-
-/// How a job fits that begins after so much on-time.
-fn fit(situation: &FetchSituation<'_>, job: &TypicalJob, behind: Duration, sureness: Sureness) -> Fit {
-    // What is finished between contacts is reported at the next one.
-    let window = job.latency_bound - situation.connection_interval;
-    let there = situation.on_time.within(situation.now, window, sureness);
-    Fit { takes: behind + job.running_time, there }
+    None
 }
 
 /// The better one is less: it comes first.

@@ -12,6 +12,7 @@ mod decision;
 mod request;
 mod situation;
 mod typical;
+mod unserved;
 
 use std::cmp::Ordering;
 
@@ -25,6 +26,7 @@ pub use decision::{FetchDecision, ProjectRequest};
 pub use request::{IDLE_MIN, REQUEST_MIN, WorkRequest};
 pub use situation::{FetchAccount, FetchContact, FetchProject, FetchSituation, FetchWhen};
 pub use typical::{RecentJobs, TypicalJob};
+pub use unserved::unserved;
 
 /// Work fetch is checked at least this often where its outcome may change with time alone (R2.16).
 pub const CHECK_PERIOD: Duration = Duration::from_secs(60);

@@ -31,7 +31,7 @@ use fallow_domain::{Duration, InstanceSeconds, Instant, PerType, ProjectId, Reso
 
 use super::{
     CHECK_PERIOD, FetchAccount, FetchContact, FetchDecision, FetchPolicy, FetchPriority, FetchProject,
-    FetchSituation, FetchWhen, IDLE_MIN, ProjectRequest, REQUEST_MIN, WorkRequest,
+    FetchSituation, FetchWhen, IDLE_MIN, ProjectRequest, REQUEST_MIN, WorkRequest, unserved,
 };
 use crate::why::Why;
 
@@ -235,7 +235,9 @@ impl FetchPolicy for Shortfall {
         };
         let check_by = check_by(situation, &rules, &needs, &short, &contacts, &candidates);
         let plan = plan(&rules, &needs, &candidates);
-        FetchDecision::new(plan.asks(&candidates), check_by)
+        let wanted = PerType::from_fn(|kind| rules.is_reason_to_ask(&needs[kind]));
+        let unserved = unserved(wanted, &projects, &contacts);
+        FetchDecision::new(plan.asks(&candidates), check_by).with_unserved(unserved)
     }
 }
 

@@ -24,6 +24,7 @@ impl Sureness {
     fn less(self) -> f64 {
         match self {
             Self::Sure => 0.05,
+            Self::Even => 0.5,
             Self::Possible => 0.7,
             Self::Hope => 0.97,
         }
@@ -33,6 +34,7 @@ impl Sureness {
     fn guess(self) -> f64 {
         match self {
             Self::Sure => 0.8,
+            Self::Even => 0.95,
             Self::Possible => 1.0,
             Self::Hope => 1.2,
         }

@@ -41,6 +41,6 @@ pub(super) fn within(table: &OnTimeTable, length: Duration, sureness: Sureness) 
     match sureness {
         Sureness::Sure => table.sure(length),
         // A host tells of nothing that is less sure.
-        Sureness::Possible | Sureness::Hope => table.possible(length),
+        Sureness::Even | Sureness::Possible | Sureness::Hope => table.possible(length),
     }
 }

@@ -1,9 +1,10 @@
 //! Work fetch just in time (WF3): what is asked for, of whom, and what is left to others.
 
-use fallow_domain::ResourceType::Cpu;
+use fallow_domain::ResourceType::{Cpu, Nvidia};
 use fallow_domain::{Duration, PerType, ProjectId};
 use fallow_policy::accounting::Debt;
 use fallow_policy::fetch::just_in_time::{JustInTime, Occasion, WhyJustInTime};
+use fallow_policy::fetch::shortfall::Shortfall;
 use fallow_policy::fetch::{FetchDecision, FetchPriority, TypicalJob};
 use fallow_policy::job_queue::JobQueue;
 
@@ -111,7 +112,7 @@ fn a_project_that_cannot_be_asked_or_claims_absurd_jobs_keeps_no_other_from_bein
     let queue = busy(1, HOUR);
     let mut gone = owed(sends(2, 100_000, 200_000), 9.0);
     gone.contact.backed_off = PerType::cpu(true);
-    let absurd = owed(sends(3, 100_000, 110_000), 5.0);
+    let absurd = owed(sends(3, 100_000, 90_000), 5.0);
     for other in [gone, absurd] {
         let mut world = FetchWorld::new(1, &[sends(1, 1, 480), other], &queue);
         world.droughts = PerType::cpu(HOUR * 10);
@@ -198,7 +199,7 @@ fn ahead_of_time_the_best_project_that_is_surely_in_time_is_asked() {
         world.droughts = PerType::cpu(HOUR * 2);
         let decision = world.decision(&JustInTime);
         assert_eq!(is_asked(&decision, 2), asks, "{takes} h");
-        assert_eq!(is_asked(&decision, 3), !asks, "who is next takes the turn of one that cannot be in time");
+        assert!(!is_asked(&decision, 3), "its turn comes when something idles, and nobody takes it before");
     }
 }
 
@@ -213,15 +214,87 @@ fn r1_13_between_contacts_work_for_the_interval_is_held_and_nothing_is_fetched_j
 }
 
 #[test]
+fn r3_10_what_idles_goes_before_what_will_and_one_request_is_for_all_that_its_project_is_best_for() {
+    let mut of = sends(1, 1, 480);
+    of.typical = PerType::from_fn(|_| of.typical[Cpu]);
+    // The GPU has work for an hour, which is less than is to be held; the CPUs idle.
+    let queue: JobQueue = [job(1, 1, 100_000).left(HOUR).nvidia(1.0)].into_iter().collect();
+    let mut world = FetchWorld::new(2, &[of], &queue);
+    world.host.instances[Nvidia] = 1;
+    world.droughts = PerType::from_fn(|_| HOUR * 5);
+    let decision = world.decision(&JustInTime);
+    let asked = decision.of(ProjectId(1)).unwrap();
+    assert!(matches!(occasion(&decision, 1), Some(Occasion::Idle { .. })), "{decision:?}");
+    assert!(asked.request.seconds[Cpu].is_positive() && asked.request.seconds[Nvidia].is_positive());
+    assert_eq!((asked.request.instances[Cpu] > 0.0, asked.request.instances[Nvidia]), (true, 0.0));
+}
+
+#[test]
+fn while_something_idles_what_is_lacking_ahead_is_asked_for_too() {
+    let queue = JobQueue::default();
+    // Its project wants to be asked every half hour only: jobs of five minutes would leave the host idle.
+    let mut of = sends(1, 1, 480);
+    let asked = |of: Attached, drought: i64| {
+        let mut world = FetchWorld::new(2, &[of], &queue);
+        world.droughts = PerType::cpu(Duration::from_mins(drought));
+        seconds(&world.decision(&JustInTime), 1)
+    };
+    assert_eq!((asked(of, 0), asked(of, 30)), (600.0, 45.0 * 60.0));
+    // Not where that is not surely in time.
+    of.typical = sends(1, 9, 10).typical;
+    assert_eq!(asked(of, 30), 600.0);
+}
+
+#[test]
+fn before_something_idles_nobody_is_asked_while_the_best_is_only_possibly_in_time() {
+    let queue = busy(1, Duration::from_mins(4));
+    // Sure are eight hours in ten, and possible are ten.
+    for (takes, asks) in [(8, [true, false]), (9, [false, false]), (11, [false, true])] {
+        let world = FetchWorld::new(1, &[owed(sends(1, takes, 10), 5.0), sends(2, 1, 480)], &queue);
+        let decision = world.decision(&JustInTime);
+        assert_eq!([1, 2].map(|id| is_asked(&decision, id)), asks, "{takes} h");
+    }
+}
+
+#[test]
+fn r3_7_a_project_whose_jobs_would_be_late_is_there_and_one_that_has_none_is_not() {
+    let idle = JobQueue::default();
+    let mut late = sends(1, 1, 48);
+    late.contact.backed_off = PerType::cpu(true);
+    late.contact.refused_late = PerType::cpu(true);
+    let mut none = sends(2, 1, 48);
+    none.contact.backed_off = PerType::cpu(true);
+    for (of, unserved) in [(&[late][..], false), (&[none], true), (&[late, none], true)] {
+        let world = FetchWorld::new(1, of, &idle);
+        assert_eq!(world.decision(&JustInTime).unserved[Cpu], unserved, "{of:?}");
+        assert_eq!(world.decision(&Shortfall).unserved[Cpu], unserved, "whatever policy is followed");
+    }
+}
+
+#[test]
 fn r1_13_at_a_contact_whoever_is_surely_in_time_is_asked_for_all_that_is_lacking_until_the_next() {
     let queue = busy(2, HOUR * 3);
-    // Of the first, who is owed more, no job is in time: of its 20 hours eight are left before a contact.
-    let projects = [owed(sends(1, 9, 20), 50.0), sends(2, 2, 480)];
-    let mut world = FetchWorld::new(2, &projects, &queue);
+    let asked = |projects: &[Attached]| {
+        let mut world = FetchWorld::new(2, projects, &queue);
+        world.connection_interval = HOUR * 12;
+        let decision = world.decision(&JustInTime);
+        [1, 2].map(|id| seconds(&decision, id) / 3_600.0)
+    };
+    assert_eq!(asked(&[sends(1, 2, 480)]), [18.0, 0.0], "nine hours of two CPUs");
+    // No job of the first is in time behind three hours, though it is owed more: the second has its part of
+    // the 24 hours that are to be held.
+    assert_eq!(asked(&[owed(sends(1, 9, 10), 5.0), sends(2, 2, 480)]), [0.0, 12.0]);
+    // One that is in time gets what it is owed besides.
+    assert_eq!(asked(&[owed(sends(1, 2, 480), 8.0), sends(2, 2, 480)]), [14.0, 0.0]);
+}
+
+#[test]
+fn r1_13_at_a_contact_all_are_tried_of_whose_jobs_nothing_is_known() {
+    let queue = busy(1, HOUR);
+    let mut world = FetchWorld::new(1, &[attached(1, 100.0)], &queue);
+    assert!(!world.decision(&JustInTime).wants_work(), "elsewhere that can wait");
     world.connection_interval = HOUR * 12;
-    let decision = world.decision(&JustInTime);
-    assert!(!is_asked(&decision, 1) && is_asked(&decision, 2), "{decision:?}");
-    assert_eq!(seconds(&decision, 2), 2.0 * 9.0 * 3_600.0, "nine hours of two CPUs");
+    assert_eq!(seconds(&world.decision(&JustInTime), 1), 1.0);
 }
 
 #[test]

@@ -32,6 +32,25 @@ pub enum Occasion {
     },
 }
 
+impl Occasion {
+    /// What comes first is less.
+    pub const fn urgency(&self) -> u8 {
+        match self {
+            Self::Idle { .. } => 0,
+            Self::Soon { .. } => 1,
+            Self::Ahead { .. } => 2,
+        }
+    }
+
+    /// What idles until the near future ends.
+    pub const fn lacking(&self) -> InstanceSeconds {
+        match self {
+            Self::Idle { lacking, .. } | Self::Soon { lacking, .. } => *lacking,
+            Self::Ahead { .. } => InstanceSeconds::ZERO,
+        }
+    }
+}
+
 /// Why a project is asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WhyJustInTime {
