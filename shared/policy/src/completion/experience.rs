@@ -38,7 +38,8 @@ const ENOUGH: usize = 8;
 const GUESSES: usize = 2;
 /// A factor moves by no less than this.
 const STEP: f64 = 1.05;
-/// What a ratio by a version's first speed may come to, where its speed has changed.
+/// What a ratio by a version's first speed may come to, and at least its reciprocal, where its speed has
+/// changed.
 const RATIO_MAX: f64 = 1e9;
 /// Without a job that ended for so long the project's factor fades.
 const FADES_AFTER: Duration = Duration::from_hours(7 * 24);
@@ -64,12 +65,13 @@ impl Ratios {
     /// Takes in a job that was estimated by a speed. `guess` is what a job by that speed is thought to take
     /// as long as nothing is known.
     fn learn(&mut self, ratio: f64, speed: f64, guess: f64) {
-        let by_first = self.speed / speed;
+        let by_first = |ratio: f64| (ratio * (self.speed / speed)).clamp(1.0 / RATIO_MAX, RATIO_MAX);
+        let (ratio, guess) = (by_first(ratio), by_first(guess));
         if self.last.len() >= REMEMBERED {
             self.last.pop_front();
         }
-        self.last.push_back((ratio * by_first).clamp(1.0 / RATIO_MAX, RATIO_MAX) as f32);
-        let found = self.quantile(guess * by_first);
+        self.last.push_back(ratio as f32);
+        let found = self.quantile(guess);
         if !(1.0 / STEP..=STEP).contains(&(found / self.factor)) {
             self.factor = found;
         }
