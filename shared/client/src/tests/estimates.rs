@@ -54,6 +54,27 @@ fn under_jc3_jobs_held_follow_the_quantile_of_their_version_and_no_single_job() 
     assert_eq!((told(&client, a), told(&client, b)), (3.0, 1.0));
 }
 
+/// A host may hold ten thousand jobs: they are not all looked at whenever one ends.
+#[test]
+fn jobs_of_many_versions_in_turn_do_not_make_all_that_are_held_be_estimated_anew() {
+    let mut client = following("JC3", &["a"]);
+    let a = id_of(&client, "a");
+    let turn = |client: &mut Client| {
+        (1..=20).for_each(|version| ended(client, a, version, 1_000 * (1 + i64::from(version % 3))));
+    };
+    (0..30).for_each(|_| turn(&mut client));
+    let held = put_job(&mut client, 1, a, Usage::ONE_CPU);
+    client.edit_job(held, |job| job.version.number = 10);
+    client.reassess(held);
+    assert_eq!(left(&client, held), 2_000.0, "by its own version");
+    // Past the door, so that it shows whether it is looked at.
+    client.state.jobs.edit(held, |job| job.version.number = 11);
+    turn(&mut client);
+    assert_eq!(left(&client, held), 2_000.0);
+    client.reassess(held);
+    assert_eq!(left(&client, held), 3_000.0);
+}
+
 /// Shows R5.8.
 #[test]
 fn servers_are_told_the_correction_factor_under_jc1_and_jc2_and_under_jc3_the_quantile() {

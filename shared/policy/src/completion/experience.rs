@@ -29,7 +29,7 @@ use super::DurationCorrection;
 /// So many jobs are remembered of each version, and of the project.
 pub const REMEMBERED: usize = 30;
 /// So many versions of a project are remembered: those whose jobs ended last.
-const VERSIONS_MAX: usize = 8;
+const VERSIONS_MAX: usize = 32;
 /// The part of the jobs that are to take no longer than estimated.
 const QUANTILE: f64 = 0.7;
 /// So many jobs say enough by themselves.
@@ -116,7 +116,7 @@ struct OfVersion<V> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Experience<V> {
     project: Ratios,
-    /// In the order in which they came up.
+    /// In the order in which they came up. One that is forgotten leaves its place to the next.
     versions: Vec<OfVersion<V>>,
     /// Jobs that have ended.
     jobs: u64,
@@ -157,14 +157,16 @@ impl<V: PartialEq + Clone> Experience<V> {
             known.latest = jobs;
             return known.ratios.learn(ratio, speed, guess);
         }
-        if self.versions.len() >= VERSIONS_MAX {
-            let oldest = (0..).zip(&self.versions).min_by_key(|(_, known)| known.latest);
-            let oldest: Option<usize> = oldest.map(|(place, _)| place);
-            oldest.map(|place| self.versions.remove(place));
-        }
         let mut ratios = Ratios::new(speed, guess);
         ratios.learn(ratio, speed, guess);
-        self.versions.push(OfVersion { version: version.clone(), ratios, latest: jobs });
+        let fresh = OfVersion { version: version.clone(), ratios, latest: jobs };
+        if self.versions.len() < VERSIONS_MAX {
+            return self.versions.push(fresh);
+        }
+        // In its place, so that the numbers of the others stay in theirs.
+        if let Some(oldest) = self.versions.iter_mut().min_by_key(|known| known.latest) {
+            *oldest = fresh;
+        }
     }
 
     /// By what the estimate of a job by its size and a speed is to be multiplied.

@@ -123,8 +123,21 @@ fn of_ever_new_versions_the_last_are_remembered_and_it_stays_small() {
     assert_eq!((factor(0), factor(50)), (1.0, factor(5_000)), "the one that goes on is kept");
     assert_eq!(factor(999), 2.0);
     let stored = serde_json::to_string(&experience).unwrap();
-    assert!(stored.len() < 4_000, "{} bytes", stored.len());
+    assert!(stored.len() < 16_000, "{} bytes", stored.len());
     assert_eq!(serde_json::from_str::<Experience<u32>>(&stored).unwrap(), experience);
+}
+
+#[test]
+fn a_version_that_is_forgotten_for_another_leaves_the_numbers_of_all_others_in_their_places() {
+    let mut experience = Experience::default();
+    let takes = |version: u32| took(2.0 + f64::from(version % VERSIONS_MAX as u32), 1.0);
+    let versions = 0..VERSIONS_MAX as u32 + 1;
+    versions.for_each(|version| (0..40).for_each(|_| experience.learn(t0(), &version, takes(version))));
+    for version in 1..100 {
+        let before: Vec<f64> = experience.numbers().skip(1).collect();
+        (0..40).for_each(|_| experience.learn(t0(), &(version + VERSIONS_MAX as u32), takes(version)));
+        assert_eq!(experience.numbers().skip(1).collect::<Vec<_>>(), before);
+    }
 }
 
 #[test]
