@@ -547,6 +547,14 @@ impl Ledger {
         self.experience.entry(id).or_default().learn(now, version, job);
     }
 
+    /// The clock was set back: no job has ended later than now. Says of which projects that changes what was
+    /// learned.
+    pub(crate) fn experience_set_back(&mut self, now: Instant) -> Vec<ProjectId> {
+        let changed =
+            self.experience.iter_mut().filter_map(|(id, known)| known.clock_set_back(now).then_some(*id));
+        changed.collect()
+    }
+
     /// Takes up what was learned from the last jobs of a project as it was stored.
     pub(crate) fn restore_experience(&mut self, id: ProjectId, stored: Experience<VersionKey>) {
         self.experience.insert(id, stored);

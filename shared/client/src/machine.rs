@@ -25,7 +25,7 @@ use crate::pages::Pages;
 use crate::planning::Planned;
 use crate::presence::Presence;
 use crate::random::Random;
-use crate::record::{self, RestoreError};
+use crate::record::{self, Record, RestoreError};
 use crate::records::Records;
 use crate::reports::Reports;
 use crate::stalls::Stalls;
@@ -218,6 +218,9 @@ impl Client {
         self.transfers_observe();
         self.observe_attaching();
         self.ledger.observe_backoffs(self.clock.now());
+        for id in self.ledger.experience_set_back(self.clock.now()) {
+            self.store_only(Record::Experience(id));
+        }
         self.state.projects.observe(self.clock.now());
         self.reports.forget();
         self.timers.clock_set_back();

@@ -140,6 +140,26 @@ fn what_was_learned_of_jobs_is_stored_restored_and_if_damaged_learned_anew() {
     assert!(matches!(newer, Err(RestoreError::Newer { .. })));
 }
 
+/// Shows R1.12.
+#[test]
+fn what_servers_are_told_fades_from_now_on_after_the_clock_was_ahead_and_that_is_stored() {
+    let mut client = following("JC3", &["a"]);
+    let a = id_of(&client, "a");
+    let week = Duration::from_hours(24 * 7);
+    client.handle(NOW + week * 52, Event::WakeUp);
+    (0..10).for_each(|_| ended(&mut client, a, 1, 16_000));
+    client.handle(NOW + week * 52, Event::WakeUp);
+    let changes = client.handle(NOW, Event::WakeUp).changes;
+    let stored = changes.into_iter().find(|change| change.key == Record::Experience(a).key().into_bytes());
+    restore(&mut State::default(), &mut client.ledger, b"experience", &stored.unwrap().value.unwrap())
+        .unwrap();
+    let told_at = |client: &mut Client, at| {
+        client.handle(at, Event::WakeUp);
+        told(client, a)
+    };
+    assert_eq!((told_at(&mut client, NOW), told_at(&mut client, NOW + week)), (16.0, 4.0));
+}
+
 #[test]
 fn of_a_project_that_is_detached_nothing_learned_stays() {
     let mut client = following("JC3", &["a"]);

@@ -193,6 +193,13 @@ impl<V> Experience<V> {
         Self { project: Ratios { speed: 1.0, last, factor }, ..Self::default() }
     }
 
+    /// The clock was set back: no job has ended later than now (R1.12). Says whether that changes anything.
+    pub fn clock_set_back(&mut self, now: Instant) -> bool {
+        let was_ahead = self.last_at > now;
+        self.last_at = self.last_at.min(now);
+        was_ahead
+    }
+
     /// The factor of the whole project, as its servers are told it.
     pub fn of_project(&self, now: Instant) -> DurationCorrection {
         let mut factor = self.project.factor;

@@ -140,6 +140,20 @@ fn a_version_that_is_forgotten_for_another_leaves_the_numbers_of_all_others_in_t
     }
 }
 
+/// Shows R1.12.
+#[test]
+fn what_projects_are_told_fades_from_the_time_on_to_which_the_clock_is_set_back() {
+    let mut experience = learned(&[16.0; 10]);
+    let back = t0() - HOUR * 24 * 365;
+    experience.clock_set_back(back);
+    assert_eq!(
+        [0, 6, 8, 15].map(|days| experience.of_project(back + HOUR * 24 * days).get()),
+        [16.0, 16.0, 4.0, 2.0]
+    );
+    experience.clock_set_back(t0());
+    assert_eq!(experience.of_project(back + HOUR * 24 * 8).get(), 4.0, "it was set back, but not as far");
+}
+
 #[test]
 fn what_is_damaged_is_told_from_what_is_sound() {
     let sound = learned(&[2.0; 3]);
