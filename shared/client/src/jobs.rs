@@ -319,11 +319,11 @@ impl Client {
     }
 
     /// The server knows how the job ended, or nobody wants to know: everything of it goes.
-    pub(crate) fn forget_job(&mut self, id: JobId) {
+    pub(crate) fn forget_job(&mut self, id: JobId, is_reported: bool) {
         self.give_back_slot(id);
         let files = self.job_files(id);
         let Some(job) = self.remove_job(id) else { return };
-        self.book_job(&job);
+        self.book_job(&job, is_reported);
         for key in files {
             self.state.file_use.wait_no_more(&key, id);
             self.unuse_file(&key);

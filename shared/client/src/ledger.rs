@@ -45,10 +45,11 @@ impl Client {
         several && sharing.all(|project| self.workload.queue().is_runnable(project.id))
     }
 
-    /// A job is over and forgotten: what it cost moves to the account of what became of it.
-    pub(crate) fn book_job(&mut self, job: &Job) {
+    /// A job is forgotten: what it cost moves to the account of what became of it. One that was finished and
+    /// never reported was for nothing.
+    pub(crate) fn book_job(&mut self, job: &Job, is_reported: bool) {
         let late = self.now() > job.result.report_deadline;
-        let success = job.outcome.as_ref().is_some_and(Outcome::is_success);
+        let success = is_reported && job.outcome.as_ref().is_some_and(Outcome::is_success);
         let cost = job.run.charged;
         let worth = self.worth(job);
         self.count(job.project, |totals| {
@@ -62,8 +63,9 @@ impl Client {
             *jobs += 1;
         });
         // What was begun and given up is done no more than what is late.
-        let given_up = job.outcome.as_ref().is_none_or(|outcome| outcome.state == EndState::Aborted);
-        let fate = if late || given_up { DeadlineOutcome::Missed } else { DeadlineOutcome::Met };
+        let given_up = job.outcome.as_ref().is_some_and(|outcome| outcome.state == EndState::Aborted);
+        let fate =
+            if late || given_up || !is_reported { DeadlineOutcome::Missed } else { DeadlineOutcome::Met };
         self.ledger.job_settled(self.clock.now(), worth, fate);
     }
 

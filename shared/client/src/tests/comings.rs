@@ -137,7 +137,7 @@ fn r5_7_jobs_of_a_new_project_are_known_to_be_estimated_by_what_was_learned_befo
 fn a_project_that_is_taken_out_closes_its_accounts_and_decisions_are_due_without_it() {
     let (mut client, a, id) = settled();
     client.count(a, |totals| totals.rpcs += 1);
-    client.forget_job(id);
+    client.forget_job(id, true);
     client.finish_step(None);
     forget_due(&mut client);
     client.remove_project(a).unwrap();

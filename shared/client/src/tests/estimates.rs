@@ -165,7 +165,14 @@ fn of_a_project_that_is_detached_nothing_learned_stays() {
     let mut client = following("JC3", &["a"]);
     let a = id_of(&client, "a");
     ended(&mut client, a, 1, 2_000);
-    client.state.jobs.keys().copied().collect::<Vec<_>>().into_iter().for_each(|id| client.forget_job(id));
+    client
+        .state
+        .jobs
+        .keys()
+        .copied()
+        .collect::<Vec<_>>()
+        .into_iter()
+        .for_each(|id| client.forget_job(id, true));
     let changes = client.handle(NOW, Event::Detach { url: super::url("a") }).changes;
     let key = Record::Experience(a).key().into_bytes();
     assert!(changes.iter().any(|change| change.key == key && change.value.is_none()));
