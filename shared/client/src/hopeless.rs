@@ -1,7 +1,12 @@
 //! Gives up jobs that cannot be in time any more, where the composition says so (`abort=hopeless`).
+//!
+//! There may be ten thousand jobs, and a decision for each second. Looked at are tasks that have begun, and
+//! jobs of whose time half has passed: no other can be hopeless.
+
+use std::collections::BTreeSet;
 
 use fallow_boinc::runtime::exit;
-use fallow_domain::{Fraction, JobId};
+use fallow_domain::{Duration, Fraction, JobId};
 use fallow_policy::completion::EndedJob;
 use fallow_policy::hopeless::{AbortWhich, Prospects, WhyHopeless, why_hopeless};
 use fallow_policy::on_time::Sureness;
@@ -19,11 +24,19 @@ impl Client {
         if self.config.composition.abort == AbortWhich::None {
             return;
         }
-        let hopeless = self.state.jobs.values().filter_map(|job| Some((job.id, self.why_hopeless(job)?)));
+        let judged = self.may_be_hopeless();
+        let judged = judged.iter().filter_map(|id| self.state.jobs.get(id));
+        let hopeless = judged.filter_map(|job| Some((job.id, self.why_hopeless(job)?)));
         let hopeless: Vec<(JobId, WhyHopeless)> = hopeless.collect();
         for (id, why) in hopeless {
             self.give_up(id, why);
         }
+    }
+
+    /// The jobs that are judged now. What has begun has a slot.
+    pub(crate) fn may_be_hopeless(&self) -> BTreeSet<JobId> {
+        let jobs = &self.state.jobs;
+        jobs.slots().values().copied().chain(jobs.past_half_time(self.now())).collect()
     }
 
     fn why_hopeless(&self, job: &Job) -> Option<WhyHopeless> {
@@ -35,13 +48,13 @@ impl Client {
             fraction_done: Fraction::clamped(job.run.fraction_done),
             ran: self.ran(job),
             had: self.now() - job.received_at,
-            shortest: self.shortest(job),
             time_left: job.result.report_deadline - self.now(),
         };
-        why_hopeless(&prospects, |time| {
+        let hope = |time: Duration| {
             let on_time = self.ledger.on_time();
             on_time.within(self.now(), time, Sureness::Hope).max(time.mul_f64(on_time.share().get()))
-        })
+        };
+        why_hopeless(&prospects, || self.shortest(job), hope)
     }
 
     fn give_up(&mut self, id: JobId, why: WhyHopeless) {

@@ -1,33 +1,45 @@
 //! Jobs that cannot be in time any more are given up where the composition says so.
 
 use fallow_boinc::runtime::exit;
-use fallow_domain::{Duration, JobId, ProjectId, SlotId, Usage};
+use fallow_domain::{Duration, Instant, JobId, ProjectId, SlotId, Usage};
 
 use super::{NOW, client, id_of, put_job};
 use crate::machine::Client;
 use crate::state::Process;
 use crate::why::Why;
-use crate::{Action, Cause, Effect};
+use crate::{Action, Cause, Effect, Event};
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// A client whose two CPUs have tasks: 40 hours long and half done, with ten hours to their deadlines, so
+/// The host is there for half an hour from then on, in which somebody looks at the clock.
+fn stays(client: &mut Client, from: Instant) {
+    for minutes in 0..=30 {
+        client.handle(from + Duration::from_mins(minutes), Event::WakeUp);
+    }
+}
+
+/// A client whose two CPUs have tasks: 40 hours long and half done, with half an hour to their deadlines, so
 /// that they run first and are late. A job of 1000 s waits whose deadline is in an hour.
 fn full(policy: &str) -> (Client, ProjectId, [JobId; 2], JobId) {
     let mut client = client(0, &["a"]);
     client.config.composition = policy.parse().unwrap();
+    stays(&mut client, NOW);
+    fill(client)
+}
+
+fn fill(mut client: Client) -> (Client, ProjectId, [JobId; 2], JobId) {
     let a = id_of(&client, "a");
     let tasks = [(1, 0), (2, 1)].map(|(id, slot)| {
         let id = put_job(&mut client, id, a, Usage::ONE_CPU);
         client.edit_job(id, |job| {
-            job.result.report_deadline = NOW + HOUR.mul_f64(0.5);
+            job.result.report_deadline = NOW + HOUR;
             (job.process, job.slot, job.run.begun) = (Process::Executing(7), Some(SlotId(slot)), true);
             (job.run.base, job.run.elapsed, job.run.fraction_done) = (HOUR * 20, HOUR * 20, 0.5);
         });
         id
     });
     let waits = put_job(&mut client, 3, a, Usage::ONE_CPU);
-    client.edit_job(waits, |job| job.result.report_deadline = NOW + HOUR);
+    client.edit_job(waits, |job| job.result.report_deadline = NOW + HOUR.mul_f64(1.5));
     client.reassess(waits);
     client.actions.take();
     (client, a, tasks, waits)
@@ -100,4 +112,19 @@ fn what_a_job_that_is_given_up_would_have_taken_is_learned() {
     decided(&mut client);
     let told = client.compose_request(a, &Default::default()).unwrap().0.duration_correction_factor;
     assert_eq!(told, 100.0, "two jobs that were to take 1000 s, and half done after 20 h");
+}
+
+#[test]
+fn of_jobs_that_are_held_only_those_are_judged_that_have_begun_or_are_old() {
+    let (mut client, a, tasks, waits) = full("CS2,abort=hopeless");
+    let young = put_job(&mut client, 4, a, Usage::ONE_CPU);
+    let all = |client: &Client| client.may_be_hopeless().into_iter().collect::<Vec<_>>();
+    assert_eq!(all(&client), tasks);
+    let deadline = client.state.jobs[&waits].result.report_deadline;
+    client.handle(NOW + deadline.since(NOW) / 2, Event::WakeUp);
+    assert_eq!(all(&client), [tasks[0], tasks[1], waits]);
+    client.edit_job(young, |job| job.result.report_deadline = NOW);
+    assert!(all(&client).contains(&young));
+    client.abort_job(waits, exit::ABORTED_BY_PROJECT, &Cause::AbortedByProject);
+    assert!(!all(&client).contains(&waits));
 }
