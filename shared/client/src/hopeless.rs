@@ -1,5 +1,10 @@
 //! Gives up jobs that cannot be in time any more, where the composition says so (`abort=hopeless`).
 //!
+//! What is given up is lost for good, so a clock that is ahead must not decide it: that of a host that has just
+//! come up, or was just set forward, is believed only when the host has been there for half an hour without a
+//! gap. By then a time server has corrected it, if there is one. A shell that says when its host is away is
+//! believed at once.
+//!
 //! There may be ten thousand jobs, and a decision for each second. Looked at are tasks that have begun, and
 //! jobs of whose time half has passed: no other can be hopeless.
 
@@ -17,11 +22,13 @@ use crate::state::{Job, Process, Stage};
 
 /// What is less than that far says little of how long it would have taken.
 const FRACTION_TAUGHT: f64 = 0.25;
+/// A clock is believed when the host has been there for so long.
+const BELIEVED_AFTER: Duration = Duration::from_mins(30);
 
 impl Client {
     /// Aborts what is hopeless, before it is decided what runs: what it would have used is there for others.
     pub(crate) fn abort_hopeless(&mut self) {
-        if self.config.composition.abort == AbortWhich::None {
+        if self.config.composition.abort == AbortWhich::None || !self.believes_clock() {
             return;
         }
         let judged = self.may_be_hopeless();
@@ -31,6 +38,10 @@ impl Client {
         for (id, why) in hopeless {
             self.give_up(id, why);
         }
+    }
+
+    fn believes_clock(&self) -> bool {
+        self.config.tells_away || self.presence.there_for(self.now()) >= BELIEVED_AFTER
     }
 
     /// The jobs that are judged now. What has begun has a slot.

@@ -88,6 +88,9 @@ impl Client {
         let vouched = self.presence.vouched(from, now);
         let (length, off) = (vouched.since(from), now.since(vouched));
         let allowed = !self.preferences().suspended;
+        if off.is_positive() {
+            self.presence.begin(now);
+        }
         self.ledger.time_passed(from, vouched, now, allowed);
         if self.config.learns_habits() {
             let unserved = self.unserved();

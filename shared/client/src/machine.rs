@@ -224,6 +224,7 @@ impl Client {
         self.state.projects.observe(self.clock.now());
         self.reports.forget();
         self.timers.clock_set_back();
+        self.presence.clock_set_back(self.clock.now());
         self.presence.set_due_at_once();
     }
 

@@ -114,6 +114,29 @@ fn what_a_job_that_is_given_up_would_have_taken_is_learned() {
     assert_eq!(told, 100.0, "two jobs that were to take 1000 s, and half done after 20 h");
 }
 
+/// A dual boot, or a virtual machine that goes on with another clock: before a time server corrects it, work of
+/// days would be lost.
+#[test]
+fn r1_12_a_clock_that_is_set_forward_gives_no_job_up_until_it_has_proved_true() {
+    let (mut client, _, tasks, waits) = full("CS2,abort=hopeless");
+    for id in tasks.into_iter().chain([waits]) {
+        client.edit_job(id, |job| job.result.report_deadline = NOW + HOUR * 24 * 10);
+    }
+    assert!(aborted(&decided(&mut client)).is_empty());
+    let ahead = NOW + HOUR * 24 * 365;
+    for seconds in [0, 5, 10] {
+        let step = client.handle(ahead + Duration::from_secs(seconds), Event::WakeUp);
+        assert!(aborted(&step.actions).is_empty(), "before it is corrected");
+    }
+    client.handle(NOW + HOUR, Event::WakeUp);
+    stays(&mut client, NOW + HOUR);
+    assert!(aborted(&decided(&mut client)).is_empty(), "it was");
+    client.handle(ahead, Event::WakeUp);
+    stays(&mut client, ahead);
+    client.decide_what_runs();
+    assert_eq!(aborted(&client.actions.take()), tasks, "nobody corrects it");
+}
+
 #[test]
 fn of_jobs_that_are_held_only_those_are_judged_that_have_begun_or_are_old() {
     let (mut client, a, tasks, waits) = full("CS2,abort=hopeless");
@@ -127,4 +150,14 @@ fn of_jobs_that_are_held_only_those_are_judged_that_have_begun_or_are_old() {
     assert!(all(&client).contains(&young));
     client.abort_job(waits, exit::ABORTED_BY_PROJECT, &Cause::AbortedByProject);
     assert!(!all(&client).contains(&waits));
+}
+
+#[test]
+fn r1_12_nor_does_the_clock_of_an_agent_that_has_just_come_up() {
+    let mut client = client(0, &["a"]);
+    client.config.composition = "CS2,abort=hopeless".parse().unwrap();
+    let (mut client, _, tasks, _) = fill(client);
+    assert!(aborted(&decided(&mut client)).is_empty());
+    client.config.tells_away = true;
+    assert_eq!(aborted(&decided(&mut client)), tasks, "the clock of a simulation is right");
 }
