@@ -1,13 +1,14 @@
 //! Jobs that cannot be in time any more are given up where the composition says so.
 
 use fallow_boinc::runtime::exit;
-use fallow_domain::{Duration, Instant, JobId, ProjectId, SlotId, Usage};
+use fallow_domain::{Bytes, Duration, Instant, JobId, ProjectId, ResourceType, SlotId, Usage};
+use fallow_policy::job_queue::Devices;
 
 use super::{NOW, client, id_of, put_job};
 use crate::machine::Client;
-use crate::state::Process;
+use crate::state::{Process, Stage};
 use crate::why::Why;
-use crate::{Action, Cause, Effect, Event};
+use crate::{Action, Cause, Effect, Event, TaskEnd};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -160,4 +161,65 @@ fn r1_12_nor_does_the_clock_of_an_agent_that_has_just_come_up() {
     assert!(aborted(&decided(&mut client)).is_empty());
     client.config.tells_away = true;
     assert_eq!(aborted(&decided(&mut client)), tasks, "the clock of a simulation is right");
+}
+
+/// Jobs of its version take 1000 s.
+fn known(client: &mut Client, of: JobId) {
+    (0..8).for_each(|_| client.learn_estimate(of, Duration::from_secs(1_000)));
+}
+
+#[test]
+fn a_job_that_still_downloads_is_given_up_too_and_goes_back_to_its_project() {
+    let (mut client, a, tasks, _) = full("CS2,abort=hopeless");
+    known(&mut client, tasks[0]);
+    let downloads = put_job(&mut client, 4, a, Usage::ONE_CPU);
+    client.edit_job(downloads, |job| {
+        (job.stage, job.received_at, job.result.report_deadline) = (Stage::Downloading, NOW - HOUR, NOW);
+    });
+    decided(&mut client);
+    let job = &client.state.jobs[&downloads];
+    assert_eq!(
+        (job.stage, job.outcome.as_ref().unwrap().exit_status),
+        (Stage::Reporting, exit::UNSTARTED_LATE)
+    );
+}
+
+#[test]
+fn what_is_hopeless_is_given_up_while_computing_is_suspended_too() {
+    let (mut client, _, tasks, waits) = full("CS2,abort=hopeless");
+    let step = client.handle(client.now(), Event::OwnerSuspended(true));
+    assert_eq!(aborted(&step.actions), tasks);
+    assert!(!was_started(&client, waits));
+}
+
+#[test]
+fn the_gpu_of_a_task_that_is_given_up_goes_to_the_next_when_its_process_is_gone() {
+    let mut client = client(1, &["a"]);
+    client.config.composition = "CS2,abort=hopeless".parse().unwrap();
+    stays(&mut client, NOW);
+    let a = id_of(&client, "a");
+    let usage = Usage::from_cpus(0.1).with_coprocessor(ResourceType::Nvidia, 1.0);
+    let [task, next] = [1, 2].map(|id| put_job(&mut client, id, a, usage));
+    client.edit_job(task, |job| {
+        job.result.report_deadline = NOW + HOUR;
+        (job.process, job.slot, job.run.begun) = (Process::Executing(7), Some(SlotId(0)), true);
+        (job.run.elapsed, job.run.fraction_done, job.run.devices) = (HOUR * 20, 0.5, Devices::first(1));
+    });
+    client.actions.take();
+    assert_eq!(aborted(&decided(&mut client)), [task]);
+    assert!(!was_started(&client, next), "its memory may still be full");
+    let end = TaskEnd {
+        exit: exit::Ended::Code(194),
+        finish: None,
+        temporary_exit: None,
+        cpu_time: HOUR,
+        is_charged: false,
+        stderr: String::new(),
+        outputs: Vec::new(),
+        peak_working_set: Bytes(0),
+        disk_usage: Bytes(0),
+        made_room: None,
+    };
+    client.handle(client.now(), Event::TaskEnded { job: task, end: Box::new(end) });
+    assert!(was_started(&client, next));
 }
