@@ -11,7 +11,7 @@ use crate::state::{Job, Outcome, Process};
 
 /// What was available in the time since the last look.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct SinceLastLook {
     pub from: Instant,
     available: PerType<u32>,
     starved: PerType<f64>,
@@ -81,7 +81,7 @@ impl Client {
 
     /// Accounts for the time since the last look, as things stood before the event: availability, elapsed
     /// times.
-    pub(crate) fn observe(&mut self) -> Option<Seen> {
+    pub(crate) fn observe(&mut self) -> Option<SinceLastLook> {
         let now = self.now();
         let from = self.ledger.look(now)?;
         // Computing is vouched for only as long as the shell was sure to call.
@@ -102,7 +102,7 @@ impl Client {
         }
         let here = allowed && !off.is_positive();
         self.note_stretches(here, from);
-        Some(Seen {
+        Some(SinceLastLook {
             from,
             available: if here { self.plan_host().instances } else { PerType::default() },
             starved: if here { self.ledger.starved() } else { PerType::default() },
@@ -158,7 +158,7 @@ impl Client {
     }
 
     /// Books that time, and what was used in it, for the metrics.
-    pub(crate) fn observe_metrics(&mut self, seen: Seen) {
+    pub(crate) fn observe_metrics(&mut self, seen: SinceLastLook) {
         // What was used before the host went away, and is only seen now, is booked when it is back: it says
         // nothing about a time without instances.
         if seen.available != PerType::default() {

@@ -49,7 +49,7 @@ fn nothing_is_left_of_a_job_that_is_taken_out_and_decisions_are_due_without_it()
     assert!(step.durable && stores(&step, "job/"));
     let workunit = client.state.jobs[&JobId(2)].workunit();
     client.state.workunits.insert(workunit.clone(), Default::default());
-    client.workload.note_told_hopeless(JobId(2));
+    client.workload.note_told_unrunnable(JobId(2));
     client.finish_step(None);
     forget_due(&mut client);
     client.remove_job(JobId(2)).unwrap();
@@ -57,7 +57,7 @@ fn nothing_is_left_of_a_job_that_is_taken_out_and_decisions_are_due_without_it()
     let step = client.finish_step(None);
     assert!(step.durable && stores(&step, "job/") && stores(&step, "workunit/"));
     assert!(!client.state.workunits.contains_key(&workunit));
-    assert!(client.workload.note_told_hopeless(JobId(2)), "it was forgotten that its owner was told");
+    assert!(client.workload.note_told_unrunnable(JobId(2)), "it was forgotten that its owner was told");
 }
 
 #[test]
