@@ -17,10 +17,11 @@ use fallow_policy::hopeless::{AbortWhich, Prospects, WhyHopeless, why_hopeless};
 use fallow_policy::on_time::Sureness;
 
 use crate::cause::Cause;
+use crate::estimates::running_time;
 use crate::machine::Client;
 use crate::state::{Job, Process, Stage};
 
-/// What is less than that far says little of how long it would have taken.
+/// A job of which a smaller part is done says little of how long it would have taken.
 const FRACTION_TAUGHT: f64 = 0.25;
 /// A clock is believed when the host has been there for so long.
 const BELIEVED_AFTER: Duration = Duration::from_mins(30);
@@ -85,7 +86,7 @@ impl Client {
         if done < FRACTION_TAUGHT {
             return;
         }
-        let (by_size, actual) = (self.estimated_total(id), self.computed(job).mul_f64(1.0 / done));
+        let (by_size, actual) = (self.estimated_total(id), running_time(job).mul_f64(1.0 / done));
         let (project, version, ended) =
             (job.project, job.version.clone(), EndedJob { by_size, actual, speed: job.speed });
         self.learn_experience(project, &version, ended);

@@ -66,7 +66,7 @@ impl ClientConfig {
         self.may_change_policy || self.composition.fetch.ranks_by_recent_cpu()
     }
 
-    /// Whether it is wanted when the host is on, and how long instances stand idle.
+    /// Whether it is wanted when the host is on, and how long there is no chance to get work.
     pub(crate) fn learns_habits(&self) -> bool {
         let Composition { fetch, send, abort, .. } = self.composition;
         let any_looks = fetch.looks_at_habits() || send.needs_on_time() || abort != AbortWhich::None;
@@ -108,7 +108,7 @@ pub struct Client {
     pub(crate) fetch: Decision<FetchDecision>,
     /// What becomes of the work held.
     pub(crate) round_robin: RoundRobin,
-    /// Memory for what that is told at every look ahead.
+    /// A buffer for the projects of a round-robin simulation, used again each time.
     pub(crate) planned: Planned,
     /// What may be used of the host.
     pub(crate) usable: Usable,

@@ -16,8 +16,12 @@
 //! is sent that could show that it is wrong. So once no job of it has ended for a week, that number goes half
 //! of the way towards 1, by its logarithm, with each further week.
 //!
-//! Not in here: jobs that were aborted, which say only that they would have taken longer; ratios that depend
-//! on what a job is given to do, where a project has several kinds of jobs under one version.
+//! Who gives up jobs that would be late (`abort=hopeless`) tells of those what they would have taken, by how
+//! far they were. Without them only jobs would count that were short enough, and the next would be thought to
+//! be as short. The quantile bears the error of such a figure as that of any one job.
+//!
+//! Not in here: other jobs that were aborted, which say only that they would have taken longer; ratios that
+//! depend on what a job is given to do, where a project has several kinds of jobs under one version.
 
 use std::collections::VecDeque;
 
@@ -130,12 +134,12 @@ impl<V> Default for Experience<V> {
     }
 }
 
-/// A job that ended well.
+/// A job that ended well, or was given up when it could be told what it would have taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EndedJob {
     /// What it was to take by its size, uncorrected.
     pub by_size: Duration,
-    /// What it took.
+    /// What it took, or would have taken.
     pub actual: Duration,
     /// The speed by which it was estimated.
     pub speed: Speed,
