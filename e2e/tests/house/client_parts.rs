@@ -2,9 +2,9 @@
 //!
 //! Model: a part is what a field of `Client` or of `State` holds, by the name of its type, if a struct of
 //! that name is declared in `shared/client/src` for others than its own file. Any other comes from another
-//! room, which the list says by its imports; a bare map or list is none, for anybody could change it. What the
-//! client was set up with (`ClientConfig`) is no part, and `State` is a list of parts itself. Not seen: fields
-//! of what a part holds.
+//! room, which the list says by its imports; a bare map or list is none, for anybody could change it. What
+//! the client was set up with (`ClientConfig`) is no part, and `State` is a list of parts itself. Not seen:
+//! fields of what a part holds.
 
 use std::collections::BTreeSet;
 

@@ -518,8 +518,8 @@ impl Ledger {
     }
 }
 
-/// The records in which the accounts are stored: themselves, the metrics, the host's hours, and what was learned
-/// of each project's jobs.
+/// The records in which the accounts are stored: themselves, the metrics, the host's hours, and what was
+/// learned of each project's jobs.
 impl Ledger {
     /// The history behind the metrics: larger and less precious than the rest, which this record leaves out.
     pub(crate) const fn metrics(&self) -> &Metrics {

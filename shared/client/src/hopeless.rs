@@ -1,9 +1,9 @@
 //! Gives up jobs that cannot be in time any more, where the composition says so (`abort=hopeless`).
 //!
-//! What is given up is lost for good, so a clock that is ahead must not decide it: that of a host that has just
-//! come up, or was just set forward, is believed only when the host has been there for half an hour without a
-//! gap. By then a time server has corrected it, if there is one. A shell that says when its host is away is
-//! believed at once.
+//! What is given up is lost for good, so a clock that is ahead must not decide it: that of a host that has
+//! just come up, or was just set forward, is believed only when the host has been there for half an hour
+//! without a gap. By then a time server has corrected it, if there is one. A shell that says when its host is
+//! away is believed at once.
 //!
 //! There may be ten thousand jobs, and a decision for each second. Looked at are tasks that have begun, and
 //! jobs of whose time half has passed: no other can be hopeless.

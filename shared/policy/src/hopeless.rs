@@ -87,8 +87,8 @@ impl fmt::Display for WhyHopeless {
 }
 
 /// Why a job cannot be in time, if it cannot. `shortest` gives the whole running time of the shortest of its
-/// kind, if enough of them are known, and `hope` the on-time that can be hoped for within a time to come. Both
-/// are asked only where it matters.
+/// kind, if enough of them are known, and `hope` the on-time that can be hoped for within a time to come.
+/// Both are asked only where it matters.
 pub fn why_hopeless(
     job: &Prospects,
     shortest: impl FnOnce() -> Option<Duration>,

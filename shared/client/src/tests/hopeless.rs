@@ -115,8 +115,8 @@ fn what_a_job_that_is_given_up_would_have_taken_is_learned() {
     assert_eq!(told, 100.0, "two jobs that were to take 1000 s, and half done after 20 h");
 }
 
-/// A dual boot, or a virtual machine that goes on with another clock: before a time server corrects it, work of
-/// days would be lost.
+/// A dual boot, or a virtual machine that goes on with another clock: before a time server corrects it, work
+/// of days would be lost.
 #[test]
 fn r1_12_a_clock_that_is_set_forward_gives_no_job_up_until_it_has_proved_true() {
     let (mut client, _, tasks, waits) = full("CS2,abort=hopeless");
