@@ -59,7 +59,7 @@ fn policies() -> String {
     help.push_str("  fetch=any-shortfall     work is asked for as soon as the buffer is not full\n");
     help.push_str("  fetch=below-minimum     once less than the minimum buffer is left\n");
     help.push_str("  abort=none              no job is given up for its deadline\n");
-    help.push_str("  abort=hopeless          jobs are that cannot be in time any more\n");
+    help.push_str("  abort=hopeless          jobs that cannot be in time any more are given up\n");
     help.push_str(AccountingChoice::help("accounting=", 22, "").trim_end());
     help
 }

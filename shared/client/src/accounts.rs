@@ -76,7 +76,7 @@ pub(crate) struct Ledger {
     /// the next job of a project tells it again.
     #[serde(skip)]
     recent_jobs: BTreeMap<ProjectId, RecentJobs>,
-    /// How long instances stood idle without a pause.
+    /// How long there was no chance to get work.
     #[serde(default, skip_serializing_if = "Droughts::are_none")]
     droughts: Droughts,
     first_start: Option<Instant>,
@@ -96,15 +96,15 @@ pub(crate) struct Ledger {
     stretches: Stretches,
     /// When time was last accounted for. Stored, so that the time an agent is down counts as such.
     observed_at: Option<Instant>,
-    /// CPUs that no runnable job could use, by the last decision.
+    /// Instances of each type that no runnable job could use, by the last decision.
     #[serde(skip)]
     starved: PerType<f64>,
     /// The last decision kept a task for its checkpoint.
     #[serde(skip)]
     waits_for_checkpoint: bool,
-    /// CPUs that each project got in the last decision.
+    /// The projects whose tasks compute by the last decision.
     #[serde(skip)]
-    dealt: BTreeSet<ProjectId>,
+    computing: BTreeSet<ProjectId>,
 }
 
 /// Time of which nothing is known counts as off for so long at most: a clock that is set by years, as at the
@@ -391,7 +391,7 @@ impl Ledger {
 
     /// The projects whose tasks compute by that decision.
     pub(crate) fn now_compute(&mut self, projects: BTreeSet<ProjectId>) {
-        self.dealt = projects;
+        self.computing = projects;
     }
 
     /// Whether the last decision kept a task for its checkpoint.
@@ -409,7 +409,7 @@ impl Ledger {
         &self.on_time
     }
 
-    /// How long instances stood idle without a pause, at the longest.
+    /// How long there was no chance to get work, at the longest of late.
     pub(crate) fn longest_droughts(&self) -> PerType<Duration> {
         self.droughts.longest()
     }
@@ -482,10 +482,10 @@ impl Ledger {
         projects: impl Iterator<Item = P>,
         observe: impl Fn(P, &TypeBackoffs) -> ProjectObservation,
     ) {
-        let (dealt, backoffs) = (&self.dealt, &self.type_backoffs);
+        let (computing, backoffs) = (&self.computing, &self.type_backoffs);
         self.stretches.note(projects.map(|project| {
             let seen = observe(project, backoffs);
-            ProjectObservation { running: seen.running && dealt.contains(&seen.project), ..seen }
+            ProjectObservation { running: seen.running && computing.contains(&seen.project), ..seen }
         }));
     }
 
@@ -518,7 +518,8 @@ impl Ledger {
     }
 }
 
-/// The three records in which the accounts are stored.
+/// The records in which the accounts are stored: themselves, the metrics, the host's hours, and what was
+/// learned of each project's jobs.
 impl Ledger {
     /// The history behind the metrics: larger and less precious than the rest, which this record leaves out.
     pub(crate) const fn metrics(&self) -> &Metrics {
@@ -542,9 +543,17 @@ impl Ledger {
         &self.experience
     }
 
-    /// A job of a version of a project ended well.
+    /// Learns from a job of a version of a project.
     pub(crate) fn learn_from(&mut self, id: ProjectId, now: Instant, version: &VersionKey, job: EndedJob) {
         self.experience.entry(id).or_default().learn(now, version, job);
+    }
+
+    /// The clock was set back: no job has ended later than now. Says of which projects that changes what was
+    /// learned.
+    pub(crate) fn experience_set_back(&mut self, now: Instant) -> Vec<ProjectId> {
+        let changed =
+            self.experience.iter_mut().filter_map(|(id, known)| known.clock_set_back(now).then_some(*id));
+        changed.collect()
     }
 
     /// Takes up what was learned from the last jobs of a project as it was stored.

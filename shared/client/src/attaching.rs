@@ -138,7 +138,7 @@ impl Before {
 }
 
 impl Client {
-    /// Does what the owner wants, and says at once what came of it unless the project has to be asked.
+    /// Does what the owner wants (R6.2), and says at once what came of it unless the project has to be asked.
     pub(crate) fn attach_for(&mut self, request: AttachRequest) {
         let (waiter, url) = (request.waiter, request.url.clone());
         if let Some(verdict) = self.fulfil(request) {

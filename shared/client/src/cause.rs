@@ -1,4 +1,5 @@
-//! Why the client does what no policy decides: a value until somebody prints it.
+//! Why the client does what none of the policies decides that a composition chooses from (CS, WF, WS, JC): a
+//! value until somebody prints it.
 
 use std::fmt;
 
@@ -13,21 +14,25 @@ use fallow_policy::job_queue::Devices;
 pub enum Rule {
     /// A rule of CPU scheduling.
     Scheduling(SchedulingRule),
-    /// Master pages are read when a project is new or its schedulers fail (R1.6).
+    /// A task gives way to another whose turn has come.
+    GivesWay,
+    /// Master pages are read when a project is new or its schedulers fail.
     MasterPages,
-    /// Scheduler RPCs are made for what is most urgent (R1.9).
+    /// Scheduler RPCs are made for what is most urgent.
     RpcOrder,
-    /// No project waits for another one's answer (R1.10).
+    /// No project waits for another one's answer.
     NoWaitingForOthers,
-    /// CPU time is limited (R2.8).
+    /// CPU time is limited.
     CpuTimeLimit,
-    /// Devices are left alone (R3.14).
+    /// Devices are left alone.
     ExcludedDevices,
-    /// The disk is believed over the records (R4.12).
+    /// The disk is believed over the records.
     DiskBelieved,
-    /// What a client says of its host and to its owner (R6.2).
+    /// The owner's word is done, and he is answered.
     OwnersWord,
-    /// A full disk is made room on (R6.10).
+    /// What servers are told of the host is measured.
+    HostFacts,
+    /// A full disk is made room on.
     FullDisk,
     /// Outputs may be sent before their job is done.
     EarlyUploads,
@@ -57,13 +62,14 @@ impl Rule {
     pub const fn id(self) -> &'static str {
         match self {
             Self::Scheduling(rule) => rule.id(),
+            Self::GivesWay => "R2.4",
             Self::MasterPages => "R1.6",
             Self::RpcOrder => "R1.9",
             Self::NoWaitingForOthers => "R1.10",
             Self::CpuTimeLimit => "R2.8",
             Self::ExcludedDevices => "R3.14",
             Self::DiskBelieved => "R4.12",
-            Self::OwnersWord => "R6.2",
+            Self::OwnersWord | Self::HostFacts => "R6.2",
             Self::FullDisk => "R6.10",
             Self::EarlyUploads => "BOINC early uploads",
             Self::Transfers => "BOINC transfers",
@@ -162,7 +168,7 @@ pub enum Cause {
     MessageAcknowledged,
     /// A project has a message for a job.
     MessageToJob,
-    /// People are told something, which says itself why.
+    /// People are told something: its text says why.
     Told,
 }
 
@@ -197,9 +203,8 @@ impl Cause {
     #[must_use]
     pub const fn rule(&self) -> Rule {
         match self {
-            Self::OwnerWaits | Self::Benchmarks | Self::BenchmarksOld | Self::BenchmarksOver => {
-                Rule::OwnersWord
-            }
+            Self::OwnerWaits => Rule::OwnersWord,
+            Self::Benchmarks | Self::BenchmarksOld | Self::BenchmarksOver => Rule::HostFacts,
             Self::DeviceExcluded | Self::DeviceChanged(_) => Rule::ExcludedDevices,
             Self::FileNotNeeded | Self::DownloadGivenUp => Rule::Files,
             Self::TransferDue { .. } => Rule::Transfers,

@@ -97,17 +97,13 @@ impl Client {
         self.estimates_changed(project);
     }
 
-    /// How long a job has run towards its result, in the time that passes while it runs.
+    /// How long a job has run towards its result, in wall time: of a CPU's job as long as it takes to compute
+    /// so much on this host.
     pub(crate) fn ran(&self, job: &Job) -> Duration {
         match job.usage.coprocessor {
             Some(_) => running_time(job),
             None => completion::wall_time(running_time(job), self.ledger.cpu_efficiency().get()),
         }
-    }
-
-    /// The same as it is learned from.
-    pub(crate) fn computed(&self, job: &Job) -> Duration {
-        running_time(job)
     }
 
     /// What a job takes in all if it is as short as the shortest of the last ones of its version; none if few
@@ -143,7 +139,7 @@ fn by_size(job: &Job) -> Duration {
 
 /// How long a job has run towards its result: by the CPU time that it used of each of its CPUs, or, if it is
 /// a coprocessor's job, by the clock.
-fn running_time(job: &Job) -> Duration {
+pub(crate) fn running_time(job: &Job) -> Duration {
     match job.usage.coprocessor {
         Some(_) => job.run.elapsed,
         None => job.run.cpu().mul_f64(1.0 / job.usage.cpus.max(0.01)),

@@ -124,7 +124,7 @@ impl Client {
     /// Tells the policies how a job stands now, and its owner once if it cannot run here.
     pub(crate) fn refresh(&mut self, id: JobId) {
         if let Some(job) = self.place_job(id) {
-            self.tell_hopeless(&job);
+            self.tell_unrunnable(&job);
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The jobs that are held, and who is where among them: by name, in slots, uploading, to be reported, writing
-//! a file.
+//! a file, by when half of their time has passed.
 //!
 //! Anybody may look; a job is changed by [`Jobs::edit`] alone, which keeps the indexes by the difference, so
 //! that they are always those that follow from the jobs. Each change costs O(log n).
@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
-use fallow_domain::{Duration, JobId, ProjectId, SlotId};
+use fallow_domain::{Duration, Instant, JobId, ProjectId, SlotId};
 
 use crate::FileKey;
 use crate::job_diff::{Difference, Outline};
@@ -29,6 +29,7 @@ struct Index {
     reporting: BTreeSet<JobId>,
     outputs: BTreeSet<(FileKey, JobId)>,
     workunits: BTreeMap<FileKey, u32>,
+    half_times: BTreeSet<(Instant, JobId)>,
 }
 
 impl Deref for Jobs {
@@ -51,6 +52,12 @@ impl Job {
         let outputs = self.result.files.iter();
         outputs.map(|file| FileKey { project: self.project, name: file.file_name.clone() }).collect()
     }
+
+    /// When half of the time from its arrival to its deadline has passed, of one that is not over.
+    fn half_time(&self) -> Option<Instant> {
+        let goes_on = matches!(self.stage, Stage::Downloading | Stage::Runnable);
+        goes_on.then(|| self.received_at + (self.result.report_deadline - self.received_at) / 2)
+    }
 }
 
 impl Jobs {
@@ -68,7 +75,7 @@ impl Jobs {
         change: impl FnOnce(&mut Job) -> T,
     ) -> Option<(T, Difference)> {
         let job = self.all.get_mut(&id)?;
-        let (before, slot, stage) = (Outline::of(job), job.slot, job.stage);
+        let (before, slot, stage, half) = (Outline::of(job), job.slot, job.stage, job.half_time());
         let told = change(job);
         if job.slot != slot {
             self.index.leave(slot, id);
@@ -76,6 +83,9 @@ impl Jobs {
         }
         if job.stage != stage {
             self.index.move_to(job.stage, id);
+        }
+        if job.half_time() != half {
+            self.index.has_half_time(half, job.half_time(), id);
         }
         Some((told, before.until(job)))
     }
@@ -127,6 +137,11 @@ impl Jobs {
         writers.map(|(_, id)| *id)
     }
 
+    /// Jobs that are not over, and half of whose time has passed by then.
+    pub(crate) fn past_half_time(&self, now: Instant) -> impl Iterator<Item = JobId> + '_ {
+        self.index.half_times.range(..=(now, JobId(u64::MAX))).map(|(_, id)| *id)
+    }
+
     /// Whether a job of this workunit is held.
     pub(crate) fn any_of_workunit(&self, workunit: &FileKey) -> bool {
         self.index.workunits.contains_key(workunit)
@@ -148,6 +163,7 @@ impl Index {
         self.move_to(job.stage, job.id);
         self.outputs.extend(job.output_files().into_iter().map(|key| (key, job.id)));
         *self.workunits.entry(job.workunit()).or_default() += 1;
+        self.has_half_time(None, job.half_time(), job.id);
     }
 
     fn remove(&mut self, job: &Job) {
@@ -155,6 +171,7 @@ impl Index {
         self.leave(job.slot, job.id);
         self.uploading.remove(&job.id);
         self.reporting.remove(&job.id);
+        self.has_half_time(job.half_time(), None, job.id);
         for key in job.output_files() {
             self.outputs.remove(&(key, job.id));
         }
@@ -174,6 +191,13 @@ impl Index {
         if let Some(slot) = slot.filter(|slot| self.slots.get(slot) == Some(&id)) {
             self.slots.remove(&slot);
         }
+    }
+
+    fn has_half_time(&mut self, before: Option<Instant>, now: Option<Instant>, id: JobId) {
+        if let Some(before) = before {
+            self.half_times.remove(&(before, id));
+        }
+        self.half_times.extend(now.map(|now| (now, id)));
     }
 
     fn move_to(&mut self, stage: Stage, id: JobId) {

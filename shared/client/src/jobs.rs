@@ -119,28 +119,28 @@ impl Client {
         let place = job.map_or(Place::Nowhere, |job| self.place_of(job));
         let needs = job.and_then(|job| self.needs_of(job));
         let moved = self.workload.place(id, &place, needs);
-        if moved.planned {
+        if moved.queued {
             self.timers.stale(Timer::Schedule);
         }
         if moved.wait {
             self.timers.stale(Timer::Restart);
         }
         match place {
-            Place::Planned(job) | Place::Aside(job, _) => Some(job),
+            Place::Queued(job) | Place::Aside(job, _) => Some(job),
             Place::Nowhere => None,
         }
     }
 
     fn place_of(&self, job: &Job) -> Place {
-        let Some(planned) = self.snapshot(job) else { return Place::Nowhere };
+        let Some(snapshot) = self.snapshot(job) else { return Place::Nowhere };
         // One that runs does run.
-        if planned.is_running() {
-            return Place::Planned(planned);
+        if snapshot.is_running() {
+            return Place::Queued(snapshot);
         }
         let until = self.waits_until(job);
-        match until.is_some() || self.can_never_run(&planned).is_some() {
-            true => Place::Aside(planned, until),
-            false => Place::Planned(planned),
+        match until.is_some() || self.can_never_run(&snapshot).is_some() {
+            true => Place::Aside(snapshot, until),
+            false => Place::Queued(snapshot),
         }
     }
 
@@ -166,10 +166,10 @@ impl Client {
     }
 
     /// Tells the owner once of a job that cannot run here under the present preferences.
-    pub(crate) fn tell_hopeless(&mut self, job: &JobSnapshot) {
+    pub(crate) fn tell_unrunnable(&mut self, job: &JobSnapshot) {
         let Some(why) = self.can_never_run(job) else { return };
         let Some(name) = self.state.jobs.get(&job.id).map(|job| job.result.name.clone()) else { return };
-        if self.workload.note_told_hopeless(job.id) {
+        if self.workload.note_told_unrunnable(job.id) {
             let text = format!("{name} cannot run on this host: {why}");
             self.notice(NoticeLevel::Warn, Some(job.project), text);
         }
@@ -319,11 +319,11 @@ impl Client {
     }
 
     /// The server knows how the job ended, or nobody wants to know: everything of it goes.
-    pub(crate) fn forget_job(&mut self, id: JobId) {
+    pub(crate) fn forget_job(&mut self, id: JobId, is_reported: bool) {
         self.give_back_slot(id);
         let files = self.job_files(id);
         let Some(job) = self.remove_job(id) else { return };
-        self.book_job(&job);
+        self.book_job(&job, is_reported);
         for key in files {
             self.state.file_use.wait_no_more(&key, id);
             self.unuse_file(&key);

@@ -11,7 +11,7 @@ use crate::state::{Job, Outcome, Process};
 
 /// What was available in the time since the last look.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct SinceLastLook {
     pub from: Instant,
     available: PerType<u32>,
     starved: PerType<f64>,
@@ -45,10 +45,11 @@ impl Client {
         several && sharing.all(|project| self.workload.queue().is_runnable(project.id))
     }
 
-    /// A job is over and forgotten: what it cost moves to the account of what became of it.
-    pub(crate) fn book_job(&mut self, job: &Job) {
+    /// A job is forgotten: what it cost moves to the account of what became of it. One that was finished and
+    /// never reported was for nothing.
+    pub(crate) fn book_job(&mut self, job: &Job, is_reported: bool) {
         let late = self.now() > job.result.report_deadline;
-        let success = job.outcome.as_ref().is_some_and(Outcome::is_success);
+        let success = is_reported && job.outcome.as_ref().is_some_and(Outcome::is_success);
         let cost = job.run.charged;
         let worth = self.worth(job);
         self.count(job.project, |totals| {
@@ -62,8 +63,9 @@ impl Client {
             *jobs += 1;
         });
         // What was begun and given up is done no more than what is late.
-        let given_up = job.outcome.as_ref().is_none_or(|outcome| outcome.state == EndState::Aborted);
-        let fate = if late || given_up { DeadlineOutcome::Missed } else { DeadlineOutcome::Met };
+        let given_up = job.outcome.as_ref().is_some_and(|outcome| outcome.state == EndState::Aborted);
+        let fate =
+            if late || given_up || !is_reported { DeadlineOutcome::Missed } else { DeadlineOutcome::Met };
         self.ledger.job_settled(self.clock.now(), worth, fate);
     }
 
@@ -79,13 +81,16 @@ impl Client {
 
     /// Accounts for the time since the last look, as things stood before the event: availability, elapsed
     /// times.
-    pub(crate) fn observe(&mut self) -> Option<Seen> {
+    pub(crate) fn observe(&mut self) -> Option<SinceLastLook> {
         let now = self.now();
         let from = self.ledger.look(now)?;
         // Computing is vouched for only as long as the shell was sure to call.
         let vouched = self.presence.vouched(from, now);
         let (length, off) = (vouched.since(from), now.since(vouched));
         let allowed = !self.preferences().suspended;
+        if off.is_positive() {
+            self.presence.begin(now);
+        }
         self.ledger.time_passed(from, vouched, now, allowed);
         if self.config.learns_habits() {
             let unserved = self.unserved();
@@ -97,7 +102,7 @@ impl Client {
         }
         let here = allowed && !off.is_positive();
         self.note_stretches(here, from);
-        Some(Seen {
+        Some(SinceLastLook {
             from,
             available: if here { self.plan_host().instances } else { PerType::default() },
             starved: if here { self.ledger.starved() } else { PerType::default() },
@@ -153,7 +158,7 @@ impl Client {
     }
 
     /// Books that time, and what was used in it, for the metrics.
-    pub(crate) fn observe_metrics(&mut self, seen: Seen) {
+    pub(crate) fn observe_metrics(&mut self, seen: SinceLastLook) {
         // What was used before the host went away, and is only seen now, is booked when it is back: it says
         // nothing about a time without instances.
         if seen.available != PerType::default() {

@@ -158,7 +158,7 @@ pub struct Totals {
     pub cpu_in_progress: Duration,
     /// Of jobs that succeeded in time.
     pub cpu_success: Duration,
-    /// Of jobs that failed or were aborted.
+    /// Of jobs that failed, were aborted or were never reported.
     pub cpu_error: Duration,
     /// Of jobs that were late.
     pub cpu_late: Duration,
@@ -170,7 +170,7 @@ pub struct Totals {
     pub rpc_failures: u64,
     /// Jobs that succeeded in time.
     pub jobs_success: u64,
-    /// Jobs that failed or were aborted.
+    /// Jobs that failed, were aborted or were never reported.
     pub jobs_error: u64,
     /// Jobs that were late.
     pub jobs_late: u64,

@@ -25,7 +25,7 @@ use crate::pages::Pages;
 use crate::planning::Planned;
 use crate::presence::Presence;
 use crate::random::Random;
-use crate::record::{self, RestoreError};
+use crate::record::{self, Record, RestoreError};
 use crate::records::Records;
 use crate::reports::Reports;
 use crate::stalls::Stalls;
@@ -66,7 +66,7 @@ impl ClientConfig {
         self.may_change_policy || self.composition.fetch.ranks_by_recent_cpu()
     }
 
-    /// Whether it is wanted when the host is on, and how long instances stand idle.
+    /// Whether it is wanted when the host is on, and how long there is no chance to get work.
     pub(crate) fn learns_habits(&self) -> bool {
         let Composition { fetch, send, abort, .. } = self.composition;
         let any_looks = fetch.looks_at_habits() || send.needs_on_time() || abort != AbortWhich::None;
@@ -108,7 +108,7 @@ pub struct Client {
     pub(crate) fetch: Decision<FetchDecision>,
     /// What becomes of the work held.
     pub(crate) round_robin: RoundRobin,
-    /// Memory for what that is told at every look ahead.
+    /// A buffer for the projects of a round-robin simulation, used again each time.
     pub(crate) planned: Planned,
     /// What may be used of the host.
     pub(crate) usable: Usable,
@@ -218,9 +218,13 @@ impl Client {
         self.transfers_observe();
         self.observe_attaching();
         self.ledger.observe_backoffs(self.clock.now());
+        for id in self.ledger.experience_set_back(self.clock.now()) {
+            self.store_only(Record::Experience(id));
+        }
         self.state.projects.observe(self.clock.now());
         self.reports.forget();
         self.timers.clock_set_back();
+        self.presence.clock_set_back(self.clock.now());
         self.presence.set_due_at_once();
     }
 

@@ -19,7 +19,7 @@ use crate::record::Record;
 use crate::state::Project;
 use crate::timers::Timer;
 
-/// What a look ahead is told of the projects: memory that is kept from one to the next.
+/// A buffer for the projects of a round-robin simulation, used again each time.
 #[derive(Debug, Default)]
 pub(crate) struct Planned(Vec<PlanProject>);
 

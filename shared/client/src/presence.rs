@@ -21,12 +21,14 @@ pub(crate) struct Presence {
     /// When the shell was asked to call.
     call_at: Instant,
     seen_awake_at: Instant,
+    /// Since when there was no gap in its being there.
+    there_since: Instant,
 }
 
 impl Default for Presence {
     fn default() -> Self {
         let epoch = Instant::EPOCH;
-        Self { is_away: false, due_at: epoch, call_at: epoch, seen_awake_at: epoch }
+        Self { is_away: false, due_at: epoch, call_at: epoch, seen_awake_at: epoch, there_since: epoch }
     }
 }
 
@@ -42,6 +44,21 @@ impl Presence {
 
     pub(crate) const fn is_away(&self) -> bool {
         self.is_away
+    }
+
+    /// The agent is up, or the host is there again after a time that nobody vouches for.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.there_since = now;
+    }
+
+    /// The clock was set back.
+    pub(crate) fn clock_set_back(&mut self, now: Instant) {
+        self.there_since = self.there_since.min(now);
+    }
+
+    /// For how long the host has been there without a gap.
+    pub(crate) fn there_for(&self, now: Instant) -> Duration {
+        now.since(self.there_since)
     }
 
     /// Something is due next at that time.

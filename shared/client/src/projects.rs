@@ -211,7 +211,7 @@ impl Client {
                 self.act(Effect::AbortTask { job }, why.clone());
                 self.set_process(job, Process::Aborting(None));
             }
-            self.forget_job(job);
+            self.forget_job(job, false);
         }
         let files: Vec<_> = self.state.files.keys().filter(|key| key.project == id).cloned().collect();
         for key in files {

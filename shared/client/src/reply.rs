@@ -105,7 +105,7 @@ impl Client {
             // An acknowledgement of something that was not reported is a server's mistake that would cost a
             // job.
             if reported.contains(&job) {
-                self.forget_job(job);
+                self.forget_job(job, true);
             }
         }
     }

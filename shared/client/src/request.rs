@@ -202,7 +202,7 @@ impl Client {
     /// not come. A server that reckoned with them would leave the host idle; BOINC's client names them
     /// nevertheless.
     pub fn list_workload(&self, request: &mut SchedulerRequest) {
-        request.in_progress_results = Some(self.planned());
+        request.in_progress_results = Some(self.queued());
     }
 
     /// What the list of [`Client::list_workload`] comes to, without making it: a server that is simulated
@@ -236,15 +236,15 @@ impl Client {
         self.state.jobs.values().filter(goes_on).map(listed).collect()
     }
 
-    fn planned(&self) -> Vec<InProgressResult> {
+    fn queued(&self) -> Vec<InProgressResult> {
         // Deadlines in the queue are that much early.
         let early = self.preferences().connection_interval;
-        let listed = |planned: &JobSnapshot| InProgressResult {
+        let listed = |job: &JobSnapshot| InProgressResult {
             name: String::new(),
-            report_deadline: planned.deadline + early,
-            time_remaining: planned.remaining,
-            avg_ncpus: planned.usage.cpus,
-            coprocessor: planned.usage.coprocessor,
+            report_deadline: job.deadline + early,
+            time_remaining: job.remaining,
+            avg_ncpus: job.usage.cpus,
+            coprocessor: job.usage.coprocessor,
         };
         self.workload.queue().iter().map(listed).collect()
     }

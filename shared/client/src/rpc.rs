@@ -40,7 +40,7 @@ impl Client {
     }
 
     /// Reads master pages that are due, checks the need for work, and makes the next RPC if there is one to
-    /// make. Others may be in flight to other projects (R1.10).
+    /// make (R1.9). Others may be in flight to other projects (R1.10).
     pub(crate) fn poll_network(&mut self) {
         let now = self.now();
         self.ledger.observe_backoffs(now);
@@ -90,6 +90,7 @@ impl Client {
         }
     }
 
+    /// Reads master pages that are due (R1.6).
     fn poll_master_pages(&mut self) {
         let now = self.now();
         let due: Vec<_> = self
@@ -229,6 +230,7 @@ impl Client {
         );
     }
 
+    /// A scheduler has answered, or has not (R6.2).
     pub(crate) fn scheduler_answered(
         &mut self,
         id: ProjectId,

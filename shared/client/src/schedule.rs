@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use fallow_domain::{Bytes, Duration, Instant, JobId, PerType, ProjectId, SlotId};
 use fallow_policy::accounting::ShortTermPeriod;
 use fallow_policy::cpu_schedule::{
-    CpuSituation, ProjectSnapshot, RunAction, Schedule, ScheduleHost, ScheduledJob, SchedulingRule,
-    UnscheduledJob,
+    CpuSituation, ProjectSnapshot, RunAction, Schedule, ScheduleHost, ScheduledJob, UnscheduledJob,
 };
 use fallow_policy::plan_host::PlanHost;
 use fallow_policy::round_robin::Outlook;
@@ -207,11 +206,12 @@ impl Client {
         slot
     }
 
+    /// A running task gives way to another (R2.4).
     pub(crate) fn preempt(&mut self, passed: &UnscheduledJob) {
         let id = passed.job;
         let Some(job) = self.state.jobs.get(&id) else { return };
         let checkpointed = job.run.checkpoint_cpu.is_positive();
-        let reason = Reason::new(Rule::Scheduling(SchedulingRule::KeepsRunning), passed.why.clone());
+        let reason = Reason::new(Rule::GivesWay, passed.why.clone());
         // One on a coprocessor would hold the memory of its device, which whoever runs there next may need.
         // Until its first checkpoint a task would lose all it did, and might never come to an end.
         let stays = self.preferences().leave_in_memory && job.usage.coprocessor.is_none();

@@ -17,7 +17,7 @@ use fallow_policy::job_queue::Cpus;
 use crate::machine::Client;
 use crate::state::{File, FileStatus, Job, Stage};
 use crate::timers::Timer;
-use crate::under_way::{Seen, UnderWay};
+use crate::under_way::{DownloadsNow, UnderWay};
 use crate::{Direction, FileKey};
 
 /// Downloads of a project that are under way are expected to bring a file in this time: 100 MB over a line of
@@ -151,7 +151,7 @@ impl Client {
     }
 
     /// What is seen of the downloads under way, by project.
-    fn downloads_seen(&self) -> BTreeMap<ProjectId, Seen> {
+    fn downloads_seen(&self) -> BTreeMap<ProjectId, DownloadsNow> {
         let mut by_project: BTreeMap<ProjectId, (BTreeSet<FileKey>, f64)> = BTreeMap::new();
         for key in self.state.transfers.active_downloads() {
             let nbytes = self.state.files.get(key).and_then(|file| file.info.nbytes);
@@ -168,7 +168,7 @@ impl Client {
             let came = before.filter(|key| !files.contains(key)).any(|key| self.is_here(key));
             let cpus_wait =
                 room.is_some_and(|room| self.workload.incoming().any_fits(project, room.cpus, room.memory));
-            (project, Seen { files, came, patience: patience(bytes, speed), cpus_wait })
+            (project, DownloadsNow { files, came, patience: patience(bytes, speed), cpus_wait })
         });
         seen.collect()
     }

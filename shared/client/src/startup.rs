@@ -19,6 +19,7 @@ impl Client {
         // Whatever the clock did while nobody looked.
         self.clock_set_back();
         self.ledger.come_up(self.now());
+        self.presence.begin(self.now());
         self.check_files(&startup.files);
         let on_disk: BTreeSet<SlotId> = startup.slots.iter().map(|found| found.slot).collect();
         let lost: Vec<JobId> = self

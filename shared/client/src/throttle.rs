@@ -7,8 +7,8 @@
 //! a paused task is a running one that holds its breath. Versions that ask not to be throttled (BOINC:
 //! `dont_throttle`) are left alone, and so are jobs on coprocessors, whose time is no CPU time.
 //!
-//! While the CPUs are measured every task holds its breath, as in the stock client, where the reason is
-//! called CPU benchmarks: the figures are those of the machine, not of what its tasks leave of it. A
+//! While the CPUs are measured (R6.2) every task holds its breath, as in the stock client, where the reason
+//! is called CPU benchmarks: the figures are those of the machine, not of what its tasks leave of it. A
 //! measurement without an end does not keep them waiting. Where one is tried again, the owner's programs
 //! leave too little CPU time for it, which may go on for days: then jobs on coprocessors go on, and nobody is
 //! told again. Where computing is suspended nothing is measured: the owner wants his CPUs for himself.

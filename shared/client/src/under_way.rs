@@ -44,7 +44,7 @@ struct Idle {
 
 /// What is seen of a project's downloads.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct DownloadsNow {
     /// Those that are under way.
     pub files: BTreeSet<FileKey>,
     /// One that was is here now.
@@ -76,7 +76,7 @@ impl UnderWay {
     }
 
     /// Takes in what is seen now. Says whether something is held of them that was not before.
-    pub(crate) fn look(&mut self, now: Instant, seen: Seen) -> bool {
+    pub(crate) fn look(&mut self, now: Instant, seen: DownloadsNow) -> bool {
         let before = (self.late, self.passed_over);
         self.patience.observe(now);
         if self.files != seen.files {
@@ -135,7 +135,7 @@ mod tests {
             let key = FileKey { project: ProjectId(1), name: number.to_string() };
             let (files, patience) = (BTreeSet::from([key]), Duration::from_mins(15));
             let now = begin + Duration::from_secs(10) * step as i64;
-            let _ = under_way.look(now, Seen { files, came, patience, cpus_wait });
+            let _ = under_way.look(now, DownloadsNow { files, came, patience, cpus_wait });
             (under_way.is_late(), under_way.is_passed_over())
         };
         steps.iter().enumerate().map(look).collect()
@@ -191,7 +191,7 @@ mod tests {
         let files = BTreeSet::from([FileKey { project: ProjectId(1), name: String::new() }]);
         let patience = Duration::from_mins(15);
         let mut look = |secs: i64| {
-            let seen = Seen { files: files.clone(), came: false, patience, cpus_wait: true };
+            let seen = DownloadsNow { files: files.clone(), came: false, patience, cpus_wait: true };
             under_way.look(begin + Duration::from_secs(secs), seen);
             under_way.is_passed_over()
         };

@@ -12,13 +12,13 @@ use crate::cause::Cause;
 /// The figures behind something that is done.
 #[derive(Clone, Debug)]
 pub enum Why {
-    /// Why a job runs, or gives way, by the policy.
+    /// Why a job runs, or gives way, by the CPU scheduling policy.
     Policy(fallow_policy::why::Why),
     /// Why a scheduler is called.
     Asks(WhyCalled),
     /// Why a master page is read.
     Reads(PageReason),
-    /// What no policy decides.
+    /// What no policy decides that a composition chooses from.
     Own(Cause),
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Workload {
     set_aside: SetAside,
     incoming: Incoming,
     /// Those whose owner was told that they cannot run here.
-    told_hopeless: BTreeSet<JobId>,
+    told_unrunnable: BTreeSet<JobId>,
     /// What their estimates were made from, beside the jobs themselves.
     estimated_by: BTreeMap<ProjectId, Basis>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Workload {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     /// Plans reckon with it.
-    Planned(JobSnapshot),
+    Queued(JobSnapshot),
     /// It is held and keeps no instance busy: until the instant, if there is one, or until something else
     /// changes.
     Aside(JobSnapshot, Option<Instant>),
@@ -50,7 +50,7 @@ pub(crate) struct Needs {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moved {
     /// Which jobs plans reckon with. The progress of a task lets none run, and keeps none from running.
-    pub planned: bool,
+    pub queued: bool,
     /// Until when the job waits.
     pub wait: bool,
 }
@@ -79,7 +79,7 @@ impl Workload {
             None => self.incoming.remove(id),
         }
         match place {
-            Place::Planned(job) => {
+            Place::Queued(job) => {
                 self.set_aside.remove(id);
                 self.queue.insert(*job);
             }
@@ -92,17 +92,17 @@ impl Workload {
                 self.set_aside.remove(id);
             }
         }
-        Moved { planned: self.queue.generation() != before.0, wait: self.set_aside.until(id) != before.1 }
+        Moved { queued: self.queue.generation() != before.0, wait: self.set_aside.until(id) != before.1 }
     }
 
     /// Takes note that the owner is told that a job cannot run here. Says whether it is for the first time.
-    pub(crate) fn note_told_hopeless(&mut self, id: JobId) -> bool {
-        self.told_hopeless.insert(id)
+    pub(crate) fn note_told_unrunnable(&mut self, id: JobId) -> bool {
+        self.told_unrunnable.insert(id)
     }
 
     /// A job is not held any more, and was taken from its place before.
     pub(crate) fn forget_job(&mut self, id: JobId) {
-        self.told_hopeless.remove(&id);
+        self.told_unrunnable.remove(&id);
     }
 
     /// Takes note of what a project's estimates are to be made from. Says whether that has moved away from

@@ -100,6 +100,9 @@ pub struct LastRates {
     instances: PerType<u32>,
     speeds: PerType<f64>,
     rates: Vec<PerType<f64>>,
+    /// How many were made.
+    #[cfg(test)]
+    pub(crate) made: u32,
 }
 
 impl LastRates {
@@ -109,6 +112,8 @@ impl LastRates {
             self.claims == claims && self.instances == host.instances && self.speeds == host.speeds;
         if !is_known {
             self.rates = rates(host, claims);
+            #[cfg(test)]
+            (self.made += 1);
             self.claims.clear();
             self.claims.extend_from_slice(claims);
             (self.instances, self.speeds) = (host.instances, host.speeds);

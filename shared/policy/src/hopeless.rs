@@ -57,8 +57,6 @@ pub struct Prospects {
     pub ran: Duration,
     /// How long the host has had it.
     pub had: Duration,
-    /// The whole running time of the shortest of its kind, if enough of them are known.
-    pub shortest: Option<Duration>,
     /// The time until its deadline.
     pub time_left: Duration,
 }
@@ -88,11 +86,16 @@ impl fmt::Display for WhyHopeless {
     }
 }
 
-/// Why a job cannot be in time, if it cannot. `hope` gives the on-time that can be hoped for within a time to
-/// come; it is asked only where it matters.
-pub fn why_hopeless(job: &Prospects, hope: impl FnOnce(Duration) -> Duration) -> Option<WhyHopeless> {
+/// Why a job cannot be in time, if it cannot. `shortest` gives the whole running time of the shortest of its
+/// kind, if enough of them are known, and `hope` the on-time that can be hoped for within a time to come.
+/// Both are asked only where it matters.
+pub fn why_hopeless(
+    job: &Prospects,
+    shortest: impl FnOnce() -> Option<Duration>,
+    hope: impl FnOnce(Duration) -> Duration,
+) -> Option<WhyHopeless> {
     let time_left = job.time_left.max(Duration::ZERO);
-    let needs = needs_at_least(job, time_left)?;
+    let needs = needs_at_least(job, time_left, shortest)?;
     if needs <= job.ran.mul_f64(CHEAP) || needs <= time_left.mul_f64(EASY) {
         return None;
     }
@@ -101,12 +104,16 @@ pub fn why_hopeless(job: &Prospects, hope: impl FnOnce(Duration) -> Duration) ->
 }
 
 /// The running time that a job still needs, taken as low as it may be; none if nothing is sure of it.
-fn needs_at_least(job: &Prospects, time_left: Duration) -> Option<Duration> {
+fn needs_at_least(
+    job: &Prospects,
+    time_left: Duration,
+    shortest: impl FnOnce() -> Option<Duration>,
+) -> Option<Duration> {
     let (done, ran) = (job.fraction_done.get(), job.ran.max(Duration::ZERO));
     let needs = if done >= FRACTION_MIN && ran.is_positive() {
         ran.mul_f64((1.0 - done) / done * (1.0 + done) / 2.0)
     } else if job.had >= time_left {
-        job.shortest? - ran
+        shortest()? - ran
     } else {
         return None;
     };
@@ -120,20 +127,20 @@ mod tests {
 
     const HOUR: Duration = Duration::from_hours(1);
 
-    /// A job that the host has had for half of its time.
-    fn job(done: f64, ran: i64, shortest: Option<i64>, time_left: i64) -> Prospects {
-        Prospects {
+    /// A job that the host has had for half of its time, and the shortest of its kind.
+    fn job(done: f64, ran: i64, shortest: Option<i64>, time_left: i64) -> (Prospects, Option<Duration>) {
+        let prospects = Prospects {
             fraction_done: Fraction::clamped(done),
             ran: HOUR * ran,
             had: HOUR * time_left.max(0),
-            shortest: shortest.map(|hours| HOUR * hours),
             time_left: HOUR * time_left,
-        }
+        };
+        (prospects, shortest.map(|hours| HOUR * hours))
     }
 
     /// On a host that is on for half of the time at best.
-    fn is_hopeless(job: Prospects) -> bool {
-        why_hopeless(&job, |time| time.mul_f64(0.5)).is_some()
+    fn is_hopeless((job, shortest): (Prospects, Option<Duration>)) -> bool {
+        why_hopeless(&job, || shortest, |time| time.mul_f64(0.5)).is_some()
     }
 
     #[test]
@@ -158,7 +165,8 @@ mod tests {
     #[test]
     fn a_job_that_did_not_get_anywhere_is_given_up_no_sooner_than_half_of_its_time_has_passed() {
         let after = |had: i64, done: f64, ran: i64| {
-            is_hopeless(Prospects { had: HOUR * had, ..job(done, ran, Some(20), 30 - had) })
+            let (prospects, shortest) = job(done, ran, Some(20), 30 - had);
+            is_hopeless((Prospects { had: HOUR * had, ..prospects }, shortest))
         };
         assert!(!after(0, 0.0, 0) && !after(14, 0.0, 0) && after(15, 0.0, 0));
         assert!(after(1, 0.1, 5), "one that did says how long it takes");
@@ -168,14 +176,14 @@ mod tests {
     fn what_is_nearly_finished_is_finished_though_it_is_late() {
         assert!(!is_hopeless(job(0.95, 20, None, -5)));
         assert!(is_hopeless(job(0.8, 20, None, -5)));
-        let why = why_hopeless(&job(0.8, 20, None, -5), |time| time).unwrap();
+        let why = why_hopeless(&job(0.8, 20, None, -5).0, || None, |time| time).unwrap();
         assert_eq!(why.time_left, Duration::ZERO);
         assert!(why.to_string().contains("deadline has passed and it needs"), "{why}");
     }
 
     #[test]
     fn the_reason_names_what_it_needs_and_what_there_is() {
-        let why = why_hopeless(&job(0.5, 16, None, 8), |time| time.mul_f64(0.5)).unwrap();
+        let why = why_hopeless(&job(0.5, 16, None, 8).0, || None, |time| time.mul_f64(0.5)).unwrap();
         assert_eq!((why.needs, why.time_left, why.hope), (HOUR * 12, HOUR * 8, HOUR * 4));
         let text = why.to_string();
         assert!(text.contains("needs 12") && text.contains("for 4"), "{text}");
@@ -190,8 +198,8 @@ mod tests {
         ) {
             let [ran, time_left, had] = [ran, left, had].map(Duration::from_micros);
             let shortest = shortest.map(Duration::from_micros);
-            let job = Prospects { fraction_done: Fraction::clamped(done), ran, had, shortest, time_left };
-            if let Some(why) = why_hopeless(&job, |time| time) {
+            let job = Prospects { fraction_done: Fraction::clamped(done), ran, had, time_left };
+            if let Some(why) = why_hopeless(&job, || shortest, |time| time) {
                 prop_assert!(why.needs > why.time_left && why.needs.is_positive());
             }
         }

@@ -148,6 +148,8 @@ impl TypeBackoffs {
     /// refusal because jobs would be late says that there are some.
     pub fn has_none(&self, project: ProjectId, kind: ResourceType, now: Instant, must_wait: bool) -> bool {
         self.refused(project, kind).is_some_and(|refused| match refused.known {
+            // Older versions stored only that it would be late.
+            _ if refused.late => false,
             Known::NoneNow => must_wait || refused.wait.is_known(now),
             Known::NotSupported => true,
             Known::Late => false,
@@ -281,6 +283,17 @@ mod tests {
         assert!(backoffs.lacks_work(P, Cpu, at(1)), "held against it");
         assert!(!backoffs.has_none(P, Cpu, at(1), true));
         backoffs.on_late_refusal(P, Cpu, at(0));
+        assert!(backoffs.holds(P, Cpu, at(1)) && !backoffs.has_none(P, Cpu, at(1), true));
+    }
+
+    #[test]
+    fn r5_35_a_refusal_for_lateness_that_an_older_version_stored_says_that_there_is_work() {
+        let mut backoffs = TypeBackoffs::default();
+        backoffs.on_late_refusal(P, Cpu, at(0));
+        let stored = serde_json::to_string(&backoffs).unwrap();
+        let older = stored.replace(r#","known":"Late""#, "");
+        assert_ne!(older, stored);
+        let backoffs: TypeBackoffs = serde_json::from_str(&older).unwrap();
         assert!(backoffs.holds(P, Cpu, at(1)) && !backoffs.has_none(P, Cpu, at(1), true));
     }
 

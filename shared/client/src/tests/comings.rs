@@ -49,7 +49,7 @@ fn nothing_is_left_of_a_job_that_is_taken_out_and_decisions_are_due_without_it()
     assert!(step.durable && stores(&step, "job/"));
     let workunit = client.state.jobs[&JobId(2)].workunit();
     client.state.workunits.insert(workunit.clone(), Default::default());
-    client.workload.note_told_hopeless(JobId(2));
+    client.workload.note_told_unrunnable(JobId(2));
     client.finish_step(None);
     forget_due(&mut client);
     client.remove_job(JobId(2)).unwrap();
@@ -57,7 +57,7 @@ fn nothing_is_left_of_a_job_that_is_taken_out_and_decisions_are_due_without_it()
     let step = client.finish_step(None);
     assert!(step.durable && stores(&step, "job/") && stores(&step, "workunit/"));
     assert!(!client.state.workunits.contains_key(&workunit));
-    assert!(client.workload.note_told_hopeless(JobId(2)), "it was forgotten that its owner was told");
+    assert!(client.workload.note_told_unrunnable(JobId(2)), "it was forgotten that its owner was told");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn r5_7_jobs_of_a_new_project_are_known_to_be_estimated_by_what_was_learned_befo
 fn a_project_that_is_taken_out_closes_its_accounts_and_decisions_are_due_without_it() {
     let (mut client, a, id) = settled();
     client.count(a, |totals| totals.rpcs += 1);
-    client.forget_job(id);
+    client.forget_job(id, true);
     client.finish_step(None);
     forget_due(&mut client);
     client.remove_project(a).unwrap();

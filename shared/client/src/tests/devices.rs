@@ -215,7 +215,7 @@ fn r3_14_a_gpu_task_waits_for_a_forgotten_one_on_its_device_too() {
         (job.process, job.slot) = (Process::Aborting(Some(7)), Some(SlotId(0)));
         job.run.devices = Devices::first(1);
     });
-    client.forget_job(forgotten);
+    client.forget_job(forgotten, false);
     let id = put_job(&mut client, 2, a, gpu_job());
     assert!(client.is_being_left(id, Devices::first(1)));
     client.schedule.take_wanted();

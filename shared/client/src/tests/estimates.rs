@@ -54,6 +54,27 @@ fn under_jc3_jobs_held_follow_the_quantile_of_their_version_and_no_single_job() 
     assert_eq!((told(&client, a), told(&client, b)), (3.0, 1.0));
 }
 
+/// A host may hold ten thousand jobs: they are not all looked at whenever one ends.
+#[test]
+fn jobs_of_many_versions_in_turn_do_not_make_all_that_are_held_be_estimated_anew() {
+    let mut client = following("JC3", &["a"]);
+    let a = id_of(&client, "a");
+    let turn = |client: &mut Client| {
+        (1..=20).for_each(|version| ended(client, a, version, 1_000 * (1 + i64::from(version % 3))));
+    };
+    (0..30).for_each(|_| turn(&mut client));
+    let held = put_job(&mut client, 1, a, Usage::ONE_CPU);
+    client.edit_job(held, |job| job.version.number = 10);
+    client.reassess(held);
+    assert_eq!(left(&client, held), 2_000.0, "by its own version");
+    // Past the door, so that it shows whether it is looked at.
+    client.state.jobs.edit(held, |job| job.version.number = 11);
+    turn(&mut client);
+    assert_eq!(left(&client, held), 2_000.0);
+    client.reassess(held);
+    assert_eq!(left(&client, held), 3_000.0);
+}
+
 /// Shows R5.8.
 #[test]
 fn servers_are_told_the_correction_factor_under_jc1_and_jc2_and_under_jc3_the_quantile() {
@@ -119,12 +140,39 @@ fn what_was_learned_of_jobs_is_stored_restored_and_if_damaged_learned_anew() {
     assert!(matches!(newer, Err(RestoreError::Newer { .. })));
 }
 
+/// Shows R1.12.
+#[test]
+fn what_servers_are_told_fades_from_now_on_after_the_clock_was_ahead_and_that_is_stored() {
+    let mut client = following("JC3", &["a"]);
+    let a = id_of(&client, "a");
+    let week = Duration::from_hours(24 * 7);
+    client.handle(NOW + week * 52, Event::WakeUp);
+    (0..10).for_each(|_| ended(&mut client, a, 1, 16_000));
+    client.handle(NOW + week * 52, Event::WakeUp);
+    let changes = client.handle(NOW, Event::WakeUp).changes;
+    let stored = changes.into_iter().find(|change| change.key == Record::Experience(a).key().into_bytes());
+    restore(&mut State::default(), &mut client.ledger, b"experience", &stored.unwrap().value.unwrap())
+        .unwrap();
+    let told_at = |client: &mut Client, at| {
+        client.handle(at, Event::WakeUp);
+        told(client, a)
+    };
+    assert_eq!((told_at(&mut client, NOW), told_at(&mut client, NOW + week)), (16.0, 4.0));
+}
+
 #[test]
 fn of_a_project_that_is_detached_nothing_learned_stays() {
     let mut client = following("JC3", &["a"]);
     let a = id_of(&client, "a");
     ended(&mut client, a, 1, 2_000);
-    client.state.jobs.keys().copied().collect::<Vec<_>>().into_iter().for_each(|id| client.forget_job(id));
+    client
+        .state
+        .jobs
+        .keys()
+        .copied()
+        .collect::<Vec<_>>()
+        .into_iter()
+        .for_each(|id| client.forget_job(id, true));
     let changes = client.handle(NOW, Event::Detach { url: super::url("a") }).changes;
     let key = Record::Experience(a).key().into_bytes();
     assert!(changes.iter().any(|change| change.key == key && change.value.is_none()));

@@ -149,7 +149,7 @@ fn happens(client: &mut Client, id: JobId, what: u8, n: u32) {
         6 => client.abort_job(id, 203, &Cause::AbortedByProject),
         7 => client.settle_outputs(id),
         8 => client.wake_tasks(),
-        _ => client.forget_job(id),
+        _ => client.forget_job(id, n.is_multiple_of(2)),
     }
 }
 

@@ -231,7 +231,7 @@ fn r2_7_nothing_is_left_of_jobs_that_cannot_run_when_they_are_gone() {
     assert_eq!(count(&client), (1, 1));
     client.handle(NOW, Event::Detach { url: url("b") });
     assert_eq!(count(&client), (1, 0));
-    client.forget_job(large);
+    client.forget_job(large, false);
     assert_eq!(count(&client), (0, 0));
 }
 

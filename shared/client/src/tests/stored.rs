@@ -1,8 +1,9 @@
 //! What is stored stays readable, whatever becomes of the parsers that it came through.
 //!
 //! `stored.json` holds one record of every kind, as they were written when what projects say was still stored
-//! in the form of the parsers. Accounts and metrics are those of a host that had worked for forty minutes: of
-//! the metrics, the tables of hours and days are empty.
+//! in the form of the parsers; what has come later stands in it as it was written first. Accounts and metrics
+//! are those of a host that had worked for forty minutes: of the metrics, the tables of hours and days are
+//! empty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -331,7 +332,8 @@ fn expected() -> State {
 
 /// All that is stored of a client, as JSON by key.
 fn written(state: &State, ledger: &Ledger) -> BTreeMap<String, Value> {
-    let mut records = vec![Record::Meta, Record::Ledger, Record::Metrics];
+    let mut records = vec![Record::Meta, Record::Ledger, Record::Metrics, Record::OnTime];
+    records.extend(ledger.experience().keys().copied().map(Record::Experience));
     records.extend(state.projects.keys().copied().map(Record::Project));
     records.extend(state.versions.keys().cloned().map(Record::Version));
     records.extend(state.workunits.keys().cloned().map(Record::Workunit));
@@ -374,9 +376,22 @@ fn r6_2_records_that_were_written_in_the_form_of_the_parsers_are_read_as_they_we
 fn r6_2_what_was_read_is_written_in_the_form_in_which_it_was_stored() {
     let stored = serde_json::from_str(STORED).unwrap();
     let (state, ledger) = restored(&stored);
-    for (key, value) in written(&state, &ledger) {
-        assert_eq!(Some(&value), stored.get(&key), "{key}");
+    let written = written(&state, &ledger);
+    for (key, value) in &written {
+        assert_eq!(Some(value), stored.get(key), "{key}");
     }
+    assert!(written.keys().eq(stored.keys()), "nothing that was learned is learned anew");
+}
+
+/// Of projects that sent no work an older version knew of a lack of work or of lateness only.
+#[test]
+fn r5_35_what_older_versions_stored_of_projects_that_sent_no_work_is_read_as_it_was_meant() {
+    let (_, ledger) = restored(&serde_json::from_str(STORED).unwrap());
+    let has_none = |id, kind| ledger.type_backoffs().has_none(ProjectId(id), kind, NOW, true);
+    let [cpu, nvidia, amd, _, _] = ResourceType::ALL;
+    assert!(has_none(1, cpu), "it has none now");
+    assert!(!has_none(2, cpu) && !has_none(2, nvidia), "they would be late");
+    assert!(has_none(2, amd), "it has none for such instances");
 }
 
 #[test]

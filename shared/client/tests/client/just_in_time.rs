@@ -1,7 +1,7 @@
 //! A client that fetches work just in time (WF3).
 
-use fallow_boinc::scheduler::{Message, Priority};
-use fallow_client::{ClientConfig, Event};
+use fallow_boinc::scheduler::{Message, Priority, SchedulerRequest};
+use fallow_client::{Client, ClientConfig, Event};
 use fallow_domain::{Duration, Preferences};
 
 use crate::life::{document, small_buffers};
@@ -60,8 +60,22 @@ fn r1_12_what_was_learned_of_a_hosts_hours_survives_a_restart() {
     let mut world = world(203, "WF3");
     world.add_project("a", 10, Duration::from_mins(10));
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
-    world.run_for(Duration::from_hours(30));
-    assert_eq!(world.stored("on_time"), 1);
+    for _ in 0..4 {
+        world.run_for(Duration::from_hours(8));
+        world.sleep(Duration::from_hours(16));
+    }
+    world.run_for(Duration::from_hours(1));
+    let told = |client: &Client| {
+        let mut request = SchedulerRequest::default();
+        client.tell_on_time(&mut request);
+        let table = request.time_stats.fallow_on_time.unwrap();
+        table.rows().iter().map(|row| (row.length, row.possible)).collect::<Vec<_>>()
+    };
+    let before = told(&world.client);
     world.restart();
-    world.run_for(Duration::from_hours(2));
+    for ((length, before), (_, after)) in before.into_iter().zip(told(&world.client)) {
+        // The last minutes may not be stored yet.
+        let differ = (before - after).as_secs_f64().abs();
+        assert!(differ <= length.as_secs_f64() / 200.0, "of {length} {before} before, {after} after");
+    }
 }

@@ -1,6 +1,7 @@
 //! A client that keeps records of its course, as an agent's does, and one that keeps none, as in a
 //! simulation, are the same client: given the same events they do the same and count the same.
 
+use fallow_boinc::scheduler::SchedulerReply;
 use fallow_client::{Benchmarks, ClientConfig, Event, RequestedBy, TransferError, TransferErrorKind};
 use fallow_domain::{Bytes, Duration, Preferences};
 use proptest::prelude::*;
@@ -28,6 +29,8 @@ enum Move {
     SchedulersAreSilent(bool),
     TasksExit(bool),
     TasksNeedMemory(u32),
+    TasksAreSlow(bool),
+    DeadlinesAreNear(bool),
     Benchmarks(bool),
     Memory(i32),
 }
@@ -52,6 +55,8 @@ fn any_move() -> impl Strategy<Value = Move> {
         1 => prop::bool::weighted(0.3).prop_map(Move::SchedulersAreSilent),
         1 => prop::bool::weighted(0.3).prop_map(Move::TasksExit),
         1 => (10_u32..9_000).prop_map(Move::TasksNeedMemory),
+        2 => any::<bool>().prop_map(Move::TasksAreSlow),
+        2 => any::<bool>().prop_map(Move::DeadlinesAreNear),
         1 => any::<bool>().prop_map(Move::Benchmarks),
         1 => (50_i32..8_192).prop_map(Move::Memory),
     ]
@@ -59,6 +64,12 @@ fn any_move() -> impl Strategy<Value = Move> {
 
 fn failure(kind: TransferErrorKind) -> TransferError {
     TransferError::new(kind, "it fails")
+}
+
+/// Deadlines of a project that gives its jobs two minutes instead of a week.
+fn nearer(reply: &mut SchedulerReply, _: usize) {
+    let by = Duration::from_hours(24 * 7) - Duration::from_mins(2);
+    reply.results.iter_mut().for_each(|result| result.report_deadline = result.report_deadline - by);
 }
 
 /// Preferences of some kind.
@@ -105,6 +116,8 @@ fn make(world: &mut World, versions: &mut u64, what: Move) {
         Move::TasksNeedMemory(mebibytes) => {
             world.working_set = Bytes::from_mebibytes(u64::from(mebibytes));
         }
+        Move::TasksAreSlow(slow) => world.slowness = if slow { 8.0 } else { 1.0 },
+        Move::DeadlinesAreNear(near) => world.alter = near.then_some(nearer),
         Move::Benchmarks(begin) => {
             let what = if begin { Benchmarks::Begin } else { Benchmarks::End };
             world.event(Event::BenchmarksRun(what));
@@ -124,7 +137,27 @@ fn any_policy() -> impl Strategy<Value = &'static str> {
         1 => Just("CS2_WF1_WS2_JC2,fetch=below-minimum"),
         1 => Just("CS2_WF2_WS2_JC2,accounting=recent-credit"),
         2 => Just("CS2_WF3_WS2_JC2"),
+        1 => Just("CS2_WF3_WS3_JC3"),
+        3 => Just("CS2_WF2_WS2_JC3,abort=hopeless"),
     ]
+}
+
+/// The world asserts it after every event.
+#[test]
+fn r5_10_so_do_clients_that_give_jobs_up_and_learn_by_version_across_a_restart() {
+    let composition = "CS2_WF2_WS2_JC3,abort=hopeless".parse().unwrap();
+    let config = ClientConfig { composition, tells_away: true, ..ClientConfig::new(1, version()) };
+    let mut world = World::of_two_alike(config);
+    world.add_project("a", 60, Duration::from_secs(41));
+    world.alter = Some(nearer);
+    world.slowness = 8.0;
+    world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], both_cpus())));
+    let given_up = |world: &World| world.notices().filter(|notice| notice.contains("given up, for")).count();
+    world.run_for(Duration::from_mins(10));
+    let before = given_up(&world);
+    world.restart();
+    world.run_for(Duration::from_mins(10));
+    assert!(before > 0 && given_up(&world) > before, "{before} jobs, then {}", given_up(&world));
 }
 
 proptest! {

@@ -84,6 +84,15 @@ fn r5_31_what_a_job_used_that_is_given_up_after_it_was_started_is_waste() {
         world.event(Event::Detach { url });
     });
     assert_eq!(detached, Some(1.0), "with its project");
+    let unreported = waste_after(|world| {
+        world.projects.get_mut("a").unwrap().down = true;
+        let waits = |w: &World| w.client.task_views().iter().any(|task| task.phase == Phase::ReadyToReport);
+        world.run_until("it is to be reported", Duration::from_hours(1), waits);
+        let url = world.view("a").url;
+        world.event(Event::Detach { url });
+        assert_eq!(world.client.totals().jobs_success, 0);
+    });
+    assert_eq!(unreported, Some(1.0), "finished, with its project before that heard of it");
 }
 
 #[test]

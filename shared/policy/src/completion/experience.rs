@@ -16,8 +16,12 @@
 //! is sent that could show that it is wrong. So once no job of it has ended for a week, that number goes half
 //! of the way towards 1, by its logarithm, with each further week.
 //!
-//! Not in here: jobs that were aborted, which say only that they would have taken longer; ratios that depend
-//! on what a job is given to do, where a project has several kinds of jobs under one version.
+//! Who gives up jobs that would be late (`abort=hopeless`) tells of those what they would have taken, by how
+//! far they were. Without them only jobs would count that were short enough, and the next would be thought to
+//! be as short. The quantile bears the error of such a figure as that of any one job.
+//!
+//! Not in here: other jobs that were aborted, which say only that they would have taken longer; ratios that
+//! depend on what a job is given to do, where a project has several kinds of jobs under one version.
 
 use std::collections::VecDeque;
 
@@ -29,7 +33,7 @@ use super::DurationCorrection;
 /// So many jobs are remembered of each version, and of the project.
 pub const REMEMBERED: usize = 30;
 /// So many versions of a project are remembered: those whose jobs ended last.
-const VERSIONS_MAX: usize = 8;
+const VERSIONS_MAX: usize = 32;
 /// The part of the jobs that are to take no longer than estimated.
 const QUANTILE: f64 = 0.7;
 /// So many jobs say enough by themselves.
@@ -38,7 +42,8 @@ const ENOUGH: usize = 8;
 const GUESSES: usize = 2;
 /// A factor moves by no less than this.
 const STEP: f64 = 1.05;
-/// What a ratio by a version's first speed may come to, where its speed has changed.
+/// What a ratio by a version's first speed may come to, and at least its reciprocal, where its speed has
+/// changed.
 const RATIO_MAX: f64 = 1e9;
 /// Without a job that ended for so long the project's factor fades.
 const FADES_AFTER: Duration = Duration::from_hours(7 * 24);
@@ -64,12 +69,13 @@ impl Ratios {
     /// Takes in a job that was estimated by a speed. `guess` is what a job by that speed is thought to take
     /// as long as nothing is known.
     fn learn(&mut self, ratio: f64, speed: f64, guess: f64) {
-        let by_first = self.speed / speed;
+        let by_first = |ratio: f64| (ratio * (self.speed / speed)).clamp(1.0 / RATIO_MAX, RATIO_MAX);
+        let (ratio, guess) = (by_first(ratio), by_first(guess));
         if self.last.len() >= REMEMBERED {
             self.last.pop_front();
         }
-        self.last.push_back((ratio * by_first).clamp(1.0 / RATIO_MAX, RATIO_MAX) as f32);
-        let found = self.quantile(guess * by_first);
+        self.last.push_back(ratio as f32);
+        let found = self.quantile(guess);
         if !(1.0 / STEP..=STEP).contains(&(found / self.factor)) {
             self.factor = found;
         }
@@ -114,7 +120,7 @@ struct OfVersion<V> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Experience<V> {
     project: Ratios,
-    /// In the order in which they came up.
+    /// In the order in which they came up. One that is forgotten leaves its place to the next.
     versions: Vec<OfVersion<V>>,
     /// Jobs that have ended.
     jobs: u64,
@@ -128,12 +134,12 @@ impl<V> Default for Experience<V> {
     }
 }
 
-/// A job that ended well.
+/// A job that ended well, or was given up when it could be told what it would have taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EndedJob {
     /// What it was to take by its size, uncorrected.
     pub by_size: Duration,
-    /// What it took.
+    /// What it took, or would have taken.
     pub actual: Duration,
     /// The speed by which it was estimated.
     pub speed: Speed,
@@ -155,14 +161,16 @@ impl<V: PartialEq + Clone> Experience<V> {
             known.latest = jobs;
             return known.ratios.learn(ratio, speed, guess);
         }
-        if self.versions.len() >= VERSIONS_MAX {
-            let oldest = (0..).zip(&self.versions).min_by_key(|(_, known)| known.latest);
-            let oldest: Option<usize> = oldest.map(|(place, _)| place);
-            oldest.map(|place| self.versions.remove(place));
-        }
         let mut ratios = Ratios::new(speed, guess);
         ratios.learn(ratio, speed, guess);
-        self.versions.push(OfVersion { version: version.clone(), ratios, latest: jobs });
+        let fresh = OfVersion { version: version.clone(), ratios, latest: jobs };
+        if self.versions.len() < VERSIONS_MAX {
+            return self.versions.push(fresh);
+        }
+        // In its place, so that the numbers of the others stay in theirs.
+        if let Some(oldest) = self.versions.iter_mut().min_by_key(|known| known.latest) {
+            *oldest = fresh;
+        }
     }
 
     /// By what the estimate of a job by its size and a speed is to be multiplied.
@@ -187,6 +195,13 @@ impl<V> Experience<V> {
         let factor = factor.get();
         let last = [factor as f32; ENOUGH].into();
         Self { project: Ratios { speed: 1.0, last, factor }, ..Self::default() }
+    }
+
+    /// The clock was set back: no job has ended later than now (R1.12). Says whether that changes anything.
+    pub fn clock_set_back(&mut self, now: Instant) -> bool {
+        let was_ahead = self.last_at > now;
+        self.last_at = self.last_at.min(now);
+        was_ahead
     }
 
     /// The factor of the whole project, as its servers are told it.

@@ -4,7 +4,7 @@
 use fallow_domain::{Fraction, PerType, ProjectId, ResourceType, Share};
 
 use super::{Observation, ProjectObservation};
-use crate::due::{DueClaim, rates};
+use crate::due::{DueClaim, LastRates};
 use crate::plan_host::PlanHost;
 
 /// What limits a project's part.
@@ -51,6 +51,8 @@ pub(super) struct DueParts {
     speeds: PerType<f64>,
     rates: Vec<f64>,
     all: f64,
+    /// Whoever uses time without a claim to it, as a project without a share, mostly does so evenly.
+    division: LastRates,
 }
 
 /// It is derived from the history, and no part of it.
@@ -63,7 +65,8 @@ impl PartialEq for DueParts {
 impl DueParts {
     fn by(by: DueBy) -> Self {
         let (available, speeds) = (PerType::default(), PerType::default());
-        Self { by, asked: Vec::new(), available, speeds, rates: Vec::new(), all: 0.0 }
+        let division = LastRates::default();
+        Self { by, asked: Vec::new(), available, speeds, rates: Vec::new(), all: 0.0, division }
     }
 
     /// For each project of a stretch, the speed that was due to it, in CPUs, and what they come to.
@@ -112,7 +115,7 @@ impl DueParts {
             })
             .collect();
         let asked = observation.projects.iter().map(|p| (p.project, p.share, limits(p))).collect();
-        let due = rates(&host, &claims);
+        let due = self.division.of(&host, &claims);
         let speed =
             |rates: &PerType<f64>| rates.iter().map(|(kind, rate)| rate * observation.speeds[kind]).sum();
         self.rates.clear();
@@ -120,5 +123,47 @@ impl DueParts {
         self.all = self.rates.iter().sum();
         self.asked = asked;
         (self.available, self.speeds) = (observation.available, observation.speeds);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fallow_domain::{Duration, Instant};
+
+    use super::*;
+
+    /// Shows R5.35.
+    #[test]
+    fn what_is_due_beside_a_project_without_a_share_that_runs_is_not_divided_anew_at_every_booking() {
+        let mut due = DueParts::by(DueBy::Supply);
+        let from = Instant::from_secs_f64(1.8e9);
+        let mut of = |secs: i64, uses: f64| {
+            let length = Duration::from_secs(secs);
+            let project = |id: u32, share: f64, used: f64| ProjectObservation {
+                project: ProjectId(id),
+                share: Share::new(share).unwrap(),
+                used: PerType::cpu(length.mul_f64(used)),
+                running: used > 0.0,
+                could_use: PerType::cpu(used),
+                could_get: PerType::cpu(1.0),
+            };
+            let projects = [project(1, 100.0, 0.0), project(2, 0.0, uses)];
+            let observation = Observation {
+                from,
+                to: from + length,
+                available: PerType::cpu(2),
+                starved: PerType::default(),
+                speeds: PerType::cpu(1.0),
+                throttled: Duration::ZERO,
+                scheduling_period: Duration::from_hours(1),
+                projects: &projects,
+            };
+            let rates = due.of(&observation, length.as_secs_f64()).0.to_vec();
+            (rates, due.division.made)
+        };
+        for secs in [10, 7, 3_600, 1] {
+            assert_eq!(of(secs, 1.0), (vec![1.0, 1.0], 1), "{secs} s");
+        }
+        assert_eq!(of(10, 0.5), (vec![1.0, 0.5], 2));
     }
 }

@@ -17,7 +17,7 @@ those that differ from the default, the first:
   fetch=any-shortfall     work is asked for as soon as the buffer is not full
   fetch=below-minimum     once less than client.buffer.min is left
   abort=none              no job is given up for its deadline
-  abort=hopeless          jobs are that cannot be in time any more
+  abort=hopeless          jobs that cannot be in time any more are given up
 ";
 
 /// All policies and switches.

@@ -50,8 +50,8 @@ pub(crate) fn parse_hours(text: &str) -> Option<(Duration, Duration)> {
 /// Minutes from midnight to `H` or `H:MM`, 24 hours at most.
 fn minutes(text: &str) -> Option<i64> {
     let (hours, minutes) = text.trim().split_once(':').unwrap_or((text.trim(), "0"));
-    let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
-    let all = hours * 60 + minutes;
+    let (hours, minutes): (u16, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
+    let all = i64::from(hours) * 60 + minutes;
     ((0..60).contains(&minutes) && (0..=DAY_MINUTES).contains(&all)).then_some(all)
 }
 
@@ -93,7 +93,18 @@ mod tests {
         assert_eq!(hours("9:30 - 17:05"), Some([570, 1_025]));
         assert_eq!(hours("22-6"), Some([1_320, 1_800]));
         assert_eq!(hours("0-24"), Some([0, 1_440]));
-        for bad in ["9", "9-9", "24-8", "9-25", "9:60-10", "a-b", "-1-3", ""] {
+        for bad in [
+            "9",
+            "9-9",
+            "24-8",
+            "9-25",
+            "9:60-10",
+            "a-b",
+            "-1-3",
+            "",
+            "999999999999999999-17",
+            "4611686018427387904-17",
+        ] {
             assert_eq!(hours(bad), None, "{bad}");
         }
         for (from, to) in [(0, 1), (540, 1_020), (1_439, 1_440), (1_439, 2_878), (60, 1_499)] {

@@ -123,8 +123,35 @@ fn of_ever_new_versions_the_last_are_remembered_and_it_stays_small() {
     assert_eq!((factor(0), factor(50)), (1.0, factor(5_000)), "the one that goes on is kept");
     assert_eq!(factor(999), 2.0);
     let stored = serde_json::to_string(&experience).unwrap();
-    assert!(stored.len() < 4_000, "{} bytes", stored.len());
+    assert!(stored.len() < 16_000, "{} bytes", stored.len());
     assert_eq!(serde_json::from_str::<Experience<u32>>(&stored).unwrap(), experience);
+}
+
+#[test]
+fn a_version_that_is_forgotten_for_another_leaves_the_numbers_of_all_others_in_their_places() {
+    let mut experience = Experience::default();
+    let takes = |version: u32| took(2.0 + f64::from(version % VERSIONS_MAX as u32), 1.0);
+    let versions = 0..VERSIONS_MAX as u32 + 1;
+    versions.for_each(|version| (0..40).for_each(|_| experience.learn(t0(), &version, takes(version))));
+    for version in 1..100 {
+        let before: Vec<f64> = experience.numbers().skip(1).collect();
+        (0..40).for_each(|_| experience.learn(t0(), &(version + VERSIONS_MAX as u32), takes(version)));
+        assert_eq!(experience.numbers().skip(1).collect::<Vec<_>>(), before);
+    }
+}
+
+/// Shows R1.12.
+#[test]
+fn what_projects_are_told_fades_from_the_time_on_to_which_the_clock_is_set_back() {
+    let mut experience = learned(&[16.0; 10]);
+    let back = t0() - HOUR * 24 * 365;
+    experience.clock_set_back(back);
+    assert_eq!(
+        [0, 6, 8, 15].map(|days| experience.of_project(back + HOUR * 24 * days).get()),
+        [16.0, 16.0, 4.0, 2.0]
+    );
+    experience.clock_set_back(t0());
+    assert_eq!(experience.of_project(back + HOUR * 24 * 8).get(), 4.0, "it was set back, but not as far");
 }
 
 #[test]
@@ -148,22 +175,26 @@ fn what_is_damaged_is_told_from_what_is_sound() {
     assert!(!serde_json::from_str::<Experience<u32>>(&stored.replace("[2.0,", &long)).unwrap().is_sound());
 }
 
+/// Of any size: a server may name any.
+fn any_speed() -> impl Strategy<Value = Speed> {
+    (-300..=300).prop_map(|exponent| Speed::new(10_f64.powi(exponent)).unwrap())
+}
+
 proptest! {
     #[test]
     fn whatever_jobs_took_it_is_sound_and_factors_are_within_bounds(
-        jobs in prop::collection::vec((any::<i64>(), any::<i64>(), 1e-30..1e30_f64, 0_u32..20), 0..80),
-        asked in 1e-30..1e30_f64, days in any::<i32>(),
+        jobs in prop::collection::vec((any::<i64>(), any::<i64>(), any_speed(), 0_u32..20), 0..80),
+        asked in any_speed(), days in any::<i32>(),
     ) {
         let mut experience = Experience::default();
         for (by_size, actual, speed, version) in jobs {
             let (by_size, actual) = (Duration::from_micros(by_size), Duration::from_micros(actual));
-            let speed = Speed::new(speed).unwrap();
             experience.learn(t0(), &version, EndedJob { by_size, actual, speed });
         }
         prop_assert!(experience.is_sound());
         let (low, high) = DurationCorrection::RANGE;
         for version in 0..21 {
-            let factor = experience.factor(&version, Speed::new(asked).unwrap()).get();
+            let factor = experience.factor(&version, asked).get();
             prop_assert!((low..=high).contains(&factor), "{}", factor);
         }
         let told = experience.of_project(t0() + HOUR * 24 * i64::from(days)).get();
