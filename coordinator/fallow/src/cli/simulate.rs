@@ -81,7 +81,7 @@ pub(crate) struct Arguments {
     /// A line of CSV a run, with a heading.
     #[arg(long)]
     csv: bool,
-    /// Draws what ran when, in the first of the runs.
+    /// Draws what ran when, in the first of the runs, on the first host.
     #[arg(long, value_name = "FILE.svg")]
     timeline: Option<PathBuf>,
     /// Draws the metrics over the first --vary, or over the scenarios; values beside as CSV.
@@ -150,7 +150,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
     }
     let kind = match (arguments.json, arguments.csv) {
         (true, _) => Some(Kind::Json),
-        (_, true) => Some(Kind::Csv(output::varied(&variants))),
+        (_, true) => Some(Kind::Csv(output::Extras::of(variants.iter()))),
         _ => None,
     };
     let rows = kind.map(Rows::begin).transpose()?;

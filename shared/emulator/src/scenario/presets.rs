@@ -68,6 +68,7 @@ impl Scenario {
         Self {
             name: "base".into(),
             duration: Duration::from_hours(100 * 24),
+            hosts: NonZeroU32::MIN,
             host: HostModel::default(),
             client: ClientModel::default(),
             projects: vec![ProjectModel::new("p1", share(BASE_SHARE), ApplicationModel::base("p1", 1))],
@@ -104,6 +105,7 @@ impl Scenario {
         Self {
             name: "gpu".into(),
             duration: Duration::from_hours(240),
+            hosts: NonZeroU32::MIN,
             host: HostModel {
                 cpus: NonZeroU32::MIN,
                 available: Availability::Always,

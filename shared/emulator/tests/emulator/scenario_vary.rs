@@ -130,7 +130,7 @@ fn a_wrong_option_says_what_is_wrong_what_is_expected_and_what_was_meant() {
     );
     mix(
         "hots.cpus=2",
-        "there is no \"hots\" in a scenario\n        expected duration, host.KEY, host.coprocessor.KIND.KEY, \
+        "there is no \"hots\" in a scenario\n        expected duration, hosts, host.KEY, host.coprocessor.KIND.KEY, \
          client.KEY, project.NAME.KEY, project.NAME.application.NAME.KEY or outage.NAME.KEY\n        did you mean host?",
     );
     mix(

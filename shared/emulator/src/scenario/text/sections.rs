@@ -2,8 +2,10 @@
 
 use super::walk::Section;
 
-pub(crate) const FILE: Section =
-    Section { title: "the file", keys: &["name", "duration", "host", "client", "project", "outage"] };
+pub(crate) const FILE: Section = Section {
+    title: "the file",
+    keys: &["name", "duration", "hosts", "host", "client", "project", "outage"],
+};
 pub(crate) const HOST: Section = Section {
     title: "[host]",
     keys: &[
@@ -46,6 +48,7 @@ pub(crate) const PROJECT: Section = Section {
         "share",
         "available",
         "request_delay",
+        "spread",
         "correction",
         "latency_bound",
         "estimated_flops",
