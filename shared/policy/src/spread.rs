@@ -1,4 +1,4 @@
-//! How many jobs one reply gives a host, when jobs are few and hosts are many.
+//! How many jobs of a project a host may hold, when jobs are few and hosts are many.
 //!
 //! Why: a host asks for as many jobs as fill its buffer by their estimates. A batch of short jobs, or of jobs
 //! that are shorter than their estimates, goes whole to the first hosts that ask, and the others idle.
@@ -10,7 +10,7 @@
 //! or goes off must not hold the batch up with a part that was even. While there is much more than hosts can
 //! take, the bound is far above what they ask for.
 
-/// Most jobs in one reply: at least `instances`, so that no processor of the host idles; else half of an even
+/// Most jobs that a host may hold: at least `instances`, so that no processor of the host idles; else half of an even
 /// part of the `unsent` jobs among all `hosts`.
 #[must_use]
 pub const fn most_jobs(unsent: u64, hosts: u64, instances: u64) -> u64 {

@@ -59,7 +59,8 @@ are CPUs, or RAYON_NUM_THREADS.";
 #[command(after_help = format!("{EXAMPLES}\n{}\n{OUTPUT}", policies::help()))]
 #[command(group(ArgGroup::new("what").required(true).multiple(true).args(["scenarios", "boinc_dir", "show"])))]
 pub(crate) struct Arguments {
-    /// Scenario files, directories of them, or built-in scenarios: base, gpu, mix1 to mix1000.
+    /// Scenario files, directories of them, or built-in scenarios: base, batch300, gpu,
+    /// mix1 to mix1000.
     #[arg(value_name = "SCENARIO")]
     scenarios: Vec<PathBuf>,
     /// Policies and switches (below), such as CS1_WF2_WS2_JC2; what is left out is as in the default.

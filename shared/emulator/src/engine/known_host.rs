@@ -7,6 +7,8 @@ pub(crate) struct KnownHost {
     pub(crate) known: bool,
     /// Which applications' versions it has, by their places in the project.
     pub(crate) versions: Vec<bool>,
+    /// Jobs that it was sent and that are not over.
+    pub(crate) held: u64,
     /// Jobs that it was sent.
     pub(crate) jobs_sent: u64,
     /// Jobs that it computed to their end and reported.

@@ -4,8 +4,7 @@
 //! work send lets through (R5.5, R5.6), by the very code that the product's server runs. A job that WS2
 //! refuses goes to some other host, and no further one is offered in its place in this reply: a server's
 //! cache of jobs is small, and asking again is the client's affair. Under JC2 estimates are corrected by the
-//! factor that the client reports. Of a project that spreads its jobs, a reply gives a host no more than `spread` of
-//! the policies allows.
+//! factor that the client reports. Where a project's jobs are spread, a host holds no more of them than its part.
 
 use fallow_boinc::scheduler::{
     App, AppVersion, Coprocessor, FileInfo, FileRef, Message, Priority, ReportedResult, ResultJob,
@@ -89,7 +88,7 @@ impl<'a> Server<'a> {
     /// Answers a request of a client. `reported` gets the jobs that are over with it.
     pub(crate) fn answer(
         &mut self,
-        arrival: Arrival<'_>,
+        mut arrival: Arrival<'_>,
         host: &PerType<u32>,
         composition: &Composition,
         now: Instant,
@@ -105,6 +104,9 @@ impl<'a> Server<'a> {
             self.send_queue(&mut reply, from, now);
         }
         self.counts.correction = arrival.request.duration_correction_factor;
+        for result in std::mem::take(&mut arrival.request.results) {
+            self.take_report(result, now, &mut reply, reported);
+        }
         // What the client holds from the beginning comes before anything new.
         let drawn_jobs = match first && !self.model.queue.is_empty() {
             true => Vec::new(),
@@ -112,9 +114,6 @@ impl<'a> Server<'a> {
         };
         for drawn in drawn_jobs {
             self.send(&mut reply, from, drawn, now);
-        }
-        for result in arrival.request.results {
-            self.take_report(result, now, &mut reply, reported);
         }
         reply
     }
@@ -134,6 +133,7 @@ impl<'a> Server<'a> {
             self.counts.finished += u64::from(!failed);
             if let Some(host) = self.hosts.get_mut(job.host) {
                 host.jobs_finished += u64::from(!failed);
+                host.held = host.held.saturating_sub(1);
             }
             if let Some(application) = self.supply.applications.get_mut(job.application) {
                 application.ended(job.computed.unwrap_or(now), now);
@@ -177,8 +177,9 @@ impl<'a> Server<'a> {
         let unsupported = wanted.unsupported(&self.supply.supports());
         let unsupported = unsupported.iter().filter(|(_, unsupported)| **unsupported);
         reply.no_rsc_apps.extend(unsupported.map(|(kind, _)| type_name(kind).to_owned()));
+        let most = self.room(arrival.host, host).min(REPLY_MAX);
         let learned = DurationCorrection::new(request.duration_correction_factor);
-        let (drawn_jobs, offers) = self.offers(wanted, host, composition.completion.factor(learned), now);
+        let (drawn_jobs, offers) = self.offers(wanted, most, composition.completion.factor(learned), now);
         let listed = || arrival.listed();
         let held = arrival.sums().map(|load| HeldJobs { load, list: &listed });
         let situation = SendSituation {
@@ -217,14 +218,13 @@ impl<'a> Server<'a> {
     fn offers(
         &mut self,
         mut open: Demand,
-        host: &PerType<u32>,
+        most: usize,
         factor: DurationCorrection,
         now: Instant,
     ) -> (Vec<DrawnJob>, Vec<Offer<usize>>) {
         let (mut drawn_jobs, mut offers) = (Vec::new(), Vec::new());
         for kind in ResourceType::ALL.into_iter().rev() {
-            let most = drawn_jobs.len().saturating_add(self.most_jobs(kind, host[kind]));
-            while open.wants(kind) && drawn_jobs.len() < most.min(REPLY_MAX) {
+            while open.wants(kind) && drawn_jobs.len() < most {
                 let Some(drawn) = self.supply.next(kind) else { break };
                 let Some(application) = self.supply.applications.get(drawn.application) else { break };
                 let Some(speed) = application.speed else { break };
@@ -238,13 +238,12 @@ impl<'a> Server<'a> {
         (drawn_jobs, offers)
     }
 
-    /// Most jobs of a type in a reply to a host with so many instances of it.
-    fn most_jobs(&self, kind: ResourceType, instances: u32) -> usize {
-        if !self.model.spread {
-            return REPLY_MAX;
-        }
-        let most = spread::most_jobs(self.supply.unsent(kind), self.hosts.len() as u64, instances.into());
-        usize::try_from(most).unwrap_or(REPLY_MAX)
+    /// How many jobs a host may get now. Where jobs are spread, what it holds counts: it may ask again at once.
+    fn room(&self, host: usize, instances: &PerType<u32>) -> usize {
+        let Some(known) = self.hosts.get(host).filter(|_| self.model.spread) else { return usize::MAX };
+        let instances = instances.iter().map(|(_, count)| u64::from(*count)).sum();
+        let part = spread::most_jobs(self.supply.unsent(), self.hosts.len() as u64, instances);
+        usize::try_from(part.saturating_sub(known.held)).unwrap_or(usize::MAX)
     }
 
     /// When the jobs of each finite supply were done, which none is while there is one to send.
@@ -297,6 +296,7 @@ impl<'a> Server<'a> {
         let name = format!("{}_{number}", application.model.name);
         if let Some(host) = self.hosts.get_mut(job.host) {
             host.jobs_sent += 1;
+            host.held += 1;
             if host.lacks_version(job.application) {
                 put_version(reply, application, &self.url);
             }

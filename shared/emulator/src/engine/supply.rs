@@ -136,10 +136,9 @@ impl<'a> Supply<'a> {
         self.applications.get_mut(chosen)?.next(chosen)
     }
 
-    /// Jobs for a type that were not sent yet.
-    pub(crate) fn unsent(&self, kind: ResourceType) -> u64 {
-        let of_kind = self.applications.iter().filter(|application| application.main_type() == kind);
-        of_kind.fold(0, |sum, application| sum.saturating_add(application.left))
+    /// Jobs that were not sent yet.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.applications.iter().fold(0, |sum, application| sum.saturating_add(application.left))
     }
 
     /// Takes back a job that was not sent: another of its kind is there instead.

@@ -49,11 +49,12 @@ impl Default for HostModel {
 }
 
 impl Scenario {
-    /// The built-in scenario of that name: `base`, `gpu`, or `mixM` such as `mix20` (up to 1000 projects).
+    /// The built-in scenario of that name: `base`, `batch300`, `gpu`, or `mixM` such as `mix20` (up to 1000 projects).
     #[must_use]
     pub fn built_in(name: &str) -> Option<Self> {
         match name {
             "base" => Some(Self::base()),
+            "batch300" => Some(Self::batch300()),
             "gpu" => Some(Self::gpu()),
             _ => {
                 let m = name.strip_prefix("mix")?.parse().ok()?;
@@ -86,6 +87,28 @@ impl Scenario {
             ProjectModel::new(name.clone(), share(BASE_SHARE * f64::from(i)), ApplicationModel::base(name, i))
         };
         Self { name: format!("mix{m}"), projects: (1..=m).map(project).collect(), ..Self::base() }
+    }
+
+    /// A batch on a fleet: 300 hosts of one CPU each that come and go, and 6,000 jobs of 10 s that are said to
+    /// take 30 s. One host's buffer has room for a thousand of them, so that a few hosts take all if nobody
+    /// spreads them.
+    #[must_use]
+    pub fn batch300() -> Self {
+        let size = |secs: f64| Flops::new(secs * 1e9).unwrap_or_default();
+        let job = ApplicationModel {
+            estimated_flops: size(30.0),
+            jobs: Some(6_000),
+            ..ApplicationModel::of_size("batch", size(10.0))
+        };
+        let batch = ProjectModel::new("batch", share(BASE_SHARE), job);
+        Self {
+            name: "batch300".into(),
+            duration: Duration::from_hours(24),
+            hosts: NonZeroU32::MIN.saturating_add(299),
+            host: HostModel { cpus: NonZeroU32::MIN, ..HostModel::default() },
+            projects: vec![ProjectModel { request_delay: Duration::from_secs(7), ..batch }],
+            ..Self::base()
+        }
     }
 
     /// The example of R3.13: equal shares; project `a` has jobs for the GPU only, `b` for both; the GPU is
@@ -150,7 +173,7 @@ mod tests {
 
     #[test]
     fn built_in_scenarios_are_found_by_name() {
-        for name in ["base", "gpu", "mix1", "mix20"] {
+        for name in ["base", "batch300", "gpu", "mix1", "mix20"] {
             assert_eq!(Scenario::built_in(name).unwrap().name, name);
         }
         assert_eq!(Scenario::built_in("mix0"), None);

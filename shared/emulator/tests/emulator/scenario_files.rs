@@ -32,6 +32,11 @@ fn r5_15_the_shipped_base_and_mix_are_the_built_in_ones() {
 }
 
 #[test]
+fn r5_13_the_shipped_batch_is_the_built_in_one() {
+    assert_eq!(shipped("batch300.toml"), Scenario::batch300());
+}
+
+#[test]
 fn r3_13_the_shipped_gpu_example_is_the_built_in_one() {
     assert_eq!(shipped("gpu.toml"), Scenario::gpu());
 }

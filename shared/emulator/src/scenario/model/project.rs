@@ -16,8 +16,8 @@ pub struct ProjectModel {
     pub available: Availability,
     /// How long its server asks the client to wait between requests.
     pub request_delay: Duration,
-    /// Whether its server spreads its jobs over the hosts: no reply gives one of them more than a part of what is
-    /// left (`fallow_policy::spread`).
+    /// Whether its server spreads its jobs over the hosts: none may hold more than its part of what is left
+    /// (`fallow_policy::spread`).
     pub spread: bool,
     /// The duration correction factor that the client begins with (R5.8), 1 for a project that is new to it.
     pub correction: f64,

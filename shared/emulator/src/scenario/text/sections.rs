@@ -172,8 +172,8 @@ mod tests {
             defaults(&APPLICATION, &APPLICATION_KEYS),
         ]
         .concat();
-        // Two names, and 26 keys of these tables whose value can be written.
-        assert_eq!(text.iter().filter(|line| line.contains(" = ")).count(), 28, "{text:#?}");
+        // Two names, and 28 keys of these tables whose value can be written.
+        assert_eq!(text.iter().filter(|line| line.contains(" = ")).count(), 30, "{text:#?}");
         let loaded = Scenario::parse("manual", &text.join("\n"), &NoFiles);
         assert_eq!(loaded.map(|loaded| loaded.scenario), Ok(Scenario::base()));
     }
