@@ -10,8 +10,8 @@
 //! or goes off must not hold the batch up with a part that was even. While there is much more than hosts can
 //! take, the bound is far above what they ask for.
 
-/// Most jobs that a host may hold: at least `instances`, so that no processor of the host idles; else half of an even
-/// part of the `unsent` jobs among all `hosts`.
+/// Most jobs that a host may hold: at least `instances`, so that none of its processors idles; else half of
+/// an even part of the `unsent` jobs among all `hosts`.
 #[must_use]
 pub const fn most_jobs(unsent: u64, hosts: u64, instances: u64) -> u64 {
     let parts = hosts.saturating_mul(2);

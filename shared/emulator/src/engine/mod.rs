@@ -9,8 +9,8 @@
 //!   but telling the client. When it goes off, jobs lose nothing ([`crate::scenario::OffKind::Suspend`], as
 //!   in the evaluation of Kondo, Anderson and McLeod, 2007), or their processes end and what was done since
 //!   the last checkpoint is lost (`Shutdown`).
-//! - **Several hosts** are all alike and differ in luck: each has its client and is on and off by itself. They
-//!   share the projects: their jobs, and when their servers answer.
+//! - **Several hosts** are all alike and differ in luck: each has its client and is on and off by itself.
+//!   They share the projects: their jobs, and when their servers answer.
 //! - **Jobs** run at full speed while they run: a job ends when its *true* size is worked off, and says truly
 //!   how much of it is done. What the client believes comes from the project's estimates, apart from that. A
 //!   job without a checkpoint interval keeps its progress always; one with an interval has checkpoints at

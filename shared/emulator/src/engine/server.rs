@@ -4,7 +4,8 @@
 //! work send lets through (R5.5, R5.6), by the very code that the product's server runs. A job that WS2
 //! refuses goes to some other host, and no further one is offered in its place in this reply: a server's
 //! cache of jobs is small, and asking again is the client's affair. Under JC2 estimates are corrected by the
-//! factor that the client reports. Where a project's jobs are spread, a host holds no more of them than its part.
+//! factor that the client reports. Where a project's jobs are spread, a host holds no more of them than its
+//! part.
 
 use fallow_boinc::scheduler::{
     App, AppVersion, Coprocessor, FileInfo, FileRef, Message, Priority, ReportedResult, ResultJob,
@@ -238,7 +239,8 @@ impl<'a> Server<'a> {
         (drawn_jobs, offers)
     }
 
-    /// How many jobs a host may get now. Where jobs are spread, what it holds counts: it may ask again at once.
+    /// How many jobs a host may get now. Where jobs are spread, what it holds counts: it may ask again at
+    /// once. One that gets none is told that there are none now.
     fn room(&self, host: usize, instances: &PerType<u32>) -> usize {
         let Some(known) = self.hosts.get(host).filter(|_| self.model.spread) else { return usize::MAX };
         let instances = instances.iter().map(|(_, count)| u64::from(*count)).sum();

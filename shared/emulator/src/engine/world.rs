@@ -1,8 +1,8 @@
 //! All hosts and what they share: the projects. Whose turn it is, and what a run comes to.
 //!
 //! A server does nothing by itself, so what happens on a host changes nothing of when something happens on
-//! another. Each host has one place in the agenda, by the time of what happens there next; of the same time the
-//! host that comes first in number. So a host more costs a run what happens on it, and little else.
+//! another. Each host has one place in the agenda, by the time of what happens there next; of the same time
+//! the host with the lowest number. So a host more costs a run what happens on it, and little else.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

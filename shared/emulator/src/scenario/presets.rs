@@ -49,7 +49,8 @@ impl Default for HostModel {
 }
 
 impl Scenario {
-    /// The built-in scenario of that name: `base`, `batch300`, `gpu`, or `mixM` such as `mix20` (up to 1000 projects).
+    /// The built-in scenario of that name: `base`, `batch300`, `gpu`, or `mixM` such as `mix20` (up to 1000
+    /// projects).
     #[must_use]
     pub fn built_in(name: &str) -> Option<Self> {
         match name {
@@ -89,9 +90,9 @@ impl Scenario {
         Self { name: format!("mix{m}"), projects: (1..=m).map(project).collect(), ..Self::base() }
     }
 
-    /// A batch on a fleet: 300 hosts of one CPU each that come and go, and 6,000 jobs of 10 s that are said to
-    /// take 30 s. One host's buffer has room for a thousand of them, so that a few hosts take all if nobody
-    /// spreads them.
+    /// A batch on a fleet: 300 hosts of one CPU each that come and go, and 6,000 jobs of 10 s that are said
+    /// to take 30 s. One host's buffer has room for a thousand of them, so that a few hosts take all if
+    /// nobody spreads them.
     #[must_use]
     pub fn batch300() -> Self {
         let size = |secs: f64| Flops::new(secs * 1e9).unwrap_or_default();

@@ -137,7 +137,7 @@ fn r5_11_each_host_holds_what_was_queued() {
     assert_eq!((sent(&outcome), outcome.used[ResourceType::Cpu]), (vec![1, 1, 1], s(1_500)));
 }
 
-/// On hosts that come and go, as lab machines do. Nobody bounds what the first hosts to ask may take by default.
+/// On hosts that come and go, as lab machines do. By default nobody bounds what the first to ask may take.
 #[test]
 fn r6_8_every_host_has_its_part_of_a_batch_that_is_spread_and_it_ends_far_sooner() {
     let of = |policy: &str, spread| {
