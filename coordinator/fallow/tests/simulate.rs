@@ -72,6 +72,39 @@ fn r5_14_a_simulation_is_told_in_tables_csv_and_pictures() {
 }
 
 #[test]
+fn r5_14_of_a_batch_on_a_fleet_it_is_told_when_it_ended_and_who_had_which_part() {
+    let dir = tempfile::tempdir().unwrap();
+    let (fleet, alone) = (dir.path().join("fleet.toml"), dir.path().join("alone.toml"));
+    let project = "[[project]]\nname = 'p'\nestimated_flops = 1e12\n";
+    let several = format!("name = 'f'\nduration = '1 day'\nhosts = 3\n{project}jobs = 12\n");
+    std::fs::write(&fleet, several).unwrap();
+    std::fs::write(&alone, format!("name = 'a'\nduration = '1 day'\n{project}")).unwrap();
+    let run = |arguments: &[&str]| {
+        let output = command().arg("simulate").args([&alone, &fleet]).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let lines: Vec<serde_json::Value> =
+        run(&["--json"]).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[1]["hosts"], 3);
+    let number = |key: &str| lines[1][key].as_f64().unwrap_or_else(|| panic!("{key}: {}", lines[1]));
+    assert!(number("batch_computed_seconds") >= 1_000.0 && number("batch_reported_seconds") >= 1_000.0);
+    assert!(number("host_jobs_least") <= 4.0 && number("host_jobs_most") >= 4.0, "{}", lines[1]);
+    assert!((1.0..=3.0).contains(&number("hosts_with_jobs")), "{}", lines[1]);
+    for key in ["hosts", "hosts_with_jobs", "batch_computed_seconds"] {
+        assert!(lines[0].get(key).is_none(), "{key} says nothing of one host: {}", lines[0]);
+    }
+    let csv = run(&["--csv"]);
+    let heading = "wall_seconds,hosts,hosts_with_jobs,host_jobs_least,host_jobs_most,batch_computed_seconds,\
+                   batch_reported_seconds\n";
+    assert!(csv.contains(heading), "{csv}");
+    let fields: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
+    assert_eq!((fields.len(), fields.iter().min()), (3, fields.iter().max()), "{csv}");
+    let table = run(&[]);
+    assert!(table.contains("with jobs") && table.contains("batch computed"), "{table}");
+}
+
+#[test]
 fn r5_13_a_scenario_is_shown_as_a_file_that_simulates_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("own.toml");
@@ -143,7 +176,7 @@ fn r5_13_what_is_wrong_with_scenarios_is_said_at_once_with_status_3() {
     let taken = dir.path().join("typing.toml");
     let taken = taken.to_str().unwrap();
     for (arguments, code, said) in [
-        (&["simulate", "nowhere.toml"][..], 3, "built-in base, gpu, mix1"),
+        (&["simulate", "nowhere.toml"][..], 3, "built-in base, batch300, gpu, mix1"),
         (&["simulate", empty], 3, "expected files named *.toml"),
         (&["simulate", "base", "--policy", "CS0"], 3, "CS1 or CS2"),
         (&["simulate", "base", "--seed", "-1"], 3, "expected a whole number from 0"),

@@ -8,7 +8,7 @@ use fallow_domain::{
     Device, DocumentVersion, Duration, Instant, JobId, MasterUrl, ProjectAssignment, ProjectId, ResourceType,
     Share,
 };
-use fallow_policy::metrics::Figures;
+use fallow_policy::metrics::{Figures, Metrics};
 
 /// The host as a whole.
 #[derive(Clone, Debug, PartialEq)]
@@ -198,6 +198,11 @@ impl Client {
         self.ledger.figures(window, self.now(), self.late_unreported())
     }
 
+    /// The history that the metrics are made from, which can be merged with other hosts'.
+    pub const fn history(&self) -> &Metrics {
+        self.ledger.metrics()
+    }
+
     /// Whether the owner has suspended computing.
     pub fn owner_suspended(&self) -> bool {
         self.state.host.owner.suspended
@@ -259,7 +264,7 @@ impl Client {
     }
 
     /// Instance time of jobs that are late already, and not reported yet.
-    pub(crate) fn late_unreported(&self) -> Duration {
+    pub fn late_unreported(&self) -> Duration {
         let (slots, over) = (
             self.state.jobs.slots().values(),
             self.state.jobs.uploading().iter().chain(self.state.jobs.reporting()),

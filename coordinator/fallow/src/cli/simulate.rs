@@ -59,7 +59,8 @@ are CPUs, or RAYON_NUM_THREADS.";
 #[command(after_help = format!("{EXAMPLES}\n{}\n{OUTPUT}", policies::help()))]
 #[command(group(ArgGroup::new("what").required(true).multiple(true).args(["scenarios", "boinc_dir", "show"])))]
 pub(crate) struct Arguments {
-    /// Scenario files, directories of them, or built-in scenarios: base, gpu, mix1 to mix1000.
+    /// Scenario files, directories of them, or built-in scenarios: base, batch300, gpu,
+    /// mix1 to mix1000.
     #[arg(value_name = "SCENARIO")]
     scenarios: Vec<PathBuf>,
     /// Policies and switches (below), such as CS1_WF2_WS2_JC2; what is left out is as in the default.
@@ -81,7 +82,7 @@ pub(crate) struct Arguments {
     /// A line of CSV a run, with a heading.
     #[arg(long)]
     csv: bool,
-    /// Draws what ran when, in the first of the runs.
+    /// Draws what ran when, in the first of the runs, on the first host.
     #[arg(long, value_name = "FILE.svg")]
     timeline: Option<PathBuf>,
     /// Draws the metrics over the first --vary, or over the scenarios; values beside as CSV.
@@ -150,7 +151,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ProcessExit, Failure> {
     }
     let kind = match (arguments.json, arguments.csv) {
         (true, _) => Some(Kind::Json),
-        (_, true) => Some(Kind::Csv(output::varied(&variants))),
+        (_, true) => Some(Kind::Csv(output::Extras::of(variants.iter()))),
         _ => None,
     };
     let rows = kind.map(Rows::begin).transpose()?;

@@ -1,10 +1,9 @@
 //! What a run counts from the truth, apart from what the client believes.
 
-use fallow_client::Client;
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Speed, Usage};
-use fallow_policy::metrics::{Figures, Window};
+use fallow_policy::metrics::Figures;
 
-use super::outcome::{ProjectOutcome, RunFigures, RunOutcome, Timeline};
+use super::outcome::{BatchOutcome, HostOutcome, ProjectOutcome, RunFigures, RunOutcome, Timeline};
 use super::server::Server;
 use crate::scenario::HostModel;
 
@@ -24,10 +23,12 @@ pub(crate) struct Account {
 /// What the run itself was.
 pub(crate) struct RunSummary {
     pub(crate) simulated: Duration,
-    pub(crate) host_on: Duration,
+    /// What each host has of each type.
     pub(crate) instances: PerType<u32>,
-    /// The client's numbers of the projects.
+    /// The clients' numbers of the projects.
     pub(crate) ids: Vec<ProjectId>,
+    pub(crate) hosts: Vec<HostOutcome>,
+    pub(crate) batch: Option<BatchOutcome>,
     pub(crate) timeline: Option<Timeline>,
 }
 
@@ -66,21 +67,22 @@ impl Account {
         summary: RunSummary,
         host: &HostModel,
         servers: &[Server<'_>],
-        client: &Client,
+        figures: &Figures,
         now: Instant,
     ) -> RunOutcome {
         self.holds(self.held, now);
         let sum = |count: fn(&Server<'_>) -> u64| servers.iter().map(count).sum::<u64>();
         let rpcs = sum(|server| server.counts.rpcs);
         let reported = sum(|server| server.counts.finished + server.counts.failed);
-        let (simulated, host_on) = (summary.simulated, summary.host_on);
-        let figures = client.figures(Window::Whole);
+        let simulated = summary.simulated;
+        let host_on = summary.hosts.iter().map(|host| host.on).sum::<Duration>();
+        let hosts = summary.hosts.len().max(1);
         let mut used = PerType::<Duration>::default();
         for (kind, used) in used.iter_mut() {
             *used = self.used.iter().map(|project| project[kind]).sum();
         }
         RunOutcome {
-            figures: run_figures(&figures),
+            figures: run_figures(figures),
             rpcs,
             rpcs_failed: sum(|server| server.counts.rpcs_failed),
             rpcs_per_job: (reported > 0).then(|| rpcs as f64 / reported as f64),
@@ -88,14 +90,16 @@ impl Account {
             jobs_finished: sum(|server| server.counts.finished),
             jobs_late: sum(|server| server.counts.late),
             jobs_failed: sum(|server| server.counts.failed),
-            mean_queue: self.held_micros as f64 / (simulated.as_micros().max(1)) as f64,
+            mean_queue: self.held_micros as f64 / (simulated.as_micros().max(1)) as f64 / hosts as f64,
             simulated,
             host_on,
             capacity: summary.instances.map(|_, count| host_on * i64::from(*count)),
             used,
             lost: self.lost,
             events: self.events,
-            projects: self.projects(host, servers, &summary.ids, &figures),
+            projects: self.projects(host, servers, &summary.ids, figures),
+            hosts: summary.hosts,
+            batch: summary.batch,
             timeline: summary.timeline,
         }
     }

@@ -15,6 +15,8 @@ use fallow_policy::send::Load;
 
 /// A request that has arrived.
 pub(crate) struct Arrival<'a> {
+    /// Which host sent it.
+    pub(crate) host: usize,
     /// What it says.
     pub(crate) request: SchedulerRequest,
     /// The list of jobs in progress, if it is still to be put in.
@@ -71,17 +73,17 @@ mod tests {
     fn r5_6_a_list_says_the_same_whether_it_is_put_in_before_or_when_it_is_read() {
         let mut request = SchedulerRequest::default();
         list(&mut request);
-        let before = Arrival { request, deferred: None };
+        let before = Arrival { host: 0, request, deferred: None };
         let sums = before.sums().unwrap();
         assert_eq!((before.listed().len(), sums), (2, Load::of(&before.listed())));
         let deferred = Some(DeferredList { sums, list: &list });
-        let when = Arrival { request: SchedulerRequest::default(), deferred };
+        let when = Arrival { host: 0, request: SchedulerRequest::default(), deferred };
         assert_eq!((when.listed(), when.sums()), (before.listed(), Some(sums)));
     }
 
     #[test]
     fn r5_6_of_a_client_that_lists_no_jobs_nothing_is_planned() {
-        let arrival = Arrival { request: SchedulerRequest::default(), deferred: None };
+        let arrival = Arrival { host: 0, request: SchedulerRequest::default(), deferred: None };
         assert_eq!(arrival.sums(), None);
     }
 }

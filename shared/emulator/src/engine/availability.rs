@@ -4,6 +4,8 @@
 //! fraction, and since exponential lengths have no memory, the first change is as far away as from any other
 //! moment.
 
+use std::sync::Arc;
+
 use fallow_domain::{Duration, Instant};
 
 use super::random::Stream;
@@ -23,9 +25,17 @@ pub(crate) struct OnOff {
 #[derive(Clone, Debug)]
 enum Source {
     Always,
-    Drawn { on: Duration, off: Duration, stream: Stream },
+    Drawn {
+        on: Duration,
+        off: Duration,
+        stream: Stream,
+    },
     ByHours(Calendar),
-    Recorded { trace: Trace, beginning: Instant },
+    /// Recordings may be long, and many hosts follow the same one.
+    Recorded {
+        trace: Arc<Trace>,
+        beginning: Instant,
+    },
 }
 
 /// Days to look ahead for the next one that is not missed.
@@ -97,7 +107,7 @@ impl OnOff {
             Availability::Trace(trace) => {
                 let (on, next) = trace.at(Duration::ZERO);
                 let changes_at = next.map_or(Instant::FAR_FUTURE, |next| beginning + next);
-                let source = Source::Recorded { trace: trace.clone(), beginning };
+                let source = Source::Recorded { trace: Arc::new(trace.clone()), beginning };
                 Self { source, on, changes_at, changes: 0 }
             }
         }

@@ -11,52 +11,53 @@ use super::arrival::{Arrival, DeferredList};
 use super::calendar::CalendarEvent;
 use super::host::TaskStart;
 use super::jobs::number_of;
+use super::machine::Machine;
 use super::setup::place;
-use super::world::World;
+use super::world::Shared;
 
-impl World<'_> {
-    pub(super) fn carry_out(&mut self, step: Step) {
+impl Machine {
+    pub(super) fn carry_out(&mut self, shared: &mut Shared<'_>, step: Step) {
         self.wake_at = step.wake_at;
         for Action { effect, .. } in step.actions {
-            self.effect(effect);
+            self.effect(shared, effect);
         }
     }
 
-    fn effect(&mut self, effect: Effect) {
+    fn effect(&mut self, shared: &mut Shared<'_>, effect: Effect) {
         match effect {
             Effect::FetchMasterPage { project, url } => {
-                if self.options.rpc_latency.is_positive() {
+                if shared.options.rpc_latency.is_positive() {
                     self.calendar
-                        .enter(self.clock + self.options.rpc_latency, CalendarEvent::Page { project, url });
+                        .enter(self.clock + shared.options.rpc_latency, CalendarEvent::Page { project, url });
                 } else {
-                    self.read_page(project, &url);
+                    self.read_page(shared, project, &url);
                 }
             }
             Effect::CallScheduler { project, mut request, .. } => {
-                if self.composition.send.needs_on_time() {
+                if shared.composition.send.needs_on_time() {
                     self.client.tell_on_time(&mut request);
                 }
-                if self.options.rpc_latency.is_positive() {
-                    if self.composition.send.needs_workload() {
+                if shared.options.rpc_latency.is_positive() {
+                    if shared.composition.send.needs_workload() {
                         self.client.list_workload(&mut request);
                     }
                     self.calendar.enter(
-                        self.clock + self.options.rpc_latency,
+                        self.clock + shared.options.rpc_latency,
                         CalendarEvent::Answer { project, request },
                     );
                 } else {
-                    self.answer(project, *request);
+                    self.answer(shared, project, *request);
                 }
             }
             Effect::Download(download) => {
                 let nbytes = download.nbytes.unwrap_or_default();
-                self.begin_transfer(download.file, false, nbytes);
+                self.begin_transfer(shared, download.file, false, nbytes);
             }
-            Effect::Upload(upload) => self.begin_transfer(upload.file, true, upload.nbytes),
-            Effect::StartTask(setup) => self.start_task(*setup),
+            Effect::Upload(upload) => self.begin_transfer(shared, upload.file, true, upload.nbytes),
+            Effect::StartTask(setup) => self.start_task(shared, *setup),
             Effect::ResumeTask { job } => {
                 if let Some((ends_at, turn)) = self.tasks.resume(job, self.clock) {
-                    self.task_runs(job, ends_at, turn);
+                    self.task_runs(shared, job, ends_at, turn);
                 }
             }
             Effect::SuspendTask { job } => {
@@ -66,8 +67,8 @@ impl World<'_> {
                     recorder.stops(job, self.now);
                 }
             }
-            Effect::QuitTask { job } => self.end_task(job, QUIT),
-            Effect::AbortTask { job } => self.end_task(job, ABORTED),
+            Effect::QuitTask { job } => self.end_task(shared, job, QUIT),
+            Effect::AbortTask { job } => self.end_task(shared, job, ABORTED),
             // Bytes that a transfer which was given up would still have sent are not taken back; no server
             // here hangs.
             Effect::CancelTransfer { .. }
@@ -88,26 +89,26 @@ impl World<'_> {
         self.ids.iter().position(|id| *id == project)
     }
 
-    pub(super) fn read_page(&mut self, project: ProjectId, url: &MasterUrl) {
+    pub(super) fn read_page(&mut self, shared: &mut Shared<'_>, project: ProjectId, url: &MasterUrl) {
         let Some(index) = place(url) else { return };
         if self.ids.len() <= index {
             self.ids.resize(index + 1, ProjectId(u32::MAX));
         }
         if self.ids[index] != project {
             self.ids[index] = project;
-            let correction = self.servers.get(index).map_or(1.0, |server| server.model.correction);
+            let correction = shared.servers.get(index).map_or(1.0, |server| server.model.correction);
             if correction != 1.0 {
                 self.client.adopt_correction(project, correction);
             }
         }
-        let up = self.servers.get_mut(index).is_some_and(|server| server.up.is_on(self.now));
+        let up = shared.servers.get_mut(index).is_some_and(|server| server.up.is_on(self.now));
         let outcome = if up { Ok(vec![format!("{url}scheduler")]) } else { Err(down()) };
         self.soon.push_back(Event::MasterPageRead { project, outcome });
     }
 
-    pub(super) fn answer(&mut self, project: ProjectId, request: SchedulerRequest) {
+    pub(super) fn answer(&mut self, shared: &mut Shared<'_>, project: ProjectId, request: SchedulerRequest) {
         let Some(place) = self.place_of(project) else { return };
-        let Some(server) = self.servers.get_mut(place) else { return };
+        let Some(server) = shared.servers.get_mut(place) else { return };
         server.counts.rpcs += 1;
         if !server.up.is_on(self.now) {
             server.counts.rpcs_failed += 1;
@@ -115,34 +116,34 @@ impl World<'_> {
             return;
         }
         let mut reports = Vec::new();
-        let (instances, composition) = (&self.instances, &self.composition);
+        let (instances, composition) = (&shared.instances, &shared.composition);
         let list = |request: &mut SchedulerRequest| self.client.list_workload(request);
         let is_listed = request.in_progress_results.is_some();
         let deferred = (composition.send.needs_workload() && !is_listed)
             .then(|| DeferredList { sums: self.client.workload_sums(), list: &list });
-        let arrival = Arrival { request, deferred };
+        let arrival = Arrival { host: self.number, request, deferred };
         let reply = server.answer(arrival, instances, composition, self.now, &mut reports);
         if self.recorder.is_some() {
             for report in &reports {
                 self.ended_job(place, report.number, &report.job, report.failed);
             }
         }
-        let held = self.servers.iter().map(|server| server.jobs.len()).sum();
-        self.account.holds(held, self.now);
+        let held = shared.servers.iter().map(|server| server.jobs.len()).sum();
+        shared.account.holds(held, self.now);
         self.soon.push_back(Event::SchedulerAnswered { project, outcome: Ok(Box::new(reply)) });
     }
 
-    fn begin_transfer(&mut self, file: FileKey, upload: bool, nbytes: Bytes) {
-        let host = &self.scenario.host;
+    fn begin_transfer(&mut self, shared: &mut Shared<'_>, file: FileKey, upload: bool, nbytes: Bytes) {
+        let host = &shared.scenario.host;
         let bandwidth = if upload { host.upload } else { host.download };
         let Some(bandwidth) = bandwidth.filter(|_| nbytes > Bytes(0)) else {
-            return self.transfer_over(file, upload, None);
+            return self.transfer_over(shared, file, upload, None);
         };
-        let Some(server) = self.place_of(file.project).and_then(|place| self.servers.get_mut(place)) else {
+        let Some(server) = self.place_of(file.project).and_then(|place| shared.servers.get_mut(place)) else {
             return;
         };
         if !server.up.is_on(self.now) {
-            return self.transfer_over(file, upload, None);
+            return self.transfer_over(shared, file, upload, None);
         }
         let changes = server.up.changes();
         let free = &mut self.link_free[usize::from(upload)];
@@ -152,8 +153,14 @@ impl World<'_> {
     }
 
     /// A transfer is over: well, if its server is up and has been so since `changes` was counted.
-    pub(super) fn transfer_over(&mut self, file: FileKey, upload: bool, changes: Option<u64>) {
-        let server = self.place_of(file.project).and_then(|place| self.servers.get_mut(place));
+    pub(super) fn transfer_over(
+        &mut self,
+        shared: &mut Shared<'_>,
+        file: FileKey,
+        upload: bool,
+        changes: Option<u64>,
+    ) {
+        let server = self.place_of(file.project).and_then(|place| shared.servers.get_mut(place));
         let up = server.is_some_and(|server| {
             server.up.is_on(self.now) && changes.is_none_or(|changes| server.up.changes() == changes)
         });
@@ -163,9 +170,9 @@ impl World<'_> {
         });
     }
 
-    fn start_task(&mut self, setup: TaskSetup) {
+    fn start_task(&mut self, shared: &mut Shared<'_>, setup: TaskSetup) {
         let job = setup.job;
-        let begun = self.begin_task(setup);
+        let begun = self.begin_task(shared, setup);
         self.soon.push_back(match begun {
             Some(()) => Event::TaskStarted { job, pid: 1 },
             None => Event::TaskStartFailed {
@@ -176,9 +183,9 @@ impl World<'_> {
         });
     }
 
-    fn begin_task(&mut self, setup: TaskSetup) -> Option<()> {
+    fn begin_task(&mut self, shared: &mut Shared<'_>, setup: TaskSetup) -> Option<()> {
         let (project, number) = (place(&setup.url)?, number_of(&setup.name)?);
-        let server = self.servers.get_mut(project)?;
+        let server = shared.servers.get_mut(project)?;
         let sent = server.jobs.get_mut(number)?;
         if setup.fresh {
             sent.kept = Duration::ZERO;
@@ -197,13 +204,13 @@ impl World<'_> {
             output: output.map(|file| (file.name, application.model.output)),
         };
         let (ends_at, turn) = self.tasks.begin(setup.job, begin, self.clock);
-        self.task_runs(setup.job, ends_at, turn);
+        self.task_runs(shared, setup.job, ends_at, turn);
         Some(())
     }
 
-    fn task_runs(&mut self, job: JobId, ends_at: Duration, turn: u32) {
+    fn task_runs(&mut self, shared: &Shared<'_>, job: JobId, ends_at: Duration, turn: u32) {
         self.calendar.enter(ends_at, CalendarEvent::End { job, turn });
-        self.plan_checkpoint(job);
+        self.plan_checkpoint(shared, job);
         if let Some(recorder) = &mut self.recorder
             && let Some(task) = self.tasks.get(job)
         {
@@ -213,8 +220,8 @@ impl World<'_> {
 
     /// A client waits for checkpoints of tasks that it takes out of memory when it preempts them: of those on
     /// coprocessors whatever the preferences say. Of others it need not hear of each.
-    pub(super) fn plan_checkpoint(&mut self, job: JobId) {
-        let stays = self.scenario.client.leave_in_memory;
+    pub(super) fn plan_checkpoint(&mut self, shared: &Shared<'_>, job: JobId) {
+        let stays = shared.scenario.client.leave_in_memory;
         let task = self.tasks.get(job).filter(|task| !stays || task.usage.coprocessor.is_some());
         let next = task.and_then(|task| Some((task.next_checkpoint(self.clock)?, task.turn)));
         if let Some((at, turn)) = next {

@@ -1,12 +1,14 @@
-//! The jobs that a project has sent and that are not over.
+//! The jobs that a project has sent and that are not over, whichever host has them.
 
 use std::collections::VecDeque;
 
 use fallow_domain::{Duration, Instant};
 
-/// A job that the host has.
+/// A job that a host has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentJob {
+    /// The host's place among them.
+    pub(crate) host: usize,
     pub(crate) application: usize,
     pub(crate) sent: Instant,
     pub(crate) deadline: Instant,
@@ -18,6 +20,8 @@ pub(crate) struct SentJob {
     pub(crate) kept: Duration,
     /// Running time altogether, lost work included.
     pub(crate) ran: Duration,
+    /// When it came to its end.
+    pub(crate) computed: Option<Instant>,
 }
 
 /// A job's number, from its name.
@@ -25,7 +29,7 @@ pub(crate) fn number_of(name: &str) -> Option<u64> {
     name.rsplit('_').next()?.parse().ok()
 }
 
-/// The jobs of a project that the host has, by number. Numbers rise and jobs end roughly in that order, so
+/// The jobs of a project that hosts have, by number. Numbers rise and jobs end roughly in that order, so
 /// what is held is a stretch with a few holes; what is over is freed.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
@@ -80,6 +84,7 @@ mod tests {
     #[test]
     fn what_is_over_is_freed_whatever_the_order() {
         let job = SentJob {
+            host: 0,
             application: 0,
             sent: Instant::EPOCH,
             deadline: Instant::EPOCH,
@@ -87,6 +92,7 @@ mod tests {
             fails_at: None,
             kept: Duration::ZERO,
             ran: Duration::ZERO,
+            computed: None,
         };
         let mut jobs = Jobs::default();
         for round in 0..10_000 {

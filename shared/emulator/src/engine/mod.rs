@@ -1,4 +1,4 @@
-//! The engine: turns the product's own client through virtual time (R5.10).
+//! The engine: turns the product's own client, one or many, through virtual time (R5.10).
 //!
 //! # Model
 //! Time jumps from one thing that happens to the next: the host goes on or off, a job reaches its end or a
@@ -9,6 +9,8 @@
 //!   but telling the client. When it goes off, jobs lose nothing ([`crate::scenario::OffKind::Suspend`], as
 //!   in the evaluation of Kondo, Anderson and McLeod, 2007), or their processes end and what was done since
 //!   the last checkpoint is lost (`Shutdown`).
+//! - **Several hosts** are all alike and differ in luck: each has its client and is on and off by itself.
+//!   They share the projects: their jobs, and when their servers answer.
 //! - **Jobs** run at full speed while they run: a job ends when its *true* size is worked off, and says truly
 //!   how much of it is done. What the client believes comes from the project's estimates, apart from that. A
 //!   job without a checkpoint interval keeps its progress always; one with an interval has checkpoints at
@@ -35,6 +37,8 @@ mod calendar;
 mod effects;
 mod host;
 mod jobs;
+mod known_host;
+mod machine;
 mod outcome;
 pub(crate) mod random;
 mod server;
@@ -43,7 +47,9 @@ mod supply;
 mod timeline;
 mod world;
 
-pub use outcome::{EndedJob, ProjectOutcome, RunFigures, RunOutcome, Span, Timeline};
+pub use outcome::{
+    BatchOutcome, EndedJob, HostOutcome, Parts, ProjectOutcome, RunFigures, RunOutcome, Span, Timeline,
+};
 
 use fallow_domain::Duration;
 use fallow_policy::composition::Composition;
@@ -53,7 +59,7 @@ use crate::scenario::Scenario;
 /// What can be asked of a run beside its result.
 #[derive(Clone, Copy, Default)]
 pub struct RunOptions<'a> {
-    /// Record what ran when.
+    /// Record what ran when on the first host.
     pub timeline: bool,
     /// How long a scheduler or a master page takes to answer.
     pub rpc_latency: Duration,

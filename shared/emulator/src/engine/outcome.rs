@@ -13,7 +13,7 @@ pub struct RunOutcome {
     pub rpcs_failed: u64,
     /// Scheduler RPCs per job reported (R5.34); none when no job was reported.
     pub rpcs_per_job: Option<f64>,
-    /// Jobs sent to the host.
+    /// Jobs sent to the hosts.
     pub jobs_sent: u64,
     /// Jobs computed to their end and reported, in time or late.
     pub jobs_finished: u64,
@@ -21,24 +21,73 @@ pub struct RunOutcome {
     pub jobs_late: u64,
     /// Jobs that were reported as failed.
     pub jobs_failed: u64,
-    /// Jobs that the client held on average, from arrival to acknowledged report.
+    /// Jobs that a client held on average, from arrival to acknowledged report.
     pub mean_queue: f64,
     /// How long was simulated: the scenario's duration, or less if the run was stopped.
     pub simulated: Duration,
-    /// How long of that the host was on.
+    /// How long of that the hosts were on, summed over them.
     pub host_on: Duration,
-    /// Instance time of each type while the host was on.
+    /// Instance time of each type while the hosts were on.
     pub capacity: PerType<Duration>,
     /// Instance time of each type that jobs used, lost work included.
     pub used: PerType<Duration>,
     /// Used instance time whose results were lost with a process: beyond its last checkpoint.
     pub lost: Duration,
-    /// How often the client was called.
+    /// How often clients were called.
     pub events: u64,
     /// The projects, in the scenario's order.
     pub projects: Vec<ProjectOutcome>,
-    /// What ran when, if it was asked for.
+    /// The hosts, in order.
+    pub hosts: Vec<HostOutcome>,
+    /// How far the jobs of finite supplies came; none if no supply is finite.
+    pub batch: Option<BatchOutcome>,
+    /// What ran when on the first host, if it was asked for.
     pub timeline: Option<Timeline>,
+}
+
+impl RunOutcome {
+    /// How the jobs fell to the hosts. One that was never on could have none, and counts for nothing.
+    #[must_use]
+    pub fn parts(&self) -> Parts {
+        let jobs = || self.hosts.iter().filter(|host| host.on.is_positive()).map(|host| host.jobs_sent);
+        Parts {
+            with_jobs: jobs().filter(|jobs| *jobs > 0).count(),
+            least: jobs().min().unwrap_or(0),
+            most: jobs().max().unwrap_or(0),
+        }
+    }
+}
+
+/// How the jobs of a run fell to the hosts that were on in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Hosts that were sent a job.
+    pub with_jobs: usize,
+    /// The fewest jobs that one was sent.
+    pub least: u64,
+    /// The most.
+    pub most: u64,
+}
+
+/// What one of the hosts had of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostOutcome {
+    /// How long it was on.
+    pub on: Duration,
+    /// Jobs that it was sent.
+    pub jobs_sent: u64,
+    /// Jobs that it computed to their end and reported, in time or late.
+    pub jobs_finished: u64,
+}
+
+/// When a batch was done: all jobs of finite supplies, those that failed included. None while one of them is
+/// not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchOutcome {
+    /// When the last of them came to its end on its host.
+    pub computed: Option<Duration>,
+    /// When the last of them was reported.
+    pub reported: Option<Duration>,
 }
 
 /// The metrics of a run. None where nothing happened that could be judged.
@@ -91,7 +140,7 @@ pub struct ProjectOutcome {
     pub jobs_failed: u64,
     /// Jobs that work send refused to send (R5.6).
     pub jobs_refused: u64,
-    /// The duration correction factor that the client reported last (R5.8).
+    /// The duration correction factor that a client reported last (R5.8).
     pub correction: f64,
     /// Its part of all processing, instances weighted by speed; none when nothing was processed.
     pub received: Option<f64>,
@@ -99,7 +148,7 @@ pub struct ProjectOutcome {
     pub due: Option<f64>,
 }
 
-/// What ran when. Times are from the beginning of the run.
+/// What ran when on a host. Times are from the beginning of the run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timeline {
     /// Stretches of a job on an instance, in the order in which they ended. Time in which the host was off is

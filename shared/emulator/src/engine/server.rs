@@ -1,10 +1,11 @@
-//! A project's server: answers the client's typed requests with typed replies.
+//! A project's server: answers clients' typed requests with typed replies.
 //!
 //! It offers the jobs that would fill a request by their estimates, and sends of those what the composition's
 //! work send lets through (R5.5, R5.6), by the very code that the product's server runs. A job that WS2
 //! refuses goes to some other host, and no further one is offered in its place in this reply: a server's
 //! cache of jobs is small, and asking again is the client's affair. Under JC2 estimates are corrected by the
-//! factor that the client reports.
+//! factor that the client reports. Where a project's jobs are spread, a host holds no more of them than its
+//! part.
 
 use fallow_boinc::scheduler::{
     App, AppVersion, Coprocessor, FileInfo, FileRef, Message, Priority, ReportedResult, ResultJob,
@@ -14,11 +15,13 @@ use fallow_domain::{Bytes, Duration, Flops, InstanceSeconds, Instant, PerType, R
 use fallow_policy::completion::DurationCorrection;
 use fallow_policy::composition::Composition;
 use fallow_policy::send::{Demand, HeldJobs, Offer, SendHost, SendSituation};
+use fallow_policy::spread;
 
 use super::arrival::Arrival;
 use super::availability::AllOn;
 use super::host::CPUS_MIN;
 use super::jobs::{Jobs, SentJob, number_of};
+use super::known_host::KnownHost;
 use super::supply::{Application, DrawnJob, Supply, length};
 use crate::scenario::{ProjectModel, QueuedState};
 
@@ -34,7 +37,8 @@ pub(crate) struct Server<'a> {
     pub(crate) supply: Supply<'a>,
     pub(crate) jobs: Jobs,
     pub(crate) counts: ServerCounts,
-    known: bool,
+    /// All hosts, by their places.
+    pub(crate) hosts: Vec<KnownHost>,
     url: String,
 }
 
@@ -49,8 +53,15 @@ pub(crate) struct ServerCounts {
     pub(crate) late: u64,
     pub(crate) failed: u64,
     pub(crate) wasted: Duration,
-    /// The correction factor that the client reported last.
+    /// The correction factor that a client reported last.
     pub(crate) correction: f64,
+}
+
+/// When the last job of a finite supply was computed and when the last was reported; none while one is not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BatchEnd {
+    pub(crate) computed: Option<Instant>,
+    pub(crate) reported: Option<Instant>,
 }
 
 /// A report as it arrived.
@@ -62,40 +73,48 @@ pub(crate) struct Report {
 }
 
 impl<'a> Server<'a> {
-    pub(crate) fn new(model: &'a ProjectModel, up: AllOn, supply: Supply<'a>, url: String) -> Self {
+    pub(crate) fn new(
+        model: &'a ProjectModel,
+        up: AllOn,
+        supply: Supply<'a>,
+        url: String,
+        hosts: usize,
+    ) -> Self {
         let counts = ServerCounts { correction: 1.0, ..ServerCounts::default() };
-        Self { model, up, supply, jobs: Jobs::default(), counts, known: false, url }
+        let versions = vec![false; supply.applications.len()];
+        let hosts = vec![KnownHost { versions, ..KnownHost::default() }; hosts];
+        Self { model, up, supply, jobs: Jobs::default(), counts, hosts, url }
     }
 
     /// Answers a request of a client. `reported` gets the jobs that are over with it.
     pub(crate) fn answer(
         &mut self,
-        arrival: Arrival<'_>,
+        mut arrival: Arrival<'_>,
         host: &PerType<u32>,
         composition: &Composition,
         now: Instant,
         reported: &mut Vec<Report>,
     ) -> SchedulerReply {
-        let mut reply = SchedulerReply {
-            hostid: (!self.known).then_some(1),
-            request_delay: self.model.request_delay,
-            ..SchedulerReply::default()
-        };
-        let first = !std::mem::replace(&mut self.known, true);
+        let mut reply =
+            SchedulerReply { request_delay: self.model.request_delay, ..SchedulerReply::default() };
+        let from = arrival.host;
+        let known = self.hosts.get_mut(from).is_some_and(|host| std::mem::replace(&mut host.known, true));
+        let first = !known;
         if first {
-            self.send_queue(&mut reply, now);
+            reply.hostid = Some(from as u64 + 1);
+            self.send_queue(&mut reply, from, now);
         }
         self.counts.correction = arrival.request.duration_correction_factor;
+        for result in std::mem::take(&mut arrival.request.results) {
+            self.take_report(result, now, &mut reply, reported);
+        }
         // What the client holds from the beginning comes before anything new.
         let drawn_jobs = match first && !self.model.queue.is_empty() {
             true => Vec::new(),
             false => self.choose(&arrival, host, composition, now, &mut reply),
         };
         for drawn in drawn_jobs {
-            self.send(&mut reply, drawn, now);
-        }
-        for result in arrival.request.results {
-            self.take_report(result, now, &mut reply, reported);
+            self.send(&mut reply, from, drawn, now);
         }
         reply
     }
@@ -113,6 +132,13 @@ impl<'a> Server<'a> {
             let failed = result.exit_status != 0 || result.state != ResultState::Uploaded;
             self.counts.failed += u64::from(failed);
             self.counts.finished += u64::from(!failed);
+            if let Some(host) = self.hosts.get_mut(job.host) {
+                host.jobs_finished += u64::from(!failed);
+                host.held = host.held.saturating_sub(1);
+            }
+            if let Some(application) = self.supply.applications.get_mut(job.application) {
+                application.ended(job.computed.unwrap_or(now), now);
+            }
             if now > job.deadline {
                 self.late(&job);
             } else if result.state == ResultState::Aborted {
@@ -152,8 +178,9 @@ impl<'a> Server<'a> {
         let unsupported = wanted.unsupported(&self.supply.supports());
         let unsupported = unsupported.iter().filter(|(_, unsupported)| **unsupported);
         reply.no_rsc_apps.extend(unsupported.map(|(kind, _)| type_name(kind).to_owned()));
+        let most = self.room(arrival.host, host).min(REPLY_MAX);
         let learned = DurationCorrection::new(request.duration_correction_factor);
-        let (drawn_jobs, offers) = self.offers(wanted, composition.completion.factor(learned), now);
+        let (drawn_jobs, offers) = self.offers(wanted, most, composition.completion.factor(learned), now);
         let listed = || arrival.listed();
         let held = arrival.sums().map(|load| HeldJobs { load, list: &listed });
         let situation = SendSituation {
@@ -192,12 +219,13 @@ impl<'a> Server<'a> {
     fn offers(
         &mut self,
         mut open: Demand,
+        most: usize,
         factor: DurationCorrection,
         now: Instant,
     ) -> (Vec<DrawnJob>, Vec<Offer<usize>>) {
         let (mut drawn_jobs, mut offers) = (Vec::new(), Vec::new());
         for kind in ResourceType::ALL.into_iter().rev() {
-            while open.wants(kind) && drawn_jobs.len() < REPLY_MAX {
+            while open.wants(kind) && drawn_jobs.len() < most {
                 let Some(drawn) = self.supply.next(kind) else { break };
                 let Some(application) = self.supply.applications.get(drawn.application) else { break };
                 let Some(speed) = application.speed else { break };
@@ -211,7 +239,37 @@ impl<'a> Server<'a> {
         (drawn_jobs, offers)
     }
 
-    fn send(&mut self, reply: &mut SchedulerReply, drawn: DrawnJob, now: Instant) {
+    /// How many jobs a host may get now. Where jobs are spread, what it holds counts: it may ask again at
+    /// once. One that gets none is told that there are none now.
+    fn room(&self, host: usize, instances: &PerType<u32>) -> usize {
+        let Some(known) = self.hosts.get(host).filter(|_| self.model.spread) else { return usize::MAX };
+        let instances = instances.iter().map(|(_, count)| u64::from(*count)).sum();
+        let part = spread::most_jobs(self.supply.unsent(), self.hosts.len() as u64, instances);
+        usize::try_from(part.saturating_sub(known.held)).unwrap_or(usize::MAX)
+    }
+
+    /// When the jobs of each finite supply were done, which none is while there is one to send.
+    pub(crate) fn batch_ends(&self) -> Vec<BatchEnd> {
+        let finite = self.supply.applications.iter().enumerate();
+        let finite = finite.filter(|(_, application)| application.model.jobs.is_some_and(|jobs| jobs > 0));
+        finite.map(|(place, application)| self.batch_end(place, application)).collect()
+    }
+
+    fn batch_end(&self, place: usize, application: &Application<'_>) -> BatchEnd {
+        if application.left > 0 {
+            return BatchEnd::default();
+        }
+        let held = self.jobs.iter().filter(|(_, job)| job.application == place).map(|(_, job)| job.computed);
+        let held: Vec<Option<Instant>> = held.collect();
+        let reported = application.reported.filter(|_| held.is_empty());
+        let held: Option<Vec<Instant>> = held.into_iter().collect();
+        BatchEnd {
+            computed: held.and_then(|held| held.into_iter().chain(application.computed).max()),
+            reported,
+        }
+    }
+
+    fn send(&mut self, reply: &mut SchedulerReply, host: usize, drawn: DrawnJob, now: Instant) {
         let Some(application) = self.supply.applications.get(drawn.application) else { return };
         let Some(speed) = application.speed else { return };
         let length = length(drawn.true_flops, speed);
@@ -219,6 +277,7 @@ impl<'a> Server<'a> {
             reply,
             drawn.estimate,
             SentJob {
+                host,
                 application: drawn.application,
                 sent: now,
                 deadline: now + application.model.latency_bound,
@@ -226,6 +285,7 @@ impl<'a> Server<'a> {
                 fails_at: drawn.fails_at.map(|part| length.mul_f64(part).max(Duration::from_micros(1))),
                 kept: Duration::ZERO,
                 ran: Duration::ZERO,
+                computed: None,
             },
         );
         self.counts.sent += 1;
@@ -236,9 +296,12 @@ impl<'a> Server<'a> {
         let number = self.jobs.next_number();
         let Some(application) = self.supply.applications.get_mut(job.application) else { return };
         let name = format!("{}_{number}", application.model.name);
-        if !application.version_sent {
-            application.version_sent = true;
-            put_version(reply, application, &self.url);
+        if let Some(host) = self.hosts.get_mut(job.host) {
+            host.jobs_sent += 1;
+            host.held += 1;
+            if host.lacks_version(job.application) {
+                put_version(reply, application, &self.url);
+            }
         }
         let (input, output) = (application.model.input, application.model.output);
         let mut wu_files = Vec::new();
@@ -293,7 +356,7 @@ impl<'a> Server<'a> {
 
     /// What the client holds when the simulation begins: of each job what is left of it, with an estimate
     /// that is as wrong as its whole one. Jobs that are computed already are left out.
-    fn send_queue(&mut self, reply: &mut SchedulerReply, now: Instant) {
+    fn send_queue(&mut self, reply: &mut SchedulerReply, host: usize, now: Instant) {
         let model = self.model;
         for queued in &model.queue {
             let found = self.supply.applications.iter().position(|a| a.model.name == queued.application);
@@ -308,6 +371,7 @@ impl<'a> Server<'a> {
             let length = queued.remaining.unwrap_or(drawn);
             let estimate = Flops::new(application.model.estimated_flops.get() * left).unwrap_or_default();
             let job = SentJob {
+                host,
                 application: place,
                 sent: now + queued.received,
                 deadline: now + queued.deadline,
@@ -315,6 +379,7 @@ impl<'a> Server<'a> {
                 fails_at: None,
                 kept: Duration::ZERO,
                 ran: Duration::ZERO,
+                computed: None,
             };
             self.put(reply, estimate, job);
             self.counts.sent += 1;

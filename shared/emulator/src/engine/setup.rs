@@ -22,9 +22,18 @@ pub(super) fn place(url: &MasterUrl) -> Option<usize> {
     url.as_str().strip_prefix("http://")?.split('.').next()?.parse().ok()
 }
 
+/// The random numbers of something of a host, by the host's place. The first host draws what it would draw
+/// alone.
+pub(super) fn stream_of(seed: u64, host: usize, what: &[&str]) -> Stream {
+    match host {
+        0 => Stream::named(seed, what),
+        _ => Stream::named(seed, &[&["hosts", &(host + 1).to_string()], what].concat()),
+    }
+}
+
 /// A client as it is on a host that never had one.
-pub(super) fn new_client(seed: u64, composition: Composition) -> Client {
-    let seed = Stream::named(seed, &["client"]).bits();
+pub(super) fn new_client(seed: u64, host: usize, composition: Composition) -> Client {
+    let seed = stream_of(seed, host, &["client"]).bits();
     let version = ClientVersion { major: 8, minor: 3, release: 0 };
     // It ends with the run, and is never told to follow another policy.
     let known =

@@ -1,6 +1,6 @@
 //! Where a project's jobs come from: its applications, and the sizes of their jobs.
 
-use fallow_domain::{Duration, Flops, PerType, ResourceType, Speed, Usage};
+use fallow_domain::{Duration, Flops, Instant, PerType, ResourceType, Speed, Usage};
 
 use super::random::Stream;
 use crate::scenario::{ApplicationModel, Estimate, HostModel, ProjectModel, Uses};
@@ -11,11 +11,13 @@ pub(crate) struct Application<'a> {
     pub(crate) model: &'a ApplicationModel,
     /// What a job holds while it runs.
     pub(crate) usage: Usage,
-    /// How fast a job runs on the host; none if the host lacks what it needs.
+    /// How fast a job runs on a host; none if the hosts lack what it needs.
     pub(crate) speed: Option<Speed>,
-    /// The client has its version.
-    pub(crate) version_sent: bool,
-    left: u64,
+    /// Jobs to send.
+    pub(crate) left: u64,
+    /// When the last of the jobs that were reported was computed, and when the last was reported.
+    pub(crate) computed: Option<Instant>,
+    pub(crate) reported: Option<Instant>,
     sizes: Stream,
     failures: Stream,
 }
@@ -45,8 +47,9 @@ impl<'a> Application<'a> {
             model,
             usage: usage(model.uses),
             speed: host.speed_for(model.uses),
-            version_sent: false,
             left: model.jobs.unwrap_or(u64::MAX),
+            computed: None,
+            reported: None,
             sizes: stream("sizes"),
             failures: stream("failures"),
         }
@@ -55,6 +58,12 @@ impl<'a> Application<'a> {
     /// The type that its jobs count for (R3.1).
     pub(crate) fn main_type(&self) -> ResourceType {
         self.usage.main_type()
+    }
+
+    /// A job of it was reported that came to its end earlier.
+    pub(crate) fn ended(&mut self, computed: Instant, reported: Instant) {
+        self.computed = self.computed.max(Some(computed));
+        self.reported = self.reported.max(Some(reported));
     }
 
     /// The true size of another job.
@@ -125,6 +134,11 @@ impl<'a> Supply<'a> {
         });
         let chosen = chosen.or(fitting.last())?.0;
         self.applications.get_mut(chosen)?.next(chosen)
+    }
+
+    /// Jobs that were not sent yet.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.applications.iter().fold(0, |sum, application| sum.saturating_add(application.left))
     }
 
     /// Takes back a job that was not sent: another of its kind is there instead.

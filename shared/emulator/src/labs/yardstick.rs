@@ -17,6 +17,8 @@
 //! - **Blind**: how often a job begun at a random moment of on-time, and never preempted, would be late; the
 //!   applications weighted by their projects' shares. A policy that is better than that has learned
 //!   something.
+//!
+//! Of several hosts the first is looked at, as if it were alone.
 
 use fallow_domain::{Duration, Instant, PerType, ResourceType};
 use fallow_policy::math::exp_minus;

@@ -25,6 +25,8 @@ const UNIQUE: &str = "a name of its own for each";
 const JOB_MIN: Duration = Duration::from_millis(1);
 /// Beyond any host: more are a typing error, and would be simulated one by one.
 const CPUS_MAX: u32 = 4096;
+/// Most hosts: each has a client that holds as much as one alone.
+const HOSTS_MAX: u32 = 1000;
 /// Most projects, and most applications of them together: beyond any client, and each costs time at every
 /// step.
 const PROJECTS_MAX: usize = 1000;
@@ -36,6 +38,9 @@ impl Scenario {
         let mut check = Check { found: Vec::new() };
         check.name("name", &self.name);
         check.within("duration", self.duration, SECOND, CENTURY, "from 1 s to 36,500 days");
+        let hosts = self.hosts.get();
+        let expected = "a whole number from 1 to 1,000";
+        check.number("hosts", f64::from(hosts), hosts <= HOSTS_MAX, expected);
         check.host(&self.host);
         check.client(self);
         if self.projects.is_empty() {

@@ -49,11 +49,13 @@ impl Default for HostModel {
 }
 
 impl Scenario {
-    /// The built-in scenario of that name: `base`, `gpu`, or `mixM` such as `mix20` (up to 1000 projects).
+    /// The built-in scenario of that name: `base`, `batch300`, `gpu`, or `mixM` such as `mix20` (up to 1000
+    /// projects).
     #[must_use]
     pub fn built_in(name: &str) -> Option<Self> {
         match name {
             "base" => Some(Self::base()),
+            "batch300" => Some(Self::batch300()),
             "gpu" => Some(Self::gpu()),
             _ => {
                 let m = name.strip_prefix("mix")?.parse().ok()?;
@@ -68,6 +70,7 @@ impl Scenario {
         Self {
             name: "base".into(),
             duration: Duration::from_hours(100 * 24),
+            hosts: NonZeroU32::MIN,
             host: HostModel::default(),
             client: ClientModel::default(),
             projects: vec![ProjectModel::new("p1", share(BASE_SHARE), ApplicationModel::base("p1", 1))],
@@ -87,6 +90,28 @@ impl Scenario {
         Self { name: format!("mix{m}"), projects: (1..=m).map(project).collect(), ..Self::base() }
     }
 
+    /// A batch on a fleet: 300 hosts of one CPU each that come and go, and 6,000 jobs of 10 s that are said
+    /// to take 30 s. One host's buffer has room for a thousand of them, so that a few hosts take all if
+    /// nobody spreads them.
+    #[must_use]
+    pub fn batch300() -> Self {
+        let size = |secs: f64| Flops::new(secs * 1e9).unwrap_or_default();
+        let job = ApplicationModel {
+            estimated_flops: size(30.0),
+            jobs: Some(6_000),
+            ..ApplicationModel::of_size("batch", size(10.0))
+        };
+        let batch = ProjectModel::new("batch", share(BASE_SHARE), job);
+        Self {
+            name: "batch300".into(),
+            duration: Duration::from_hours(24),
+            hosts: NonZeroU32::MIN.saturating_add(299),
+            host: HostModel { cpus: NonZeroU32::MIN, ..HostModel::default() },
+            projects: vec![ProjectModel { request_delay: Duration::from_secs(7), ..batch }],
+            ..Self::base()
+        }
+    }
+
     /// The example of R3.13: equal shares; project `a` has jobs for the GPU only, `b` for both; the GPU is
     /// twice as fast as the CPU; one of each, always on, for 10 days. Jobs take an hour.
     #[must_use]
@@ -104,6 +129,7 @@ impl Scenario {
         Self {
             name: "gpu".into(),
             duration: Duration::from_hours(240),
+            hosts: NonZeroU32::MIN,
             host: HostModel {
                 cpus: NonZeroU32::MIN,
                 available: Availability::Always,
@@ -148,7 +174,7 @@ mod tests {
 
     #[test]
     fn built_in_scenarios_are_found_by_name() {
-        for name in ["base", "gpu", "mix1", "mix20"] {
+        for name in ["base", "batch300", "gpu", "mix1", "mix20"] {
             assert_eq!(Scenario::built_in(name).unwrap().name, name);
         }
         assert_eq!(Scenario::built_in("mix0"), None);

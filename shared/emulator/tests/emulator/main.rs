@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
 mod engine_faults;
+mod engine_fleet;
 mod engine_runs;
 mod experiments;
 mod scenario_boinc;

@@ -32,6 +32,11 @@ fn r5_15_the_shipped_base_and_mix_are_the_built_in_ones() {
 }
 
 #[test]
+fn r5_13_the_shipped_batch_is_the_built_in_one() {
+    assert_eq!(shipped("batch300.toml"), Scenario::batch300());
+}
+
+#[test]
 fn r3_13_the_shipped_gpu_example_is_the_built_in_one() {
     assert_eq!(shipped("gpu.toml"), Scenario::gpu());
 }
@@ -292,7 +297,7 @@ prop_compose! {
 prop_compose! {
     fn projects()(
         name in names(), share in 0.0..1000.0, available in available(), delay in durations(86_400), correction in 0.1..10.0,
-        mut applications in proptest::collection::vec(applications(), 1..3), inline: bool,
+        spread: bool, mut applications in proptest::collection::vec(applications(), 1..3), inline: bool,
         jobs in proptest::collection::vec((durations(1000), durations(1_000_000), fractions(), 0_usize..4), 0..3),
     ) -> ProjectModel {
         for (index, application) in applications.iter_mut().enumerate() {
@@ -313,13 +318,13 @@ prop_compose! {
             state: QueuedState::ALL[state],
         }).collect();
         let share = Share::new(share).unwrap();
-        ProjectModel { name, share, available, request_delay: delay, correction, applications, queue }
+        ProjectModel { name, share, available, request_delay: delay, spread, correction, applications, queue }
     }
 }
 
 prop_compose! {
     fn scenarios()(
-        name in names(), duration in durations(100_000_000), host in hosts(), client in clients(),
+        name in names(), duration in durations(100_000_000), count in 1_u32..=1_000, host in hosts(), client in clients(),
         mut projects in proptest::collection::vec(projects(), 1..4),
         outages in proptest::collection::vec((available(), 0_usize..4), 0..3),
     ) -> Scenario {
@@ -337,6 +342,7 @@ prop_compose! {
             projects: first(count),
             available,
         });
-        Scenario { name, duration, host, client, outages: outages.collect(), projects }
+        let hosts = NonZeroU32::new(count).unwrap();
+        Scenario { name, duration, hosts, host, client, outages: outages.collect(), projects }
     }
 }

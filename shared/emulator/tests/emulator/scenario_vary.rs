@@ -29,6 +29,18 @@ fn r5_13_a_key_of_one_project_takes_each_value_in_turn() {
 }
 
 #[test]
+fn r5_13_the_number_of_hosts_and_how_jobs_are_spread_can_be_varied() {
+    let base = Scenario::base();
+    let hosts: Vec<u32> = varied(&base, "hosts=1,30").iter().map(|scenario| scenario.hosts.get()).collect();
+    assert_eq!(hosts, [1, 30]);
+    let spread = varied(&base, "project.p1.spread=true,false");
+    assert_eq!(spread.iter().map(|scenario| scenario.projects[0].spread).collect::<Vec<_>>(), [true, false]);
+    let more = told(&base, "hosts=1001");
+    assert!(more.contains("1001 makes no sense here") && more.contains("from 1 to 1,000"), "{more}");
+    assert!(told(&base, "hosts=0").contains("expected a whole number of 1 or more"));
+}
+
+#[test]
 fn a_star_means_all_projects() {
     for scenario in varied(&Scenario::mix(3), "project.*.share=7") {
         assert!(scenario.projects.iter().all(|project| project.share.get() == 7.0));
@@ -130,7 +142,7 @@ fn a_wrong_option_says_what_is_wrong_what_is_expected_and_what_was_meant() {
     );
     mix(
         "hots.cpus=2",
-        "there is no \"hots\" in a scenario\n        expected duration, host.KEY, host.coprocessor.KIND.KEY, \
+        "there is no \"hots\" in a scenario\n        expected duration, hosts, host.KEY, host.coprocessor.KIND.KEY, \
          client.KEY, project.NAME.KEY, project.NAME.application.NAME.KEY or outage.NAME.KEY\n        did you mean host?",
     );
     mix(

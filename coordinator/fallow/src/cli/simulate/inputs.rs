@@ -45,7 +45,7 @@ pub(super) fn scenarios(named: &[PathBuf], boinc: Option<&Path>) -> Result<Vec<I
             Err(None) => match path.to_str().and_then(Scenario::built_in) {
                 Some(scenario) => inputs.push(Input { scenario, files: Directory::new("") }),
                 None => wrong.push(format!(
-                    "no scenario {}: it is no file, no directory, and none of the built-in base, gpu, mix1 to mix1000",
+                    "no scenario {}: it is no file, no directory, and none of the built-in base, batch300, gpu, mix1 to mix1000",
                     path.display()
                 )),
             },

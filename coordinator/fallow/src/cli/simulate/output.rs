@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use fallow_domain::{Metric, RPCS_PER_JOB};
+use fallow_domain::{Duration, Metric, RPCS_PER_JOB};
+use fallow_emulator::engine::{BatchOutcome, Parts};
 use fallow_emulator::experiment::{FinishedRun, Sample};
 use fallow_emulator::plot::record;
 use fallow_emulator::scenario::Variant;
@@ -47,6 +48,16 @@ fn object(run: &Run<'_>) -> Value {
         object[metric.key()] = outcome.figures.of(metric).into();
     }
     object[RPCS_PER_JOB.key] = outcome.rpcs_per_job.into();
+    let scenario = &run.variant.scenario;
+    if scenario.hosts.get() > 1 {
+        let Parts { with_jobs, least, most } = outcome.parts();
+        let values: [Value; 4] = [scenario.hosts.get().into(), with_jobs.into(), least.into(), most.into()];
+        HOSTS.into_iter().zip(values).for_each(|(key, value)| object[key] = value);
+    }
+    if let Some(BatchOutcome { computed, reported }) = outcome.batch {
+        let seconds = |end: Option<Duration>| end.map(Duration::as_secs_f64).into();
+        BATCH.into_iter().zip([computed, reported]).for_each(|(key, end)| object[key] = seconds(end));
+    }
     object
 }
 
@@ -55,11 +66,6 @@ fn as_written(value: &str) -> Value {
     let number = value.parse::<i64>().map(Number::from).ok();
     let number = number.or_else(|| value.parse().ok().and_then(Number::from_f64));
     number.map_or_else(|| value.into(), Value::Number)
-}
-
-/// The keys that were varied, in order: each has a column of its own.
-pub(super) fn varied(variants: &[Variant]) -> BTreeSet<String> {
-    variants.iter().flat_map(|variant| variant.labels.keys().cloned()).collect()
 }
 
 /// Columns that every run has, as they are called in its object.
@@ -80,19 +86,52 @@ const COLUMNS: [&str; 14] = [
     "wall_seconds",
 ];
 
-pub(super) fn csv_heading(varied: &BTreeSet<String>) -> String {
-    let heading = ["scenario", "policy", "seed"].into_iter().chain(varied.iter().map(String::as_str));
-    record(&heading.chain(COLUMNS).collect::<Vec<_>>())
+/// Those of runs with several hosts.
+const HOSTS: [&str; 4] = ["hosts", "hosts_with_jobs", "host_jobs_least", "host_jobs_most"];
+/// Those of runs with a finite supply of jobs: when the last of them was computed, and when it was reported.
+const BATCH: [&str; 2] = ["batch_computed_seconds", "batch_reported_seconds"];
+
+/// What is told of some runs only.
+#[derive(Clone, Default)]
+pub(super) struct Extras {
+    /// The keys that were varied, in order: each has a column of its own.
+    varied: BTreeSet<String>,
+    has_hosts: bool,
+    has_batch: bool,
+}
+
+impl Extras {
+    pub(super) fn of<'v>(variants: impl Iterator<Item = &'v Variant>) -> Self {
+        variants.fold(Self::default(), |mut extras, Variant { labels, scenario }| {
+            extras.varied.extend(labels.keys().cloned());
+            extras.has_hosts |= scenario.hosts.get() > 1;
+            extras.has_batch |= scenario.has_batch();
+            extras
+        })
+    }
+
+    /// The columns of CSV, but for those of what was varied.
+    fn columns(&self) -> Vec<&'static str> {
+        let hosts = HOSTS.into_iter().filter(|_| self.has_hosts);
+        COLUMNS.into_iter().chain(hosts).chain(BATCH.into_iter().filter(|_| self.has_batch)).collect()
+    }
+}
+
+pub(super) fn csv_heading(extras: &Extras) -> String {
+    let mut heading = vec!["scenario", "policy", "seed"];
+    heading.extend(extras.varied.iter().map(String::as_str));
+    heading.extend(extras.columns());
+    record(&heading)
 }
 
 /// A run as a line.
-pub(super) fn csv_line(varied: &BTreeSet<String>, run: &Run<'_>) -> String {
+pub(super) fn csv_line(extras: &Extras, run: &Run<'_>) -> String {
     let object = object(run);
     let labels = &run.variant.labels;
     let mut fields =
         vec![run.variant.scenario.name.clone(), run.composition.to_string(), run.seed.to_string()];
-    fields.extend(varied.iter().map(|path| labels.get(path).cloned().unwrap_or_default()));
-    fields.extend(COLUMNS.iter().map(|key| match &object[*key] {
+    fields.extend(extras.varied.iter().map(|path| labels.get(path).cloned().unwrap_or_default()));
+    fields.extend(extras.columns().into_iter().map(|key| match &object[key] {
         Value::Null => String::new(),
         value => value.to_string(),
     }));
@@ -101,9 +140,9 @@ pub(super) fn csv_line(varied: &BTreeSet<String>, run: &Run<'_>) -> String {
 
 /// A row for what differs by its seed only.
 pub(super) fn table(groups: &[Group]) -> String {
-    let is_varied = groups.iter().any(|group| !group.variant.labels.is_empty());
+    let extras = Extras::of(groups.iter().map(|group| &group.variant));
     let mut columns = vec![Column::Text("scenario"), Column::Text("policy")];
-    if is_varied {
+    if !extras.varied.is_empty() {
         columns.push(Column::Text("with"));
     }
     columns.extend(Metric::ALL.map(|metric| Column::Number(metric.name())));
@@ -113,7 +152,13 @@ pub(super) fn table(groups: &[Group]) -> String {
         Column::Number("late"),
         Column::Number("days"),
     ]);
-    let rows = groups.iter().map(|group| row(group, is_varied)).collect();
+    if extras.has_hosts {
+        columns.extend(["hosts", "with jobs", "least", "most"].map(Column::Number));
+    }
+    if extras.has_batch {
+        columns.extend(["batch computed", "reported"].map(Column::Number));
+    }
+    let rows = groups.iter().map(|group| row(group, &extras)).collect();
     let text = table::render(&columns, rows);
     match groups.iter().map(|group| group.runs.len()).max().unwrap_or(0) {
         0 | 1 => text,
@@ -121,12 +166,12 @@ pub(super) fn table(groups: &[Group]) -> String {
     }
 }
 
-fn row(group: &Group, is_varied: bool) -> Vec<String> {
+fn row(group: &Group, extras: &Extras) -> Vec<String> {
     let of = |value: &dyn Fn(&FinishedRun) -> Option<f64>| {
         Sample::of(&group.runs.iter().filter_map(|(_, run)| value(run)).collect::<Vec<_>>())
     };
     let mut row = vec![group.scenario.clone(), group.composition.to_string()];
-    if is_varied {
+    if !extras.varied.is_empty() {
         row.push(labels(group));
     }
     row.extend(Metric::ALL.map(|metric| mean(of(&|run| run.outcome.figures.of(metric)), 3)));
@@ -134,6 +179,21 @@ fn row(group: &Group, is_varied: bool) -> Vec<String> {
     row.push(mean(of(&|run| Some(run.outcome.jobs_finished as f64)), 0));
     row.push(mean(of(&|run| Some(run.outcome.jobs_late as f64)), 0));
     row.push(mean(of(&|run| Some(run.outcome.simulated.as_secs_f64() / 86_400.0)).map(alone), 1));
+    if extras.has_hosts {
+        row.push(group.variant.scenario.hosts.to_string());
+        let parts = |part: &dyn Fn(Parts) -> f64| mean(of(&|run| Some(part(run.outcome.parts()))), 0);
+        row.push(parts(&|parts| parts.with_jobs as f64));
+        row.push(parts(&|parts| parts.least as f64));
+        row.push(parts(&|parts| parts.most as f64));
+    }
+    if extras.has_batch {
+        let ends: [fn(BatchOutcome) -> Option<Duration>; 2] =
+            [|batch| batch.computed, |batch| batch.reported];
+        for end in ends {
+            let seconds = |run: &FinishedRun| Some(end(run.outcome.batch?)?.as_secs_f64());
+            row.push(mean(of(&seconds), 1) + if of(&seconds).is_some() { " s" } else { "" });
+        }
+    }
     row
 }
 

@@ -4,18 +4,18 @@
 //! before one that stands before it waits for that, and at the end, which Ctrl-C may bring, nothing that was
 //! made is left out. On a terminal all are written at the end, since the bar of progress is there until then.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::sync::{Mutex, PoisonError};
 
-use super::output::{self, Run};
+use super::output::{self, Extras, Run};
 use crate::cli::{Failure, print};
 
 /// What a row is.
 pub(super) enum Kind {
     Json,
-    /// With a column for each of these keys.
-    Csv(BTreeSet<String>),
+    /// With columns for these too.
+    Csv(Extras),
 }
 
 /// Rows on their way to standard output.
@@ -36,8 +36,8 @@ struct State {
 impl Rows {
     /// Writes what stands before all rows.
     pub(super) fn begin(kind: Kind) -> Result<Self, Failure> {
-        if let Kind::Csv(varied) = &kind {
-            print(&output::csv_heading(varied))?;
+        if let Kind::Csv(extras) = &kind {
+            print(&output::csv_heading(extras))?;
         }
         Ok(Self { kind, is_held: std::io::stdout().is_terminal(), state: Mutex::default() })
     }
@@ -46,7 +46,7 @@ impl Rows {
     pub(super) fn made(&self, nth: usize, run: &Run<'_>) {
         let row = match &self.kind {
             Kind::Json => output::json_line(run),
-            Kind::Csv(varied) => output::csv_line(varied, run),
+            Kind::Csv(extras) => output::csv_line(extras, run),
         };
         let mut state = fallow_daemon::lock(&self.state);
         state.waiting.insert(nth, row);

@@ -96,7 +96,8 @@ impl Scenario {
         }
         let name = name_of(&state.host.domain_name, "host", &mut BTreeSet::new());
         let duration = Scenario::base().duration;
-        let scenario = Scenario { name, duration, host, client, projects, outages: Vec::new() };
+        let scenario =
+            Scenario { name, duration, hosts: NonZeroU32::MIN, host, client, projects, outages: Vec::new() };
         match scenario.check().into_iter().find(|finding| finding.severity == Severity::Error) {
             Some(finding) => Err(BoincError::Unsound(finding)),
             None => Ok(FromBoinc { scenario, notes }),

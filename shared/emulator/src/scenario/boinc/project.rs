@@ -100,6 +100,7 @@ impl<'a> Reading<'a> {
             } else {
                 Duration::ZERO
             },
+            spread: false,
             correction,
             applications,
             queue,

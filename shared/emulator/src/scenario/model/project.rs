@@ -16,6 +16,9 @@ pub struct ProjectModel {
     pub available: Availability,
     /// How long its server asks the client to wait between requests.
     pub request_delay: Duration,
+    /// Whether its server spreads its jobs over the hosts: none may hold more than its part of what is left
+    /// (`fallow_policy::spread`).
+    pub spread: bool,
     /// The duration correction factor that the client begins with (R5.8), 1 for a project that is new to it.
     pub correction: f64,
     /// The kinds of jobs it has, at least one, with names of their own.
@@ -33,6 +36,7 @@ impl ProjectModel {
             share,
             available: Availability::Always,
             request_delay: Duration::ZERO,
+            spread: false,
             correction: 1.0,
             applications: vec![application],
             queue: Vec::new(),

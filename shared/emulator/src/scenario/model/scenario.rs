@@ -1,6 +1,7 @@
 //! All of it: a host, a client and its projects.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 use fallow_domain::{Duration, Preferences};
 
@@ -16,9 +17,11 @@ pub struct Scenario {
     pub name: String,
     /// How long is simulated.
     pub duration: Duration,
-    /// The machine.
+    /// How many hosts there are, all alike. They share the projects' jobs.
+    pub hosts: NonZeroU32,
+    /// The machine that each of them is.
     pub host: HostModel,
-    /// The client's preferences.
+    /// The clients' preferences.
     pub client: ClientModel,
     /// The projects it is attached to, at least one, in the order of attachment. No two have the same name.
     pub projects: Vec<ProjectModel>,
@@ -27,6 +30,13 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// Whether some project has a finite supply of jobs.
+    #[must_use]
+    pub fn has_batch(&self) -> bool {
+        let mut applications = self.projects.iter().flat_map(|project| &project.applications);
+        applications.any(|application| application.jobs.is_some_and(|jobs| jobs > 0))
+    }
+
     /// The client's preferences as the product's own code takes them.
     #[must_use]
     pub fn preferences(&self) -> Preferences {

@@ -86,6 +86,7 @@ impl Read<'_, '_> {
         Scenario {
             name: self.walk.require(&file, "name", "a name, such as name = \"base\"").unwrap_or(base.name),
             duration: self.walk.get(&file, "duration").unwrap_or(base.duration),
+            hosts: self.walk.get(&file, "hosts").unwrap_or(base.hosts),
             host: host.map(|host| self.host(&host)).unwrap_or_default(),
             client: client.map(|client| self.client(&client)).unwrap_or_default(),
             projects: projects

@@ -35,6 +35,7 @@ impl Read<'_, '_> {
             share: self.walk.get(&fields, "share").unwrap_or(Share::DEFAULT),
             available: self.available(&fields).unwrap_or(Availability::Always),
             request_delay: self.walk.get(&fields, "request_delay").unwrap_or(Duration::ZERO),
+            spread: self.walk.get(&fields, "spread").unwrap_or(false),
             correction: self.walk.get(&fields, "correction").unwrap_or(1.0),
             name,
             applications,

@@ -2,8 +2,10 @@
 
 use super::walk::Section;
 
-pub(crate) const FILE: Section =
-    Section { title: "the file", keys: &["name", "duration", "host", "client", "project", "outage"] };
+pub(crate) const FILE: Section = Section {
+    title: "the file",
+    keys: &["name", "duration", "hosts", "host", "client", "project", "outage"],
+};
 pub(crate) const HOST: Section = Section {
     title: "[host]",
     keys: &[
@@ -46,6 +48,7 @@ pub(crate) const PROJECT: Section = Section {
         "share",
         "available",
         "request_delay",
+        "spread",
         "correction",
         "latency_bound",
         "estimated_flops",
@@ -169,8 +172,8 @@ mod tests {
             defaults(&APPLICATION, &APPLICATION_KEYS),
         ]
         .concat();
-        // Two names, and 26 keys of these tables whose value can be written.
-        assert_eq!(text.iter().filter(|line| line.contains(" = ")).count(), 28, "{text:#?}");
+        // Two names, and 28 keys of these tables whose value can be written.
+        assert_eq!(text.iter().filter(|line| line.contains(" = ")).count(), 30, "{text:#?}");
         let loaded = Scenario::parse("manual", &text.join("\n"), &NoFiles);
         assert_eq!(loaded.map(|loaded| loaded.scenario), Ok(Scenario::base()));
     }

@@ -19,6 +19,7 @@ impl Scenario {
         let mut out = Out(String::new());
         out.key("name", &quoted(&self.name));
         out.key("duration", &quoted(&write_duration(self.duration)));
+        out.key_if(self.hosts.get() > 1, "hosts", &self.hosts.to_string());
         out.host(&self.host);
         out.client(&self.client);
         for project in &self.projects {
@@ -156,6 +157,7 @@ impl Out {
         self.key_if(project.available != Availability::Always, "available", &available(&project.available));
         let delay = project.request_delay;
         self.key_if(delay.is_positive(), "request_delay", &quoted(&write_duration(delay)));
+        self.key_if(project.spread, "spread", "true");
         self.key_if(project.correction != 1.0, "correction", &number(project.correction));
         match project.applications.as_slice() {
             [only] if only.name == project.name && only.weight == 1.0 => self.application(only),

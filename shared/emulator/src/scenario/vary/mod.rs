@@ -1,6 +1,6 @@
 //! Ranges over a scenario's values (R5.13): `project.p1.latency_bound=3.67 h,7.34 h`.
 //!
-//! A path names a key of the scenario file: `duration`, `host.KEY`, `host.coprocessor.KIND.KEY`,
+//! A path names a key of the scenario file: `duration`, `hosts`, `host.KEY`, `host.coprocessor.KIND.KEY`,
 //! `client.KEY`, `project.NAME.KEY`, `project.NAME.application.NAME.KEY`, `outage.NAME.KEY`; `*` in the place
 //! of a name means all of them, and keys go on into their tables (`client.buffer.min`). Values are as in the
 //! file, with or without quotes, or a range: `1 h..8 h/8` is eight values at equal distances, ends included;

@@ -11,7 +11,7 @@ use super::VaryError;
 pub(crate) fn set(file: &mut Table, path: &str, value: &Value) -> Result<(), VaryError> {
     let parts: Vec<&str> = path.split('.').map(str::trim).collect();
     match parts.as_slice() {
-        [key @ ("name" | "duration")] => {
+        [key @ ("name" | "duration" | "hosts")] => {
             file.insert((*key).to_owned(), value.clone());
             Ok(())
         }
@@ -43,15 +43,17 @@ pub(crate) fn set(file: &mut Table, path: &str, value: &Value) -> Result<(), Var
             }
             Ok(())
         }
-        [first, ..] => {
-            let roots = ["name", "duration", "host", "client", "project", "outage"];
+        [first, rest @ ..] => {
+            let roots = ["name", "duration", "hosts", "host", "client", "project", "outage"];
+            // What has keys of its own stands last.
+            let likely = if rest.is_empty() { &roots[..] } else { &roots[3..] };
             let problem = match roots.contains(first) {
                 true => format!("{path} is no key"),
                 false => format!("there is no {first:?} in a scenario"),
             };
-            let expected = "duration, host.KEY, host.coprocessor.KIND.KEY, client.KEY, project.NAME.KEY, \
+            let expected = "duration, hosts, host.KEY, host.coprocessor.KIND.KEY, client.KEY, project.NAME.KEY, \
                             project.NAME.application.NAME.KEY or outage.NAME.KEY";
-            let near = suggest(first, roots).filter(|near| near != first);
+            let near = suggest(first, likely.iter().copied()).filter(|near| near != first);
             Err(VaryError::new(path, problem, expected).suggesting(near.map(ToOwned::to_owned)))
         }
         [] => Err(VaryError::new(path, "there is no path", "a key of the scenario")),

@@ -54,7 +54,7 @@ fn a_key_of_another_table_is_sent_there() {
 error: base.toml:17:1: project.p1.cpus: unknown key in [[project]]
    17 | cpus = 3
       | ^^^^
-        expected one of name, share, available, request_delay, correction, latency_bound, estimated_flops, true_flops, estimate, uses, checkpoint, input, output, memory, jobs, failure, application, queue
+        expected one of name, share, available, request_delay, spread, correction, latency_bound, estimated_flops, true_flops, estimate, uses, checkpoint, input, output, memory, jobs, failure, application, queue
         did you mean `cpus` of [host]?
 "#,
     );
@@ -147,7 +147,7 @@ fn a_misspelt_table_gets_a_suggestion() {
 error: base.toml:8:2: cleint: unknown key in the file
     8 | [cleint]
       |  ^^^^^^
-        expected one of name, duration, host, client, project, outage
+        expected one of name, duration, hosts, host, client, project, outage
         did you mean `client`?
 "#,
     );
