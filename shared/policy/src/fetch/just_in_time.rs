@@ -106,10 +106,10 @@ impl FetchPolicy for JustInTime {
             .zip(&accounts)
             .map(|((project, contact), account)| Candidate { project, contact, account })
             .collect();
-        let check_by = situation.now + CHECK_PERIOD;
         let unserved = unserved(&needs, &candidates);
         let chosen =
             needs.iter().find_map(|(kind, occasion)| choose(situation, *kind, *occasion, &candidates));
+        let check_by = check_by(situation, chosen.is_some(), &contacts);
         let asks = chosen.map(|choice| requests(&choice, situation, &candidates)).unwrap_or_default();
         FetchDecision::new(asks, check_by).with_unserved(unserved)
     }
@@ -181,6 +181,13 @@ fn ahead(situation: &FetchSituation<'_>, kind: ResourceType) -> Duration {
     // is a drought, too.
     let alone = situation.on_time.within(situation.now, situation.connection_interval, Sureness::Hope);
     insured.min(buffer + alone).max(alone)
+}
+
+/// When to decide again while something is lacking. Where nobody is asked, the end of a wait may change that.
+fn check_by(situation: &FetchSituation<'_>, is_asked: bool, contacts: &[FetchContact]) -> Instant {
+    let waits = contacts.iter().filter_map(|contact| contact.contact_from).chain(situation.backoffs_end);
+    let later = waits.filter(|end| !is_asked && *end > situation.now);
+    later.fold(situation.now + CHECK_PERIOD, Instant::min)
 }
 
 /// Until when nothing can be lacking, if nothing happens: were the host on all the time.
