@@ -1,6 +1,6 @@
 //! A client that fetches work just in time (WF3).
 
-use fallow_boinc::scheduler::{Message, Priority};
+use fallow_boinc::scheduler::{Message, PART_REFUSAL, Priority, SchedulerReply};
 use fallow_client::{ClientConfig, Event};
 use fallow_domain::{Duration, Preferences};
 
@@ -32,6 +32,32 @@ fn r3_7_whose_jobs_would_be_late_is_asked_every_ten_minutes_and_never_more_seldo
     assert!((100..=150).contains(&calls), "{calls} calls in a day");
     let calls = calls_to_one_that_refuses("WF2");
     assert!(calls < 20, "{calls} calls in a day: as one that has no work");
+}
+
+/// Every other request brings what it asks for; to those between the project says that the host has its part.
+fn in_parts(reply: &mut SchedulerReply, before: usize) {
+    if before % 2 == 1 {
+        reply.results.clear();
+        let text = format!("{PART_REFUSAL}: it may hold 1 of the 9 jobs that wait, as 9 hosts ask for work");
+        reply.messages.push(Message { priority: Priority::Low, text });
+    }
+}
+
+#[test]
+fn r3_7_who_has_its_part_of_a_batch_comes_again_when_a_job_of_it_ends_and_does_not_idle() {
+    for policy in ["WF2", "WF3"] {
+        let mut world = world(204, policy);
+        world.add_project("a", 1_000, Duration::from_mins(4));
+        world.alter = Some(in_parts);
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+        world.run_until("a CPU computes", Duration::from_mins(30), |w| w.computing() > 0);
+        let mut idle = 0;
+        for _ in 0..6 * 60 {
+            world.run_for(Duration::from_mins(1));
+            idle += usize::from(world.computing() == 0);
+        }
+        assert!(idle <= 18, "{policy}: idle in {idle} of 360 minutes");
+    }
 }
 
 #[test]
