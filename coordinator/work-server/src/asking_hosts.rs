@@ -1,7 +1,7 @@
 //! Which hosts asked for work of late: those that a small batch is spread over (R6.8).
 //!
-//! A host that idles asks again after the project's `poll`, or is told of new jobs; so whoever did not ask for
-//! twice as long is away or has enough. Kept in memory; after a restart it is what hosts' records say.
+//! A host that idles asks again after the project's `poll`, or is told of new jobs; so whoever did not ask
+//! for twice as long is away or has enough. Kept in memory; after a restart it is what hosts' records say.
 
 use std::collections::{BTreeMap, BTreeSet};
 
