@@ -33,6 +33,7 @@
 mod accounts;
 mod app_files;
 mod apps;
+mod asking_hosts;
 mod background;
 mod catalog;
 mod comparator;

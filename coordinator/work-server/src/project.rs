@@ -16,6 +16,7 @@ use fallow_store::Store;
 
 use super::accounts::{self, PendingAccounts};
 use super::app_files;
+use super::asking_hosts::AskingHosts;
 use super::catalog::Catalog;
 use super::error::ProjectError;
 use super::host_files;
@@ -61,6 +62,8 @@ pub(crate) struct Project {
     pub(crate) idle_hosts: Mutex<IdleHosts>,
     /// Accounts that asked for work lately.
     pub(crate) requesters: Mutex<RecentRequesters>,
+    /// Hosts that asked for work of late.
+    pub(crate) asking: Mutex<AskingHosts>,
     /// Files of applications that were not what was signed when this was opened.
     pub(crate) damaged: BTreeSet<String>,
     /// Why the last host that asked got nothing; none once a job is sent. Kept in memory only.
@@ -128,6 +131,7 @@ impl Project {
         let holders = host_files::load(&txn, &keys)?;
         let record = accounts::brought_up(&*store, &keys, name, record)?;
         let requesters = RecentRequesters::load(&txn, &keys, record.shared_account)?;
+        let asking = AskingHosts::load(&txn, &keys)?;
         drop(txn);
         index::count_open_names(&*store, &keys)?;
         let layout = Layout::open(dir, name)?;
@@ -148,6 +152,7 @@ impl Project {
             uploading: Mutex::new(BTreeSet::new()),
             idle_hosts: Mutex::new(IdleHosts::default()),
             requesters: Mutex::new(requesters),
+            asking: Mutex::new(asking),
             last_no_work: Mutex::new(None),
             holders: Mutex::new(holders),
             new_jobs: Mutex::new(NewJobs::default()),

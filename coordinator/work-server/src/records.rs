@@ -79,6 +79,9 @@ pub(crate) struct Host {
     /// When it was last sent work, or told that there is none.
     pub(crate) last_request: Option<Instant>,
     pub(crate) ncpus: u32,
+    /// The delay that it was last told, if that was shorter than the project's.
+    #[serde(default)]
+    pub(crate) told_delay: Option<Duration>,
     /// Sequence behind which the search for unsent jobs goes on when those at the head are not for this host.
     pub(crate) search_from: u64,
     /// It asked for work of some type and got none of it: it has backed off, and does not come again by
@@ -187,6 +190,6 @@ pub(crate) struct UnsentEntry {
 
 /// The shortest time between two requests of one host that bring it work: a client that ignores the delay it
 /// was given is told to wait, one that comes a little early is not.
-pub(crate) fn min_interval(settings: &ProjectSettings) -> Duration {
-    settings.request_delay.mul_f64(0.8)
+pub(crate) fn min_interval(settings: &ProjectSettings, host: &Host) -> Duration {
+    host.told_delay.map_or(settings.request_delay, |told| told.min(settings.request_delay)).mul_f64(0.8)
 }

@@ -382,6 +382,7 @@ mod tests {
                 rpc_seqno: 0,
                 last_request: Some(asked),
                 ncpus: 1,
+                told_delay: None,
                 search_from: 0,
                 waiting: false,
                 copied_at: None,

@@ -30,6 +30,9 @@ pub struct ProjectSettings {
     pub max_in_progress_per_cpu: u32,
     /// Which jobs are sent for a request (R5.5, R5.6).
     pub send: SendRules,
+    /// Of a batch that is small against what hosts ask for, each host holds no more than its part (R6.8). Not
+    /// for a fleet whose hosts are seldom connected: each would get but a part of it at a contact.
+    pub spread: bool,
     /// Which of the project's files its clients delete first (R4.6).
     pub deletion_policy: DeletionPolicy,
     /// Send jobs for which the project's own files on the host would have to go (R4.10; BOINC:
@@ -51,6 +54,7 @@ impl Default for ProjectSettings {
             account_creation: false,
             max_in_progress_per_cpu: 1_000,
             send: SendRules::default(),
+            spread: true,
             deletion_policy: DeletionPolicy::LeastRecentlyUsed,
             delete_from_self: false,
         }
@@ -115,7 +119,7 @@ const DELETION_POLICIES: [(&str, DeletionPolicy); 3] = [
 ];
 
 /// The settings by their names, each with what it means. Help texts show it.
-pub const SETTINGS: [(&str, &str); 9] = [
+pub const SETTINGS: [(&str, &str); 10] = [
     ("name", "the project's name for people"),
     ("request-delay", "how long a client waits between two scheduler RPCs"),
     ("poll", "how soon a client that asked in vain comes again; 0s: as it likes"),
@@ -123,12 +127,13 @@ pub const SETTINGS: [(&str, &str); 9] = [
     ("account-creation", "anybody may make an account, for clients outside the fleet: true or false"),
     ("jobs-per-cpu", "jobs in progress that a host may have per CPU"),
     ("send", "a policy such as WS1, or WS2 with ws2=published, counted, scaled"),
+    ("spread", "a small batch goes to all hosts in parts: true or false"),
     ("deletion-policy", "files that clients delete first: lru, priority, expire"),
     ("delete-from-self", "jobs may push out the project's own files: true or false"),
 ];
 
 /// The same as a text for people.
-const NAMES: &str = "name, request-delay, poll, report-immediately, account-creation, jobs-per-cpu, send, \
+const NAMES: &str = "name, request-delay, poll, report-immediately, account-creation, jobs-per-cpu, send, spread, \
     deletion-policy or delete-from-self";
 
 impl ProjectSettings {
@@ -150,6 +155,7 @@ impl ProjectSettings {
                     count.ok_or_else(|| bad("jobs-per-cpu", "a whole number above 0, such as 4"))?;
             }
             "send" => self.send = value.parse()?,
+            "spread" => self.spread = truth("spread", value)?,
             "deletion-policy" => {
                 let found = DELETION_POLICIES.iter().find(|(name, _)| *name == value);
                 let expected = "lru, priority or expire";
@@ -164,7 +170,7 @@ impl ProjectSettings {
     }
 
     /// All of them by their names, in the form that [`ProjectSettings::set`] takes.
-    pub fn list(&self) -> [(&'static str, String); 9] {
+    pub fn list(&self) -> [(&'static str, String); 10] {
         let deletion = DELETION_POLICIES.iter().find(|(_, policy)| *policy == self.deletion_policy);
         let values = [
             self.long_name.clone(),
@@ -174,6 +180,7 @@ impl ProjectSettings {
             self.account_creation.to_string(),
             self.max_in_progress_per_cpu.to_string(),
             self.send.to_string(),
+            self.spread.to_string(),
             deletion.map_or("", |(name, _)| *name).to_owned(),
             self.delete_from_self.to_string(),
         ];
@@ -259,6 +266,7 @@ mod tests {
             ("account-creation", "true"),
             ("jobs-per-cpu", "4"),
             ("send", "WS2,ws2=published"),
+            ("spread", "false"),
             ("deletion-policy", "expire"),
             ("delete-from-self", "true"),
         ] {
@@ -314,5 +322,6 @@ mod tests {
         let old = r#"{"long_name":"x","request_delay":1000000,"work_send":"deadlines"}"#;
         let read: ProjectSettings = serde_json::from_str(old).unwrap();
         assert_eq!((read.long_name.as_str(), read.poll), ("x", Duration::from_mins(5)));
+        assert!(read.spread);
     }
 }

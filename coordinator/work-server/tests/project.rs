@@ -18,6 +18,8 @@ mod identity;
 mod pages;
 #[path = "project/scheduler.rs"]
 mod scheduler;
+#[path = "project/spread.rs"]
+mod spread;
 #[path = "project/stalled.rs"]
 mod stalled;
 #[path = "project/sticky_inputs.rs"]

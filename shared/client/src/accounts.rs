@@ -366,6 +366,16 @@ impl Ledger {
         self.type_backoffs.on_late_refusal(id, kind, now);
     }
 
+    /// It has jobs, and sent none because this host has its part of them.
+    pub(crate) fn has_part(&mut self, id: ProjectId, kind: ResourceType, now: Instant) {
+        self.type_backoffs.on_part(id, kind, now);
+    }
+
+    /// A job of a project ended. Says whether it may be asked again for that.
+    pub(crate) fn part_is_done(&mut self, id: ProjectId) -> bool {
+        self.type_backoffs.on_job_ended(id)
+    }
+
     /// Work of a type came.
     pub(crate) fn drought_ends(&mut self, kind: ResourceType) {
         self.droughts.end(kind);

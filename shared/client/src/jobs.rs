@@ -277,6 +277,7 @@ impl Client {
     /// Sends the outputs that are there; with none left to send, the job can be reported.
     pub(crate) fn settle_outputs(&mut self, id: JobId) {
         let Some(job) = self.state.jobs.get(&id) else { return };
+        let project = job.project;
         let mut sending = false;
         for key in job.output_files() {
             let Some(file) = self.state.files.get(&key) else { continue };
@@ -290,6 +291,7 @@ impl Client {
         }
         let stage = if sending { Stage::Uploading } else { Stage::Reporting };
         self.edit_job(id, |job| job.stage = stage);
+        self.part_is_done(project);
     }
 
     /// An output is sent or given up.

@@ -3,6 +3,7 @@
 //! The round-robin simulation is made at most once for a state of the queue, and serves the choice of what
 //! runs (R5.2) and work fetch (R5.4) alike. Long-term debts are settled whenever a plan is made from them.
 
+use fallow_boinc::scheduler::SchedulerReply;
 use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType, Share};
 use fallow_policy::accounting::{AccountingSituation, Debt, LongTermPeriod};
 use fallow_policy::fetch::{
@@ -18,6 +19,26 @@ use crate::machine::Client;
 use crate::record::Record;
 use crate::state::Project;
 use crate::timers::Timer;
+
+/// Why a project that has jobs sent none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// They would be late here.
+    Late,
+    /// They are spread over hosts, and this one has its part.
+    Part,
+}
+
+impl Refusal {
+    /// As a reply says it.
+    pub(crate) fn of(reply: &SchedulerReply) -> Option<Self> {
+        match () {
+            () if reply.gives_a_part() => Some(Self::Part),
+            () if reply.refuses_late_jobs() => Some(Self::Late),
+            () => None,
+        }
+    }
+}
 
 /// A buffer for the projects of a round-robin simulation, used again each time.
 #[derive(Debug, Default)]
@@ -180,7 +201,7 @@ impl Client {
             work_waits: project.rpc.min_work_time(self.now()).is_some(),
             hung: self.sessions.has_hung(id),
             backed_off: self.ledger.type_backoffs().held(id, self.now()),
-            refused_late: self.ledger.type_backoffs().refused_late(id, self.now()),
+            has_work: self.ledger.type_backoffs().has_work(id, self.now()),
         }
     }
 
@@ -218,7 +239,7 @@ impl Client {
         id: ProjectId,
         asked: &WorkRequest,
         jobs: &PerType<u32>,
-        refused_late: bool,
+        refusal: Option<Refusal>,
     ) {
         let held_against = self.config.composition.fetch.holds_late_refusals_against();
         self.settle_long_term();
@@ -227,7 +248,12 @@ impl Client {
             let reply = match jobs[kind] {
                 0 if !asked.asks(kind) => continue,
                 0 if lacks[kind] => ReplyForType::NotSupported,
-                0 if refused_late => ReplyForType::RefusedLate,
+                0 if refusal == Some(Refusal::Part) => {
+                    self.ledger.drought_ends(kind);
+                    self.ledger.has_part(id, kind, self.now());
+                    continue;
+                }
+                0 if refusal == Some(Refusal::Late) => ReplyForType::RefusedLate,
                 0 => ReplyForType::NoneNow,
                 count => ReplyForType::Jobs(count),
             };
@@ -244,6 +270,14 @@ impl Client {
         }
         self.want_fetch();
         self.mark(Record::Ledger);
+    }
+
+    /// A job of a project ended here. One that had given this host its part may have more for it.
+    pub(crate) fn part_is_done(&mut self, id: ProjectId) {
+        if self.ledger.part_is_done(id) {
+            self.want_fetch();
+            self.mark(Record::Ledger);
+        }
     }
 
     /// The types of which there is no chance to get work. While the network may not be used that is as it was

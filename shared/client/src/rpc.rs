@@ -12,6 +12,7 @@ use fallow_policy::rpc_timing::{MasterPage, RequestedBy, RpcState};
 use crate::connection::NetworkUse;
 use crate::machine::Client;
 use crate::pages::Pages;
+use crate::planning::Refusal;
 use crate::state::Project;
 use crate::timers::Timer;
 use crate::wanted::Wanted;
@@ -265,11 +266,11 @@ impl Client {
         self.wanted_mut().forget(id);
         self.trickles_told(id, reply.message_ack);
         let first = JobId(self.state.host.next_job);
-        let refused_late = reply.refuses_late_jobs();
+        let refusal = Refusal::of(&reply);
         let arrived = self.apply_reply(id, reply);
         self.learn_job_time(id, first);
         let jobs = arrived.iter().map(|(_, jobs)| *jobs as usize).sum();
-        self.types_answered(id, &asked, &arrived, refused_late);
+        self.types_answered(id, &asked, &arrived, refusal);
         self.sessions_mut().answered(id, jobs);
         let by_project = self.config.composition.fetch.backoff() == WorkBackoff::ByProject;
         self.with_rpc(id, |rpc, rng| {

@@ -52,7 +52,7 @@ pub mod rpc_session;
 pub mod rpc_timing;
 pub mod send;
 pub mod share_fraction;
-pub mod spread;
+
 pub mod transfer_backoff;
 pub mod type_backoff;
 pub mod why;

@@ -11,6 +11,9 @@
 //! A reply has three states for a type (R3.5): jobs, none now, and not supported. The last two back off
 //! alike; what they mean for debts is `long_term_debt`'s affair.
 //!
+//! A project that spreads a small batch over its hosts (`send::spread`) says that this one has its part. That
+//! is no lack of work, and when a job of it ends here there may be more: it is asked again then.
+//!
 //! The state is stored; after a restart, or a jump of the clock, no wait is longer than it was meant to be
 //! (R1.12).
 
@@ -85,6 +88,9 @@ struct Refused {
     late: bool,
     #[serde(default, skip_serializing_if = "Known::is_default")]
     known: Known,
+    /// The host has its part of the project's jobs: it may ask again when one of them ends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    until_job_ends: bool,
 }
 
 /// The backoffs of a host, by project and type.
@@ -125,7 +131,8 @@ impl TypeBackoffs {
             ReplyForType::NotSupported => Known::NotSupported,
             ReplyForType::RefusedLate => Known::Late,
         };
-        *refused = Some(Refused { failures, wait: Wait::new(now, wait), late: false, known });
+        *refused =
+            Some(Refused { failures, wait: Wait::new(now, wait), late: false, known, until_job_ends: false });
         AfterReply::BackedOff { failures, wait, at_maximum: BACKOFF.interval(failures) == BACKOFF.max }
     }
 
@@ -133,7 +140,24 @@ impl TypeBackoffs {
     pub fn on_late_refusal(&mut self, project: ProjectId, kind: ResourceType, now: Instant) {
         let (wait, failures) = (Wait::new(now, LATE_REFUSAL_WAIT), self.failures(project, kind));
         self.0.entry(project).or_default()[kind] =
-            Some(Refused { failures, wait, late: true, known: Known::Late });
+            Some(Refused { failures, wait, late: true, known: Known::Late, until_job_ends: false });
+    }
+
+    /// A project sent no jobs of a type because the host has its part of them. It goes on earning, and is
+    /// asked again when one of its jobs ends here, after [`LATE_REFUSAL_WAIT`] at the latest.
+    pub fn on_part(&mut self, project: ProjectId, kind: ResourceType, now: Instant) {
+        self.on_late_refusal(project, kind, now);
+        if let Some(refused) = &mut self.0.entry(project).or_default()[kind] {
+            refused.until_job_ends = true;
+        }
+    }
+
+    /// A job of a project ended here. Says whether that ends a wait.
+    pub fn on_job_ended(&mut self, project: ProjectId) -> bool {
+        let waits = |kind: &ResourceType| self.refused(project, *kind).is_some_and(|r| r.until_job_ends);
+        let ended: Vec<ResourceType> = ResourceType::ALL.into_iter().filter(waits).collect();
+        ended.iter().for_each(|kind| self.clear(project, *kind));
+        !ended.is_empty()
     }
 
     /// Whether a project is held back for lack of work of a type: it has none for this host.
@@ -186,8 +210,8 @@ impl TypeBackoffs {
         PerType::from_fn(|kind| self.holds(project, kind, now))
     }
 
-    /// Those of them of which it has work that would be late here.
-    pub fn refused_late(&self, project: ProjectId, now: Instant) -> PerType<bool> {
+    /// Those of them of which it has work: work that would be late here, or of which this host has its part.
+    pub fn has_work(&self, project: ProjectId, now: Instant) -> PerType<bool> {
         PerType::from_fn(|kind| {
             let is_late = self.refused(project, kind).is_some_and(|refused| refused.known == Known::Late);
             is_late && self.holds(project, kind, now)
@@ -253,6 +277,26 @@ mod tests {
         assert_eq!((backoffs.failures(b, kind), backoffs.left(b, kind, at(0))), (3, LATE_REFUSAL_WAIT));
         let text = serde_json::to_string(&backoffs).unwrap();
         assert_eq!(serde_json::from_str::<TypeBackoffs>(&text).unwrap(), backoffs);
+    }
+
+    #[test]
+    fn r3_7_who_has_its_part_of_a_batch_asks_again_when_a_job_of_it_ends_and_holds_nothing_against_it() {
+        let mut backoffs = TypeBackoffs::default();
+        backoffs.on_part(P, Cpu, at(0));
+        backoffs.on_late_refusal(ProjectId(2), Cpu, at(0));
+        assert!(backoffs.holds(P, Cpu, at(1)) && !backoffs.lacks_work(P, Cpu, at(1)));
+        assert!(!backoffs.has_none(P, Cpu, at(1), true));
+        assert_eq!(backoffs.left(P, Cpu, at(0)), LATE_REFUSAL_WAIT, "should its jobs take longer");
+        let text = serde_json::to_string(&backoffs).unwrap();
+        assert_eq!(serde_json::from_str::<TypeBackoffs>(&text).unwrap(), backoffs);
+        assert!(!backoffs.on_job_ended(ProjectId(2)) && backoffs.holds(ProjectId(2), Cpu, at(1)));
+        assert!(backoffs.on_job_ended(P) && !backoffs.holds(P, Cpu, at(1)));
+        assert!(!backoffs.on_job_ended(P));
+        backoffs.on_reply(P, Cpu, ReplyForType::NoneNow, at(1), &mut rng());
+        assert!(
+            !backoffs.on_job_ended(P) && backoffs.holds(P, Cpu, at(1)),
+            "a lack of work is another thing"
+        );
     }
 
     #[test]

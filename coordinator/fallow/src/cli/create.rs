@@ -55,6 +55,9 @@ Settings:
   send                WS1 (fills requests), WS2 (only what meets its deadline),
                       WS3 (the same by the hours at which hosts compute);
                       ws2=published, counted or scaled: with less foresight
+  spread              of a batch that is small against what hosts ask for, each
+                      has its part, and comes again soon: true or false. Not
+                      for hosts that are seldom connected
   deletion-policy     files that clients delete first: lru, priority, expire
   delete-from-self    jobs may push out the project's own files: true or false";
 

@@ -190,6 +190,7 @@ fn fresh(txn: &mut Txn<'_>, keys: &Keys, account: u64, now: Instant) -> Result<H
         rpc_seqno: 0,
         last_request: None,
         ncpus: 1,
+        told_delay: None,
         search_from: 0,
         waiting: false,
         copied_at: None,

@@ -11,6 +11,7 @@ mod lost_jobs;
 mod reply;
 mod report;
 mod send;
+mod spread;
 mod work_request;
 
 use fallow_boinc::scheduler::{Message, Priority, SchedulerReply, SchedulerRequest};
@@ -63,6 +64,8 @@ pub(super) struct ReplyContent {
     pub(super) aborts_if_not_started: Vec<String>,
     pub(super) jobs: Vec<SentJob>,
     pub(super) messages: Vec<Message>,
+    /// The host has its part of a batch, and comes again soon: each of its jobs is reported at once.
+    pub(super) is_part: bool,
     /// Something came to be compared.
     pub(super) to_compare: bool,
     /// What the account and the host were granted.
@@ -152,6 +155,7 @@ impl Project {
                 aborts_if_not_started: Vec::new(),
                 jobs: Vec::new(),
                 messages: Vec::new(),
+                is_part: false,
                 to_compare: false,
                 credit: (Credit::default(), Credit::default()),
             };

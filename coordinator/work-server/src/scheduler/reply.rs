@@ -67,7 +67,10 @@ pub(super) fn write(
         // factor.
         dont_use_dcf: true,
         master_url: Some(project.url.to_string()),
-        request_delay: settings.request_delay,
+        request_delay: content
+            .host
+            .told_delay
+            .map_or(settings.request_delay, |told| told.min(settings.request_delay)),
         messages: content.messages,
         project_name: Some(project.long_name()),
         userid: Some(account.id),
@@ -107,6 +110,9 @@ pub(super) fn write(
     for sent in content.jobs {
         add_version(project, &capacity, &sent.version, &mut known, &mut reply);
         add_job(project, &sent, &mut reply)?;
+    }
+    if content.is_part {
+        reply.results.iter_mut().for_each(|job| job.report_immediately = true);
     }
     Ok(reply.write())
 }

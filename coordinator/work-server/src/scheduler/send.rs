@@ -20,6 +20,7 @@ use fallow_policy::disk::passes::SpacePass;
 use fallow_policy::send::{Demand, HeldJobs, Load, Offer, SendDecision, SendHost, SendSituation};
 use tracing::debug;
 
+use super::spread::BatchPart;
 use super::work_request::{WorkRequest, wanted};
 use super::{LISTED_MAX, ReplyContent, SentJob, lists_too_many, note};
 use crate::error::ProjectError;
@@ -36,7 +37,7 @@ use crate::workunit::{CopyHistory, HostAccount, Workunit};
 /// Queue entries looked at in each of the two windows.
 const WINDOW: usize = 256;
 /// Jobs in one reply. A host that wants more asks again after the delay.
-const JOBS_MAX: usize = 100;
+pub(super) const JOBS_MAX: usize = 100;
 
 /// A workunit with a job for this host.
 struct Candidate {
@@ -76,6 +77,9 @@ pub(super) fn send(
 ) -> Result<(), ProjectError> {
     let catalog = project.catalog();
     let Some(mut work_request) = WorkRequest::of(request, &catalog) else {
+        if holds_none(project, txn, reply)? {
+            reply.host.told_delay = None;
+        }
         reply.host.waiting &= !request.dont_send_work;
         return Ok(());
     };
@@ -123,7 +127,8 @@ fn send_what_suits(
     now: Instant,
 ) -> Result<(), ProjectError> {
     let mut passed = Passed::default();
-    let room = room(project, txn, reply)?;
+    let Room { more: room, held: in_progress } = room(project, txn, reply)?;
+    let mut part = BatchPart::of(project, txn, reply, work_request, in_progress, now)?;
     let from = reply.host.search_from;
     let held: Option<BTreeSet<&str>> =
         request.other_results.as_ref().map(|held| held.iter().map(|job| job.name.as_str()).collect());
@@ -144,14 +149,20 @@ fn send_what_suits(
             now,
             host_account: reply.host_account(),
         };
-        search.pass(reply, &mut passed)
+        search.pass(reply, &mut passed, part.as_mut())
     });
     let assigned: Option<(SpacePass, Vec<Candidate>)> = assigned?;
     // Whoever has enough to do, or would be too late now, may well take more later.
-    let may_later = room == 0 || passed.time > 0 || !passed.retries.is_empty();
+    let has_part = part.as_ref().is_some_and(|part| part.why.is_some());
+    let may_later = room == 0 || has_part || passed.time > 0 || !passed.retries.is_empty();
+    let before = reply.jobs.len();
     if let Some((pass, chosen)) = assigned {
         debug!(project = %project.name, host = reply.host.id, jobs = chosen.len(), %pass, "jobs chosen");
         chosen.into_iter().try_for_each(|candidate| give(project, txn, reply, candidate, now))?;
+    }
+    match part {
+        Some(part) => part.tell(project, reply, reply.jobs.len() - before),
+        None => reply.host.told_delay = None,
     }
     if reply.jobs.is_empty() && !may_later {
         lock(&project.requesters).left_without(reply.host.account, now);
@@ -160,7 +171,8 @@ fn send_what_suits(
         // It may have been told in vain, or ask for nothing for a long time from now on.
         project.note_retries(passed.retries.iter().copied());
     }
-    let refusal = reply.jobs.is_empty().then(|| {
+    // Jobs that are there for others are no lack.
+    let refusal = (reply.jobs.is_empty() && !has_part).then(|| {
         let said = reply.messages.len();
         say_why(project, work_request, &passed, room, reply, now);
         let reasons: Vec<&str> = reply.messages.iter().skip(said).map(|note| note.text.as_str()).collect();
@@ -206,7 +218,7 @@ fn refused(project: &Project, request: &SchedulerRequest, reply: &mut ReplyConte
     // A request in the future is from before the clock was set back: nobody has to wait for that time to
     // come.
     let since = reply.host.last_request.filter(|last| *last <= now).map(|last| now.since(last));
-    if let Some(since) = since.filter(|since| *since < min_interval(&project.settings())) {
+    if let Some(since) = since.filter(|since| *since < min_interval(&project.settings(), &reply.host)) {
         let text = format!("Not sending work - last request too recent: {:.0} sec", since.as_secs_f64());
         reply.messages.push(note(text));
         return true;
@@ -214,12 +226,22 @@ fn refused(project: &Project, request: &SchedulerRequest, reply: &mut ReplyConte
     false
 }
 
-/// How many jobs more the host may have.
-fn room(project: &Project, txn: &Txn<'_>, reply: &ReplyContent) -> Result<usize, ProjectError> {
+/// Whether the host has no job of the project.
+fn holds_none(project: &Project, txn: &Txn<'_>, reply: &ReplyContent) -> Result<bool, ProjectError> {
+    Ok(txn.scan(&project.keys.held_by(reply.host.id), None, 1)?.is_empty())
+}
+
+/// How many jobs the host has, and how many more it may have.
+struct Room {
+    held: usize,
+    more: usize,
+}
+
+fn room(project: &Project, txn: &Txn<'_>, reply: &ReplyContent) -> Result<Room, ProjectError> {
     let most = u64::from(reply.host.ncpus) * u64::from(project.settings().max_in_progress_per_cpu);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let held = txn.scan(&project.keys.held_by(reply.host.id), None, most)?.len();
-    Ok(most.saturating_sub(held).min(JOBS_MAX))
+    Ok(Room { held, more: most.saturating_sub(held).min(JOBS_MAX) })
 }
 
 /// One pass over the queue.
@@ -251,11 +273,21 @@ struct Found<'c> {
 
 impl<'a> Search<'a> {
     /// Finds candidates and lets the policy choose.
-    fn pass(&self, reply: &mut ReplyContent, passed: &mut Passed) -> Result<Vec<Candidate>, ProjectError> {
+    fn pass(
+        &self,
+        reply: &mut ReplyContent,
+        passed: &mut Passed,
+        part: Option<&mut BatchPart>,
+    ) -> Result<Vec<Candidate>, ProjectError> {
         let mut candidates = self.search(reply, passed)?;
         let has_local = self.prefer_local(reply.host.id, &mut candidates);
         self.cut(reply, &mut candidates);
-        let chosen = self.choose(&candidates, passed);
+        let mut chosen = self.choose(&candidates, passed);
+        if let Some(part) = part {
+            let of = |at: &usize| candidates.get(*at).map(|candidate| self.takes(candidate));
+            let mut sent = part.cut(&chosen.iter().filter_map(of).collect::<Vec<_>>()).into_iter();
+            chosen.retain(|_| sent.next() == Some(true));
+        }
         // What was found and not needed is the first to be looked at next time.
         let left = if has_local {
             // Not in the order of the queue.
@@ -269,6 +301,11 @@ impl<'a> Search<'a> {
         }
         let numbered = candidates.into_iter().enumerate();
         Ok(numbered.filter(|(at, _)| chosen.binary_search(at).is_ok()).map(|(_, one)| one).collect())
+    }
+
+    /// What a job uses, and how long it takes here.
+    fn takes(&self, Candidate { workunit, version, .. }: &Candidate) -> (Usage, Duration) {
+        (version.usage, self.work_request.capacity.estimate(workunit, version.usage))
     }
 
     /// Puts jobs first whose inputs the host has (R4.11). Says whether there are any.

@@ -33,7 +33,7 @@ pub use holdings::{AppVersionRef, InProgressResult, OtherResult, StickyFile, Tri
 pub use host::HostInfo;
 pub use message::{Message, Priority, RssFeed, TrickleDown};
 pub use preferences::GlobalPreferences;
-pub use reply::SchedulerReply;
+pub use reply::{PART_REFUSAL, SchedulerReply};
 pub use report::{ReportedFile, ReportedResult, ResultState, StderrOut};
 pub use request::{ClientVersion, SchedulerRequest};
 pub use stats::{DiskUsage, FreeSpace, NetStats, TimeStats};

@@ -137,7 +137,16 @@ pub struct SchedulerReply {
 /// How servers begin what they say when jobs would be late on a host.
 const LATE_REFUSAL: &str = "Tasks won't finish in time";
 
+/// How a server of ours begins what it says when a host has its part of a small batch.
+pub const PART_REFUSAL: &str = "This computer has its part";
+
 impl SchedulerReply {
+    /// Whether the server has jobs that it did not send because they are spread over hosts, of which this one
+    /// has its part. Only a server of ours says so.
+    pub fn gives_a_part(&self) -> bool {
+        self.messages.iter().any(|message| message.text.trim_start().starts_with(PART_REFUSAL))
+    }
+
     /// Whether the server has jobs that it did not send because they would be late on this host. It says so
     /// in words only.
     pub fn refuses_late_jobs(&self) -> bool {

@@ -70,7 +70,7 @@ fn r3_11_the_backoffs_of_a_project_that_leaves_are_waited_for_no_longer() {
     let b = id_of(&client, "b");
     client.handle(NOW, Event::OwnerSuspended(true));
     let asked = WorkRequest::cpu(HOUR, 1.0);
-    client.types_answered(b, &asked, &PerType::default(), false);
+    client.types_answered(b, &asked, &PerType::default(), None);
     // So late that its end comes before the next check.
     let end = client.ledger.type_backoffs().next_end(NOW).unwrap();
     let now = end - Duration::from_secs(30);
@@ -86,7 +86,7 @@ fn r3_11_nor_are_those_of_a_project_that_leaves_when_no_scheduler_is_left_to_ask
     let mut client = client(0, &["a", "b"]);
     let b = id_of(&client, "b");
     client.handle(NOW, Event::OwnerSuspended(true));
-    client.types_answered(b, &WorkRequest::cpu(HOUR, 1.0), &PerType::default(), false);
+    client.types_answered(b, &WorkRequest::cpu(HOUR, 1.0), &PerType::default(), None);
     let end = client.ledger.type_backoffs().next_end(NOW).unwrap();
     let begun = end - Duration::from_secs(30);
     client.wanted_mut().ask(b, RequestedBy::Fleet, false);

@@ -8,14 +8,14 @@
 //! part.
 
 use fallow_boinc::scheduler::{
-    App, AppVersion, Coprocessor, FileInfo, FileRef, Message, Priority, ReportedResult, ResultJob,
-    ResultState, SchedulerReply, SchedulerRequest, Workunit, type_name,
+    App, AppVersion, Coprocessor, FileInfo, FileRef, Message, PART_REFUSAL, Priority, ReportedResult,
+    ResultJob, ResultState, SchedulerReply, SchedulerRequest, Workunit, type_name,
 };
-use fallow_domain::{Bytes, Duration, Flops, InstanceSeconds, Instant, PerType, ResourceType};
+use fallow_domain::{Bytes, Duration, Flops, InstanceSeconds, Instant, PerType, ResourceType, Usage};
 use fallow_policy::completion::DurationCorrection;
 use fallow_policy::composition::Composition;
+use fallow_policy::send::spread::{self, AskingFleet, SpreadSituation};
 use fallow_policy::send::{Demand, HeldJobs, Offer, SendHost, SendSituation};
-use fallow_policy::spread;
 
 use super::arrival::Arrival;
 use super::availability::AllOn;
@@ -178,9 +178,9 @@ impl<'a> Server<'a> {
         let unsupported = wanted.unsupported(&self.supply.supports());
         let unsupported = unsupported.iter().filter(|(_, unsupported)| **unsupported);
         reply.no_rsc_apps.extend(unsupported.map(|(kind, _)| type_name(kind).to_owned()));
-        let most = self.room(arrival.host, host).min(REPLY_MAX);
         let learned = DurationCorrection::new(request.duration_correction_factor);
-        let (drawn_jobs, offers) = self.offers(wanted, most, composition.completion.factor(learned), now);
+        let (drawn_jobs, offers) =
+            self.offers(wanted, REPLY_MAX, composition.completion.factor(learned), now);
         let listed = || arrival.listed();
         let held = arrival.sums().map(|load| HeldJobs { load, list: &listed });
         let situation = SendSituation {
@@ -197,7 +197,8 @@ impl<'a> Server<'a> {
             let text = "Tasks won't finish in time on this computer".to_owned();
             reply.messages.push(Message { priority: Priority::Low, text });
         }
-        self.part(drawn_jobs, sent.send)
+        let jobs = self.part(drawn_jobs, sent.send);
+        self.spread(arrival.host, host, &wanted, jobs, reply)
     }
 
     /// Parts the jobs that are sent from those that are not.
@@ -239,13 +240,44 @@ impl<'a> Server<'a> {
         (drawn_jobs, offers)
     }
 
-    /// How many jobs a host may get now. Where jobs are spread, what it holds counts: it may ask again at
-    /// once. One that gets none is told that there are none now.
-    fn room(&self, host: usize, instances: &PerType<u32>) -> usize {
-        let Some(known) = self.hosts.get(host).filter(|_| self.model.spread) else { return usize::MAX };
-        let instances = instances.iter().map(|(_, count)| u64::from(*count)).sum();
-        let part = spread::most_jobs(self.supply.unsent(), self.hosts.len() as u64, instances);
-        usize::try_from(part.saturating_sub(known.held)).unwrap_or(usize::MAX)
+    /// Of jobs that could be sent, those that are, where a batch is spread over the hosts. What the host holds
+    /// counts, and it is told when it may come again.
+    fn spread(
+        &mut self,
+        host: usize,
+        instances: &PerType<u32>,
+        wanted: &Demand,
+        jobs: Vec<DrawnJob>,
+        reply: &mut SchedulerReply,
+    ) -> Vec<DrawnJob> {
+        let Some(known) = self.hosts.get(host).filter(|_| self.model.spread) else { return jobs };
+        let (hosts, instances) = (self.hosts.len() as u64, spread::instances(instances));
+        let situation = SpreadSituation {
+            unsent: self.supply.unsent() + jobs.len() as u64,
+            fleet: AskingFleet { hosts, instances: hosts * instances },
+            instances,
+            held: known.held,
+            idle: PerType::from_fn(|kind| wanted.idle(kind)),
+        };
+        let application = |job: &DrawnJob| self.supply.applications.get(job.application);
+        let usages: Vec<Usage> =
+            jobs.iter().map(|job| application(job).map_or(Usage::ONE_CPU, |of| of.usage)).collect();
+        let estimate = jobs.first().and_then(|job| Some(job.estimate.at(application(job)?.speed?)));
+        let spread = situation.spread(&usages);
+        let (mut sent, mut held_back) = (Vec::new(), Vec::new());
+        for (job, is_sent) in jobs.into_iter().zip(&spread.send) {
+            if *is_sent { sent.push(job) } else { held_back.push(job) }
+        }
+        held_back.iter().for_each(|job| self.supply.give_back(job));
+        if let Some(why) = spread.why {
+            reply.messages.push(Message { priority: Priority::Low, text: format!("{PART_REFUSAL}: {why}") });
+        }
+        if let Some(estimate) = estimate {
+            let holds = situation.held + sent.len() as u64;
+            reply.request_delay =
+                situation.comes_again(holds, estimate, self.model.request_delay, REPLY_MAX as u64);
+        }
+        sent
     }
 
     /// When the jobs of each finite supply were done, which none is while there is one to send.

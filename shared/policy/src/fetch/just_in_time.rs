@@ -119,13 +119,13 @@ impl FetchPolicy for JustInTime {
                 Candidate { project, contact, account, typical }
             })
             .collect();
-        let check_by = situation.now + CHECK_PERIOD;
         let wanted = PerType::from_fn(|kind| needs.iter().any(|(of, _)| *of == kind));
         let unserved = unserved(wanted, &projects, &contacts);
         let chosen: Vec<Choice<'_>> = needs
             .iter()
             .filter_map(|(kind, occasion)| choose(situation, *kind, *occasion, &candidates))
             .collect();
+        let check_by = check_by(situation, !chosen.is_empty(), &contacts);
         FetchDecision::new(requests(&chosen, situation, &candidates), check_by).with_unserved(unserved)
     }
 }
@@ -205,6 +205,13 @@ fn ahead(situation: &FetchSituation<'_>, kind: ResourceType) -> Duration {
     // is a drought, too.
     let alone = situation.on_time.within(situation.now, situation.connection_interval, Sureness::Hope);
     insured.min(buffer + alone).max(alone)
+}
+
+/// When to decide again while something is lacking. Where nobody is asked, the end of a wait may change that.
+fn check_by(situation: &FetchSituation<'_>, is_asked: bool, contacts: &[FetchContact]) -> Instant {
+    let waits = contacts.iter().filter_map(|contact| contact.contact_from).chain(situation.backoffs_end);
+    let later = waits.filter(|end| !is_asked && *end > situation.now);
+    later.fold(situation.now + CHECK_PERIOD, Instant::min)
 }
 
 /// Until when nothing can be lacking, if nothing happens: were the host on all the time.

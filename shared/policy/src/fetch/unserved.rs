@@ -37,5 +37,5 @@ pub(super) fn may_supply(project: &FetchProject, contact: &FetchContact, kind: R
 fn is_missed(project: &FetchProject, contact: &FetchContact, kind: ResourceType) -> bool {
     let FetchProject { detach_when_done, lacks, left_out, unrunnable, share, .. } = project;
     let never = *detach_when_done || lacks[kind] || left_out[kind] || unrunnable[kind];
-    !never && !contact.at_limit && !contact.refused_late[kind] && share.get() > 0.0
+    !never && !contact.at_limit && !contact.has_work[kind] && share.get() > 0.0
 }

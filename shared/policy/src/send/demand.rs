@@ -54,6 +54,11 @@ impl Demand {
         self.scalar.is_none() && self.types[kind].instances > HAIR
     }
 
+    /// Instances of a type that are told to be idle, and for which jobs are still to be sent.
+    pub fn idle(&self, kind: ResourceType) -> f64 {
+        if self.names_idle(kind) { self.types[kind].instances } else { 0.0 }
+    }
+
     /// Whether anything is wanted.
     pub fn is_open(&self) -> bool {
         ResourceType::ALL.into_iter().any(|kind| self.wants(kind))

@@ -11,6 +11,8 @@
 //!
 //! Estimates are running times on that host, already corrected for it by the caller.
 //!
+//! How much of a small batch one host may hold, whatever policy it is sent by, is decided in [`spread`].
+//!
 //! A [`SendPolicy`] decides from a [`SendSituation`] and the jobs that could be sent ([`Offer`]); each
 //! policy is a file here and a line in `registry`.
 
@@ -19,6 +21,7 @@ mod demand;
 mod host_clock;
 mod load;
 mod simulation;
+pub mod spread;
 
 use std::fmt;
 

@@ -261,7 +261,7 @@ fn r3_7_a_project_whose_jobs_would_be_late_is_there_and_one_that_has_none_is_not
     let idle = JobQueue::default();
     let mut late = sends(1, 1, 48);
     late.contact.backed_off = PerType::cpu(true);
-    late.contact.refused_late = PerType::cpu(true);
+    late.contact.has_work = PerType::cpu(true);
     let mut none = sends(2, 1, 48);
     none.contact.backed_off = PerType::cpu(true);
     for (of, unserved) in [(&[late][..], false), (&[none], true), (&[late, none], true)] {
@@ -339,4 +339,19 @@ fn r2_16_while_enough_is_held_nothing_is_looked_at_again_before_it_may_lack() {
     let check_by = world.decision(&JustInTime).check_by;
     // Ten hours are held; two are to be, the whole buffer.
     assert!((at_min(8 * 60 - 1)..=at_min(8 * 60 + 1)).contains(&check_by), "{check_by:?}");
+}
+
+#[test]
+fn r2_16_whoever_may_not_be_asked_yet_is_looked_at_again_as_soon_as_he_may() {
+    let queue = JobQueue::default();
+    let mut soon = sends(1, 1, 48);
+    soon.contact.may_contact = false;
+    let again_in = |delay| {
+        soon.contact.contact_from = Some(at_min(0) + delay);
+        let decision = FetchWorld::new(1, &[soon], &queue).decision(&JustInTime);
+        assert!(!decision.wants_work());
+        decision.check_by - at_min(0)
+    };
+    let few = Duration::from_secs(7);
+    assert_eq!([few, HOUR].map(again_in), [few, Duration::from_mins(1)]);
 }

@@ -38,7 +38,7 @@ pub(crate) fn attach_unseen(url: MasterUrl, key: &str, share: Option<Share>) -> 
 pub(crate) struct World {
     pub(crate) now: Instant,
     pub(crate) client: Client,
-    config: ClientConfig,
+    pub(crate) config: ClientConfig,
     /// One that keeps no records and is told the same.
     shadow: Option<Shadow>,
     pub(crate) store: BTreeMap<Vec<u8>, Vec<u8>>,

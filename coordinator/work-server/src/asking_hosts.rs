@@ -1,0 +1,110 @@
+//! Which hosts asked for work of late: those that a small batch is spread over (R6.8).
+//!
+//! A host that idles asks again after the project's `poll`, or is told of new jobs; so whoever did not ask
+//! for twice as long is away or has enough. Kept in memory; after a restart it is what hosts' records say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fallow_domain::{Duration, Instant};
+use fallow_policy::send::spread::AskingFleet;
+
+use super::error::ProjectError;
+use super::records::Host;
+use super::store_keys::Keys;
+use super::txn::{Txn, decode};
+
+/// Whoever asked within this is there, however short the project's `poll` is.
+const LATELY: Duration = Duration::from_mins(10);
+/// How far in the future a host may have asked: requests overtake each other. Further on is a time before the
+/// clock was set back.
+const AHEAD: Duration = Duration::from_mins(5);
+
+/// Hosts that asked for work of late.
+#[derive(Debug, Default)]
+pub(crate) struct AskingHosts {
+    /// When each last asked, and its instances.
+    all: BTreeMap<u64, (Instant, u64)>,
+    /// The same, the oldest first.
+    by_time: BTreeSet<(Instant, u64)>,
+    /// Of all of them.
+    instances: u64,
+}
+
+impl AskingHosts {
+    /// As it follows from the hosts in the store.
+    pub(crate) fn load(txn: &Txn<'_>, keys: &Keys) -> Result<Self, ProjectError> {
+        let mut asking = Self::default();
+        for (key, value) in txn.scan(&keys.hosts(), None, usize::MAX)? {
+            let host: Host = decode("host", &key, &value)?;
+            if let Some(at) = host.last_request {
+                asking.note(host.id, u64::from(host.ncpus), at);
+            }
+        }
+        Ok(asking)
+    }
+
+    /// A host asks now, which has so many instances.
+    pub(crate) fn asked(&mut self, host: u64, instances: u64, now: Instant) {
+        self.note(host, instances, now);
+    }
+
+    /// Those that are there, in a project with this `poll`.
+    pub(crate) fn fleet(&mut self, poll: Duration, now: Instant) -> AskingFleet {
+        let window = LATELY.max(poll * 2);
+        while let Some((at, host)) = self.by_time.first().copied()
+            && now.since(at) > window
+        {
+            self.forget(host);
+        }
+        while let Some((at, host)) = self.by_time.last().copied()
+            && at.since(now) > AHEAD
+        {
+            self.forget(host);
+        }
+        AskingFleet { hosts: self.all.len() as u64, instances: self.instances }
+    }
+
+    fn note(&mut self, host: u64, instances: u64, at: Instant) {
+        self.forget(host);
+        self.all.insert(host, (at, instances));
+        self.by_time.insert((at, host));
+        self.instances += instances;
+    }
+
+    fn forget(&mut self, host: u64) {
+        if let Some((at, instances)) = self.all.remove(&host) {
+            self.by_time.remove(&(at, host));
+            self.instances -= instances;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_8_a_batch_is_spread_over_the_hosts_that_asked_within_ten_minutes_or_two_polls() {
+        let at = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        let poll = Duration::from_mins(8);
+        let mut asking = AskingHosts::default();
+        let fleet = |hosts, instances| AskingFleet { hosts, instances };
+        assert_eq!(asking.fleet(poll, at(0)), fleet(0, 0));
+        asking.asked(1, 4, at(0));
+        asking.asked(2, 2, at(1));
+        asking.asked(1, 8, at(2));
+        assert_eq!(asking.fleet(poll, at(2)), fleet(2, 10), "each is there once");
+        assert_eq!(asking.fleet(poll, at(17)), fleet(2, 10));
+        assert_eq!(asking.fleet(Duration::ZERO, at(12)), fleet(1, 8));
+        assert_eq!(asking.fleet(Duration::ZERO, at(13)), fleet(0, 0));
+    }
+
+    #[test]
+    fn r6_8_a_host_that_asked_before_the_clock_was_set_back_is_not_there() {
+        let at = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
+        let mut asking = AskingHosts::default();
+        asking.asked(1, 1, at(1_000));
+        asking.asked(2, 1, at(4));
+        assert_eq!(asking.fleet(Duration::ZERO, at(0)), AskingFleet { hosts: 1, instances: 1 });
+    }
+}

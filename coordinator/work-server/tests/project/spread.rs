@@ -1,0 +1,137 @@
+//! A small batch is spread over the hosts that ask, whatever client it is (R6.8).
+
+use fallow_boinc::scheduler::{DiskUsage, ResultState};
+use fallow_domain::Duration;
+use fallow_work_server::{ProjectInfo, ProjectSettings};
+
+use crate::client::Client;
+use crate::fixture::{Fixture, workunit};
+use crate::scheduler::messages;
+
+/// A project with so many jobs of a second, and so many hosts of one CPU that have asked for work in vain.
+fn with_fleet(hosts: usize, jobs: usize, settings: ProjectSettings) -> (Fixture, Vec<Client>) {
+    let fixture = Fixture::start();
+    let info = fixture.server.create_project("p", settings).unwrap();
+    fixture.script("p", "app");
+    let mut clients: Vec<Client> =
+        (0..hosts).map(|host| one_cpu(&fixture, &info, &format!("host-{host}"))).collect();
+    clients.iter_mut().for_each(|client| assert!(client.fetch(1.0).results.is_empty()));
+    fixture.server.submit("p", vec![workunit("app", "x", 1e9, 1); jobs]).unwrap();
+    (fixture, clients)
+}
+
+fn one_cpu(fixture: &Fixture, info: &ProjectInfo, name: &str) -> Client {
+    let mut client = Client::new(fixture, info, name);
+    client.request.host_info.p_ncpus = 1;
+    client.request.host_info.p_fpops = 1e9;
+    client.request.global_preferences = None;
+    client.request.host_info.d_free = 1e13;
+    client.request.disk_usage = DiskUsage::default();
+    client
+}
+
+fn without_delay() -> ProjectSettings {
+    ProjectSettings { request_delay: Duration::ZERO, ..ProjectSettings::default() }
+}
+
+/// More work than there is: what a client with the default buffer asks for.
+const HALF_A_DAY: f64 = 43_200.0;
+
+#[test]
+fn r6_8_every_host_of_a_fleet_has_a_part_of_a_small_batch() {
+    let (_fixture, mut clients) = with_fleet(30, 600, without_delay());
+    let given: Vec<usize> = clients.iter_mut().map(|client| client.fetch(HALF_A_DAY).results.len()).collect();
+    assert_eq!((given[0], given[29]), (10, 6), "{given:?}");
+    assert!(given.is_sorted_by(|a, b| a >= b), "{given:?}");
+    // Who asks often gets no more than who asks once.
+    assert!(clients.iter_mut().all(|client| client.fetch(HALF_A_DAY).results.is_empty()));
+}
+
+#[test]
+fn r6_8_a_host_that_gets_less_than_it_asked_for_is_told_so_and_has_more_when_its_jobs_are_done() {
+    let (_fixture, mut clients) = with_fleet(30, 600, without_delay());
+    let first = &mut clients[0];
+    let told = messages(&first.fetch(HALF_A_DAY));
+    let part =
+        "This computer has its part: it may hold 10 of the 600 jobs that wait, as 30 hosts ask for work";
+    assert_eq!(told, part);
+    let again = first.fetch(HALF_A_DAY);
+    assert!(again.results.is_empty() && again.gives_a_part(), "{:?}", again.messages);
+    let held: Vec<String> = first.held.keys().cloned().collect();
+    held.iter().take(4).for_each(|job| first.report(job, ResultState::ComputeError, 1));
+    let more = first.fetch(HALF_A_DAY).results.len();
+    assert_eq!(more, 4, "a part of what waits, less the six that it holds");
+    first.request.cpu_req_instances = 1.0;
+    assert_eq!(first.fetch(HALF_A_DAY).results.len(), 1, "an instance that idles has a job in any case");
+}
+
+#[test]
+fn r6_8_the_last_job_of_a_batch_goes_to_whoever_is_free() {
+    let (_fixture, mut clients) = with_fleet(3, 5, without_delay());
+    let mut given = |client: usize| clients[client].fetch(HALF_A_DAY).results.len();
+    assert_eq!([given(0), given(1), given(0), given(0)], [1, 1, 0, 0]);
+    assert_eq!([given(2), given(2)], [1, 0]);
+}
+
+#[test]
+fn r6_8_where_there_is_enough_for_all_requests_are_filled_as_ever() {
+    let settings = ProjectSettings { max_in_progress_per_cpu: 1_000, ..without_delay() };
+    let (_fixture, mut clients) = with_fleet(3, 400, settings);
+    let reply = clients[0].fetch(HALF_A_DAY);
+    assert_eq!((reply.results.len(), messages(&reply).as_str()), (100, ""));
+    // 300 are left.
+    assert_eq!(clients[1].fetch(HALF_A_DAY).results.len(), 100);
+    // 200 are left for three hosts that ask for a hundred each.
+    assert_eq!(clients[2].fetch(HALF_A_DAY).results.len(), 34);
+    // Who asks for little has it.
+    assert_eq!(clients[2].fetch(20.0).results.len(), 20);
+}
+
+#[test]
+fn r6_8_an_operator_can_have_batches_sent_as_asked_for() {
+    let (fixture, mut clients) = with_fleet(30, 600, without_delay());
+    fixture.set("p", "spread", "false");
+    assert_eq!(clients[0].fetch(HALF_A_DAY).results.len(), 100);
+    fixture.set("p", "spread", "true");
+    assert_eq!(clients[1].fetch(HALF_A_DAY).results.len(), 9);
+}
+
+#[test]
+fn r1_3_a_host_with_little_to_do_is_told_to_come_again_soon_and_may() {
+    let usual = Duration::from_secs(7);
+    let (fixture, mut clients) = with_fleet(30, 600, ProjectSettings::default());
+    fixture.advance(usual);
+    let first = &mut clients[0];
+    let reply = first.fetch(HALF_A_DAY);
+    assert_eq!((reply.results.len(), reply.request_delay), (10, Duration::from_micros(500_000)));
+    assert!(reply.results.iter().all(|job| job.report_immediately));
+    fixture.advance(reply.request_delay);
+    let reply = first.rpc();
+    assert_eq!(reply.request_delay, Duration::from_micros(500_000), "who reports may come again as soon");
+    fixture.advance(reply.request_delay);
+    let reply = first.fetch(HALF_A_DAY);
+    assert!(reply.gives_a_part(), "it was not too soon: {:?}", reply.messages);
+    // What it had is done, and nothing is left.
+    fixture.set("p", "spread", "false");
+    clients[1..8].iter_mut().for_each(|client| drop(client.fetch(HALF_A_DAY)));
+    fixture.set("p", "spread", "true");
+    let first = &mut clients[0];
+    first.complete_all("x");
+    fixture.advance(usual);
+    assert_eq!(first.fetch(HALF_A_DAY).request_delay, usual);
+}
+
+#[test]
+fn r6_8_hosts_that_have_not_asked_for_long_have_no_part() {
+    let (fixture, mut clients) = with_fleet(30, 600, without_delay());
+    fixture.advance(Duration::from_mins(11));
+    assert_eq!(clients[0].fetch(HALF_A_DAY).results.len(), 100, "it is alone");
+    assert_eq!(clients[1].fetch(HALF_A_DAY).results.len(), 100, "there is enough for two");
+}
+
+#[test]
+fn r6_8_after_a_restart_a_batch_is_spread_over_the_same_hosts() {
+    let (mut fixture, mut clients) = with_fleet(30, 600, without_delay());
+    fixture.restart();
+    assert_eq!(clients[0].fetch(HALF_A_DAY).results.len(), 10);
+}
