@@ -240,8 +240,8 @@ impl<'a> Server<'a> {
         (drawn_jobs, offers)
     }
 
-    /// Of jobs that could be sent, those that are, where a batch is spread over the hosts. What the host holds
-    /// counts, and it is told when it may come again.
+    /// Of jobs that could be sent, those that are, where a batch is spread over the hosts. What the host
+    /// holds counts, and it is told when it may come again.
     fn spread(
         &mut self,
         host: usize,
