@@ -31,7 +31,7 @@
 //! is asked only for what idles now.
 //!
 //! A typical job is, of the last few that a project sent, the one that left least slack. Of a project that
-//! has sent none nothing is known, and it is asked once something idles.
+//! has sent none of late nothing is known: its turn, too, comes when something idles, and is not taken.
 //!
 //! Not in here: whether a project can be *reported to* in time; several jobs that begin together and share a
 //! deadline; deadlines of jobs that are held already, which the server and CPU scheduling look after.
@@ -257,8 +257,8 @@ fn choose<'a>(
     for candidate in able.iter().copied() {
         let Some(job) = &candidate.typical[kind] else {
             match occasion {
-                // What its jobs are like is learned from the first.
-                Occasion::Ahead { .. } if is_always_connected(situation) => continue,
+                // What its jobs are like is learned from the first that it is asked for when something idles.
+                Occasion::Ahead { .. } if is_always_connected(situation) => return None,
                 _ => return choice(candidate, None, InstanceSeconds::ZERO),
             }
         };

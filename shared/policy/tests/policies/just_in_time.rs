@@ -326,7 +326,11 @@ fn r3_5_a_project_that_was_never_tried_is_asked_first_and_not_ahead_of_time() {
         world.droughts = PerType::cpu(HOUR * 5);
         [1, 2].map(|id| is_asked(&world.decision(&JustInTime), id))
     };
-    assert_eq!(asks(holder), [true, false]);
+    assert_eq!(
+        asks(holder),
+        [false, false],
+        "its turn comes when something idles, and nobody takes it before"
+    );
     holder.contact.may_contact = false;
     assert_eq!(asks(holder), [false, false]);
 }
