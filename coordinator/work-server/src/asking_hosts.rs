@@ -19,6 +19,9 @@ const LATELY: Duration = Duration::from_mins(10);
 /// clock was set back.
 const AHEAD: Duration = Duration::from_mins(5);
 
+/// A host counts for so many instances at most, whatever it claims: what others get shrinks with that.
+const INSTANCES_MAX: u64 = 64;
+
 /// Hosts that asked for work of late.
 #[derive(Debug, Default)]
 pub(crate) struct AskingHosts {
@@ -66,6 +69,7 @@ impl AskingHosts {
 
     fn note(&mut self, host: u64, instances: u64, at: Instant) {
         self.forget(host);
+        let instances = instances.min(INSTANCES_MAX);
         self.all.insert(host, (at, instances));
         self.by_time.insert((at, host));
         self.instances += instances;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use fallow_domain::{Duration, Instant, PerType, ProjectId};
+use fallow_domain::{Duration, Instant, PerType, ProjectId, ResourceType};
 use fallow_policy::network_period::{Connection, NetworkNeeds};
 use fallow_policy::rpc_timing::RequestedBy;
 
@@ -108,13 +108,19 @@ impl Client {
     /// open for it.
     fn is_served_soon(&self) -> bool {
         let soon = self.now() + SOON;
+        let unserved = self.fetch.made().unserved;
+        let held = |id| self.ledger.type_backoffs().held(id, self.now());
         let may_be_asked = |project: &Project| {
             let wait = project.rpc.min_rpc_time(self.now(), RequestedBy::Client);
-            wait.is_some_and(|wait| wait.at <= soon) && !project.detach_when_done
+            let held = held(project.id);
+            let serves = |(kind, unserved): (ResourceType, &bool)| {
+                *unserved && !held[kind] && !project.lacks[kind] && !project.web.without[kind]
+            };
+            wait.is_some_and(|wait| wait.at <= soon)
+                && !project.detach_when_done
+                && unserved.iter().any(serves)
         };
-        self.in_period()
-            && self.fetch.made().unserved.iter().any(|(_, unserved)| *unserved)
-            && self.state.projects.values().any(may_be_asked)
+        self.in_period() && self.state.projects.values().any(may_be_asked)
     }
 
     /// The earliest deadline among finished jobs for which a period would help: a report that its project

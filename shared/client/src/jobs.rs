@@ -291,7 +291,10 @@ impl Client {
         }
         let stage = if sending { Stage::Uploading } else { Stage::Reporting };
         self.edit_job(id, |job| job.stage = stage);
-        self.part_is_done(project);
+        if stage == Stage::Reporting {
+            // Not before: until it is reported, its server counts it as held.
+            self.part_is_done(project);
+        }
     }
 
     /// An output is sent or given up.

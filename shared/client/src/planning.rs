@@ -248,8 +248,8 @@ impl Client {
             let reply = match jobs[kind] {
                 0 if !asked.asks(kind) => continue,
                 0 if lacks[kind] => ReplyForType::NotSupported,
-                0 if refusal == Some(Refusal::Part) => {
-                    self.ledger.drought_ends(kind);
+                // Of a type of which nothing is held there is no part.
+                0 if refusal == Some(Refusal::Part) && self.holds_some(id, kind) => {
                     self.ledger.has_part(id, kind, self.now());
                     continue;
                 }
@@ -257,8 +257,7 @@ impl Client {
                 0 => ReplyForType::NoneNow,
                 count => ReplyForType::Jobs(count),
             };
-            // Work that would be late is there, too.
-            if matches!(reply, ReplyForType::Jobs(_) | ReplyForType::RefusedLate) {
+            if matches!(reply, ReplyForType::Jobs(_)) {
                 self.ledger.drought_ends(kind);
             }
             if reply == ReplyForType::RefusedLate && !held_against {
@@ -270,6 +269,11 @@ impl Client {
         }
         self.want_fetch();
         self.mark(Record::Ledger);
+    }
+
+    /// Whether a job of a project is here, in whatever state, whose main type this is.
+    fn holds_some(&self, id: ProjectId, kind: ResourceType) -> bool {
+        self.state.jobs.values().any(|job| job.project == id && job.usage.main_type() == kind)
     }
 
     /// A job of a project ended here. One that had given this host its part may have more for it.

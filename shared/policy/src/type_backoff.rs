@@ -210,11 +210,12 @@ impl TypeBackoffs {
         PerType::from_fn(|kind| self.holds(project, kind, now))
     }
 
-    /// Those of them of which it has work: work that would be late here, or of which this host has its part.
+    /// Types of which a project has work, by what it said lately: work that would be late here, or of which
+    /// this host has its part.
     pub fn has_work(&self, project: ProjectId, now: Instant) -> PerType<bool> {
         PerType::from_fn(|kind| {
-            let is_late = self.refused(project, kind).is_some_and(|refused| refused.known == Known::Late);
-            is_late && self.holds(project, kind, now)
+            let refused = self.refused(project, kind);
+            refused.is_some_and(|refused| refused.known == Known::Late && refused.wait.is_known(now))
         })
     }
 

@@ -60,6 +60,20 @@ fn r3_7_who_has_its_part_of_a_batch_comes_again_when_a_job_of_it_ends_and_does_n
     }
 }
 
+/// Else it would be asked every ten minutes, and be owed more and more.
+#[test]
+fn r6_10_a_project_that_gives_a_part_to_a_host_that_has_none_of_its_jobs_is_as_one_without_work() {
+    for policy in ["WF2", "WF3"] {
+        let mut world = world(208, policy);
+        world.add_project("a", 1_000, Duration::from_mins(4));
+        world.alter = Some(|reply, _| in_parts(reply, 1));
+        world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], small_buffers())));
+        world.run_for(Duration::from_hours(24));
+        let calls = world.calls("a").len();
+        assert!(calls < 20, "{policy}: {calls} calls in a day");
+    }
+}
+
 #[test]
 fn a_job_for_each_cpu_is_held_and_the_next_comes_when_one_is_about_to_end() {
     let mut world = world(202, "WF3");

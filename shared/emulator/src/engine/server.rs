@@ -1,11 +1,11 @@
 //! A project's server: answers clients' typed requests with typed replies.
 //!
 //! It offers the jobs that would fill a request by their estimates, and sends of those what the composition's
-//! work send lets through (R5.5, R5.6), by the very code that the product's server runs. A job that WS2
+//! work send lets through (R5.5, R5.6), by the very code that the product's server runs. A job that it
 //! refuses goes to some other host, and no further one is offered in its place in this reply: a server's
-//! cache of jobs is small, and asking again is the client's affair. Under JC2 estimates are corrected by the
-//! factor that the client reports. Where a project's jobs are spread, a host holds no more of them than its
-//! part.
+//! cache of jobs is small, and asking again is the client's affair. Where estimates are corrected, it is by
+//! the factor that the client reports. Where a project's jobs are spread, a host holds no more of them than
+//! its part.
 
 use fallow_boinc::scheduler::{
     App, AppVersion, Coprocessor, FileInfo, FileRef, Message, PART_REFUSAL, Priority, ReportedResult,
@@ -253,7 +253,7 @@ impl<'a> Server<'a> {
         let Some(known) = self.hosts.get(host).filter(|_| self.model.spread) else { return jobs };
         let (hosts, instances) = (self.hosts.len() as u64, spread::instances(instances));
         let situation = SpreadSituation {
-            unsent: self.supply.unsent() + jobs.len() as u64,
+            unsent: self.supply.unsent().saturating_add(jobs.len() as u64),
             fleet: AskingFleet { hosts, instances: hosts * instances },
             instances,
             held: known.held,

@@ -23,8 +23,9 @@ use super::setup::{stream_of, url};
 use super::supply::{Supply, instances};
 use crate::scenario::{Availability, ProjectModel, Scenario};
 
-/// When simulations begin. Some time after the epoch, which means "never" to a client.
-pub(super) const BEGINNING: Instant = Instant::from_micros(1_000_000_000_000_000);
+/// When simulations begin: at midnight on a Monday, 10 September 2001. Office hours count from there, and a
+/// client counts hours of the week by the clock.
+pub(super) const BEGINNING: Instant = Instant::from_micros(1_000_080_000_000_000);
 /// How often a run looks whether it is to go on, in things that happen.
 const WATCH_PERIOD: u64 = 4_096;
 

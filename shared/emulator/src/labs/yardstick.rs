@@ -37,7 +37,7 @@ const PATIENCE: f64 = 60.0;
 /// What a scenario allows from one seed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Yardstick {
-    /// No policy gets idleness and waste together below this.
+    /// No policy gets idleness, waste and share deviation together below this.
     pub lower_bound: f64,
     /// The part of jobs that are late if they are begun blindly.
     pub blind: f64,
@@ -282,7 +282,7 @@ impl Candidate {
             if self.fits(from, host) {
                 good += 1;
                 self.change[moment] += 1;
-                self.change[MOMENTS.min(moment + (moments - 1).max(1))] -= 1;
+                self.change[MOMENTS.min(moment + moments.max(1))] -= 1;
             }
         }
         self.late = (tried > 0).then(|| 1.0 - f64::from(good) / f64::from(tried));

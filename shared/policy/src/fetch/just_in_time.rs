@@ -262,11 +262,7 @@ fn choose<'a>(
                 _ => return choice(candidate, None, InstanceSeconds::ZERO),
             }
         };
-        let first = |sureness| {
-            let there = situation.on_time.within(situation.now, job.latency_bound, sureness);
-            Fit { takes: job.running_time, there }
-        };
-        let possibly = first(Sureness::Possible);
+        let possibly = possibly_in_time(situation, job);
         if !possibly.is_in_time() {
             continue;
         }
@@ -276,7 +272,7 @@ fn choose<'a>(
             (Some((seconds, fit)), _) => choice(candidate, Some(fit), seconds),
             (None, Occasion::Idle { .. }) => choice(candidate, Some(possibly), InstanceSeconds::ZERO),
             (None, Occasion::Soon { .. }) => {
-                let surely = first(Sureness::Sure);
+                let surely = begun_now(situation, job, Sureness::Sure);
                 surely.is_in_time().then(|| choice(candidate, Some(surely), InstanceSeconds::ZERO))?
             }
             // Until the next contact nobody's turn comes.
@@ -285,6 +281,17 @@ fn choose<'a>(
         };
     }
     None
+}
+
+/// How a job fits that is begun at once.
+fn begun_now(situation: &FetchSituation<'_>, job: &TypicalJob, sureness: Sureness) -> Fit {
+    let there = situation.on_time.within(situation.now, job.latency_bound, sureness);
+    Fit { takes: job.running_time, there }
+}
+
+/// The same, with luck.
+fn possibly_in_time(situation: &FetchSituation<'_>, job: &TypicalJob) -> Fit {
+    begun_now(situation, job, Sureness::Possible)
 }
 
 /// The better one is less: it comes first.

@@ -121,7 +121,8 @@ pub struct FetchContact {
     pub hung: bool,
     /// Types for which it is backed off (R3.7).
     pub backed_off: PerType<bool>,
-    /// Those of them of which it has work: work that would be late here, or of which this host has its part.
+    /// Types of which it said lately that it has work: work that would be late here, or of which this host
+    /// has its part.
     pub has_work: PerType<bool>,
 }
 

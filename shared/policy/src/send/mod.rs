@@ -59,14 +59,14 @@ pub trait SendPolicy: Send + Sync + 'static {
         false
     }
 
-    /// Whether it judges by the hours at which a host computes. Without, it is never told of them where that
-    /// would take time.
+    /// Whether it judges by the hours at which a host computes. Without, a client that never follows another
+    /// policy does not learn them.
     fn needs_on_time(&self) -> bool {
         false
     }
 
-    /// Whether a host would miss the deadline of a job of a main type that is so far off, if it began it now
-    /// and interrupted it for no other. Of a server's many jobs such are not offered.
+    /// Whether a host would miss a job's deadline, which is so far off, if it began the job now and
+    /// interrupted it for no other. Of a server's many jobs such are not offered.
     fn is_late_alone(
         &self,
         situation: &SendSituation<'_>,

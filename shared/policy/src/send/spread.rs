@@ -8,7 +8,7 @@
 //! Model: guided self-scheduling. A host may hold no more jobs than its part of those that wait: their number
 //! times its instances, over [`FACTOR`] times those of all hosts that asked of late, rounded up. So parts
 //! shrink with what is left, and the last jobs go to whoever is free first. What it holds already counts:
-//! who asks often gets no more than who asks once. A part is never smaller than one job for each of its
+//! who asks again gets no more than who asks once. A part is never smaller than one job for each of its
 //! instances, and instances that it names as idle get a job each, whatever it holds.
 //!
 //! Only a small batch is spread. Where there is enough for all hosts, if each asked for as much an instance
@@ -26,7 +26,9 @@
 //!
 //! Not in here: jobs that wait but that this host could not run, or has a copy of, count as if it could; so
 //! do hosts that asked for another application, or have enough by now. Hosts of different speed get parts of
-//! the same size: the slower come again later. Jobs of different length count as one each.
+//! the same size: the slower come again later. Jobs of different length count as one each, and so do
+//! instances of different types. Whoever asks for a little each time is not cut, and may hold more than its
+//! part in the end.
 
 use std::fmt;
 
@@ -118,7 +120,9 @@ impl SpreadSituation {
             true => part.saturating_sub(self.held),
             false => u64::MAX,
         };
-        let mut idle = self.idle;
+        // No more can idle than there are.
+        let (own, _) = self.instances_of();
+        let mut idle = self.idle.map(|_, idle| idle.min(own as f64));
         let mut takes = |usage: &Usage| {
             let kind = usage.main_type();
             let is_taken = room > 0 || idle[kind] > HAIR;
@@ -219,7 +223,13 @@ mod tests {
         let gpu = Usage::ONE_CPU.with_coprocessor(ResourceType::Nvidia, 0.5);
         let jobs = [CPU, gpu, CPU, gpu, gpu];
         assert_eq!(idle.spread(&jobs).send, [false, true, false, true, false]);
-        assert_eq!(sent(&SpreadSituation { idle: PerType::cpu(2.0), ..idle }, 100), 2);
+        let of_two = SpreadSituation { instances: 2, idle: PerType::cpu(2.0), ..idle };
+        assert_eq!(sent(&of_two, 100), 2);
+        assert_eq!(
+            sent(&SpreadSituation { idle: PerType::cpu(4_096.0), ..of_two }, 100),
+            2,
+            "not more than it has"
+        );
     }
 
     #[test]
@@ -278,7 +288,7 @@ mod tests {
             prop_assert!(spread.send[..given].iter().all(|sent| *sent), "the first ones");
             prop_assert_eq!(spread.why.is_some(), given < wanted);
             let least = situation.instances.max(1).saturating_sub(situation.held);
-            let idle = situation.idle[ResourceType::Cpu] as u64;
+            let idle = (situation.idle[ResourceType::Cpu] as u64).min(situation.instances.max(1));
             prop_assert!(given as u64 >= least.max(idle).min(wanted as u64), "no instance idles");
             if !situation.is_small(wanted as u64) {
                 prop_assert_eq!(given, wanted);

@@ -32,7 +32,7 @@ const TINY: Duration = Duration::from_secs(432);
 const ALL: &str = "all";
 const NOTES: &str = "\
 J is idleness, waste and share violation (R5.30 to R5.32); JS has share deviation (R5.35) instead.
-Bound: no policy gets idleness and waste below it. Blind: the part of jobs that would be late if each was
+Bound: no policy gets JS below it. Blind: the part of jobs that would be late if each was
 begun at a random moment and never preempted.
 ";
 

@@ -2,7 +2,7 @@
 
 use fallow_domain::{Duration, InstanceSeconds, ResourceType};
 
-use super::{Candidate, Fit, active, ahead, covered, is_always_connected};
+use super::{Candidate, Fit, active, ahead, covered, is_always_connected, possibly_in_time};
 use crate::fetch::{FetchPriority, FetchSituation, TypicalJob};
 use crate::on_time::Sureness;
 
@@ -38,8 +38,10 @@ impl Asked<'_> {
         }
         let turns = self.others_turns(candidates).min(held + lacking);
         let fit = self.fit(held + turns, self.job.latency_bound, Sureness::Sure);
-        let half_a_job = self.job.running_time.mul_f64(self.job.instances * 0.5);
-        let seconds = lacking.mul_f64(PART * self.instances()).max(half_a_job);
+        // A server sends a whole job for half of one. Its typical job may be the longest of several.
+        let whole = lacking.mul_f64(self.instances());
+        let half_a_job = self.job.running_time.mul_f64(self.job.instances * 0.5).min(whole);
+        let seconds = whole.mul_f64(PART).max(half_a_job);
         fit.is_in_time().then_some((InstanceSeconds::of_one(seconds), fit))
     }
 
@@ -68,9 +70,9 @@ impl Asked<'_> {
         };
         let (lacking, fit) = tiers.into_iter().filter_map(tier).max_by_key(|(lacking, _)| *lacking)?;
         let idles = situation.outlook.types[kind].shortfall.get();
-        let lacking = (lacking.as_secs_f64() * self.instances()).min(idles);
+        let lacking = (lacking.as_secs_f64() * self.instances()).min(idles * active(situation));
         let seconds = self.part(held.as_secs_f64() * self.instances(), lacking, able);
-        // Servers reckon with the share of time that the host is on.
+        // BOINC's servers reckon with the share of time that the host is on.
         let by_the_clock = situation.window().as_secs_f64() * self.instances();
         Some((InstanceSeconds::new((seconds / active(situation)).min(by_the_clock).max(seconds)), fit))
     }
@@ -109,8 +111,10 @@ impl Asked<'_> {
             let has_unstarted = || self.situation.queue.has_unstarted(c.project.id, self.kind);
             is_other && c.may_supply(self.kind) && !has_unstarted()
         });
+        // One that cannot be in time anyway has no turn.
         let work: Duration = others
             .filter_map(|c| c.typical[self.kind])
+            .filter(|job| possibly_in_time(self.situation, job).is_in_time())
             .map(|job| job.running_time.mul_f64(job.instances))
             .fold(Duration::ZERO, |sum, work| sum + work);
         work.mul_f64(1.0 / self.instances())
