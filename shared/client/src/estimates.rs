@@ -56,14 +56,20 @@ impl Client {
             Some(_) => Progress::Coprocessor(running_time(job)),
             None => Progress::Cpu(running_time(job), self.ledger.cpu_efficiency()),
         };
+        let completion = self.config.composition.completion;
         let job = JobProgress {
             by_size: by_size(job),
             fraction_done: fallow_domain::Fraction::clamped(job.run.fraction_done),
             progress,
             learned: self.learned(job.project),
-            by_version: self.by_version(job),
+            // To find a version takes time, and this is asked for every job that is placed.
+            by_version: if completion.looks_at_versions() {
+                self.by_version(job)
+            } else {
+                Default::default()
+            },
         };
-        self.config.composition.completion.estimate(&job).left
+        completion.estimate(&job).left
     }
 
     /// What the last jobs of a job's version took over what they were to take.

@@ -36,6 +36,10 @@ impl CompletionPolicy for ByQuantile {
         "as 0.7 of the last jobs of its version"
     }
 
+    fn looks_at_versions(&self) -> bool {
+        true
+    }
+
     /// What a server is told of a project is what it goes by.
     fn factor(&self, learned: DurationCorrection) -> DurationCorrection {
         learned

@@ -57,6 +57,11 @@ pub trait CompletionPolicy: Send + Sync + 'static {
         Basis::new([self.factor(learned.correction).get() / learned.efficiency.get().get().max(0.01)])
     }
 
+    /// Whether it looks at [`JobProgress::by_version`]. Without, no time is spent on finding it.
+    fn looks_at_versions(&self) -> bool {
+        false
+    }
+
     /// The running time that a job still needs, by default the blend of its size and its progress (R5.7). It
     /// is asked for every job of a host at once, so it should take no longer than it has to.
     fn estimate(&self, job: &JobProgress) -> Estimate {
@@ -112,7 +117,8 @@ pub struct JobProgress {
     pub progress: Progress,
     /// What finished jobs of its project took over what they were to take by their size (R5.8).
     pub learned: DurationCorrection,
-    /// The same as a quantile over the last jobs of its application version.
+    /// The same as a quantile over the last jobs of its application version, if the policy looks at it
+    /// ([`looks_at_versions`](CompletionPolicy::looks_at_versions)).
     pub by_version: DurationCorrection,
 }
 
