@@ -40,15 +40,10 @@ impl AskingHosts {
         for (key, value) in txn.scan(&keys.hosts(), None, usize::MAX)? {
             let host: Host = decode("host", &key, &value)?;
             if let Some(at) = host.last_request {
-                asking.note(host.id, u64::from(host.ncpus), at);
+                asking.asked(host.id, u64::from(host.ncpus), at);
             }
         }
         Ok(asking)
-    }
-
-    /// A host asks now, which has so many instances.
-    pub(crate) fn asked(&mut self, host: u64, instances: u64, now: Instant) {
-        self.note(host, instances, now);
     }
 
     /// Those that are there, in a project with this `poll`.
@@ -67,7 +62,8 @@ impl AskingHosts {
         AskingFleet { hosts: self.all.len() as u64, instances: self.instances }
     }
 
-    fn note(&mut self, host: u64, instances: u64, at: Instant) {
+    /// A host asked, which has so many instances.
+    pub(crate) fn asked(&mut self, host: u64, instances: u64, at: Instant) {
         self.forget(host);
         let instances = instances.min(INSTANCES_MAX);
         self.all.insert(host, (at, instances));

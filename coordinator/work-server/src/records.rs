@@ -188,8 +188,13 @@ pub(crate) struct UnsentEntry {
     pub(crate) accounts: Vec<u64>,
 }
 
+/// The delay after which a host may come again.
+pub(crate) fn delay(settings: &ProjectSettings, host: &Host) -> Duration {
+    host.told_delay.map_or(settings.request_delay, |told| told.min(settings.request_delay))
+}
+
 /// The shortest time between two requests of one host that bring it work: a client that ignores the delay it
 /// was given is told to wait, one that comes a little early is not.
 pub(crate) fn min_interval(settings: &ProjectSettings, host: &Host) -> Duration {
-    host.told_delay.map_or(settings.request_delay, |told| told.min(settings.request_delay)).mul_f64(0.8)
+    delay(settings, host).mul_f64(0.8)
 }

@@ -14,7 +14,7 @@ use crate::error::ProjectError;
 use crate::host_limits::HostCapacity;
 use crate::names::output_name;
 use crate::project::Project;
-use crate::records::{Account, Host, Version, VersionFile};
+use crate::records::{self, Account, Host, Version, VersionFile};
 use crate::settings::DeletionPolicy;
 
 /// Platforms that there are. A client on one of them may find an application here tomorrow; any other name is
@@ -67,10 +67,7 @@ pub(super) fn write(
         // factor.
         dont_use_dcf: true,
         master_url: Some(project.url.to_string()),
-        request_delay: content
-            .host
-            .told_delay
-            .map_or(settings.request_delay, |told| told.min(settings.request_delay)),
+        request_delay: records::delay(&settings, &content.host),
         messages: content.messages,
         project_name: Some(project.long_name()),
         userid: Some(account.id),
