@@ -324,8 +324,7 @@ impl Client {
     ) -> Option<T> {
         self.note_draw();
         let rng = self.random.stream();
-        let (told, found) = self.state.projects.edit_rpc(id, |rpc| change(rpc, rng))?;
-        self.note_project_difference(id, found);
-        Some(told)
+        let edited = self.state.projects.edited_rpc(id, |rpc| change(rpc, rng))?;
+        Some(self.take_in_rpc(id, edited))
     }
 }

@@ -95,7 +95,8 @@ impl Client {
         }
     }
 
-    /// Books it by what was held back at an instant since the last plan.
+    /// Books it by what was held back at an instant since the last plan. Who is known to be down earns
+    /// nothing, as nothing of what it earned could be had.
     fn settle_long_term_as_of(&mut self, instant: Instant) {
         let Some((length, used)) = self.ledger.take_unsettled() else { return };
         let owed = |id: &ProjectId| self.ledger.long_term().has_debts(*id);
@@ -114,6 +115,7 @@ impl Client {
                 used: used.get(&project.id).copied().unwrap_or_default(),
                 may_supply: PerType::from_fn(|kind| {
                     !project.detach_when_done
+                        && !project.rpc.is_down(instant)
                         && !project.web.without[kind]
                         && !self.ledger.type_backoffs().lacks_work(project.id, kind, instant)
                 }),

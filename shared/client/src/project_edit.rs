@@ -35,9 +35,23 @@ impl Client {
         id: ProjectId,
         change: impl FnOnce(&mut RpcState) -> T,
     ) -> Option<T> {
-        let (told, found) = self.state.projects.edit_rpc(id, change)?;
+        let edited = self.state.projects.edited_rpc(id, change)?;
+        Some(self.take_in_rpc(id, edited))
+    }
+
+    /// It may be asked at another time.
+    pub(crate) fn take_in_rpc<T>(
+        &mut self,
+        id: ProjectId,
+        (told, after, found): (T, RpcState, Difference),
+    ) -> T {
+        if found.earns {
+            self.settle_long_term();
+            self.mark(Record::Ledger);
+        }
+        self.state.projects.set_rpc(id, after);
         self.note_project_difference(id, found);
-        Some(told)
+        told
     }
 
     /// The same of how its estimates are corrected, alone.

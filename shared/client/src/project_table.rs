@@ -70,14 +70,28 @@ impl Projects {
         Some((told, after, found))
     }
 
-    /// Changes when it may be asked, and nothing else of it.
-    pub(crate) fn edit_rpc<T>(
-        &mut self,
+    /// Changes a copy of when it may be asked, and nothing else of it. Says what follows when the copy is
+    /// [taken in](Self::set_rpc).
+    pub(crate) fn edited_rpc<T>(
+        &self,
         id: ProjectId,
         change: impl FnOnce(&mut RpcState) -> T,
-    ) -> Option<(T, Difference)> {
-        let follows = Difference { store: true, asks: true, waits: true, ..Difference::default() };
-        self.edit_part(id, |project| &mut project.rpc, change, follows)
+    ) -> Option<(T, RpcState, Difference)> {
+        let rpc = &self.all.get(&id)?.rpc;
+        let mut after = rpc.clone();
+        let told = change(&mut after);
+        let differs = *rpc != after;
+        let earns = rpc.has_failed() != after.has_failed();
+        let found =
+            Difference { store: differs, asks: differs, waits: differs, earns, ..Difference::default() };
+        Some((told, after, found))
+    }
+
+    /// Takes it in.
+    pub(crate) fn set_rpc(&mut self, id: ProjectId, rpc: RpcState) {
+        if let Some(project) = self.all.get_mut(&id) {
+            project.rpc = rpc;
+        }
     }
 
     /// Changes how its estimates are corrected, and nothing else of it.
@@ -151,6 +165,7 @@ impl Difference {
                 || was.scheduler_urls.is_empty() != is.scheduler_urls.is_empty(),
             estimates: was.correction != is.correction || was.dont_use_dcf != is.dont_use_dcf,
             earns: (was.share, was.detach_when_done) != (is.share, is.detach_when_done)
+                || was.rpc.has_failed() != is.rpc.has_failed()
                 || was.web.without != is.web.without,
         }
     }

@@ -233,8 +233,13 @@ impl RpcState {
     /// were last asked, or it said that it is down, and it is not to be asked again yet, or that was not long
     /// ago.
     pub fn is_down(&self, now: Instant) -> bool {
-        let failed = self.schedulers.failures > 0;
-        failed && (self.must_wait(now) || self.schedulers.wait.is_some_and(|wait| wait.is_known(now)))
+        self.has_failed()
+            && (self.must_wait(now) || self.schedulers.wait.is_some_and(|wait| wait.is_known(now)))
+    }
+
+    /// Whether none of its schedulers answered when they were last asked.
+    pub const fn has_failed(&self) -> bool {
+        self.schedulers.failures > 0
     }
 
     /// Whether it asked for a delay that is not over.

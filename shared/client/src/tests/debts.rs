@@ -81,6 +81,23 @@ fn r3_3_what_a_project_did_not_earn_while_it_was_held_back_it_does_not_earn_with
 }
 
 #[test]
+fn r3_5_a_project_that_is_known_to_be_down_earns_nothing_and_keeps_what_it_had_earned() {
+    let mut client = unsettled(&[("a", 300.0, 100), ("b", 100.0, 100)]);
+    let a = id_of(&client, "a");
+    client.with_rpc(a, |rpc, rng| rpc.on_failure(NOW, rng));
+    assert_eq!(settled(&mut client, "a"), 50);
+    client.ledger.used(id_of(&client, "b"), CPU, Duration::from_hours(200));
+    client.ledger.could_compute(Duration::from_hours(100));
+    assert_eq!(settled(&mut client, "a"), 50);
+    client.ledger.could_compute(Duration::from_hours(100));
+    client.edit_rpc(a, |rpc| rpc.on_success());
+    client.ledger.used(id_of(&client, "b"), CPU, Duration::from_hours(200));
+    client.ledger.could_compute(Duration::from_hours(100));
+    // Of the 150 hours that it was due, half is in what the other owes more.
+    assert_eq!(settled(&mut client, "a"), 175, "it answers again");
+}
+
+#[test]
 fn r3_3_what_projects_earned_beside_one_that_leaves_they_have_earned_beside_it() {
     let mut client = unsettled(&[("a", 300.0, 75), ("b", 100.0, 25), ("c", 400.0, 100)]);
     client.handle(NOW, Event::Detach { url: url("c") });
