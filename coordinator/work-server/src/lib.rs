@@ -41,6 +41,7 @@ pub mod connections;
 mod credit;
 mod error;
 mod host_class;
+mod host_experience;
 mod host_files;
 mod host_limits;
 mod idle_hosts;

@@ -1,6 +1,7 @@
 //! What a project keeps besides its workunits: accounts, hosts, applications, counters.
 
 use fallow_domain::{AccountKey, AgentId, Duration, Instant, ResourceType, Usage};
+use fallow_policy::send::Trials;
 use serde::{Deserialize, Serialize};
 
 use super::operator_types::Counts;
@@ -92,6 +93,9 @@ pub(crate) struct Host {
     /// use, or an older copy of it. None for hosts outside the fleet: there a copy gets a record of its own.
     #[serde(default)]
     pub(crate) copied_at: Option<Instant>,
+    /// Whether jobs are tried on it that would be late by their estimates.
+    #[serde(default)]
+    pub(crate) trials: Trials,
 }
 
 /// How long a host is taken for copied after the last sign of it.

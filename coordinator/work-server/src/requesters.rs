@@ -386,6 +386,7 @@ mod tests {
                 search_from: 0,
                 waiting: false,
                 copied_at: None,
+                trials: fallow_policy::send::Trials::default(),
             };
             txn.put("host", keys.host(id), &host).unwrap();
         }

@@ -63,6 +63,10 @@ impl Keys {
     pub(crate) fn host_credit(&self, host: u64) -> Vec<u8> {
         self.key(format_args!("credit-host/{host:016x}"))
     }
+    /// What jobs took on a host.
+    pub(crate) fn host_experience(&self, host: u64) -> Vec<u8> {
+        self.key(format_args!("experience-host/{host:016x}"))
+    }
     pub(crate) fn app(&self, name: &str) -> Vec<u8> {
         self.key(format_args!("app/{name}"))
     }

@@ -31,6 +31,7 @@
 
 use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_domain::{AgentId, Instant};
+use fallow_policy::send::Trials;
 use tracing::warn;
 
 use crate::error::ProjectError;
@@ -194,6 +195,7 @@ fn fresh(txn: &mut Txn<'_>, keys: &Keys, account: u64, now: Instant) -> Result<H
         search_from: 0,
         waiting: false,
         copied_at: None,
+        trials: Trials::default(),
     })
 }
 

@@ -22,6 +22,7 @@ use tracing::{debug, info, warn};
 
 use super::credit::{self, Credit};
 use super::error::ProjectError;
+use super::host_experience::HostExperience;
 use super::project::Project;
 use super::records::{Account, Host, Version};
 use super::workunit::{HostAccount, Workunit};
@@ -57,6 +58,8 @@ pub(super) struct SentJob {
 /// What a request led to, of which the reply is made.
 pub(super) struct ReplyContent {
     pub(super) host: Host,
+    /// What jobs took on it.
+    pub(super) experience: HostExperience,
     /// The host's record is new to it, or another than it thought.
     pub(super) tell_host_id: bool,
     pub(super) acks: Vec<String>,
@@ -147,8 +150,10 @@ impl Project {
     ) -> Result<ReplyContent, ProjectError> {
         let reply = self.transact(|txn| {
             let (host, tell_host_id) = host::identify(self, txn, request, account, now)?;
+            let experience = HostExperience::read(txn, &self.keys, host.id)?;
             let mut reply = ReplyContent {
                 host,
+                experience,
                 tell_host_id,
                 acks: Vec::new(),
                 aborts: Vec::new(),

@@ -63,7 +63,7 @@ pub(super) fn write(
     };
     let mut reply = SchedulerReply {
         scheduler_version: Some(SCHEDULER_VERSION),
-        // Estimates come from this host's own benchmark; clients of today correct them better than by a
+        // Estimates come from what jobs took on this host; clients of today correct them better than by a
         // factor.
         dont_use_dcf: true,
         master_url: Some(project.url.to_string()),
@@ -105,7 +105,8 @@ pub(super) fn write(
     };
     let mut known = BTreeSet::new();
     for sent in content.jobs {
-        add_version(project, &capacity, &sent.version, &mut known, &mut reply);
+        let flops = Speed::new(content.experience.speed(&capacity, &sent.version)).ok();
+        add_version(project, flops, &sent.version, &mut known, &mut reply);
         add_job(project, &sent, &mut reply)?;
     }
     if content.is_part {
@@ -141,7 +142,7 @@ fn jitter(host: u64, now: Instant) -> f64 {
 /// harm.
 fn add_version(
     project: &Project,
-    capacity: &HostCapacity,
+    flops: Option<Speed>,
     version: &Version,
     known: &mut BTreeSet<(String, String, ResourceType)>,
     reply: &mut SchedulerReply,
@@ -177,7 +178,7 @@ fn add_version(
             .usage
             .coprocessor
             .map(|(kind, count)| wire::Coprocessor { kind: wire::type_name(kind).to_owned(), count }),
-        flops: Speed::new(capacity.speed_of(version.usage)).ok(),
+        flops,
         ..wire::AppVersion::default()
     });
 }

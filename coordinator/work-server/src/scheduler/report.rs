@@ -11,7 +11,7 @@ use tracing::info;
 use super::ReplyContent;
 use crate::credit;
 use crate::error::ProjectError;
-use crate::host_limits::speed;
+use crate::host_limits::{HostCapacity, speed};
 use crate::index;
 use crate::printable;
 use crate::project::Project;
@@ -38,6 +38,9 @@ pub(super) fn take(
     reply: &mut ReplyContent,
     now: Instant,
 ) -> Result<(), ProjectError> {
+    let catalog = project.catalog();
+    let capacity = HostCapacity::of(request, &catalog);
+    let mut has_learned = false;
     for result in request.results.iter().take(REPORTS_MAX) {
         reply.acks.push(result.name.clone());
         let Some((name, index)) = split_job_name(&result.name) else { continue };
@@ -56,10 +59,18 @@ pub(super) fn take(
                 outcome = report.outcome.as_str(), "a job failed on its host"
             );
         }
+        let is_success = report.outcome == Outcome::Success;
         if after.report(index, reply.host_account(), report, now) {
+            let deadline = before.jobs.get(index as usize).and_then(|job| job.deadline);
+            reply.host.trials.over(is_success && deadline.is_none_or(|deadline| now <= deadline));
+            let experience = &mut reply.experience;
+            has_learned |= is_success && experience.learn(&catalog, &capacity, &before, result, now);
             reply.to_compare |= !after.to_compare().is_empty();
             index::write(txn, &project.keys, Some(&before), &after, now)?;
         }
+    }
+    if has_learned {
+        reply.experience.write(txn, &project.keys, reply.host.id)?;
     }
     Ok(())
 }

@@ -76,7 +76,8 @@ pub(super) fn send(
     now: Instant,
 ) -> Result<(), ProjectError> {
     let catalog = project.catalog();
-    let Some(mut work_request) = WorkRequest::of(request, &catalog) else {
+    let experience = reply.experience.clone();
+    let Some(mut work_request) = WorkRequest::of(request, &catalog, &experience) else {
         if holds_none(project, txn, reply)? {
             reply.host.told_delay = None;
         }
@@ -86,8 +87,8 @@ pub(super) fn send(
     let asks = work_request.types();
     for sent in &reply.jobs {
         // What was lost and is sent again counts.
-        let usage = sent.version.usage;
-        work_request.wanted.fill(usage, work_request.capacity.estimate(&sent.workunit, usage));
+        let estimate = work_request.estimate(&sent.workunit, &sent.version);
+        work_request.wanted.fill(sent.version.usage, estimate);
     }
     if work_request.wanted.is_open() && !refused(project, request, reply, now) {
         reply.host.last_request = Some(now);
@@ -148,6 +149,7 @@ fn send_what_suits(
             room,
             now,
             host_account: reply.host_account(),
+            may_try: reply.host.trials.may_try(in_progress as u64, now),
         };
         search.pass(reply, &mut passed, part.as_mut())
     });
@@ -258,6 +260,8 @@ struct Search<'a> {
     room: usize,
     now: Instant,
     host_account: HostAccount,
+    /// Whether a job may be tried on the host that would be late by its estimate.
+    may_try: bool,
 }
 
 /// What was found, and what more would be looked for.
@@ -305,7 +309,7 @@ impl<'a> Search<'a> {
 
     /// What a job uses, and how long it takes here.
     fn takes(&self, Candidate { workunit, version, .. }: &Candidate) -> (Usage, Duration) {
-        (version.usage, self.work_request.capacity.estimate(workunit, version.usage))
+        (version.usage, self.work_request.estimate(workunit, version))
     }
 
     /// Puts jobs first whose inputs the host has (R4.11). Says whether there are any.
@@ -326,8 +330,8 @@ impl<'a> Search<'a> {
     fn looked_for(&self, reply: &ReplyContent) -> Demand {
         let mut wanted = wanted(self.request, 2.0);
         for sent in &reply.jobs {
-            let usage = sent.version.usage;
-            wanted.fill(usage, self.work_request.capacity.estimate(&sent.workunit, usage));
+            let estimate = self.work_request.estimate(&sent.workunit, &sent.version);
+            wanted.fill(sent.version.usage, estimate);
         }
         wanted
     }
@@ -340,7 +344,7 @@ impl<'a> Search<'a> {
             let fits = still.wants(version.kind()) && with <= self.space;
             if fits {
                 disk = with;
-                still.fill(version.usage, self.work_request.capacity.estimate(workunit, version.usage));
+                still.fill(version.usage, self.work_request.estimate(workunit, version));
             }
             fits
         });
@@ -405,14 +409,12 @@ impl<'a> Search<'a> {
                 passed.memory.get_or_insert((workunit.application.clone(), workunit.memory_bound));
             } else if workunit.disk_bound.plus(found.disk) > self.space {
                 passed.disk.get_or_insert((workunit.application.clone(), workunit.disk_bound));
-            } else if self.is_late_even_alone(&workunit, version.usage, Duration::ZERO) {
+            } else if self.is_late_even_alone(&workunit, version, Duration::ZERO) {
                 // Not counted as found: whatever lies behind it is looked at as if it were not there.
                 passed.time += 1;
             } else {
                 if !found.is_choosy {
-                    found
-                        .still
-                        .fill(version.usage, self.work_request.capacity.estimate(&workunit, version.usage));
+                    found.still.fill(version.usage, self.work_request.estimate(&workunit, version));
                     found.disk = found.disk.plus(workunit.disk_bound);
                 }
                 found.candidates.push(Candidate { workunit, index, version: version.clone() });
@@ -451,15 +453,16 @@ impl<'a> Search<'a> {
             on_time: request.time_stats.fallow_on_time.as_ref(),
             switches: project.settings().send.ws2,
             held: None,
+            may_try: self.may_try,
         }
     }
 
     /// Whether the host would miss the deadline of a job that it began now and interrupted for no other,
     /// after a delay.
-    fn is_late_even_alone(&self, workunit: &Workunit, usage: Usage, delay: Duration) -> bool {
-        let estimate = self.work_request.capacity.estimate(workunit, usage);
+    fn is_late_even_alone(&self, workunit: &Workunit, version: &Version, delay: Duration) -> bool {
+        let estimate = self.work_request.estimate(workunit, version);
         let (policy, bound) = (self.project.settings().send.policy, workunit.delay_bound - delay);
-        policy.is_late_alone(&self.situation(), usage.main_type(), estimate, bound)
+        policy.is_late_alone(&self.situation(), version.kind(), estimate, bound)
     }
 
     /// Whether nobody is waited for who could run a workunit that failed on the account.
@@ -483,7 +486,7 @@ impl<'a> Search<'a> {
         let Self { project, request, work_request, now, .. } = *self;
         let offers = candidates.iter().enumerate().map(|(id, candidate)| Offer {
             id,
-            estimate: work_request.capacity.estimate(&candidate.workunit, candidate.version.usage),
+            estimate: work_request.estimate(&candidate.workunit, &candidate.version),
             deadline: now + candidate.workunit.delay_bound,
             usage: candidate.version.usage,
         });
@@ -495,7 +498,7 @@ impl<'a> Search<'a> {
             let delay = request.estimated_delay.max(Duration::ZERO);
             let (late, alone): (Vec<_>, Vec<_>) = offers.partition(|offer| {
                 candidates.get(offer.id).is_some_and(|candidate| {
-                    self.is_late_even_alone(&candidate.workunit, candidate.version.usage, delay)
+                    self.is_late_even_alone(&candidate.workunit, &candidate.version, delay)
                 })
             });
             passed.time += late.len();
@@ -513,6 +516,9 @@ impl<'a> Search<'a> {
         for (position, refusal) in &sent.refused {
             let workunit = candidates.get(*position).map(|candidate| candidate.workunit.name.as_str());
             debug!(project = %self.project.name, workunit, %refusal, "not sent");
+        }
+        if let Some(trial) = sent.trial.and_then(|position| candidates.get(position)) {
+            debug!(project = %self.project.name, workunit = %trial.workunit.name, "tried, though late by its estimate");
         }
         passed.time += sent.refused.len();
         sent.send
@@ -548,6 +554,7 @@ fn give(
         let kept = after.inputs.iter().filter(|input| input.sticky);
         let kept = kept.map(|input| (input.file_name.as_str(), Bytes(input.nbytes)));
         project.note_sent_files(txn, reply.host.id, kept)?;
+        reply.host.trials.sent(now);
         reply.jobs.push(SentJob { workunit: after, index, version });
     }
     Ok(())

@@ -32,6 +32,7 @@ impl SendPolicy for Never {
         SendDecision {
             send: Vec::new(),
             refused: offers.map(|offer| (offer.id, late)).collect(),
+            trial: None,
             open: situation.demand,
         }
     }

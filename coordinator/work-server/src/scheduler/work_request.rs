@@ -1,13 +1,15 @@
 //! The work that a request asks for, by resource type (R3.2, R3.12).
 
 use fallow_boinc::scheduler::SchedulerRequest;
-use fallow_domain::{Bytes, InstanceSeconds, PerType, ResourceType};
+use fallow_domain::{Bytes, Duration, InstanceSeconds, PerType, ResourceType};
 use fallow_policy::disk::passes::ReportedSpace;
 use fallow_policy::send::Demand;
 
 use crate::catalog::Catalog;
+use crate::host_experience::HostExperience;
 use crate::host_limits::{HostCapacity, HostLimits, OfTypes};
 use crate::records::Version;
+use crate::workunit::Workunit;
 
 /// Idle instances of a type that a request can name.
 const IDLE_MAX: f64 = 4_096.0;
@@ -19,17 +21,24 @@ pub(super) struct WorkRequest<'c> {
     pub(super) disk: ReportedSpace,
     /// What the project has, as it was when the request came.
     pub(super) catalog: &'c Catalog,
+    /// What jobs took on the host.
+    experience: &'c HostExperience,
 }
 
 impl<'c> WorkRequest<'c> {
     /// What is asked for, if anything is.
-    pub(super) fn of(request: &SchedulerRequest, catalog: &'c Catalog) -> Option<Self> {
+    pub(super) fn of(
+        request: &SchedulerRequest,
+        catalog: &'c Catalog,
+        experience: &'c HostExperience,
+    ) -> Option<Self> {
         let wanted = wanted(request, 1.0);
         (!request.dont_send_work && wanted.is_open()).then(|| Self {
             wanted,
             capacity: HostCapacity::of(request, catalog),
             disk: disk(request),
             catalog,
+            experience,
         })
     }
 
@@ -37,6 +46,11 @@ impl<'c> WorkRequest<'c> {
     pub(super) fn limits(&self, host: u64, delete_from_self: bool) -> HostLimits {
         let most = self.disk.passes(delete_from_self).last();
         HostLimits::of(host, self.capacity.clone(), most.map_or(Bytes(0), |(_, space)| space))
+    }
+
+    /// How long a job of a workunit takes on the host.
+    pub(super) fn estimate(&self, workunit: &Workunit, version: &Version) -> Duration {
+        self.experience.estimate(&self.capacity, workunit, version)
     }
 
     /// The types that are asked for.

@@ -1,6 +1,8 @@
 //! Work by resource type, by disk space and by setting: what is sent to whom, and when to come again.
 
-use fallow_boinc::scheduler::{FreeSpace, HostCoprocessors, InProgressResult, SchedulerReply, StickyFile};
+use fallow_boinc::scheduler::{
+    FreeSpace, HostCoprocessors, InProgressResult, ResultState, SchedulerReply, StickyFile,
+};
 use fallow_domain::{Bytes, Duration, Instant, OnTimeTable, OnTimeWithin, ResourceType, Usage};
 use fallow_work_server::{NewJobs, NewWorkunit, ProjectInfo};
 
@@ -163,9 +165,12 @@ fn r5_6_a_host_that_tells_its_hours_is_sent_what_they_let_it_finish() {
         delay_bound: Duration::from_hours(24),
         ..workunit("cpu", "x", hours as f64 * 3_600e9, 1)
     };
-    fixture.server.submit("p", vec![job(8); 10]).unwrap();
+    fixture.server.submit("p", vec![job(8); 20]).unwrap();
     let sent = |name: &str, (sure, possible): (i64, i64), idle: f64| {
         let mut client = Client::new(&fixture, &info, name);
+        // As long as it holds a job, none is tried on it.
+        assert_eq!(client.fetch(1.0).results.len(), 1);
+        fixture.advance(Duration::from_mins(10));
         client.request.host_info.p_fpops = 1e9;
         client.request.host_info.p_ncpus = 1;
         client.request.global_preferences = None;
@@ -184,6 +189,50 @@ fn r5_6_a_host_that_tells_its_hours_is_sent_what_they_let_it_finish() {
     assert_eq!(sent("hopeless", (0, 7), 1.0), (0, true));
     // One that tells nothing, or nonsense, is judged by its mean.
     assert_eq!(sent("nonsense", (12, 3), 0.0), (1, true));
+}
+
+/// WS3: a job of an hour that is said to take ten has nine hours. It is tried, and once a few were in time the
+/// server knows.
+#[test]
+fn r5_6_a_job_whose_estimate_is_far_too_high_is_tried_until_the_server_knows_how_long_it_takes() {
+    let fixture = Fixture::start();
+    let info = fixture.project("p");
+    fixture.script("p", "cpu");
+    fixture.set("p", "send", "WS3");
+    fixture.set("p", "spread", "false");
+    let job = NewWorkunit { delay_bound: Duration::from_hours(9), ..workunit("cpu", "x", 10.0 * 3_600e9, 1) };
+    fixture.server.submit("p", vec![job; 40]).unwrap();
+    let mut client = Client::new(&fixture, &info, "a");
+    client.request.host_info.p_fpops = 1e9;
+    client.request.host_info.p_ncpus = 2;
+    client.request.global_preferences = None;
+    (client.request.time_stats.on_frac, client.request.time_stats.active_frac) = (1.0, 1.0);
+    client.request.in_progress_results = Some(Vec::new());
+    let ask = |client: &mut Client| {
+        fixture.advance(Duration::from_mins(70));
+        let reply = client.fetch(7_200.0);
+        (reply.results.len(), reply.app_versions.first().and_then(|version| version.flops))
+    };
+    let in_an_hour = |client: &mut Client| {
+        for (job, reply) in client.held.clone() {
+            client.upload(&job, b"x");
+            client.report(&job, ResultState::Uploaded, 0);
+            let (sent, result) = (&reply.results[0], client.request.results.last_mut().unwrap());
+            (result.platform, result.version_num) = (sent.platform.clone(), sent.version_num);
+            result.final_elapsed_time = Duration::from_hours(1);
+        }
+    };
+    assert_eq!(ask(&mut client).0, 1, "one is tried");
+    assert_eq!(ask(&mut client).0, 0, "and no other as long as it is there");
+    let mut sent = Vec::new();
+    for _ in 0..6 {
+        in_an_hour(&mut client);
+        sent.push(ask(&mut client));
+    }
+    let counts: Vec<usize> = sent.iter().map(|(count, _)| *count).collect();
+    assert_eq!(counts, [1, 1, 1, 1, 2, 2], "{sent:?}");
+    let flops = sent[5].1.unwrap().get();
+    assert!((9.5e9..10.5e9).contains(&flops), "the client is told the speed that it has by this: {flops}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What a project's server knows of a host.
 
+use fallow_policy::send::Trials;
+
 /// A host, as a project's server knows it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownHost {
@@ -13,6 +15,8 @@ pub(crate) struct KnownHost {
     pub(crate) jobs_sent: u64,
     /// Jobs that it computed to their end and reported.
     pub(crate) jobs_finished: u64,
+    /// Whether jobs are tried on it.
+    pub(crate) trials: Trials,
 }
 
 impl KnownHost {

@@ -135,6 +135,7 @@ impl<'a> Server<'a> {
             if let Some(host) = self.hosts.get_mut(job.host) {
                 host.jobs_finished += u64::from(!failed);
                 host.held = host.held.saturating_sub(1);
+                host.trials.over(!failed && now <= job.deadline);
             }
             if let Some(application) = self.supply.applications.get_mut(job.application) {
                 application.ended(job.computed.unwrap_or(now), now);
@@ -190,6 +191,7 @@ impl<'a> Server<'a> {
             on_time: request.time_stats.fallow_on_time.as_ref(),
             switches: composition.ws2,
             held,
+            may_try: self.hosts.get(arrival.host).is_some_and(|host| host.trials.may_try(host.held, now)),
         };
         let sent = composition.send.decide(&situation, &mut offers.into_iter());
         if sent.send.is_empty() && sent.refused.iter().any(|(_, refusal)| refusal.is_for_lateness()) {
@@ -331,6 +333,7 @@ impl<'a> Server<'a> {
         if let Some(host) = self.hosts.get_mut(job.host) {
             host.jobs_sent += 1;
             host.held += 1;
+            host.trials.sent(job.sent);
             if host.lacks_version(job.application) {
                 put_version(reply, application, &self.url);
             }

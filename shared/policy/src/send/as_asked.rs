@@ -22,7 +22,7 @@ impl SendPolicy for AsAsked {
     ) -> SendDecision<usize> {
         let mut open = situation.demand;
         let send = fill(&mut open, offers);
-        SendDecision { send, refused: Vec::new(), open }
+        SendDecision { send, refused: Vec::new(), trial: None, open }
     }
 }
 

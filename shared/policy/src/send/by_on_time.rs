@@ -9,7 +9,8 @@
 //! made on the clock of that on-time: deadlines are when so much of it has passed, and running times are as
 //! they are. Jobs are judged by what is possible as long as the host names instances of their type that
 //! idle: late work is no worse than none, and slack is used up by waiting. Those beyond are judged by what is
-//! sure. What was chosen for the same reply counts.
+//! sure. What was chosen for the same reply counts. A job that is refused only because it would be late
+//! itself may be tried all the same (`trial`).
 //!
 //! A host that does not tell is judged as by WS2, and as there one whose jobs are not known gets what it
 //! asked for.
@@ -19,12 +20,12 @@
 //! Not in here: that a host reports only when it is connected; that the on-time of a day to come is not the
 //! same for two jobs that are judged one after the other; more than two degrees of sureness.
 
-use fallow_domain::{Duration, ResourceType};
+use fallow_domain::{Duration, OnTimeTable, ResourceType};
 
 use super::deadline_check::DeadlineCheck;
 use super::host_clock::{HostClock, within};
 use super::in_time::InTime;
-use super::{InProgress, Offer, SendDecision, SendPolicy, SendSituation};
+use super::{HeldJobs, InProgress, Offer, SendDecision, SendPolicy, SendSituation, trial};
 use crate::on_time::Sureness;
 
 /// WS3.
@@ -56,8 +57,14 @@ impl SendPolicy for ByOnTime {
         bound: Duration,
     ) -> bool {
         match situation.on_time {
-            Some(table) => estimate > within(table, bound, sureness(situation, kind)),
-            None => InTime.is_late_alone(situation, kind, estimate, bound),
+            Some(table) => {
+                let there = within(table, bound, sureness(situation, kind));
+                estimate > there && !trial::fits(situation, estimate, bound)
+            }
+            None => {
+                let is_late = InTime.is_late_alone(situation, kind, estimate, bound);
+                is_late && !trial::fits(situation, estimate, bound)
+            }
         }
     }
 
@@ -66,36 +73,46 @@ impl SendPolicy for ByOnTime {
         situation: &SendSituation<'_>,
         offers: &mut dyn Iterator<Item = Offer<usize>>,
     ) -> SendDecision<usize> {
-        let (Some(table), Some(held)) = (situation.on_time, situation.held) else {
-            return InTime.decide(situation, offers);
-        };
-        let check = |sureness| {
-            let clock = HostClock::OnTime(table, sureness);
-            DeadlineCheck::new(&situation.host, clock, situation.now, held.load, held.list)
-        };
-        let (mut sure, mut possible) = (check(Sureness::Sure), check(Sureness::Possible));
-        let mut sent = SendDecision { send: Vec::new(), refused: Vec::new(), open: situation.demand };
-        for offer in offers {
-            if !sent.open.is_open() {
-                break;
-            }
-            let kind = offer.usage.main_type();
-            if !sent.open.wants(kind) {
-                continue;
-            }
-            let job = InProgress { deadline: offer.deadline, remaining: offer.estimate, usage: offer.usage };
-            let judge = if sent.open.names_idle(kind) { &mut possible } else { &mut sure };
-            if let Some(refusal) = judge.refuses(&job) {
-                sent.refused.push((offer.id, refusal));
-                continue;
-            }
-            sure.add(&job);
-            possible.add(&job);
-            sent.open.fill(offer.usage, offer.estimate);
-            sent.send.push(offer.id);
-        }
-        sent
+        trial::with_trial(situation, offers, |offers| match (situation.on_time, situation.held) {
+            (Some(table), Some(held)) => by_on_time(situation, table, held, offers),
+            _ => InTime.decide(situation, offers),
+        })
     }
+}
+
+fn by_on_time(
+    situation: &SendSituation<'_>,
+    table: &OnTimeTable,
+    held: HeldJobs<'_>,
+    offers: &mut dyn Iterator<Item = Offer<usize>>,
+) -> SendDecision<usize> {
+    let check = |sureness| {
+        let clock = HostClock::OnTime(table, sureness);
+        DeadlineCheck::new(&situation.host, clock, situation.now, held.load, held.list)
+    };
+    let (mut sure, mut possible) = (check(Sureness::Sure), check(Sureness::Possible));
+    let open = situation.demand;
+    let mut sent = SendDecision { send: Vec::new(), refused: Vec::new(), trial: None, open };
+    for offer in offers {
+        if !sent.open.is_open() {
+            break;
+        }
+        let kind = offer.usage.main_type();
+        if !sent.open.wants(kind) {
+            continue;
+        }
+        let job = InProgress { deadline: offer.deadline, remaining: offer.estimate, usage: offer.usage };
+        let judge = if sent.open.names_idle(kind) { &mut possible } else { &mut sure };
+        if let Some(refusal) = judge.refuses(&job) {
+            sent.refused.push((offer.id, refusal));
+            continue;
+        }
+        sure.add(&job);
+        possible.add(&job);
+        sent.open.fill(offer.usage, offer.estimate);
+        sent.send.push(offer.id);
+    }
+    sent
 }
 
 fn sureness(situation: &SendSituation<'_>, kind: ResourceType) -> Sureness {
@@ -105,8 +122,8 @@ fn sureness(situation: &SendSituation<'_>, kind: ResourceType) -> Sureness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::send::{Demand, HeldJobs, Load, SendHost, WhyNotSent, Ws2Switches};
-    use fallow_domain::{Fraction, InstanceSeconds, Instant, OnTimeTable, OnTimeWithin, PerType, Usage};
+    use crate::send::{Demand, Load, SendHost, WhyNotSent, Ws2Switches};
+    use fallow_domain::{Fraction, InstanceSeconds, Instant, OnTimeWithin, PerType, Usage};
     use proptest::prelude::*;
 
     const HOUR: Duration = Duration::from_hours(1);
@@ -150,6 +167,7 @@ mod tests {
             on_time,
             switches: Ws2Switches::IMPROVED,
             held: held.map(|held| HeldJobs { load: Load::of(held), list: &list }),
+            may_try: false,
         };
         policy.decide(&situation, &mut offers.into_iter())
     }
@@ -182,6 +200,37 @@ mod tests {
     }
 
     #[test]
+    fn one_job_that_would_be_late_is_tried_where_there_is_nothing_else_to_send() {
+        let list = Vec::new;
+        let decide = |table: Option<&OnTimeTable>, may_try, offers: Vec<Offer<usize>>| {
+            let situation = SendSituation {
+                now: t0(),
+                demand: Demand::cpu(Duration::from_secs(1_000_000), 2),
+                host: SendHost { instances: PerType::cpu(2), availability: Fraction::clamped(0.5) },
+                on_time: table,
+                switches: Ws2Switches::IMPROVED,
+                held: Some(HeldJobs { load: Load::NONE, list: &list }),
+                may_try,
+            };
+            let sent = ByOnTime.decide(&situation, &mut offers.into_iter());
+            (sent.send, sent.trial, sent.refused.len())
+        };
+        let long = |id, hours| offer(id, hours, 24);
+        let thirds = Some(thirds());
+        let table = thirds.as_ref();
+        assert_eq!(decide(table, true, vec![long(0, 160), long(1, 17)]), (vec![0], Some(0), 1));
+        assert_eq!(decide(table, true, vec![long(0, 161), long(1, 17)]), (vec![1], Some(1), 1));
+        assert_eq!(decide(table, false, vec![long(0, 160)]), (vec![], None, 1));
+        assert_eq!(
+            decide(table, true, vec![long(0, 17), long(1, 1)]),
+            (vec![1], None, 1),
+            "there is other work"
+        );
+        assert_eq!(decide(None, true, vec![long(0, 120)]), (vec![0], Some(0), 0), "it tells no hours");
+        assert_eq!(decide(None, true, vec![long(0, 121)]), (vec![], None, 1));
+    }
+
+    #[test]
     fn a_host_that_does_not_tell_its_hours_is_sent_what_ws2_sends() {
         for held in [None, Some([has(4, 30)].as_slice())] {
             let offers = || (0..9).map(|id| offer(id, 4, 3 * id as i64 + 4)).collect::<Vec<_>>();
@@ -209,6 +258,7 @@ mod tests {
                 on_time,
                 switches: Ws2Switches::IMPROVED,
                 held: Some(HeldJobs { load: Load::NONE, list: &list }),
+                may_try: false,
             };
             ByOnTime.is_late_alone(&situation, ResourceType::Cpu, HOUR * hours, HOUR * 24)
         };
@@ -238,6 +288,7 @@ mod tests {
                 on_time: Some(&always),
                 switches: Ws2Switches::IMPROVED,
                 held: Some(HeldJobs { load: Load::of(&held), list: &list }),
+                may_try: false,
             };
             let by = |policy: &dyn SendPolicy| policy.decide(&situation, &mut offers.clone().into_iter());
             prop_assert_eq!(by(&ByOnTime), by(&InTime));

@@ -80,7 +80,7 @@ pub fn ws2_under<Id>(
 ) -> SendDecision<Id> {
     let stretch = if switches.scale_by_availability { 1.0 / host.availability.get().max(0.01) } else { 1.0 };
     let mut check = DeadlineCheck::new(host, HostClock::Stretched(stretch), now, load, in_progress);
-    let mut sent = SendDecision { send: Vec::new(), refused: Vec::new(), open: demand };
+    let mut sent = SendDecision { send: Vec::new(), refused: Vec::new(), trial: None, open: demand };
     for offer in offers {
         if !sent.open.is_open() {
             break;

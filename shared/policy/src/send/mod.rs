@@ -11,6 +11,9 @@
 //!
 //! Estimates are running times on that host, already corrected for it by the caller.
 //!
+//! Whether a job is tried on a host although it would be late there by an estimate that nothing has shown to
+//! be right is decided in `trial`.
+//!
 //! How much of a small batch one host may hold, whatever policy it is sent by, is decided in [`spread`].
 //!
 //! A [`SendPolicy`] decides from a [`SendSituation`] and the jobs that could be sent ([`Offer`]); each
@@ -22,6 +25,7 @@ mod host_clock;
 mod load;
 mod simulation;
 pub mod spread;
+mod trial;
 
 use std::fmt;
 
@@ -32,6 +36,7 @@ pub use demand::Demand;
 pub use fallow_domain::InProgress;
 pub use in_time::Ws2Switches;
 pub use load::Load;
+pub use trial::Trials;
 
 policies!(send);
 
@@ -93,6 +98,8 @@ pub struct SendSituation<'a> {
     pub switches: Ws2Switches,
     /// The jobs that it has, of all projects, if that is known.
     pub held: Option<HeldJobs<'a>>,
+    /// Whether a job may be tried on it that would be late by its estimate ([`Trials::may_try`]).
+    pub may_try: bool,
 }
 
 /// The jobs that a host has.
@@ -155,6 +162,8 @@ pub struct SendDecision<Id> {
     /// Jobs that were looked at and refused, and why. Those of a type that nothing was wanted of are not
     /// among them.
     pub refused: Vec<(Id, WhyNotSent)>,
+    /// The one among those sent that would be late by its estimate, which is tried.
+    pub trial: Option<Id>,
     /// What is left to be sent.
     pub open: Demand,
 }
