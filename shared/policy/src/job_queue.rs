@@ -243,6 +243,25 @@ impl JobQueue {
         self.subqueue(project, kind).is_some_and(|subqueue| subqueue.runnable > 0)
     }
 
+    /// Of so many instances of a type, those that nothing uses although jobs wait: each of them needs more
+    /// than is left.
+    pub fn unfilled(&self, kind: ResourceType, instances: u32) -> f64 {
+        let subqueues = || self.projects.values().map(|of| &of[kind]);
+        let running = subqueues().flat_map(|subqueue| &subqueue.running);
+        let left = f64::from(instances) - running.map(|task| f64::from(task.amount)).sum::<f64>();
+        if left < 1.0 {
+            return 0.0;
+        }
+        let of_kind = |needs: &Needs| match needs.coprocessor {
+            Some((_, count)) => count.as_f64(),
+            None => needs.cpus.as_f64(),
+        };
+        let preempted = subqueues().flat_map(|of| &of.preempted).map(|task| f64::from(task.amount));
+        let unstarted = subqueues().flat_map(|of| of.unstarted.keys()).map(of_kind);
+        let least = preempted.chain(unstarted).reduce(f64::min);
+        least.filter(|least| *least > left).map_or(0.0, |_| left)
+    }
+
     /// How many jobs of a project there are.
     pub fn count(&self, project: ProjectId) -> usize {
         self.sum(project, |subqueue| subqueue.count, |a, b| a + b)

@@ -33,7 +33,7 @@ impl CompletionPolicy for ByQuantile {
     }
 
     fn summary(&self) -> &'static str {
-        "as 0.7 of the last jobs of its version"
+        "as 7 in 10 of its last jobs took at most"
     }
 
     fn looks_at_versions(&self) -> bool {

@@ -21,6 +21,11 @@
 //!   turn comes when something idles. Half of what is lacking is asked for at a time, or half a job (a server
 //!   sends a whole one), so that projects take turns. It is asked for while something idles, too: its project
 //!   may want no other request for longer than its jobs take.
+//! - *Unfilled*: instances idle, and the jobs that wait need more of them at once. The best project is asked
+//!   for a job, if its jobs fit. If they do not, it has its turn once enough instances idle at the same time,
+//!   and nobody takes that before.
+//! - *Untried*: nobody knows whether a project has work. It is asked for a job as soon as it may be asked, so
+//!   that its share is not withheld from it until something idles.
 //! - *At a contact* of a host that is not always connected there is no later turn. Work is held for as long
 //!   as the host may be on until the next contact, as far as it will surely be in time; and beyond that as
 //!   long as to idle without it is as likely as to be late with it. Each project is asked for its part of
@@ -103,9 +108,6 @@ impl FetchPolicy for JustInTime {
         let order = ResourceType::COPROCESSORS.into_iter().chain([ResourceType::Cpu]);
         let mut needs: Vec<(ResourceType, Occasion)> =
             order.filter_map(|kind| Some((kind, occasion(situation, kind)?))).collect();
-        if needs.is_empty() {
-            return FetchDecision::nothing(enough_until(situation));
-        }
         needs.sort_by_key(|(_, occasion)| occasion.urgency());
         let projects = situation.projects();
         let contacts: Vec<FetchContact> = projects.iter().map(|p| situation.contact(p.id)).collect();
@@ -121,11 +123,22 @@ impl FetchPolicy for JustInTime {
             .collect();
         let wanted = PerType::from_fn(|kind| needs.iter().any(|(of, _)| *of == kind));
         let unserved = unserved(wanted, &projects, &contacts);
-        let chosen: Vec<Choice<'_>> = needs
+        let mut chosen: Vec<Choice<'_>> = needs
             .iter()
             .filter_map(|(kind, occasion)| choose(situation, *kind, *occasion, &candidates))
             .collect();
-        let check_by = check_by(situation, !chosen.is_empty(), &contacts);
+        let order = ResourceType::COPROCESSORS.into_iter().chain([ResourceType::Cpu]);
+        let others: Vec<Choice<'_>> = order
+            .filter(|kind| chosen.iter().all(|choice| choice.kind != *kind))
+            .filter_map(|kind| untried(situation, kind, &candidates))
+            .collect();
+        chosen.extend(others);
+        chosen.sort_by_key(|choice| choice.occasion.urgency());
+        let check_by = if needs.is_empty() && chosen.is_empty() {
+            enough_until(situation).min(untried_from(situation, &candidates))
+        } else {
+            check_by(situation, !chosen.is_empty(), &contacts)
+        };
         FetchDecision::new(requests(&chosen, situation, &candidates), check_by).with_unserved(unserved)
     }
 }
@@ -143,7 +156,7 @@ fn requests(
     for choice in chosen.iter().filter(|choice| choice.candidate.project.id == best) {
         let kind = choice.kind;
         request.seconds[kind] = choice.seconds;
-        if let Occasion::Idle { idle, .. } = choice.occasion {
+        if let Occasion::Idle { idle, .. } | Occasion::Unfilled { idle } = choice.occasion {
             request.instances[kind] = idle.min(f64::from(situation.host.instances[kind]));
             (for_idle.seconds[kind], for_idle.instances[kind]) = (choice.seconds, request.instances[kind]);
         }
@@ -172,6 +185,10 @@ fn occasion(situation: &FetchSituation<'_>, kind: ResourceType) -> Option<Occasi
     let outlook = situation.outlook.types[kind];
     if outlook.idle >= IDLE_MIN {
         return Some(Occasion::Idle { idle: outlook.idle, lacking: outlook.near });
+    }
+    let unfilled = situation.queue.unfilled(kind, situation.host.instances[kind]);
+    if unfilled > 0.0 {
+        return Some(Occasion::Unfilled { idle: unfilled });
     }
     let held = covered(situation, kind);
     if is_always_connected(situation) && held < NEAR {
@@ -232,6 +249,20 @@ impl Candidate<'_> {
         may_supply(self.project, self.contact, kind)
     }
 
+    /// Whether nobody knows if it has work of a type: it never had any, or had none for long. One that says
+    /// that it has work, and for whom it is not, is known; one that does not answer is asked in its turn.
+    fn is_unknown(&self, kind: ResourceType) -> bool {
+        let FetchContact { hung, has_work, .. } = self.contact;
+        self.has_share() && !self.account.supplies[kind] && !hung && !has_work[kind]
+    }
+
+    /// Whether its jobs are small enough for so many instances. Of one that has a job waiting here that is
+    /// not, the next would be no smaller.
+    fn fits(&self, situation: &FetchSituation<'_>, kind: ResourceType, idle: f64) -> bool {
+        let is_small = self.typical[kind].is_none_or(|job| job.instances <= idle);
+        is_small && !situation.queue.has_unstarted(self.project.id, kind)
+    }
+
     fn may_be_asked(&self, kind: ResourceType) -> bool {
         may_be_asked(self.project, self.contact, kind)
     }
@@ -255,6 +286,10 @@ fn choose<'a>(
         Some(Choice { kind, occasion, candidate, fit, seconds })
     };
     for candidate in able.iter().copied() {
+        if matches!(occasion, Occasion::Unfilled { idle } if !candidate.fits(situation, kind, idle)) {
+            // It has its turn once enough instances idle at the same time.
+            return None;
+        }
         let Some(job) = &candidate.typical[kind] else {
             match occasion {
                 // What its jobs are like is learned from the first that it is asked for when something idles.
@@ -270,17 +305,42 @@ fn choose<'a>(
         let ahead = if candidate.has_share() { asked.ahead(candidates, &able) } else { None };
         return match (ahead, occasion) {
             (Some((seconds, fit)), _) => choice(candidate, Some(fit), seconds),
-            (None, Occasion::Idle { .. }) => choice(candidate, Some(possibly), InstanceSeconds::ZERO),
+            (None, Occasion::Idle { .. } | Occasion::Unfilled { .. }) => {
+                choice(candidate, Some(possibly), InstanceSeconds::ZERO)
+            }
             (None, Occasion::Soon { .. }) => {
                 let surely = begun_now(situation, job, Sureness::Sure);
                 surely.is_in_time().then(|| choice(candidate, Some(surely), InstanceSeconds::ZERO))?
             }
             // Until the next contact nobody's turn comes.
             (None, Occasion::Ahead { .. }) if !is_always_connected(situation) => continue,
-            (None, Occasion::Ahead { .. }) => None,
+            (None, Occasion::Untried | Occasion::Ahead { .. }) => None,
         };
     }
     None
+}
+
+/// A project that is asked for a job although nothing is lacking: it may have work by now, and nobody knows.
+fn untried<'a>(
+    situation: &FetchSituation<'_>,
+    kind: ResourceType,
+    candidates: &'a [Candidate<'a>],
+) -> Option<Choice<'a>> {
+    if situation.host.instances[kind] == 0 || !is_always_connected(situation) {
+        return None;
+    }
+    let able = candidates.iter().filter(|c| c.is_unknown(kind) && c.may_be_asked(kind));
+    let candidate = able.min_by(|a, b| is_better(situation, kind, a, b))?;
+    let seconds = InstanceSeconds::of_one(REQUEST_MIN);
+    Some(Choice { kind, occasion: Occasion::Untried, candidate, fit: None, seconds })
+}
+
+/// When a project may be asked of which it is not known whether it has work.
+fn untried_from(situation: &FetchSituation<'_>, candidates: &[Candidate<'_>]) -> Instant {
+    let kinds = || ResourceType::ALL.into_iter().filter(|kind| situation.host.instances[*kind] > 0);
+    let unknown = candidates.iter().filter(|c| kinds().any(|kind| c.is_unknown(kind)));
+    let waits = unknown.flat_map(|c| [c.contact.contact_from, situation.backoffs_end]).flatten();
+    waits.filter(|end| *end > situation.now).min().unwrap_or(Instant::FAR_FUTURE)
 }
 
 /// How a job fits that is begun at once.

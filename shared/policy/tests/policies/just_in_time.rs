@@ -313,26 +313,62 @@ fn r3_9_one_that_hung_and_one_without_a_share_come_last() {
 }
 
 #[test]
-fn r3_5_a_project_that_was_never_tried_is_asked_first_and_not_ahead_of_time() {
+fn r3_5_a_project_that_was_never_tried_is_asked_first_and_for_one_job_while_nothing_idles() {
     let mut untried = attached(2, 100.0);
     untried.account.supplies = PerType::default();
     let queue = JobQueue::default();
     let world = FetchWorld::new(1, &[owed(sends(1, 1, 48), 100.0), untried], &queue);
     assert!(is_asked(&world.decision(&JustInTime), 2));
-    let mut holder = owed(sends(1, 1, 48), -100.0);
     let held = busy(1, HOUR);
-    let asks = |holder| {
-        let mut world = FetchWorld::new(1, &[holder, untried], &held);
+    let decision = |untried| {
+        let mut world = FetchWorld::new(1, &[owed(sends(1, 1, 48), -100.0), untried], &held);
         world.droughts = PerType::cpu(HOUR * 5);
-        [1, 2].map(|id| is_asked(&world.decision(&JustInTime), id))
+        world.decision(&JustInTime)
     };
-    assert_eq!(
-        asks(holder),
-        [false, false],
-        "its turn comes when something idles, and nobody takes it before"
-    );
-    holder.contact.may_contact = false;
-    assert_eq!(asks(holder), [false, false]);
+    let asked = decision(untried);
+    assert_eq!([1, 2].map(|id| is_asked(&asked, id)), [false, true], "nobody takes its turn");
+    assert_eq!((occasion(&asked, 2), seconds(&asked, 2)), (Some(Occasion::Untried), 1.0));
+    for change in [
+        |of: &mut Attached| of.contact.backed_off = PerType::from_fn(|_| true),
+        |of: &mut Attached| of.contact.has_work = PerType::from_fn(|_| true),
+        |of: &mut Attached| of.contact.hung = true,
+        |of: &mut Attached| of.project.share = fallow_domain::Share::new(0.0).unwrap(),
+    ] {
+        let mut untried = untried;
+        change(&mut untried);
+        assert!(!is_asked(&decision(untried), 2), "{untried:?}");
+    }
+}
+
+#[test]
+fn r2_16_a_project_that_was_never_tried_is_looked_at_when_its_wait_ends() {
+    let mut untried = attached(2, 100.0);
+    untried.account.supplies = PerType::default();
+    untried.contact.may_contact = false;
+    untried.contact.contact_from = Some(at_min(90));
+    let queue = busy(1, HOUR * 9);
+    let decision = FetchWorld::new(1, &[sends(1, 1, 480), untried], &queue).decision(&JustInTime);
+    assert_eq!((decision.wants_work(), decision.check_by), (false, at_min(90)));
+}
+
+#[test]
+fn instances_that_idle_beside_a_job_that_needs_more_are_filled_unless_it_is_that_projects_turn() {
+    let wide = |id| job(id, 3, 100_000).cpus(4.0);
+    let running = job(1, 1, 100_000).left(HOUR).running_since(0);
+    let queue: JobQueue = [running, wide(2)].into_iter().collect();
+    let mut of_wide = sends(3, 1, 48);
+    of_wide.typical[Cpu].as_mut().unwrap().instances = 4.0;
+    let decision = |hours| {
+        let projects = [sends(1, 1, 48), owed(sends(2, 1, 48), 5.0), owed(of_wide, hours)];
+        FetchWorld::new(4, &projects, &queue).decision(&JustInTime)
+    };
+    let fills = decision(-9.0);
+    assert_eq!(occasion(&fills, 2), Some(Occasion::Unfilled { idle: 3.0 }));
+    assert_eq!(fills.of(ProjectId(2)).unwrap().request.instances[Cpu], 3.0);
+    assert!(!decision(1e6).wants_work(), "its turn comes when the job on the one CPU is over");
+    let fitting: JobQueue = [running, wide(2), job(4, 3, 100_000).cpus(3.0)].into_iter().collect();
+    let world = FetchWorld::new(4, &[sends(1, 1, 48), of_wide], &fitting);
+    assert!(!world.decision(&JustInTime).wants_work(), "one that fits is about to begin");
 }
 
 #[test]

@@ -16,6 +16,11 @@ pub enum Occasion {
         /// What idles until the near future ends.
         lacking: InstanceSeconds,
     },
+    /// Instances idle, and what waits needs more of them.
+    Unfilled {
+        /// So many.
+        idle: f64,
+    },
     /// An instance will idle soon.
     Soon {
         /// After so much on-time.
@@ -23,6 +28,8 @@ pub enum Occasion {
         /// What idles until the near future ends.
         lacking: InstanceSeconds,
     },
+    /// Whether a project has work is not known: it never had any, or had none for long.
+    Untried,
     /// Less on-time than is to be is covered by work held.
     Ahead {
         /// What is covered.
@@ -36,9 +43,10 @@ impl Occasion {
     /// What comes first is less.
     pub const fn urgency(&self) -> u8 {
         match self {
-            Self::Idle { .. } => 0,
+            Self::Idle { .. } | Self::Unfilled { .. } => 0,
             Self::Soon { .. } => 1,
-            Self::Ahead { .. } => 2,
+            Self::Untried => 2,
+            Self::Ahead { .. } => 3,
         }
     }
 
@@ -46,7 +54,7 @@ impl Occasion {
     pub const fn lacking(&self) -> InstanceSeconds {
         match self {
             Self::Idle { lacking, .. } | Self::Soon { lacking, .. } => *lacking,
-            Self::Ahead { .. } => InstanceSeconds::ZERO,
+            Self::Unfilled { .. } | Self::Untried | Self::Ahead { .. } => InstanceSeconds::ZERO,
         }
     }
 }
@@ -85,7 +93,11 @@ impl fmt::Display for WhyJustInTime {
         let Self { kind, priority, .. } = self;
         match self.occasion {
             Occasion::Idle { idle, .. } => write!(f, "{idle:.2} {kind} idle")?,
+            Occasion::Unfilled { idle } => {
+                write!(f, "{idle:.2} {kind} idle, and jobs that wait need more")?;
+            }
             Occasion::Soon { after, .. } => write!(f, "a {kind} idles in {after}")?,
+            Occasion::Untried => write!(f, "{kind}: whether it has work is not known")?,
             Occasion::Ahead { held, wanted } => {
                 write!(f, "{kind}: work for {held} is held, and {wanted} are to be covered")?;
             }
