@@ -198,10 +198,19 @@ impl Client {
         ends.filter(|at| *at > self.now()).min()
     }
 
+    /// Whether a result could not be sent when that was tried. Other results of a host that is connected now
+    /// and then (R1.13) wait for its next period, and say nothing about their project.
+    fn is_not_taken(&self, job: &Job) -> bool {
+        let transfer = |key| self.state.files.get(key)?.transfer.as_ref();
+        job.output_files().iter().filter_map(transfer).any(|transfer| transfer.backoff.failures() > 0)
+    }
+
     /// Looks of which projects enough is held.
     pub(crate) fn look_what_is_enough(&mut self) {
         let mut uploading: BTreeMap<ProjectId, usize> = BTreeMap::new();
-        for job in self.state.jobs.uploading().iter().filter_map(|id| self.state.jobs.get(id)) {
+        let gathers = self.preferences().connection_interval.is_positive();
+        let sends = |job: &&Job| !gathers || self.is_not_taken(job);
+        for job in self.state.jobs.uploading().iter().filter_map(|id| self.state.jobs.get(id)).filter(sends) {
             *uploading.entry(job.project).or_default() += 1;
         }
         let instances = self.state.host.facts().map_or(1, |host| {

@@ -118,6 +118,24 @@ fn r1_13_a_host_that_needs_nothing_is_not_woken_when_its_interval_is_over() {
     assert!(world.turns - before < 10 * 60 + 100, "{} turns in ten hours", world.turns - before);
 }
 
+/// Results that wait for the next contact say nothing about their project; those that it does not take do.
+#[test]
+fn r1_13_results_that_gather_between_contacts_keep_no_project_from_being_asked_for_work() {
+    let mut world = World::new(16);
+    world.add_project("alpha", 10_000, Duration::from_mins(20));
+    let interval = Duration::from_hours(6);
+    let preferences = Preferences { connection_interval: interval, ..both_cpus() };
+    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], preferences)));
+    let done = |w: &World| w.client.totals().jobs_success;
+    world.run_until("two contacts", interval * 2, |w| w.acknowledged("alpha") > 10);
+    let before = done(&world);
+    world.run_until("many results", interval, |w| done(w) > before + 8);
+    assert_eq!(world.view("alpha").enough, None);
+    world.fail_upload = Some(TransferError::new(TransferErrorKind::Transient, "no space left"));
+    world.run_for(interval + Duration::from_mins(10));
+    assert!(world.view("alpha").enough.is_some_and(|why| why.contains("wait to be sent")));
+}
+
 #[test]
 fn r1_3_what_held_a_wrong_account_key_back_does_not_hold_the_right_one_back() {
     let mut world = World::new(106);

@@ -249,6 +249,15 @@ impl Candidate<'_> {
         may_supply(self.project, self.contact, kind)
     }
 
+    /// Whether it may not be asked now, and may by then; and for jobs that may be in time.
+    fn may_be_asked_by(&self, situation: &FetchSituation<'_>, kind: ResourceType, by: Instant) -> bool {
+        let FetchContact { may_contact, hung, contact_from, .. } = *self.contact;
+        let is_soon = !may_contact && contact_from.is_some_and(|from| from <= by);
+        let may_be_in_time =
+            || self.typical[kind].is_none_or(|job| possibly_in_time(situation, &job).is_in_time());
+        is_soon && !hung && self.has_share() && self.may_supply(kind) && may_be_in_time()
+    }
+
     /// Whether nobody knows if it has work of a type: it never had any, or had none for long. One that says
     /// that it has work, and for whom it is not, is known; one that does not answer is asked in its turn.
     fn is_unknown(&self, kind: ResourceType) -> bool {
@@ -268,6 +277,21 @@ impl Candidate<'_> {
     }
 }
 
+/// Whether it is the turn of a project that may be asked before anything idles. It does not lose its turn to
+/// one that may be asked now.
+fn is_turn_of_one_waiting(
+    situation: &FetchSituation<'_>,
+    kind: ResourceType,
+    occasion: Occasion,
+    candidates: &[Candidate<'_>],
+    best: Option<&Candidate<'_>>,
+) -> bool {
+    let Occasion::Soon { after, .. } = occasion else { return false };
+    let by = situation.now + after;
+    let mut waiting = candidates.iter().filter(|c| c.may_be_asked_by(situation, kind, by));
+    waiting.any(|c| best.is_none_or(|best| is_better(situation, kind, c, best).is_lt()))
+}
+
 /// The project to ask for a type, and for how much: the best of those whose jobs may be in time. Where it is
 /// not sure that they will be, it is asked once something idles, and nobody takes its turn before.
 fn choose<'a>(
@@ -281,6 +305,9 @@ fn choose<'a>(
         able.retain(|c| c.has_share());
     }
     able.sort_by(|a, b| is_better(situation, kind, a, b));
+    if is_turn_of_one_waiting(situation, kind, occasion, candidates, able.first().copied()) {
+        return None;
+    }
     let choice = |candidate, fit, seconds: InstanceSeconds| {
         let seconds = seconds.max(occasion.lacking()).max(InstanceSeconds::of_one(REQUEST_MIN));
         Some(Choice { kind, occasion, candidate, fit, seconds })

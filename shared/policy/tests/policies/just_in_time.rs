@@ -78,6 +78,31 @@ fn for_what_idles_soon_as_much_is_asked_for_as_five_minutes_lack_and_nobody_with
     assert!(FetchWorld::new(64, &[shareless], &idle).decision(&JustInTime).wants_work());
 }
 
+/// Projects ask for a pause between RPCs: who is owed most would lose every turn by it.
+#[test]
+fn r3_9_one_that_may_be_asked_before_anything_idles_does_not_lose_its_turn_to_one_that_may_be_now() {
+    let queue = busy(1, Duration::from_mins(4));
+    let waits = |mins: i64, edit: fn(&mut Attached)| {
+        let mut waiting = owed(sends(1, 1, 48), 5.0);
+        waiting.contact.may_contact = false;
+        waiting.contact.contact_from = Some(at_min(0) + Duration::from_mins(mins));
+        edit(&mut waiting);
+        let decision = FetchWorld::new(1, &[waiting, sends(2, 1, 48)], &queue).decision(&JustInTime);
+        !is_asked(&decision, 2)
+    };
+    assert!(waits(1, |_| {}) && waits(4, |_| {}));
+    assert!(!waits(5, |_| {}), "something would idle meanwhile");
+    assert!(!waits(1, |project| project.contact.hung = true));
+    assert!(!waits(1, |project| *project = owed(*project, -5.0)), "it is the turn of the other");
+    assert!(!waits(1, |project| project.typical = sends(1, 9, 8).typical), "it would be late");
+    // Once something idles, whoever may be asked is.
+    let mut waiting = owed(sends(1, 1, 48), 5.0);
+    waiting.contact.may_contact = false;
+    waiting.contact.contact_from = Some(at_min(1));
+    let world = FetchWorld::new(2, &[waiting, sends(2, 1, 48)], &queue);
+    assert!(is_asked(&world.decision(&JustInTime), 2));
+}
+
 #[test]
 fn on_a_host_that_is_on_for_half_of_the_time_what_is_held_and_wanted_is_counted_in_on_time() {
     // An hour of work lasts for two hours by the clock; the buffer of two hours is one hour of computing.
