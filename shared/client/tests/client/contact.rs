@@ -1,7 +1,7 @@
 //! When projects are contacted, and when they are left alone: waits, backoffs, periods of network activity.
 
 use fallow_boinc::scheduler::{Message, SchedulerReply};
-use fallow_client::{Event, RequestedBy, TransferError, TransferErrorKind};
+use fallow_client::{Event, Phase, RequestedBy, TransferError, TransferErrorKind};
 use fallow_domain::{Duration, Instant, MasterUrl, Preferences, Share};
 
 use crate::life::{document, small_buffers};
@@ -125,11 +125,13 @@ fn r1_13_results_that_gather_between_contacts_keep_no_project_from_being_asked_f
     world.add_project("alpha", 10_000, Duration::from_mins(20));
     let interval = Duration::from_hours(6);
     let preferences = Preferences { connection_interval: interval, ..both_cpus() };
-    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], preferences)));
-    let done = |w: &World| w.client.totals().jobs_success;
-    world.run_until("two contacts", interval * 2, |w| w.acknowledged("alpha") > 10);
-    let before = done(&world);
-    world.run_until("many results", interval, |w| done(w) > before + 8);
+    world.event(Event::DocumentOffered(document(1, &[("alpha", 100.0)], preferences.clone())));
+    let gathered =
+        |w: &World| w.client.task_views().iter().filter(|task| task.phase == Phase::Uploading).count();
+    world.run_until("many results", interval * 3, |w| gathered(w) > 10);
+    let more = Preferences { buffer_min: interval * 4, ..preferences };
+    world.event(Event::DocumentOffered(document(2, &[("alpha", 100.0)], more)));
+    world.run_for(Duration::from_mins(2));
     assert_eq!(world.view("alpha").enough, None);
     world.fail_upload = Some(TransferError::new(TransferErrorKind::Transient, "no space left"));
     world.run_for(interval + Duration::from_mins(10));
