@@ -104,21 +104,23 @@ impl Client {
         }
     }
 
-    /// Whether work is wanted, nobody can be asked, and that is over in a moment: a period that began stays
-    /// open for it.
+    /// Whether work is wanted, and who may have some cannot be asked before a moment is over: a period that
+    /// began stays open for it.
     fn is_served_soon(&self) -> bool {
         let soon = self.now() + SOON;
-        let unserved = self.fetch.made().unserved;
+        // What was decided before its wait was over says nothing.
+        let is_outdated = self.fetch.made().check_by <= self.now();
+        let wanted = self.fetch.made().wanted;
         let held = |id| self.ledger.type_backoffs().held(id, self.now());
         let may_be_asked = |project: &Project| {
             let wait = project.rpc.min_rpc_time(self.now(), RequestedBy::Client);
             let held = held(project.id);
-            let serves = |(kind, unserved): (ResourceType, &bool)| {
-                *unserved && !held[kind] && !project.lacks[kind] && !project.web.without[kind]
+            let serves = |(kind, wanted): (ResourceType, &bool)| {
+                *wanted && !held[kind] && !project.lacks[kind] && !project.web.without[kind]
             };
-            wait.is_some_and(|wait| wait.at <= soon)
+            wait.map_or(is_outdated, |wait| wait.at <= soon)
                 && !project.detach_when_done
-                && unserved.iter().any(serves)
+                && wanted.iter().any(serves)
         };
         self.in_period() && self.state.projects.values().any(may_be_asked)
     }

@@ -101,7 +101,7 @@ impl Outlook {
 }
 
 /// What idles within so much computing is looked at apart: who fetches work just in time asks for that.
-pub const NEAR: Duration = Duration::from_mins(5);
+pub const NEAR: Duration = Duration::from_mins(20);
 
 /// A shortfall grows while nothing is done about it, and a miss goes away when something is: figures of such
 /// an outcome that are older than this are worked out anew (R2.16).

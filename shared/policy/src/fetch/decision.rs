@@ -21,12 +21,22 @@ pub struct ProjectRequest {
     pub why: Option<Why>,
 }
 
+impl ProjectRequest {
+    /// Nothing is asked for.
+    pub fn none(project: ProjectId) -> Self {
+        let none = WorkRequest::default();
+        Self { project, request: none, piggyback: none, for_idle: none, why: None }
+    }
+}
+
 /// A decision: what each project is asked for, and how long that holds.
 #[derive(Clone, Debug)]
 pub struct FetchDecision {
     /// By project.
     asks: Vec<ProjectRequest>,
     wants_work: bool,
+    /// Types of which more is wanted than is held, whether or not anybody can be asked.
+    pub wanted: PerType<bool>,
     /// Types of which work is wanted and nobody who might have some can be asked now
     /// ([`unserved`](super::unserved())): a client learns from it, whatever policy it follows.
     pub unserved: PerType<bool>,
@@ -47,7 +57,7 @@ impl FetchDecision {
     pub fn new(mut asks: Vec<ProjectRequest>, check_by: Instant) -> Self {
         asks.sort_by_key(|project_request| project_request.project);
         let wants_work = wants_work(&asks);
-        Self { asks, wants_work, unserved: PerType::from_fn(|_| false), check_by }
+        Self { asks, wants_work, wanted: PerType::default(), unserved: PerType::default(), check_by }
     }
 
     /// Nobody is asked.
@@ -55,10 +65,10 @@ impl FetchDecision {
         Self::new(Vec::new(), check_by)
     }
 
-    /// The same, and of these types work is wanted and nobody can be asked.
+    /// The same, and of these types work is wanted; of these of them nobody can be asked.
     #[must_use]
-    pub fn with_unserved(mut self, types: PerType<bool>) -> Self {
-        self.unserved = types;
+    pub fn with_wanted(mut self, types: PerType<bool>, unserved: PerType<bool>) -> Self {
+        (self.wanted, self.unserved) = (types, unserved);
         self
     }
 

@@ -9,9 +9,10 @@
 //! Model. What idles goes before what will idle soon, and that before what is lacking ahead; of each,
 //! coprocessors go first. The request for the most urgent need is for whatever else its project is the best
 //! for, too.
-//! - *Just in time*: an instance idles, or will within `NEAR` of computing (a host that is not always
-//!   connected cannot wait for that). The best project that may be asked is asked for what idles until then,
-//!   and for a job for each instance that idles now. Only a project whose typical job is *possibly* in time
+//! - *Just in time*: an instance idles, or will within five minutes of computing (a host that is not always
+//!   connected cannot wait for that). The best project that may be asked is asked for what idles within
+//!   twenty minutes, or within the buffer if that is shorter, so that short jobs take few requests; and for
+//!   a job for each instance that idles now. Only a project whose typical job is *possibly* in time
 //!   is asked: there is that much on-time within its deadline in three windows of ten (`on_time`). As long
 //!   as nothing idles yet, it is to be *surely* in time: servers look at it so, too.
 //! - *Ahead*: the host was without a chance to get work before (`droughts`). Work for half as long again as
@@ -25,11 +26,15 @@
 //!   for a job, if its jobs fit. If they do not, it has its turn once enough instances idle at the same time,
 //!   and nobody takes that before.
 //! - *Untried*: nobody knows whether a project has work. It is asked for a job as soon as it may be asked, so
-//!   that its share is not withheld from it until something idles.
+//!   that its share is not withheld from it until something idles; but not while jobs of twice as many projects
+//!   are held as there are instances, or a host of many projects would be late with the first of each.
 //! - *At a contact* of a host that is not always connected there is no later turn. Work is held for as long
 //!   as the host may be on until the next contact, as far as it will surely be in time; and beyond that as
 //!   long as to idle without it is as likely as to be late with it. Each project is asked for its part of
 //!   that; one of whose jobs nothing is known is asked for one.
+//!
+//! A project that had no work when it was last asked is left alone for ten minutes. If an RPC to it happens
+//! anyway, and its turn it is, it is asked for what idles now or soon, or what is new would wait there.
 //!
 //! The best project: one with a share before one without; one that answers before one that lately did not;
 //! one that was never tried; then by what it is owed, less the work of it that is held. One without a share
@@ -52,7 +57,6 @@ use super::{
     FetchSituation, IDLE_MIN, ProjectRequest, REQUEST_MIN, TypicalJob, WorkRequest, unserved,
 };
 use crate::on_time::Sureness;
-use crate::round_robin::NEAR;
 use crate::why::Why;
 use ahead::Asked;
 pub use why::{Fit, Occasion, WhyJustInTime};
@@ -61,6 +65,10 @@ pub use why::{Fit, Occasion, WhyJustInTime};
 #[derive(Clone, Copy, Debug)]
 pub struct JustInTime;
 
+/// That an instance will idle within so much computing is a reason to ask.
+const SOON: Duration = Duration::from_mins(5);
+/// While jobs of so many projects for each instance are held, none is asked only because it is not known.
+const UNTRIED_FACTOR: usize = 2;
 /// A drought that is shorter is no reason to hold work ahead.
 pub const DROUGHT_MIN: Duration = Duration::from_mins(20);
 /// As much longer than the longest drought is what is held.
@@ -101,7 +109,7 @@ impl FetchPolicy for JustInTime {
     }
 
     fn looks_at_least(&self) -> Duration {
-        NEAR
+        SOON
     }
 
     fn decide(&self, situation: &FetchSituation<'_>) -> FetchDecision {
@@ -139,8 +147,41 @@ impl FetchPolicy for JustInTime {
         } else {
             check_by(situation, !chosen.is_empty(), &contacts)
         };
-        FetchDecision::new(requests(&chosen, situation, &candidates), check_by).with_unserved(unserved)
+        let mut asks = requests(&chosen, situation, &candidates);
+        for (ask, candidate) in asks.iter_mut().zip(&candidates) {
+            let is_asked = !ask.request.is_none();
+            if !is_asked {
+                ask.piggyback = piggyback(situation, candidate, &needs, &chosen);
+            }
+        }
+        FetchDecision::new(asks, check_by).with_wanted(wanted, unserved)
     }
+}
+
+/// What a project is asked for that is left alone for a while, if an RPC to it happens anyway (R1.9, R3.7):
+/// what idles now or soon, if it is its turn.
+fn piggyback(
+    situation: &FetchSituation<'_>,
+    candidate: &Candidate<'_>,
+    needs: &[(ResourceType, Occasion)],
+    chosen: &[Choice<'_>],
+) -> WorkRequest {
+    let mut request = WorkRequest::default();
+    for (kind, occasion) in needs.iter().copied().filter(|(kind, _)| candidate.is_left_alone(*kind)) {
+        let by_another = chosen.iter().find(|choice| choice.kind == kind).map(|choice| choice.candidate);
+        let is_its_turn =
+            by_another.is_none_or(|other| is_better(situation, kind, candidate, other).is_lt());
+        let may_be_in_time =
+            || candidate.typical[kind].is_none_or(|job| possibly_in_time(situation, &job).is_in_time());
+        if !is_its_turn || occasion.lacking().get() <= 0.0 || !may_be_in_time() {
+            continue;
+        }
+        request.seconds[kind] = occasion.lacking().max(InstanceSeconds::of_one(REQUEST_MIN));
+        if let Occasion::Idle { idle, .. } = occasion {
+            request.instances[kind] = idle.min(f64::from(situation.host.instances[kind]));
+        }
+    }
+    request
 }
 
 /// What each project is asked for. One is asked, for the most urgent need and for whatever else it is the
@@ -150,7 +191,9 @@ fn requests(
     situation: &FetchSituation<'_>,
     candidates: &[Candidate<'_>],
 ) -> Vec<ProjectRequest> {
-    let Some(first) = chosen.first() else { return Vec::new() };
+    let Some(first) = chosen.first() else {
+        return candidates.iter().map(|candidate| ProjectRequest::none(candidate.project.id)).collect();
+    };
     let best = first.candidate.project.id;
     let (mut request, mut for_idle) = (WorkRequest::default(), WorkRequest::default());
     for choice in chosen.iter().filter(|choice| choice.candidate.project.id == best) {
@@ -191,7 +234,7 @@ fn occasion(situation: &FetchSituation<'_>, kind: ResourceType) -> Option<Occasi
         return Some(Occasion::Unfilled { idle: unfilled });
     }
     let held = covered(situation, kind);
-    if is_always_connected(situation) && held < NEAR {
+    if is_always_connected(situation) && held < SOON {
         return Some(Occasion::Soon { after: held, lacking: outlook.near });
     }
     let wanted = ahead(situation, kind);
@@ -234,7 +277,7 @@ fn check_by(situation: &FetchSituation<'_>, is_asked: bool, contacts: &[FetchCon
 /// Until when nothing can be lacking, if nothing happens: were the host on all the time.
 fn enough_until(situation: &FetchSituation<'_>) -> Instant {
     let kinds = ResourceType::ALL.into_iter().filter(|kind| situation.host.instances[*kind] > 0);
-    let left = kinds.map(|kind| covered(situation, kind) - ahead(situation, kind).max(NEAR));
+    let left = kinds.map(|kind| covered(situation, kind) - ahead(situation, kind).max(SOON));
     let left = left.min().unwrap_or(CHECK_PERIOD).max(CHECK_PERIOD);
     (situation.now + left).min(situation.outlook.valid_until.max(situation.now + CHECK_PERIOD))
 }
@@ -256,6 +299,14 @@ impl Candidate<'_> {
         let may_be_in_time =
             || self.typical[kind].is_none_or(|job| possibly_in_time(situation, &job).is_in_time());
         is_soon && !hung && self.has_share() && self.may_supply(kind) && may_be_in_time()
+    }
+
+    /// Whether it is not asked for a type because it had none lately.
+    fn is_left_alone(&self, kind: ResourceType) -> bool {
+        let FetchProject { detach_when_done, lacks, left_out, unrunnable, .. } = *self.project;
+        let may_have = !(detach_when_done || lacks[kind] || left_out[kind] || unrunnable[kind]);
+        let FetchContact { at_limit, hung, backed_off, .. } = *self.contact;
+        self.has_share() && may_have && backed_off[kind] && !at_limit && !hung
     }
 
     /// Whether nobody knows if it has work of a type: it never had any, or had none for long. One that says
@@ -353,7 +404,9 @@ fn untried<'a>(
     kind: ResourceType,
     candidates: &'a [Candidate<'a>],
 ) -> Option<Choice<'a>> {
-    if situation.host.instances[kind] == 0 || !is_always_connected(situation) {
+    let instances = situation.host.instances[kind] as usize;
+    let held = candidates.iter().filter(|c| situation.queue.remaining_on(c.project.id, kind).is_positive());
+    if !is_always_connected(situation) || held.count() >= instances * UNTRIED_FACTOR {
         return None;
     }
     let able = candidates.iter().filter(|c| c.is_unknown(kind) && c.may_be_asked(kind));

@@ -237,7 +237,7 @@ impl FetchPolicy for Shortfall {
         let plan = plan(&rules, &needs, &candidates);
         let wanted = PerType::from_fn(|kind| rules.is_reason_to_ask(&needs[kind]));
         let unserved = unserved(wanted, &projects, &contacts);
-        FetchDecision::new(plan.asks(&candidates), check_by).with_unserved(unserved)
+        FetchDecision::new(plan.asks(&candidates), check_by).with_wanted(wanted, unserved)
     }
 }
 

@@ -57,20 +57,20 @@ fn what_idles_within_five_minutes_is_asked_for_with_a_job_for_each_instance_that
     assert!(!is_asked(&decision, 1) && is_asked(&decision, 2), "who is owed more is asked");
     let asked = decision.of(ProjectId(2)).unwrap();
     // So that jobs of seconds are not fetched one by one.
-    assert_eq!((seconds(&decision, 2), asked.request.instances[Cpu]), (3.0 * 300.0, 3.0));
+    assert_eq!((seconds(&decision, 2), asked.request.instances[Cpu]), (3.0 * 1_200.0, 3.0));
     assert!(matches!(occasion(&decision, 2), Some(Occasion::Idle { idle: 3.0, .. })));
     assert_eq!(decision.of(ProjectId(1)).unwrap().for_idle, asked.request);
 }
 
 #[test]
-fn for_what_idles_soon_as_much_is_asked_for_as_five_minutes_lack_and_nobody_without_a_share() {
-    // Of 64 CPUs two are free after a minute: four minutes of each are lacking.
+fn for_what_idles_soon_as_much_is_asked_for_as_twenty_minutes_lack_and_nobody_without_a_share() {
+    // Of 64 CPUs two are free after a minute: 19 minutes of each are lacking.
     let busy_for = |id: u64| if id <= 2 { Duration::from_mins(1) } else { HOUR };
     let queue: JobQueue = (1..=64).map(|id| job(id, 1, 100_000).left(busy_for(id))).collect();
     let mut shareless = owed(sends(2, 1, 48), 50.0);
     shareless.project.share = fallow_domain::Share::new(0.0).unwrap();
     let decision = FetchWorld::new(64, &[sends(1, 1, 48), shareless], &queue).decision(&JustInTime);
-    assert_eq!(seconds(&decision, 1), 2.0 * 240.0);
+    assert_eq!(seconds(&decision, 1), 2.0 * 19.0 * 60.0);
     let mut away = sends(1, 1, 48);
     away.contact.may_contact = false;
     assert!(!FetchWorld::new(64, &[away, shareless], &queue).decision(&JustInTime).wants_work());
@@ -264,10 +264,10 @@ fn while_something_idles_what_is_lacking_ahead_is_asked_for_too() {
         world.droughts = PerType::cpu(Duration::from_mins(drought));
         seconds(&world.decision(&JustInTime), 1)
     };
-    assert_eq!((asked(of, 0), asked(of, 30)), (600.0, 45.0 * 60.0));
+    assert_eq!((asked(of, 0), asked(of, 30)), (2_400.0, 45.0 * 60.0));
     // Not where that is not surely in time.
     of.typical = sends(1, 9, 10).typical;
-    assert_eq!(asked(of, 30), 600.0);
+    assert_eq!(asked(of, 30), 2_400.0);
 }
 
 #[test]
@@ -365,6 +365,20 @@ fn r3_5_a_project_that_was_never_tried_is_asked_first_and_for_one_job_while_noth
     }
 }
 
+/// Or a host of many projects would be late with the first job of each.
+#[test]
+fn r3_5_while_jobs_of_many_projects_are_held_none_is_asked_only_because_it_was_never_tried() {
+    let asks = |held: u32| {
+        let queue: JobQueue = (1..=held).map(|id| job(u64::from(id), id, 100_000).left(HOUR)).collect();
+        let mut projects: Vec<Attached> = (1..=held).map(|id| sends(id, 1, 48)).collect();
+        let mut untried = attached(9, 100.0);
+        untried.account.supplies = PerType::default();
+        projects.push(untried);
+        is_asked(&FetchWorld::new(2, &projects, &queue).decision(&JustInTime), 9)
+    };
+    assert_eq!([2, 3, 4, 5].map(asks), [true, true, false, false], "of two CPUs");
+}
+
 #[test]
 fn r2_16_a_project_that_was_never_tried_is_looked_at_when_its_wait_ends() {
     let mut untried = attached(2, 100.0);
@@ -419,4 +433,29 @@ fn r2_16_whoever_may_not_be_asked_yet_is_looked_at_again_as_soon_as_he_may() {
     };
     let few = Duration::from_secs(7);
     assert_eq!([few, HOUR].map(again_in), [few, Duration::from_mins(1)]);
+}
+
+/// What is new at a project that had no work would wait there for the ten minutes of its backoff.
+#[test]
+fn r3_7_one_that_had_no_work_is_asked_for_what_idles_if_an_rpc_happens_anyway_and_it_is_its_turn() {
+    let piggyback = |idle: bool, edit: fn(&mut Attached)| {
+        let mut project = owed(sends(1, 1, 48), 5.0);
+        project.contact.backed_off = PerType::from_fn(|_| true);
+        edit(&mut project);
+        let queue = if idle { JobQueue::default() } else { busy(1, HOUR) };
+        let decision = FetchWorld::new(1, &[project, sends(2, 1, 48)], &queue).decision(&JustInTime);
+        assert_eq!((is_asked(&decision, 1), is_asked(&decision, 2)), (false, idle));
+        let piggyback = decision.of(ProjectId(1)).unwrap().piggyback;
+        (piggyback.seconds[Cpu].get(), piggyback.instances[Cpu])
+    };
+    assert_eq!(piggyback(true, |_| {}), (1_200.0, 1.0));
+    assert_eq!(piggyback(false, |_| {}), (0.0, 0.0), "nothing idles soon");
+    for edit in [
+        |project: &mut Attached| project.contact.hung = true,
+        |project: &mut Attached| project.project.lacks[Cpu] = true,
+        |project: &mut Attached| project.typical = sends(1, 9, 8).typical,
+        |project: &mut Attached| *project = owed(*project, -5.0),
+    ] {
+        assert_eq!(piggyback(true, edit), (0.0, 0.0));
+    }
 }
