@@ -53,6 +53,7 @@ fn policies() -> String {
     let mut help = "Policies (--policy) are joined by _, and switches follow with commas, as in\n\
                     CS2_WF2,fetch=below-minimum:\n"
         .to_owned();
+    help.push_str(&Composition::help_of_words());
     help.push_str(&CpuChoice::help("", 6, "which jobs run: "));
     help.push_str(&FetchChoice::help("", 6, "what to fetch: "));
     help.push_str(&CompletionChoice::help("", 6, "how long jobs take: "));
@@ -234,7 +235,7 @@ pub struct Run {
         conflicts_with = "token_file"
     )]
     pub token: Option<String>,
-    /// The policies to follow (below), joined by _; what is left out is as in the default
+    /// The policies to follow (below), joined by _; what is left out is as in CS2_WF2_JC2
     #[arg(long, value_name = "NAME", env = "FALLOW_POLICY", default_value_t = Composition::default())]
     pub policy: Composition,
     /// How long tasks have to leave after a kill of the agent, in milliseconds
@@ -375,7 +376,8 @@ mod tests {
                 _ => String::new(),
             })
         };
-        assert_eq!(policy(&[]).unwrap(), "CS2_WF2_WS2_JC2");
+        assert_eq!(policy(&[]).unwrap(), "CS2_WF3_WS3_JC3,abort=hopeless");
+        assert_eq!(policy(&["--policy", "published"]).unwrap(), "CS2_WF2_WS2_JC2,ws2=published");
         assert_eq!(policy(&["--policy", "CS1_WF1"]).unwrap(), "CS1_WF1_WS2_JC2");
         let error = policy(&["--policy", "CS0"]).unwrap_err();
         assert!(status_of(&error) == 3 && error.to_string().contains("CS1 or CS2"), "{error}");

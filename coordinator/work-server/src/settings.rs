@@ -92,7 +92,7 @@ impl StoredPolicy {
 }
 
 impl Default for SendRules {
-    /// WS2 with both improvements.
+    /// WS3, which sends to hosts that do not tell when they are on as WS2 does, with both improvements.
     fn default() -> Self {
         let Composition { send: policy, ws2, .. } = Composition::default();
         Self { policy, ws2 }
@@ -218,17 +218,18 @@ impl std::str::FromStr for SendRules {
         let found = read.map(|Composition { send: policy, ws2, .. }| Self { policy, ws2 });
         // Nothing else of a composition is for a server to choose.
         let alone = |rules: &Self| {
-            read == Some(Composition { send: rules.policy, ws2: rules.ws2, ..Composition::default() })
+            read == Some(Composition { send: rules.policy, ws2: rules.ws2, ..Composition::base() })
                 && whole.to_ascii_uppercase().starts_with("WS")
         };
-        let expected = "a policy such as WS1 or WS2, or WS2,ws2=published (or counted, scaled, improved)";
+        let expected =
+            "a policy such as WS1, WS2 or WS3, or WS2,ws2=published (or counted, scaled, improved)";
         found.filter(alone).ok_or_else(|| Invalid::new("send", text, expected))
     }
 }
 
 impl std::fmt::Display for SendRules {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let whole = Composition { send: self.policy, ws2: self.ws2, ..Composition::default() }.to_string();
+        let whole = Composition { send: self.policy, ws2: self.ws2, ..Composition::base() }.to_string();
         // Of CSx_WFy_WSz_JCw,switches only what is for a server.
         write!(f, "{}", self.policy)?;
         match whole.split_once(',') {
@@ -276,7 +277,7 @@ mod tests {
         let mut again = ProjectSettings::default();
         settings.list().iter().for_each(|(key, value)| again.set(key, value).unwrap());
         assert_eq!(again, settings);
-        assert_eq!(ProjectSettings::default().send.to_string(), "WS2");
+        assert_eq!(ProjectSettings::default().send.to_string(), "WS3");
     }
 
     #[test]
@@ -285,7 +286,7 @@ mod tests {
         let published = SendRules { policy: SendChoice::default(), ws2: Ws2Switches::PUBLISHED };
         assert_eq!(rules("ws2=published").unwrap(), published);
         assert_eq!(rules("WS1").unwrap().policy.to_string(), "WS1");
-        assert_eq!(rules("WS2").unwrap(), SendRules::default());
+        assert_eq!(rules("WS3").unwrap(), SendRules::default());
         for bad in ["", "WS0", "CS1", "WS2_JC1", "WS2,fetch=below-minimum", "CS2_WF2_WS2_JC2", "ws2=best"] {
             assert!(rules(bad).unwrap_err().to_string().contains("WS2,ws2=published"), "{bad}");
         }

@@ -59,7 +59,7 @@ fn cases() -> Vec<Case> {
         // A tenth of what is held, at 10.6 jobs a day.
         let held: usize = scenario.projects.iter().map(|project| project.queue.len()).sum();
         let days_max = if held > 0 { (held as i64 / 106).max(3) } else { 20_000 };
-        let composition = Composition::default();
+        let composition = Composition::base();
         Case { name: name.to_owned(), scenario, composition, peer, filled, days_max }
     };
     // The peer asks for work when less than the minimum buffer is left, and then for all that is missing.
@@ -68,8 +68,17 @@ fn cases() -> Vec<Case> {
         composition: Composition { fetch_when: FetchWhen::BelowMinimum, ..case.composition },
         ..case
     };
+    let by_default = |case: Case| Case {
+        name: format!("{}, default", case.name),
+        composition: Composition::default(),
+        ..case
+    };
     vec![
         case("base", Scenario::base(), Some(80.0), false),
+        by_default(case("base", Scenario::base(), Some(80.0), false)),
+        by_default(case("mix 20", Scenario::mix(20), Some(26.0), false)),
+        by_default(case("10,000 jobs, 1 project", queue(10_000, 1), Some(0.41), true)),
+        by_default(case("10,000 jobs, 20 projects", queue(10_000, 20), Some(0.10), true)),
         case("mix 20", Scenario::mix(20), Some(26.0), false),
         case("100 jobs, 1 project", queue(100, 1), Some(20.0), true),
         case("100 jobs, 10 projects", queue(100, 10), None, true),

@@ -1,8 +1,10 @@
 //! Which policies a client and a server are composed of: CSx_WFy_WSz_JCw, and the switches beside them (R5).
 //!
 //! A composition is a value: an agent's configuration, a scenario and an experiment name one, and all of them
-//! run the same code. It is written as `CS2_WF2_WS2_JC2`, followed by the switches that differ from the
-//! default, as in `CS2_WF2_WS2_JC2,ws2=published,fetch=below-minimum,accounting=recent-credit`.
+//! run the same code. It is written as `CS2_WF2_WS2_JC2`, followed by the switches that differ from those of
+//! [`Composition::base`], as in
+//! `CS2_WF2_WS2_JC2,ws2=published,fetch=below-minimum,accounting=recent-credit`. Two have a word of their own:
+//! `default` and `published`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,12 +15,16 @@ use serde::{Deserialize, Serialize};
 use crate::accounting::AccountingChoice;
 use crate::choice::{Policy, PolicyKind};
 use crate::completion::CompletionChoice;
+use crate::completion::by_quantile::ByQuantile;
 use crate::cpu_schedule::CpuChoice;
+use crate::fetch::just_in_time::JustInTime;
 use crate::fetch::{FetchChoice, FetchWhen};
 use crate::hopeless::AbortWhich;
+use crate::send::by_on_time::ByOnTime;
 use crate::send::{SendChoice, Ws2Switches};
 
-/// A complete set of policies. The default is CS2_WF2_WS2_JC2.
+/// A complete set of policies. The default is CS2_WF3_WS3_JC3,abort=hopeless: of all that were compared it
+/// loses least on machines as laboratories have them (docs/policy.md has the comparison).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Composition {
     /// Which jobs run.
@@ -43,17 +49,18 @@ pub struct Composition {
 impl Default for Composition {
     fn default() -> Self {
         Self {
-            cpu: CpuChoice::default(),
-            fetch: FetchChoice::default(),
-            send: SendChoice::default(),
-            completion: CompletionChoice::default(),
-            fetch_when: FetchWhen::AnyShortfall,
-            ws2: Ws2Switches::IMPROVED,
-            accounting: AccountingChoice::default(),
-            abort: AbortWhich::None,
+            fetch: Policy::new(&JustInTime),
+            send: Policy::new(&ByOnTime),
+            completion: Policy::new(&ByQuantile),
+            abort: AbortWhich::Hopeless,
+            ..Self::base()
         }
     }
 }
+
+/// Compositions that have a word of their own.
+const WORDS: [(&str, fn() -> Composition); 2] =
+    [("default", Composition::default), ("published", Composition::published)];
 
 const WS2_NAMES: [(&str, Ws2Switches); 4] = [
     ("published", Ws2Switches::PUBLISHED),
@@ -74,19 +81,19 @@ pub struct UnknownPolicy {
 impl fmt::Display for Composition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}_{}_{}_{}", self.cpu, self.fetch, self.send, self.completion)?;
-        let default = Self::default();
-        if self.ws2 != default.ws2 {
+        let base = Self::base();
+        if self.ws2 != base.ws2 {
             let name =
                 WS2_NAMES.iter().find(|(_, switches)| *switches == self.ws2).map_or("", |(name, _)| name);
             write!(f, ",ws2={name}")?;
         }
-        if self.fetch_when != default.fetch_when {
+        if self.fetch_when != base.fetch_when {
             write!(f, ",fetch=below-minimum")?;
         }
-        if self.accounting != default.accounting {
+        if self.accounting != base.accounting {
             write!(f, ",accounting={}", self.accounting)?;
         }
-        if self.abort != default.abort {
+        if self.abort != base.abort {
             write!(f, ",abort=hopeless")?;
         }
         Ok(())
@@ -97,12 +104,14 @@ impl FromStr for Composition {
     type Err = UnknownPolicy;
 
     fn from_str(whole: &str) -> Result<Self, UnknownPolicy> {
-        let mut composition = Self::default();
         let mut parts = whole.trim().split(',').map(str::trim);
-        let mut said = BTreeSet::new();
         let unknown =
             |part: &str, expected| UnknownPolicy { part: part.to_owned(), whole: whole.to_owned(), expected };
-        for part in parts.next().unwrap_or_default().split('_') {
+        let policies = parts.next().unwrap_or_default();
+        let word = WORDS.iter().find(|(word, _)| policies.eq_ignore_ascii_case(word));
+        let mut composition = word.map_or_else(Self::base, |(_, composition)| composition());
+        let mut said = BTreeSet::new();
+        for part in policies.split('_').filter(|_| word.is_none()) {
             let name = part.to_ascii_uppercase();
             if !said.insert(name.get(..2).unwrap_or_default().to_owned()) {
                 return Err(unknown(part, "each of CS, WF, WS and JC once".to_owned()));
@@ -129,8 +138,11 @@ fn found<K: PolicyKind + ?Sized>(policy: &mut Policy<K>, name: &str) -> bool {
 /// What there is to choose from.
 fn names() -> String {
     let kinds = [CpuChoice::names(), FetchChoice::names(), SendChoice::names(), CompletionChoice::names()];
-    let default = Composition::default();
-    format!("{}, joined by _, such as {default}; what is left out is as in that", kinds.join(", "))
+    let base = Composition::base();
+    format!(
+        "{}, joined by _, such as {base}; what is left out is as in that; or default or published",
+        kinds.join(", ")
+    )
 }
 
 /// A switch that there is not, or that has no such value. It prints as what there is.
@@ -149,6 +161,31 @@ impl fmt::Display for UnknownSwitch {
 }
 
 impl Composition {
+    /// What a name leaves out is as in this: CS2_WF2_WS2_JC2, with WS2 improved.
+    pub fn base() -> Self {
+        Self {
+            cpu: CpuChoice::default(),
+            fetch: FetchChoice::default(),
+            send: SendChoice::default(),
+            completion: CompletionChoice::default(),
+            fetch_when: FetchWhen::AnyShortfall,
+            ws2: Ws2Switches::IMPROVED,
+            accounting: AccountingChoice::default(),
+            abort: AbortWhich::None,
+        }
+    }
+
+    /// What D. Kondo, D. P. Anderson and J. McLeod VII found to be best in "Performance Evaluation of
+    /// Scheduling Policies for Volunteer Computing" (2007), and nothing that is Fallow's own.
+    pub fn published() -> Self {
+        Self { ws2: Ws2Switches::PUBLISHED, ..Self::base() }
+    }
+
+    /// A line of help for each composition that has a word of its own.
+    pub fn help_of_words() -> String {
+        WORDS.iter().map(|(word, composition)| format!("  {word:<10}  {}\n", composition())).collect()
+    }
+
     fn switch(&mut self, part: &str) -> Result<(), UnknownSwitch> {
         match part.split_once('=').ok_or(UnknownSwitch)? {
             ("ws2", name) => {
@@ -171,7 +208,8 @@ mod tests {
 
     #[test]
     fn a_composition_is_written_by_its_parts_and_by_the_switches_that_differ() {
-        assert_eq!(Composition::default().to_string(), "CS2_WF2_WS2_JC2");
+        assert_eq!(Composition::default().to_string(), "CS2_WF3_WS3_JC3,abort=hopeless");
+        assert_eq!(Composition::base().to_string(), "CS2_WF2_WS2_JC2");
         for name in [
             "CS2_WF2_WS2_JC2",
             "CS1_WF1_WS1_JC1",
@@ -182,6 +220,15 @@ mod tests {
             assert_eq!(name.parse::<Composition>().unwrap().to_string(), name);
         }
         assert_eq!("cs1".parse::<Composition>().unwrap().to_string(), "CS1_WF2_WS2_JC2");
+    }
+
+    #[test]
+    fn the_default_and_what_was_published_are_one_word_away_and_take_switches() {
+        let named = |name: &str| name.parse::<Composition>().unwrap();
+        assert_eq!(named("default"), Composition::default());
+        assert_eq!(named("Published").to_string(), "CS2_WF2_WS2_JC2,ws2=published");
+        assert_eq!(named("default,abort=none").to_string(), "CS2_WF3_WS3_JC3");
+        assert!("default_CS1".parse::<Composition>().is_err());
     }
 
     #[test]

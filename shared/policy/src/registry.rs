@@ -1,5 +1,5 @@
-//! The registry: all policies that there are to choose from, kind by kind, and the one that holds where none
-//! is named.
+//! The registry: all policies that there are to choose from, kind by kind, and the one that holds where a
+//! composition's name names none.
 //!
 //! A policy of one's own is a file in the folder of its kind, and its line here: `file::Policy`. The line
 //! makes the file a module of its kind, and gives the policy its name in compositions (`--policy CS2_WF3`),

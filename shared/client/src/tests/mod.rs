@@ -26,6 +26,7 @@ use fallow_domain::{
     MasterUrl, PerType, ProjectId, ResourceType, Share, SlotId, Speed, Usage,
 };
 use fallow_policy::completion::DurationCorrection;
+use fallow_policy::composition::Composition;
 use fallow_policy::fetch::WorkRequest;
 use fallow_policy::fetch::bounds::UnrunnableTypes;
 use fallow_policy::plan_host::PlanHost;
@@ -352,6 +353,7 @@ fn told_workload(client: &Client) -> Vec<InProgress> {
 #[test]
 fn r5_6_a_simulated_server_plans_with_the_times_that_the_client_plans_with() {
     let mut client = client(0, &["a"]);
+    client.config.composition = Composition::base();
     let a = id_of(&client, "a");
     let id = put_job(&mut client, 1, a, Usage::ONE_CPU);
     assert_eq!(told_workload(&client)[0].remaining, Duration::from_secs(1_000));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fallow_domain::{AccountKey, Duration, ProjectId, ResourceType, Share, Usage};
 use fallow_policy::backoff::Wait;
 use fallow_policy::completion::DurationCorrection;
+use fallow_policy::composition::Composition;
 use proptest::prelude::*;
 
 use super::{NOW, client, id_of, put_job, wake_up};
@@ -95,6 +96,7 @@ fn an_edit_of_a_project_makes_due_what_follows_from_it() {
 #[test]
 fn the_queue_follows_how_a_project_corrects_its_estimates() {
     let mut client = client(0, &["a"]);
+    client.config.composition = Composition::base();
     let a = id_of(&client, "a");
     let id = put_job(&mut client, 1, a, Usage::ONE_CPU);
     let left = |client: &Client| client.workload.queue().get(id).unwrap().remaining.as_secs_f64();

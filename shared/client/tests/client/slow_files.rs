@@ -73,7 +73,7 @@ fn r2_16_cpus_that_idle_beside_a_gpu_wait_for_no_files_of_its_jobs() {
 /// Projects with work whose files take a minute, on a fresh host until it computes; when each was asked
 /// first.
 fn asked(seed: u64, count: usize) -> (World, Vec<Instant>) {
-    let mut world = World::new(seed);
+    let mut world = World::with_a_buffer(seed);
     let names: Vec<String> = (0..count).map(|n| format!("p{n}")).collect();
     names.iter().for_each(|name| world.add_project(name, 10_000, Duration::from_mins(5)));
     world.download_takes = Duration::from_mins(1);

@@ -52,7 +52,7 @@ fn a_file_that_no_mirror_gives_waits_once_and_begins_with_the_first_again() {
 
 #[test]
 fn r6_2_the_application_comes_first_and_then_the_inputs_in_the_order_of_their_jobs() {
-    let mut world = World::new(203);
+    let mut world = World::with_a_buffer(203);
     world.add_project("a", 40, Duration::from_secs(60));
     // The application sorts behind all its inputs by name, and the job of the first name is due last.
     world.alter = Some(|reply, _| {
@@ -73,7 +73,7 @@ fn r6_2_the_application_comes_first_and_then_the_inputs_in_the_order_of_their_jo
 
 #[test]
 fn an_application_whose_first_mirror_is_dead_is_tried_elsewhere_before_any_input() {
-    let mut world = World::new(208);
+    let mut world = World::with_a_buffer(208);
     world.add_project("a", 40, Duration::from_secs(60));
     world.alter = Some(|reply, _| {
         for file in reply.files.iter_mut().filter(|file| file.name.ends_with("_app")) {

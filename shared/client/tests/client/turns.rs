@@ -379,7 +379,7 @@ fn r1_4_a_request_for_contact_outlives_the_failure_of_an_earlier_rpc() {
 
 #[test]
 fn r3_2_the_first_request_asks_for_a_second_and_the_next_for_what_is_lacking() {
-    let mut world = World::new(208);
+    let mut world = World::with_a_buffer(208);
     world.add_project("a", 10_000, Duration::from_hours(1));
     let more = Preferences { buffer_min: Duration::from_hours(5), ..both_cpus() };
     world.event(Event::DocumentOffered(document(1, &[("a", 1.0)], more)));

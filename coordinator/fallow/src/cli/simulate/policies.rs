@@ -9,7 +9,7 @@ use fallow_policy::send::SendChoice;
 
 const SWITCHES: &str = "\
 Switches follow with commas, as in CS2_WF2,fetch=below-minimum; tables name
-those that differ from the default, the first:
+those that differ from the first of each:
   ws2=improved            WS2 counts jobs just chosen, and the host's off time
   ws2=published           WS2 counts neither: as it was published
   ws2=counted             WS2 counts jobs just chosen only
@@ -22,8 +22,9 @@ those that differ from the default, the first:
 
 /// All policies and switches.
 pub(super) fn help() -> String {
-    let default = Composition::default();
-    let mut help = format!("Policies (--policy) are joined by _; what is left out is as in\n{default}:\n");
+    let base = Composition::base();
+    let mut help = format!("Policies (--policy) are joined by _; what is left out is as in\n{base}:\n");
+    help.push_str(&Composition::help_of_words());
     help.push_str(&CpuChoice::help("", 6, "which jobs run: "));
     help.push_str(&FetchChoice::help("", 6, "what to fetch: "));
     help.push_str(&SendChoice::help("", 6, "what a server sends: "));

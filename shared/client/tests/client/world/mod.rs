@@ -20,6 +20,7 @@ use fallow_domain::{
     Speed,
 };
 
+use fallow_policy::composition::Composition;
 pub(crate) use server::CODE_SIGN_KEY;
 use server::Project;
 use shadow::Shadow;
@@ -123,6 +124,12 @@ const TICK: Duration = Duration::from_secs(1);
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
         Self::of(ClientConfig::new(seed, version()), None)
+    }
+
+    /// A host that fills a buffer, as in CS2_WF2_WS2_JC2.
+    pub(crate) fn with_a_buffer(seed: u64) -> Self {
+        let composition = Composition::base();
+        Self::with(ClientConfig { composition, ..ClientConfig::new(seed, version()) })
     }
 
     /// A host whose client is set up in a way of its own.
