@@ -439,6 +439,8 @@ fn r6_8_another_code_signing_key_means_no_work() {
 fn r5_6_a_job_that_would_be_late_on_this_host_is_not_sent_to_it() {
     let fixture = Fixture::start();
     let info = fixture.project("p");
+    // WS3 tries one on a host that it does not know.
+    fixture.set("p", "send", "WS2");
     fixture.script("p", "app");
     // An hour of work, due in 90 minutes.
     let tight = NewWorkunit {

@@ -169,8 +169,7 @@ fn piggyback(
     let mut request = WorkRequest::default();
     for (kind, occasion) in needs.iter().copied().filter(|(kind, _)| candidate.is_left_alone(*kind)) {
         let by_another = chosen.iter().find(|choice| choice.kind == kind).map(|choice| choice.candidate);
-        let is_its_turn =
-            by_another.is_none_or(|other| is_better(situation, kind, candidate, other).is_lt());
+        let is_its_turn = by_another.is_none_or(|other| is_better(situation, kind, candidate, other).is_lt());
         let may_be_in_time =
             || candidate.typical[kind].is_none_or(|job| possibly_in_time(situation, &job).is_in_time());
         if !is_its_turn || occasion.lacking().get() <= 0.0 || !may_be_in_time() {
