@@ -1,10 +1,10 @@
 //! Which policies a client and a server are composed of: CSx_WFy_WSz_JCw, and the switches beside them (R5).
 //!
-//! A composition is a value: an agent's configuration, a scenario and an experiment name one, and all of them
-//! run the same code. It is written as `CS2_WF2_WS2_JC2`, followed by the switches that differ from those of
-//! [`Composition::base`], as in
-//! `CS2_WF2_WS2_JC2,ws2=published,fetch=below-minimum,accounting=recent-credit`. Two have a word of their own:
-//! `default` and `published`.
+//! A composition is a value: an agent's configuration, a scenario and an experiment name one, and all of
+//! them run the same code. It is written as `CS2_WF2_WS2_JC2`, followed by the switches that differ from
+//! those of [`Composition::base`], as in
+//! `CS2_WF2_WS2_JC2,ws2=published,fetch=below-minimum,accounting=recent-credit`. Two have a word of their
+//! own: `default` and `published`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -59,8 +59,15 @@ impl Default for Composition {
 }
 
 /// Compositions that have a word of their own.
-const WORDS: [(&str, fn() -> Composition); 2] =
-    [("default", Composition::default), ("published", Composition::published)];
+const WORDS: [Word; 2] = [
+    Word { name: "default", composition: Composition::default },
+    Word { name: "published", composition: Composition::published },
+];
+
+struct Word {
+    name: &'static str,
+    composition: fn() -> Composition,
+}
 
 const WS2_NAMES: [(&str, Ws2Switches); 4] = [
     ("published", Ws2Switches::PUBLISHED),
@@ -108,8 +115,8 @@ impl FromStr for Composition {
         let unknown =
             |part: &str, expected| UnknownPolicy { part: part.to_owned(), whole: whole.to_owned(), expected };
         let policies = parts.next().unwrap_or_default();
-        let word = WORDS.iter().find(|(word, _)| policies.eq_ignore_ascii_case(word));
-        let mut composition = word.map_or_else(Self::base, |(_, composition)| composition());
+        let word = WORDS.iter().find(|word| policies.eq_ignore_ascii_case(word.name));
+        let mut composition = word.map_or_else(Self::base, |word| (word.composition)());
         let mut said = BTreeSet::new();
         for part in policies.split('_').filter(|_| word.is_none()) {
             let name = part.to_ascii_uppercase();
@@ -183,7 +190,7 @@ impl Composition {
 
     /// A line of help for each composition that has a word of its own.
     pub fn help_of_words() -> String {
-        WORDS.iter().map(|(word, composition)| format!("  {word:<10}  {}\n", composition())).collect()
+        WORDS.iter().map(|word| format!("  {:<10}  {}\n", word.name, (word.composition)())).collect()
     }
 
     fn switch(&mut self, part: &str) -> Result<(), UnknownSwitch> {

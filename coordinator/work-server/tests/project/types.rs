@@ -191,8 +191,8 @@ fn r5_6_a_host_that_tells_its_hours_is_sent_what_they_let_it_finish() {
     assert_eq!(sent("nonsense", (12, 3), 0.0), (1, true));
 }
 
-/// WS3: a job of an hour that is said to take ten has nine hours. It is tried, and once a few were in time the
-/// server knows.
+/// WS3: a job of an hour that is said to take ten has nine hours. It is tried, and once a few were in time
+/// the server knows.
 #[test]
 fn r5_6_a_job_whose_estimate_is_far_too_high_is_tried_until_the_server_knows_how_long_it_takes() {
     let fixture = Fixture::start();

@@ -25,9 +25,10 @@
 //! - *Unfilled*: instances idle, and the jobs that wait need more of them at once. The best project is asked
 //!   for a job, if its jobs fit. If they do not, it has its turn once enough instances idle at the same time,
 //!   and nobody takes that before.
-//! - *Untried*: nobody knows whether a project has work. It is asked for a job as soon as it may be asked, so
-//!   that its share is not withheld from it until something idles; but not while jobs of twice as many projects
-//!   are held as there are instances, or a host of many projects would be late with the first of each.
+//! - *Untried*: nobody knows whether a project has work. It is asked for a job as soon as it may be asked,
+//!   so that its share is not withheld from it until something idles; but not while jobs of twice as many
+//!   projects are held as there are instances, or a host of many projects would be late with the first of
+//!   each.
 //! - *At a contact* of a host that is not always connected there is no later turn. Work is held for as long
 //!   as the host may be on until the next contact, as far as it will surely be in time; and beyond that as
 //!   long as to idle without it is as likely as to be late with it. Each project is asked for its part of

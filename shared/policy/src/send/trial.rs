@@ -5,8 +5,8 @@
 //!
 //! Model: as long as fewer than [`KNOWN_AFTER`] of a project's jobs were in time on a host, one is sent there
 //! although it would be late: one that might well be in time if it took a tenth of its estimate, where there
-//! is nothing else to send and the host has no other job of the project. As long as those are in time, another
-//! follows. After one that was not, the next comes a month later.
+//! is nothing else to send and the host has no other job of the project. As long as those are in time,
+//! another follows. After one that was not, the next comes a month later.
 //!
 //! Not in here: applications of one project whose estimates are not equally good.
 
