@@ -92,6 +92,8 @@ fn cases() -> Vec<Case> {
         by_marks(case("1,000 jobs, 1 project", queue(1_000, 1), Some(5.7), true)),
         by_marks(case("10,000 jobs, 1 project", queue(10_000, 1), Some(0.41), true)),
         by_marks(case("10,000 jobs, 20 projects", queue(10_000, 20), Some(0.10), true)),
+        by_default(case("10,000 base jobs held", held(10_000, 1), Some(0.41), true)),
+        by_default(case("10,000 base jobs held, 20", held(10_000, 20), Some(0.10), true)),
         case("1,000 base jobs held", held(1_000, 1), Some(5.7), true),
         case("10,000 base jobs held", held(10_000, 1), Some(0.41), true),
         case("10,000 base jobs held, 20", held(10_000, 20), Some(0.10), true),
