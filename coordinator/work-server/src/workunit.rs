@@ -15,10 +15,17 @@
 //! disk. So that a small fleet does not use up all attempts in seconds, a workunit is put off after each
 //! error, for [`RETRY_FIRST`] after the first and twice as long after each further one. As long as it failed
 //! on one account alone, others may try it at once: the fault may be the host's. So they may where owners
-//! aborted it. A copy that its host has lost for good counts as an error does: a host that never lists what
-//! it was sent would use up all copies in a minute. The backoff follows from the jobs as they are stored, and
-//! a restart forgets nothing. BOINC's own server makes a new copy at once, and lowers the daily quota of the
-//! host; what a host has lost, it sends again until the deadline.
+//! aborted it. The backoff follows from the jobs as they are stored, and a restart forgets nothing. BOINC's
+//! own server makes a new copy at once, and lowers the daily quota of the host.
+//!
+//! **Losses.** A copy that its host has lost for good begins a backoff as an error does. Losses and errors
+//! of two accounts put the workunit off for everybody: hosts that never list what they were sent would use
+//! up all copies in a second. And whoever withholds something has shown nothing about the workunit: copies
+//! that were lost do not count among those that may be made, up to [`LOST_FREE`] of them and
+//! [`LOST_FREE_EACH`] for each useful job wanted. With the backoffs between them, hosts that only lose it
+//! need at least four hours to use up a workunit, whatever its rules. Further ones count: a workunit that
+//! makes every host crash and forget it ends too. A copy that is not reported by its deadline counts from the
+//! first. In BOINC's own server both kinds do; what a host has lost, it sends again until the deadline.
 //!
 //! Pure: time comes in, nothing goes out; whoever stores a workunit derives the indexes from it (see
 //! `index`).
@@ -36,12 +43,16 @@ use serde::{Deserialize, Serialize};
 use super::operator_types::OutputSpec;
 use super::validate::{self, Comparison};
 
-/// The most copies that a workunit may ever have; bounds the record's size.
+/// The most copies that a workunit may ever have, beside those that hosts lost; bounds the record's size.
 pub const TOTAL_MAX: u32 = 100;
 /// How long a workunit is put off after its first error.
 const RETRY_FIRST: Duration = Duration::from_secs(30);
 /// The longest backoff: what takes longer to mend is for the operator.
 pub(crate) const RETRY_MAX: Duration = Duration::from_hours(1);
+/// Lost copies that do not count among those that may be made: so many of any workunit...
+const LOST_FREE: u32 = 10;
+/// ...and so many for each useful job that it wants. As many may be lost at once, with one backoff for all.
+const LOST_FREE_EACH: u32 = 4;
 /// What is told of a failed job's last words, in bytes.
 const WORDS_MAX: usize = 200;
 
@@ -54,7 +65,7 @@ pub struct Rules {
     pub initial_jobs: u32,
     /// With more jobs in error than this it is given up (BOINC: `max_error_results`).
     pub max_error_jobs: u32,
-    /// Copies that may ever be made (BOINC: `max_total_results`).
+    /// Copies that may ever be made (BOINC: `max_total_results`), but for the first ones that hosts lose.
     pub max_total_jobs: u32,
 }
 
@@ -295,8 +306,8 @@ impl Workunit {
         let last = failures.clone().filter(|at| is_soon(*at)).max()?;
         let doubled = u32::try_from(failures.count() - 1).unwrap_or(u32::MAX).min(31);
         let until = last + RETRY_FIRST.mul_f64(f64::from(1_u32 << doubled)).min(RETRY_MAX);
-        let errors = self.jobs.iter().filter(|job| job.outcome == Some(Outcome::Error));
-        let failed = errors.map(|job| job.account);
+        let counts = |job: &&Job| job.outcome != Some(Outcome::Aborted) && job.failed_at().is_some();
+        let failed = self.jobs.iter().filter(counts).map(|job| job.account);
         let is_for_all = failed.collect::<BTreeSet<u64>>().len() > 1;
         (now < until && is_soon(until)).then_some(RetryBackoff { until, is_for_all })
     }
@@ -379,24 +390,25 @@ impl Workunit {
     /// The deadline of a job has passed, or its host is gone: another copy takes its place. Says whether it
     /// was so.
     pub(crate) fn give_up(&mut self, index: u32) -> bool {
+        self.end_in_progress(index, None)
+    }
+
+    /// The host has lost the job for good: as [`Workunit::give_up`].
+    pub(crate) fn lose(&mut self, index: u32, now: Instant) -> bool {
+        self.end_in_progress(index, Some(now))
+    }
+
+    fn end_in_progress(&mut self, index: u32, lost_at: Option<Instant>) -> bool {
         match self.jobs.get_mut(index as usize) {
             Some(job) if job.state == ServerState::InProgress => {
                 job.state = ServerState::Over;
                 job.outcome = Some(Outcome::Late);
+                job.lost_at = lost_at;
             }
             _ => return false,
         }
         self.settle();
         true
-    }
-
-    /// The host has lost the job for good: as [`Workunit::give_up`].
-    pub(crate) fn lose(&mut self, index: u32, now: Instant) -> bool {
-        let is_given_up = self.give_up(index);
-        if let Some(job) = self.jobs.get_mut(index as usize).filter(|_| is_given_up) {
-            job.lost_at = Some(now);
-        }
-        is_given_up
     }
 
     /// The jobs whose outputs are to be compared now, if any: all successes once there are enough and one of
@@ -485,7 +497,7 @@ impl Workunit {
             return self.drop_unsent();
         }
         let missing = (self.target as usize).saturating_sub(self.useful());
-        let room = (self.rules.max_total_jobs as usize).saturating_sub(self.jobs.len());
+        let room = self.copies_max().saturating_sub(self.jobs.len());
         for _ in 0..missing.min(room) {
             let index = u32::try_from(self.jobs.len()).unwrap_or(TOTAL_MAX);
             self.jobs.push(Job::unsent(index));
@@ -501,10 +513,25 @@ impl Workunit {
         }
         let open = self.jobs.iter().any(|job| job.state != ServerState::Over);
         let undecided = self.useful() < self.target as usize && self.to_compare().is_empty();
-        if !open && undecided && self.jobs.len() >= self.rules.max_total_jobs as usize {
-            return Some(format!("no quorum of {} after {} jobs", self.rules.quorum, self.jobs.len()));
+        if !open && undecided && self.jobs.len() >= self.copies_max() {
+            let lost = match self.lost() {
+                0 => String::new(),
+                lost => format!(", {lost} of them lost by their hosts"),
+            };
+            return Some(format!("no quorum of {} after {} jobs{lost}", self.rules.quorum, self.jobs.len()));
         }
         None
+    }
+
+    /// Copies that its hosts lost, and did not report after all.
+    fn lost(&self) -> usize {
+        self.jobs.iter().filter(|job| job.is_lost()).count()
+    }
+
+    /// How many copies there may be: as the rules say, and those lost ones that do not count.
+    fn copies_max(&self) -> usize {
+        let free = LOST_FREE.saturating_add(self.target.saturating_mul(LOST_FREE_EACH));
+        self.rules.max_total_jobs as usize + self.lost().min(free as usize)
     }
 
     /// Jobs that count towards the target: those that are open, and of each account one of those that
@@ -571,6 +598,11 @@ impl Job {
     /// Whether it counts towards the errors that a workunit may have.
     pub(crate) fn is_error(&self) -> bool {
         matches!(self.outcome, Some(Outcome::Error | Outcome::Aborted))
+    }
+
+    /// Whether its host has lost it for good, and has not reported it since.
+    fn is_lost(&self) -> bool {
+        self.outcome == Some(Outcome::Late) && self.lost_at.is_some()
     }
 
     /// When it went wrong, if it did: reported in error, or lost by its host and not reported since.

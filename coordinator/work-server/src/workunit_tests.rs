@@ -221,6 +221,61 @@ fn r6_8_a_report_after_the_decision_is_compared_with_the_canonical_job() {
     assert_eq!(w.state, WorkunitState::Validated { canonical });
 }
 
+/// How long hosts take to use up a workunit that lose every copy as soon as they may have it.
+fn lost_time(rules: Rules, accounts: u64) -> Duration {
+    let (mut w, mut now) = (workunit(rules), t(0));
+    while w.state == WorkunitState::Active {
+        let mut sent = Vec::new();
+        let mut rests = Vec::new();
+        for host in 1..=accounts {
+            let history = w.history(account(host), |_| false);
+            match (w.retry_at(history, now), w.unsent()) {
+                (Some(until), _) => rests.push(until),
+                (None, Some(index)) if w.send(index, account(host), now, 100, "p") => sent.push(index),
+                (None, _) => {}
+            }
+        }
+        // All of them at once, as late as that.
+        assert!(!sent.is_empty() || !rests.is_empty(), "{w:?}");
+        match sent.is_empty() {
+            true => now = rests.into_iter().min().unwrap(),
+            false => sent.into_iter().for_each(|index| assert!(w.lose(index, now))),
+        }
+    }
+    now.since(t(0))
+}
+
+#[test]
+fn r6_10_hosts_that_lose_every_copy_use_up_no_workunit_within_hours_but_in_the_end() {
+    let (hours, month) = (Duration::from_hours(4), Duration::from_hours(30 * 24));
+    for (quorum, initial, most) in
+        [(1, 1, 1), (1, 1, 6), (2, 2, 6), (2, 3, 9), (5, 5, 5), (10, 30, 90), (100, 100, 100)]
+    {
+        for accounts in [1, 2, 6, 100] {
+            let time = lost_time(rules(quorum, initial, 3, most), accounts);
+            assert!(hours <= time && time <= month, "{initial} of {most}, {accounts} accounts: {time}");
+        }
+    }
+}
+
+#[test]
+fn r6_10_a_lost_copy_is_replaced_beyond_the_most_copies_and_counts_when_it_is_reported_after_all() {
+    let mut w = workunit(rules(1, 1, 3, 1));
+    let index = send(&mut w, 1).unwrap();
+    assert!(w.lose(index, t(1)));
+    assert_eq!((w.state.clone(), unsent(&w)), (WorkunitState::Active, 1));
+    assert!(w.report(index, account(1), report(Outcome::Success), t(9)));
+    compare(&mut w, |_| 0);
+    assert_eq!(w.state, WorkunitState::Validated { canonical: 0 });
+    // One that was lost and is reported in error is none of those that do not count.
+    let mut w = workunit(rules(1, 1, 3, 1));
+    let index = send(&mut w, 1).unwrap();
+    assert!(w.lose(index, t(1)) && w.report(index, account(1), report(Outcome::Error), t(9)));
+    let index = send(&mut w, 2).unwrap();
+    assert!(w.report(index, account(2), report(Outcome::Error), t(10)));
+    assert_eq!(w.state, WorkunitState::Failed { reason: "no quorum of 1 after 2 jobs".to_owned() });
+}
+
 #[test]
 fn r6_8_a_second_report_or_anothers_changes_nothing() {
     let mut w = workunit(rules(1, 1, 3, 6));
@@ -264,6 +319,7 @@ enum Step {
     Send(u64),
     Report(u32, Outcome),
     GiveUp(u32),
+    Lose(u32),
     Compare,
 }
 
@@ -277,6 +333,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (1_u64..20).prop_map(Step::Send),
         4 => (0_u32..12, outcome).prop_map(|(index, outcome)| Step::Report(index, outcome)),
         1 => (0_u32..12).prop_map(Step::GiveUp),
+        1 => (0_u32..12).prop_map(Step::Lose),
         2 => Just(Step::Compare),
     ];
     prop::collection::vec(step, 0..60)
@@ -288,7 +345,8 @@ fn any_rules() -> impl Strategy<Value = Rules> {
 }
 
 fn check(w: &Workunit, value: impl Fn(u64) -> u64) {
-    assert!(w.jobs.len() <= w.rules.max_total_jobs as usize, "never more copies than allowed");
+    let ever_lost = w.jobs.iter().filter(|job| job.lost_at.is_some()).count();
+    assert!(w.jobs.len() <= w.rules.max_total_jobs as usize + ever_lost, "never more copies than allowed");
     let counts = |job: &&Job| matches!(job.outcome, None | Some(Outcome::Success | Outcome::Late));
     let mut hosts: Vec<u64> =
         w.jobs.iter().filter(counts).map(|job| job.host).filter(|host| *host != 0).collect();
@@ -332,6 +390,7 @@ proptest! {
                     }
                 }
                 Step::GiveUp(index) => drop(w.give_up(index)),
+                Step::Lose(index) => drop(w.lose(index, t(1))),
                 Step::Compare => drop(compare(&mut w, value)),
             }
             check(&w, value);

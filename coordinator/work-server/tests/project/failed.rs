@@ -65,6 +65,43 @@ fn r6_10_a_host_that_lists_none_of_its_jobs_uses_up_no_workunit_in_minutes() {
     assert_eq!(sound.fetch(1.0).results.len(), 1);
 }
 
+/// Losses of two accounts, as errors of two, put a workunit off for everybody; and none of them uses it up.
+#[test]
+fn r6_10_accounts_that_list_none_of_their_jobs_use_up_no_workunit_together() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut forgetful = ["a", "b", "c", "d", "e", "f"].map(|name| Client::new(&fixture, &info, name));
+    for _ in 0..15 {
+        for client in &mut forgetful {
+            client.fetch(1.0);
+            client.held.clear();
+        }
+    }
+    let view = only_workunit(&fixture);
+    assert_eq!((view.state, view.jobs.len()), (WorkunitStatus::Active, 3), "{}", view.error);
+    let mut sound = Client::new(&fixture, &info, "sound");
+    let told = messages(&sound.fetch(1.0));
+    assert!(told.contains("1 job that failed is tried again in "), "{told}");
+    fixture.advance(Duration::from_secs(61));
+    assert_eq!(sound.fetch(1.0).results.len(), 1);
+}
+
+#[test]
+fn r6_10_a_loss_and_an_error_of_two_accounts_put_a_workunit_off_for_everybody() {
+    let (fixture, info) = with_workunits(1, 1);
+    let [mut forgetful, mut broken, mut sound] =
+        ["forgetful", "broken", "sound"].map(|name| Client::new(&fixture, &info, name));
+    for _ in 0..6 {
+        forgetful.fetch(1.0);
+        forgetful.held.clear();
+    }
+    assert_eq!(broken.fetch(1.0).results.len(), 1);
+    fail(&mut broken);
+    let told = messages(&sound.fetch(1.0));
+    assert!(told.contains("1 job that failed is tried again in "), "{told}");
+    fixture.advance(Duration::from_secs(61));
+    assert_eq!(sound.fetch(1.0).results.len(), 1);
+}
+
 #[test]
 fn r6_8_a_failed_job_goes_to_another_host_first_and_who_waits_for_that_is_told_so() {
     let (fixture, info) = with_workunits(1, 1);
