@@ -14,9 +14,9 @@
 //! **Backoff.** The cause of an error may be gone a little later: a server that the application needs, a full
 //! disk. So that a small fleet does not use up all attempts in seconds, a workunit is put off after each
 //! error, for [`RETRY_FIRST`] after the first and twice as long after each further one. As long as it failed
-//! on one account alone, others may try it at once: the fault may be the host's. So they may where owners
-//! aborted it. The backoff follows from the jobs as they are stored, and a restart forgets nothing. BOINC's
-//! own server makes a new copy at once, and lowers the daily quota of the host.
+//! on one account alone, others may try it at once: the fault may be the host's, or its owner aborted it. The
+//! backoff follows from the jobs as they are stored, and a restart forgets nothing. BOINC's own server makes
+//! a new copy at once, and lowers the daily quota of the host.
 //!
 //! **Losses.** A copy that its host has lost for good begins a backoff as an error does. Losses and errors
 //! of two accounts put the workunit off for everybody: hosts that never list what they were sent would use
@@ -306,8 +306,7 @@ impl Workunit {
         let last = failures.clone().filter(|at| is_soon(*at)).max()?;
         let doubled = u32::try_from(failures.count() - 1).unwrap_or(u32::MAX).min(31);
         let until = last + RETRY_FIRST.mul_f64(f64::from(1_u32 << doubled)).min(RETRY_MAX);
-        let counts = |job: &&Job| job.outcome != Some(Outcome::Aborted) && job.failed_at().is_some();
-        let failed = self.jobs.iter().filter(counts).map(|job| job.account);
+        let failed = self.jobs.iter().filter(|job| job.failed_at().is_some()).map(|job| job.account);
         let is_for_all = failed.collect::<BTreeSet<u64>>().len() > 1;
         (now < until && is_soon(until)).then_some(RetryBackoff { until, is_for_all })
     }

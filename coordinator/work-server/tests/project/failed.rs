@@ -102,6 +102,28 @@ fn r6_10_a_loss_and_an_error_of_two_accounts_put_a_workunit_off_for_everybody() 
     assert_eq!(sound.fetch(1.0).results.len(), 1);
 }
 
+/// One owner who does not want it leaves it to the next at once. Two of them put it off for everybody.
+#[test]
+fn r6_10_accounts_whose_owners_abort_a_job_use_up_no_workunit_at_once() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut unwilling = ["a", "b", "c", "d"].map(|name| Client::new(&fixture, &info, name));
+    let mut had = 0;
+    for client in &mut unwilling {
+        client.fetch(1.0);
+        for job in client.held.keys().cloned().collect::<Vec<_>>() {
+            had += 1;
+            client.report(&job, ResultState::Aborted, 203);
+            client.rpc();
+        }
+    }
+    assert_eq!((had, only_workunit(&fixture).state), (2, WorkunitStatus::Active));
+    let mut willing = Client::new(&fixture, &info, "willing");
+    let told = messages(&willing.fetch(1.0));
+    assert!(told.contains("1 job that failed is tried again in "), "{told}");
+    fixture.advance(Duration::from_secs(61));
+    assert_eq!(willing.fetch(1.0).results.len(), 1);
+}
+
 #[test]
 fn r6_8_a_failed_job_goes_to_another_host_first_and_who_waits_for_that_is_told_so() {
     let (fixture, info) = with_workunits(1, 1);
