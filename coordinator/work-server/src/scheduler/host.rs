@@ -231,51 +231,19 @@ fn seen(mut host: Host, request: &SchedulerRequest, now: Instant) -> Host {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Debug;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use fallow_domain::Duration;
     use fallow_store::{SledStore, Store};
-    use tracing::field::{Field, Visit};
-    use tracing::span::{Attributes, Id, Record};
-    use tracing::{Event, Level, Metadata, Subscriber};
+    use tracing::Level;
 
     use super::*;
+    use crate::scheduler::heard::Heard;
     use crate::settings::ProjectSettings;
-
-    /// Keeps the warnings of this thread.
-    #[derive(Clone, Default)]
-    struct Warnings(Arc<Mutex<Vec<String>>>);
-
-    struct Fields(String);
-
-    impl Visit for Fields {
-        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-            self.0.push_str(&format!("{field}={value:?} "));
-        }
-    }
-
-    impl Subscriber for Warnings {
-        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-            *metadata.level() <= Level::WARN
-        }
-        fn new_span(&self, _: &Attributes<'_>) -> Id {
-            Id::from_u64(1)
-        }
-        fn record(&self, _: &Id, _: &Record<'_>) {}
-        fn record_follows_from(&self, _: &Id, _: &Id) {}
-        fn event(&self, event: &Event<'_>) {
-            let mut fields = Fields(String::new());
-            event.record(&mut fields);
-            self.0.lock().unwrap().push(fields.0);
-        }
-        fn enter(&self, _: &Id) {}
-        fn exit(&self, _: &Id) {}
-    }
 
     #[test]
     fn r6_8_a_copied_agent_is_warned_of_by_name_once_and_again_after_a_quiet_day() {
-        let warnings = Warnings::default();
+        let warnings = Heard::of(Level::WARN);
         let _listening = tracing::subscriber::set_default(warnings.clone());
         let dir = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> = Arc::new(SledStore::open(dir.path().join("store")).unwrap());
@@ -290,7 +258,7 @@ mod tests {
             request.rpc_seqno = seqno;
             request.host_info.p_ncpus = cpus;
             project.scheduler_rpc(request.write().as_bytes(), &account, now).unwrap();
-            let said = warnings.0.lock().unwrap();
+            let said = warnings.lines();
             assert!(
                 said.iter().all(|text| text.contains("the agent") && text.contains("copied")),
                 "{said:?}"

@@ -6,7 +6,10 @@
 //!
 //! **Errors** go to the client as BOINC's servers put them: status 200, a message, and a delay.
 
+#[cfg(test)]
+mod heard;
 mod host;
+mod logged_names;
 mod lost_jobs;
 mod reply;
 mod report;
@@ -20,6 +23,7 @@ use fallow_domain::{AccountKey, Duration, Instant};
 use fallow_telemetry::RateLimit;
 use tracing::{debug, info, warn};
 
+use self::logged_names::LoggedNames;
 use super::credit::{self, Credit};
 use super::error::ProjectError;
 use super::host_experience::HostExperience;
@@ -63,6 +67,10 @@ pub(super) struct ReplyContent {
     /// The host's record is new to it, or another than it thought.
     pub(super) tell_host_id: bool,
     pub(super) acks: Vec<String>,
+    /// Those of the acknowledged reports that were taken.
+    pub(super) reported: Vec<String>,
+    /// The others: repeated, of another host's job, or of one that nobody knows.
+    pub(super) not_taken: LoggedNames,
     pub(super) aborts: Vec<String>,
     pub(super) aborts_if_not_started: Vec<String>,
     pub(super) jobs: Vec<SentJob>,
@@ -156,6 +164,8 @@ impl Project {
                 experience,
                 tell_host_id,
                 acks: Vec::new(),
+                reported: Vec::new(),
+                not_taken: LoggedNames::default(),
                 aborts: Vec::new(),
                 aborts_if_not_started: Vec::new(),
                 jobs: Vec::new(),
@@ -200,16 +210,20 @@ impl Project {
         if reply.tell_host_id {
             info!(project = %self.name, host, name = %reply.host.name, before = request.hostid, "host registered");
         }
-        // Names as the client gave them: nobody may have made them here.
-        let shown = |name: &String| printable::line(name, TEXT_MAX);
-        for name in reply.acks.iter().map(shown) {
-            info!(project = %self.name, host, job = %name, "reported");
+        for job in &reply.reported {
+            info!(project = %self.name, host, %job, "reported");
+        }
+        if reply.not_taken.count() > 0 {
+            let (jobs, names) = (reply.not_taken.count(), &reply.not_taken);
+            info!(project = %self.name, host, jobs, %names, "reported, but not awaited from this host");
         }
         for sent in &reply.jobs {
             info!(project = %self.name, host, job = %sent.workunit.job_name(sent.index), "sent");
         }
-        for name in reply.aborts.iter().map(shown) {
-            info!(project = %self.name, host, job = %name, "told to abort: this host should not have it");
+        let aborts = LoggedNames::of(&reply.aborts);
+        if aborts.count() > 0 {
+            let (jobs, names) = (aborts.count(), &aborts);
+            info!(project = %self.name, host, jobs, %names, "told to abort: this host should not have them");
         }
         debug!(
             project = %self.name, host, seqno = request.rpc_seqno, wanted_secs = request.cpu_req_secs,

@@ -43,8 +43,14 @@ pub(super) fn take(
     let mut has_learned = false;
     for result in request.results.iter().take(REPORTS_MAX) {
         reply.acks.push(result.name.clone());
-        let Some((name, index)) = split_job_name(&result.name) else { continue };
-        let Some(before) = index::read(txn, &project.keys, name)? else { continue };
+        let found = match split_job_name(&result.name) {
+            Some((name, index)) => index::read(txn, &project.keys, name)?.map(|workunit| (workunit, index)),
+            None => None,
+        };
+        let Some((before, index)) = found else {
+            reply.not_taken.note(&result.name);
+            continue;
+        };
         let mut after = before.clone();
         let mut report = report_of(result);
         if let Some(job) = before.jobs.get(index as usize) {
@@ -53,20 +59,23 @@ pub(super) fn take(
                 job.sent_at.map_or(Duration::ZERO, |sent| now.since(sent)) * i64::from(reply.host.ncpus);
             report.claimed = credit::claim(report.cpu_time.min(most), speed(request), before.flops_bound);
         }
-        if matches!(report.outcome, Outcome::Error | Outcome::Aborted) {
-            info!(
-                project = %project.name, host = reply.host.id, job = %printable::line(&result.name, 255), exit = report.exit_status,
-                outcome = report.outcome.as_str(), "a job failed on its host"
-            );
-        }
-        let is_success = report.outcome == Outcome::Success;
+        let (outcome, exit) = (report.outcome, report.exit_status);
+        let is_success = outcome == Outcome::Success;
         if after.report(index, reply.host_account(), report, now) {
+            let job = after.job_name(index);
+            if matches!(outcome, Outcome::Error | Outcome::Aborted) {
+                let (project, host, outcome) = (&project.name, reply.host.id, outcome.as_str());
+                info!(%project, host, %job, exit, outcome, "a job failed on its host");
+            }
+            reply.reported.push(job);
             let deadline = before.jobs.get(index as usize).and_then(|job| job.deadline);
             reply.host.trials.over(is_success && deadline.is_none_or(|deadline| now <= deadline));
             let experience = &mut reply.experience;
             has_learned |= is_success && experience.learn(&catalog, &capacity, &before, result, now);
             reply.to_compare |= !after.to_compare().is_empty();
             index::write(txn, &project.keys, Some(&before), &after, now)?;
+        } else {
+            reply.not_taken.note(&result.name);
         }
     }
     if has_learned {
