@@ -19,14 +19,25 @@ const LATELY: Duration = Duration::from_mins(10);
 /// clock was set back.
 const AHEAD: Duration = Duration::from_mins(5);
 
-/// A host counts for so many instances at most, whatever it claims: what others get shrinks with that.
-const INSTANCES_MAX: u64 = 64;
+/// A host counts for so many instances at most, whatever it claims: what it gets of a small batch grows with
+/// that, and what others get shrinks. More than most machines have.
+pub(crate) const INSTANCES_MAX: u64 = 128;
+
+/// A host that asked.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asking {
+    at: Instant,
+    instances: u64,
+    /// Jobs beyond its part that it got because instances idled, and has not reported.
+    idle_given: u64,
+    /// When the first of them was given.
+    idle_since: Instant,
+}
 
 /// Hosts that asked for work of late.
 #[derive(Debug, Default)]
 pub(crate) struct AskingHosts {
-    /// When each last asked, and its instances.
-    all: BTreeMap<u64, (Instant, u64)>,
+    all: BTreeMap<u64, Asking>,
     /// The same, the oldest first.
     by_time: BTreeSet<(Instant, u64)>,
     /// Of all of them.
@@ -64,18 +75,45 @@ impl AskingHosts {
 
     /// A host asked, which has so many instances.
     pub(crate) fn asked(&mut self, host: u64, instances: u64, at: Instant) {
-        self.forget(host);
+        let mut asking = self.forget(host).unwrap_or_default();
+        if at.since(asking.idle_since) >= LATELY || asking.idle_since.since(at) > AHEAD {
+            asking.idle_given = 0;
+        }
         let instances = instances.min(INSTANCES_MAX);
-        self.all.insert(host, (at, instances));
+        self.all.insert(host, Asking { at, instances, ..asking });
         self.by_time.insert((at, host));
         self.instances += instances;
     }
 
-    fn forget(&mut self, host: u64) {
-        if let Some((at, instances)) = self.all.remove(&host) {
-            self.by_time.remove(&(at, host));
-            self.instances -= instances;
+    /// How many jobs the host may get beyond its part because instances idle: one for each that it has.
+    /// Whoever reports jobs may have as many again, and whoever reports none may in ten minutes: an instance
+    /// that was given a job does not idle at once.
+    pub(crate) fn idle_left(&self, host: u64) -> u64 {
+        self.all.get(&host).map_or(0, |asking| asking.instances.max(1).saturating_sub(asking.idle_given))
+    }
+
+    /// It got so many of them.
+    pub(crate) fn gave_idle(&mut self, host: u64, jobs: u64, now: Instant) {
+        if let Some(asking) = self.all.get_mut(&host).filter(|_| jobs > 0) {
+            if asking.idle_given == 0 {
+                asking.idle_since = now;
+            }
+            asking.idle_given += jobs;
         }
+    }
+
+    /// It has reported so many jobs.
+    pub(crate) fn reported(&mut self, host: u64, jobs: u64) {
+        if let Some(asking) = self.all.get_mut(&host) {
+            asking.idle_given = asking.idle_given.saturating_sub(jobs);
+        }
+    }
+
+    fn forget(&mut self, host: u64) -> Option<Asking> {
+        let asking = self.all.remove(&host)?;
+        self.by_time.remove(&(asking.at, host));
+        self.instances -= asking.instances;
+        Some(asking)
     }
 }
 
@@ -97,6 +135,30 @@ mod tests {
         assert_eq!(asking.fleet(poll, at(17)), fleet(2, 10));
         assert_eq!(asking.fleet(Duration::ZERO, at(12)), fleet(1, 8));
         assert_eq!(asking.fleet(Duration::ZERO, at(13)), fleet(0, 0));
+    }
+
+    #[test]
+    fn r3_2_each_instance_of_a_host_is_given_a_job_as_idle_once_until_it_reports_or_ten_minutes_are_over() {
+        let at = |minutes: i64| Instant::EPOCH + Duration::from_mins(1_000 + minutes);
+        let mut asking = AskingHosts::default();
+        asking.asked(1, 4, at(0));
+        assert_eq!((asking.idle_left(1), asking.idle_left(2)), (4, 0));
+        asking.gave_idle(1, 3, at(0));
+        asking.asked(1, 4, at(1));
+        assert_eq!(asking.idle_left(1), 1);
+        asking.reported(1, 2);
+        assert_eq!(asking.idle_left(1), 3);
+        asking.gave_idle(1, 9, at(1));
+        asking.asked(1, 4, at(9));
+        assert_eq!(asking.idle_left(1), 0);
+        asking.asked(1, 4, at(10));
+        assert_eq!(asking.idle_left(1), 4);
+        // The clock was set back.
+        asking.gave_idle(1, 4, at(10));
+        asking.asked(1, 4, at(-100));
+        assert_eq!(asking.idle_left(1), 4);
+        asking.asked(1, 1_000_000, at(-100));
+        assert_eq!(asking.fleet(Duration::ZERO, at(-100)).instances, INSTANCES_MAX);
     }
 
     #[test]

@@ -7,6 +7,9 @@ use super::catalog::Catalog;
 use super::records::Version;
 use super::workunit::Workunit;
 
+/// CPUs that a host is believed to have at most: what it may hold grows with them.
+pub(crate) const CPUS_MAX: u32 = 1_024;
+
 /// What a host has for jobs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HostCapacity {
@@ -143,7 +146,7 @@ impl HostCapacity {
     }
 
     pub(crate) fn of(request: &SchedulerRequest, catalog: &Catalog) -> Self {
-        let cpus = request.host_info.p_ncpus.clamp(1, 4_096);
+        let cpus = request.host_info.p_ncpus.clamp(1, CPUS_MAX);
         let cpus =
             request.global_preferences.as_ref().map_or(cpus, |prefs| prefs.to_domain().usable_cpus(cpus));
         let mut instances = PerType::cpu(cpus);

@@ -35,6 +35,7 @@ use fallow_policy::send::Trials;
 use tracing::warn;
 
 use crate::error::ProjectError;
+use crate::host_limits::CPUS_MAX;
 use crate::printable;
 use crate::project::Project;
 use crate::records::{Account, Counters, Host};
@@ -223,7 +224,7 @@ fn refresh(
 fn seen(mut host: Host, request: &SchedulerRequest, now: Instant) -> Host {
     let info = &request.host_info;
     host.name = printable::line(&info.domain_name, NAME_MAX);
-    host.ncpus = info.p_ncpus.clamp(1, 4_096);
+    host.ncpus = info.p_ncpus.clamp(1, CPUS_MAX);
     host.last_rpc = now;
     host.rpc_seqno = if request.hostid == host.id { request.rpc_seqno } else { 0 };
     host

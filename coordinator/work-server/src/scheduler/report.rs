@@ -5,6 +5,7 @@
 //! project's lock is held meanwhile.
 
 use fallow_boinc::scheduler::{ReportedResult, ResultState, SchedulerRequest};
+use fallow_daemon::lock;
 use fallow_domain::{Duration, Instant};
 use tracing::info;
 
@@ -78,6 +79,7 @@ pub(super) fn take(
             reply.not_taken.note(&result.name);
         }
     }
+    lock(&project.asking).reported(reply.host.id, reply.reported.len() as u64);
     if has_learned {
         reply.experience.write(txn, &project.keys, reply.host.id)?;
     }

@@ -163,7 +163,7 @@ fn send_what_suits(
         chosen.into_iter().try_for_each(|candidate| give(project, txn, reply, candidate, now))?;
     }
     match part {
-        Some(part) => part.tell(project, reply, reply.jobs.len() - before),
+        Some(part) => part.tell(project, reply, reply.jobs.len() - before, now),
         None => reply.host.told_delay = None,
     }
     if reply.jobs.is_empty() && !may_later {

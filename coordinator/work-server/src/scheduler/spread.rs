@@ -9,6 +9,7 @@ use fallow_policy::send::spread::{self, HasItsPart, SpreadSituation};
 use super::send::JOBS_MAX;
 use super::work_request::WorkRequest;
 use super::{ReplyContent, note};
+use crate::asking_hosts::INSTANCES_MAX;
 use crate::error::ProjectError;
 use crate::project::Project;
 use crate::records::Counters;
@@ -19,6 +20,8 @@ pub(super) struct BatchPart {
     situation: SpreadSituation,
     /// Why it gets fewer than it asked for, if it does.
     pub(super) why: Option<HasItsPart>,
+    /// Whether what it holds is bounded by its part.
+    is_small: bool,
     /// The mean estimate of the jobs that it could have had, if there were any.
     estimate: Option<Duration>,
 }
@@ -37,21 +40,28 @@ impl BatchPart {
         if !settings.spread {
             return Ok(None);
         }
-        let instances = spread::instances(&work_request.capacity.instances);
-        let fleet = {
+        // As many as count for others: a host that claims more has no larger part.
+        let instances = spread::instances(&work_request.capacity.instances).min(INSTANCES_MAX);
+        let (fleet, idle_left) = {
             let mut asking = lock(&project.asking);
             asking.asked(reply.host.id, instances, now);
-            asking.fleet(settings.poll, now)
+            (asking.fleet(settings.poll, now), asking.idle_left(reply.host.id))
         };
+        let mut idle_left = idle_left as f64;
+        let idle = PerType::from_fn(|kind| {
+            let idle = work_request.wanted.idle(kind).min(idle_left);
+            idle_left -= idle;
+            idle
+        });
         let counters: Option<Counters> = txn.get("counters", &project.keys.counters())?;
         let situation = SpreadSituation {
             unsent: counters.unwrap_or_default().counts.jobs_unsent,
             fleet,
             instances,
             held: held as u64,
-            idle: PerType::from_fn(|kind| work_request.wanted.idle(kind)),
+            idle,
         };
-        Ok(Some(Self { situation, why: None, estimate: None }))
+        Ok(Some(Self { situation, why: None, estimate: None, is_small: false }))
     }
 
     /// Of the jobs that could be sent, by what each uses and takes: whether each is.
@@ -59,14 +69,20 @@ impl BatchPart {
         let usages: Vec<Usage> = jobs.iter().map(|(usage, _)| *usage).collect();
         let spread = self.situation.spread(&usages);
         self.why = spread.why;
+        self.is_small = self.situation.is_small(jobs.len() as u64);
         let all = jobs.iter().fold(Duration::ZERO, |sum, (_, estimate)| sum + *estimate);
         self.estimate = (!jobs.is_empty()).then(|| all.mul_f64(1.0 / jobs.len() as f64));
         spread.send
     }
 
     /// Says in the reply what is held back, and when the host may come again.
-    pub(super) fn tell(&self, project: &Project, reply: &mut ReplyContent, sent: usize) {
+    pub(super) fn tell(&self, project: &Project, reply: &mut ReplyContent, sent: usize, now: Instant) {
         let holds = self.situation.held + sent as u64;
+        if self.is_small {
+            let room = self.situation.part().saturating_sub(self.situation.held);
+            let beyond = (sent as u64).saturating_sub(room);
+            lock(&project.asking).gave_idle(reply.host.id, beyond, now);
+        }
         reply.messages.extend(self.why.as_ref().map(message));
         if let Some(estimate) = self.estimate {
             let usual = project.settings().request_delay;

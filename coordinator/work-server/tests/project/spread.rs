@@ -135,3 +135,50 @@ fn r6_8_after_a_restart_a_batch_is_spread_over_the_same_hosts() {
     fixture.restart();
     assert_eq!(clients[0].fetch(HALF_A_DAY).results.len(), 10);
 }
+
+/// Both have asked before the batch came. What it claims to have gives a host no more than half of a batch.
+#[test]
+fn r6_8_a_host_that_claims_a_million_cpus_and_asks_for_years_leaves_others_their_part() {
+    let (fixture, mut clients) = with_fleet(2, 0, without_delay());
+    let [greedy, modest] = &mut clients[..] else { panic!("two hosts") };
+    greedy.request.host_info.p_ncpus = 1_000_000;
+    greedy.request.cpu_req_instances = 1e6;
+    assert!(greedy.fetch(1e9).results.is_empty());
+    fixture.server.submit("p", vec![workunit("app", "x", 1e9, 1); 1_200]).unwrap();
+    for contact in 0..30 {
+        greedy.fetch(1e9);
+        if contact % 5 == 4 {
+            let given = modest.fetch(1e9).results.len();
+            assert!(given > 0, "contact {contact}: {} of 1200 are with the other", greedy.held.len());
+            modest.complete_all("x");
+        }
+    }
+    // A part, and once a job for each instance that it calls idle.
+    assert!(greedy.held.len() <= 600 + 128, "{}", greedy.held.len());
+}
+
+#[test]
+fn r3_2_a_host_that_reports_what_it_was_sent_has_a_job_for_each_instance_that_idles_again() {
+    let (_fixture, mut clients) = with_fleet(30, 600, without_delay());
+    let first = &mut clients[0];
+    assert_eq!(first.fetch(HALF_A_DAY).results.len(), 10, "its part");
+    first.request.cpu_req_instances = 1.0;
+    let given: [usize; 3] = std::array::from_fn(|_| first.fetch(HALF_A_DAY).results.len());
+    assert_eq!(given, [1, 0, 0], "one instance has one job");
+    let done: String = first.held.keys().next().unwrap().clone();
+    first.report(&done, ResultState::ComputeError, 1);
+    assert_eq!(first.fetch(HALF_A_DAY).results.len(), 1);
+}
+
+#[test]
+fn r6_10_of_the_cpus_that_a_host_claims_a_thousand_count() {
+    let (fixture, mut clients) = with_fleet(1, 1_100, without_delay());
+    fixture.set("p", "spread", "false");
+    fixture.set("p", "jobs-per-cpu", "1");
+    let greedy = &mut clients[0];
+    greedy.request.host_info.p_ncpus = 1_000_000;
+    for _ in 0..12 {
+        greedy.fetch(1e9);
+    }
+    assert_eq!(greedy.held.len(), 1_024);
+}

@@ -12,7 +12,10 @@
 //! instances, and instances that it names as idle get a job each, whatever it holds.
 //!
 //! Only a small batch is spread. Where there is enough for all hosts, if each asked for as much an instance
-//! as this one, requests are filled as if this were not there, so that no host asks more often.
+//! as this one, requests are filled as if this were not there, so that no host asks more often. A host whose
+//! replies are full wants far more than it asks for at a time: where others ask too, a batch is small for it
+//! as well if it would hold more than what is then left for all others, and more than [`FEW`] jobs an
+//! instance.
 //!
 //! Whoever holds little comes again soon: after a part ([`EARLY`]) of what its jobs are estimated to take, as
 //! estimates may be that much too long, but so that all hosts together make [`RPCS_PER_SECOND`] requests at
@@ -27,8 +30,8 @@
 //! Not in here: jobs that wait but that this host could not run, or has a copy of, count as if it could; so
 //! do hosts that asked for another application, or have enough by now. Hosts of different speed get parts of
 //! the same size: the slower come again later. Jobs of different length count as one each, and so do
-//! instances of different types. Whoever asks for a little each time is not cut, and may hold more than its
-//! part in the end.
+//! instances of different types. Whoever asks for a little each time is not cut as long as it holds few, and
+//! may hold more than its part in the end.
 
 use std::fmt;
 
@@ -36,6 +39,8 @@ use fallow_domain::{Duration, PerType, ResourceType, Usage};
 
 /// A host's part is what would fall to it if there were so many times as many hosts.
 pub const FACTOR: u64 = 2;
+/// Whoever holds no more jobs than this for each instance holds few, however small the batch is.
+pub const FEW: u64 = 4;
 /// A host comes again when so much of the estimated time of its jobs has passed: some take a twentieth of
 /// what was estimated.
 pub const EARLY: f64 = 0.05;
@@ -101,10 +106,13 @@ impl SpreadSituation {
     }
 
     /// Whether there is less than all hosts together ask for, if each asks for so many jobs an instance as
-    /// this one.
+    /// this one; or whether this one would hold many, and more than it leaves to others.
     pub fn is_small(&self, wanted: u64) -> bool {
         let (own, all) = self.instances_of();
-        u128::from(self.unsent) * u128::from(own) < u128::from(wanted) * u128::from(all)
+        let (holds, left) = (self.held.saturating_add(wanted), self.unsent.saturating_sub(wanted));
+        let has_most = holds > left.max(own.saturating_mul(FEW));
+        self.fleet.hosts > 1 && has_most
+            || u128::from(self.unsent) * u128::from(own) < u128::from(wanted) * u128::from(all)
     }
 
     /// Its own instances, and those of all hosts.
@@ -214,6 +222,20 @@ mod tests {
         assert_eq!(sent(&of(1, 100, 0), 100), 2);
         assert_eq!(sent(&of(16, 10, 0), 100), 16, "as many as it has instances");
         assert_eq!(sent(&of(16, 10, 12), 100), 4);
+    }
+
+    #[test]
+    fn r6_8_a_host_with_most_of_the_instances_gets_no_more_than_half_by_full_replies() {
+        let (mut unsent, mut held) = (2_000, 0);
+        loop {
+            let fleet = AskingFleet { hosts: 2, instances: 132 };
+            let host = SpreadSituation { instances: 128, fleet, ..among(2, unsent, held) };
+            match sent(&host, 100) as u64 {
+                0 => break,
+                given => (unsent, held) = (unsent - given, held + given),
+            }
+        }
+        assert_eq!((unsent, held), (1_000, 1_000));
     }
 
     #[test]
