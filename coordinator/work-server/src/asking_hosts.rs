@@ -109,6 +109,14 @@ impl AskingHosts {
         }
     }
 
+    /// It asked, and could take none of the jobs that there are: nothing is kept for it. What it was given as
+    /// idle is not forgotten by that.
+    pub(crate) fn cannot_take(&mut self, host: u64) {
+        if self.all.get(&host).is_some_and(|asking| asking.idle_given == 0) {
+            self.forget(host);
+        }
+    }
+
     fn forget(&mut self, host: u64) -> Option<Asking> {
         let asking = self.all.remove(&host)?;
         self.by_time.remove(&(asking.at, host));
@@ -149,6 +157,7 @@ mod tests {
         asking.reported(1, 2);
         assert_eq!(asking.idle_left(1), 3);
         asking.gave_idle(1, 9, at(1));
+        asking.cannot_take(1);
         asking.asked(1, 4, at(9));
         assert_eq!(asking.idle_left(1), 0);
         asking.asked(1, 4, at(10));

@@ -168,6 +168,10 @@ fn send_what_suits(
     }
     if reply.jobs.is_empty() && !may_later {
         lock(&project.requesters).left_without(reply.host.account, now);
+        // Whoever has no space for any of the jobs leaves them to others until it asks again.
+        if passed.disk.is_some() || passed.memory.is_some() {
+            lock(&project.asking).cannot_take(reply.host.id);
+        }
     }
     if reply.jobs.is_empty() {
         // It may have been told in vain, or ask for nothing for a long time from now on.

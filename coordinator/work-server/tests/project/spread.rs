@@ -182,3 +182,19 @@ fn r6_10_of_the_cpus_that_a_host_claims_a_thousand_count() {
     }
     assert_eq!(greedy.held.len(), 1_024);
 }
+
+#[test]
+fn r6_8_hosts_without_room_for_any_job_leave_their_part_to_others() {
+    let (fixture, mut clients) = with_fleet(2, 300, without_delay());
+    let info = fixture.server.project("p").unwrap();
+    for host in 0..60 {
+        let mut full = Client::stock(&info, &format!("full-{host}"));
+        full.request.host_info.d_free = 0.0;
+        full.request.disk_usage = DiskUsage::default();
+        let told = messages(&full.fetch(HALF_A_DAY));
+        assert!(told.contains("of disk space"), "{told}");
+    }
+    assert_eq!(clients[0].fetch(HALF_A_DAY).results.len(), 100, "there is enough for two");
+    let told = messages(&clients[1].fetch(HALF_A_DAY));
+    assert!(told.is_empty() || told.contains("as 2 hosts ask"), "{told}");
+}
