@@ -126,7 +126,7 @@ pub const SETTINGS: [(&str, &str); 10] = [
     ("report-immediately", "jobs are reported one by one: true or false"),
     ("account-creation", "anybody may make an account, for clients outside the fleet: true or false"),
     ("jobs-per-cpu", "jobs in progress that a host may have per CPU"),
-    ("send", "a policy such as WS1, or WS2 with ws2=published, counted, scaled"),
+    ("send", "a policy: WS1, WS2 (with ws2=published, counted, scaled), WS3"),
     ("spread", "a small batch goes to all hosts in parts: true or false"),
     ("deletion-policy", "files that clients delete first: lru, priority, expire"),
     ("delete-from-self", "jobs may push out the project's own files: true or false"),

@@ -244,9 +244,12 @@ impl JobQueue {
     }
 
     /// Of so many instances of a type, those that nothing uses although jobs wait: each of them needs more
-    /// than is left.
+    /// than is left. None while jobs of the type are on their way.
     pub fn unfilled(&self, kind: ResourceType, instances: u32) -> f64 {
         let subqueues = || self.projects.values().map(|of| &of[kind]);
+        if subqueues().any(|of| of.runnable < of.count) {
+            return 0.0;
+        }
         let running = subqueues().flat_map(|subqueue| &subqueue.running);
         let left = f64::from(instances) - running.map(|task| f64::from(task.amount)).sum::<f64>();
         if left < 1.0 {

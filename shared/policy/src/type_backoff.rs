@@ -123,14 +123,24 @@ impl TypeBackoffs {
             self.clear(project, kind);
             return AfterReply::Cleared;
         }
-        let refused = &mut self.0.entry(project).or_default()[kind];
-        let failures = refused.map_or(0, |refused| refused.failures).saturating_add(1);
-        let wait = BACKOFF.draw(failures, rng);
         let known = match reply {
             ReplyForType::Jobs(_) | ReplyForType::NoneNow => Known::NoneNow,
             ReplyForType::NotSupported => Known::NotSupported,
             ReplyForType::RefusedLate => Known::Late,
         };
+        let refused = &mut self.0.entry(project).or_default()[kind];
+        if let Some(before) = refused.as_mut().filter(|before| before.wait.holds(now) && !before.late) {
+            // It was asked because an RPC happened anyway: the wait goes on.
+            before.known = known;
+            let (failures, wait) = (before.failures, before.wait.left(now));
+            return AfterReply::BackedOff {
+                failures,
+                wait,
+                at_maximum: BACKOFF.interval(failures) == BACKOFF.max,
+            };
+        }
+        let failures = refused.map_or(0, |refused| refused.failures).saturating_add(1);
+        let wait = BACKOFF.draw(failures, rng);
         *refused =
             Some(Refused { failures, wait: Wait::new(now, wait), late: false, known, until_job_ends: false });
         AfterReply::BackedOff { failures, wait, at_maximum: BACKOFF.interval(failures) == BACKOFF.max }
@@ -271,11 +281,14 @@ mod tests {
         }
         assert_eq!(backoffs.failures(a, kind), 0);
         let b = ProjectId(2);
-        for _ in 0..3 {
-            backoffs.on_reply(b, kind, ReplyForType::NoneNow, at(0), &mut rng());
+        const DAY: f64 = 86_400.0;
+        for day in 0..3 {
+            let now = Instant::from_secs_f64(DAY * f64::from(day));
+            backoffs.on_reply(b, kind, ReplyForType::NoneNow, now, &mut rng());
         }
-        backoffs.on_late_refusal(b, kind, at(0));
-        assert_eq!((backoffs.failures(b, kind), backoffs.left(b, kind, at(0))), (3, LATE_REFUSAL_WAIT));
+        let now = Instant::from_secs_f64(DAY * 3.0);
+        backoffs.on_late_refusal(b, kind, now);
+        assert_eq!((backoffs.failures(b, kind), backoffs.left(b, kind, now)), (3, LATE_REFUSAL_WAIT));
         let text = serde_json::to_string(&backoffs).unwrap();
         assert_eq!(serde_json::from_str::<TypeBackoffs>(&text).unwrap(), backoffs);
     }
@@ -345,15 +358,32 @@ mod tests {
     #[test]
     fn r3_7_the_wait_doubles_from_ten_minutes_to_a_day_for_that_type_only() {
         let (mut backoffs, mut rng) = (TypeBackoffs::default(), rng());
+        let mut now = at(0);
         for n in 1..=12 {
-            let after = backoffs.on_reply(P, Nvidia, ReplyForType::NoneNow, at(0), &mut rng);
+            now = now + backoffs.left(P, Nvidia, now);
+            let after = backoffs.on_reply(P, Nvidia, ReplyForType::NoneNow, now, &mut rng);
             let AfterReply::BackedOff { failures, wait, at_maximum } = after else { panic!("{after:?}") };
             let interval = BACKOFF.interval(n);
             assert!(failures == n && wait >= interval / 2 && wait <= interval);
             assert_eq!(at_maximum, n >= 9, "10 minutes x 2^8 are more than a day");
         }
-        assert!(backoffs.holds(P, Nvidia, at(0)) && !backoffs.holds(P, Cpu, at(0)));
-        assert!(!backoffs.holds(ProjectId(2), Nvidia, at(0)));
+        assert!(backoffs.holds(P, Nvidia, now) && !backoffs.holds(P, Cpu, now));
+        assert!(!backoffs.holds(ProjectId(2), Nvidia, now));
+    }
+
+    /// As with the report of each of many jobs, or when a project wants to hear of the host every minute.
+    #[test]
+    fn r3_7_who_is_asked_during_the_wait_because_an_rpc_happens_anyway_is_not_waited_for_longer() {
+        let (mut backoffs, mut rng) = (TypeBackoffs::default(), rng());
+        backoffs.on_reply(P, Cpu, ReplyForType::NoneNow, at(0), &mut rng);
+        let left = backoffs.left(P, Cpu, at(0));
+        for secs in 1..100 {
+            backoffs.on_reply(P, Cpu, ReplyForType::NoneNow, at(secs), &mut rng);
+        }
+        assert_eq!(backoffs.failures(P, Cpu), 1);
+        assert_eq!(backoffs.left(P, Cpu, at(99)), left - Duration::from_secs(99));
+        backoffs.on_reply(P, Cpu, ReplyForType::Jobs(1), at(100), &mut rng);
+        assert!(!backoffs.holds(P, Cpu, at(100)));
     }
 
     #[test]

@@ -53,7 +53,8 @@ Settings:
                       towards a quorum
   jobs-per-cpu        jobs in progress that a host may have per CPU
   send                WS1 (fills requests), WS2 (only what meets its deadline),
-                      WS3 (the same by the hours at which hosts compute);
+                      WS3 (the default: the same by the hours at which hosts
+                      compute, and tries what nobody knows);
                       ws2=published, counted or scaled: with less foresight
   spread              of a batch that is small against what hosts ask for, each
                       has its part, and comes again soon: true or false. Not

@@ -69,7 +69,8 @@ struct Changes {
     /// Part of each second that jobs may run.
     #[arg(long, value_parser = units::fraction)]
     cpu_time_fraction: Option<Fraction>,
-    /// Keep at least this much work, such as 2h.
+    /// Keep at least this much work, such as 2h; by the default policies both together are the most that is
+    /// kept, and mostly there is less.
     #[arg(long, value_parser = units::time, value_name = "TIME")]
     buffer_min: Option<Duration>,
     /// And up to this much more.

@@ -6,7 +6,7 @@ use fallow_boinc::scheduler as wire;
 use fallow_boinc::scheduler::{SchedulerReply, SchedulerRequest};
 use fallow_boinc::signature::md5_hex;
 use fallow_daemon::lock;
-use fallow_domain::{Bytes, Duration, Instant, ResourceType, Speed};
+use fallow_domain::{Bytes, Duration, Flops, Instant, ResourceType, Speed};
 
 use super::{ReplyContent, SCHEDULER_VERSION, SentJob, external_cpid};
 use crate::catalog::Catalog;
@@ -105,9 +105,9 @@ pub(super) fn write(
     };
     let mut known = BTreeSet::new();
     for sent in content.jobs {
-        let flops = Speed::new(content.experience.speed(&capacity, &sent.version)).ok();
-        add_version(project, flops, &sent.version, &mut known, &mut reply);
-        add_job(project, &sent, &mut reply)?;
+        let speed = content.experience.speed(&capacity, &sent.version);
+        add_version(project, Speed::new(speed).ok(), &sent.version, &mut known, &mut reply);
+        add_job(project, &sent, speed / capacity.speed_of(sent.version.usage), &mut reply)?;
     }
     if content.is_part {
         reply.results.iter_mut().for_each(|job| job.report_immediately = true);
@@ -195,7 +195,15 @@ fn version_file(project: &Project, file: &VersionFile) -> wire::FileInfo {
     }
 }
 
-fn add_job(project: &Project, sent: &SentJob, reply: &mut SchedulerReply) -> Result<(), ProjectError> {
+/// Adds a job of a version that is told to be `faster` than the host's benchmark by so much. Its bound is
+/// raised by as much, or clients, which divide it by that speed, would end jobs that are longer than those
+/// before them.
+fn add_job(
+    project: &Project,
+    sent: &SentJob,
+    faster: f64,
+    reply: &mut SchedulerReply,
+) -> Result<(), ProjectError> {
     let SentJob { workunit, index, version } = sent;
     let mut inputs = Vec::with_capacity(workunit.inputs.len());
     for input in &workunit.inputs {
@@ -213,7 +221,7 @@ fn add_job(project: &Project, sent: &SentJob, reply: &mut SchedulerReply) -> Res
         name: workunit.name.clone(),
         app_name: workunit.application.clone(),
         rsc_fpops_est: Some(workunit.flops_estimate),
-        rsc_fpops_bound: Some(workunit.flops_bound),
+        rsc_fpops_bound: Flops::new(workunit.flops_bound.get() * faster.max(1.0)).ok(),
         rsc_memory_bound: Some(workunit.memory_bound),
         rsc_disk_bound: Some(workunit.disk_bound),
         command_line: workunit.command_line.clone(),

@@ -70,7 +70,10 @@ pub(super) fn take(
             }
             reply.reported.push(job);
             let deadline = before.jobs.get(index as usize).and_then(|job| job.deadline);
-            reply.host.trials.over(is_success && deadline.is_none_or(|deadline| now <= deadline));
+            match outcome {
+                Outcome::Error => reply.host.trials.failed(),
+                _ => reply.host.trials.over(is_success && deadline.is_none_or(|deadline| now <= deadline)),
+            }
             let experience = &mut reply.experience;
             has_learned |= is_success && experience.learn(&catalog, &capacity, &before, result, now);
             reply.to_compare |= !after.to_compare().is_empty();

@@ -211,7 +211,8 @@ fn r5_6_a_job_whose_estimate_is_far_too_high_is_tried_until_the_server_knows_how
     let ask = |client: &mut Client| {
         fixture.advance(Duration::from_mins(70));
         let reply = client.fetch(7_200.0);
-        (reply.results.len(), reply.app_versions.first().and_then(|version| version.flops))
+        let bound = reply.workunits.first().and_then(|workunit| workunit.rsc_fpops_bound);
+        (reply.results.len(), reply.app_versions.first().and_then(|version| version.flops), bound)
     };
     let in_an_hour = |client: &mut Client| {
         for (job, reply) in client.held.clone() {
@@ -229,10 +230,14 @@ fn r5_6_a_job_whose_estimate_is_far_too_high_is_tried_until_the_server_knows_how
         in_an_hour(&mut client);
         sent.push(ask(&mut client));
     }
-    let counts: Vec<usize> = sent.iter().map(|(count, _)| *count).collect();
+    let counts: Vec<usize> = sent.iter().map(|(count, ..)| *count).collect();
     assert_eq!(counts, [1, 1, 1, 1, 2, 2], "{sent:?}");
     let flops = sent[5].1.unwrap().get();
     assert!((9.5e9..10.5e9).contains(&flops), "the client is told the speed that it has by this: {flops}");
+    // A client ends a job that takes longer than its bound at its speed: that time stays the same.
+    let times: Vec<f64> =
+        sent.iter().map(|(_, flops, bound)| bound.unwrap().get() / flops.unwrap().get()).collect();
+    assert!(times.iter().all(|time| (time / times[0] - 1.0).abs() < 1e-9), "{times:?}");
 }
 
 #[test]

@@ -24,7 +24,7 @@
 //!   may want no other request for longer than its jobs take.
 //! - *Unfilled*: instances idle, and the jobs that wait need more of them at once. The best project is asked
 //!   for a job, if its jobs fit. If they do not, it has its turn once enough instances idle at the same time,
-//!   and nobody takes that before.
+//!   and nobody takes that before. (At a contact there is no later turn.)
 //! - *Untried*: nobody knows whether a project has work. It is asked for a job as soon as it may be asked,
 //!   so that its share is not withheld from it until something idles; but not while jobs of twice as many
 //!   projects are held as there are instances, or a host of many projects would be late with the first of
@@ -230,7 +230,7 @@ fn occasion(situation: &FetchSituation<'_>, kind: ResourceType) -> Option<Occasi
         return Some(Occasion::Idle { idle: outlook.idle, lacking: outlook.near });
     }
     let unfilled = situation.queue.unfilled(kind, situation.host.instances[kind]);
-    if unfilled > 0.0 {
+    if unfilled > 0.0 && is_always_connected(situation) {
         return Some(Occasion::Unfilled { idle: unfilled });
     }
     let held = covered(situation, kind);

@@ -25,7 +25,7 @@ use fallow_domain::{Duration, OnTimeTable, ResourceType};
 use super::deadline_check::DeadlineCheck;
 use super::host_clock::{HostClock, within};
 use super::in_time::InTime;
-use super::{HeldJobs, InProgress, Offer, SendDecision, SendPolicy, SendSituation, trial};
+use super::{HeldJobs, InProgress, Offer, SendDecision, SendPolicy, SendSituation, WhyNotSent, trial};
 use crate::on_time::Sureness;
 
 /// WS3.
@@ -75,9 +75,35 @@ impl SendPolicy for ByOnTime {
     ) -> SendDecision<usize> {
         trial::with_trial(situation, offers, |offers| match (situation.on_time, situation.held) {
             (Some(table), Some(held)) => by_on_time(situation, table, held, offers),
-            _ => InTime.decide(situation, offers),
+            _ => in_time_alone(situation, offers),
         })
     }
+}
+
+/// For a host that does not tell when it is on, or which jobs it has. Where jobs may be tried, those that
+/// would be late even alone are among the offers; they are refused here, and one may be tried.
+fn in_time_alone(
+    situation: &SendSituation<'_>,
+    offers: &mut dyn Iterator<Item = Offer<usize>>,
+) -> SendDecision<usize> {
+    if !situation.may_try {
+        return InTime.decide(situation, offers);
+    }
+    let mut late = Vec::new();
+    let mut decision = InTime.decide(
+        situation,
+        &mut offers.filter(|offer| {
+            let (kind, bound) = (offer.usage.main_type(), offer.deadline - situation.now);
+            let is_late = InTime.is_late_alone(situation, kind, offer.estimate, bound);
+            if is_late && situation.demand.wants(kind) {
+                let takes = offer.estimate.mul_f64(1.0 / situation.host.availability.get().max(0.01));
+                late.push((offer.id, WhyNotSent::MissesDeadline(takes - bound)));
+            }
+            !is_late
+        }),
+    );
+    decision.refused.extend(late);
+    decision
 }
 
 fn by_on_time(

@@ -6,7 +6,9 @@
 //! Model: as long as fewer than [`KNOWN_AFTER`] of a project's jobs were in time on a host, one is sent there
 //! although it would be late: one that might well be in time if it took a tenth of its estimate, where there
 //! is nothing else to send and the host has no other job of the project. As long as those are in time,
-//! another follows. After one that was not, the next comes a month later.
+//! another follows. After one that was not, the next comes a month later; and so it does on a host that was
+//! sent nothing for a month, whatever is known of it: what is known may have become wrong. A job that failed
+//! says nothing about estimates.
 //!
 //! Not in here: applications of one project whose estimates are not equally good.
 
@@ -40,14 +42,18 @@ impl Trials {
     pub fn may_try(&self, held: u64, now: Instant) -> bool {
         // What was sent in the future was sent before the clock was set back.
         let is_long_ago = |at: Instant| !(at..at + AGAIN_AFTER).contains(&now);
-        held == 0
-            && self.in_time < KNOWN_AFTER
-            && (self.last_was_in_time || self.last_sent.is_none_or(is_long_ago))
+        let is_promising = self.in_time < KNOWN_AFTER && self.last_was_in_time;
+        held == 0 && (is_promising || self.last_sent.is_none_or(is_long_ago))
     }
 
     /// The host was sent a job. Until it is reported it was not in time.
     pub const fn sent(&mut self, now: Instant) {
         (self.last_sent, self.last_was_in_time) = (Some(now), false);
+    }
+
+    /// A job of the host failed.
+    pub const fn failed(&mut self) {
+        self.last_sent = None;
     }
 
     /// A job of the host is over.
@@ -115,6 +121,12 @@ mod tests {
         assert!(trials.may_try(0, now + DAY * 30));
         assert!(trials.may_try(0, now - DAY), "the clock was set back");
         (0..7).for_each(|_| trials.over(true));
-        assert!(!trials.may_try(0, now + DAY * 100), "what is refused now is refused with reason");
+        trials.sent(now);
+        trials.over(true);
+        assert!(!trials.may_try(0, now + DAY * 29), "what is refused now is refused with reason");
+        assert!(trials.may_try(0, now + DAY * 30), "or is not any more");
+        trials.sent(now);
+        trials.failed();
+        assert!(trials.may_try(0, now), "that says nothing about estimates");
     }
 }

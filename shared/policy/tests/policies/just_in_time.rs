@@ -6,7 +6,7 @@ use fallow_policy::accounting::Debt;
 use fallow_policy::fetch::just_in_time::{JustInTime, Occasion, WhyJustInTime};
 use fallow_policy::fetch::shortfall::Shortfall;
 use fallow_policy::fetch::{FetchDecision, FetchPriority, TypicalJob};
-use fallow_policy::job_queue::JobQueue;
+use fallow_policy::job_queue::{JobQueue, RunState};
 
 use crate::fetch_world::{Attached, FetchWorld, attached, is_asked};
 use crate::world::{With, at_min, job};
@@ -408,6 +408,24 @@ fn instances_that_idle_beside_a_job_that_needs_more_are_filled_unless_it_is_that
     let fitting: JobQueue = [running, wide(2), job(4, 3, 100_000).cpus(3.0)].into_iter().collect();
     let world = FetchWorld::new(4, &[sends(1, 1, 48), of_wide], &fitting);
     assert!(!world.decision(&JustInTime).wants_work(), "one that fits is about to begin");
+    // What was fetched for them is on its way.
+    let coming = job(5, 2, 100_000).state(RunState::Downloading);
+    let filled: JobQueue = [running, wide(2), coming].into_iter().collect();
+    let world = FetchWorld::new(4, &[sends(1, 1, 48), sends(2, 1, 48), owed(of_wide, -9.0)], &filled);
+    assert!(!world.decision(&JustInTime).wants_work());
+}
+
+/// There is no later turn: work for all the time until the next contact is wanted, whatever idles now.
+#[test]
+fn r1_13_at_a_contact_a_job_that_needs_more_instances_keeps_no_other_from_being_fetched_ahead() {
+    let wide = job(2, 3, 100_000).cpus(4.0);
+    let queue: JobQueue = [job(1, 1, 100_000).left(HOUR).running_since(0), wide].into_iter().collect();
+    let mut of_wide = sends(3, 1, 480);
+    of_wide.typical[Cpu].as_mut().unwrap().instances = 4.0;
+    let mut world = FetchWorld::new(4, &[sends(1, 1, 480), owed(of_wide, 1e6)], &queue);
+    world.connection_interval = HOUR * 24;
+    let decision = world.decision(&JustInTime);
+    assert!(matches!(occasion(&decision, 3), Some(Occasion::Ahead { .. })), "{decision:?}");
 }
 
 #[test]

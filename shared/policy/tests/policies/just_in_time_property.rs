@@ -27,11 +27,17 @@ fn any_typical() -> impl Strategy<Value = Option<TypicalJob>> {
 
 fn any_attached(id: u32) -> impl Strategy<Value = Attached> {
     let weight = prop_oneof![Just(0.0), 0.001..1e6];
-    let flags = prop::array::uniform6(prop::bool::weighted(0.2));
-    (weight, flags, any_typical(), -1e12..1e12_f64).prop_map(move |(weight, flags, typical, debt)| {
+    let flags = prop::array::uniform9(prop::bool::weighted(0.2));
+    let owed = (-1e12..1e12_f64, 0_i64..40);
+    (weight, flags, any_typical(), owed).prop_map(move |(weight, flags, typical, (debt, wait))| {
         let mut of = attached(id, 1.0);
         of.project.share = share(weight);
-        let [leaving, left_out, unreachable, full, backed_off, untried] = flags;
+        let [leaving, left_out, unreachable, full, backed_off, untried, hung, has_work, lacks] = flags;
+        of.project.lacks = PerType::cpu(lacks);
+        of.contact.hung = hung;
+        of.contact.has_work = PerType::cpu(has_work);
+        // Relative to the test's time, which is set later.
+        of.contact.contact_from = unreachable.then(|| at_min(wait));
         of.project.detach_when_done = leaving;
         of.project.left_out = PerType::cpu(left_out);
         of.contact.may_contact = !unreachable;
@@ -70,7 +76,9 @@ proptest! {
         (cpus, active, minute) in (1_u32..65, 0.0..=1.0_f64, -1_000_000_i64..1_000_000),
     ) {
         let queue: JobQueue = jobs.into_iter().collect();
-        let projects = [projects.0, projects.1, projects.2];
+        let mut projects = [projects.0, projects.1, projects.2];
+        let later = at_min(minute) - at_min(0);
+        projects.iter_mut().for_each(|of| of.contact.contact_from = of.contact.contact_from.map(|at| at + later));
         let mut world = FetchWorld::new(cpus, &projects, &queue);
         world.now = at_min(minute);
         world.host.active_fraction = Fraction::clamped(active);
@@ -86,6 +94,10 @@ proptest! {
         let mut asked = 0;
         for of in &projects {
             let Some(ask) = decision.of(of.project.id) else { continue };
+            let never = of.project.detach_when_done || of.project.left_out[Cpu] || of.contact.at_limit;
+            let beside = ask.piggyback != ask.request && !ask.piggyback.is_none();
+            let left_alone = of.contact.backed_off[Cpu] && !of.contact.hung && !of.project.lacks[Cpu];
+            prop_assert!(!beside || left_alone && !never && of.project.share.get() > 0.0, "{of:?}");
             if ask.request.is_none() {
                 continue;
             }
