@@ -244,12 +244,9 @@ impl JobQueue {
     }
 
     /// Of so many instances of a type, those that nothing uses although jobs wait: each of them needs more
-    /// than is left. None while jobs of the type are on their way.
+    /// than is left. What jobs on their way will use is not among them.
     pub fn unfilled(&self, kind: ResourceType, instances: u32) -> f64 {
         let subqueues = || self.projects.values().map(|of| &of[kind]);
-        if subqueues().any(|of| of.runnable < of.count) {
-            return 0.0;
-        }
         let running = subqueues().flat_map(|subqueue| &subqueue.running);
         let left = f64::from(instances) - running.map(|task| f64::from(task.amount)).sum::<f64>();
         if left < 1.0 {
@@ -262,7 +259,9 @@ impl JobQueue {
         let preempted = subqueues().flat_map(|of| &of.preempted).map(|task| f64::from(task.amount));
         let unstarted = subqueues().flat_map(|of| of.unstarted.keys()).map(of_kind);
         let least = preempted.chain(unstarted).reduce(f64::min);
-        least.filter(|least| *least > left).map_or(0.0, |_| left)
+        let coming: f64 = subqueues().map(|of| of.coming()).sum();
+        let unfilled = least.filter(|least| *least > left).map_or(0.0, |_| left - coming);
+        if unfilled < 1.0 { 0.0 } else { unfilled }
     }
 
     /// How many jobs of a project there are.

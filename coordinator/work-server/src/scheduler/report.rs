@@ -28,6 +28,8 @@ const STDERR_KEPT: usize = 4_096;
 const MESSAGE_KEPT: usize = 1_024;
 /// Files whose failed upload is told of.
 const FILES_NAMED: usize = 4;
+/// Exit status of a job that took longer than its bound.
+const TIME_LIMIT: i32 = 197;
 /// Exit statuses of jobs that were aborted: by the client's owner, by the project, through a GUI.
 const ABORTED: [i32; 3] = [194, 202, 203];
 
@@ -70,9 +72,10 @@ pub(super) fn take(
             }
             reply.reported.push(job);
             let deadline = before.jobs.get(index as usize).and_then(|job| job.deadline);
+            let is_early = deadline.is_none_or(|deadline| now <= deadline) && exit != TIME_LIMIT;
             match outcome {
-                Outcome::Error => reply.host.trials.failed(),
-                _ => reply.host.trials.over(is_success && deadline.is_none_or(|deadline| now <= deadline)),
+                Outcome::Error if is_early => reply.host.trials.failed(),
+                _ => reply.host.trials.over(is_success && is_early),
             }
             let experience = &mut reply.experience;
             has_learned |= is_success && experience.learn(&catalog, &capacity, &before, result, now);

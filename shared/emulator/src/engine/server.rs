@@ -135,7 +135,10 @@ impl<'a> Server<'a> {
             if let Some(host) = self.hosts.get_mut(job.host) {
                 host.jobs_finished += u64::from(!failed);
                 host.held = host.held.saturating_sub(1);
-                host.trials.over(!failed && now <= job.deadline);
+                match failed && result.state != ResultState::Aborted && now <= job.deadline {
+                    true => host.trials.failed(),
+                    false => host.trials.over(!failed && now <= job.deadline),
+                }
             }
             if let Some(application) = self.supply.applications.get_mut(job.application) {
                 application.ended(job.computed.unwrap_or(now), now);

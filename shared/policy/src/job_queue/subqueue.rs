@@ -108,6 +108,11 @@ impl Subqueue {
         }
     }
 
+    /// Instances that jobs on their way will use.
+    pub(crate) fn coming(&self) -> f64 {
+        self.instances.minus(self.runnable_instances).as_f64()
+    }
+
     pub(crate) fn remove(&mut self, job: &JobSnapshot) {
         let entry = entry(job);
         match self.tasks_in(job.state) {

@@ -409,10 +409,13 @@ fn instances_that_idle_beside_a_job_that_needs_more_are_filled_unless_it_is_that
     let world = FetchWorld::new(4, &[sends(1, 1, 48), of_wide], &fitting);
     assert!(!world.decision(&JustInTime).wants_work(), "one that fits is about to begin");
     // What was fetched for them is on its way.
-    let coming = job(5, 2, 100_000).state(RunState::Downloading);
-    let filled: JobQueue = [running, wide(2), coming].into_iter().collect();
-    let world = FetchWorld::new(4, &[sends(1, 1, 48), sends(2, 1, 48), owed(of_wide, -9.0)], &filled);
-    assert!(!world.decision(&JustInTime).wants_work());
+    for (cpus, asked) in [(1.0, Some(Occasion::Unfilled { idle: 2.0 })), (3.0, None)] {
+        let coming = job(5, 2, 100_000).cpus(cpus).state(RunState::Downloading);
+        let filled: JobQueue = [running, wide(2), coming].into_iter().collect();
+        let projects = [sends(1, 1, 48), owed(sends(2, 1, 48), 5.0), owed(of_wide, -9.0)];
+        let decision = FetchWorld::new(4, &projects, &filled).decision(&JustInTime);
+        assert_eq!((occasion(&decision, 2), decision.wants_work()), (asked, asked.is_some()));
+    }
 }
 
 /// There is no later turn: work for all the time until the next contact is wanted, whatever idles now.
