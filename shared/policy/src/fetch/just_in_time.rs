@@ -171,9 +171,7 @@ fn piggyback(
     for (kind, occasion) in needs.iter().copied().filter(|(kind, _)| candidate.is_left_alone(*kind)) {
         let by_another = chosen.iter().find(|choice| choice.kind == kind).map(|choice| choice.candidate);
         let is_its_turn = by_another.is_none_or(|other| is_better(situation, kind, candidate, other).is_lt());
-        let may_be_in_time =
-            || candidate.typical[kind].is_none_or(|job| possibly_in_time(situation, &job).is_in_time());
-        if !is_its_turn || occasion.lacking().get() <= 0.0 || !may_be_in_time() {
+        if !is_its_turn || occasion.lacking().get() <= 0.0 || !candidate.may_be_in_time(situation, kind) {
             continue;
         }
         request.seconds[kind] = occasion.lacking().max(InstanceSeconds::of_one(REQUEST_MIN));
@@ -296,9 +294,12 @@ impl Candidate<'_> {
     fn may_be_asked_by(&self, situation: &FetchSituation<'_>, kind: ResourceType, by: Instant) -> bool {
         let FetchContact { may_contact, hung, contact_from, .. } = *self.contact;
         let is_soon = !may_contact && contact_from.is_some_and(|from| from <= by);
-        let may_be_in_time =
-            || self.typical[kind].is_none_or(|job| possibly_in_time(situation, &job).is_in_time());
-        is_soon && !hung && self.has_share() && self.may_supply(kind) && may_be_in_time()
+        is_soon && !hung && self.has_share() && self.may_supply(kind) && self.may_be_in_time(situation, kind)
+    }
+
+    /// Whether its jobs of a type may be in time, as far as anything is known of them.
+    fn may_be_in_time(&self, situation: &FetchSituation<'_>, kind: ResourceType) -> bool {
+        self.typical[kind].is_none_or(|job| possibly_in_time(situation, &job).is_in_time())
     }
 
     /// Whether it is not asked for a type because it had none lately.
