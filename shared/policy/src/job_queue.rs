@@ -54,6 +54,17 @@ pub enum RunState {
     },
 }
 
+impl RunState {
+    /// Whether a task runs in a time slice that lasts. A slice that begins in the future comes from a clock
+    /// that jumped back: it is over (R1.12).
+    pub(crate) fn is_in_slice(self, now: Instant, scheduling_period: Duration) -> bool {
+        match self {
+            Self::Running { slice_began, .. } => slice_began <= now && now < slice_began + scheduling_period,
+            _ => false,
+        }
+    }
+}
+
 /// What policies know of one job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JobSnapshot {

@@ -119,7 +119,9 @@ impl<'a> Allocation<'a> {
 
     fn take_endangered(&mut self, kind: ResourceType) {
         let mut misfits = 0;
-        for (id, misses) in endangered(self.projects, self.queue, kind) {
+        let (queue, now, period) = (self.queue, self.now, self.host.scheduling_period);
+        let in_slice = move |id| queue.get(id).is_some_and(|job| job.state.is_in_slice(now, period));
+        for (id, misses) in endangered(self.projects, queue, kind, in_slice) {
             if self.free.idle(kind) == Instances::ZERO || misfits > ENDANGERED_PASSED_MAX {
                 break;
             }
@@ -168,10 +170,11 @@ impl<'a> Allocation<'a> {
         }
         let (action, slice_began) = match job.state {
             RunState::Running { slice_began, .. } => {
-                let over = slice_began > self.now || slice_began + self.host.scheduling_period <= self.now;
                 let renewed = match reason {
                     WhyRun::MostOwed { .. } => true,
-                    WhyRun::Endangered { .. } => over,
+                    WhyRun::Endangered { .. } => {
+                        !job.state.is_in_slice(self.now, self.host.scheduling_period)
+                    }
                     _ => false,
                 };
                 (RunAction::Continue, if renewed { self.now } else { slice_began })
@@ -193,7 +196,6 @@ impl<'a> Allocation<'a> {
 
     fn why_held(&self, job: &JobSnapshot) -> Option<WhyRun> {
         let RunState::Running { slice_began, checkpointed_at, .. } = job.state else { return None };
-        // A slice that begins in the future comes from a clock that jumped back: it is over (R1.12).
         if slice_began > self.now {
             return None;
         }
@@ -204,7 +206,9 @@ impl<'a> Allocation<'a> {
         // A task on a coprocessor leaves memory whatever the preferences say.
         let leaves = self.host.preempt_only_at_checkpoint || job.usage.coprocessor.is_some();
         match () {
-            () if self.now < ends => Some(WhyRun::InTimeSlice { ends }),
+            () if job.state.is_in_slice(self.now, self.host.scheduling_period) => {
+                Some(WhyRun::InTimeSlice { ends })
+            }
             () if leaves && !at_checkpoint && self.now < latest => Some(WhyRun::BeforeCheckpoint { latest }),
             () => None,
         }

@@ -70,6 +70,25 @@ fn r5_2_endangered_jobs_preempt_tasks_in_their_slices_and_the_others_go_round_ro
 }
 
 #[test]
+fn r5_2_a_task_in_its_slice_gives_way_to_no_job_of_the_same_deadline() {
+    // Project 1 misses one deadline, and its task 1 runs for that. Task 4 of the same deadline, which was
+    // started because a CPU was left, needs less and is now the first of project 1. There is memory for one
+    // of the jobs 1 and 3.
+    let jobs = |began| {
+        [
+            job(1, 1, 10).memory(2_500).left(Duration::from_hours(9)).running_since(began),
+            job(3, 2, 10).memory(2_500),
+            job(4, 1, 10).left(Duration::from_mins(1)).running_since(began),
+        ]
+    };
+    let projects = [tight(1, 0.0, 1), tight(2, 0.0, 1)];
+    for (began, expected) in [(-5, [4, 1]), (-60, [4, 3])] {
+        let schedule = choose(2, &projects, &jobs(began));
+        assert_eq!(ran(&schedule), expected, "slices began {began} min ago");
+    }
+}
+
+#[test]
 fn r5_2_a_job_that_is_not_there_yet_is_passed_over() {
     let jobs = [job(1, 1, 1).state(RunState::Downloading), job(2, 1, 2), job(3, 2, 9)];
     assert_eq!(ran(&choose(1, &[tight(1, -300.0, 1), tight(2, 300.0, 0)], &jobs)), [2]);
