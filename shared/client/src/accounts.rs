@@ -310,7 +310,15 @@ impl Ledger {
     pub(crate) fn take_unsettled(&mut self) -> Option<(Duration, BTreeMap<ProjectId, PerType<Duration>>)> {
         let length = std::mem::take(&mut self.unsettled);
         let used = std::mem::take(&mut self.long_period);
-        (length != Duration::ZERO || !used.is_empty()).then_some((length, used))
+        let any_used = used.values().any(|used| *used != PerType::default());
+        (length != Duration::ZERO || any_used).then_some((length, used))
+    }
+
+    /// Nothing of that is to be settled.
+    pub(crate) fn forget_unsettled(&mut self) {
+        self.unsettled = Duration::ZERO;
+        // It is soon needed again.
+        self.long_period.values_mut().for_each(|used| *used = PerType::default());
     }
 
     /// Settles long-term debts.

@@ -22,7 +22,9 @@ impl Client {
 
     /// What estimates of a project's jobs depend on beside the jobs themselves.
     fn learned_of(&self, id: ProjectId) -> Learned {
-        let experience = self.ledger.experience_of(id);
+        // To gather the numbers takes time, and they are asked for at each end of a job.
+        let looks = self.config.composition.completion.looks_at_versions();
+        let experience = self.ledger.experience_of(id).filter(|_| looks);
         Learned {
             correction: self.learned(id),
             by_quantile: experience.map(|experience| experience.of_project(self.now())).unwrap_or_default(),
@@ -97,9 +99,11 @@ impl Client {
 
     /// Learns from a job what those of its version take.
     pub(crate) fn learn_experience(&mut self, project: ProjectId, version: &VersionKey, job: EndedJob) {
-        let now = self.now();
-        self.ledger.learn_from(project, now, version, job);
-        self.store_only(Record::Experience(project));
+        if self.config.learns_experience() {
+            let now = self.now();
+            self.ledger.learn_from(project, now, version, job);
+            self.store_only(Record::Experience(project));
+        }
         self.estimates_changed(project);
     }
 

@@ -7,11 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
-use fallow_domain::{Duration, Instant, JobId, ProjectId, SlotId};
+use fallow_domain::{Instant, JobId, ProjectId, SlotId};
 
 use crate::FileKey;
 use crate::job_diff::{Difference, Outline};
-use crate::state::{Job, Stage};
+use crate::state::{Job, Process, Stage};
 
 /// The jobs, to be looked at as a map.
 #[derive(Debug, Default)]
@@ -90,12 +90,12 @@ impl Jobs {
         Some((told, before.until(job)))
     }
 
-    /// A task has executed for so long, and has used so much of its coprocessor. No difference to anybody
-    /// before somebody looks at it.
-    pub(crate) fn ran_for(&mut self, id: JobId, length: Duration, coprocessor: Duration) {
-        if let Some(job) = self.all.get_mut(&id) {
-            job.run.elapsed += length;
-            job.run.charged_coprocessor += coprocessor;
+    /// Adds to the running totals of tasks that execute. No difference to anybody before somebody looks at
+    /// them.
+    pub(crate) fn change_executed(&mut self, mut add: impl FnMut(&mut Job)) {
+        for id in self.index.slots.values() {
+            let job = self.all.get_mut(id).filter(|job| matches!(job.process, Process::Executing(_)));
+            job.map(&mut add);
         }
     }
 

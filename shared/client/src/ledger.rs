@@ -7,7 +7,7 @@ use fallow_policy::metrics::{DeadlineOutcome, Observation, ProjectObservation};
 use crate::Entity;
 use crate::end_state::EndState;
 use crate::machine::Client;
-use crate::state::{Job, Outcome, Process};
+use crate::state::{Job, Outcome};
 
 /// What was available in the time since the last look.
 #[derive(Clone, Copy, Debug)]
@@ -97,8 +97,7 @@ impl Client {
             self.ledger.learn_habits(from, vouched, now, allowed, &unserved);
         }
         if length.is_positive() {
-            let slots: Vec<JobId> = self.state.jobs.slots().values().copied().collect();
-            slots.into_iter().for_each(|id| self.ran_for(id, length));
+            self.tasks_ran_for(length);
         }
         let here = allowed && !off.is_positive();
         self.note_stretches(here, from);
@@ -142,19 +141,21 @@ impl Client {
         });
     }
 
-    /// Counts the elapsed time of a task that executes.
-    fn ran_for(&mut self, id: JobId, length: Duration) {
-        let job = self.state.jobs.get(&id);
-        let Some(job) = job.filter(|job| matches!(job.process, Process::Executing(_))) else { return };
-        if self.is_job_paused(job) {
-            return;
-        }
-        // The kernel counts CPU time only.
-        let used = job.usage.coprocessor.map(|(kind, count)| (kind, length.mul_f64(count)));
-        if let Some((kind, used)) = used {
-            self.ledger.used(job.project, kind, used);
-        }
-        self.state.jobs.ran_for(id, length, used.map_or(Duration::ZERO, |(_, used)| used));
+    /// Counts the elapsed time of the tasks that execute.
+    fn tasks_ran_for(&mut self, length: Duration) {
+        let Self { state, throttle, ledger, .. } = self;
+        state.jobs.change_executed(|job| {
+            if throttle.holds(job, &state.versions) {
+                return;
+            }
+            job.run.elapsed += length;
+            // The kernel counts CPU time only.
+            if let Some((kind, count)) = job.usage.coprocessor {
+                let used = length.mul_f64(count);
+                job.run.charged_coprocessor += used;
+                ledger.used(job.project, kind, used);
+            }
+        });
     }
 
     /// Books that time, and what was used in it, for the metrics.

@@ -72,6 +72,12 @@ impl ClientConfig {
         let any_looks = fetch.looks_at_habits() || send.needs_on_time() || abort != AbortWhich::None;
         self.may_change_policy || any_looks
     }
+
+    /// Whether it is wanted what the last jobs of each version took.
+    pub(crate) fn learns_experience(&self) -> bool {
+        let Composition { completion, abort, .. } = self.composition;
+        self.may_change_policy || completion.looks_at_versions() || abort != AbortWhich::None
+    }
 }
 
 /// A volunteer-computing client. See the crate's documentation for how to turn it.

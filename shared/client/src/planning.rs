@@ -98,12 +98,12 @@ impl Client {
     /// Books it by what was held back at an instant since the last plan. Who is known to be down earns
     /// nothing, as nothing of what it earned could be had.
     fn settle_long_term_as_of(&mut self, instant: Instant) {
-        let Some((length, used)) = self.ledger.take_unsettled() else { return };
         let owed = |id: &ProjectId| self.ledger.long_term().has_debts(*id);
         if self.state.projects.len() < 2 && !self.state.projects.keys().any(owed) {
             // Who is alone is owed nothing, and owes nothing: not even to one that has left (R3.6).
-            return;
+            return self.ledger.forget_unsettled();
         }
+        let Some((length, used)) = self.ledger.take_unsettled() else { return };
         let host = self.plan_host();
         let periods: Vec<LongTermPeriod> = self
             .state

@@ -224,10 +224,15 @@ impl Client {
                 instances,
             })
         };
-        let gathered = |id: ProjectId| UnrunnableTypes::of(&self.workload.set_aside().counts(id), instances);
+        let gathered = |id: ProjectId| {
+            let jobs = self.workload.set_aside().counts(id);
+            let are_any = jobs != PerType::default();
+            let of = are_any.then(|| UnrunnableTypes::of(&jobs, instances))?;
+            Some((id, of)).filter(|(_, of)| !of.is_empty())
+        };
         let projects = || self.state.projects.keys().copied();
         let enough = projects().filter_map(|id| Some((id, enough(id)?))).collect();
-        let gathered = projects().map(|id| (id, gathered(id))).filter(|(_, of)| !of.is_empty()).collect();
+        let gathered = projects().filter_map(gathered).collect();
         (self.stalls.enough, self.stalls.gathered) = (enough, gathered);
     }
 

@@ -11,6 +11,7 @@ use crate::end_state::EndState;
 use crate::machine::Client;
 use crate::set_aside::is_due;
 use crate::state::{FileStatus, Job, Outcome, Process, Stage};
+use crate::timers::Timer;
 use crate::{Cause, Effect, FileKey, Goes, LimitExceeded, NoticeLevel, StartFault, TaskEnd, TaskSample};
 
 /// How much of `stderr.txt` a report carries.
@@ -460,6 +461,9 @@ impl Client {
 
     /// Tasks that waited for their own reasons can run now.
     pub(crate) fn wake_tasks(&mut self) {
+        if !self.timers.may_be_due(Timer::Restart, self.now()) {
+            return;
+        }
         let awake = |id: &JobId| {
             let job = self.state.jobs.get(id)?;
             let due = is_due(job.run.not_before, self.now());

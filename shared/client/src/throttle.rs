@@ -19,6 +19,7 @@ use fallow_policy::job_queue::Cpus;
 use crate::machine::Client;
 use crate::state::{Job, Process};
 use crate::timers::Timer;
+use crate::versions::Versions;
 use crate::{Benchmarks, Cause, Effect, NoticeLevel};
 
 /// How long tasks compute or pause at a time.
@@ -54,6 +55,20 @@ impl Measuring {
     const fn holds(self, job: &Job) -> bool {
         !self.is_retry || job.usage.coprocessor.is_none()
     }
+}
+
+impl Throttle {
+    /// Whether a task that would execute pauses now.
+    pub(crate) fn holds(&self, job: &Job, versions: &Versions) -> bool {
+        self.measuring.is_some_and(|measuring| measuring.holds(job))
+            || self.paused && is_throttled(job, versions)
+    }
+}
+
+/// Whether the limit on CPU time is one for a job.
+fn is_throttled(job: &Job, versions: &Versions) -> bool {
+    job.usage.coprocessor.is_none()
+        && !versions.get(&job.version).is_some_and(|version| version.dont_throttle)
 }
 
 impl Client {
@@ -140,9 +155,8 @@ impl Client {
     }
 
     /// The same of a job that was looked up.
-    pub(crate) fn is_job_paused(&self, job: &Job) -> bool {
-        self.throttle.measuring.is_some_and(|measuring| measuring.holds(job))
-            || self.throttle.paused && self.is_throttled(job)
+    fn is_job_paused(&self, job: &Job) -> bool {
+        self.throttle.holds(job, &self.state.versions)
     }
 
     /// CPUs that tasks would use now if it were not for the limit or a measurement.
@@ -158,8 +172,7 @@ impl Client {
     }
 
     fn is_throttled(&self, job: &Job) -> bool {
-        job.usage.coprocessor.is_none()
-            && !self.state.versions.get(&job.version).is_some_and(|version| version.dont_throttle)
+        is_throttled(job, &self.state.versions)
     }
 
     pub(crate) fn throttled_jobs(&self) -> impl Iterator<Item = &Job> {

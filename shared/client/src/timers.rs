@@ -51,16 +51,13 @@ pub(crate) enum Timer {
 /// The timers of a client. All are stale at first.
 #[derive(Debug)]
 pub(crate) struct Timers {
-    due: [Due; Timer::ALL.len()],
+    due: [Instant; Timer::ALL.len()],
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Due {
-    /// To be worked out.
-    Stale,
-    At(Instant),
-    Never,
-}
+/// Of a timer that is to be worked out, as one that has passed.
+const STALE: Instant = Instant::from_micros(i64::MIN);
+/// Of a timer that waits for nothing.
+const NEVER: Instant = Instant::FAR_FUTURE;
 
 /// However long nothing is due, the clock is looked at so often.
 const LOOK_PERIOD: Duration = Duration::from_hours(1);
@@ -105,19 +102,19 @@ impl Timer {
 
 impl Default for Timers {
     fn default() -> Self {
-        Self { due: [Due::Stale; Timer::ALL.len()] }
+        Self { due: [STALE; Timer::ALL.len()] }
     }
 }
 
 impl Timers {
     /// It is due then, or never as things stand.
     pub(crate) fn set(&mut self, timer: Timer, at: Option<Instant>) {
-        self.due[timer as usize] = at.map_or(Due::Never, Due::At);
+        self.due[timer as usize] = at.unwrap_or(NEVER);
     }
 
     /// When it is due may have changed.
     pub(crate) fn stale(&mut self, timer: Timer) {
-        self.due[timer as usize] = Due::Stale;
+        self.due[timer as usize] = STALE;
     }
 
     /// The same of several.
@@ -130,31 +127,21 @@ impl Timers {
         *self = Self::default();
     }
 
-    fn is_to_be_worked_out(&self, timer: Timer, now: Instant) -> bool {
-        match self.due[timer as usize] {
-            Due::Stale => true,
-            Due::At(at) => at <= now,
-            Due::Never => false,
-        }
+    /// Whether it has passed or is stale. If not, nothing that it waits for is due.
+    pub(crate) fn may_be_due(&self, timer: Timer, now: Instant) -> bool {
+        self.due[timer as usize] <= now
     }
 
     /// Those that are taken to hold, and when they are due.
     #[cfg(test)]
-    pub(crate) fn held(&self, now: Instant) -> impl Iterator<Item = (Timer, Option<Instant>)> {
-        let held = Timer::ALL.into_iter().filter(move |timer| !self.is_to_be_worked_out(*timer, now));
-        held.map(|timer| match self.due[timer as usize] {
-            Due::At(at) => (timer, Some(at)),
-            Due::Stale | Due::Never => (timer, None),
-        })
+    pub(crate) fn held(&self, now: Instant) -> impl Iterator<Item = (Timer, Instant)> {
+        let held = Timer::ALL.into_iter().filter(move |timer| !self.may_be_due(*timer, now));
+        held.map(|timer| (timer, self.due[timer as usize]))
     }
 
     /// The first of all.
-    fn next(&self) -> Option<Instant> {
-        let at = |due: &Due| match due {
-            Due::At(at) => Some(*at),
-            Due::Stale | Due::Never => None,
-        };
-        self.due.iter().filter_map(at).min()
+    fn next(&self) -> Instant {
+        self.due.into_iter().fold(NEVER, Instant::min)
     }
 }
 
@@ -163,12 +150,12 @@ impl Client {
     pub(crate) fn next_wake_up(&mut self) -> Instant {
         self.note_network_use();
         for timer in Timer::ALL {
-            if self.timers.is_to_be_worked_out(timer, self.now()) {
+            if self.timers.may_be_due(timer, self.now()) {
                 let at = self.work_out(timer);
                 self.timers.set(timer, at);
             }
         }
-        let next = self.timers.next().unwrap_or(Instant::FAR_FUTURE);
+        let next = self.timers.next();
         next.max(self.now() + PAUSE).min(self.now() + LOOK_PERIOD)
     }
 
@@ -200,7 +187,7 @@ mod tests {
     const NOW: Instant = Instant::from_micros(1_800_000_000_000_000);
 
     fn to_be_worked_out(timers: &Timers, now: Instant) -> Vec<Timer> {
-        Timer::ALL.into_iter().filter(|timer| timers.is_to_be_worked_out(*timer, now)).collect()
+        Timer::ALL.into_iter().filter(|timer| timers.may_be_due(*timer, now)).collect()
     }
 
     #[test]
@@ -209,10 +196,10 @@ mod tests {
         let mut timers = Timers::default();
         assert_eq!(to_be_worked_out(&timers, NOW), Timer::ALL);
         Timer::ALL.into_iter().for_each(|timer| timers.set(timer, None));
-        assert_eq!((to_be_worked_out(&timers, NOW), timers.next()), (vec![], None));
+        assert_eq!((to_be_worked_out(&timers, NOW), timers.next()), (vec![], NEVER));
         timers.set(Timer::Watch, Some(later));
         timers.set(Timer::Stall, Some(later + Duration::from_secs(1)));
-        assert_eq!((to_be_worked_out(&timers, NOW), timers.next()), (vec![], Some(later)));
+        assert_eq!((to_be_worked_out(&timers, NOW), timers.next()), (vec![], later));
         assert_eq!(to_be_worked_out(&timers, later), [Timer::Watch]);
         timers.stale(Timer::Report);
         assert_eq!(to_be_worked_out(&timers, NOW), [Timer::Report]);

@@ -10,7 +10,8 @@ use crate::machine::Client;
 pub(crate) fn check(client: &Client, wake_up: Instant) {
     assert_eq!(wake_up, afresh(client), "a timer is stale and was not marked so");
     for (timer, at) in client.timers.held(client.now()) {
-        assert_eq!(at, client.work_out(timer), "{timer:?} is stale and was not marked so");
+        let afresh = client.work_out(timer).unwrap_or(Instant::FAR_FUTURE);
+        assert_eq!(at, afresh, "{timer:?} is stale and was not marked so");
     }
 }
 
