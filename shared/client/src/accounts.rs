@@ -43,12 +43,10 @@ pub(crate) struct Ledger {
     /// CPU time used since the last decision (R2.1).
     #[serde(default)]
     spent: BTreeMap<ProjectId, PerType<Duration>>,
-    /// Instance time used since long-term debts were settled, and how long computing was possible since
-    /// (R3.3). Stored like the debts: while nothing is needed they are settled hours apart.
+    /// Instance time used since long-term debts were settled (R3.3). Stored like the debts: while nothing is
+    /// needed they are settled hours apart.
     #[serde(default)]
     long_period: BTreeMap<ProjectId, PerType<Duration>>,
-    #[serde(default)]
-    unsettled: Duration,
     #[serde(default)]
     long_term: LongTermDebts,
     #[serde(default)]
@@ -173,7 +171,8 @@ impl Ledger {
         self.up += length;
         self.session += length;
         if allowed {
-            self.could_compute(length);
+            self.up_active += length;
+            self.session_active += length;
         }
     }
 
@@ -298,32 +297,21 @@ impl Ledger {
         }
     }
 
-    /// The host could compute for so long.
-    pub(crate) fn could_compute(&mut self, length: Duration) {
-        self.up_active += length;
-        self.session_active += length;
-        self.unsettled += length;
-    }
-
-    /// What long-term debts are to be settled for now, if there is anything (R3.3): how long the host could
-    /// compute since they were settled last, and what projects used in that time.
-    pub(crate) fn take_unsettled(&mut self) -> Option<(Duration, BTreeMap<ProjectId, PerType<Duration>>)> {
-        let length = std::mem::take(&mut self.unsettled);
-        let used = std::mem::take(&mut self.long_period);
-        let any_used = used.values().any(|used| *used != PerType::default());
-        (length != Duration::ZERO || any_used).then_some((length, used))
+    /// What projects used since long-term debts were settled last, if anything was used (R3.3).
+    pub(crate) fn take_unsettled(&mut self) -> Option<BTreeMap<ProjectId, PerType<Duration>>> {
+        let is_any = self.long_period.values().any(|used| *used != PerType::default());
+        is_any.then(|| std::mem::take(&mut self.long_period))
     }
 
     /// Nothing of that is to be settled.
     pub(crate) fn forget_unsettled(&mut self) {
-        self.unsettled = Duration::ZERO;
         // It is soon needed again.
         self.long_period.values_mut().for_each(|used| *used = PerType::default());
     }
 
     /// Settles long-term debts.
-    pub(crate) fn settle_long_term(&mut self, length: Duration, host: &PlanHost, periods: &[LongTermPeriod]) {
-        self.long_term.settle(length, host, periods);
+    pub(crate) fn settle_long_term(&mut self, host: &PlanHost, periods: &[LongTermPeriod]) {
+        self.long_term.settle(host, periods);
     }
 
     /// What projects owe and are owed in the long term.

@@ -99,11 +99,16 @@ impl Client {
     /// nothing, as nothing of what it earned could be had.
     fn settle_long_term_as_of(&mut self, instant: Instant) {
         let owed = |id: &ProjectId| self.ledger.long_term().has_debts(*id);
-        if self.state.projects.len() < 2 && !self.state.projects.keys().any(owed) {
-            // Who is alone is owed nothing, and owes nothing: not even to one that has left (R3.6).
+        let is_alone = self.state.projects.len() < 2;
+        if is_alone && !self.state.projects.keys().any(owed) {
             return self.ledger.forget_unsettled();
         }
-        let Some((length, used)) = self.ledger.take_unsettled() else { return };
+        let used = self.ledger.take_unsettled();
+        // Who is alone is owed nothing, and owes nothing: not even to one that has left (R3.6).
+        if used.is_none() && !is_alone {
+            return;
+        }
+        let used = used.unwrap_or_default();
         let host = self.plan_host();
         let periods: Vec<LongTermPeriod> = self
             .state
@@ -121,7 +126,7 @@ impl Client {
                 }),
             })
             .collect();
-        self.ledger.settle_long_term(length, &host, &periods);
+        self.ledger.settle_long_term(&host, &periods);
     }
 
     /// Checks the need for work if its outcome may have changed.

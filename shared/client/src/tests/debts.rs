@@ -18,18 +18,20 @@ fn share(share: f64) -> Share {
     Share::new(share).unwrap()
 }
 
-/// A client whose projects have these shares, and have used so many hours of its two CPUs in 100 hours, which
-/// are not settled.
+/// A client whose projects have these shares, and have used so many hours of its two CPUs, which are not
+/// settled.
 fn unsettled(projects: &[(&str, f64, i64)]) -> Client {
     let names: Vec<&str> = projects.iter().map(|(name, ..)| *name).collect();
     let mut client = client(0, &names);
-    for (name, of, hours) in projects {
+    for (name, of, _) in projects {
         let id = id_of(&client, name);
         client.ledger.type_answered(id, CPU, ReplyForType::Jobs(1), NOW, client.random.stream());
         client.edit_project(id, |project| project.share = share(*of));
-        client.ledger.used(id, CPU, Duration::from_hours(*hours));
     }
-    client.ledger.could_compute(Duration::from_hours(100));
+    client.settle_long_term();
+    for (name, _, hours) in projects {
+        client.ledger.used(id_of(&client, name), CPU, Duration::from_hours(*hours));
+    }
     client
 }
 
@@ -87,12 +89,9 @@ fn r3_5_a_project_that_is_known_to_be_down_earns_nothing_and_keeps_what_it_had_e
     client.with_rpc(a, |rpc, rng| rpc.on_failure(NOW, rng));
     assert_eq!(settled(&mut client, "a"), 50);
     client.ledger.used(id_of(&client, "b"), CPU, Duration::from_hours(200));
-    client.ledger.could_compute(Duration::from_hours(100));
     assert_eq!(settled(&mut client, "a"), 50);
-    client.ledger.could_compute(Duration::from_hours(100));
     client.edit_rpc(a, |rpc| rpc.on_success());
     client.ledger.used(id_of(&client, "b"), CPU, Duration::from_hours(200));
-    client.ledger.could_compute(Duration::from_hours(100));
     // Of the 150 hours that it was due, half is in what the other owes more.
     assert_eq!(settled(&mut client, "a"), 175, "it answers again");
 }

@@ -149,7 +149,6 @@ fn r3_6_who_is_left_alone_does_not_stay_in_debt_to_a_project_that_was_detached()
         let jobs = ReplyForType::Jobs(1);
         client.ledger.type_answered(project, ResourceType::Cpu, jobs, NOW, client.random.stream());
     }
-    client.ledger.could_compute(Duration::from_hours(100));
     client.ledger.used(a, ResourceType::Cpu, Duration::from_hours(200));
     client.settle_long_term();
     let speeds = PlanHost::cpus(2).speeds;
@@ -164,13 +163,12 @@ fn r3_6_who_is_left_alone_does_not_stay_in_debt_to_a_project_that_was_detached()
 fn r3_3_what_long_term_debts_were_not_settled_for_survives_a_restart() {
     let mut client = client(0, &["a", "b"]);
     let a = id_of(&client, "a");
-    client.ledger.could_compute(Duration::from_hours(3));
     client.ledger.used(a, ResourceType::Cpu, Duration::from_hours(5));
     let stored = Record::Ledger.change(&client.state, &client.ledger);
     let mut restored =
         Client::restore(client.config.clone(), [(stored.key, stored.value.unwrap())]).unwrap().ledger;
-    let (length, used) = restored.take_unsettled().unwrap();
-    assert_eq!((length, used[&a]), (Duration::from_hours(3), PerType::cpu(Duration::from_hours(5))));
+    let used = restored.take_unsettled().unwrap();
+    assert_eq!(used[&a], PerType::cpu(Duration::from_hours(5)));
 }
 
 #[test]

@@ -10,3 +10,4 @@ mod scenario_boinc;
 mod scenario_errors;
 mod scenario_files;
 mod scenario_vary;
+mod starvation;

@@ -4,10 +4,15 @@
 //! Model: the debt of a project for a type *accumulates* while the project would probably supply a job of
 //! that type if it were asked. That is so if it has supplied one before (the flag of R3.5), is not backed
 //! off for the type, and may be asked for work at all. Such a project earns its part e(P, R) of the host in
-//! the fair division of the host's total speed (`due`), times the time that has passed, and pays what its
-//! running jobs use. Then the mean over these projects is subtracted, so that their debts for the type sum
-//! to 0. A debt that does not accumulate stays as it is: what the project could have been given meanwhile
-//! was not to be had.
+//! the fair division of the host's total speed (`due`) of what all of them used of the type, and pays what
+//! its own jobs used. A debt that does not accumulate stays as it is: what the project could have been given
+//! meanwhile was not to be had. Whenever it begins or ceases to accumulate, the mean over those that do is
+//! subtracted, so that their debts for the type sum to 0.
+//!
+//! Only what was used is divided, and not what the host could have computed: a limit on CPU time, tasks that
+//! wait for a disk, or jobs that do not fill all CPUs leave less. Were everybody owed the part of that which
+//! nobody could get, and the mean subtracted, those with small shares would lose as much as those with large
+//! ones: all that they had.
 //!
 //! What decides is the *overall* debt: the sum over types, weighted by their speeds. It stays bounded as
 //! long as the project that is owed most is asked first. The debts by type might still grow without bound.
@@ -110,10 +115,8 @@ impl LongTermDebts {
         self.accounts.remove(&project);
     }
 
-    /// Settles a period in which computing was possible for `length`. `periods` names every attached
-    /// project once. Time in which the host was off or suspended earns nobody anything.
-    pub fn settle(&mut self, length: Duration, host: &PlanHost, periods: &[LongTermPeriod]) {
-        let secs = length.max(Duration::ZERO).as_secs_f64();
+    /// Settles a period. `periods` names every attached project once.
+    pub fn settle(&mut self, host: &PlanHost, periods: &[LongTermPeriod]) {
         let accumulates = |p: &LongTermPeriod| {
             let account = self.accounts.get(&p.project).copied().unwrap_or_default();
             account.supplies.map(|kind, yes| *yes && p.may_supply[kind] && host.instances[kind] > 0)
@@ -129,11 +132,16 @@ impl LongTermDebts {
             return;
         }
         let due = self.due.of(host, &claims);
-        for ((p, claim), due) in periods.iter().zip(&claims).zip(due) {
-            let Some(account) = self.accounts.get_mut(&p.project) else { continue };
-            for kind in ResourceType::ALL.into_iter().filter(|kind| claim.limit[*kind] > 0.0) {
-                let paid = p.used[kind].max(Duration::ZERO).as_secs_f64();
-                account.debts[kind] += due[kind] * secs - paid;
+        let paid = |p: &LongTermPeriod, kind| p.used[kind].max(Duration::ZERO).as_secs_f64();
+        for kind in ResourceType::ALL {
+            let pairs =
+                || periods.iter().zip(&claims).zip(due).filter(|((_, claim), _)| claim.limit[kind] > 0.0);
+            let used: f64 = pairs().map(|((p, _), _)| paid(p, kind)).sum();
+            let speed: f64 = pairs().map(|(_, due)| due[kind]).sum();
+            for ((p, _), due) in pairs() {
+                let Some(account) = self.accounts.get_mut(&p.project) else { continue };
+                let earned = if speed > 0.0 { used * (due[kind] / speed) } else { 0.0 };
+                account.debts[kind] += earned - paid(p, kind);
             }
         }
         for kind in ResourceType::ALL {

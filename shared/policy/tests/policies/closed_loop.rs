@@ -206,7 +206,7 @@ impl World {
             may_supply: self.backoffs.held(p.id, self.now).map(|_, held| !held),
         };
         let period: Vec<LongTermPeriod> = self.projects.iter().zip(&used).map(row).collect();
-        self.long.settle(STEP, &self.plan, &period);
+        self.long.settle(&self.plan, &period);
     }
 
     /// Percentages of a type's instances that each project got.

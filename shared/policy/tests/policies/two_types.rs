@@ -185,7 +185,7 @@ impl Host {
             })
             .collect();
         self.debts.update(&self.plan, &short);
-        self.long.settle(STEP, &self.plan, &long);
+        self.long.settle(&self.plan, &long);
     }
 
     /// Percentages of a type that each project got.

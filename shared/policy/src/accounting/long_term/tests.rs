@@ -44,7 +44,7 @@ fn secs(secs: i64) -> Duration {
 fn r3_3_a_pair_earns_its_part_of_the_fair_division_and_pays_what_it_uses() {
     let mut debts = supplied(&[(1, false, true), (2, true, true)]);
     let periods = [period(1, 100.0, 0.0, 50.0), period(2, 100.0, 100.0, 50.0)];
-    debts.settle(secs(100), &host(1, 1, 2.0), &periods);
+    debts.settle(&host(1, 1, 2.0), &periods);
     assert_eq!(
         (debts.of(ProjectId(1), Nvidia).as_secs(), debts.of(ProjectId(2), Nvidia).as_secs()),
         (25.0, -25.0)
@@ -56,7 +56,7 @@ fn r3_3_a_pair_earns_its_part_of_the_fair_division_and_pays_what_it_uses() {
 fn r3_4_the_overall_debt_is_weighted_by_speed() {
     let host = host(1, 1, 2.0);
     let mut debts = supplied(&[(1, false, true), (2, true, true)]);
-    debts.settle(secs(100), &host, &[period(1, 100.0, 0.0, 50.0), period(2, 100.0, 100.0, 50.0)]);
+    debts.settle(&host, &[period(1, 100.0, 0.0, 50.0), period(2, 100.0, 100.0, 50.0)]);
     assert_eq!(debts.overall(ProjectId(1), &host.speeds).as_secs(), 50.0);
     assert_eq!(debts.overall(ProjectId(3), &host.speeds).as_secs(), 0.0);
 }
@@ -82,23 +82,31 @@ fn r3_5_a_pair_accumulates_from_its_first_job_on_until_it_is_known_not_to_supply
 fn r3_6_a_pair_that_does_not_accumulate_neither_earns_nor_drifts() {
     let mut debts = supplied(&[(1, true, false), (2, true, false), (3, true, false)]);
     let host = host(2, 0, 1.0);
-    debts.settle(
-        secs(90),
-        &host,
-        &[period(1, 1.0, 90.0, 0.0), period(2, 1.0, 90.0, 0.0), period(3, 1.0, 0.0, 0.0)],
-    );
+    debts.settle(&host, &[period(1, 1.0, 90.0, 0.0), period(2, 1.0, 90.0, 0.0), period(3, 1.0, 0.0, 0.0)]);
     assert_eq!(debts.of(ProjectId(3), Cpu).as_secs(), 60.0);
     let mut barred = period(3, 1.0, 30.0, 0.0);
     barred.may_supply[Cpu] = false;
-    debts.settle(secs(90), &host, &[period(1, 1.0, 90.0, 0.0), period(2, 1.0, 90.0, 0.0), barred]);
+    debts.settle(&host, &[period(1, 1.0, 90.0, 0.0), period(2, 1.0, 90.0, 0.0), barred]);
     assert_eq!(debts.of(ProjectId(3), Cpu).as_secs(), 60.0);
+}
+
+#[test]
+fn r3_6_what_nobody_could_use_is_owed_to_nobody_so_that_a_small_share_does_not_lose_all_of_its_own() {
+    // A limit on CPU time leaves 100 of 200 seconds, of which each got its share.
+    let mut debts = supplied(&[(1, true, false), (2, true, false)]);
+    debts.settle(&host(2, 0, 1.0), &[period(1, 1.0, 10.0, 0.0), period(2, 9.0, 90.0, 0.0)]);
+    for project in [1, 2] {
+        assert!(debts.of(ProjectId(project), Cpu).as_secs().abs() < 1e-9, "{project}");
+    }
+    debts.settle(&host(2, 0, 1.0), &[period(1, 1.0, 0.0, 0.0), period(2, 9.0, 100.0, 0.0)]);
+    assert!((debts.of(ProjectId(1), Cpu).as_secs() - 10.0).abs() < 1e-9);
 }
 
 #[test]
 fn opposite_parts_are_set_off_against_each_other() {
     // One gets all of the CPU, the other all of a GPU of the same speed: nobody is owed anything.
     let mut debts = supplied(&[(1, true, true), (2, true, true)]);
-    debts.settle(secs(100), &host(1, 1, 1.0), &[period(1, 1.0, 100.0, 0.0), period(2, 1.0, 0.0, 100.0)]);
+    debts.settle(&host(1, 1, 1.0), &[period(1, 1.0, 100.0, 0.0), period(2, 1.0, 0.0, 100.0)]);
     for (project, kind) in [(1, Cpu), (1, Nvidia), (2, Cpu), (2, Nvidia)] {
         assert_eq!(debts.of(ProjectId(project), kind).as_secs(), 0.0, "{project} {kind}");
     }
@@ -107,7 +115,7 @@ fn opposite_parts_are_set_off_against_each_other() {
 #[test]
 fn r3_6_debts_survive_being_stored() {
     let mut debts = supplied(&[(1, true, false), (2, true, false)]);
-    debts.settle(secs(100), &host(1, 0, 1.0), &[period(1, 3.0, 100.0, 0.0), period(2, 1.0, 0.0, 0.0)]);
+    debts.settle(&host(1, 0, 1.0), &[period(1, 3.0, 100.0, 0.0), period(2, 1.0, 0.0, 0.0)]);
     let stored = serde_json::to_string(&debts).unwrap();
     assert_eq!(serde_json::from_str::<LongTermDebts>(&stored).unwrap(), debts);
 }
@@ -149,7 +157,7 @@ proptest! {
                     if gpu == Some(i) { length } else { 0.0 },
                 )
             }).collect();
-            debts.settle(Duration::from_secs_f64(length), &host, &periods);
+            debts.settle(&host, &periods);
             // One stretch gives at most an hour of the whole host.
             let bound = 3_600.0 * (2.0 + speed) * 4.0 * shares.len() as f64;
             for (kind, allowed) in [(Cpu, 0), (Nvidia, 1)] {
