@@ -1,7 +1,8 @@
 //! Which hosts asked for work of late: those that a small batch is spread over (R6.8).
 //!
 //! A host that idles asks again after the project's `poll`, or is told of new jobs; so whoever did not ask
-//! for twice as long is away or has enough. Kept in memory; after a restart it is what hosts' records say.
+//! for twice as long is away or has enough. New hosts of one account outside the fleet count as one
+//! ([`NewHosts`]). Kept in memory; after a restart it is what hosts' records say.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +10,7 @@ use fallow_domain::{Duration, Instant};
 use fallow_policy::send::spread::AskingFleet;
 
 use super::error::ProjectError;
+use super::new_hosts::{self, NewHosts};
 use super::records::Host;
 use super::store_keys::Keys;
 use super::txn::{Txn, decode};
@@ -23,7 +25,21 @@ const AHEAD: Duration = Duration::from_mins(5);
 /// that, and what others get shrinks. More than most machines have.
 pub(crate) const INSTANCES_MAX: u64 = 128;
 
-/// A host that asked.
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Asker {
+    Host(u64),
+    /// The new hosts of an account outside the fleet.
+    NewOf(u64),
+}
+
+impl Asker {
+    pub(crate) fn of(host: &Host, is_new: bool) -> Self {
+        if is_new { Self::NewOf(host.account) } else { Self::Host(host.id) }
+    }
+}
+
+/// One that asked.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asking {
     at: Instant,
@@ -37,29 +53,44 @@ struct Asking {
 /// Hosts that asked for work of late.
 #[derive(Debug, Default)]
 pub(crate) struct AskingHosts {
-    all: BTreeMap<u64, Asking>,
+    all: BTreeMap<Asker, Asking>,
     /// The same, the oldest first.
-    by_time: BTreeSet<(Instant, u64)>,
+    by_time: BTreeSet<(Instant, Asker)>,
     /// Of all of them.
     instances: u64,
+    /// Those that count as one for each account.
+    pub(crate) new: NewHosts,
+}
+
+/// For how long who asked is there, in a project with this `poll`.
+pub(crate) fn window(poll: Duration) -> Duration {
+    LATELY.max(poll * 2)
 }
 
 impl AskingHosts {
-    /// As it follows from the hosts in the store.
-    pub(crate) fn load(txn: &Txn<'_>, keys: &Keys) -> Result<Self, ProjectError> {
+    /// As it follows from the hosts in the store, in a project with this `poll`.
+    pub(crate) fn load(txn: &Txn<'_>, keys: &Keys, poll: Duration) -> Result<Self, ProjectError> {
         let mut asking = Self::default();
         for (key, value) in txn.scan(&keys.hosts(), None, usize::MAX)? {
             let host: Host = decode("host", &key, &value)?;
-            if let Some(at) = host.last_request {
-                asking.asked(host.id, u64::from(host.ncpus), at);
-            }
+            let Some(at) = host.last_request else { continue };
+            let is_new = new_hosts::is_new(txn, keys, &host)?;
+            let instances = if is_new {
+                asking.new.load(txn, keys, &host)?;
+                asking.new.instances(host.account, window(poll), at)
+            } else {
+                u64::from(host.ncpus)
+            };
+            let asker = Asker::of(&host, is_new);
+            let at = asking.all.get(&asker).map_or(at, |asking| asking.at.max(at));
+            asking.asked(asker, instances, at);
         }
         Ok(asking)
     }
 
     /// Those that are there, in a project with this `poll`.
     pub(crate) fn fleet(&mut self, poll: Duration, now: Instant) -> AskingFleet {
-        let window = LATELY.max(poll * 2);
+        let window = window(poll);
         while let Some((at, host)) = self.by_time.first().copied()
             && now.since(at) > window
         {
@@ -74,7 +105,7 @@ impl AskingHosts {
     }
 
     /// A host asked, which has so many instances.
-    pub(crate) fn asked(&mut self, host: u64, instances: u64, at: Instant) {
+    pub(crate) fn asked(&mut self, host: Asker, instances: u64, at: Instant) {
         let mut asking = self.forget(host).unwrap_or_default();
         if at.since(asking.idle_since) >= LATELY || asking.idle_since.since(at) > AHEAD {
             asking.idle_given = 0;
@@ -88,12 +119,12 @@ impl AskingHosts {
     /// How many jobs the host may get beyond its part because instances idle: one for each that it has.
     /// Whoever reports jobs may have as many again, and whoever reports none may in ten minutes: an instance
     /// that was given a job does not idle at once.
-    pub(crate) fn idle_left(&self, host: u64) -> u64 {
+    pub(crate) fn idle_left(&self, host: Asker) -> u64 {
         self.all.get(&host).map_or(0, |asking| asking.instances.max(1).saturating_sub(asking.idle_given))
     }
 
     /// It got so many of them.
-    pub(crate) fn gave_idle(&mut self, host: u64, jobs: u64, now: Instant) {
+    pub(crate) fn gave_idle(&mut self, host: Asker, jobs: u64, now: Instant) {
         if let Some(asking) = self.all.get_mut(&host).filter(|_| jobs > 0) {
             if asking.idle_given == 0 {
                 asking.idle_since = now;
@@ -103,7 +134,7 @@ impl AskingHosts {
     }
 
     /// It has reported so many jobs.
-    pub(crate) fn reported(&mut self, host: u64, jobs: u64) {
+    pub(crate) fn reported(&mut self, host: Asker, jobs: u64) {
         if let Some(asking) = self.all.get_mut(&host) {
             asking.idle_given = asking.idle_given.saturating_sub(jobs);
         }
@@ -111,13 +142,27 @@ impl AskingHosts {
 
     /// It asked, and could take none of the jobs that there are: nothing is kept for it. What it was given as
     /// idle is not forgotten by that.
-    pub(crate) fn cannot_take(&mut self, host: u64) {
+    pub(crate) fn cannot_take(&mut self, host: Asker) {
         if self.all.get(&host).is_some_and(|asking| asking.idle_given == 0) {
             self.forget(host);
         }
     }
 
-    fn forget(&mut self, host: u64) -> Option<Asking> {
+    /// A host that was new has shown what it is worth, or can take none of the jobs that there are.
+    pub(crate) fn not_new(&mut self, host: &Host, poll: Duration, now: Instant) {
+        if !self.new.forget(host.account, host.id) {
+            return;
+        }
+        let group = Asker::NewOf(host.account);
+        let (instances, at) =
+            (self.new.instances(host.account, window(poll), now), self.all.get(&group).map(|group| group.at));
+        match at.filter(|_| instances > 0) {
+            Some(at) => self.asked(group, instances, at),
+            None => drop(self.forget(group)),
+        }
+    }
+
+    fn forget(&mut self, host: Asker) -> Option<Asking> {
         let asking = self.all.remove(&host)?;
         self.by_time.remove(&(asking.at, host));
         self.instances -= asking.instances;
@@ -136,9 +181,9 @@ mod tests {
         let mut asking = AskingHosts::default();
         let fleet = |hosts, instances| AskingFleet { hosts, instances };
         assert_eq!(asking.fleet(poll, at(0)), fleet(0, 0));
-        asking.asked(1, 4, at(0));
-        asking.asked(2, 2, at(1));
-        asking.asked(1, 8, at(2));
+        asking.asked(Asker::Host(1), 4, at(0));
+        asking.asked(Asker::Host(2), 2, at(1));
+        asking.asked(Asker::Host(1), 8, at(2));
         assert_eq!(asking.fleet(poll, at(2)), fleet(2, 10), "each is there once");
         assert_eq!(asking.fleet(poll, at(17)), fleet(2, 10));
         assert_eq!(asking.fleet(Duration::ZERO, at(12)), fleet(1, 8));
@@ -149,24 +194,24 @@ mod tests {
     fn r3_2_each_instance_of_a_host_is_given_a_job_as_idle_once_until_it_reports_or_ten_minutes_are_over() {
         let at = |minutes: i64| Instant::EPOCH + Duration::from_mins(1_000 + minutes);
         let mut asking = AskingHosts::default();
-        asking.asked(1, 4, at(0));
-        assert_eq!((asking.idle_left(1), asking.idle_left(2)), (4, 0));
-        asking.gave_idle(1, 3, at(0));
-        asking.asked(1, 4, at(1));
-        assert_eq!(asking.idle_left(1), 1);
-        asking.reported(1, 2);
-        assert_eq!(asking.idle_left(1), 3);
-        asking.gave_idle(1, 9, at(1));
-        asking.cannot_take(1);
-        asking.asked(1, 4, at(9));
-        assert_eq!(asking.idle_left(1), 0);
-        asking.asked(1, 4, at(10));
-        assert_eq!(asking.idle_left(1), 4);
+        asking.asked(Asker::Host(1), 4, at(0));
+        assert_eq!((asking.idle_left(Asker::Host(1)), asking.idle_left(Asker::Host(2))), (4, 0));
+        asking.gave_idle(Asker::Host(1), 3, at(0));
+        asking.asked(Asker::Host(1), 4, at(1));
+        assert_eq!(asking.idle_left(Asker::Host(1)), 1);
+        asking.reported(Asker::Host(1), 2);
+        assert_eq!(asking.idle_left(Asker::Host(1)), 3);
+        asking.gave_idle(Asker::Host(1), 9, at(1));
+        asking.cannot_take(Asker::Host(1));
+        asking.asked(Asker::Host(1), 4, at(9));
+        assert_eq!(asking.idle_left(Asker::Host(1)), 0);
+        asking.asked(Asker::Host(1), 4, at(10));
+        assert_eq!(asking.idle_left(Asker::Host(1)), 4);
         // The clock was set back.
-        asking.gave_idle(1, 4, at(10));
-        asking.asked(1, 4, at(-100));
-        assert_eq!(asking.idle_left(1), 4);
-        asking.asked(1, 1_000_000, at(-100));
+        asking.gave_idle(Asker::Host(1), 4, at(10));
+        asking.asked(Asker::Host(1), 4, at(-100));
+        assert_eq!(asking.idle_left(Asker::Host(1)), 4);
+        asking.asked(Asker::Host(1), 1_000_000, at(-100));
         assert_eq!(asking.fleet(Duration::ZERO, at(-100)).instances, INSTANCES_MAX);
     }
 
@@ -174,8 +219,8 @@ mod tests {
     fn r6_8_a_host_that_asked_before_the_clock_was_set_back_is_not_there() {
         let at = |minutes| Instant::EPOCH + Duration::from_mins(minutes);
         let mut asking = AskingHosts::default();
-        asking.asked(1, 1, at(1_000));
-        asking.asked(2, 1, at(4));
+        asking.asked(Asker::Host(1), 1, at(1_000));
+        asking.asked(Asker::Host(2), 1, at(4));
         assert_eq!(asking.fleet(Duration::ZERO, at(0)), AskingFleet { hosts: 1, instances: 1 });
     }
 }

@@ -49,6 +49,7 @@ mod index;
 mod layout;
 mod listing;
 mod names;
+mod new_hosts;
 mod operator_types;
 mod project;
 mod random;

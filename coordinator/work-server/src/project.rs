@@ -131,7 +131,7 @@ impl Project {
         let holders = host_files::load(&txn, &keys)?;
         let record = accounts::brought_up(&*store, &keys, name, record)?;
         let requesters = RecentRequesters::load(&txn, &keys, record.shared_account)?;
-        let asking = AskingHosts::load(&txn, &keys)?;
+        let asking = AskingHosts::load(&txn, &keys, record.settings.poll)?;
         drop(txn);
         index::count_open_names(&*store, &keys)?;
         let layout = Layout::open(dir, name)?;

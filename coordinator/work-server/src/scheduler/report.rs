@@ -10,6 +10,7 @@ use fallow_domain::{Duration, Instant};
 use tracing::info;
 
 use super::ReplyContent;
+use crate::asking_hosts::Asker;
 use crate::credit;
 use crate::error::ProjectError;
 use crate::host_limits::{HostCapacity, speed};
@@ -85,7 +86,7 @@ pub(super) fn take(
             reply.not_taken.note(&result.name);
         }
     }
-    lock(&project.asking).reported(reply.host.id, reply.reported.len() as u64);
+    lock(&project.asking).reported(Asker::Host(reply.host.id), reply.reported.len() as u64);
     if has_learned {
         reply.experience.write(txn, &project.keys, reply.host.id)?;
     }

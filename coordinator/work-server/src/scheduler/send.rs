@@ -20,16 +20,18 @@ use fallow_policy::disk::passes::SpacePass;
 use fallow_policy::send::{Demand, HeldJobs, Load, Offer, SendDecision, SendHost, SendSituation};
 use tracing::debug;
 
-use super::spread::BatchPart;
+use super::spread::{BatchPart, counted_instances};
 use super::work_request::{WorkRequest, wanted};
 use super::{LISTED_MAX, ReplyContent, SentJob, lists_too_many, note};
+use crate::asking_hosts::{self, Asker};
 use crate::error::ProjectError;
 use crate::host_limits::{HostLimits, OfTypes};
 use crate::index::{self, RetryAt};
 use crate::listing::in_seconds;
+use crate::new_hosts;
 use crate::operator_types::NoWork;
 use crate::project::Project;
-use crate::records::{UnsentEntry, Version, min_interval};
+use crate::records::{Host, UnsentEntry, Version, min_interval};
 use crate::store_keys::tail;
 use crate::txn::{Txn, decode};
 use crate::workunit::{CopyHistory, HostAccount, Workunit};
@@ -90,7 +92,11 @@ pub(super) fn send(
         let estimate = work_request.estimate(&sent.workunit, &sent.version);
         work_request.wanted.fill(sent.version.usage, estimate);
     }
-    if work_request.wanted.is_open() && !refused(project, request, reply, now) {
+    let is_new = new_hosts::is_new(txn, &project.keys, &reply.host)?;
+    if !is_new {
+        lock(&project.asking).not_new(&reply.host, project.settings().poll, now);
+    }
+    if work_request.wanted.is_open() && !refused(project, request, is_new, reply, now) {
         reply.host.last_request = Some(now);
         let limits = work_request.limits(reply.host.id, project.settings().delete_from_self);
         let mut requesters = lock(&project.requesters);
@@ -99,7 +105,7 @@ pub(super) fn send(
             requesters.note_outside(reply.host.account);
         }
         drop(requesters);
-        send_what_suits(project, txn, request, &work_request, reply, now)?;
+        send_what_suits(project, txn, request, (&work_request, is_new), reply, now)?;
     }
     reply.host.waiting = is_in_vain(request, &work_request, reply);
     Ok(())
@@ -123,13 +129,17 @@ fn send_what_suits(
     project: &Project,
     txn: &mut Txn<'_>,
     request: &SchedulerRequest,
-    work_request: &WorkRequest<'_>,
+    (work_request, is_new): (&WorkRequest<'_>, bool),
     reply: &mut ReplyContent,
     now: Instant,
 ) -> Result<(), ProjectError> {
     let mut passed = Passed::default();
     let Room { more: room, held: in_progress } = room(project, txn, reply)?;
-    let mut part = BatchPart::of(project, txn, reply, work_request, in_progress, now)?;
+    if is_new {
+        let (of, instances) = ((reply.host.account, reply.host.id), counted_instances(work_request));
+        lock(&project.asking).new.asked(of, instances, in_progress as u64);
+    }
+    let mut part = BatchPart::of(project, txn, reply, work_request, (in_progress, is_new), now)?;
     let from = reply.host.search_from;
     let held: Option<BTreeSet<&str>> =
         request.other_results.as_ref().map(|held| held.iter().map(|job| job.name.as_str()).collect());
@@ -162,6 +172,12 @@ fn send_what_suits(
         debug!(project = %project.name, host = reply.host.id, jobs = chosen.len(), %pass, "jobs chosen");
         chosen.into_iter().try_for_each(|candidate| give(project, txn, reply, candidate, now))?;
     }
+    if is_new {
+        let (of, sent) = ((reply.host.account, reply.host.id), reply.jobs.len() - before);
+        let jobs = reply.jobs.iter().filter_map(|sent| sent.workunit.jobs.get(sent.index as usize));
+        let due = jobs.filter_map(|job| job.deadline).max().unwrap_or(now);
+        lock(&project.asking).new.sent(of, sent as u64, due);
+    }
     match part {
         Some(part) => part.tell(project, reply, reply.jobs.len() - before, now),
         None => reply.host.told_delay = None,
@@ -170,7 +186,9 @@ fn send_what_suits(
         lock(&project.requesters).left_without(reply.host.account, now);
         // Whoever has no space for any of the jobs leaves them to others until it asks again.
         if passed.disk.is_some() || passed.memory.is_some() {
-            lock(&project.asking).cannot_take(reply.host.id);
+            let mut asking = lock(&project.asking);
+            asking.not_new(&reply.host, project.settings().poll, now);
+            asking.cannot_take(Asker::Host(reply.host.id));
         }
     }
     if reply.jobs.is_empty() {
@@ -195,7 +213,13 @@ fn send_what_suits(
 }
 
 /// Whether the host gets nothing at all this time.
-fn refused(project: &Project, request: &SchedulerRequest, reply: &mut ReplyContent, now: Instant) -> bool {
+fn refused(
+    project: &Project,
+    request: &SchedulerRequest,
+    is_new: bool,
+    reply: &mut ReplyContent,
+    now: Instant,
+) -> bool {
     let held = request.code_sign_key.as_deref().map(str::trim);
     if held.is_some_and(|key| key != project.signing_keys.code_sign_public().trim()) {
         reply.messages.push(note(
@@ -227,6 +251,16 @@ fn refused(project: &Project, request: &SchedulerRequest, reply: &mut ReplyConte
     if let Some(since) = since.filter(|since| *since < min_interval(&project.settings(), &reply.host)) {
         let text = format!("Not sending work - last request too recent: {:.0} sec", since.as_secs_f64());
         reply.messages.push(note(text));
+        return true;
+    }
+    let window = asking_hosts::window(project.settings().poll);
+    let let_in = |host: &Host| lock(&project.asking).new.let_in(host.account, host.id, window, now);
+    if let Err(wait) = if is_new { let_in(&reply.host) } else { Ok(()) } {
+        let time = in_seconds(wait);
+        reply.messages.push(note(format!(
+            "Not sending work - many computers of this account have returned no valid result yet; it may have one \
+             more in {time}"
+        )));
         return true;
     }
     false

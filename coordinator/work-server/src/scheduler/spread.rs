@@ -1,15 +1,17 @@
 //! A small batch is spread over the hosts that ask for work (R6.8): carries out what `fallow_policy::send`
-//! decides of it, whatever client asks, and tells the host.
+//! decides of it, whatever client asks, and tells the host. Of a host of which nothing is known yet
+//! (`crate::new_hosts`) it carries out as well how much that may hold.
 
-use fallow_boinc::scheduler::{Message, PART_REFUSAL};
+use fallow_boinc::scheduler::PART_REFUSAL;
 use fallow_daemon::lock;
 use fallow_domain::{Duration, Instant, PerType, Usage};
-use fallow_policy::send::spread::{self, HasItsPart, SpreadSituation};
+use fallow_policy::send::new_hosts::NewHosts;
+use fallow_policy::send::spread::{self, SpreadSituation};
 
 use super::send::JOBS_MAX;
 use super::work_request::WorkRequest;
 use super::{ReplyContent, note};
-use crate::asking_hosts::INSTANCES_MAX;
+use crate::asking_hosts::{Asker, INSTANCES_MAX, window};
 use crate::error::ProjectError;
 use crate::project::Project;
 use crate::records::Counters;
@@ -18,8 +20,10 @@ use crate::txn::Txn;
 /// What is held back of a request, and what becomes of the host's next one.
 pub(super) struct BatchPart {
     situation: SpreadSituation,
+    /// The new hosts of the account, if this is one of them, and what this one has.
+    new: Option<(NewHosts, PerType<u32>)>,
     /// Why it gets fewer than it asked for, if it does.
-    pub(super) why: Option<HasItsPart>,
+    pub(super) why: Option<String>,
     /// Whether what it holds is bounded by its part.
     is_small: bool,
     /// The mean estimate of the jobs that it could have had, if there were any.
@@ -27,25 +31,30 @@ pub(super) struct BatchPart {
 }
 
 impl BatchPart {
-    /// Of a host that asks and holds so many jobs. None in a project that does not spread.
+    /// Of a host that asks, holds so many jobs, and is new or not. None in a project that does not spread.
     pub(super) fn of(
         project: &Project,
         txn: &Txn<'_>,
         reply: &ReplyContent,
         work_request: &WorkRequest<'_>,
-        held: usize,
+        (held, is_new): (usize, bool),
         now: Instant,
     ) -> Result<Option<Self>, ProjectError> {
         let settings = project.settings();
         if !settings.spread {
             return Ok(None);
         }
-        // As many as count for others: a host that claims more has no larger part.
-        let instances = spread::instances(&work_request.capacity.instances).min(INSTANCES_MAX);
-        let (fleet, idle_left) = {
+        let instances = counted_instances(work_request);
+        let (host, account) = (reply.host.id, reply.host.account);
+        let (fleet, idle_left, of_new) = {
             let mut asking = lock(&project.asking);
-            asking.asked(reply.host.id, instances, now);
-            (asking.fleet(settings.poll, now), asking.idle_left(reply.host.id))
+            let mut counted = instances;
+            if is_new {
+                counted = asking.new.instances(account, window(settings.poll), now);
+            }
+            asking.asked(Asker::of(&reply.host, is_new), counted, now);
+            let of_new = is_new.then(|| (counted, asking.new.held(account, now)));
+            (asking.fleet(settings.poll, now), asking.idle_left(Asker::Host(host)), of_new)
         };
         let mut idle_left = idle_left as f64;
         let idle = PerType::from_fn(|kind| {
@@ -54,36 +63,53 @@ impl BatchPart {
             idle
         });
         let counters: Option<Counters> = txn.get("counters", &project.keys.counters())?;
-        let situation = SpreadSituation {
-            unsent: counters.unwrap_or_default().counts.jobs_unsent,
-            fleet,
-            instances,
-            held: held as u64,
-            idle,
-        };
-        Ok(Some(Self { situation, why: None, estimate: None, is_small: false }))
+        let unsent = counters.unwrap_or_default().counts.jobs_unsent;
+        let new = of_new.map(|(instances, held)| {
+            let of_account = NewHosts { unsent, fleet_instances: fleet.instances, instances, held };
+            (of_account, work_request.capacity.instances)
+        });
+        let situation = SpreadSituation { unsent, fleet, instances, held: held as u64, idle };
+        Ok(Some(Self { situation, new, why: None, estimate: None, is_small: false }))
     }
 
     /// Of the jobs that could be sent, by what each uses and takes: whether each is.
     pub(super) fn cut(&mut self, jobs: &[(Usage, Duration)]) -> Vec<bool> {
         let usages: Vec<Usage> = jobs.iter().map(|(usage, _)| *usage).collect();
-        let spread = self.situation.spread(&usages);
-        self.why = spread.why;
+        let send = match &self.new {
+            Some((new, instances)) => {
+                let send = new.cut(instances, self.situation.held, &usages);
+                self.why = send.contains(&false).then(|| self.until_it_is_known(new));
+                send
+            }
+            None => {
+                let spread = self.situation.spread(&usages);
+                self.why = spread.why.map(|why| why.to_string());
+                spread.send
+            }
+        };
         self.is_small = self.situation.is_small(jobs.len() as u64);
         let all = jobs.iter().fold(Duration::ZERO, |sum, (_, estimate)| sum + *estimate);
         self.estimate = (!jobs.is_empty()).then(|| all.mul_f64(1.0 / jobs.len() as f64));
-        spread.send
+        send
+    }
+
+    fn until_it_is_known(&self, new: &NewHosts) -> String {
+        let jobs = match new.most(self.situation.instances, self.situation.held) {
+            1 => "1 job".to_owned(),
+            most => format!("{most} jobs"),
+        };
+        format!("it may hold {jobs} until a result that it returned is found valid")
     }
 
     /// Says in the reply what is held back, and when the host may come again.
     pub(super) fn tell(&self, project: &Project, reply: &mut ReplyContent, sent: usize, now: Instant) {
         let holds = self.situation.held + sent as u64;
-        if self.is_small {
+        if self.is_small && self.new.is_none() {
             let room = self.situation.part().saturating_sub(self.situation.held);
             let beyond = (sent as u64).saturating_sub(room);
-            lock(&project.asking).gave_idle(reply.host.id, beyond, now);
+            lock(&project.asking).gave_idle(Asker::Host(reply.host.id), beyond, now);
         }
-        reply.messages.extend(self.why.as_ref().map(message));
+        reply.messages.extend(self.why.as_ref().map(|why| note(format!("{PART_REFUSAL}: {why}"))));
         if let Some(estimate) = self.estimate {
             let usual = project.settings().request_delay;
             let delay = self.situation.comes_again(holds, estimate, usual, JOBS_MAX as u64);
@@ -96,6 +122,7 @@ impl BatchPart {
     }
 }
 
-fn message(why: &HasItsPart) -> Message {
-    note(format!("{PART_REFUSAL}: {why}"))
+/// As many instances of a host as count for others: one that claims more has no larger part.
+pub(super) fn counted_instances(work_request: &WorkRequest<'_>) -> u64 {
+    spread::instances(&work_request.capacity.instances).min(INSTANCES_MAX)
 }

@@ -30,6 +30,18 @@ fn one_cpu(fixture: &Fixture, info: &ProjectInfo, name: &str) -> Client {
     client
 }
 
+/// New hosts of one CPU of the project's own account, each another one to the server.
+fn outside(info: &ProjectInfo, number: usize) -> Client {
+    let mut client = Client::stock(info, &format!("outside-{number}"));
+    client.request.host_info.host_cpid = String::new();
+    client.request.host_info.p_ncpus = 1;
+    client.request.host_info.p_fpops = 1e9;
+    client.request.global_preferences = None;
+    client.request.host_info.d_free = 1e13;
+    client.request.disk_usage = DiskUsage::default();
+    client
+}
+
 fn without_delay() -> ProjectSettings {
     ProjectSettings { request_delay: Duration::ZERO, ..ProjectSettings::default() }
 }
@@ -197,4 +209,87 @@ fn r6_8_hosts_without_room_for_any_job_leave_their_part_to_others() {
     assert_eq!(clients[0].fetch(HALF_A_DAY).results.len(), 100, "there is enough for two");
     let told = messages(&clients[1].fetch(HALF_A_DAY));
     assert!(told.is_empty() || told.contains("as 2 hosts ask"), "{told}");
+}
+
+/// One account with a new host number in every request.
+#[test]
+fn r6_8_made_up_hosts_of_one_account_have_the_part_of_one_host_and_leave_others_theirs() {
+    let (fixture, mut clients) = with_fleet(30, 600, ProjectSettings::default());
+    let info = fixture.server.project("p").unwrap();
+    fixture.advance(Duration::from_secs(7));
+    let ghosts = 200;
+    let mut told = String::new();
+    let given: Vec<usize> = (0..ghosts)
+        .map(|number| {
+            let mut ghost = outside(&info, number);
+            (ghost.request.host_info.p_ncpus, ghost.request.cpu_req_instances) = (16, 16.0);
+            let reply = ghost.fetch(HALF_A_DAY);
+            told = messages(&reply);
+            reply.results.len()
+        })
+        .collect();
+    assert!(told.contains("Not sending work - many computers of this account"), "{told}");
+    let taken: usize = given.iter().sum();
+    // A part of one host of 128 instances, and a job for each of the 64 that may come at once.
+    let part = (600_usize * 128).div_ceil(2 * 158);
+    assert!(taken <= part + 64, "{given:?}");
+    let given = clients[0].fetch(HALF_A_DAY);
+    let left = 600 - taken;
+    assert_eq!(given.results.len(), left.div_ceil(2 * 158), "{}", messages(&given));
+    fixture.advance(Duration::from_mins(5));
+    let taken: usize = (0..20).map(|ghost| outside(&info, ghost).fetch(HALF_A_DAY).results.len()).sum();
+    assert_eq!(taken, 1, "one more each minute, and no rest for those that came in vain");
+}
+
+#[test]
+fn r6_10_made_up_hosts_wait_for_their_turn_where_batches_are_sent_as_asked_for_too() {
+    let (fixture, _) = with_fleet(1, 600, ProjectSettings::default());
+    fixture.set("p", "spread", "false");
+    let info = fixture.server.project("p").unwrap();
+    let ask = |number: usize| outside(&info, number).fetch(1.0).results.len();
+    assert_eq!((0..70).map(ask).sum::<usize>(), 64);
+    // They asked long ago, but hold what they were sent.
+    fixture.advance(Duration::from_mins(30));
+    assert_eq!((70..140).map(ask).sum::<usize>(), 1);
+}
+
+/// What a researcher has who attaches the machines of a room with the project's own account.
+#[test]
+fn r6_8_each_of_fifty_machines_of_one_account_gets_work_and_more_with_its_first_valid_result() {
+    let fixture = Fixture::start();
+    let info = fixture.server.create_project("p", ProjectSettings::default()).unwrap();
+    fixture.script("p", "app");
+    fixture.server.submit("p", vec![workunit("app", "x", 1e9, 1); 1_000]).unwrap();
+    let mut room: Vec<Client> = (0..50)
+        .map(|number| {
+            let mut client = outside(&info, number);
+            client.request.host_info.host_cpid = format!("{number:032x}");
+            client.request.host_info.p_ncpus = 4;
+            client
+        })
+        .collect();
+    let given: Vec<usize> = room.iter_mut().map(|client| client.fetch(HALF_A_DAY).results.len()).collect();
+    assert_eq!(given, [4; 50]);
+    let reply = room[0].complete_all("x");
+    assert_eq!(reply.result_acks.len(), 4);
+    fixture.server.run_background_work().unwrap();
+    fixture.advance(Duration::from_secs(7));
+    let given = [0, 1].map(|number: usize| {
+        let reply = room[number].fetch(HALF_A_DAY);
+        (reply.results.len(), messages(&reply))
+    });
+    assert!(given[0].0 > 4, "{given:?}");
+    let told =
+        "This computer has its part: it may hold 4 jobs until a result that it returned is found valid";
+    assert_eq!(given[1], (0, told.to_owned()));
+}
+
+#[test]
+fn r6_8_after_a_restart_new_hosts_are_no_newer_than_they_were() {
+    let (mut fixture, _) = with_fleet(2, 600, ProjectSettings::default());
+    let info = fixture.server.project("p").unwrap();
+    let ask = |number: usize| outside(&info, number).fetch(HALF_A_DAY).results.len();
+    assert_eq!((0..70).map(ask).sum::<usize>(), 64);
+    fixture.restart();
+    assert_eq!((70..140).map(ask).sum::<usize>(), 1);
 }

@@ -14,7 +14,8 @@
 //! Whether a job is tried on a host although it would be late there by an estimate that nothing has shown to
 //! be right is decided in `trial`.
 //!
-//! How much of a small batch one host may hold, whatever policy it is sent by, is decided in [`spread`].
+//! How much of a small batch one host may hold, whatever policy it is sent by, is decided in [`spread`]; how
+//! much hosts may hold that have shown nothing yet, in [`new_hosts`].
 //!
 //! A [`SendPolicy`] decides from a [`SendSituation`] and the jobs that could be sent ([`Offer`]); each
 //! policy is a file here and a line in `registry`.
@@ -23,6 +24,7 @@ mod deadline_check;
 mod demand;
 mod host_clock;
 mod load;
+pub mod new_hosts;
 mod simulation;
 pub mod spread;
 mod trial;
