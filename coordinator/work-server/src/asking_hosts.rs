@@ -44,10 +44,6 @@ impl Asker {
 struct Asking {
     at: Instant,
     instances: u64,
-    /// Jobs beyond its part that it got because instances idled, and has not reported.
-    idle_given: u64,
-    /// When the first of them was given.
-    idle_since: Instant,
 }
 
 /// Hosts that asked for work of late.
@@ -106,46 +102,16 @@ impl AskingHosts {
 
     /// A host asked, which has so many instances.
     pub(crate) fn asked(&mut self, host: Asker, instances: u64, at: Instant) {
-        let mut asking = self.forget(host).unwrap_or_default();
-        if at.since(asking.idle_since) >= LATELY || asking.idle_since.since(at) > AHEAD {
-            asking.idle_given = 0;
-        }
+        self.forget(host);
         let instances = instances.min(INSTANCES_MAX);
-        self.all.insert(host, Asking { at, instances, ..asking });
+        self.all.insert(host, Asking { at, instances });
         self.by_time.insert((at, host));
         self.instances += instances;
     }
 
-    /// How many jobs the host may get beyond its part because instances idle: one for each that it has.
-    /// Whoever reports jobs may have as many again, and whoever reports none may in ten minutes: an instance
-    /// that was given a job does not idle at once.
-    pub(crate) fn idle_left(&self, host: Asker) -> u64 {
-        self.all.get(&host).map_or(0, |asking| asking.instances.max(1).saturating_sub(asking.idle_given))
-    }
-
-    /// It got so many of them.
-    pub(crate) fn gave_idle(&mut self, host: Asker, jobs: u64, now: Instant) {
-        if let Some(asking) = self.all.get_mut(&host).filter(|_| jobs > 0) {
-            if asking.idle_given == 0 {
-                asking.idle_since = now;
-            }
-            asking.idle_given += jobs;
-        }
-    }
-
-    /// It has reported so many jobs.
-    pub(crate) fn reported(&mut self, host: Asker, jobs: u64) {
-        if let Some(asking) = self.all.get_mut(&host) {
-            asking.idle_given = asking.idle_given.saturating_sub(jobs);
-        }
-    }
-
-    /// It asked, and could take none of the jobs that there are: nothing is kept for it. What it was given as
-    /// idle is not forgotten by that.
+    /// It asked, and could take none of the jobs that there are: it counts no more until it asks again.
     pub(crate) fn cannot_take(&mut self, host: Asker) {
-        if self.all.get(&host).is_some_and(|asking| asking.idle_given == 0) {
-            self.forget(host);
-        }
+        self.forget(host);
     }
 
     /// A host that was new has shown what it is worth, or can take none of the jobs that there are.
@@ -191,28 +157,13 @@ mod tests {
     }
 
     #[test]
-    fn r3_2_each_instance_of_a_host_is_given_a_job_as_idle_once_until_it_reports_or_ten_minutes_are_over() {
-        let at = |minutes: i64| Instant::EPOCH + Duration::from_mins(1_000 + minutes);
+    fn r6_8_a_host_counts_for_no_more_instances_than_most_machines_have_and_not_at_all_if_it_can_take_nothing()
+     {
         let mut asking = AskingHosts::default();
-        asking.asked(Asker::Host(1), 4, at(0));
-        assert_eq!((asking.idle_left(Asker::Host(1)), asking.idle_left(Asker::Host(2))), (4, 0));
-        asking.gave_idle(Asker::Host(1), 3, at(0));
-        asking.asked(Asker::Host(1), 4, at(1));
-        assert_eq!(asking.idle_left(Asker::Host(1)), 1);
-        asking.reported(Asker::Host(1), 2);
-        assert_eq!(asking.idle_left(Asker::Host(1)), 3);
-        asking.gave_idle(Asker::Host(1), 9, at(1));
+        asking.asked(Asker::Host(1), 1_000_000, Instant::EPOCH);
+        assert_eq!(asking.fleet(Duration::ZERO, Instant::EPOCH).instances, INSTANCES_MAX);
         asking.cannot_take(Asker::Host(1));
-        asking.asked(Asker::Host(1), 4, at(9));
-        assert_eq!(asking.idle_left(Asker::Host(1)), 0);
-        asking.asked(Asker::Host(1), 4, at(10));
-        assert_eq!(asking.idle_left(Asker::Host(1)), 4);
-        // The clock was set back.
-        asking.gave_idle(Asker::Host(1), 4, at(10));
-        asking.asked(Asker::Host(1), 4, at(-100));
-        assert_eq!(asking.idle_left(Asker::Host(1)), 4);
-        asking.asked(Asker::Host(1), 1_000_000, at(-100));
-        assert_eq!(asking.fleet(Duration::ZERO, at(-100)).instances, INSTANCES_MAX);
+        assert_eq!(asking.fleet(Duration::ZERO, Instant::EPOCH), AskingFleet { hosts: 0, instances: 0 });
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a project keeps besides its workunits: accounts, hosts, applications, counters.
 
 use fallow_domain::{AccountKey, AgentId, Duration, Instant, ResourceType, Usage};
-use fallow_policy::send::Trials;
+use fallow_policy::send::{TopUps, Trials};
 use serde::{Deserialize, Serialize};
 
 use super::operator_types::Counts;
@@ -96,6 +96,9 @@ pub(crate) struct Host {
     /// Whether jobs are tried on it that would be late by their estimates.
     #[serde(default)]
     pub(crate) trials: Trials,
+    /// What it was sent beyond its part of a batch because instances idled.
+    #[serde(default)]
+    pub(crate) top_ups: TopUps,
 }
 
 /// How long a host is taken for copied after the last sign of it.

@@ -387,6 +387,7 @@ mod tests {
                 waiting: false,
                 copied_at: None,
                 trials: fallow_policy::send::Trials::default(),
+                top_ups: fallow_policy::send::TopUps::default(),
             };
             txn.put("host", keys.host(id), &host).unwrap();
         }

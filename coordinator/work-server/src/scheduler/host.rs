@@ -31,7 +31,7 @@
 
 use fallow_boinc::scheduler::SchedulerRequest;
 use fallow_domain::{AgentId, Instant};
-use fallow_policy::send::Trials;
+use fallow_policy::send::{TopUps, Trials};
 use tracing::warn;
 
 use crate::error::ProjectError;
@@ -197,6 +197,7 @@ fn fresh(txn: &mut Txn<'_>, keys: &Keys, account: u64, now: Instant) -> Result<H
         waiting: false,
         copied_at: None,
         trials: Trials::default(),
+        top_ups: TopUps::default(),
     })
 }
 

@@ -5,12 +5,10 @@
 //! project's lock is held meanwhile.
 
 use fallow_boinc::scheduler::{ReportedResult, ResultState, SchedulerRequest};
-use fallow_daemon::lock;
 use fallow_domain::{Duration, Instant};
 use tracing::info;
 
 use super::ReplyContent;
-use crate::asking_hosts::Asker;
 use crate::credit;
 use crate::error::ProjectError;
 use crate::host_limits::{HostCapacity, speed};
@@ -44,7 +42,7 @@ pub(super) fn take(
 ) -> Result<(), ProjectError> {
     let catalog = project.catalog();
     let capacity = HostCapacity::of(request, &catalog);
-    let mut has_learned = false;
+    let (mut has_learned, mut successes) = (false, 0);
     for result in request.results.iter().take(REPORTS_MAX) {
         reply.acks.push(result.name.clone());
         let found = match split_job_name(&result.name) {
@@ -72,6 +70,7 @@ pub(super) fn take(
                 info!(%project, host, %job, exit, outcome, "a job failed on its host");
             }
             reply.reported.push(job);
+            successes += u64::from(is_success);
             let deadline = before.jobs.get(index as usize).and_then(|job| job.deadline);
             let is_early = deadline.is_none_or(|deadline| now <= deadline) && exit != TIME_LIMIT;
             match outcome {
@@ -86,7 +85,7 @@ pub(super) fn take(
             reply.not_taken.note(&result.name);
         }
     }
-    lock(&project.asking).reported(Asker::Host(reply.host.id), reply.reported.len() as u64);
+    reply.host.top_ups.returned(successes);
     if has_learned {
         reply.experience.write(txn, &project.keys, reply.host.id)?;
     }

@@ -5,6 +5,7 @@
 use fallow_boinc::scheduler::PART_REFUSAL;
 use fallow_daemon::lock;
 use fallow_domain::{Duration, Instant, PerType, Usage};
+use fallow_policy::send::TopUps;
 use fallow_policy::send::new_hosts::NewHosts;
 use fallow_policy::send::spread::{self, SpreadSituation};
 
@@ -22,6 +23,8 @@ pub(super) struct BatchPart {
     situation: SpreadSituation,
     /// The new hosts of the account, if this is one of them, and what this one has.
     new: Option<(NewHosts, PerType<u32>)>,
+    /// What it was sent beyond its part, as it is now.
+    top_ups: TopUps,
     /// Why it gets fewer than it asked for, if it does.
     pub(super) why: Option<String>,
     /// Whether what it holds is bounded by its part.
@@ -45,8 +48,8 @@ impl BatchPart {
             return Ok(None);
         }
         let instances = counted_instances(work_request);
-        let (host, account) = (reply.host.id, reply.host.account);
-        let (fleet, idle_left, of_new) = {
+        let account = reply.host.account;
+        let (fleet, of_new) = {
             let mut asking = lock(&project.asking);
             let mut counted = instances;
             if is_new {
@@ -54,22 +57,24 @@ impl BatchPart {
             }
             asking.asked(Asker::of(&reply.host, is_new), counted, now);
             let of_new = is_new.then(|| (counted, asking.new.held(account, now)));
-            (asking.fleet(settings.poll, now), asking.idle_left(Asker::Host(host)), of_new)
+            (asking.fleet(settings.poll, now), of_new)
         };
-        let mut idle_left = idle_left as f64;
-        let idle = PerType::from_fn(|kind| {
-            let idle = work_request.wanted.idle(kind).min(idle_left);
-            idle_left -= idle;
-            idle
-        });
         let counters: Option<Counters> = txn.get("counters", &project.keys.counters())?;
         let unsent = counters.unwrap_or_default().counts.jobs_unsent;
         let new = of_new.map(|(instances, held)| {
             let of_account = NewHosts { unsent, fleet_instances: fleet.instances, instances, held };
             (of_account, work_request.capacity.instances)
         });
-        let situation = SpreadSituation { unsent, fleet, instances, held: held as u64, idle };
-        Ok(Some(Self { situation, new, why: None, estimate: None, is_small: false }))
+        let held = held as u64;
+        let mut situation = SpreadSituation { unsent, fleet, instances, held, idle: PerType::default() };
+        let mut top_ups = reply.host.top_ups;
+        let mut left = top_ups.left(instances, held > situation.part(), now) as f64;
+        situation.idle = PerType::from_fn(|kind| {
+            let idle = work_request.wanted.idle(kind).min(left);
+            left -= idle;
+            idle
+        });
+        Ok(Some(Self { situation, new, top_ups, why: None, estimate: None, is_small: false }))
     }
 
     /// Of the jobs that could be sent, by what each uses and takes: whether each is.
@@ -104,10 +109,11 @@ impl BatchPart {
     /// Says in the reply what is held back, and when the host may come again.
     pub(super) fn tell(&self, project: &Project, reply: &mut ReplyContent, sent: usize, now: Instant) {
         let holds = self.situation.held + sent as u64;
+        reply.host.top_ups = self.top_ups;
         if self.is_small && self.new.is_none() {
             let room = self.situation.part().saturating_sub(self.situation.held);
             let beyond = (sent as u64).saturating_sub(room);
-            lock(&project.asking).gave_idle(Asker::Host(reply.host.id), beyond, now);
+            reply.host.top_ups.gave(beyond, now);
         }
         reply.messages.extend(self.why.as_ref().map(|why| note(format!("{PART_REFUSAL}: {why}"))));
         if let Some(estimate) = self.estimate {

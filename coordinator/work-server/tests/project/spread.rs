@@ -178,8 +178,37 @@ fn r3_2_a_host_that_reports_what_it_was_sent_has_a_job_for_each_instance_that_id
     let given: [usize; 3] = std::array::from_fn(|_| first.fetch(HALF_A_DAY).results.len());
     assert_eq!(given, [1, 0, 0], "one instance has one job");
     let done: String = first.held.keys().next().unwrap().clone();
-    first.report(&done, ResultState::ComputeError, 1);
+    assert_eq!(first.upload(&done, b"x").status.code(), 0);
+    first.report(&done, ResultState::Uploaded, 0);
     assert_eq!(first.fetch(HALF_A_DAY).results.len(), 1);
+}
+
+/// It names all of its instances as idle in each request, and returns nothing or failures only.
+#[test]
+fn r6_8_what_a_host_that_returns_nothing_gets_for_idle_instances_comes_at_longer_and_longer_intervals() {
+    let (mut fixture, mut clients) = with_fleet(2, 0, without_delay());
+    let [greedy, modest] = &mut clients[..] else { panic!("two hosts") };
+    greedy.request.host_info.p_ncpus = 8;
+    greedy.request.cpu_req_instances = 8.0;
+    assert!(greedy.fetch(1e9).results.is_empty());
+    fixture.server.submit("p", vec![workunit("app", "x", 1e9, 1); 1_200]).unwrap();
+    for contact in 0..36 {
+        if contact == 20 {
+            fixture.restart();
+        }
+        modest.request.cpu_req_instances = 1.0;
+        assert_eq!(modest.fetch(1.0).results.len(), 1);
+        modest.complete_all("x");
+        (0..if contact == 0 { 8 } else { 2 }).for_each(|_| drop(greedy.fetch(1e9)));
+        // What it was sent first fails: that is no reason for more.
+        if contact % 6 == 5 {
+            let failed: Vec<String> = greedy.held.keys().take(4).cloned().collect();
+            failed.iter().for_each(|job| greedy.report(job, ResultState::ComputeError, 1));
+        }
+        fixture.advance(Duration::from_mins(10));
+    }
+    // Half of the batch, and a job for each instance after 0, 10, 30, 70, 150 and 310 minutes.
+    assert!(greedy.held.len() <= 600 + 6 * 8, "{}", greedy.held.len());
 }
 
 #[test]

@@ -15,7 +15,8 @@
 //! be right is decided in `trial`.
 //!
 //! How much of a small batch one host may hold, whatever policy it is sent by, is decided in [`spread`]; how
-//! much hosts may hold that have shown nothing yet, in [`new_hosts`].
+//! much it gets beyond that because instances idle, in `top_ups`; how much hosts may hold that have shown
+//! nothing yet, in [`new_hosts`].
 //!
 //! A [`SendPolicy`] decides from a [`SendSituation`] and the jobs that could be sent ([`Offer`]); each
 //! policy is a file here and a line in `registry`.
@@ -27,6 +28,7 @@ mod load;
 pub mod new_hosts;
 mod simulation;
 pub mod spread;
+mod top_ups;
 mod trial;
 
 use std::fmt;
@@ -38,6 +40,7 @@ pub use demand::Demand;
 pub use fallow_domain::InProgress;
 pub use in_time::Ws2Switches;
 pub use load::Load;
+pub use top_ups::TopUps;
 pub use trial::Trials;
 
 policies!(send);
