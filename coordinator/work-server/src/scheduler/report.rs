@@ -85,6 +85,11 @@ pub(super) fn take(
             reply.not_taken.note(&result.name);
         }
     }
+    let rest = REPORTS_MAX.saturating_sub(request.results.len());
+    for name in request.unknown_results.iter().take(rest) {
+        reply.acks.push(name.clone());
+        reply.not_taken.note(name);
+    }
     reply.host.top_ups.returned(successes);
     if has_learned {
         reply.experience.write(txn, &project.keys, reply.host.id)?;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use fallow_boinc::scheduler::{InProgressResult, ResultState, SchedulerReply, SchedulerRequest};
+use fallow_boinc::scheduler::{InProgressResult, OtherResult, ResultState, SchedulerReply, SchedulerRequest};
 use fallow_boinc::signature::{PublicKey, md5_hex};
 use fallow_domain::{AccountKey, Bytes, Duration, Flops, Instant};
 use fallow_work_server::{
@@ -585,6 +585,27 @@ fn of_very_many_reports_in_one_request_the_rest_is_left_for_the_next() {
     assert_eq!(client.rpc().result_acks.len(), 10_000);
     client.request.results = rest;
     assert_eq!(client.rpc().result_acks.len(), 500);
+}
+
+/// As BOINC's servers do with reports of jobs that they do not know.
+#[test]
+fn r6_8_a_report_whose_name_no_job_can_have_is_acknowledged_and_the_others_are_taken() {
+    let (fixture, info) = with_workunits(1, 1);
+    let mut client = Client::new(&fixture, &info, "a");
+    let job = client.fetch(1.0).results[0].name.clone();
+    let long = "x".repeat(300);
+    let bad = ["a/b", "../x", long.as_str(), "no\u{1}job", "<a>"];
+    bad.iter().for_each(|name| client.report(name, ResultState::Uploaded, 0));
+    let held = bad.map(|name| OtherResult { name: name.to_owned(), ..OtherResult::default() });
+    assert_eq!(client.upload(&job, b"x").status.code(), 0);
+    client.report(&job, ResultState::Uploaded, 0);
+    let reply = client.rpc_listing(held.to_vec());
+    // Control characters cannot be written: that name comes without it.
+    for name in [job.as_str(), "a/b", "../x", &long, "nojob", "<a>"] {
+        assert!(reply.result_acks.iter().any(|ack| ack == name), "{name}: {:?}", reply.messages);
+    }
+    fixture.server.run_background_work().unwrap();
+    assert_eq!(fixture.server.counts("p").unwrap().workunits_validated, 1);
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use fallow_domain::{Bytes, Duration, InProgress, Instant, ResourceType, Speed, Usage};
 
-use super::{Coprocessor, check_name};
+use super::Coprocessor;
 use crate::FormatError;
+use crate::names::is_file_name;
 use crate::xml::{Reader, Tag, Writer};
 
 /// An application version that the client has (BOINC: `app_version` in `app_versions`).
@@ -106,7 +107,6 @@ impl OtherResult {
                 _ => reader.skip(&tag)?,
             }
         }
-        check_name(reader, parent, "name", &job.name)?;
         Ok(job)
     }
 
@@ -122,7 +122,7 @@ impl OtherResult {
 /// A job in progress with its estimate (BOINC: `ip_result`); sent only to projects that ask for it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InProgressResult {
-    /// The job's name.
+    /// The job's name, empty if it has none that can be one: it runs all the same.
     pub name: String,
     /// Its deadline.
     pub report_deadline: Instant,
@@ -169,7 +169,9 @@ impl InProgressResult {
                 },
             }
         }
-        check_name(reader, parent, "name", &job.name)?;
+        if !is_file_name(&job.name) {
+            job.name.clear();
+        }
         Ok(job)
     }
 
@@ -211,7 +213,6 @@ impl StickyFile {
                 _ => reader.skip(&tag)?,
             }
         }
-        check_name(reader, parent, "name", &file.name)?;
         Ok(file)
     }
 

@@ -2,8 +2,9 @@
 
 use fallow_domain::{Bytes, Duration};
 
-use super::{ClientVersion, check_name};
+use super::ClientVersion;
 use crate::FormatError;
+use crate::names::is_file_name;
 use crate::xml::{Reader, Tag, Value, Writer, find};
 
 /// How far a job got (BOINC: `state`).
@@ -120,7 +121,6 @@ impl ReportedResult {
                 _ => reader.skip(&tag)?,
             }
         }
-        check_name(reader, parent, "name", &job.name)?;
         Ok(job)
     }
 
@@ -214,7 +214,7 @@ fn harmless(text: &str) -> String {
 /// An output file of a finished job (BOINC: `file_info` in a `result`).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReportedFile {
-    /// Its name.
+    /// Its name, empty if it has none that can be one.
     pub name: String,
     /// Its size.
     pub nbytes: Bytes,
@@ -242,7 +242,9 @@ impl ReportedFile {
                 _ => reader.skip(&tag)?,
             }
         }
-        check_name(reader, parent, "name", &file.name)?;
+        if !is_file_name(&file.name) {
+            file.name.clear();
+        }
         Ok(file)
     }
 

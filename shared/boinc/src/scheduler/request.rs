@@ -9,10 +9,13 @@ use super::{
     OtherResult, ReportedResult, StickyFile, TimeStats, TrickleUp, block,
 };
 use crate::FormatError;
+use crate::names::is_file_name;
 use crate::xml::{Reader, Tag, Writer};
 
 /// Platforms that are kept of a request beside the primary one. Clients name a handful.
 const PLATFORMS_MAX: usize = 32;
+/// The longest name of a reported job that is kept although no job can have it, in bytes.
+const UNKNOWN_NAME_MAX: usize = 1_024;
 /// The longest name of a platform that is kept, in bytes: BOINC's clients and servers hold no longer ones.
 const PLATFORM_NAME_MAX: usize = 255;
 
@@ -124,6 +127,9 @@ pub struct SchedulerRequest {
     pub coprocs: Vec<HostCoprocessors>,
     /// Finished jobs that it reports.
     pub results: Vec<ReportedResult>,
+    /// Names of others that it reports: no job can have them, so that no server sent any. Those that cannot be
+    /// written are left out.
+    pub unknown_results: Vec<String>,
     /// Messages from its jobs.
     pub trickles: Vec<TrickleUp>,
     /// Files that it keeps without a job.
@@ -171,6 +177,7 @@ impl Default for SchedulerRequest {
             disk_usage: DiskUsage::default(),
             coprocs: Vec::new(),
             results: Vec::new(),
+            unknown_results: Vec::new(),
             trickles: Vec::new(),
             sticky_files: Vec::new(),
             app_versions: Vec::new(),
@@ -203,11 +210,11 @@ impl SchedulerRequest {
         (seconds, instances)
     }
 
-    /// Reads a request.
+    /// Reads a request. A job or a file in it whose name cannot be one is passed over, as one that no server
+    /// knows: what stands beside it still counts.
     ///
     /// # Errors
-    /// [`FormatError`] when there is no complete request in `body`, or a job or file in it has a name that
-    /// cannot be one.
+    /// [`FormatError`] when there is no complete request in `body`.
     pub fn parse(body: &[u8]) -> Result<Self, FormatError> {
         let mut reader = Reader::new("scheduler request", body);
         let root = reader.root("scheduler_request")?;
@@ -266,12 +273,20 @@ impl SchedulerRequest {
             "host_info" => self.host_info.fill(reader, tag)?,
             "disk_usage" => self.disk_usage = DiskUsage::read(reader, tag)?,
             "coprocs" => self.coprocs = HostCoprocessors::read_all(reader, tag)?,
-            "result" => self.results.push(ReportedResult::read(reader, tag)?),
+            "result" => {
+                let result = ReportedResult::read(reader, tag)?;
+                self.add_result(result);
+            }
             "msg_from_host" => self.trickles.push(TrickleUp::read(reader, tag)?),
-            "file_info" => self.sticky_files.push(StickyFile::read(reader, tag)?),
+            "file_info" => {
+                let file = StickyFile::read(reader, tag)?;
+                self.sticky_files.extend(is_file_name(&file.name).then_some(file));
+            }
             "app_versions" => self.app_versions = list(reader, tag, "app_version", AppVersionRef::read)?,
             "other_results" => {
-                self.other_results = Some(list(reader, tag, "other_result", OtherResult::read)?);
+                let mut held = list(reader, tag, "other_result", OtherResult::read)?;
+                held.retain(|job| is_file_name(&job.name));
+                self.other_results = Some(held);
             }
             "in_progress_results" => {
                 self.in_progress_results = Some(list(reader, tag, "ip_result", InProgressResult::read)?);
@@ -279,6 +294,19 @@ impl SchedulerRequest {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    fn add_result(&mut self, result: ReportedResult) {
+        let can_be_written = |name: &String| {
+            !name.is_empty()
+                && name.len() <= UNKNOWN_NAME_MAX
+                && name.trim() == name
+                && !name.contains(char::is_control)
+        };
+        match is_file_name(&result.name) {
+            true => self.results.push(result),
+            false => self.unknown_results.extend(Some(result.name).filter(can_be_written)),
+        }
     }
 
     fn add_platform(&mut self, name: Option<String>) {
@@ -349,6 +377,7 @@ impl SchedulerRequest {
 
     fn write_lists(&self, w: &mut Writer) {
         self.results.iter().for_each(|result| result.write(w));
+        self.unknown_results.iter().for_each(|name| w.nested("result", |w| w.text("name", name)));
         self.trickles.iter().for_each(|trickle| trickle.write(w));
         self.sticky_files.iter().for_each(|file| file.write(w));
         w.nested("app_versions", |w| self.app_versions.iter().for_each(|version| version.write(w)));

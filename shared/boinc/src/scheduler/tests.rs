@@ -369,6 +369,38 @@ fn names_that_could_leave_their_directory_refuse_the_whole_reply() {
 }
 
 #[test]
+fn r6_8_what_stands_beside_a_name_that_cannot_be_one_is_read() {
+    let long = "x".repeat(300);
+    let bad = ["", "../x", "a/b", "a%2fb", "a&#10;b", " &#32;a/b", long.as_str()];
+    let list = |begin: &str, end: &str| -> String {
+        bad.iter().chain(&["good"]).map(|name| format!("{begin}<name>{name}</name>{end}\n")).collect()
+    };
+    let text = format!(
+        "<scheduler_request><hostid>7</hostid>{}{}<other_results>{}</other_results>\
+         <in_progress_results>{}</in_progress_results><rpc_seqno>8</rpc_seqno></scheduler_request>",
+        list(
+            "<result>",
+            "<state>5</state><file_info><name>a/b</name><error_msg>e</error_msg></file_info></result>"
+        ),
+        list("<file_info>", "<status>1</status></file_info>"),
+        list("<other_result>", "</other_result>"),
+        list("<ip_result>", "<time_remaining>9</time_remaining></ip_result>"),
+    );
+    let request = SchedulerRequest::parse(text.as_bytes()).unwrap();
+    assert_eq!((request.hostid, request.rpc_seqno), (7, 8));
+    let names: Vec<&str> = request.results.iter().map(|result| result.name.as_str()).collect();
+    assert_eq!(names, ["good"]);
+    let file = &request.results[0].files[0];
+    assert_eq!((file.name.as_str(), file.error_msg.as_deref()), ("", Some("e")), "its upload failed");
+    assert_eq!(request.unknown_results, ["../x", "a/b", "a%2fb", long.as_str()]);
+    assert_eq!(request.sticky_files.len(), 1);
+    assert_eq!(request.other_results.as_ref().unwrap().len(), 1);
+    let running = request.in_progress_results.as_ref().unwrap();
+    assert_eq!(running.len(), bad.len() + 1, "they run all the same");
+    assert_eq!(SchedulerRequest::parse(request.write().as_bytes()).unwrap(), request);
+}
+
+#[test]
 fn an_account_key_does_not_show_when_a_request_is_printed() {
     assert!(!format!("{:?}", full_request()).contains("dd53bc9d"));
 }
