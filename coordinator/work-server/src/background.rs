@@ -130,8 +130,11 @@ impl Project {
                 if !after.give_up(index) {
                     return self.drop_stale(txn, key);
                 }
-                let host = before.jobs.get(index as usize).map(|job| job.host);
-                info!(project = %self.name, job = %after.job_name(index), host, "the deadline passed without a report");
+                if let Some(times) = self.log_limits.late.allow() {
+                    let (job, host) =
+                        (after.job_name(index), before.jobs.get(index as usize).map(|job| job.host));
+                    info!(project = %self.name, %job, host, times, "the deadline passed without a report");
+                }
                 index::write(txn, &self.keys, Some(&before), &after, now)
             })?;
         }

@@ -48,6 +48,7 @@ mod idle_hosts;
 mod index;
 mod layout;
 mod listing;
+mod log_limits;
 mod names;
 mod new_hosts;
 mod operator_types;

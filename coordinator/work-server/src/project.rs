@@ -23,6 +23,7 @@ use super::host_files;
 use super::idle_hosts::IdleHosts;
 use super::index::{self, RetryAt};
 use super::layout::Layout;
+use super::log_limits::LogLimits;
 use super::operator_types::{Counts, NewJobs, NoWork, ProjectInfo};
 use super::records::{Account, Counters, ProjectRecord};
 use super::requesters::RecentRequesters;
@@ -70,6 +71,8 @@ pub(crate) struct Project {
     pub(crate) last_no_work: Mutex<Option<NoWork>>,
     /// Which hosts hold which sticky files.
     pub(crate) holders: Mutex<FileHolders<u64>>,
+    /// How often it says what becomes of jobs.
+    pub(crate) log_limits: LogLimits,
     /// What came to wait for a host since somebody last asked.
     new_jobs: Mutex<NewJobs>,
     /// How many agents are to be told of jobs to be tried again after an error, by the second in which
@@ -155,6 +158,7 @@ impl Project {
             asking: Mutex::new(asking),
             last_no_work: Mutex::new(None),
             holders: Mutex::new(holders),
+            log_limits: LogLimits::default(),
             new_jobs: Mutex::new(NewJobs::default()),
             retries: Mutex::new(BTreeMap::new()),
         })

@@ -114,14 +114,20 @@ fn lost(
             }
             let host = reply.host.id;
             if after.send(index, reply.host_account(), now, version.version, &version.platform) {
-                info!(project = %project.name, host, job = %after.job_name(index), "lost by its host, sent again");
+                if let Some(times) = project.log_limits.sent_again.allow() {
+                    let (project, job) = (&project.name, after.job_name(index));
+                    info!(%project, host, %job, times, "lost by its host, sent again");
+                }
                 index::write(txn, &project.keys, Some(workunit), &after, now)?;
                 reply.jobs.push(SentJob { workunit: after, index, version: version.clone() });
             }
         }
         _ => {
             if after.lose(index, now) {
-                info!(project = %project.name, host = reply.host.id, job = %after.job_name(index), "lost by its host");
+                if let Some(times) = project.log_limits.lost.allow() {
+                    let (project, host, job) = (&project.name, reply.host.id, after.job_name(index));
+                    info!(%project, host, %job, times, "lost by its host");
+                }
                 index::write(txn, &project.keys, Some(workunit), &after, now)?;
             }
         }

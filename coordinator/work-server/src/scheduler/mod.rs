@@ -206,24 +206,31 @@ impl Project {
     }
 
     fn log(&self, request: &SchedulerRequest, reply: &ReplyContent) {
-        let host = reply.host.id;
-        if reply.tell_host_id {
-            info!(project = %self.name, host, name = %reply.host.name, before = request.hostid, "host registered");
+        let (host, limits) = (reply.host.id, &self.log_limits);
+        if reply.tell_host_id
+            && let Some(times) = limits.registered.allow()
+        {
+            let (name, before) = (&reply.host.name, request.hostid);
+            info!(project = %self.name, host, %name, before, times, "host registered");
         }
         for job in &reply.reported {
             info!(project = %self.name, host, %job, "reported");
         }
-        if reply.not_taken.count() > 0 {
+        if reply.not_taken.count() > 0
+            && let Some(times) = limits.not_awaited.allow()
+        {
             let (jobs, names) = (reply.not_taken.count(), &reply.not_taken);
-            info!(project = %self.name, host, jobs, %names, "reported, but not awaited from this host");
+            info!(project = %self.name, host, jobs, %names, times, "reported, but not awaited from this host");
         }
         for sent in &reply.jobs {
             info!(project = %self.name, host, job = %sent.workunit.job_name(sent.index), "sent");
         }
         let aborts = LoggedNames::of(&reply.aborts);
-        if aborts.count() > 0 {
+        if aborts.count() > 0
+            && let Some(times) = limits.aborts.allow()
+        {
             let (jobs, names) = (aborts.count(), &aborts);
-            info!(project = %self.name, host, jobs, %names, "told to abort: this host should not have them");
+            info!(project = %self.name, host, jobs, %names, times, "told to abort: this host should not have them");
         }
         debug!(
             project = %self.name, host, seqno = request.rpc_seqno, wanted_secs = request.cpu_req_secs,

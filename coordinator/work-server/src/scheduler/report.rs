@@ -65,9 +65,11 @@ pub(super) fn take(
         let is_success = outcome == Outcome::Success;
         if after.report(index, reply.host_account(), report, now) {
             let job = after.job_name(index);
-            if matches!(outcome, Outcome::Error | Outcome::Aborted) {
+            if matches!(outcome, Outcome::Error | Outcome::Aborted)
+                && let Some(times) = project.log_limits.failed.allow()
+            {
                 let (project, host, outcome) = (&project.name, reply.host.id, outcome.as_str());
-                info!(%project, host, %job, exit, outcome, "a job failed on its host");
+                info!(%project, host, %job, exit, outcome, times, "a job failed on its host");
             }
             reply.reported.push(job);
             successes += u64::from(is_success);
