@@ -1,6 +1,6 @@
 //! Jobs that fail: who gets them next, who is told what, and how it ends.
 
-use fallow_boinc::scheduler::ResultState;
+use fallow_boinc::scheduler::{DiskUsage, ResultState};
 use fallow_domain::{Bytes, Duration};
 use fallow_work_server::{NewWorkunit, Rules, ServerState, WorkunitStatus};
 
@@ -394,6 +394,29 @@ fn r6_8_a_failed_job_waits_half_an_hour_for_a_host_with_too_little_memory_that_h
     let told = messages(&small.fetch(1.0));
     assert!(told.contains("limit on tasks in progress"), "{told}");
     assert_eq!(broken.fetch(1.0).results.len(), 1);
+}
+
+#[test]
+fn r6_8_a_failed_job_waits_for_a_host_whose_disk_is_full_of_jobs_as_for_any_busy_one() {
+    let (fixture, info) = with_workunits(1, 1);
+    let (mut broken, mut busy) =
+        (Client::new(&fixture, &info, "broken"), Client::new(&fixture, &info, "busy"));
+    assert_eq!(busy.fetch(1.0).results.len(), 1);
+    fixture.server.submit("p", vec![workunit("app", "y", 1e11, 1)]).unwrap();
+    assert_eq!(broken.fetch(1.0).results.len(), 1);
+    fail(&mut broken);
+    // What it holds takes all of its disk.
+    let free = std::mem::replace(&mut busy.request.host_info.d_free, 0.0);
+    busy.request.disk_usage = DiskUsage::default();
+    for _ in 0..8 {
+        let told = messages(&busy.fetch(1.0));
+        assert!(told.contains("of disk space"), "{told}");
+        fixture.advance(Duration::from_mins(5));
+        assert_eq!(broken.fetch(1.0).results.len(), 0);
+    }
+    busy.request.host_info.d_free = free;
+    busy.complete_all("x");
+    assert_eq!(busy.fetch(1.0).results.len(), 1);
 }
 
 #[test]
