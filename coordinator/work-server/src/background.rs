@@ -2,7 +2,8 @@
 //! BOINC's servers have a process for each of them: transitioner, validator and file deleter.
 //!
 //! All of it is found in indexes, never by looking through all jobs, and each step is a transaction of its
-//! own: a crash at any moment leaves the rest in the index.
+//! own: a crash at any moment leaves the rest in the index. Only what no record speaks of is looked for in the
+//! directory (`orphans`).
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -102,7 +103,7 @@ fn run_project(project: &Project, now: Instant) -> Result<(), ProjectError> {
     loop {
         let done = project.transition(now)? + project.validate(now)? + project.delete_files(now)?;
         if done == 0 {
-            return Ok(());
+            return project.remove_orphans(now).map(drop);
         }
     }
 }

@@ -52,6 +52,7 @@ mod log_limits;
 mod names;
 mod new_hosts;
 mod operator_types;
+mod orphans;
 mod project;
 mod random;
 mod records;

@@ -25,6 +25,7 @@ use super::index::{self, RetryAt};
 use super::layout::Layout;
 use super::log_limits::LogLimits;
 use super::operator_types::{Counts, NewJobs, NoWork, ProjectInfo};
+use super::orphans::OrphanSearch;
 use super::records::{Account, Counters, ProjectRecord};
 use super::requesters::RecentRequesters;
 use super::settings::{ProjectSettings, StoredPolicy};
@@ -71,6 +72,8 @@ pub(crate) struct Project {
     pub(crate) last_no_work: Mutex<Option<NoWork>>,
     /// Which hosts hold which sticky files.
     pub(crate) holders: Mutex<FileHolders<u64>>,
+    /// Files for download that no workunit reads, as far as they were looked for.
+    pub(crate) orphan_search: Mutex<OrphanSearch>,
     /// How often it says what becomes of jobs.
     pub(crate) log_limits: LogLimits,
     /// What came to wait for a host since somebody last asked.
@@ -158,6 +161,7 @@ impl Project {
             asking: Mutex::new(asking),
             last_no_work: Mutex::new(None),
             holders: Mutex::new(holders),
+            orphan_search: Mutex::new(OrphanSearch::default()),
             log_limits: LogLimits::default(),
             new_jobs: Mutex::new(NewJobs::default()),
             retries: Mutex::new(BTreeMap::new()),

@@ -17,6 +17,8 @@ use super::error::ProjectError;
 use super::layout::{Layout, remove_if_there, write_whole};
 use super::operator_types::NewInput;
 
+/// Before the name under which such an input is kept, in the name of its file.
+pub(crate) const KEPT: &str = "kept_";
 /// What errors call the name of a sticky input.
 const WHAT: &str = "name under which an input is kept";
 
@@ -59,7 +61,7 @@ impl<'a> StickyInputs<'a> {
         let file = match self.files.entry(input.keep_as.clone()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
-                let name = format!("kept_{}", input.keep_as);
+                let name = format!("{KEPT}{}", input.keep_as);
                 place.insert(match read(&self.layout.download(&name))? {
                     Some(there) => File::new(name, &there, true),
                     None if input.sha256.is_empty() => File::new(name, &input.content, false),

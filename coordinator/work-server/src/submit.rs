@@ -3,7 +3,7 @@
 //! **Model.** A piece's input files are written first and put on the medium with one wait; then one durable
 //! batch stores its workunits, their names, and how much of the submission is taken. Names are given in that
 //! batch too: a crash before it leaves files that no record speaks of, and the next submission gives the same
-//! names and writes them anew. A submission that is repeated under its key finds what was taken, and only the
+//! names and writes them anew (`orphans` removes what nobody repeats). A submission that is repeated under its key finds what was taken, and only the
 //! rest is added.
 
 use std::collections::BTreeMap;
@@ -39,6 +39,8 @@ const KEY_MAX: usize = 128;
 const NAME_MAX: usize = 200;
 /// The most input files, and output files, of a workunit.
 const FILES_MAX: usize = 100;
+/// Between a workunit's name and the position of an input, in the name of its file.
+const INPUT: &str = "_in";
 /// BOINC clients hold command lines of this length.
 const COMMAND_LINE_MAX: usize = 1_024;
 
@@ -243,7 +245,7 @@ impl Project {
             let (file_name, nbytes, md5) = match sticky {
                 true => sticky_inputs.write(&input)?,
                 false => {
-                    let file_name = format!("{name}_in{position}");
+                    let file_name = format!("{name}{INPUT}{position}");
                     write_unsynced(&self.layout.download(&file_name), &input.content, 0o644)?;
                     (file_name, input.content.len() as u64, md5_hex(&input.content))
                 }
@@ -299,6 +301,13 @@ impl Project {
     fn exists(&self, name: &str) -> ProjectError {
         ProjectError::WorkunitExists { project: self.name.clone(), name: name.to_owned() }
     }
+}
+
+/// The workunit that an input file of this name is of, unless hosts keep it.
+pub(super) fn split_input_name(name: &str) -> Option<&str> {
+    let (workunit, position) = name.rsplit_once(INPUT)?;
+    let number: usize = position.parse().ok()?;
+    (number < FILES_MAX && number.to_string() == position).then_some(workunit)
 }
 
 fn check_piece(piece: &SubmissionPiece) -> Result<(), Invalid> {

@@ -115,6 +115,66 @@ fn a_kept_input_is_sent_once_and_named_by_its_fingerprint_from_then_on() {
     assert!(submit(bare).unwrap_err().to_string().contains("fingerprint of an input"));
 }
 
+/// Shows R6.8.
+#[test]
+fn what_a_server_that_died_left_of_a_submission_is_removed_a_day_later_and_nothing_that_a_workunit_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let (project, _) = started(dir.path());
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap();
+    let now = Instant::from_secs_f64(since.as_secs_f64());
+    let with_inputs = |kept: &str| {
+        let mut workunit = with_files(&["in", "kept"], &["out"]);
+        workunit.inputs[1].keep_as = kept.into();
+        workunit
+    };
+    let called_so = NewWorkunit { name: "kept_a".into(), ..with_inputs("a") };
+    project.submit_piece(SubmissionPiece::whole(vec![called_so, with_inputs("b")]), now).unwrap();
+    // Files are written, and then it dies.
+    let workunits = vec![with_inputs("b"), with_inputs("c"), with_inputs("c")];
+    let mut sticky_inputs = StickyInputs::new(&project.layout);
+    for input in workunits.iter().map(|workunit| &workunit.inputs[1]) {
+        sticky_inputs.add(input, false).unwrap();
+    }
+    let rest = Remaining { workunits, from: 0, total: 3 };
+    let named = project.name_all(&rest).unwrap();
+    project.prepare_all(rest, named, &mut sticky_inputs, now).unwrap();
+    let files = || {
+        let entries = std::fs::read_dir(project.layout.downloads()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| !name.contains("x86_64")).collect::<std::collections::BTreeSet<_>>()
+    };
+    let (read, left) = (
+        ["kept_a_in0", "app_00000002_in0", "kept_a", "kept_b"],
+        ["app_00000003_in0", "app_00000004_in0", "app_00000005_in0", "kept_c"],
+    );
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let later = |hours| now + Duration::from_hours(hours);
+    assert_eq!(project.remove_orphans(later(0)).unwrap(), 0);
+    assert_eq!(project.remove_orphans(later(23)).unwrap(), 0);
+    assert_eq!(files(), names(&[read, left].concat()), "it may still be repeated");
+    assert_eq!(project.remove_orphans(later(30)).unwrap(), 4);
+    assert_eq!(files(), names(&read));
+    // The name under which an input was to be kept is free.
+    let mut other = with_inputs("c");
+    other.inputs[1].content = b"another".to_vec();
+    project.submit_piece(SubmissionPiece::whole(vec![other]), now).unwrap();
+    assert_eq!(project.remove_orphans(later(60)).unwrap(), 0);
+    assert_eq!(files(), names(&[&read[..], &["app_00000003_in0", "kept_c"]].concat()));
+}
+
+#[test]
+fn an_input_file_names_its_workunit() {
+    for (name, workunit) in [
+        ("a_in0", Some("a")),
+        ("a_in0_in99", Some("a_in0")),
+        ("a_in100", None),
+        ("a_in01", None),
+        ("a", None),
+    ] {
+        assert_eq!(split_input_name(name), workunit, "{name}");
+    }
+}
+
 /// A workunit that reads and writes files of these names.
 fn with_files(inputs: &[&str], outputs: &[&str]) -> NewWorkunit {
     let input = |name: &&str| NewInput { open_name: (*name).to_owned(), ..NewInput::default() };

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use fallow_domain::Duration;
 use fallow_work_server::NewWorkunit;
 
 use crate::fixture::{Fixture, workunit};
@@ -46,4 +47,23 @@ fn a_kept_file_of_a_submission_whose_files_could_not_be_written_does_not_block_i
     fs::remove_dir(download.join("b_in0")).unwrap();
     fixture.server.submit("p", vec![reads("a", "corrected"), own]).unwrap();
     assert_eq!(fs::read(download.join("kept_rice")).unwrap(), b"corrected");
+}
+
+/// Shows R6.8.
+#[test]
+fn what_a_killed_server_left_of_a_submission_that_nobody_repeats_is_gone_some_time_after_it_was_started_again()
+ {
+    let mut fixture = started();
+    let own = NewWorkunit { name: "b".to_owned(), ..workunit("app", "x", 1e11, 1) };
+    fixture.server.submit("p", vec![reads("a", "first"), own]).unwrap();
+    let download = fixture.dir.path().join("projects/p/download");
+    let left = ["c_in0", "c_in1", "kept_wheat"].map(|name| download.join(name));
+    left.iter().for_each(|path| fs::write(path, "x").unwrap());
+    fixture.restart();
+    fixture.server.run_background_work().unwrap();
+    assert!(left.iter().all(|path| path.exists()), "its submission may be repeated");
+    fixture.advance(Duration::from_hours(25));
+    fixture.server.run_background_work().unwrap();
+    assert!(!left.iter().any(|path| path.exists()));
+    assert!(["b_in0", "kept_rice"].iter().all(|name| download.join(name).exists()));
 }
