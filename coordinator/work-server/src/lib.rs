@@ -81,7 +81,7 @@ pub use operator_types::{
 pub use server::{Clock, ProjectServer};
 pub use settings::{DeletionPolicy, ProjectSettings, SETTINGS, SendRules};
 pub use submit::SUBMIT_MAX;
-pub use workunit::{Outcome, Rules, ServerState, TOTAL_MAX, Validation};
+pub use workunit::{LOST_FREE, LOST_FREE_EACH, Outcome, Rules, ServerState, TOTAL_MAX, Validation};
 
 // What comes from hosts, jobs and peers is shown in many places here.
 use fallow_domain::printable;

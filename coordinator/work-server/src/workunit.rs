@@ -50,9 +50,9 @@ const RETRY_FIRST: Duration = Duration::from_secs(30);
 /// The longest backoff: what takes longer to mend is for the operator.
 pub(crate) const RETRY_MAX: Duration = Duration::from_hours(1);
 /// Lost copies that do not count among those that may be made: so many of any workunit...
-const LOST_FREE: u32 = 10;
+pub const LOST_FREE: u32 = 10;
 /// ...and so many for each useful job that it wants. As many may be lost at once, with one backoff for all.
-const LOST_FREE_EACH: u32 = 4;
+pub const LOST_FREE_EACH: u32 = 4;
 /// What is told of a failed job's last words, in bytes.
 const WORDS_MAX: usize = 200;
 

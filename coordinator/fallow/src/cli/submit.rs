@@ -47,6 +47,9 @@ in brackets will not do:
   max_error_jobs  more jobs in error than this fail the workunit [3]
   max_total_jobs  the most jobs there may be [6; 3 times initial_jobs if more]
   comparator      how outputs are compared [bytewise]
+A job that its host loses for good is none in error. Nor do such jobs count in
+max_total_jobs: 10 of a workunit, and 4 more for each job that has to succeed.
+Further ones do, and so does each that is not reported by its deadline.
 An input with keep_as stays on hosts under that name, and workunits that read it
 go there first. A batch with a mistake is not taken at all.
 
@@ -262,6 +265,9 @@ mod tests {
         }
         assert_eq!(default.delay_bound, units::deadline("7days").unwrap());
         let help = EXAMPLE.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (first, each) = (fallow_work_server::LOST_FREE, fallow_work_server::LOST_FREE_EACH);
+        let lost = format!("max_total_jobs: {first} of a workunit, and {each} more for each job");
+        assert!(help.contains(&lost), "{help}");
         for (name, meaning) in fallow_work_server::COMPARATORS {
             assert!(help.contains(&format!("{name} {meaning}")), "{name}");
         }
