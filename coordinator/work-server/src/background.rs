@@ -2,8 +2,8 @@
 //! BOINC's servers have a process for each of them: transitioner, validator and file deleter.
 //!
 //! All of it is found in indexes, never by looking through all jobs, and each step is a transaction of its
-//! own: a crash at any moment leaves the rest in the index. Only what no record speaks of is looked for in the
-//! directory (`orphans`).
+//! own: a crash at any moment leaves the rest in the index. Only what no record speaks of is looked for in
+//! the directory (`orphans`).
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -1,6 +1,6 @@
 //! How often a project says in the log what becomes of jobs on hosts (R6.10): hosts can cause each of these
-//! lines as often as they like, also by doing nothing. One of each kind is written in ten seconds at most; its
-//! `times` is how often that happened since the one before.
+//! lines as often as they like, also by doing nothing. One of each kind is written in ten seconds at most;
+//! its `times` is how often that happened since the one before.
 
 use fallow_telemetry::RateLimit;
 

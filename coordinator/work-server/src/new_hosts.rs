@@ -1,12 +1,13 @@
 //! New hosts: those of accounts outside the fleet of which no result was found valid yet (R6.8, R6.10).
 //!
-//! Whoever has the key of such an account is given a new host for each request that names none, as often as he
-//! likes: no rule that goes by the host binds him. So an account may bring [`NEW_MAX`] new hosts at once, and
-//! one more every [`NEXT_AFTER`]; any other is sent no work until then, or until one of those before it has
-//! returned a valid result. What they hold together is bounded by `fallow_policy::send::new_hosts`.
+//! Whoever has the key of such an account is given a new host for each request that names none, as often as
+//! he likes: no rule that goes by the host binds him. So an account may bring [`NEW_MAX`] new hosts at once,
+//! and one more every [`NEXT_AFTER`]; any other is sent no work until then, or until one of those before it
+//! has returned a valid result. What they hold together is bounded by `fallow_policy::send::new_hosts`.
 //!
 //! A host counts as new as long as it holds jobs whose deadlines have not passed, or asked of late; whoever
-//! comes again after that is one more. Kept in memory; after a restart it is what hosts' records and jobs say.
+//! comes again after that is one more. Kept in memory; after a restart it is what hosts' records and jobs
+//! say.
 
 use std::collections::BTreeMap;
 

@@ -3,8 +3,8 @@
 //! **Model.** A piece's input files are written first and put on the medium with one wait; then one durable
 //! batch stores its workunits, their names, and how much of the submission is taken. Names are given in that
 //! batch too: a crash before it leaves files that no record speaks of, and the next submission gives the same
-//! names and writes them anew (`orphans` removes what nobody repeats). A submission that is repeated under its key finds what was taken, and only the
-//! rest is added.
+//! names and writes them anew (`orphans` removes what nobody repeats). A submission that is repeated under
+//! its key finds what was taken, and only the rest is added.
 
 use std::collections::BTreeMap;
 

@@ -164,8 +164,8 @@ fn send_what_suits(
         search.pass(reply, &mut passed, part.as_mut())
     });
     let assigned: Option<(SpacePass, Vec<Candidate>)> = assigned?;
-    // Whoever has enough to do, or would be too late now, may well take more later. So may one whose disk is full
-    // as long as it holds jobs: they take of it.
+    // Whoever has enough to do, or would be too late now, may well take more later. So may one whose disk is
+    // full as long as it holds jobs: they take of it.
     let has_part = part.as_ref().is_some_and(|part| part.why.is_some());
     let is_filled = passed.disk.is_some() && in_progress > 0;
     let may_later = room == 0 || has_part || passed.time > 0 || is_filled || !passed.retries.is_empty();

@@ -127,8 +127,8 @@ pub struct SchedulerRequest {
     pub coprocs: Vec<HostCoprocessors>,
     /// Finished jobs that it reports.
     pub results: Vec<ReportedResult>,
-    /// Names of others that it reports: no job can have them, so that no server sent any. Those that cannot be
-    /// written are left out.
+    /// Names of others that it reports: no job can have them, so that no server sent any. Those that cannot
+    /// be written are left out.
     pub unknown_results: Vec<String>,
     /// Messages from its jobs.
     pub trickles: Vec<TrickleUp>,

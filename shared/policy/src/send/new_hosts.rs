@@ -1,13 +1,13 @@
 //! How much new hosts of one account may hold together: those that have returned no valid result (R6.8).
 //!
-//! Why: whoever has the key of an account that is no agent's makes as many hosts of it as he likes. Would each
-//! have a part of a batch, the parts of all others would be small, and what they were sent would come back
-//! after its deadlines only.
+//! Why: whoever has the key of an account that is no agent's makes as many hosts of it as he likes. Would
+//! each have a part of a batch, the parts of all others would be small, and what they were sent would come
+//! back after its deadlines only.
 //!
-//! Model: the new hosts of an account count as one host, with the instances of all of them. Together they hold
-//! no more than that host's part of what waits, and each no more than a job for each of its instances. But
-//! each has one job in any case, so that it can show what it is worth: who brings a room full of new machines
-//! sees all of them at work. With its first valid result a host is new no longer.
+//! Model: the new hosts of an account count as one host, with the instances of all of them. Together they
+//! hold no more than that host's part of what waits, and each no more than a job for each of its instances.
+//! But each has one job in any case, so that it can show what it is worth: who brings a room full of new
+//! machines sees all of them at work. With its first valid result a host is new no longer.
 //!
 //! Not in here: how many new hosts an account may bring in what time.
 

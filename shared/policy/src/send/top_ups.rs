@@ -1,7 +1,7 @@
 //! Jobs that a host is sent beyond its part of a small batch because it names instances as idle (R3.2).
 //!
-//! Why: an instance that idles is to have a job, whatever its host holds; what it holds may wait for something.
-//! But only the host says what idles.
+//! Why: an instance that idles is to have a job, whatever its host holds; what it holds may wait for
+//! something. But only the host says what idles.
 //!
 //! Model: one job for each of its instances. As many more as it returns successfully, for these instances may
 //! idle again. A host that returns none and holds more than its part has the next ones after [`FIRST_WAIT`],
