@@ -129,7 +129,12 @@ fn come_again(project: &Project, host: &Host, now: Instant) -> Option<Duration> 
         idle_hosts.served(host.id);
         return None;
     }
-    idle_hosts.wait(host.id, project.settings().poll, now, jitter(host.id, now))
+    // New hosts of an account that were never let in count as one (`new_hosts`).
+    let waiting = match (&host.agent, host.last_request) {
+        (None, None) => u64::MAX - host.account,
+        _ => host.id,
+    };
+    idle_hosts.wait(waiting, project.settings().poll, now, jitter(host.id, now))
 }
 
 /// A number from 0 to 1 that looks random from host to host and time to time.

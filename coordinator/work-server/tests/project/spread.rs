@@ -282,6 +282,20 @@ fn r6_10_made_up_hosts_wait_for_their_turn_where_batches_are_sent_as_asked_for_t
     assert_eq!((70..140).map(ask).sum::<usize>(), 1);
 }
 
+#[test]
+fn r3_7_made_up_hosts_that_are_not_let_in_delay_nobody_who_waits_for_work() {
+    let poll = Duration::from_secs(1);
+    let (fixture, mut clients) = with_fleet(1, 0, ProjectSettings { poll, ..without_delay() });
+    let info = fixture.server.project("p").unwrap();
+    for number in 0..300 {
+        assert!(outside(&info, number).fetch(1.0).results.is_empty());
+    }
+    // 50 hosts may come in a second: the 64 that were let in, the others as one, and this one.
+    let most = Duration::from_secs_f64(66.0 / 50.0 * 1.25);
+    let told = clients[0].fetch(1.0).next_rpc_delay;
+    assert!(told.is_some_and(|told| told <= most), "{told:?}");
+}
+
 /// What a researcher has who attaches the machines of a room with the project's own account.
 #[test]
 fn r6_8_each_of_fifty_machines_of_one_account_gets_work_and_more_with_its_first_valid_result() {
