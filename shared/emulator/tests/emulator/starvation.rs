@@ -24,9 +24,9 @@ fn any_hours(least: f64) -> impl Strategy<Value = Availability> {
     prop_oneof![1 => Just(Availability::Always), 2 => on_and_off]
 }
 
-/// A project with jobs without end: of a quarter of an hour to six hours on some CPUs, with estimates up to four
-/// times too long or too short, and five times as long to their deadlines as a host needs that is on for so
-/// little of the time as any here, and a day.
+/// A project with jobs without end: of a quarter of an hour to six hours on some CPUs, with estimates up to
+/// four times too long or too short. They have five times as long as a host needs that is on for so little
+/// of the time as any here, and four days.
 fn any_project(cpus: u32) -> impl Strategy<Value = ProjectModel> {
     let job = (900.0..21_600.0_f64, 0.25..4.0_f64, 0.0..0.5_f64, 5.0..40.0_f64);
     let wide = prop_oneof![4 => Just(1.0), 1 => Just(f64::from(cpus)), 1 => Just(0.5)];
