@@ -55,9 +55,13 @@ impl Job {
 
     /// When half of the time from its arrival to its deadline has passed, of one that is not over.
     fn half_time(&self) -> Option<Instant> {
-        let goes_on = matches!(self.stage, Stage::Downloading | Stage::Runnable);
-        goes_on.then(|| self.received_at + (self.result.report_deadline - self.received_at) / 2)
+        half_time(self.stage, self.received_at, self.result.report_deadline)
     }
+}
+
+fn half_time(stage: Stage, received: Instant, deadline: Instant) -> Option<Instant> {
+    let goes_on = matches!(stage, Stage::Downloading | Stage::Runnable);
+    goes_on.then(|| received + (deadline - received) / 2)
 }
 
 impl Jobs {
@@ -75,7 +79,8 @@ impl Jobs {
         change: impl FnOnce(&mut Job) -> T,
     ) -> Option<(T, Difference)> {
         let job = self.all.get_mut(&id)?;
-        let (before, slot, stage, half) = (Outline::of(job), job.slot, job.stage, job.half_time());
+        let (before, slot, stage) = (Outline::of(job), job.slot, job.stage);
+        let (received, deadline) = (job.received_at, job.result.report_deadline);
         let told = change(job);
         if job.slot != slot {
             self.index.leave(slot, id);
@@ -84,7 +89,8 @@ impl Jobs {
         if job.stage != stage {
             self.index.move_to(job.stage, id);
         }
-        if job.half_time() != half {
+        if job.stage != stage || job.result.report_deadline != deadline {
+            let half = half_time(stage, received, deadline);
             self.index.has_half_time(half, job.half_time(), id);
         }
         Some((told, before.until(job)))
