@@ -18,8 +18,9 @@
 //! - *Ahead*: the host was without a chance to get work before (`droughts`). Work for half as long again as
 //!   the longest such drought is held, within what its owner lets it hold. The best project is asked, if its
 //!   typical job is *surely* in time behind the work held, and behind one job of each other project that has
-//!   none waiting: so that no project's turn is taken by another's insurance. If it is not, nobody is: its
-//!   turn comes when something idles. Half of what is lacking is asked for at a time, or half a job (a server
+//!   none waiting: so that no project's turn is taken by another's insurance. Half a drought is to be left
+//!   then: its end may fall into one, too. If it is not in time, nobody is asked: its turn comes when
+//!   something idles. Half of what is lacking is asked for at a time, or half a job (a server
 //!   sends a whole one), so that projects take turns. It is asked for while something idles, too: its project
 //!   may want no other request for longer than its jobs take.
 //! - *Unfilled*: instances idle, and the jobs that wait need more of them at once. The best project is asked
@@ -44,7 +45,7 @@
 //! A typical job is, of the last few that a project sent, the one that left least slack. Of a project that
 //! has sent none of late nothing is known: its turn, too, comes when something idles, and is not taken.
 //!
-//! Not in here: whether a project can be *reported to* in time; several jobs that begin together and share a
+//! Not in here: whether a job that begins at once can be *reported* in time; several jobs that begin together and share a
 //! deadline; deadlines of jobs that are held already, which the server and CPU scheduling look after.
 
 mod ahead;

@@ -9,6 +9,9 @@ use crate::on_time::Sureness;
 /// Of what is lacking ahead, so much is asked for at a time where projects take turns.
 const PART: f64 = 0.5;
 
+/// What is left on average of an outage when a job ends within it, and cannot be reported.
+const OUTAGE_LEFT: f64 = 0.5;
+
 /// Of what is lacking until the next contact, at least so much is asked of one project.
 const LEAST_PART: f64 = 0.25;
 
@@ -37,7 +40,8 @@ impl Asked<'_> {
             return self.until_next_contact(held, lacking, able);
         }
         let turns = self.others_turns(candidates).min(held + lacking);
-        let fit = self.fit(held + turns, self.job.latency_bound, Sureness::Sure);
+        let unreported = self.situation.droughts[self.kind].mul_f64(OUTAGE_LEFT);
+        let fit = self.fit(held + turns, self.job.latency_bound - unreported, Sureness::Sure);
         // A server sends a whole job for half of one. Its typical job may be the longest of several.
         let whole = lacking.mul_f64(self.instances());
         let half_a_job = self.job.running_time.mul_f64(self.job.instances * 0.5).min(whole);
