@@ -87,7 +87,8 @@ impl Client {
         let (project, actual, elapsed) = (job.project, running_time(job), job.run.elapsed);
         let (version, speed) = (job.version.clone(), job.speed);
         let is_news = job.usage.coprocessor.is_none() && self.ledger.learn_efficiency(actual, elapsed);
-        self.learn_experience(project, &version, EndedJob { by_size: estimated, actual, speed });
+        let ended = EndedJob { by_size: estimated, actual: ran(job), speed };
+        self.learn_experience(project, &version, ended);
         self.edit_correction(project, |correction| correction.learned(estimated, actual));
         self.edit_rpc(project, RpcState::on_job_success);
         // How much of its time a job computes is measured for the host, and holds for all of them.
@@ -107,24 +108,11 @@ impl Client {
         self.estimates_changed(project);
     }
 
-    /// How long a job has run towards its result, in wall time: of a CPU's job as long as it takes to compute
-    /// so much on this host.
-    pub(crate) fn ran(&self, job: &Job) -> Duration {
-        match job.usage.coprocessor {
-            Some(_) => running_time(job),
-            None => completion::wall_time(running_time(job), self.ledger.cpu_efficiency().get()),
-        }
-    }
-
     /// What a job takes in all if it is as short as the shortest of the last ones of its version; none if few
     /// are known.
     pub(crate) fn shortest(&self, job: &Job) -> Option<Duration> {
         let least = self.ledger.experience_of(job.project)?.least(&job.version, job.speed)?;
-        let takes = least.apply(by_size(job));
-        Some(match job.usage.coprocessor {
-            Some(_) => takes,
-            None => completion::wall_time(takes, self.ledger.cpu_efficiency().get()),
-        })
+        Some(least.apply(by_size(job)))
     }
 
     /// Tells the queue when what a project's estimates depend on has moved away from what those that it holds
@@ -145,6 +133,12 @@ impl Client {
 /// The running time of a whole job by its size. The speed is that of all that it uses at once.
 fn by_size(job: &Job) -> Duration {
     completion::by_size_of(job.flops_estimate, job.speed)
+}
+
+/// How long a job has run towards its result, by the clock. For how long its process was there is known only
+/// as exactly as the client looks, so that a short one may have computed for longer.
+pub(crate) fn ran(job: &Job) -> Duration {
+    job.run.elapsed.max(running_time(job))
 }
 
 /// How long a job has run towards its result: by the CPU time that it used of each of its CPUs, or, if it is

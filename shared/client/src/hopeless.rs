@@ -17,7 +17,7 @@ use fallow_policy::hopeless::{AbortWhich, Prospects, WhyHopeless, why_hopeless};
 use fallow_policy::on_time::Sureness;
 
 use crate::cause::Cause;
-use crate::estimates::running_time;
+use crate::estimates::ran;
 use crate::machine::Client;
 use crate::state::{Job, Process, Stage};
 
@@ -58,7 +58,7 @@ impl Client {
         }
         let prospects = Prospects {
             fraction_done: Fraction::clamped(job.run.fraction_done),
-            ran: self.ran(job),
+            ran: ran(job),
             had: self.now() - job.received_at,
             time_left: job.result.report_deadline - self.now(),
         };
@@ -86,7 +86,7 @@ impl Client {
         if done < FRACTION_TAUGHT {
             return;
         }
-        let (by_size, actual) = (self.estimated_total(id), running_time(job).mul_f64(1.0 / done));
+        let (by_size, actual) = (self.estimated_total(id), ran(job).mul_f64(1.0 / done));
         let (project, version, ended) =
             (job.project, job.version.clone(), EndedJob { by_size, actual, speed: job.speed });
         self.learn_experience(project, &version, ended);

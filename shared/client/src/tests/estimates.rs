@@ -92,6 +92,26 @@ fn servers_are_told_the_correction_factor_under_jc1_and_jc2_and_under_jc3_the_qu
     assert_eq!(told_under, BTreeMap::from([("JC1", 50.0), ("JC2", 50.0), ("JC3", 1.0)]));
 }
 
+/// CPU time and efficiency, one figure of the host that follows slowly, would make next to nothing of them.
+#[test]
+fn under_jc3_jobs_that_mostly_wait_take_as_long_as_the_last_of_them_ran() {
+    let mut client = following("JC3", &["a"]);
+    let a = id_of(&client, "a");
+    let held = put_job(&mut client, 1, a, Usage::ONE_CPU);
+    for n in 0..10 {
+        let id = JobId(1_000 + n);
+        put_job(&mut client, id.0, a, Usage::ONE_CPU);
+        let (elapsed, cpu) = (Duration::from_secs(2_000), Duration::from_secs(2));
+        client.edit_job(id, |job| (job.run.elapsed, job.run.base) = (elapsed, cpu));
+        client.learn_estimate(id, Duration::from_secs(1_000));
+        let left = left(&client, held);
+        assert!((1_000.0..=2_000.0).contains(&left), "{left} after {n}");
+    }
+    assert_eq!((left(&client, held), told(&client, a)), (2_000.0, 2.0));
+    let shortest = client.shortest(&client.state.jobs[&held]);
+    assert_eq!(shortest, Some(Duration::from_secs(2_000)), "by which jobs are given up");
+}
+
 /// Most projects want no correction factor, since they correct speeds themselves: by the mean.
 #[test]
 fn under_jc3_a_project_that_wants_no_correction_factor_is_learned_from_all_the_same() {

@@ -252,6 +252,7 @@ fn r1_12_a_clock_that_is_set_back_takes_no_task_that_runs_for_one_that_waits() {
 #[test]
 fn r5_7_what_is_learned_of_cpu_efficiency_holds_for_the_jobs_already_queued() {
     let mut client = client(0, &["a", "b"]);
+    client.config.composition = Composition::base();
     let (a, b) = (id_of(&client, "a"), id_of(&client, "b"));
     let waiting = put_job(&mut client, 1, b, Usage::ONE_CPU);
     for n in 2..30 {

@@ -10,6 +10,11 @@
 //! ten jobs are in time where their estimates are. What it has done and used moves the estimate as under JC2.
 //! Servers are told one factor for a project: the same quantile over all its jobs.
 //!
+//! What a job took is how long it ran by the clock, and not its CPU time, which has to be divided by CPU
+//! efficiency (R5.7). That is one figure for the whole host, which follows slowly and never falls below a
+//! hundredth: of jobs that wait, for a disk or for the owner's programs, a quantile of CPU times would say
+//! that they take next to nothing.
+//!
 //! Many servers say that no correction factor is to be used (BOINC: `dont_use_dcf`), for they correct the
 //! speeds of versions themselves. They are told 1, and the host's own estimates are made as anywhere: what is
 //! left to correct is where the server aims at the mean.
@@ -20,7 +25,7 @@
 
 use super::{
     Basis, CompletionPolicy, DurationCorrection, Estimate, JobProgress, Learned, WhyEstimate,
-    running_time_left,
+    remaining,
 };
 
 /// JC3.
@@ -57,7 +62,7 @@ impl CompletionPolicy for ByQuantile {
     fn estimate(&self, job: &JobProgress) -> Estimate {
         let factor = job.by_version;
         let by_size = factor.apply(job.by_size);
-        let left = running_time_left(job.fraction_done, job.progress, by_size);
+        let left = remaining(job.fraction_done, job.progress.running_time(), by_size);
         Estimate { left, why: WhyEstimate { by_size, factor, fraction_done: job.fraction_done } }
     }
 }

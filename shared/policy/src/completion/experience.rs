@@ -139,7 +139,7 @@ impl<V> Default for Experience<V> {
 pub struct EndedJob {
     /// What it was to take by its size, uncorrected.
     pub by_size: Duration,
-    /// What it took, or would have taken.
+    /// How long it ran by the clock, or would have run.
     pub actual: Duration,
     /// The speed by which it was estimated.
     pub speed: Speed,

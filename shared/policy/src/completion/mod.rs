@@ -4,7 +4,7 @@
 //! its size over what it is computed with. The remaining time is the part not done, 1 - F, of F x A + (1 - F)
 //! x B. JC2 multiplies B by the project's duration correction factor, learned from its finished jobs; JC1 has
 //! no factor. JC3 multiplies it by a quantile over the last jobs of the application version
-//! ([`Experience`]).
+//! ([`Experience`]), which is of running times: so is its B.
 //!
 //! Plans are made with running time, wall time while a job runs with all that it uses. For a CPU job that is
 //! CPU time over CPU efficiency, the measured part of its running time in which its tasks really compute: it
@@ -203,6 +203,16 @@ pub enum Progress {
     Cpu(Duration, CpuEfficiency),
     /// A coprocessor's job, by its running time.
     Coprocessor(Duration),
+}
+
+impl Progress {
+    /// For how long it has run towards its result.
+    fn running_time(self) -> Duration {
+        match self {
+            Self::Cpu(cpu, efficiency) => wall_time(cpu, efficiency.get()),
+            Self::Coprocessor(running) => running,
+        }
+    }
 }
 
 /// The running time that a job still needs (R5.7, R5.8). `by_size` is that of the whole job by its size,
