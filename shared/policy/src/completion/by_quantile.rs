@@ -24,8 +24,7 @@
 //! Not in here: a spread about the quantile, by which tight deadlines could be told from loose ones.
 
 use super::{
-    Basis, CompletionPolicy, DurationCorrection, Estimate, JobProgress, Learned, WhyEstimate,
-    remaining,
+    Basis, CompletionPolicy, DurationCorrection, Estimate, JobProgress, Learned, WhyEstimate, remaining,
 };
 
 /// JC3.

@@ -45,8 +45,9 @@
 //! A typical job is, of the last few that a project sent, the one that left least slack. Of a project that
 //! has sent none of late nothing is known: its turn, too, comes when something idles, and is not taken.
 //!
-//! Not in here: whether a job that begins at once can be *reported* in time; several jobs that begin together and share a
-//! deadline; deadlines of jobs that are held already, which the server and CPU scheduling look after.
+//! Not in here: whether a job that begins at once can be *reported* in time; several jobs that begin
+//! together and share a deadline; deadlines of jobs that are held already, which the server and CPU
+//! scheduling look after.
 
 mod ahead;
 mod why;
