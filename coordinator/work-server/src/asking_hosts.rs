@@ -66,20 +66,21 @@ pub(crate) fn window(poll: Duration) -> Duration {
 impl AskingHosts {
     /// As it follows from the hosts in the store, in a project with this `poll`.
     pub(crate) fn load(txn: &Txn<'_>, keys: &Keys, poll: Duration) -> Result<Self, ProjectError> {
-        let mut asking = Self::default();
+        let (mut asking, mut new_at) = (Self::default(), BTreeMap::<u64, Instant>::new());
         for (key, value) in txn.scan(&keys.hosts(), None, usize::MAX)? {
             let host: Host = decode("host", &key, &value)?;
             let Some(at) = host.last_request else { continue };
-            let is_new = new_hosts::is_new(txn, keys, &host)?;
-            let instances = if is_new {
+            if new_hosts::is_new(txn, keys, &host)? {
                 asking.new.load(txn, keys, &host)?;
-                asking.new.instances(host.account, window(poll), at)
+                let last = new_at.entry(host.account).or_insert(at);
+                *last = at.max(*last);
             } else {
-                u64::from(host.ncpus)
-            };
-            let asker = Asker::of(&host, is_new);
-            let at = asking.all.get(&asker).map_or(at, |asking| asking.at.max(at));
-            asking.asked(asker, instances, at);
+                asking.asked(Asker::Host(host.id), u64::from(host.ncpus), at);
+            }
+        }
+        for (account, at) in new_at {
+            let instances = asking.new.instances(account, window(poll), at);
+            asking.asked(Asker::NewOf(account), instances, at);
         }
         Ok(asking)
     }
@@ -109,19 +110,23 @@ impl AskingHosts {
         self.instances += instances;
     }
 
-    /// It asked, and could take none of the jobs that there are: it counts no more until it asks again.
-    pub(crate) fn cannot_take(&mut self, host: Asker) {
-        self.forget(host);
+    /// A host of an account asked, and could take none of the jobs that there are: it counts no more until it
+    /// asks again. A new one that holds jobs keeps its place: it says itself what it has room for.
+    pub(crate) fn cannot_take(&mut self, (account, host): (u64, u64), poll: Duration, now: Instant) {
+        if !self.new.has_any((account, host), now) {
+            self.not_new((account, host), poll, now);
+        }
+        self.forget(Asker::Host(host));
     }
 
-    /// A host that was new has shown what it is worth, or can take none of the jobs that there are.
-    pub(crate) fn not_new(&mut self, host: &Host, poll: Duration, now: Instant) {
-        if !self.new.forget(host.account, host.id) {
+    /// A host of an account that was new is so no more.
+    pub(crate) fn not_new(&mut self, (account, host): (u64, u64), poll: Duration, now: Instant) {
+        if !self.new.forget(account, host) {
             return;
         }
-        let group = Asker::NewOf(host.account);
+        let group = Asker::NewOf(account);
         let (instances, at) =
-            (self.new.instances(host.account, window(poll), now), self.all.get(&group).map(|group| group.at));
+            (self.new.instances(account, window(poll), now), self.all.get(&group).map(|group| group.at));
         match at.filter(|_| instances > 0) {
             Some(at) => self.asked(group, instances, at),
             None => drop(self.forget(group)),
@@ -162,7 +167,7 @@ mod tests {
         let mut asking = AskingHosts::default();
         asking.asked(Asker::Host(1), 1_000_000, Instant::EPOCH);
         assert_eq!(asking.fleet(Duration::ZERO, Instant::EPOCH).instances, INSTANCES_MAX);
-        asking.cannot_take(Asker::Host(1));
+        asking.cannot_take((1, 1), Duration::ZERO, Instant::EPOCH);
         assert_eq!(asking.fleet(Duration::ZERO, Instant::EPOCH), AskingFleet { hosts: 0, instances: 0 });
     }
 

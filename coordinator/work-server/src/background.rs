@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration as StdDuration;
 
+use fallow_daemon::lock;
 use fallow_domain::Instant;
 use fallow_store::Entry;
 use tracing::{debug, error, info, warn};
@@ -244,6 +245,9 @@ impl Project {
             let mut after = before.clone();
             after.take_comparison(comparison);
             credit::settle(txn, &self.keys, &mut after, at)?;
+            for job in after.jobs.iter().filter(|job| job.granted.is_some()) {
+                lock(&self.asking).not_new((job.account, job.host), self.settings().poll, at);
+            }
             self.log_comparison(&before, &after);
             index::write(txn, &self.keys, Some(&before), &after, at)?;
             Ok(true)

@@ -94,6 +94,11 @@ pub(crate) fn write_whole(path: &Path, content: &[u8], mode: u32) -> Result<(), 
     file::write_whole(path, content, mode).map_err(ProjectError::file("write", path))
 }
 
+/// The same by a file of another name, on the same file system.
+pub(crate) fn write_by(path: &Path, new: &Path, content: &[u8], mode: u32) -> Result<(), ProjectError> {
+    file::write_by(path, new, content, mode).map_err(ProjectError::file("write", path))
+}
+
 /// Writes a file of which no record speaks yet. It is on the medium only after [`sync_filesystem`]; a crash
 /// before leaves it whole, in part or not at all, and whoever writes it again replaces it.
 pub(crate) fn write_unsynced(path: &Path, content: &[u8], mode: u32) -> Result<(), ProjectError> {

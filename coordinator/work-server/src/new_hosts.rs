@@ -6,8 +6,9 @@
 //! has returned a valid result. What they hold together is bounded by `fallow_policy::send::new_hosts`.
 //!
 //! A host counts as new as long as it holds jobs whose deadlines have not passed, or asked of late; whoever
-//! comes again after that is one more. Kept in memory; after a restart it is what hosts' records and jobs
-//! say.
+//! comes again after that is one more. What it returned counts as held for a day more: failures and nonsense
+//! are quick to make. Kept in memory; after a restart it is what hosts' records and jobs say, without what
+//! they returned.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +25,8 @@ use super::txn::Txn;
 const NEW_MAX: usize = 64;
 /// After so long it may have one more.
 const NEXT_AFTER: Duration = Duration::from_mins(1);
+/// For so long after the last of them jobs that a new host returned count as held.
+const RETURNED_FOR: Duration = Duration::from_hours(24);
 
 /// What is known of a new host.
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +36,20 @@ struct NewHost {
     /// Jobs that it holds, and the last of their deadlines.
     held: u64,
     until: Instant,
+    /// Jobs that it returned, and when the last of them.
+    returned: u64,
+    returned_at: Instant,
 }
 
 impl NewHost {
+    /// Jobs that it counts for.
     fn held(&self, now: Instant) -> u64 {
-        if now <= self.until { self.held } else { 0 }
+        let held = if now <= self.until { self.held } else { 0 };
+        held + self.returned(now)
+    }
+
+    fn returned(&self, now: Instant) -> u64 {
+        if (now - RETURNED_FOR..=now).contains(&self.returned_at) { self.returned } else { 0 }
     }
 
     fn asked_within(&self, window: Duration, now: Instant) -> bool {
@@ -81,7 +93,7 @@ impl NewHosts {
         }
         let instances = u64::from(host.ncpus);
         let hosts = &mut self.accounts.entry(host.account).or_default().hosts;
-        hosts.insert(host.id, NewHost { asked_at, instances, held, until });
+        hosts.insert(host.id, NewHost { asked_at, instances, held, until, returned: 0, returned_at: until });
         Ok(())
     }
 
@@ -107,15 +119,34 @@ impl NewHosts {
             return Err(NEXT_AFTER - since);
         }
         of_account.let_in_at = Some(now);
-        let new = NewHost { asked_at: now, instances: 1, held: 0, until: now };
+        let new = NewHost { asked_at: now, instances: 1, held: 0, until: now, returned: 0, returned_at: now };
         of_account.hosts.insert(host, new);
         Ok(())
     }
 
-    /// A host of an account that was let in has so many instances and holds so many jobs.
-    pub(crate) fn asked(&mut self, of: (u64, u64), instances: u64, held: u64) {
+    /// Whether a host of an account is one of those that count.
+    pub(crate) fn knows(&self, (account, host): (u64, u64)) -> bool {
+        self.accounts.get(&account).is_some_and(|of_account| of_account.hosts.contains_key(&host))
+    }
+
+    /// A host of an account that was let in has so many instances.
+    pub(crate) fn asked(&mut self, of: (u64, u64), instances: u64) {
         if let Some(known) = self.of(of) {
-            (known.instances, known.held) = (instances, held);
+            known.instances = instances;
+        }
+    }
+
+    /// It holds so many jobs.
+    pub(crate) fn holds(&mut self, of: (u64, u64), held: u64) {
+        if let Some(known) = self.of(of) {
+            known.held = held;
+        }
+    }
+
+    /// It returned so many jobs.
+    pub(crate) fn returned(&mut self, of: (u64, u64), jobs: u64, now: Instant) {
+        if let Some(known) = self.of(of) {
+            (known.returned, known.returned_at) = (known.returned(now) + jobs, now);
         }
     }
 
@@ -125,6 +156,12 @@ impl NewHosts {
             known.held += jobs;
             known.until = known.until.max(due);
         }
+    }
+
+    /// Whether it counts for a job.
+    pub(crate) fn has_any(&self, (account, host): (u64, u64), now: Instant) -> bool {
+        let known = self.accounts.get(&account).and_then(|of_account| of_account.hosts.get(&host));
+        known.is_some_and(|host| host.held(now) > 0)
     }
 
     /// It counts no longer. Says whether it did.
@@ -184,7 +221,7 @@ mod tests {
             (from..from + 100).filter(|host| new.let_in(1, *host, WINDOW, now).is_ok()).count()
         };
         assert_eq!(fill(&mut new, 0, at(0)), 64);
-        (0..4).for_each(|host| new.asked((1, host), 4, 0));
+        (0..4).for_each(|host| new.asked((1, host), 4));
         (0..4).for_each(|host| new.sent((1, host), 4, at(60)));
         assert_eq!((new.held(1, at(60)), new.held(1, at(61))), (16, 0));
         assert_eq!((new.instances(1, WINDOW, at(0)), new.instances(1, WINDOW, at(11))), (76, 0));
@@ -192,7 +229,23 @@ mod tests {
         assert!(new.forget(1, 0) && !new.forget(1, 0));
         assert_eq!(fill(&mut new, 200, at(11)), 1);
         assert_eq!(fill(&mut new, 300, at(61)), 64);
-        (300..364).for_each(|host| new.asked((1, host), 4, 0));
+        (300..364).for_each(|host| new.asked((1, host), 4));
         assert_eq!(new.instances(1, WINDOW, at(61)), INSTANCES_MAX);
+    }
+
+    #[test]
+    fn r6_10_jobs_that_a_new_host_returned_count_as_held_for_a_day() {
+        let mut new = NewHosts::default();
+        assert_eq!(new.let_in(1, 1, WINDOW, at(0)), Ok(()));
+        new.sent((1, 1), 4, at(60));
+        new.holds((1, 1), 0);
+        new.returned((1, 1), 4, at(1));
+        let day = 60 * 24;
+        assert_eq!([1, 30, 61, day + 1, day + 2].map(|minute| new.held(1, at(minute))), [4, 4, 4, 4, 0]);
+        assert_eq!([day + 1, day + 2].map(|minute| new.has_any((1, 1), at(minute))), [true, false]);
+        new.returned((1, 1), 1, at(day + 2));
+        assert_eq!(new.held(1, at(day + 2)), 1, "what it returned long ago counts no more");
+        new.returned((1, 2), 1, at(1));
+        assert!(!new.knows((1, 2)), "nobody has let it in");
     }
 }

@@ -14,7 +14,7 @@ use ring::digest::{SHA256, digest};
 use tracing::warn;
 
 use super::error::ProjectError;
-use super::layout::{Layout, remove_if_there, write_whole};
+use super::layout::{Layout, remove_if_there, write_by};
 use super::operator_types::NewInput;
 
 /// Before the name under which such an input is kept, in the name of its file.
@@ -92,7 +92,9 @@ impl<'a> StickyInputs<'a> {
         if !file.is_there {
             let path = self.layout.download(&file.name);
             // Others may name it from now on: there whole, or not at all.
-            write_whole(&path, &input.content, 0o644)?;
+            // Beside it, `.new` behind its name may be another input's name.
+            let new = self.layout.incoming().join(&file.name);
+            write_by(&path, &new, &input.content, 0o644)?;
             file.is_there = true;
             self.written.push(path);
         }

@@ -26,7 +26,7 @@ pub fn write_whole(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     write_by(path, &beside(path), content, mode)
 }
 
-/// The same by a file of another name, in the same directory: for places where `.new` may be somebody's.
+/// The same by a file of another name, on the same file system: for places where `.new` may be somebody's.
 ///
 /// # Errors
 /// An I/O error of the operating system. The file is as it was then, or new, but perhaps not after a power

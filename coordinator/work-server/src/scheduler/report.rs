@@ -5,6 +5,7 @@
 //! project's lock is held meanwhile.
 
 use fallow_boinc::scheduler::{ReportedResult, ResultState, SchedulerRequest};
+use fallow_daemon::lock;
 use fallow_domain::{Duration, Instant};
 use tracing::info;
 
@@ -13,6 +14,7 @@ use crate::credit;
 use crate::error::ProjectError;
 use crate::host_limits::{HostCapacity, speed};
 use crate::index;
+use crate::new_hosts;
 use crate::printable;
 use crate::project::Project;
 use crate::store_keys::split_job_name;
@@ -92,7 +94,13 @@ pub(super) fn take(
         reply.acks.push(name.clone());
         reply.not_taken.note(name);
     }
-    reply.host.top_ups.returned(successes);
+    if new_hosts::is_new(txn, &project.keys, &reply.host)? {
+        // Nobody knows yet what its successes are worth.
+        let of = (reply.host.account, reply.host.id);
+        lock(&project.asking).new.returned(of, reply.reported.len() as u64, now);
+    } else {
+        reply.host.top_ups.returned(successes);
+    }
     if has_learned {
         reply.experience.write(txn, &project.keys, reply.host.id)?;
     }

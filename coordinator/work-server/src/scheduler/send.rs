@@ -23,7 +23,7 @@ use tracing::debug;
 use super::spread::{BatchPart, counted_instances};
 use super::work_request::{WorkRequest, wanted};
 use super::{LISTED_MAX, ReplyContent, SentJob, lists_too_many, note};
-use crate::asking_hosts::{self, Asker};
+use crate::asking_hosts;
 use crate::error::ProjectError;
 use crate::host_limits::{HostLimits, OfTypes};
 use crate::index::{self, RetryAt};
@@ -78,6 +78,7 @@ pub(super) fn send(
     now: Instant,
 ) -> Result<(), ProjectError> {
     let catalog = project.catalog();
+    let is_new = note_new(project, txn, reply, now)?;
     let experience = reply.experience.clone();
     let Some(mut work_request) = WorkRequest::of(request, &catalog, &experience) else {
         if holds_none(project, txn, reply)? {
@@ -92,10 +93,6 @@ pub(super) fn send(
         let estimate = work_request.estimate(&sent.workunit, &sent.version);
         work_request.wanted.fill(sent.version.usage, estimate);
     }
-    let is_new = new_hosts::is_new(txn, &project.keys, &reply.host)?;
-    if !is_new {
-        lock(&project.asking).not_new(&reply.host, project.settings().poll, now);
-    }
     if work_request.wanted.is_open() && !refused(project, request, is_new, reply, now) {
         reply.host.last_request = Some(now);
         let limits = work_request.limits(reply.host.id, project.settings().delete_from_self);
@@ -109,6 +106,24 @@ pub(super) fn send(
     }
     reply.host.waiting = is_in_vain(request, &work_request, reply);
     Ok(())
+}
+
+/// Whether the host is one of which nothing is known yet. What is remembered of it is then as the store says.
+fn note_new(
+    project: &Project,
+    txn: &Txn<'_>,
+    reply: &ReplyContent,
+    now: Instant,
+) -> Result<bool, ProjectError> {
+    let is_new = new_hosts::is_new(txn, &project.keys, &reply.host)?;
+    let of = (reply.host.account, reply.host.id);
+    let mut asking = lock(&project.asking);
+    if !is_new {
+        asking.not_new(of, project.settings().poll, now);
+    } else if asking.new.knows(of) {
+        asking.new.holds(of, room(project, txn, reply)?.held as u64);
+    }
+    Ok(is_new)
 }
 
 /// Whether the client got no job of a type that it asked for and may hope for: it backs off then (R3.7).
@@ -137,7 +152,9 @@ fn send_what_suits(
     let Room { more: room, held: in_progress } = room(project, txn, reply)?;
     if is_new {
         let (of, instances) = ((reply.host.account, reply.host.id), counted_instances(work_request));
-        lock(&project.asking).new.asked(of, instances, in_progress as u64);
+        let mut asking = lock(&project.asking);
+        asking.new.asked(of, instances);
+        asking.new.holds(of, in_progress as u64);
     }
     let mut part = BatchPart::of(project, txn, reply, work_request, (in_progress, is_new), now)?;
     let from = reply.host.search_from;
@@ -188,9 +205,8 @@ fn send_what_suits(
         lock(&project.requesters).left_without(reply.host.account, now);
         // Whoever has no space for any of the jobs leaves them to others until it asks again.
         if passed.disk.is_some() || passed.memory.is_some() {
-            let mut asking = lock(&project.asking);
-            asking.not_new(&reply.host, project.settings().poll, now);
-            asking.cannot_take(Asker::Host(reply.host.id));
+            let of = (reply.host.account, reply.host.id);
+            lock(&project.asking).cannot_take(of, project.settings().poll, now);
         }
     }
     if reply.jobs.is_empty() {
@@ -329,7 +345,7 @@ impl<'a> Search<'a> {
         let mut chosen = self.choose(&candidates, passed);
         if let Some(part) = part {
             let of = |at: &usize| candidates.get(*at).map(|candidate| self.takes(candidate));
-            let mut sent = part.cut(&chosen.iter().filter_map(of).collect::<Vec<_>>()).into_iter();
+            let mut sent = part.cut(&chosen.iter().filter_map(of).collect::<Vec<_>>(), self.now).into_iter();
             chosen.retain(|_| sent.next() == Some(true));
         }
         // What was found and not needed is the first to be looked at next time.

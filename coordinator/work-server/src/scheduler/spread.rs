@@ -14,6 +14,7 @@ use super::work_request::WorkRequest;
 use super::{ReplyContent, note};
 use crate::asking_hosts::{Asker, INSTANCES_MAX, window};
 use crate::error::ProjectError;
+use crate::listing::in_seconds;
 use crate::project::Project;
 use crate::records::Counters;
 use crate::txn::Txn;
@@ -23,8 +24,10 @@ pub(super) struct BatchPart {
     situation: SpreadSituation,
     /// The new hosts of the account, if this is one of them, and what this one has.
     new: Option<(NewHosts, PerType<u32>)>,
-    /// What it was sent beyond its part, as it is now.
+    /// What it was sent beyond its part, or at all if it is new, as it is now.
     top_ups: TopUps,
+    /// How many such jobs it may have now.
+    left: u64,
     /// Why it gets fewer than it asked for, if it does.
     pub(super) why: Option<String>,
     /// Whether what it holds is bounded by its part.
@@ -68,22 +71,23 @@ impl BatchPart {
         let held = held as u64;
         let mut situation = SpreadSituation { unsent, fleet, instances, held, idle: PerType::default() };
         let mut top_ups = reply.host.top_ups;
-        let mut left = top_ups.left(instances, held > situation.part(), now) as f64;
+        let left = top_ups.left(instances, is_new || held > situation.part(), now);
+        let mut rest = left as f64;
         situation.idle = PerType::from_fn(|kind| {
-            let idle = work_request.wanted.idle(kind).min(left);
-            left -= idle;
+            let idle = work_request.wanted.idle(kind).min(rest);
+            rest -= idle;
             idle
         });
-        Ok(Some(Self { situation, new, top_ups, why: None, estimate: None, is_small: false }))
+        Ok(Some(Self { situation, new, top_ups, left, why: None, estimate: None, is_small: false }))
     }
 
     /// Of the jobs that could be sent, by what each uses and takes: whether each is.
-    pub(super) fn cut(&mut self, jobs: &[(Usage, Duration)]) -> Vec<bool> {
+    pub(super) fn cut(&mut self, jobs: &[(Usage, Duration)], now: Instant) -> Vec<bool> {
         let usages: Vec<Usage> = jobs.iter().map(|(usage, _)| *usage).collect();
         let send = match &self.new {
             Some((new, instances)) => {
-                let send = new.cut(instances, self.situation.held, &usages);
-                self.why = send.contains(&false).then(|| self.until_it_is_known(new));
+                let send = new.cut(instances, self.situation.held, self.left, &usages);
+                self.why = send.contains(&false).then(|| self.until_it_is_known(new, now));
                 send
             }
             None => {
@@ -98,7 +102,14 @@ impl BatchPart {
         send
     }
 
-    fn until_it_is_known(&self, new: &NewHosts) -> String {
+    fn until_it_is_known(&self, new: &NewHosts, now: Instant) -> String {
+        let is_without = self.left == 0 && self.situation.held == 0;
+        if let Some(wait) = self.top_ups.wait(now).filter(|_| is_without) {
+            return format!(
+                "none of its results was found valid yet; it may have more in {}",
+                in_seconds(wait)
+            );
+        }
         let jobs = match new.most(self.situation.instances, self.situation.held) {
             1 => "1 job".to_owned(),
             most => format!("{most} jobs"),
@@ -110,7 +121,9 @@ impl BatchPart {
     pub(super) fn tell(&self, project: &Project, reply: &mut ReplyContent, sent: usize, now: Instant) {
         let holds = self.situation.held + sent as u64;
         reply.host.top_ups = self.top_ups;
-        if self.is_small && self.new.is_none() {
+        if self.new.is_some() {
+            reply.host.top_ups.gave(sent as u64, now);
+        } else if self.is_small {
             let room = self.situation.part().saturating_sub(self.situation.held);
             let beyond = (sent as u64).saturating_sub(room);
             reply.host.top_ups.gave(beyond, now);

@@ -336,3 +336,87 @@ fn r6_8_after_a_restart_new_hosts_are_no_newer_than_they_were() {
     fixture.restart();
     assert_eq!((70..140).map(ask).sum::<usize>(), 1);
 }
+
+/// So many new hosts that asked for work and have some.
+fn let_in(info: &ProjectInfo, hosts: usize) -> Vec<Client> {
+    let mut ghosts: Vec<Client> = (0..hosts).map(|number| outside(info, number)).collect();
+    ghosts.iter_mut().for_each(|ghost| assert_eq!(ghost.fetch(1.0).results.len(), 1));
+    ghosts
+}
+
+/// How many of so many more get work.
+fn more(info: &ProjectInfo, hosts: usize) -> usize {
+    (0..hosts).map(|number| outside(info, 1_000 + number).fetch(1.0).results.len()).sum()
+}
+
+#[test]
+fn r6_10_a_new_host_that_says_it_has_no_room_keeps_its_place_as_long_as_it_holds_jobs() {
+    let (fixture, _clients) = with_fleet(1, 600, without_delay());
+    let info = fixture.server.project("p").unwrap();
+    let mut ghosts = let_in(&info, 64);
+    for (number, ghost) in ghosts.iter_mut().enumerate() {
+        let full = &mut ghost.request;
+        if number < 32 {
+            full.host_info.m_nbytes = 1.0;
+        } else {
+            full.host_info.d_free = 0.0;
+        }
+        assert!(ghost.fetch(1.0).results.is_empty());
+    }
+    assert_eq!(more(&info, 32), 0);
+}
+
+#[test]
+fn r6_10_jobs_that_fail_on_new_hosts_at_once_make_no_room_for_more_of_them() {
+    what_returns_at_once_makes_no_room(ResultState::ComputeError);
+}
+
+#[test]
+fn r6_10_nonsense_that_new_hosts_return_at_once_makes_no_room_for_more_of_them() {
+    what_returns_at_once_makes_no_room(ResultState::Uploaded);
+}
+
+/// Of a batch whose results are compared with another account's.
+fn what_returns_at_once_makes_no_room(state: ResultState) {
+    let (fixture, mut clients) = with_fleet(1, 0, without_delay());
+    fixture.server.submit("p", vec![workunit("app", "x", 1e9, 2); 600]).unwrap();
+    let info = fixture.server.project("p").unwrap();
+    let mut ghosts = let_in(&info, 64);
+    let mut taken = 64;
+    for round in 0..30 {
+        for ghost in &mut ghosts {
+            let held: Vec<String> = ghost.held.keys().cloned().collect();
+            for job in held {
+                if state == ResultState::Uploaded {
+                    ghost.upload(&job, b"nonsense");
+                }
+                ghost.report(&job, state, 0);
+            }
+            let reply = ghost.fetch(1.0);
+            taken += reply.results.len();
+            if round == 0 {
+                let told = messages(&reply);
+                assert!(
+                    told.contains("none of its results was found valid yet; it may have more in"),
+                    "{told}"
+                );
+            }
+        }
+        taken += more(&info, 4);
+        fixture.advance(Duration::from_secs(50));
+    }
+    // In 25 minutes: the 64 at once and after ten minutes, and one more host a minute.
+    assert!((64..=64 * 2 + 26).contains(&taken), "{taken}");
+    assert!(!clients[0].fetch(HALF_A_DAY).results.is_empty());
+}
+
+#[test]
+fn r6_8_a_new_host_whose_result_is_valid_makes_room_for_another_without_asking_again() {
+    let (fixture, _clients) = with_fleet(1, 600, without_delay());
+    let info = fixture.server.project("p").unwrap();
+    let mut ghosts = let_in(&info, 64);
+    assert_eq!(more(&info, 1), 0);
+    ghosts[0].complete_all("x");
+    fixture.server.run_background_work().unwrap();
+    assert_eq!(more(&info, 2), 1, "valid");
+}

@@ -67,3 +67,17 @@ fn what_a_killed_server_left_of_a_submission_that_nobody_repeats_is_gone_some_ti
     assert!(!left.iter().any(|path| path.exists()));
     assert!(["b_in0", "kept_rice"].iter().all(|name| download.join(name).exists()));
 }
+
+#[test]
+fn r6_8_no_name_of_a_kept_input_is_in_the_way_of_another() {
+    let fixture = started();
+    let keeps = |name: &str, keep_as: &str, content: &str| {
+        let mut workunit = reads(name, content);
+        workunit.inputs[0].keep_as = keep_as.to_owned();
+        workunit
+    };
+    fixture.server.submit("p", vec![keeps("a", "rice.new", "first")]).unwrap();
+    fixture.server.submit("p", vec![keeps("b", "rice", "second")]).unwrap();
+    let kept = |name: &str| fs::read(fixture.dir.path().join("projects/p/download").join(name)).unwrap();
+    assert_eq!((kept("kept_rice.new"), kept("kept_rice")), (b"first".to_vec(), b"second".to_vec()));
+}

@@ -9,6 +9,9 @@
 //! But each has one job in any case, so that it can show what it is worth: who brings a room full of new
 //! machines sees all of them at work. With its first valid result a host is new no longer.
 //!
+//! A job that fails at once, or returns nonsense, would make room for the next. So what a new host is sent
+//! comes at longer and longer intervals ([`super::TopUps`]), whatever it returns.
+//!
 //! Not in here: how many new hosts an account may bring in what time.
 
 use fallow_domain::{PerType, ResourceType, Usage};
@@ -44,10 +47,10 @@ impl NewHosts {
     }
 
     /// Which of the jobs are sent to one of them that could be, by what each uses: for each type no more than
-    /// it has instances.
-    pub fn cut(&self, instances: &PerType<u32>, held: u64, jobs: &[Usage]) -> Vec<bool> {
+    /// it has instances, and `at_most` in all.
+    pub fn cut(&self, instances: &PerType<u32>, held: u64, at_most: u64, jobs: &[Usage]) -> Vec<bool> {
         let all = super::spread::instances(instances);
-        let mut left = self.most(all, held).saturating_sub(held);
+        let mut left = self.most(all, held).saturating_sub(held).min(at_most);
         let mut of_type = instances.map(|kind, count| match kind {
             ResourceType::Cpu => (*count).max(1),
             _ => *count,
@@ -91,6 +94,7 @@ mod tests {
         let jobs = [Usage::ONE_CPU, Usage::ONE_CPU, Usage::ONE_CPU, gpu, gpu];
         let mut instances = PerType::cpu(2);
         instances[ResourceType::Nvidia] = 1;
-        assert_eq!(new.cut(&instances, 0, &jobs), [true, true, false, true, false]);
+        assert_eq!(new.cut(&instances, 0, 9, &jobs), [true, true, false, true, false]);
+        assert_eq!(new.cut(&instances, 0, 1, &jobs), [true, false, false, false, false]);
     }
 }

@@ -1,12 +1,13 @@
-//! Jobs that a host is sent beyond its part of a small batch because it names instances as idle (R3.2).
+//! Jobs that a host is sent on its word alone: beyond its part of a small batch because it names instances as
+//! idle (R3.2), and any job while nothing is known of the host yet (`new_hosts`).
 //!
 //! Why: an instance that idles is to have a job, whatever its host holds; what it holds may wait for
-//! something. But only the host says what idles.
+//! something. But only the host says what idles, and one that fails its jobs at once is always idle.
 //!
 //! Model: one job for each of its instances. As many more as it returns successfully, for these instances may
-//! idle again. A host that returns none and holds more than its part has the next ones after [`FIRST_WAIT`],
-//! and each time after twice as long as the time before, up to [`WAIT_MAX`]: in a day it has eight jobs for
-//! each instance beyond its part. One that holds no more than its part begins anew.
+//! idle again; what a host returns of which nothing is known counts for nothing. A host that returns none and
+//! holds more than its part has the next ones after [`FIRST_WAIT`], and each time after twice as long as the
+//! time before, up to [`WAIT_MAX`]: in a day it has eight jobs for each instance beyond its part. One that holds no more than its part begins anew.
 
 use fallow_domain::{Duration, Instant};
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,12 @@ impl TopUps {
         instances.max(1).saturating_sub(self.given)
     }
 
+    /// How long after `now` the next round begins of one that has returned nothing, if it waits for that.
+    pub fn wait(&self, now: Instant) -> Option<Duration> {
+        let (at, wait) = self.round?;
+        Some((at + wait).since(now)).filter(|left| left.is_positive())
+    }
+
     /// It was sent so many of them.
     pub fn gave(&mut self, jobs: u64, now: Instant) {
         if jobs > 0 && self.given == 0 {
@@ -70,6 +77,7 @@ mod tests {
         assert_eq!(top_ups.left(4, false, at(0)), 4);
         top_ups.gave(3, at(0));
         assert_eq!(top_ups.left(4, true, at(1)), 1);
+        assert_eq!([1, 10].map(|minute| top_ups.wait(at(minute))), [Some(Duration::from_mins(9)), None]);
         top_ups.returned(2);
         assert_eq!(top_ups.left(4, true, at(1)), 3);
         top_ups.gave(9, at(1));
