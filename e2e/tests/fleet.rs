@@ -76,7 +76,7 @@ fn computed_again(log: &str) -> Vec<String> {
 #[test]
 fn r6_1_killed_agents_and_coordinators_lose_nothing_and_leave_nothing() {
     // Jobs of twenty seconds, with checkpoints every five: the one that is hit has time left when it is hit.
-    let mut up = Up::start(&["--until-done", "--exponents", "2..11213"], &[]);
+    let mut up = Up::start(&["--until-done", "--exponents", "2..9689"], &[]);
     let (name, agent) =
         wait_for("an agent to be in the middle of a job, beyond a checkpoint", 10 * MINUTE, || {
             up.daemon("coordinator")?;
