@@ -7,7 +7,8 @@
 //! Model: one job for each of its instances. As many more as it returns successfully, for these instances may
 //! idle again; what a host returns of which nothing is known counts for nothing. A host that returns none and
 //! holds more than its part has the next ones after [`FIRST_WAIT`], and each time after twice as long as the
-//! time before, up to [`WAIT_MAX`]: in a day it has eight jobs for each instance beyond its part. One that holds no more than its part begins anew.
+//! time before, up to [`WAIT_MAX`]: in a day it has eight jobs for each instance beyond its part. One that
+//! holds no more than its part begins anew.
 
 use fallow_domain::{Duration, Instant};
 use serde::{Deserialize, Serialize};
