@@ -25,6 +25,8 @@ use super::txn::Txn;
 const NEW_MAX: usize = 64;
 /// After so long it may have one more.
 const NEXT_AFTER: Duration = Duration::from_mins(1);
+/// So many of a host's first results are taken for valid before they are compared.
+const BELIEVED: u64 = 4;
 /// For so long after the last of them jobs that a new host returned count as held.
 const RETURNED_FOR: Duration = Duration::from_hours(24);
 
@@ -136,18 +138,23 @@ impl NewHosts {
         }
     }
 
-    /// It holds so many jobs.
-    pub(crate) fn holds(&mut self, of: (u64, u64), held: u64) {
+    /// It holds so many jobs. What it held before and holds no more, whoever reported it or gave it up, is
+    /// returned.
+    pub(crate) fn holds(&mut self, of: (u64, u64), held: u64, now: Instant) {
         if let Some(known) = self.of(of) {
+            let gone = if now <= known.until { known.held.saturating_sub(held) } else { 0 };
+            if gone > 0 {
+                (known.returned, known.returned_at) = (known.returned(now) + gone, now);
+            }
             known.held = held;
         }
     }
 
-    /// It returned so many jobs.
-    pub(crate) fn returned(&mut self, of: (u64, u64), jobs: u64, now: Instant) {
-        if let Some(known) = self.of(of) {
-            (known.returned, known.returned_at) = (known.returned(now) + jobs, now);
-        }
+    /// How many of its successes are taken for valid before anybody knows: of the first few that it returns,
+    /// so that it has work while they are compared.
+    pub(crate) fn believed(&self, (account, host): (u64, u64), successes: u64, now: Instant) -> u64 {
+        let known = self.accounts.get(&account).and_then(|of_account| of_account.hosts.get(&host));
+        known.map_or(0, |known| successes.min(BELIEVED.saturating_sub(known.returned(now))))
     }
 
     /// It was sent so many jobs, the last of which is due then.
@@ -238,14 +245,14 @@ mod tests {
         let mut new = NewHosts::default();
         assert_eq!(new.let_in(1, 1, WINDOW, at(0)), Ok(()));
         new.sent((1, 1), 4, at(60));
-        new.holds((1, 1), 0);
-        new.returned((1, 1), 4, at(1));
+        assert_eq!(new.believed((1, 1), 9, at(1)), 4);
+        new.holds((1, 1), 0, at(1));
+        assert_eq!(new.believed((1, 1), 9, at(1)), 0);
         let day = 60 * 24;
         assert_eq!([1, 30, 61, day + 1, day + 2].map(|minute| new.held(1, at(minute))), [4, 4, 4, 4, 0]);
         assert_eq!([day + 1, day + 2].map(|minute| new.has_any((1, 1), at(minute))), [true, false]);
-        new.returned((1, 1), 1, at(day + 2));
-        assert_eq!(new.held(1, at(day + 2)), 1, "what it returned long ago counts no more");
-        new.returned((1, 2), 1, at(1));
+        new.holds((1, 1), 0, at(day + 2));
+        assert_eq!(new.held(1, at(day + 2)), 0, "what it returned long ago counts no more");
         assert!(!new.knows((1, 2)), "nobody has let it in");
     }
 }

@@ -95,12 +95,10 @@ pub(super) fn take(
         reply.not_taken.note(name);
     }
     if new_hosts::is_new(txn, &project.keys, &reply.host)? {
-        // Nobody knows yet what its successes are worth.
         let of = (reply.host.account, reply.host.id);
-        lock(&project.asking).new.returned(of, reply.reported.len() as u64, now);
-    } else {
-        reply.host.top_ups.returned(successes);
+        successes = lock(&project.asking).new.believed(of, successes, now);
     }
+    reply.host.top_ups.returned(successes);
     if has_learned {
         reply.experience.write(txn, &project.keys, reply.host.id)?;
     }

@@ -121,7 +121,7 @@ fn note_new(
     if !is_new {
         asking.not_new(of, project.settings().poll, now);
     } else if asking.new.knows(of) {
-        asking.new.holds(of, room(project, txn, reply)?.held as u64);
+        asking.new.holds(of, room(project, txn, reply)?.held as u64, now);
     }
     Ok(is_new)
 }
@@ -154,7 +154,7 @@ fn send_what_suits(
         let (of, instances) = ((reply.host.account, reply.host.id), counted_instances(work_request));
         let mut asking = lock(&project.asking);
         asking.new.asked(of, instances);
-        asking.new.holds(of, in_progress as u64);
+        asking.new.holds(of, in_progress as u64, now);
     }
     let mut part = BatchPart::of(project, txn, reply, work_request, (in_progress, is_new), now)?;
     let from = reply.host.search_from;

@@ -71,7 +71,9 @@ impl BatchPart {
         let held = held as u64;
         let mut situation = SpreadSituation { unsent, fleet, instances, held, idle: PerType::default() };
         let mut top_ups = reply.host.top_ups;
-        let left = top_ups.left(instances, is_new || held > situation.part(), now);
+        // The job that a new host has in any case is one a round.
+        let most = new.as_ref().map_or(instances, |(new, _)| new.most(instances, held));
+        let left = top_ups.left(most, is_new || held > situation.part(), now);
         let mut rest = left as f64;
         situation.idle = PerType::from_fn(|kind| {
             let idle = work_request.wanted.idle(kind).min(rest);
@@ -103,14 +105,15 @@ impl BatchPart {
     }
 
     fn until_it_is_known(&self, new: &NewHosts, now: Instant) -> String {
-        let is_without = self.left == 0 && self.situation.held == 0;
-        if let Some(wait) = self.top_ups.wait(now).filter(|_| is_without) {
+        let most = new.most(self.situation.instances, self.situation.held);
+        let may_more = self.situation.held < most;
+        if let Some(wait) = self.top_ups.wait(now).filter(|_| may_more && self.left == 0) {
             return format!(
                 "none of its results was found valid yet; it may have more in {}",
                 in_seconds(wait)
             );
         }
-        let jobs = match new.most(self.situation.instances, self.situation.held) {
+        let jobs = match most {
             1 => "1 job".to_owned(),
             most => format!("{most} jobs"),
         };
@@ -134,7 +137,7 @@ impl BatchPart {
             let delay = self.situation.comes_again(holds, estimate, usual, JOBS_MAX as u64);
             reply.host.told_delay = (delay < usual).then_some(delay);
         }
-        if self.estimate.is_none() && holds == 0 {
+        if holds == 0 && (self.estimate.is_none() || self.new.is_some()) {
             reply.host.told_delay = None;
         }
         reply.is_part = self.why.is_some() || reply.host.told_delay.is_some();
