@@ -49,7 +49,8 @@ pub fn write(project_name: &str, about: &str, scheduler_urls: &[String]) -> Stri
         String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>");
     page.push_str(&html(project_name));
     page.push_str("</title>\n");
-    for url in scheduler_urls {
+    let scheduler_urls: Vec<String> = scheduler_urls.iter().map(|url| html(url)).collect();
+    for url in &scheduler_urls {
         page.push_str(&format!("<link rel=\"boinc_scheduler\" href=\"{url}\">\n"));
     }
     page.push_str("</head>\n<body>\n<h1>");
@@ -57,7 +58,7 @@ pub fn write(project_name: &str, about: &str, scheduler_urls: &[String]) -> Stri
     page.push_str("</h1>\n<p>");
     page.push_str(&html(about));
     page.push_str("</p>\n<!--\n");
-    for url in scheduler_urls {
+    for url in &scheduler_urls {
         page.push_str(&format!("<scheduler>{url}</scheduler>\n"));
     }
     page.push_str("-->\n</body>\n</html>\n");
@@ -94,6 +95,12 @@ mod tests {
             ["http://127.0.0.1/a/cgi", "http://127.0.0.1/e/cgi", "https://127.0.0.1/f/cgi"]
         );
         assert!(scheduler_urls(b"<html>404</html>").is_empty());
+    }
+
+    #[test]
+    fn an_address_with_an_escape_in_it_is_read_back_as_it_was_written() {
+        let urls = vec!["http://127.0.0.1/?a&amp;b&c&#60;".to_owned()];
+        assert_eq!(scheduler_urls(write("Primes", "", &urls).as_bytes()), urls);
     }
 
     #[test]
