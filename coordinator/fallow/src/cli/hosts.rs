@@ -1,6 +1,6 @@
 //! `fallow hosts`.
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use fallow_daemon::clock;
 use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{Metric, RPCS_PER_JOB};
@@ -11,13 +11,27 @@ use serde_json::{Value, json};
 
 use super::connect::Target;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, fitted, print, print_json};
+use super::{Failure, fitted, host_removal, print, print_json};
+
+/// What else can be done with hosts.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Takes a host out of the fleet for good, at once.
+    #[command(after_help = host_removal::REVOKE)]
+    Revoke(host_removal::Revoke),
+    /// Removes a host that is gone from the list.
+    #[command(after_help = host_removal::FORGET)]
+    Forget(host_removal::Forget),
+}
 
 #[derive(Args, Debug)]
 #[command(
+    args_conflicts_with_subcommands = true,
     after_help = "Example:\n  fallow hosts\n  fallow hosts --json | jq '.hosts[] | select(.connected | not)'"
 )]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     #[command(flatten)]
     target: Target,
     /// All columns, however narrow the terminal is.
@@ -29,6 +43,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
+    match arguments.command {
+        Some(Command::Revoke(revoke)) => return host_removal::revoke(revoke).await,
+        Some(Command::Forget(forget)) => return host_removal::forget(forget).await,
+        None => {}
+    }
     let mut client = arguments.target.connect().await?;
     let reply = client.list_hosts(ListHostsRequest {}).await?.into_inner();
     if arguments.json {
@@ -65,10 +84,12 @@ fn suspender(state: &HostState) -> &str {
 fn row(host: &Host, wanted: u64) -> Vec<String> {
     let state = host.state.clone().unwrap_or_default();
     let running = host.tasks.iter().filter(|task| task.phase() == TaskPhase::Running).count();
-    let said = match (state.document_refusal.as_str(), suspender(&state)) {
-        ("", "") => String::new(),
-        ("", by) => format!("suspended by {by}"),
-        (why, _) => format!("refused document {}: {why}", state.document_refused_version),
+    let said = match (host.revoked_at_micros != 0, state.document_refusal.as_str(), suspender(&state)) {
+        (true, ..) if host.revoked_reason.is_empty() => "revoked".to_owned(),
+        (true, ..) => format!("revoked: {}", host.revoked_reason),
+        (false, "", "") => String::new(),
+        (false, "", by) => format!("suspended by {by}"),
+        (false, why, _) => format!("refused document {}: {why}", state.document_refused_version),
     };
     vec![
         state.name,
@@ -151,6 +172,9 @@ pub(crate) fn host_json(host: &Host) -> Value {
         "hostname": state.hostname,
         "connected": host.connected,
         "last_seen": table::instant(host.last_seen_micros),
+        "revoked_at": table::instant(host.revoked_at_micros),
+        "revoked_reason": host.revoked_reason,
+        "certificate_until": table::instant(host.certificate_until_micros),
         "applied_sequence": host.applied_sequence,
         "cpus": state.cpus,
         "usable_cpus": state.usable_cpus,

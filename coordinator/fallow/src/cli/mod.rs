@@ -10,6 +10,7 @@ pub(crate) mod create;
 pub(crate) mod evaluate;
 mod failure;
 mod fitted;
+mod host_removal;
 pub(crate) mod hosts;
 mod job;
 pub(crate) mod jobs;

@@ -7,7 +7,8 @@ use fallow_work_server::ProjectError;
 use tonic::Status;
 
 use crate::document::DocumentError;
-use crate::fleet::token::EnrolError;
+use crate::fleet::MembershipError;
+use crate::fleet::token::TokenError;
 
 pub(super) fn of_store(error: &StoreError) -> Status {
     let text = causes::line(error);
@@ -35,12 +36,23 @@ pub(super) fn of_document(error: &DocumentError) -> Status {
     }
 }
 
-pub(super) fn of_enrolment(error: &EnrolError) -> Status {
+pub(super) fn of_token(error: &TokenError) -> Status {
     match error {
-        EnrolError::Unknown | EnrolError::Spent => Status::permission_denied(error.to_string()),
-        EnrolError::Absurd(text) => Status::invalid_argument(text),
-        EnrolError::Random(_) => Status::internal(causes::line(error)),
-        EnrolError::Store(error) => of_store(error),
+        TokenError::Absurd(text) => Status::invalid_argument(text),
+        TokenError::Unknown(_) => Status::not_found(error.to_string()),
+        TokenError::Random(_) => Status::internal(causes::line(error)),
+        TokenError::Store(error) => of_store(error),
+    }
+}
+
+pub(super) fn of_member(error: &MembershipError) -> Status {
+    match error {
+        MembershipError::Unknown(_) => Status::not_found(error.to_string()),
+        MembershipError::Ambiguous { .. } | MembershipError::Reason => {
+            Status::invalid_argument(error.to_string())
+        }
+        MembershipError::Connected(_) => Status::failed_precondition(error.to_string()),
+        MembershipError::Store(error) => of_store(error),
     }
 }
 
