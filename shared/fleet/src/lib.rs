@@ -17,6 +17,7 @@ mod facts;
 mod file;
 mod group;
 mod preference;
+mod relabel;
 mod selector;
 mod set;
 
@@ -26,5 +27,6 @@ pub use effective::{Effective, Origin, Resolved, Wish};
 pub use facts::labels_of;
 pub use group::{Foreign, Group, GroupName, Groups, PRECEDENCE_MAX, ProjectWish};
 pub use preference::{PREFERENCE_KEYS, Preference};
+pub use relabel::LabelEdit;
 pub use selector::{SELECTOR_MAX, Selector};
 pub use set::{ContentHash, DocumentSet, GROUPS_MAX, SetProblem};

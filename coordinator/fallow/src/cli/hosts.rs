@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut client = arguments.target.connect().await?;
-    let reply = client.list_hosts(ListHostsRequest {}).await?.into_inner();
+    let reply = client.list_hosts(ListHostsRequest::default()).await?.into_inner();
     if arguments.json {
         let hosts: Vec<_> = reply.hosts.iter().map(host_json).collect();
         return print_json(&json!({ "document_version": reply.document_version, "hosts": hosts }));

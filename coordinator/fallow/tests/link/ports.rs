@@ -47,7 +47,7 @@ async fn operator(dir: &Path, file: &DaemonFile) -> Client {
 
 /// Both ports answer whoever comes.
 async fn both_answer(dir: &Path, file: &DaemonFile) {
-    let hosts = async { operator(dir, file).await.list_hosts(ListHostsRequest {}).await };
+    let hosts = async { operator(dir, file).await.list_hosts(ListHostsRequest::default()).await };
     timeout(PATIENCE, hosts).await.expect("the fleet's port answers").unwrap();
     let url = file.told.http.clone();
     let page = tokio::task::spawn_blocking(move || {

@@ -6,7 +6,7 @@
 //! counts: a newer one replaces it, and waits until the older has settled what it began.
 //!
 //! Bounds: channels have a size, a slow agent is told only the newest document, entries are counted and
-//! checked ([`limits`]). Omitted: groups, revocation, history.
+//! checked ([`limits`]). Omitted: revocation, history.
 
 mod accounts;
 pub mod commit;
@@ -15,8 +15,10 @@ mod entry;
 mod guesses;
 mod host;
 mod keys;
+pub mod labels;
 pub mod limits;
 mod link;
+pub mod preview;
 mod returns;
 mod service;
 pub mod state;
@@ -30,7 +32,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use fallow_daemon::lock;
-use fallow_domain::{AccountKey, AgentId, Instant, MasterUrl};
+use fallow_domain::{AccountKey, AgentId, Instant, Labels, MasterUrl};
 use fallow_store::{KeyRange, Store, StoreError};
 use tokio::sync::watch;
 
@@ -85,6 +87,8 @@ pub struct Fleet {
     connected: AtomicU64,
     calls: Mutex<BTreeMap<MasterUrl, contact::ContactCalls>>,
     returns: Mutex<returns::ReturningAgents>,
+    // One change of labels at a time: each starts from the newest.
+    relabelling: tokio::sync::Mutex<()>,
     stopping: watch::Sender<bool>,
 }
 
@@ -93,6 +97,12 @@ pub(crate) struct Agent {
     id: AgentId,
     secret: SecretHash,
     hostname: String,
+    /// Its labels of enrolment.
+    enrolled_with: Labels,
+    /// Its labels by operators.
+    given_labels: Mutex<Labels>,
+    /// The call of its connection to see what its labels lead to.
+    relabelled: tokio::sync::Notify,
     state: Mutex<State>,
     /// Microseconds since the epoch, 0 for never.
     last_seen: AtomicI64,
@@ -135,6 +145,7 @@ impl Fleet {
             connected: AtomicU64::new(0),
             calls: Mutex::default(),
             returns: Mutex::default(),
+            relabelling: tokio::sync::Mutex::default(),
             stopping: watch::Sender::new(false),
         }))
     }
@@ -164,9 +175,11 @@ impl Fleet {
 
     /// All agents in order of their ids, which is that of their enrolment.
     pub fn hosts(&self) -> impl Iterator<Item = Host> + use<> {
-        let agents: Vec<_> =
-            self.agents.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        agents.into_iter().map(|agent| agent.host())
+        self.all().into_iter().map(|agent| agent.host())
+    }
+
+    fn all(&self) -> Vec<Arc<Agent>> {
+        self.agents.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// An agent's name, as hosts are listed: what it calls itself, or else its host; empty for one that is
@@ -203,6 +216,9 @@ impl Agent {
             id,
             secret: SecretHash::from_hex(&record.secret_hash)?,
             hostname: record.hostname.clone(),
+            enrolled_with: record.labels.clone(),
+            given_labels: Mutex::default(),
+            relabelled: tokio::sync::Notify::new(),
             state: Mutex::new(State::default()),
             last_seen: AtomicI64::new(0),
             connected: AtomicBool::new(false),
@@ -249,6 +265,13 @@ fn load(store: &dyn Store, totals: &mut Totals) -> Result<BTreeMap<AgentId, Arc<
         if let Some((agent, _)) = owner(keys::POSITIONS, key) {
             agent.seen(position.at);
             lock(&agent.state).position = position;
+        }
+        Ok(())
+    })?;
+    each(store, keys::LABELLED, |key, value| {
+        let labels: Labels = keys::LABELS.read(key, value)?;
+        if let Some((agent, _)) = owner(keys::LABELLED, key) {
+            *lock(&agent.given_labels) = labels;
         }
         Ok(())
     })?;

@@ -33,7 +33,7 @@ mod tests {
     use std::sync::Arc;
 
     use fallow_domain::agent_state::{Metrics, Phase, SuspendedBy};
-    use fallow_domain::{AgentId, Duration, Fraction, Instant, MasterUrl, Share};
+    use fallow_domain::{AgentId, Duration, Fraction, Instant, Labels, MasterUrl, Share};
     use fallow_store::{Batch, SledStore, Store, no_migration};
     use wire::entry::Value;
 
@@ -92,7 +92,8 @@ mod tests {
         let store = SledStore::open(dir.path()).unwrap();
         let id = AgentId("A".into());
         let (secret_hash, hostname) = (SecretHash::of("secret").to_hex(), "h".to_owned());
-        let record = AgentRecord { secret_hash, enrolled_at: Instant::EPOCH, hostname };
+        let record =
+            AgentRecord { secret_hash, enrolled_at: Instant::EPOCH, hostname, labels: Labels::default() };
         let position = Position { epoch: "e".into(), sequence: 9, at: Instant::from_micros(12) };
         let (agent_key, position_key) = (keys::agent(&id), keys::position(&id));
         let mut batch = Batch::new()

@@ -4,7 +4,7 @@
 //! batch that makes the agent, under the precondition that it was open: of two that come at once, one is
 //! refused.
 
-use fallow_domain::{AgentId, Instant};
+use fallow_domain::{AgentId, Instant, Labels};
 use fallow_store::{Batch, BatchResult, Store, StoreError};
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +51,9 @@ pub struct AgentRecord {
     pub enrolled_at: Instant,
     /// What it called its host then.
     pub hostname: String,
+    /// The labels that it was enrolled with (R6.4).
+    #[serde(default)]
+    pub labels: Labels,
 }
 
 /// A new identity. The secret is told once and not kept.
@@ -105,7 +108,12 @@ pub fn enrol(store: &dyn Store, now: Instant, token: &str, hostname: &str) -> Re
     let id = AgentId(ulid::Ulid::new().to_string());
     let secret = secret::generate()?;
     let secret_hash = SecretHash::of(&secret).to_hex();
-    let record = AgentRecord { secret_hash, enrolled_at: now, hostname: hostname.to_owned() };
+    let record = AgentRecord {
+        secret_hash,
+        enrolled_at: now,
+        hostname: hostname.to_owned(),
+        labels: Labels::default(),
+    };
     let spent = Token { spent_by: Some(id.clone()), ..open };
     let agent_key = keys::agent(&id);
     let (spent, agent) = (keys::TOKEN.write(&token_key, &spent)?, keys::AGENT.write(&agent_key, &record)?);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid, ResourceType, Usage};
+use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid, Labels, ResourceType, Usage};
 use fallow_proto::fleet::{host, project, task};
 use fallow_proto::operator::v1 as wire;
 use fallow_work_server::{
@@ -16,7 +16,7 @@ use crate::fleet::Host;
 
 /// An agent with what it says of itself.
 pub(super) fn host(host: &Host) -> wire::Host {
-    let Host { agent, connected, last_seen, applied_sequence, state, projects, tasks } = host;
+    let Host { agent, connected, last_seen, applied_sequence, state, projects, tasks, labels } = host;
     wire::Host {
         agent_id: agent.0.clone(),
         connected: *connected,
@@ -25,7 +25,13 @@ pub(super) fn host(host: &Host) -> wire::Host {
         state: Some(host::to_wire(state)),
         projects: projects.iter().map(project::to_wire).collect(),
         tasks: tasks.iter().map(task::to_wire).collect(),
+        labels: labels_to_wire(labels),
     }
+}
+
+/// Labels as people write them.
+pub(super) fn labels_to_wire(labels: &Labels) -> Vec<String> {
+    labels.iter().map(|(name, value)| format!("{name}={value}")).collect()
 }
 
 /// A submission, or a piece of one, with its project.

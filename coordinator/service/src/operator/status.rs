@@ -2,11 +2,13 @@
 
 use fallow_daemon::causes;
 use fallow_domain::Invalid;
+use fallow_fleet::ChangeError;
 use fallow_store::StoreError;
 use fallow_work_server::ProjectError;
 use tonic::Status;
 
 use crate::document::DocumentError;
+use crate::fleet::labels::{LabelError, UnknownHost};
 use crate::fleet::token::EnrolError;
 
 pub(super) fn of_store(error: &StoreError) -> Status {
@@ -28,10 +30,30 @@ pub(super) fn of_invalid(error: &Invalid) -> Status {
 pub(super) fn of_document(error: &DocumentError) -> Status {
     match error {
         DocumentError::UnknownProject { .. } => Status::not_found(error.to_string()),
-        DocumentError::NamedTwice { .. } | DocumentError::Nothing | DocumentError::Invalid(_) => {
-            Status::invalid_argument(error.to_string())
-        }
+        DocumentError::Groups(ChangeError::UnknownGroup { .. }) => Status::not_found(error.to_string()),
+        DocumentError::NamedTwice { .. }
+        | DocumentError::Nothing
+        | DocumentError::Invalid(_)
+        | DocumentError::Groups(ChangeError::Files(_)) => Status::invalid_argument(error.to_string()),
+        DocumentError::Conflict(_) => Status::failed_precondition(error.to_string()),
+        DocumentError::Serialise(_) => Status::internal(causes::line(error)),
         DocumentError::Store(error) => of_store(error),
+    }
+}
+
+pub(super) fn of_label(error: &LabelError) -> Status {
+    match error {
+        LabelError::Host(error) => of_unknown_host(error),
+        LabelError::Enrolled { .. } => Status::failed_precondition(error.to_string()),
+        LabelError::Invalid(error) => of_invalid(error),
+        LabelError::Store(error) => of_store(error),
+    }
+}
+
+pub(super) fn of_unknown_host(error: &UnknownHost) -> Status {
+    match error {
+        UnknownHost::None(_) => Status::not_found(error.to_string()),
+        UnknownHost::Several { .. } => Status::invalid_argument(error.to_string()),
     }
 }
 

@@ -59,7 +59,7 @@ pub async fn enroll(client: &mut FleetClient<Channel>, token: &str) -> Result<wi
 
 /// When the only agent was seen last.
 pub async fn seen(operator: &mut Client) -> i64 {
-    let mut hosts = operator.list_hosts(ListHostsRequest {}).await.unwrap().into_inner().hosts;
+    let mut hosts = operator.list_hosts(ListHostsRequest::default()).await.unwrap().into_inner().hosts;
     hosts.remove(0).last_seen_micros
 }
 
