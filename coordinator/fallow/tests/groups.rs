@@ -1,4 +1,5 @@
-//! Labels and groups as operators work with them, against a running coordinator with agents at its port (R6.4, R6.5).
+//! Labels and groups as operators work with them, against a running coordinator with agents at its port
+//! (R6.4, R6.5).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
 
 #[path = "../../service/tests/peers/mod.rs"]

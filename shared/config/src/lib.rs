@@ -1,8 +1,10 @@
-//! TOML files that people write, read so that everything wrong is named at once: scenarios and groups of hosts.
+//! TOML files that people write, read so that everything wrong is named at once: scenarios and groups of
+//! hosts.
 //!
-//! A reader walks over the parsed file ([`Walk`]) and asks for what each table may hold ([`Section`]); a bad value
-//! counts as left out while the rest is read. What is wrong becomes a [`Diagnostic`] with file, line, key, what was
-//! expected and what may have been meant. What values mean together is for the reader to say ([`Problem`]).
+//! A reader walks over the parsed file ([`Walk`]) and asks for what each table may hold ([`Section`]); a bad
+//! value counts as left out while the rest is read. What is wrong becomes a [`Diagnostic`] with file, line,
+//! key, what was expected and what may have been meant. What values mean together is for the reader to say
+//! ([`Problem`]).
 //!
 //! Texts in, values out: this room opens no file.
 #![forbid(unsafe_code)]

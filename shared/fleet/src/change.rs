@@ -112,7 +112,8 @@ impl Change {
         }
         let mut found: Vec<Diagnostic> = read.into_iter().flat_map(GroupFile::finish).collect();
         found.append(&mut whole);
-        // Of groups that stay as they are only what no file is to blame for: they no longer go with the others.
+        // Of groups that stay as they are only what no file is to blame for: they no longer go with the
+        // others.
         if found.is_empty() {
             found = elsewhere;
         }

@@ -164,7 +164,7 @@ fn r6_4_groups_are_replaced_by_name_and_removed_by_name_or_with_all_that_no_file
 }
 
 #[test]
-fn r6_4_a_file_that_is_too_long_is_refused_and_none_shows_an_account_key() {
+fn r6_4_a_file_that_is_too_long_and_an_account_key_that_is_none_are_refused() {
     let long = format!("#{}", "x".repeat(FILE_BYTES_MAX));
     assert!(wrong(&set(), &[("long.toml", &long)]).contains("long.toml:1:1: the file has 65537 bytes"));
     let problem = wrong(&set(), &[("a", "name = \"a\"\n[projects.x]\naccount_key = 5\n")]);

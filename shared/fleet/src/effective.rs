@@ -161,8 +161,8 @@ impl Effective {
         preferences
     }
 
-    /// As the document that the host is sent: projects of the fleet-wide document in its order, then others by their
-    /// names.
+    /// As the document that the host is sent: projects of the fleet-wide document in its order, then others
+    /// by their names.
     #[must_use]
     pub fn document(&self, set: &DocumentSet) -> FleetDocument {
         let wanted = |name: &str| match self.projects.get(name)?.value {

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use fallow_domain::agent_state::HostState;
 use fallow_domain::{LabelValue, Labels};
 
-/// The facts of a host as labels: `agent_version`, `arch`, `cores`, `gpu` and such as `gpu.nvidia` (how many), `hostname`,
-/// `memory_mib`, `os`. What the agent does not say, and devices that it has none of, give no label.
+/// The facts of a host as labels: `agent_version`, `arch`, `cores`, `gpu` and such as `gpu.nvidia` (how
+/// many), `hostname`, `memory_mib`, `os`. What the agent does not say, and devices that it has none of, give
+/// no label.
 #[must_use]
 pub fn labels_of(host: &HostState) -> Labels {
     let HostState { hostname, cpus, os, arch, memory, coprocessors, agent_version, .. } = host;

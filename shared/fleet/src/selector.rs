@@ -1,8 +1,8 @@
 //! Which hosts a group is for, by their labels: `room=12, os in (linux, freebsd), !gpu, cores >= 8`.
 //!
-//! Terms are parted by commas, and a host must meet all of them; a selector without terms chooses every host. As
-//! Kubernetes has it, `!=` and `notin` also choose hosts that have no such label. Comparisons are of whole numbers; a
-//! host whose label is missing or no number does not meet them.
+//! Terms are parted by commas, and a host must meet all of them; a selector without terms chooses every host.
+//! As Kubernetes has it, `!=` and `notin` also choose hosts that have no such label. Comparisons are of whole
+//! numbers; a host whose label is missing or no number does not meet them.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -14,7 +14,8 @@ pub const GROUPS_MAX: usize = 256;
 /// Projects that a document may name; agents take no more.
 const PROJECTS_MAX: usize = 1_000;
 
-/// The fleet-wide document and all groups. Versions are of the whole, so the number stands in the fleet-wide document.
+/// The fleet-wide document and all groups. Versions are of the whole, so the number stands in the fleet-wide
+/// document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DocumentSet {
     /// What every host is asked for. Stored under the name that it had when there were no groups.

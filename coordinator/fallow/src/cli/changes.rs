@@ -18,8 +18,8 @@ pub(super) fn short(hash: &str) -> &str {
     hash.get(..HASH_SHOWN).unwrap_or(hash)
 }
 
-/// Prints what a change makes different, or fails with everything that is wrong in its files. `names` are those of the
-/// hosts that are to be listed one by one, by the ids of their agents.
+/// Prints what a change makes different, or fails with everything that is wrong in its files. `names` are
+/// those of the hosts that are to be listed one by one, by the ids of their agents.
 pub(super) fn show(
     reply: &ChangeGroupsReply,
     is_tried: bool,

@@ -7,7 +7,8 @@ use fallow_proto::operator::v1::GroupFile;
 
 use super::Failure;
 
-/// Bytes that are read of a file: what is longer is refused by the coordinator, which says how long it may be.
+/// Bytes that are read of a file: what is longer is refused by the coordinator, which says how long it may
+/// be.
 const READ_MAX: u64 = 1 << 20;
 /// Files that are sent at most; a fleet has no more groups.
 const FILES_MAX: usize = 256;

@@ -1,9 +1,9 @@
 //! The fleet's documents: versioned, immutable, every version kept with who made it, when and why (R6.5).
 //!
-//! A version is of the whole: the document of the whole fleet and all groups ([`DocumentSet`]), so one number says
-//! what an agent follows. The newest is at hand in [`Documents::watch`]: whoever looks late sees the newest only, so a
-//! slow agent never costs memory. A change is stored for good before anybody hears of it. Shares and preferences
-//! stand in it (R6.4).
+//! A version is of the whole: the document of the whole fleet and all groups ([`DocumentSet`]), so one number
+//! says what an agent follows. The newest is at hand in [`Documents::watch`]: whoever looks late sees the
+//! newest only, so a slow agent never costs memory. A change is stored for good before anybody hears of it.
+//! Shares and preferences stand in it (R6.4).
 //!
 //! Omitted: rollouts in waves.
 
@@ -231,7 +231,8 @@ impl Documents {
         .await
     }
 
-    /// Changes groups, all of them or none, and says what that amounts to. What is so already makes no new version.
+    /// Changes groups, all of them or none, and says what that amounts to. What is so already makes no new
+    /// version.
     ///
     /// # Errors
     /// [`DocumentError`]; nothing is changed then.

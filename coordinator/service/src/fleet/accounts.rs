@@ -1,8 +1,9 @@
 //! Each agent's document names the agent's own accounts (R6.10): no agent is told another's key.
 //!
 //! The documents that are stored and shown to operators name a project's own account. On the way to an agent,
-//! which gets what holds for its labels (R6.4), the key of every project that this coordinator hosts is replaced. Keys are found once per agent and kept,
-//! so that a new document for thousands of agents costs a copy each.
+//! which gets what holds for its labels (R6.4), the key of every project that this coordinator hosts is
+//! replaced. Keys are found once per agent and kept, so that a new document for thousands of agents costs a
+//! copy each.
 //!
 //! An account that cannot be made now (a full disk) withholds the document from its agent until it can:
 //! without its own key the agent would be a stranger to the project. It goes on with the document that it

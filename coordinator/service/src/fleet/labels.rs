@@ -1,7 +1,8 @@
 //! Labels of agents, and what each is sent for them (R6.4).
 //!
-//! What an agent was enrolled with stands in its record, what operators say of it beside that, and what it reports
-//! follows from its own entry. Each source has its own names, or gives way to enrolment ([`Labels::merged`]).
+//! What an agent was enrolled with stands in its record, what operators say of it beside that, and what it
+//! reports follows from its own entry. Each source has its own names, or gives way to enrolment
+//! ([`Labels::merged`]).
 
 use std::sync::Arc;
 
@@ -103,8 +104,8 @@ impl Fleet {
         })
     }
 
-    /// Changes what operators say of a host, and gives all labels that it then has. What it is asked for follows at
-    /// once.
+    /// Changes what operators say of a host, and gives all labels that it then has. What it is asked for
+    /// follows at once.
     ///
     /// # Errors
     /// [`LabelError`]; nothing is changed then.

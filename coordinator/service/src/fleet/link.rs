@@ -301,8 +301,8 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Makes what the newest documents say to the agent the next to be sent, if it is not what was sent last. One that cannot be addressed to the agent now is
-    /// withheld, and the link goes on without.
+    /// Makes what the newest documents say to the agent the next to be sent, if it is not what was sent last.
+    /// One that cannot be addressed to the agent now is withheld, and the link goes on without.
     async fn take_document(&mut self) {
         let Some(newest) = self.documents.borrow_and_update().clone() else { return };
         let has_groups = !newest.audited.set.groups.0.is_empty();
@@ -422,10 +422,7 @@ impl<'a> Connection<'a> {
             Ok(Ok(())) => {
                 let tells_of_host = change.tells_of_host();
                 lock(&self.agent.state).take(change, &mut lock(&self.fleet.totals));
-                if tells_of_host
-                    && !self.is_withheld
-                    && self.offered.as_ref().is_none_or(|(_, labels)| *labels != self.agent.labels())
-                {
+                if tells_of_host && self.is_for_other_labels() {
                     self.agent.relabelled.notify_one();
                 }
                 self.pending.acknowledge(sequence);
@@ -438,6 +435,15 @@ impl<'a> Connection<'a> {
         self.pipeline.clear();
         tracing::error!(error = failed, "the fleet's state cannot be stored");
         Err(Status::unavailable(failed))
+    }
+
+    /// Whether the document that was sent last is for labels that the agent has no more. Without groups none
+    /// is for any labels; one that is withheld is tried again anyway.
+    fn is_for_other_labels(&self) -> bool {
+        let has_groups =
+            self.documents.borrow().as_ref().is_some_and(|newest| !newest.audited.set.groups.0.is_empty());
+        let offered_for = self.offered.as_ref().map(|(_, labels)| labels);
+        has_groups && !self.is_withheld && offered_for != Some(&self.agent.labels())
     }
 
     /// Waits for all changes that are on their way to the store.

@@ -19,7 +19,8 @@ pub struct Preview {
 }
 
 impl Fleet {
-    /// What hosts are asked for with some documents that they are not with others, before their owners' limits.
+    /// What hosts are asked for with some documents that they are not with others, before their owners'
+    /// limits.
     #[must_use]
     pub fn preview(&self, before: &DocumentSet, after: &DocumentSet) -> Preview {
         let mut preview = Preview::default();
