@@ -113,7 +113,7 @@ async fn r6_4_groups_reach_the_right_agents_only_and_each_value_says_where_it_co
 
     let applied = done(dir, &["apply", "-f", &groups, "--message", "exams"]);
     assert!(
-        applied.contains("put: quiet, site; 2 of 3 hosts get other values; document version 3 ("),
+        applied.contains("put in place: quiet, site; 2 of 3 hosts get other values; document version 3 ("),
         "{applied}"
     );
     assert_eq!(document(&mut pc[0], 3).await, (0.5, vec!["primes".to_owned()]));

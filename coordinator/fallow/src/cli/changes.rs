@@ -59,9 +59,11 @@ fn to_text(reply: &ChangeGroupsReply, is_tried: bool, names: Option<&BTreeMap<St
         };
         text += &table::render(&columns, reply.values.iter().map(row).collect());
     }
-    let groups = [("put", &reply.put), ("removed", &reply.removed)];
+    let groups = [("put in place", &reply.put), ("removed", &reply.removed)];
     let groups = groups.into_iter().filter(|(_, names)| !names.is_empty());
-    let mut said: Vec<String> = groups.map(|(what, names)| format!("{what}: {}", names.join(", "))).collect();
+    let would = if is_tried { "would be " } else { "" };
+    let mut said: Vec<String> =
+        groups.map(|(what, names)| format!("{would}{what}: {}", names.join(", "))).collect();
     if said.is_empty() {
         said.push("the groups are so already".to_owned());
     }

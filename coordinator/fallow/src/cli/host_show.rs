@@ -69,7 +69,7 @@ fn to_text(reply: &ExplainHostReply, why: bool) -> String {
     };
     rows.extend(reply.labels.iter().map(label));
     let rows = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
-    let mut text = table::render(&[Text(""), Text("value")], rows);
+    let mut text = table::render(&[Text("what"), Text("value")], rows);
     if why {
         let columns = [Text("value"), Text("is"), Text("by"), Text("prevailed over")];
         text += "\n";

@@ -1,0 +1,264 @@
+//! The end that connects: an agent or an operator's tool.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use rustls::client::ResolvesClientCert;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::CertifiedKey;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme,
+};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tonic::transport::Uri;
+
+use crate::{ALPN, Address, COORDINATOR_NAME, ConnectError, Fingerprint, HostKey, TlsError, provider};
+
+/// A connection has to stand within so long.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// The certificate that an agent shows. It can be replaced while the agent runs: connections from then on show
+/// the new one.
+#[derive(Debug, Default)]
+pub struct HostCredentials(RwLock<Option<Arc<CertifiedKey>>>);
+
+impl HostCredentials {
+    /// Shows this certificate from now on. It is in DER.
+    ///
+    /// # Errors
+    /// [`TlsError`] when the key is not the certificate's.
+    pub fn replace(&self, certificate: &[u8], key: &HostKey) -> Result<(), TlsError> {
+        let certified = certified(vec![certificate.to_vec().into()], key)?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(certified);
+        Ok(())
+    }
+}
+
+pub(crate) fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    key: &HostKey,
+) -> Result<Arc<CertifiedKey>, TlsError> {
+    Ok(Arc::new(CertifiedKey::from_der(chain, key.to_der(), &provider())?))
+}
+
+impl ResolvesClientCert for HostCredentials {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn has_certs(&self) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+}
+
+/// The certificate that was shown is not of the authority that was told.
+#[derive(Debug, thiserror::Error)]
+#[error("its certificate is not of the authority {0}")]
+struct OfAnotherAuthority(Fingerprint);
+
+/// Accepts the coordinator of one fleet: the authority is among the certificates that it sends and has the
+/// fingerprint that was told, and it signed a coordinator's certificate.
+#[derive(Debug)]
+struct FleetVerifier(Fingerprint);
+
+impl ServerCertVerifier for FleetVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let other = || {
+            let error = OtherError(Arc::new(OfAnotherAuthority(self.0)));
+            rustls::Error::InvalidCertificate(CertificateError::Other(error))
+        };
+        let authority = intermediates.iter().find(|sent| Fingerprint::of(sent) == self.0);
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.ok_or_else(other)?.clone().into_owned())?;
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider())
+            .build()
+            .map_err(|error| rustls::Error::General(error.to_string()))?;
+        // The authority itself is the root, and no link of the chain.
+        match verifier.verify_server_cert(end_entity, &[], server_name, ocsp_response, now) {
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::UnknownIssuer | CertificateError::BadSignature,
+            )) => Err(other()),
+            judged => judged,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        // Not asked: only TLS 1.3 is offered.
+        Err(rustls::Error::General("TLS 1.2 is not spoken".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(
+            message,
+            cert,
+            dss,
+            &provider().signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Connects to the coordinator of one fleet.
+#[derive(Clone, Debug)]
+pub struct Connector {
+    config: Arc<ClientConfig>,
+}
+
+impl Connector {
+    /// To the fleet of this authority; `credentials` are shown, if there are any.
+    ///
+    /// # Errors
+    /// [`TlsError`] when TLS cannot be set up.
+    pub fn new(authority: Fingerprint, credentials: Option<Arc<HostCredentials>>) -> Result<Self, TlsError> {
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(FleetVerifier(authority)));
+        let mut config = match credentials {
+            Some(credentials) => builder.with_client_cert_resolver(credentials),
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.resumption = rustls::client::Resumption::disabled();
+        Ok(Self { config: Arc::new(config) })
+    }
+
+    /// A connection to an address.
+    ///
+    /// # Errors
+    /// [`ConnectError`]: nobody answers, or not the fleet's coordinator.
+    pub async fn connect(&self, address: &Address) -> Result<TlsStream<TcpStream>, ConnectError> {
+        let unreachable = |source| ConnectError::Unreachable { address: address.clone(), source };
+        let silent = || io::Error::new(io::ErrorKind::TimedOut, "no answer within 5 s");
+        let stream = timeout(CONNECT, TcpStream::connect((address.host(), address.port()))).await;
+        let stream = stream.unwrap_or_else(|_| Err(silent())).map_err(unreachable)?;
+        // Messages are small and waited for.
+        let _ = stream.set_nodelay(true);
+        let name = ServerName::try_from(COORDINATOR_NAME)
+            .map_err(|error| unreachable(io::Error::other(error)))?;
+        let handshake = TlsConnector::from(self.config.clone()).connect(name, stream);
+        let stream = timeout(CONNECT, handshake).await.unwrap_or_else(|_| Err(silent()));
+        let stream = stream.map_err(|source| judge(address, source))?;
+        match stream.get_ref().1.alpn_protocol() {
+            Some(ALPN) => Ok(stream),
+            _ => Err(ConnectError::NoCoordinator {
+                address: address.clone(),
+                source: io::Error::other("it does not speak HTTP/2"),
+            }),
+        }
+    }
+}
+
+/// What a handshake that failed means.
+fn judge(address: &Address, source: io::Error) -> ConnectError {
+    let address = address.clone();
+    let tls = source.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match tls {
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        )) => match tls.cloned() {
+            Some(source) => ConnectError::NotValidNow { address, source },
+            None => ConnectError::Unreachable { address, source },
+        },
+        Some(rustls::Error::InvalidCertificate(_)) => ConnectError::OtherAuthority { address },
+        Some(_) => ConnectError::NoCoordinator { address, source },
+        // It may just be ending, or have no place.
+        None => ConnectError::Unreachable { address, source },
+    }
+}
+
+/// Connects to the first of these addresses that answers as the fleet's coordinator, and gives a channel over
+/// `endpoint`'s settings, whose own address counts for nothing. A channel that lost its connection makes
+/// another to the same address.
+///
+/// # Errors
+/// Of the address that came nearest: another's certificate says more than silence.
+pub async fn dial(
+    connector: &Connector,
+    addresses: &[Address],
+    endpoint: &tonic::transport::Endpoint,
+) -> Result<tonic::transport::Channel, ConnectError> {
+    let mut failed = None;
+    for address in addresses {
+        match connector.connect(address).await {
+            Ok(first) => {
+                let redial = Redial {
+                    connector: connector.clone(),
+                    address: address.clone(),
+                    first: Arc::new(Mutex::new(Some(first))),
+                };
+                let channel = endpoint.connect_with_connector(redial).await;
+                return channel.map_err(|error| ConnectError::NoCoordinator {
+                    address: address.clone(),
+                    source: io::Error::other(error),
+                });
+            }
+            Err(error) => {
+                let is_silence = matches!(error, ConnectError::Unreachable { .. });
+                if failed.is_none() || !is_silence {
+                    failed = Some(error);
+                }
+            }
+        }
+    }
+    Err(failed.unwrap_or(ConnectError::NoAddress))
+}
+
+/// What tonic asks for connections: the one that stands already, and new ones after it.
+struct Redial {
+    connector: Connector,
+    address: Address,
+    first: Arc<Mutex<Option<TlsStream<TcpStream>>>>,
+}
+
+impl tower::Service<Uri> for Redial {
+    type Response = TokioIo<TlsStream<TcpStream>>;
+    type Error = ConnectError;
+    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, ConnectError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (connector, address) = (self.connector.clone(), self.address.clone());
+        Box::pin(async move {
+            match first {
+                Some(stream) => Ok(TokioIo::new(stream)),
+                None => connector.connect(&address).await.map(TokioIo::new),
+            }
+        })
+    }
+}

@@ -1,0 +1,198 @@
+//! The end that is connected to: the coordinator.
+
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use fallow_domain::Instant;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
+};
+use rustls::sign::CertifiedKey;
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
+    SignatureScheme,
+};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::client::certified;
+use crate::{ALPN, Authority, HostCertificate, Peer, TlsError, provider};
+
+/// The certificate that a coordinator's ports show. It can be replaced while they are open: connections from
+/// then on are shown the new one.
+#[derive(Debug)]
+pub struct CoordinatorCertificate {
+    now: RwLock<Arc<CertifiedKey>>,
+}
+
+impl CoordinatorCertificate {
+    /// Makes one, valid for `life`, for a coordinator that is also reached under these names and numbers.
+    ///
+    /// # Errors
+    /// [`TlsError`].
+    pub fn issue(
+        authority: &Authority,
+        hosts: &[String],
+        now: Instant,
+        life: fallow_domain::Duration,
+    ) -> Result<Self, TlsError> {
+        Ok(Self { now: RwLock::new(issue(authority, hosts, now, life)?) })
+    }
+
+    /// Replaces it by a newer one.
+    ///
+    /// # Errors
+    /// [`TlsError`]; the older one is shown on then.
+    pub fn renew(
+        &self,
+        authority: &Authority,
+        hosts: &[String],
+        now: Instant,
+        life: fallow_domain::Duration,
+    ) -> Result<(), TlsError> {
+        let newer = issue(authority, hosts, now, life)?;
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = newer;
+        Ok(())
+    }
+}
+
+fn issue(
+    authority: &Authority,
+    hosts: &[String],
+    now: Instant,
+    life: fallow_domain::Duration,
+) -> Result<Arc<CertifiedKey>, TlsError> {
+    let (certificate, key) = authority.issue_coordinator(hosts, now, life)?;
+    // The authority goes with it: whoever connects for the first time knows only its fingerprint.
+    certified(vec![certificate, authority.certificate().clone()], &key)
+}
+
+impl ResolvesServerCert for CoordinatorCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.now.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+/// Accepts who shows no certificate, and who shows one of this authority for hosts, expired or not.
+#[derive(Debug)]
+struct HostVerifier(Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for HostVerifier {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let judged = self.0.verify_client_cert(end_entity, intermediates, now);
+        match judged {
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::Expired | CertificateError::ExpiredContext { .. },
+            )) => {
+                // Whoever serves a call sees that it has expired, and says so in words.
+                let read = HostCertificate::read(end_entity)
+                    .map_err(|_| rustls::Error::InvalidCertificate(CertificateError::BadEncoding))?;
+                let seconds = (read.not_after.as_micros() / 1_000_000 - 1).max(0).unsigned_abs();
+                let then = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+                self.0.verify_client_cert(end_entity, intermediates, then)
+            }
+            judged => judged,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// How the fleet's port speaks TLS.
+///
+/// # Errors
+/// [`TlsError`].
+pub fn server_config(
+    authority: &Authority,
+    certificate: Arc<CoordinatorCertificate>,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.certificate().clone())?;
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| rustls::Error::General(error.to_string()))?;
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_client_cert_verifier(Arc::new(HostVerifier(verifier)))
+        .with_cert_resolver(certificate);
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    // A session that is taken up again would show who somebody was when it began.
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok(Arc::new(config))
+}
+
+/// What a client that was refused may take to read why.
+const ALERT: Duration = Duration::from_millis(500);
+
+/// Shakes hands with whoever connected. Who it is comes with the stream.
+///
+/// # Errors
+/// What went wrong; the other end was told.
+pub async fn accept<S>(config: Arc<ServerConfig>, stream: S) -> io::Result<(TlsStream<S>, Peer)>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let accepted = TlsAcceptor::from(config).accept(stream).into_fallible().await;
+    let stream = match accepted {
+        Ok(stream) => stream,
+        Err((error, mut stream)) => {
+            // Closed at once, the connection would be reset before the reason is read.
+            let _ = timeout(ALERT, async {
+                stream.shutdown().await?;
+                tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+            })
+            .await;
+            return Err(error);
+        }
+    };
+    let session = stream.get_ref().1;
+    if session.alpn_protocol() != Some(ALPN) {
+        return Err(io::Error::other("the client does not speak HTTP/2"));
+    }
+    let peer = match session.peer_certificates().and_then(<[_]>::first) {
+        None => Peer::Anonymous,
+        Some(shown) => Peer::Host(HostCertificate::read(shown).map_err(io::Error::other)?),
+    };
+    Ok((stream, peer))
+}
