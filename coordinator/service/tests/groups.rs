@@ -102,7 +102,8 @@ async fn r6_4_what_a_group_says_reaches_the_hosts_that_it_chooses_at_once_and_no
         agents.push(agent);
     }
     let labels = label(&mut operator, &identities[0].agent_id, &["room=12", "rack=4"]).await.unwrap();
-    assert_eq!(labels, ["cores=2", "hostname=host", "os=linux", "rack=4", "room=12"]);
+    assert_eq!(labels[0], format!("agent_id={}", identities[0].agent_id));
+    assert_eq!(labels[1..], ["cores=2", "hostname=host", "os=linux", "rack=4", "room=12"]);
 
     let reply = apply(&mut operator, &[QUIET]).await;
     assert_eq!((reply.document_version, reply.put.as_slice()), (2, &["quiet".to_owned()][..]));

@@ -18,9 +18,10 @@ pub const LABEL_LENGTH_MAX: usize = 63;
 /// Labels that one source may give a host.
 pub const LABELS_MAX: usize = 64;
 
-/// Names of the labels that agents report. A name that begins with one of them and a dot is a fact as well,
-/// such as `gpu.nvidia`.
-pub const FACTS: [&str; 7] = ["agent_version", "arch", "cores", "gpu", "hostname", "memory_mib", "os"];
+/// Names of the labels that agents report, and of `agent_id`, which the coordinator gave. A name that begins
+/// with one of them and a dot is a fact as well, such as `gpu.nvidia`.
+pub const FACTS: [&str; 9] =
+    ["agent_id", "agent_name", "agent_version", "arch", "cores", "gpu", "hostname", "memory_mib", "os"];
 
 const NAME_EXPECTED: &str =
     "up to 63 letters, digits, '-', '_' and '.', a letter or a digit at both ends, such as room";

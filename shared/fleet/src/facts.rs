@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 
 use fallow_domain::agent_state::HostState;
-use fallow_domain::{LabelValue, Labels};
+use fallow_domain::{AgentId, LabelValue, Labels};
 
-/// The facts of a host as labels: `agent_version`, `arch`, `cores`, `gpu` and such as `gpu.nvidia` (how
-/// many), `hostname`, `memory_mib`, `os`. What the agent does not say, and devices that it has none of, give
-/// no label.
+/// The facts of a host as labels: `agent_id`, `agent_name`, `agent_version`, `arch`, `cores`, `gpu` and such
+/// as `gpu.nvidia` (how many), `hostname`, `memory_mib`, `os`. What the agent does not say, and devices that
+/// it has none of, give no label. But for the id, which the coordinator gave, facts are the agent's own word.
 #[must_use]
-pub fn labels_of(host: &HostState) -> Labels {
-    let HostState { hostname, cpus, os, arch, memory, coprocessors, agent_version, .. } = host;
+pub fn labels_of(agent: &AgentId, host: &HostState) -> Labels {
+    let HostState { hostname, name, cpus, os, arch, memory, coprocessors, agent_version, .. } = host;
     let number = |number: u64| (number > 0).then(|| number.to_string());
     let text = |text: &str| LabelValue::fitted(text).map(String::from);
     let mut facts = BTreeMap::from([
+        ("agent_id".to_owned(), text(&agent.0)),
+        ("agent_name".to_owned(), text(name)),
         ("agent_version".to_owned(), text(agent_version)),
         ("arch".to_owned(), text(arch)),
         ("cores".to_owned(), number(u64::from(*cpus))),
@@ -45,6 +47,7 @@ mod tests {
     fn r6_4_what_an_agent_reports_becomes_labels_with_the_names_of_facts() {
         let host = HostState {
             hostname: "lab1.example.org".into(),
+            name: "agent 1".into(),
             cpus: 8,
             os: "linux".into(),
             arch: "x86_64".into(),
@@ -53,10 +56,10 @@ mod tests {
             agent_version: "0.1.0".into(),
             ..HostState::default()
         };
-        let labels = labels_of(&host);
+        let labels = labels_of(&AgentId("01ABC".into()), &host);
         assert_eq!(
             labels.to_string(),
-            "agent_version=0.1.0 arch=x86_64 cores=8 gpu=3 gpu.amd=1 gpu.nvidia=2 hostname=lab1.example.org \
+            "agent_id=01ABC agent_name=agent_1 agent_version=0.1.0 arch=x86_64 cores=8 gpu=3 gpu.amd=1 gpu.nvidia=2 hostname=lab1.example.org \
              memory_mib=15900 os=linux"
         );
         assert!(labels.iter().all(|(name, _)| name.is_fact()));
@@ -65,8 +68,9 @@ mod tests {
 
     #[test]
     fn r6_4_what_an_agent_does_not_say_gives_no_label() {
-        assert!(labels_of(&HostState::default()).is_empty());
+        let none = AgentId(String::new());
+        assert!(labels_of(&none, &HostState::default()).is_empty());
         let hostile = HostState { hostname: "\u{202e}\n=,".into(), ..HostState::default() };
-        assert!(labels_of(&hostile).is_empty());
+        assert!(labels_of(&none, &hostile).is_empty());
     }
 }

@@ -128,8 +128,7 @@ impl AccessString {
     /// The line itself. A secret: it is for files and whoever is meant to have it, never for logs.
     #[must_use]
     pub fn reveal(&self) -> String {
-        let addresses: Vec<_> =
-            self.addresses.iter().take(ADDRESSES_MAX).map(ToString::to_string).collect();
+        let addresses: Vec<_> = self.addresses.iter().take(ADDRESSES_MAX).map(ToString::to_string).collect();
         let (word, body) =
             (self.purpose.word(), format!("{}/{}/{}", addresses.join(","), self.authority, self.secret));
         let check = check_of(word, &body);

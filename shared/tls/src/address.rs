@@ -97,8 +97,22 @@ mod tests {
     #[test]
     fn r6_10_what_is_no_address_is_refused_with_an_example() {
         for bad in [
-            "", ":1", "host", "host:0", "host:65536", "host:", "host:+1", "::1:4", "[::1]", "[x]:1", "a b:1", "a/b:1",
-            "http://10.0.0.1:4000", "u@h:1", "a,b:1", "h:1:2",
+            "",
+            ":1",
+            "host",
+            "host:0",
+            "host:65536",
+            "host:",
+            "host:+1",
+            "::1:4",
+            "[::1]",
+            "[x]:1",
+            "a b:1",
+            "a/b:1",
+            "http://10.0.0.1:4000",
+            "u@h:1",
+            "a,b:1",
+            "h:1:2",
         ] {
             let error = bad.parse::<Address>().unwrap_err().to_string();
             assert!(error.contains("such as lab.example.org:24001"), "{bad:?}: {error}");

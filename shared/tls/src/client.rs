@@ -162,8 +162,8 @@ impl Connector {
         let stream = stream.unwrap_or_else(|_| Err(silent())).map_err(unreachable)?;
         // Messages are small and waited for.
         let _ = stream.set_nodelay(true);
-        let name = ServerName::try_from(COORDINATOR_NAME)
-            .map_err(|error| unreachable(io::Error::other(error)))?;
+        let name =
+            ServerName::try_from(COORDINATOR_NAME).map_err(|error| unreachable(io::Error::other(error)))?;
         let handshake = TlsConnector::from(self.config.clone()).connect(name, stream);
         let stream = timeout(CONNECT, handshake).await.unwrap_or_else(|_| Err(silent()));
         let stream = stream.map_err(|source| judge(address, source))?;

@@ -7,11 +7,13 @@
 use std::sync::Arc;
 
 use fallow_daemon::lock;
+use fallow_domain::agent_state::HostState;
 use fallow_domain::{Invalid, Labels};
 use fallow_fleet::{DocumentSet, Effective, GroupName, LabelEdit, labels_of};
 use fallow_store::{Batch, StoreError};
 
 use super::{Agent, Fleet, Host, keys};
+use crate::document::Author;
 
 /// Labels that are not changed.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +63,8 @@ const SAID: usize = 5;
 impl Agent {
     /// The labels that it has now.
     pub(super) fn labels(&self) -> Labels {
-        let facts = lock(&self.state).host().map(labels_of).unwrap_or_default();
+        let unknown = HostState::default();
+        let facts = labels_of(&self.id, lock(&self.state).host().unwrap_or(&unknown));
         Labels::merged(&self.enrolled_with, &lock(&self.given_labels), &facts)
     }
 
@@ -109,7 +112,7 @@ impl Fleet {
     ///
     /// # Errors
     /// [`LabelError`]; nothing is changed then.
-    pub async fn relabel(&self, host: &str, edit: &LabelEdit) -> Result<Labels, LabelError> {
+    pub async fn relabel(&self, by: &Author, host: &str, edit: &LabelEdit) -> Result<Labels, LabelError> {
         let agent = self.find(host)?;
         let _alone = self.relabelling.lock().await;
         let enrolled = |name: &&fallow_domain::LabelName| agent.enrolled_with.get(name.as_str()).is_some();
@@ -131,7 +134,7 @@ impl Fleet {
             Ok::<(), StoreError>(())
         });
         stored.await.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))?;
-        tracing::info!(agent = agent.id.0, "an operator changed labels");
+        tracing::info!(agent = agent.id.0, by = by.name, "labels changed");
         Ok(agent.labels())
     }
 
@@ -199,13 +202,17 @@ mod tests {
         {
             let fleet = fleet(dir.path());
             for change in ["room=13", "room-"] {
-                let refused = fleet.relabel("A", &LabelEdit::read([change]).unwrap()).await.unwrap_err();
+                let refused = fleet
+                    .relabel(&Author::default(), "A", &LabelEdit::read([change]).unwrap())
+                    .await
+                    .unwrap_err();
                 assert!(refused.to_string().contains("enrolled with room=12"), "{refused}");
             }
-            let labels = fleet.relabel("A", &LabelEdit::read(["rack=4"]).unwrap()).await.unwrap();
-            assert_eq!(labels.to_string(), "rack=4 room=12");
+            let labels =
+                fleet.relabel(&Author::default(), "A", &LabelEdit::read(["rack=4"]).unwrap()).await.unwrap();
+            assert_eq!(labels.to_string(), "agent_id=A rack=4 room=12");
         }
-        assert_eq!(fleet(dir.path()).find("A").unwrap().labels().to_string(), "rack=4 room=12");
+        assert_eq!(fleet(dir.path()).find("A").unwrap().labels().to_string(), "agent_id=A rack=4 room=12");
     }
 
     #[tokio::test]

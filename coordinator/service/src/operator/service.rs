@@ -382,11 +382,12 @@ impl Service for OperatorService {
 
     async fn label_host(&self, request: Request<wire::LabelHostRequest>) -> Reply<wire::LabelHostReply> {
         let span = span_of(&request, "LabelHost");
+        let author = author_of(&request, &span);
         let wire::LabelHostRequest { host, changes } = request.into_inner();
         let work = async {
             let edit = LabelEdit::read(changes.iter().map(String::as_str));
             let edit = edit.map_err(|error| status::of_invalid(&error))?;
-            let labels = self.fleet.relabel(&host, &edit).await;
+            let labels = self.fleet.relabel(&author, &host, &edit).await;
             let labels = labels.map_err(|error| status::of_label(&error))?;
             Ok(wire::LabelHostReply { labels: convert::labels_to_wire(&labels) })
         };
