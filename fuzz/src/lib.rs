@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a target tells of what it finds by a panic")]
 
 mod fleet;
+mod group;
 mod job;
 mod project;
 mod scenario;
@@ -99,7 +100,8 @@ fn body(capture: &[u8]) -> Vec<u8> {
 }
 
 /// All targets.
-pub const TARGETS: [&[Target]; 4] = [project::TARGETS, job::TARGETS, fleet::TARGETS, scenario::TARGETS];
+pub const TARGETS: [&[Target]; 5] =
+    [project::TARGETS, job::TARGETS, fleet::TARGETS, group::TARGETS, scenario::TARGETS];
 
 /// All targets, one after the other.
 pub fn targets() -> impl Iterator<Item = &'static Target> {

@@ -206,7 +206,7 @@ impl HostStatus {
             idle_cpus: view.idle_cpus,
             suspended_by: view.suspended_by.map(|who| who.to_string()),
             excluded_devices: view.excluded_devices.iter().map(ToString::to_string).collect(),
-            owner_excluded_devices: view.owner_excluded_devices.iter().map(ToString::to_string).collect(),
+            owner_excluded_devices: view.owner.excluded_devices.iter().map(ToString::to_string).collect(),
             document_version: view.document_version.0,
             document_refused: view.document_refused.map(|(version, why)| (version.0, why)),
             declined: view.declined.iter().map(ToString::to_string).collect(),

@@ -72,7 +72,7 @@ impl Engine {
             Request::Exclude { devices } => {
                 self.turn(Event::OwnerExcludedDevices(devices), None).await?;
                 let view = self.client.host_view();
-                let (all, own) = (view.excluded_devices, view.owner_excluded_devices);
+                let (all, own) = (view.excluded_devices, view.owner.excluded_devices);
                 let fleet = Device::list(all.difference(&own));
                 Ok(Response::done(match (all.is_empty(), all.len() == own.len()) {
                     (true, _) => "all devices may be used".to_owned(),

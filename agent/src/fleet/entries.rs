@@ -42,6 +42,13 @@ fn host(view: HostView, hostname: &str, name: &str) -> HostState {
         scheduler_rpcs: view.scheduler_rpcs,
         jobs_finished: view.jobs_finished,
         started_at: view.started_at,
+        os: std::env::consts::OS.to_owned(),
+        arch: std::env::consts::ARCH.to_owned(),
+        memory: view.memory,
+        coprocessors: view.coprocessors,
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        owner: view.owner,
+        declined: view.declined,
     }
 }
 

@@ -9,8 +9,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use fallow_domain::ExitCode;
 
 use crate::cli::{
-    Failure, UNPRINTABLE, Unacceptable, block_on, coordinator, create, evaluate, hosts, jobs, manual,
-    preferences, projects, results, shares, simulate, submit, tokens, warn,
+    Failure, UNPRINTABLE, Unacceptable, apply, block_on, coordinator, create, documents, evaluate, groups,
+    hosts, jobs, manual, preferences, projects, results, shares, simulate, submit, tokens, warn,
 };
 use crate::up;
 
@@ -58,7 +58,7 @@ enum Command {
     /// The coordinator itself.
     #[command(subcommand, after_help = coordinator::EXAMPLE)]
     Coordinator(coordinator::Command),
-    /// Lists the agents of the fleet and what they do.
+    /// Lists the agents of the fleet and what they do; shows and labels single ones.
     Hosts(hosts::Arguments),
     /// Lists the projects: shares, CPU time, debt, work.
     Projects(projects::Arguments),
@@ -70,6 +70,14 @@ enum Command {
     Shares(shares::Arguments),
     /// Shows or changes what agents may do.
     Preferences(preferences::Arguments),
+    /// Puts groups of hosts in place, from files: what is different for them.
+    Apply(apply::Apply),
+    /// Says what files of groups would change, for how many hosts.
+    Diff(apply::Diff),
+    /// Lists or removes groups of hosts.
+    Groups(groups::Arguments),
+    /// Lists the versions of the fleet's documents: who made each, when and why.
+    Documents(documents::Arguments),
     /// Makes enrolment tokens.
     #[command(subcommand, after_help = tokens::EXAMPLE)]
     Tokens(tokens::Command),
@@ -152,6 +160,10 @@ fn run(arguments: Arguments) -> Result<ProcessExit, Failure> {
         Command::Results(arguments) => block_on(results::run(arguments))?.map(done),
         Command::Shares(arguments) => block_on(shares::run(arguments))?.map(done),
         Command::Preferences(arguments) => block_on(preferences::run(arguments))?.map(done),
+        Command::Apply(arguments) => block_on(apply::apply(arguments))?.map(done),
+        Command::Diff(arguments) => block_on(apply::diff(arguments))?.map(done),
+        Command::Groups(arguments) => block_on(groups::run(arguments))?.map(done),
+        Command::Documents(arguments) => block_on(documents::run(arguments))?.map(done),
         Command::Tokens(command) => block_on(tokens::run(command))?.map(done),
         Command::Project(command) => block_on(create::project(command))?.map(done),
         Command::App(command) => block_on(create::app(command))?.map(done),

@@ -134,7 +134,7 @@ async fn r6_3_snapshot_and_deltas_are_applied_in_order_and_acknowledged() {
     // What was applied before is acknowledged again, and changes nothing.
     agent.delta(2, vec![project(99)], &[]).await;
     agent.acknowledged(2).await;
-    let held = operator.list_hosts(ListHostsRequest {}).await.unwrap().into_inner().hosts.remove(0);
+    let held = operator.list_hosts(ListHostsRequest::default()).await.unwrap().into_inner().hosts.remove(0);
     assert_eq!((held.connected, held.applied_sequence, held.tasks.len()), (true, 4, 0));
     assert_eq!(held.projects[0].cpu_time_micros, 25);
     assert_eq!(coordinator.fleet().project_totals(&url()).cpu, 25);
@@ -193,7 +193,7 @@ async fn r6_3_a_restart_of_the_coordinator_loses_nothing_and_counts_nothing_twic
     agent.snapshot(1, vec![project(7)]).await;
     agent.acknowledged(1).await;
     assert_eq!(coordinator.fleet().project_totals(&url()).cpu, 57);
-    let hosts = operator.list_hosts(ListHostsRequest {}).await.unwrap().into_inner().hosts;
+    let hosts = operator.list_hosts(ListHostsRequest::default()).await.unwrap().into_inner().hosts;
     assert_eq!(hosts.len(), 1);
     coordinator.stop().await.unwrap();
 }
@@ -272,7 +272,7 @@ async fn absurd_entries_are_refused_and_leave_no_trace() {
         );
     }
     assert_eq!(coordinator.fleet().project_totals(&url()).cpu, 0);
-    let held = operator.list_hosts(ListHostsRequest {}).await.unwrap().into_inner().hosts.remove(0);
+    let held = operator.list_hosts(ListHostsRequest::default()).await.unwrap().into_inner().hosts.remove(0);
     assert_eq!((held.applied_sequence, held.projects.len()), (0, 0));
     coordinator.stop().await.unwrap();
 }
@@ -615,7 +615,7 @@ async fn a_call_without_the_operators_token_is_refused() {
     let (coordinator, _) = start(dir.path()).await;
     let mut stranger =
         connect(&AccessString { secret: "0".repeat(64), ..coordinator.access().clone() }).await.unwrap();
-    let status = stranger.list_hosts(ListHostsRequest {}).await.unwrap_err();
+    let status = stranger.list_hosts(ListHostsRequest::default()).await.unwrap_err();
     assert!(
         status.code() == Code::PermissionDenied && status.message().contains("operator.token"),
         "{status}"

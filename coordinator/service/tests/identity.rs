@@ -35,7 +35,7 @@ async fn identity(coordinator: &Coordinator, operator: &mut Client) -> Identity 
 }
 
 async fn hosts(operator: &mut Client) -> Vec<Host> {
-    operator.list_hosts(ListHostsRequest {}).await.unwrap().into_inner().hosts
+    operator.list_hosts(ListHostsRequest::default()).await.unwrap().into_inner().hosts
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn r6_10_a_dead_host_is_forgotten_and_one_that_is_there_is_not() {
     assert!(refused.message().contains("is connected: revoke it first"), "{refused}");
     operator.forget_host(forget(&gone.agent_id)).await.unwrap();
     let left: Vec<_> = hosts(&mut operator).await.into_iter().map(|host| host.agent_id).collect();
-    assert_eq!(left, [there.agent_id.clone()]);
+    assert_eq!(left, std::slice::from_ref(&there.agent_id));
     let refused = Agent::refused(&gone, hello(&gone, "e", 0)).await;
     assert!(refused.message().contains("was removed from the fleet"), "{refused}");
     let unknown = operator.forget_host(forget("nobody")).await.unwrap_err();
@@ -204,9 +204,8 @@ async fn r6_10_a_link_outlives_the_certificates_that_are_renewed_under_it_and_en
     let ended = timeout(PATIENCE, async {
         loop {
             link.say(fallow_proto::fleet::v1::from_agent::Body::Heartbeat(Default::default())).await;
-            match timeout(Duration::from_millis(300), link.message()).await {
-                Ok(Err(status)) => return status,
-                _ => {}
+            if let Ok(Err(status)) = timeout(Duration::from_millis(300), link.message()).await {
+                return status;
             }
         }
     });

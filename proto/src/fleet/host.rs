@@ -1,9 +1,14 @@
 //! What an agent says of its host.
 
-use fallow_domain::agent_state::{HostState, Metrics, SuspendedBy};
-use fallow_domain::{DocumentVersion, Fraction, Instant, Metric, RPCS_PER_JOB};
+use std::collections::BTreeMap;
 
-use super::{check, v1 as wire};
+use fallow_domain::agent_state::{HostState, Metrics, SuspendedBy};
+use fallow_domain::{
+    Bytes, DocumentVersion, Fraction, Instant, MasterUrl, Metric, OwnerLimits, RPCS_PER_JOB, ResourceType,
+};
+
+use super::limits::DECLINED;
+use super::{check, owner, v1 as wire};
 
 /// A host on the wire.
 #[must_use]
@@ -24,6 +29,13 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
         scheduler_rpcs,
         jobs_finished,
         started_at,
+        os,
+        arch,
+        memory,
+        coprocessors,
+        agent_version,
+        owner,
+        declined,
     } = host;
     let (refused_version, refusal) =
         document_refused.as_ref().map_or((0, ""), |(version, why)| (version.0, why.as_str()));
@@ -48,6 +60,16 @@ pub fn to_wire(host: &HostState) -> wire::HostState {
         idle_cpus: *idle_cpus,
         name: name.clone(),
         suspended: suspended_to_wire(*suspended_by).into(),
+        os: os.clone(),
+        arch: arch.clone(),
+        memory_bytes: memory.0,
+        coprocessors: coprocessors
+            .iter()
+            .map(|(kind, count)| wire::CoprocessorCount { kind: kind.name().to_owned(), count: *count })
+            .collect(),
+        agent_version: agent_version.clone(),
+        owner: (*owner != OwnerLimits::default()).then(|| owner::to_wire(owner)),
+        declined_urls: declined.iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -76,7 +98,21 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         idle_cpus,
         name,
         suspended,
+        os,
+        arch,
+        memory_bytes,
+        coprocessors,
+        agent_version,
+        owner,
+        declined_urls,
     } = wire;
+    check::text("os", &os)?;
+    check::text("arch", &arch)?;
+    check::text("agent_version", &agent_version)?;
+    if declined_urls.len() > DECLINED {
+        return Err(format!("{} declined projects are more than {DECLINED}", declined_urls.len()));
+    }
+    let declined = declined_urls.iter().map(|url| MasterUrl::parse(url).map_err(|error| error.to_string()));
     check::text("hostname", &hostname)?;
     check::text("name", &name)?;
     check::text("suspended_by", &suspended_by)?;
@@ -107,7 +143,26 @@ pub fn from_wire(wire: wire::HostState) -> Result<HostState, String> {
         scheduler_rpcs,
         jobs_finished,
         started_at: Instant::from_micros(started_at),
+        os,
+        arch,
+        memory: Bytes(memory_bytes),
+        coprocessors: coprocessors_from_wire(&coprocessors)?,
+        agent_version,
+        owner: owner::from_wire(&owner.unwrap_or_default())?,
+        declined: declined.collect::<Result<_, _>>()?,
     })
+}
+
+fn coprocessors_from_wire(wire: &[wire::CoprocessorCount]) -> Result<BTreeMap<ResourceType, u32>, String> {
+    let most = u32::from(u16::MAX);
+    if let Some(absurd) = wire.iter().find(|one| one.count > most) {
+        return Err(format!("{} devices of one kind are more than {most}", absurd.count));
+    }
+    let known = |one: &wire::CoprocessorCount| {
+        let kind = ResourceType::from_name(&one.kind).filter(|kind| kind.is_coprocessor())?;
+        Some((kind, one.count))
+    };
+    Ok(wire.iter().filter_map(known).collect())
 }
 
 fn suspended_to_wire(by: Option<SuspendedBy>) -> wire::SuspendedBy {
@@ -204,6 +259,13 @@ mod tests {
             scheduler_rpcs: 13,
             jobs_finished: 14,
             started_at: Instant::from_micros(15),
+            os: "linux".into(),
+            arch: "x86_64".into(),
+            memory: Bytes(16),
+            coprocessors: [(ResourceType::Amd, 2), (ResourceType::Nvidia, 1)].into(),
+            agent_version: "0.1".into(),
+            owner: OwnerLimits { suspended: true, ..OwnerLimits::default() },
+            declined: vec![MasterUrl::parse("http://127.0.0.1:1/a/").unwrap()],
         }
     }
 
@@ -240,7 +302,7 @@ mod tests {
     #[test]
     fn hosts_that_cannot_be_are_refused_with_what_is_wrong() {
         type Spoil = fn(&mut wire::HostState);
-        let cases: [(Spoil, &str); 9] = [
+        let cases: [(Spoil, &str); 13] = [
             (|h| h.usable_cpus = 9, "8 CPUs of which 9 usable and 6 idle cannot be"),
             (|h| h.idle_cpus = 8, "cannot be"),
             (|h| h.cpus = 1 << 21, "cannot be"),
@@ -250,6 +312,10 @@ mod tests {
             (|h| h.suspended_by = "\u{7}".into(), "suspended_by has"),
             (|h| h.week.as_mut().unwrap().waste = Some(1.1), "waste of the week is 1.1"),
             (|h| h.month.as_mut().unwrap().rpcs_per_job = Some(f64::NAN), "RPCs per job of the month"),
+            (|h| h.os = "\u{7}".into(), "os has"),
+            (|h| h.coprocessors[0].count = 1 << 16, "65536 devices of one kind"),
+            (|h| h.declined_urls = vec![String::new(); 1_001], "1001 declined projects"),
+            (|h| h.owner.as_mut().unwrap().cpu_fraction = Some(2.0), "fraction"),
         ];
         for (spoil, expected) in cases {
             let mut bad = to_wire(&host());

@@ -8,3 +8,6 @@ pub const TEXT_BYTES: usize = 1_024;
 pub const MICROS_MAX: i64 = 100_000_000_000_000_000;
 /// Debt that can be meant, CPU seconds either way.
 pub const DEBT_MAX: f64 = 1e12;
+/// Projects of the document that an owner may have detached, and devices that he may exclude: as many as a
+/// document may name, and more than there are.
+pub const DECLINED: usize = 1_000;

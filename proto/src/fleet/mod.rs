@@ -10,6 +10,7 @@ pub mod entry;
 pub mod entry_key;
 pub mod host;
 pub mod limits;
+pub mod owner;
 pub mod preferences;
 pub mod project;
 pub mod task;

@@ -1,12 +1,12 @@
 //! What can be seen of a client from outside: for `status`, the fleet link and metrics.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use fallow_domain::agent_state::Phase;
 use fallow_domain::agent_state::SuspendedBy;
 use fallow_domain::{
-    Device, DocumentVersion, Duration, Instant, JobId, MasterUrl, ProjectAssignment, ProjectId, ResourceType,
-    Share,
+    Bytes, Device, DocumentVersion, Duration, Instant, JobId, MasterUrl, OwnerLimits, ProjectAssignment,
+    ProjectId, ResourceType, Share,
 };
 use fallow_policy::metrics::{Figures, Metrics};
 
@@ -23,8 +23,12 @@ pub struct HostView {
     pub suspended_by: Option<SuspendedBy>,
     /// Devices that must not be used, by the document or the owner (R3.14).
     pub excluded_devices: BTreeSet<Device>,
-    /// Those of them that the owner excludes.
-    pub owner_excluded_devices: BTreeSet<Device>,
+    /// The limits of the owner.
+    pub owner: OwnerLimits,
+    /// Main memory; 0 until it was measured.
+    pub memory: Bytes,
+    /// Coprocessors, how many of each kind.
+    pub coprocessors: BTreeMap<ResourceType, u32>,
     /// The document that is followed.
     pub document_version: DocumentVersion,
     /// When it was applied.
@@ -117,10 +121,11 @@ impl Client {
         let all = self.ledger.all();
         let usable = self.usable_cpus();
         let meta = &self.state.host;
+        let facts = meta.facts();
         let late = self.late_unreported();
         let wished = meta.document.as_ref().is_some_and(|document| document.preferences.suspended);
         HostView {
-            cpus: self.state.host.facts().map_or(0, |host| host.ncpus),
+            cpus: facts.map_or(0, |host| host.ncpus),
             usable_cpus: usable,
             idle_cpus: self.idle_cpus(),
             suspended_by: match (meta.owner.suspended, wished) {
@@ -129,7 +134,13 @@ impl Client {
                 (false, false) => None,
             },
             excluded_devices: self.preferences().excluded_devices.clone(),
-            owner_excluded_devices: meta.owner.excluded_devices.clone(),
+            owner: meta.owner.clone(),
+            memory: facts.map_or(Bytes(0), |host| host.memory),
+            coprocessors: facts
+                .iter()
+                .flat_map(|host| &host.coprocessors)
+                .map(|one| (one.kind, one.count))
+                .collect(),
             document_version: meta.document.as_ref().map_or(DocumentVersion(0), |document| document.version),
             document_applied_at: meta.document_applied_at,
             document_refused: meta.document_refused.clone(),

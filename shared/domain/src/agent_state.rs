@@ -3,11 +3,14 @@
 //!
 //! Amounts are totals since the agent's store was made.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DocumentVersion, Duration, Fraction, Instant, MasterUrl, Share};
+use crate::{
+    Bytes, DocumentVersion, Duration, Fraction, Instant, MasterUrl, OwnerLimits, ResourceType, Share,
+};
 
 /// Which part of an agent's state an entry tells of. In order: the host, projects, tasks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,6 +83,27 @@ pub struct HostState {
     pub jobs_finished: u64,
     /// When this life of the agent began.
     pub started_at: Instant,
+    /// Operating system, such as `linux`; empty where the agent does not say.
+    #[serde(default)]
+    pub os: String,
+    /// Architecture of the CPUs, such as `x86_64`; empty where the agent does not say.
+    #[serde(default)]
+    pub arch: String,
+    /// Main memory; 0 where the agent does not say.
+    #[serde(default)]
+    pub memory: Bytes,
+    /// Coprocessors, how many of each kind.
+    #[serde(default)]
+    pub coprocessors: BTreeMap<ResourceType, u32>,
+    /// Version of the agent; empty where it does not say.
+    #[serde(default)]
+    pub agent_version: String,
+    /// The limits of the host's owner (R6.4).
+    #[serde(default)]
+    pub owner: OwnerLimits,
+    /// Projects of the document that the owner detached.
+    #[serde(default)]
+    pub declined: Vec<MasterUrl>,
 }
 
 /// Who suspended computing on a host.

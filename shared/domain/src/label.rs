@@ -1,9 +1,9 @@
 //! Labels of hosts (R6.4): what groups of the fleet are chosen by, as `room=12`.
 //!
-//! Three sources say labels of a host: the token it was enrolled with, the operators, and the agent itself, which
-//! reports facts such as its system. Names of facts ([`FACTS`]) are nobody else's: [`Labels::read`], which reads what
-//! people give, refuses them. Of the other two sources enrolment wins ([`Labels::merged`]). So neither an agent nor
-//! an operator changes what a host was enrolled as.
+//! Three sources say labels of a host: the token it was enrolled with, the operators, and the agent itself,
+//! which reports facts such as its system. Names of facts ([`FACTS`]) are nobody else's: [`Labels::read`],
+//! which reads what people give, refuses them. Of the other two sources enrolment wins ([`Labels::merged`]).
+//! So neither an agent nor an operator changes what a host was enrolled as.
 
 use std::collections::{BTreeMap, btree_map};
 use std::fmt;
@@ -18,9 +18,10 @@ pub const LABEL_LENGTH_MAX: usize = 63;
 /// Labels that one source may give a host.
 pub const LABELS_MAX: usize = 64;
 
-/// Names of the labels that agents report. A name that begins with one of them and a dot is a fact as well, such as
-/// `gpu.nvidia`.
-pub const FACTS: [&str; 7] = ["agent_version", "arch", "cores", "gpu", "hostname", "memory_mib", "os"];
+/// Names of the labels that agents report, and of `agent_id`, which the coordinator gave. A name that begins
+/// with one of them and a dot is a fact as well, such as `gpu.nvidia`.
+pub const FACTS: [&str; 9] =
+    ["agent_id", "agent_name", "agent_version", "arch", "cores", "gpu", "hostname", "memory_mib", "os"];
 
 const NAME_EXPECTED: &str =
     "up to 63 letters, digits, '-', '_' and '.', a letter or a digit at both ends, such as room";
@@ -67,8 +68,8 @@ impl LabelValue {
         as_number(&self.0)
     }
 
-    /// What an agent reports, made a value: other characters become `_`, what is too long is cut. None if nothing is
-    /// left that could begin and end it.
+    /// What an agent reports, made a value: other characters become `_`, what is too long is cut. None if
+    /// nothing is left that could begin and end it.
     #[must_use]
     pub fn fitted(text: &str) -> Option<Self> {
         let fit = |c: char| if is_allowed(c) { c } else { '_' };
@@ -142,7 +143,8 @@ impl Labels {
     /// Reads labels that people give, each written `NAME=VALUE`.
     ///
     /// # Errors
-    /// [`Invalid`] for the first that is none, that is named twice or that only agents report, and for too many.
+    /// [`Invalid`] for the first that is none, that is named twice or that only agents report, and for too
+    /// many.
     pub fn read<'a>(given: impl IntoIterator<Item = &'a str>) -> Result<Self, Invalid> {
         let mut labels = Self::default();
         for text in given {
@@ -205,8 +207,8 @@ impl Labels {
         self.0.is_empty()
     }
 
-    /// The labels of a host. Facts are what the agent reports, all others what it was enrolled with or else what
-    /// operators said; each source is heard only on its own names.
+    /// The labels of a host. Facts are what the agent reports, all others what it was enrolled with or else
+    /// what operators said; each source is heard only on its own names.
     #[must_use]
     pub fn merged(enrolment: &Self, operator: &Self, facts: &Self) -> Self {
         let mut all = BTreeMap::new();

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use fallow_daemon::clock;
 use fallow_domain::agent_state::SuspendedBy;
-use fallow_domain::{Metric, RPCS_PER_JOB};
+use fallow_domain::{LabelName, Metric, RPCS_PER_JOB};
 use fallow_proto::fleet::host::suspended_by;
 use fallow_proto::fleet::v1::{HostState, Metrics, TaskPhase};
 use fallow_proto::operator::v1::{Host, ListHostsRequest};
@@ -11,11 +11,35 @@ use serde_json::{Value, json};
 
 use super::connect::Target;
 use super::table::{self, Column::Number, Column::Text};
-use super::{Failure, fitted, host_removal, print, print_json};
+use super::{Failure, fitted, host_label, host_removal, host_show, print, print_json};
 
-/// What else can be done with hosts.
+const EXAMPLE: &str = "\
+Examples:
+  fallow hosts
+  fallow hosts --selector 'room=12, !gpu'
+  fallow hosts --json | jq '.hosts[] | select(.connected | not)'
+  fallow hosts show lab-pc-7 --why
+  fallow hosts label lab-pc-7 room=12
+
+A selector is terms parted by commas: room=12, room!=12, gpu, !gpu,
+os in (linux, freebsd), room notin (1, 2), cores>=8.";
+
+/// Without a subcommand they are listed.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLE)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    list: List,
+}
+
 #[derive(Subcommand, Debug)]
-pub(crate) enum Command {
+enum Command {
+    /// Shows one host: its labels, its groups, and why it is asked for what.
+    Show(host_show::Show),
+    /// Sets and removes labels of a host.
+    Label(host_label::Label),
     /// Takes a host out of the fleet for good, at once.
     #[command(after_help = host_removal::REVOKE)]
     Revoke(host_removal::Revoke),
@@ -25,15 +49,12 @@ pub(crate) enum Command {
 }
 
 #[derive(Args, Debug)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "Example:\n  fallow hosts\n  fallow hosts --json | jq '.hosts[] | select(.connected | not)'"
-)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    command: Option<Command>,
+struct List {
     #[command(flatten)]
     target: Target,
+    /// Only hosts with such labels, such as 'room=12, !gpu'.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    selector: String,
     /// All columns, however narrow the terminal is.
     #[arg(long)]
     wide: bool,
@@ -44,12 +65,17 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.command {
-        Some(Command::Revoke(revoke)) => return host_removal::revoke(revoke).await,
-        Some(Command::Forget(forget)) => return host_removal::forget(forget).await,
-        None => {}
+        None => list(arguments.list).await,
+        Some(Command::Show(show)) => host_show::run(show).await,
+        Some(Command::Label(label)) => host_label::run(label).await,
+        Some(Command::Revoke(revoke)) => host_removal::revoke(revoke).await,
+        Some(Command::Forget(forget)) => host_removal::forget(forget).await,
     }
+}
+
+async fn list(arguments: List) -> Result<(), Failure> {
     let mut client = arguments.target.connect().await?;
-    let reply = client.list_hosts(ListHostsRequest {}).await?.into_inner();
+    let reply = client.list_hosts(ListHostsRequest { selector: arguments.selector }).await?.into_inner();
     if arguments.json {
         let hosts: Vec<_> = reply.hosts.iter().map(host_json).collect();
         return print_json(&json!({ "document_version": reply.document_version, "hosts": hosts }));
@@ -65,6 +91,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
         (Number("running"), 3),
         (Number("jobs held"), 5),
         (Number("CPU time"), 6),
+        (Text("labels"), 10),
         (Text("state"), 0),
     ];
     let rows = reply.hosts.iter().map(|host| row(host, reply.document_version)).collect();
@@ -84,12 +111,10 @@ fn suspender(state: &HostState) -> &str {
 fn row(host: &Host, wanted: u64) -> Vec<String> {
     let state = host.state.clone().unwrap_or_default();
     let running = host.tasks.iter().filter(|task| task.phase() == TaskPhase::Running).count();
-    let said = match (host.revoked_at_micros != 0, state.document_refusal.as_str(), suspender(&state)) {
-        (true, ..) if host.revoked_reason.is_empty() => "revoked".to_owned(),
-        (true, ..) => format!("revoked: {}", host.revoked_reason),
-        (false, "", "") => String::new(),
-        (false, "", by) => format!("suspended by {by}"),
-        (false, why, _) => format!("refused document {}: {why}", state.document_refused_version),
+    let said = match (host.revoked_at_micros != 0, host.revoked_reason.as_str()) {
+        (true, "") => "revoked".to_owned(),
+        (true, why) => format!("revoked: {why}"),
+        (false, _) => said(&state),
     };
     vec![
         state.name,
@@ -102,8 +127,33 @@ fn row(host: &Host, wanted: u64) -> Vec<String> {
         running.to_string(),
         host.tasks.len().to_string(),
         table::micros(state.cpu_time_micros),
+        given_labels(&host.labels),
         said,
     ]
+}
+
+/// What keeps a host from doing what it is asked for, in words.
+pub(super) fn said(state: &HostState) -> String {
+    match (state.document_refusal.as_str(), suspender(state)) {
+        ("", "") => String::new(),
+        ("", by) => format!("suspended by {by}"),
+        (why, _) => format!("refused document {}: {why}", state.document_refused_version),
+    }
+}
+
+/// The labels that people gave; those that agents report would fill the line.
+fn given_labels(labels: &[String]) -> String {
+    let is_given = |label: &&String| {
+        let name = label.split_once('=').map_or(label.as_str(), |(name, _)| name);
+        !name.parse::<LabelName>().is_ok_and(|name| name.is_fact())
+    };
+    labels.iter().filter(is_given).map(String::as_str).collect::<Vec<_>>().join(" ")
+}
+
+/// Labels as an object.
+pub(super) fn labels_json(labels: &[String]) -> Value {
+    let pairs = labels.iter().filter_map(|label| label.split_once('='));
+    Value::Object(pairs.map(|(name, value)| (name.to_owned(), value.into())).collect())
 }
 
 pub(crate) fn metrics_json(metrics: Option<&Metrics>) -> Value {
@@ -193,5 +243,6 @@ pub(crate) fn host_json(host: &Host) -> Value {
         "month": metrics_json(state.month.as_ref()),
         "projects": projects,
         "tasks": tasks,
+        "labels": labels_json(&host.labels),
     })
 }

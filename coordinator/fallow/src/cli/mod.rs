@@ -2,15 +2,22 @@
 //!
 //! Listings are tables for people, or one JSON object with `--json`. Errors say what, where and what to do.
 
+pub(crate) mod apply;
 mod batch;
 mod bounded;
+mod changes;
 mod connect;
 pub(crate) mod coordinator;
 pub(crate) mod create;
+pub(crate) mod documents;
 pub(crate) mod evaluate;
 mod failure;
 mod fitted;
+mod group_files;
+pub(crate) mod groups;
+mod host_label;
 mod host_removal;
+mod host_show;
 pub(crate) mod hosts;
 mod job;
 pub(crate) mod jobs;

@@ -52,7 +52,7 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 
 impl FleetSnapshot {
     async fn of(client: &mut Client) -> Result<Self, Failure> {
-        let hosts = client.list_hosts(ListHostsRequest {}).await?.into_inner();
+        let hosts = client.list_hosts(ListHostsRequest::default()).await?.into_inner();
         let projects = client.list_projects(ListProjectsRequest {}).await?.into_inner().projects;
         let document_version = hosts.document_version;
         Ok(Self { hosts: hosts.hosts, projects, document_version, changed: None })

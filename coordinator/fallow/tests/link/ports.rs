@@ -51,7 +51,7 @@ async fn operator(dir: &Path) -> Client {
 
 /// Both ports answer whoever comes.
 async fn both_answer(dir: &Path, file: &DaemonFile) {
-    let hosts = async { operator(dir).await.list_hosts(ListHostsRequest {}).await };
+    let hosts = async { operator(dir).await.list_hosts(ListHostsRequest::default()).await };
     timeout(PATIENCE, hosts).await.expect("the fleet's port answers").unwrap();
     let url = file.told.http.clone();
     let page = tokio::task::spawn_blocking(move || {

@@ -1,24 +1,30 @@
-//! The fleet's document: versioned, immutable, every version kept with who made it, when and why (R6.5).
+//! The fleet's documents: versioned, immutable, every version kept with who made it, when and why (R6.5).
 //!
-//! One document for the whole fleet. The newest is at hand in [`Documents::watch`]: whoever looks late sees
-//! the newest only, so a slow agent never costs memory. A change is stored for good before anybody hears of
-//! it. Shares and preferences stand in it (R6.4).
+//! A version is of the whole: the document of the whole fleet and all groups ([`DocumentSet`]), so one number
+//! says what an agent follows. The newest is at hand in [`Documents::watch`]: whoever looks late sees the
+//! newest only, so a slow agent never costs memory. A change is stored for good before anybody hears of it.
+//! Shares and preferences stand in it (R6.4).
 //!
-//! Omitted: groups and labels, rollouts in waves, previews.
+//! Omitted: rollouts in waves.
+
+mod version;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fallow_domain::{
     AccountKey, DocumentVersion, FleetDocument, Instant, Invalid, MasterUrl, Preferences, ProjectAssignment,
-    Share,
+    Share, printable,
 };
-use fallow_store::{Batch, BatchResult, Format, Store, StoreError, no_migration};
-use serde::{Deserialize, Serialize};
+use fallow_fleet::{Change, ChangeError, DocumentSet, Groups};
+use fallow_store::{Batch, BatchResult, KeyRange, Store, StoreError};
 use tokio::sync::{Mutex, watch};
 
-const FORMAT: Format = Format { name: "document", version: 1, migrate: no_migration };
-const PREFIX: &[u8] = b"document/";
+pub use version::{Audited, Published};
+use version::{FORMAT, PREFIX};
+
+/// Bytes of a message that says why a version was made.
+const MESSAGE_MAX: usize = 1_000;
 
 /// A change of the document that is not made.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +46,15 @@ pub enum DocumentError {
     /// A request that asks for nothing.
     #[error("nothing to change was named: give at least one NAME=SHARE")]
     Nothing,
+    /// Groups that are wrong, or not there.
+    #[error(transparent)]
+    Groups(#[from] ChangeError),
+    /// A change that the fleet's groups do not allow.
+    #[error("the change does not go with the fleet's groups: {0}")]
+    Conflict(String),
+    /// It cannot be written down.
+    #[error("the documents cannot be serialised")]
+    Serialise(#[from] serde_json::Error),
     /// A value that means nothing in its place.
     #[error(transparent)]
     Invalid(#[from] Invalid),
@@ -55,28 +70,8 @@ pub struct Author {
     pub name: String,
     /// W3C trace context of the call; empty for none.
     pub traceparent: String,
-}
-
-/// A version as it is kept.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Audited {
-    /// The document.
-    pub document: FleetDocument,
-    /// When it was made.
-    pub made_at: Instant,
-    /// By whom.
-    pub made_by: String,
-    /// What was changed, in words.
-    pub change: String,
-}
-
-/// The newest document.
-#[derive(Clone, Debug)]
-pub struct Published {
-    /// The document with its audit record.
-    pub audited: Audited,
-    /// The trace context of the change that made it; empty after a restart.
-    pub traceparent: String,
+    /// Why, in the operator's words; may be empty.
+    pub message: String,
 }
 
 /// All versions of the document.
@@ -94,11 +89,7 @@ impl Documents {
     /// What the store says.
     pub fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
         let newest = store.scan_prefix(PREFIX)?.pop();
-        let mut newest = newest.map(|(key, value)| FORMAT.read::<Audited>(&key, &value)).transpose()?;
-        // An older version may have stored them in another form.
-        for project in newest.iter_mut().flat_map(|audited| &mut audited.document.projects) {
-            project.url = project.url.renewed();
-        }
+        let newest = newest.map(|(key, value)| version::read(&key, &value)).transpose()?;
         let published = newest.map(|audited| Arc::new(Published { audited, traceparent: String::new() }));
         Ok(Self { store, current: Arc::new(watch::Sender::new(published)), changing: Arc::default() })
     }
@@ -115,19 +106,28 @@ impl Documents {
         self.current.borrow().clone()
     }
 
-    /// The newest document, or one of version 0 without projects.
+    /// The newest fleet-wide document, or one of version 0 without projects.
     #[must_use]
     pub fn document(&self) -> FleetDocument {
-        self.current().map_or_else(empty, |published| published.audited.document.clone())
+        self.current().map_or_else(|| empty().fleet, |published| published.audited.set.fleet.clone())
     }
 
-    /// Every version with its audit record, oldest first.
+    /// All newest documents, or a set of version 0 that says nothing.
+    #[must_use]
+    pub fn set(&self) -> DocumentSet {
+        self.current().map_or_else(empty, |published| published.audited.set.clone())
+    }
+
+    /// The newest versions with their audit records, at most so many, oldest first.
     ///
     /// # Errors
     /// What the store says.
-    pub fn history(&self) -> Result<Vec<Audited>, StoreError> {
-        let entries = self.store.scan_prefix(PREFIX)?;
-        entries.iter().map(|(key, value)| FORMAT.read(key, value)).collect()
+    pub fn history(&self, limit: usize) -> Result<Vec<Audited>, StoreError> {
+        let newest = self.document().version.0;
+        let before = newest.saturating_sub(limit as u64);
+        let range = KeyRange::prefix(PREFIX).after(&key(DocumentVersion(before)));
+        let entries = self.store.scan(&range, limit)?;
+        entries.iter().map(|(key, value)| version::read(key, value)).collect()
     }
 
     /// Gives the named projects new shares. Shares that are so already make no new version.
@@ -143,7 +143,7 @@ impl Documents {
         if shares.is_empty() {
             return Err(DocumentError::Nothing);
         }
-        self.change(author, now, |document| {
+        self.change_fleet(author, now, |document| {
             let mut seen = BTreeSet::new();
             let mut said = Vec::new();
             for (name, share) in shares {
@@ -175,7 +175,7 @@ impl Documents {
         preferences: Preferences,
     ) -> Result<FleetDocument, DocumentError> {
         preferences.check_set()?;
-        self.change(author, now, |document| {
+        self.change_fleet(author, now, |document| {
             document.preferences = preferences;
             Ok("preferences".to_owned())
         })
@@ -192,7 +192,7 @@ impl Documents {
         now: Instant,
         assignment: ProjectAssignment,
     ) -> Result<FleetDocument, DocumentError> {
-        self.change(author, now, |document| {
+        self.change_fleet(author, now, |document| {
             let said = format!("project {}", assignment.name);
             match document.projects.iter_mut().find(|project| project.name == assignment.name) {
                 Some(project) => *project = assignment,
@@ -217,9 +217,9 @@ impl Documents {
         keys: &[(MasterUrl, AccountKey)],
     ) -> Result<FleetDocument, DocumentError> {
         if self.current().is_none() {
-            return Ok(empty());
+            return Ok(empty().fleet);
         }
-        self.change(author, now, |document| {
+        self.change_fleet(author, now, |document| {
             document.version = DocumentVersion(document.version.0 + 1);
             for project in &mut document.projects {
                 if let Some((_, key)) = keys.iter().find(|(url, _)| *url == project.url) {
@@ -231,23 +231,62 @@ impl Documents {
         .await
     }
 
-    async fn change(
+    /// Changes groups, all of them or none, and says what that amounts to. What is so already makes no new
+    /// version.
+    ///
+    /// # Errors
+    /// [`DocumentError`]; nothing is changed then.
+    pub async fn change_groups(
+        &self,
+        author: Author,
+        now: Instant,
+        change: &Change,
+    ) -> Result<DocumentSet, DocumentError> {
+        self.change(author, now, |set| {
+            let groups = change.groups(set)?;
+            let said = what_changed(&set.groups, &groups);
+            set.groups = groups;
+            Ok(said)
+        })
+        .await
+    }
+
+    async fn change_fleet(
         &self,
         author: Author,
         now: Instant,
         edit: impl FnOnce(&mut FleetDocument) -> Result<String, DocumentError>,
     ) -> Result<FleetDocument, DocumentError> {
+        self.change(author, now, |set| edit(&mut set.fleet)).await.map(|set| set.fleet)
+    }
+
+    async fn change(
+        &self,
+        author: Author,
+        now: Instant,
+        edit: impl FnOnce(&mut DocumentSet) -> Result<String, DocumentError>,
+    ) -> Result<DocumentSet, DocumentError> {
         let alone = self.changing.clone().lock_owned().await;
-        let before = self.document();
-        let mut document = before.clone();
-        let change = edit(&mut document)?;
-        if document == before {
+        let before = self.set();
+        let mut set = before.clone();
+        let change = edit(&mut set)?;
+        if set == before {
             return Ok(before);
         }
-        document.version = DocumentVersion(before.version.0 + 1);
-        document.check()?;
-        let audited = Audited { document: document.clone(), made_at: now, made_by: author.name, change };
-        let key = key(document.version);
+        set.fleet.version = DocumentVersion(before.fleet.version.0 + 1);
+        set.fleet.check()?;
+        if let Some(problem) = set.problems().first() {
+            return Err(DocumentError::Conflict(problem.to_string()));
+        }
+        let audited = Audited {
+            hash: set.hash()?,
+            set: set.clone(),
+            made_at: now,
+            made_by: author.name,
+            change,
+            message: printable::line(&author.message, MESSAGE_MAX),
+        };
+        let key = key(set.fleet.version);
         let value = FORMAT.write(&key, &audited)?;
         let batch = Batch::new().require_absent(key.clone()).put(key, value);
         let (store, current) = (self.store.clone(), self.current.clone());
@@ -257,17 +296,17 @@ impl Documents {
             let _alone = alone;
             if let BatchResult::Conflict { .. } = store.apply_durable(batch)? {
                 let what = "a new version of the document";
-                let version = audited.document.version;
+                let version = audited.set.fleet.version;
                 return Err(Invalid::new(what, version, "a version that is not there yet").into());
             }
             tracing::info!(
-                version = audited.document.version.0,
+                version = audited.set.fleet.version.0,
                 by = audited.made_by,
                 change = audited.change,
                 "document made"
             );
             current.send_replace(Some(Arc::new(Published { audited, traceparent: author.traceparent })));
-            Ok(document)
+            Ok(set)
         });
         made.await.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))
     }
@@ -278,14 +317,29 @@ fn key(version: DocumentVersion) -> Vec<u8> {
     format!("document/{:020}", version.0).into_bytes()
 }
 
-fn empty() -> FleetDocument {
-    FleetDocument { version: DocumentVersion(0), projects: Vec::new(), preferences: Preferences::default() }
+/// Which groups are others, in words.
+fn what_changed(before: &Groups, after: &Groups) -> String {
+    let put = after.0.iter().filter(|(name, group)| before.0.get(*name) != Some(*group));
+    let gone = before.0.keys().filter(|name| !after.0.contains_key(*name));
+    let said: Vec<String> =
+        put.map(|(name, _)| name.to_string()).chain(gone.map(|name| format!("{name} removed"))).collect();
+    printable::line(&format!("groups {}", said.join(", ")), MESSAGE_MAX)
+}
+
+fn empty() -> DocumentSet {
+    let fleet = FleetDocument {
+        version: DocumentVersion(0),
+        projects: Vec::new(),
+        preferences: Preferences::default(),
+    };
+    DocumentSet { fleet, groups: Groups::default() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fallow_store::SledStore;
+    use fallow_fleet::GroupText;
+    use fallow_store::{Format, SledStore};
 
     fn assignment(name: &str) -> ProjectAssignment {
         ProjectAssignment {
@@ -315,7 +369,7 @@ mod tests {
         }
         let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
         assert_eq!(documents.document().version.0, 2);
-        let history = documents.history().unwrap();
+        let history = documents.history(100).unwrap();
         assert_eq!(history.len(), 2);
         assert_eq!((history[1].made_by.as_str(), history[1].change.as_str()), ("tester", "shares a=75"));
     }
@@ -347,8 +401,67 @@ mod tests {
             assert!(futures_util::poll!(call).is_pending());
         }
         assert_eq!(shares(&documents, &[("a", 2.0)]).await.unwrap(), 3);
-        assert_eq!(documents.history().unwrap().len(), 3);
+        assert_eq!(documents.history(100).unwrap().len(), 3);
         assert!(newest.has_changed().unwrap());
+    }
+
+    fn group(name: &str, precedence: u32, rest: &str) -> Change {
+        let text = format!("name = \"{name}\"\nprecedence = {precedence}\nselector = \"room=12\"\n{rest}");
+        let file = GroupText { file: format!("{name}.toml"), text };
+        Change { files: vec![file], ..Change::default() }
+    }
+
+    #[tokio::test]
+    async fn r6_5_a_change_of_groups_is_a_version_with_hash_and_message_and_the_same_again_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+        documents.put_project(Author::default(), Instant::EPOCH, assignment("a")).await.unwrap();
+        let author = || Author { name: "tester".into(), message: "quiet\nroom".into(), ..Author::default() };
+        let change = group("quiet", 5, "[preferences]\ncpu_fraction = 0.5\n");
+        for _ in 0..2 {
+            let set = documents.change_groups(author(), Instant::EPOCH, &change).await.unwrap();
+            assert_eq!((set.fleet.version.0, set.groups.0.len()), (2, 1));
+        }
+        let removal = Change { remove: vec!["quiet".into()], ..Change::default() };
+        documents.change_groups(Author::default(), Instant::EPOCH, &removal).await.unwrap();
+        let history = documents.history(100).unwrap();
+        let said = (history[1].change.as_str(), history[1].message.as_str());
+        assert_eq!(said, ("groups quiet", "quiet\u{fffd}room"));
+        assert_eq!(history[2].change, "groups quiet removed");
+        // What is back to what it was has its hash again.
+        assert_eq!((history[0].hash == history[2].hash, history[0].hash == history[1].hash), (true, false));
+        assert_eq!(documents.history(1).unwrap(), history[2..]);
+    }
+
+    #[tokio::test]
+    async fn r6_4_a_project_that_a_group_has_elsewhere_is_not_put_into_the_fleets_document() {
+        let dir = tempfile::tempdir().unwrap();
+        let documents = Documents::open(Arc::new(SledStore::open(dir.path()).unwrap())).unwrap();
+        let far = "[projects.far]\nurl = \"https://far.example.org/\"\naccount_key = \"k\"\n";
+        documents.change_groups(Author::default(), Instant::EPOCH, &group("g", 1, far)).await.unwrap();
+        let put = documents.put_project(Author::default(), Instant::EPOCH, assignment("far")).await;
+        assert!(put.unwrap_err().to_string().contains("group g: projects.far.url"));
+        assert_eq!(documents.document().version.0, 1);
+    }
+
+    #[test]
+    fn r6_5_a_document_stored_before_there_were_groups_is_a_set_without_any() {
+        let old = Format { name: "document", version: 1, migrate: fallow_store::no_migration };
+        let stored = serde_json::json!({
+            "document": { "version": 3, "projects": [assignment("a")], "preferences": Preferences::default() },
+            "made_at": 5, "made_by": "somebody", "change": "shares a=1",
+        });
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(SledStore::open(dir.path()).unwrap());
+        let key = key(DocumentVersion(3));
+        let batch = Batch::new().put(key.clone(), old.write(&key, &stored).unwrap());
+        assert!(matches!(store.apply_durable(batch).unwrap(), BatchResult::Applied { .. }));
+        let documents = Documents::open(store).unwrap();
+        let read = documents.current().unwrap().audited.clone();
+        let (set, by) = (&read.set, read.made_by.as_str());
+        assert_eq!((set.fleet.version.0, set.groups.0.len(), by), (3, 0, "somebody"));
+        assert_eq!((read.hash.as_str().len(), read.message.as_str()), (64, ""));
+        assert_eq!(documents.history(100).unwrap(), [read]);
     }
 
     #[tokio::test]

@@ -1,8 +1,9 @@
 //! Each agent's document names the agent's own accounts (R6.10): no agent is told another's key.
 //!
-//! The document that is stored and shown to operators names a project's own account. On its way to an agent,
-//! the key of every project that this coordinator hosts is replaced. Keys are found once per agent and kept,
-//! so that a new document for thousands of agents costs a copy each.
+//! The documents that are stored and shown to operators name a project's own account. On the way to an agent,
+//! which gets what holds for its labels (R6.4), the key of every project that this coordinator hosts is
+//! replaced. Keys are found once per agent and kept, so that a new document for thousands of agents costs a
+//! copy each.
 //!
 //! An account that cannot be made now (a full disk) withholds the document from its agent until it can:
 //! without its own key the agent would be a stranger to the project. It goes on with the document that it
@@ -41,11 +42,12 @@ impl Fleet {
         agent: &Agent,
         document: &Published,
     ) -> Result<FleetDocument, String> {
-        let mut own = document.audited.document.clone();
+        let set = &document.audited.set;
+        let mut own = agent.effective(set).document(set);
         let Some(accounts) = self.accounts.get().cloned() else { return Ok(own) };
         let mut keys = lock(&agent.keys).clone();
-        let projects = document.audited.document.projects.iter();
-        let lacking: Vec<_> = projects.filter(|project| !keys.contains_key(&project.name)).cloned().collect();
+        let lacking: Vec<_> =
+            own.projects.iter().filter(|project| !keys.contains_key(&project.name)).cloned().collect();
         if !lacking.is_empty() {
             let (found, failed) = find(accounts, agent.id.clone(), lacking).await?;
             lock(&agent.keys).extend(found.clone());

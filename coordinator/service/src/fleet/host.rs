@@ -1,7 +1,7 @@
 //! What the fleet says of an agent to whoever lists it.
 
 use fallow_domain::agent_state::{HostState, ProjectState, TaskState};
-use fallow_domain::{AgentId, Instant};
+use fallow_domain::{AgentId, Instant, Labels};
 
 use super::Agent;
 use super::enrol::Revocation;
@@ -18,6 +18,8 @@ pub struct Host {
     pub last_seen: Instant,
     /// The last message that was applied.
     pub applied_sequence: u64,
+    /// Its labels.
+    pub labels: Labels,
     /// The host. Of an agent that has told nothing yet only the name is known.
     pub state: HostState,
     /// Its projects, in order of their URLs.
@@ -36,6 +38,7 @@ impl Agent {
             let record = lock(&self.record);
             (record.hostname.clone(), record.revoked.clone())
         };
+        let labels = self.labels();
         let state = lock(&self.state);
         let unknown = || HostState { hostname: hostname.clone(), ..HostState::default() };
         Host {
@@ -43,6 +46,7 @@ impl Agent {
             connected: self.is_connected(),
             last_seen: self.last_seen(),
             applied_sequence: state.position.sequence,
+            labels,
             state: state.host().cloned().unwrap_or_else(unknown),
             projects: state.projects().cloned().collect(),
             tasks: state.tasks().cloned().collect(),

@@ -6,8 +6,9 @@
 //! fleet/agent/ID          an agent: its key, when it was enrolled, whether it was revoked
 //! fleet/position/ID       how far its stream was applied: epoch and sequence number
 //! fleet/entry/ID/KEY      an entry of its state ([`super::stored`])
+//! fleet/labels/ID         the labels that operators gave an agent
 //! fleet/past/ID/URL       what a project had of it in what is no longer among its entries
-//! document/VERSION        a document with its audit record
+//! document/VERSION        all documents of a version, with their audit record
 //! ```
 //! An agent's id holds no slash, so the parts cannot run into each other.
 
@@ -23,11 +24,13 @@ pub(crate) const AGENT: Format = super::enrol::AGENT;
 pub(crate) const POSITION: Format =
     Format { name: "position of a stream", version: 1, migrate: no_migration };
 pub(crate) const PAST: Format = Format { name: "past of an agent", version: 1, migrate: no_migration };
+pub(crate) const LABELS: Format = Format { name: "labels of an agent", version: 1, migrate: no_migration };
 
 pub(crate) const TOKENS: &[u8] = b"fleet/token/";
 pub(crate) const AGENTS: &[u8] = b"fleet/agent/";
 pub(crate) const POSITIONS: &[u8] = b"fleet/position/";
 pub(crate) const ENTRIES: &[u8] = b"fleet/entry/";
+pub(crate) const LABELLED: &[u8] = b"fleet/labels/";
 pub(crate) const PASTS: &[u8] = b"fleet/past/";
 
 pub(crate) fn token(hash: &str) -> Vec<u8> {
@@ -40,6 +43,10 @@ pub(crate) fn token_use(hash: &str, key: &Fingerprint) -> Vec<u8> {
 
 pub(crate) fn agent(id: &AgentId) -> Vec<u8> {
     [AGENTS, id.0.as_bytes()].concat()
+}
+
+pub(crate) fn labels(id: &AgentId) -> Vec<u8> {
+    [LABELLED, id.0.as_bytes()].concat()
 }
 
 pub(crate) fn position(id: &AgentId) -> Vec<u8> {

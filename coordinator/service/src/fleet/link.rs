@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fallow_domain::agent_state::EntryKey;
-use fallow_domain::{DocumentVersion, FleetDocument, MasterUrl};
+use fallow_domain::{DocumentVersion, FleetDocument, Labels, MasterUrl};
 use fallow_proto::PROTOCOL;
 use fallow_proto::fleet::entry::BadEntry;
 use fallow_proto::fleet::{document, v1 as wire};
@@ -164,6 +164,8 @@ struct Connection<'a> {
     /// The document that the agent follows, as it said in its Hello; none once it was compared with the
     /// newest.
     follows: Option<DocumentVersion>,
+    /// The document that was the last to be sent, and the labels that it is for.
+    offered: Option<(FleetDocument, Labels)>,
     /// The newest document cannot be sent now; it is tried again with every heartbeat.
     is_withheld: bool,
     /// Up to where messages were taken in; what is stored may lag behind by the pipeline.
@@ -231,6 +233,7 @@ impl<'a> Connection<'a> {
             outgoing,
             epoch,
             follows,
+            offered: None,
             is_withheld: false,
             received,
             pipeline: VecDeque::new(),
@@ -285,6 +288,10 @@ impl<'a> Connection<'a> {
                     }
                     Err(_) => Err(Status::unavailable("the coordinator is stopping")),
                 },
+                () = self.agent.relabelled.notified() => {
+                    self.take_document().await;
+                    Ok(())
+                }
                 () = self.agent.contact_wanted.notified() => {
                     self.pending.contacts.append(&mut lock(&self.agent.contacts));
                     Ok(())
@@ -310,10 +317,16 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Makes the newest document the next to be sent. One that cannot be addressed to the agent now is
-    /// withheld, and the link goes on without.
+    /// Makes what the newest documents say to the agent the next to be sent, if it is not what was sent last.
+    /// One that cannot be addressed to the agent now is withheld, and the link goes on without.
     async fn take_document(&mut self) {
         let Some(newest) = self.documents.borrow_and_update().clone() else { return };
+        let has_groups = !newest.audited.set.groups.0.is_empty();
+        if has_groups && lock(&self.agent.state).host().is_none() {
+            // What it has to do depends on what it reports: its first report calls again.
+            return;
+        }
+        let labels = self.agent.labels();
         let was_withheld = self.is_withheld;
         match self.fleet.addressed(self.agent, &newest).await {
             Ok(document) => {
@@ -324,10 +337,14 @@ impl<'a> Connection<'a> {
                         "the agent has its accounts now and gets its document"
                     );
                 }
-                if self.follows.take() != Some(document.version) {
-                    self.pending.document =
-                        Some(Addressed { document, traceparent: newest.traceparent.clone() });
+                // What the agent has under this number may be for labels that it had before.
+                let is_followed = self.follows.take() == Some(document.version) && !has_groups;
+                let is_offered = self.offered.as_ref().is_some_and(|(offered, _)| *offered == document);
+                if !is_followed && !is_offered {
+                    let traceparent = newest.traceparent.clone();
+                    self.pending.document = Some(Addressed { document: document.clone(), traceparent });
                 }
+                self.offered = Some((document, labels));
             }
             Err(why) => {
                 self.is_withheld = true;
@@ -335,7 +352,7 @@ impl<'a> Connection<'a> {
                 if !was_withheld && let Some(times) = WITHHELD.allow() {
                     tracing::warn!(
                         agent = self.agent.id.0,
-                        version = newest.audited.document.version.0,
+                        version = newest.audited.set.fleet.version.0,
                         error = why,
                         times,
                         "an agent's account cannot be made: the agent is not sent the document until it can; it is \
@@ -419,7 +436,11 @@ impl<'a> Connection<'a> {
         let Some(InFlight { sequence, change, .. }) = self.pipeline.pop_front() else { return Ok(()) };
         let failed = match stored {
             Ok(Ok(())) => {
+                let tells_of_host = change.tells_of_host();
                 lock(&self.agent.state).take(change, &mut lock(&self.fleet.totals));
+                if tells_of_host && self.is_for_other_labels() {
+                    self.agent.relabelled.notify_one();
+                }
                 self.pending.acknowledge(sequence);
                 return Ok(());
             }
@@ -430,6 +451,15 @@ impl<'a> Connection<'a> {
         self.pipeline.clear();
         tracing::error!(error = failed, "the fleet's state cannot be stored");
         Err(Status::unavailable(failed))
+    }
+
+    /// Whether the document that was sent last is for labels that the agent has no more. Without groups none
+    /// is for any labels; one that is withheld is tried again anyway.
+    fn is_for_other_labels(&self) -> bool {
+        let has_groups =
+            self.documents.borrow().as_ref().is_some_and(|newest| !newest.audited.set.groups.0.is_empty());
+        let offered_for = self.offered.as_ref().map(|(_, labels)| labels);
+        has_groups && !self.is_withheld && offered_for != Some(&self.agent.labels())
     }
 
     /// Waits for all changes that are on their way to the store.

@@ -15,22 +15,15 @@ use fallow_tls::{HostCertificate, Peer};
 use tonic::Status;
 
 use super::enrol::{self, AgentRecord, EnrolError, Revocation};
+use super::labels::UnknownHost;
 use super::{Agent, Fleet, keys};
 
 /// A host is not taken out of the fleet, or not forgotten.
 #[derive(Debug, thiserror::Error)]
 pub enum MembershipError {
-    /// No host is called so.
-    #[error("there is no host {0:?} in the fleet: `fallow hosts` lists them, with their ids")]
-    Unknown(String),
-    /// Several are.
-    #[error("{name:?} names {count} hosts: use the id of the one that you mean, which `fallow hosts` shows")]
-    Ambiguous {
-        /// The name.
-        name: String,
-        /// How many.
-        count: usize,
-    },
+    /// No such host, or several.
+    #[error(transparent)]
+    Host(#[from] UnknownHost),
     /// It is there, and was not revoked.
     #[error(
         "host {0} is connected: revoke it first (`fallow hosts revoke`), or stop its agent, if it is to leave the fleet"
@@ -130,7 +123,7 @@ impl Fleet {
         if reason.len() > TEXT_BYTES {
             return Err(MembershipError::Reason);
         }
-        let agent = self.named(host)?;
+        let agent = self.find(host)?;
         let reason = printable::line(reason, TEXT_BYTES);
         self.change(&agent, |record| {
             record.revoked.get_or_insert(Revocation { at: now, reason });
@@ -144,29 +137,13 @@ impl Fleet {
     /// # Errors
     /// [`MembershipError`].
     pub fn forget(&self, host: &str) -> Result<AgentId, MembershipError> {
-        let agent = self.named(host)?;
+        let agent = self.find(host)?;
         if agent.is_connected() && agent.is_member() {
             return Err(MembershipError::Connected(host.to_owned()));
         }
         self.change(&agent, |record| record.forgotten = true)?;
         tracing::info!(agent = agent.id.0, "a host was removed from the list");
         Ok(agent.id.clone())
-    }
-
-    /// The host of this id, or the only one that is listed by this name.
-    fn named(&self, host: &str) -> Result<Arc<Agent>, MembershipError> {
-        let listed = |agent: &Arc<Agent>| !lock(&agent.record).forgotten;
-        if let Some(agent) = self.agent(host).filter(listed) {
-            return Ok(agent);
-        }
-        let agents = self.agents.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut named: Vec<_> =
-            agents.values().filter(|agent| listed(agent) && agent.name() == host).cloned().collect();
-        match (named.pop(), named.len()) {
-            (Some(agent), 0) => Ok(agent),
-            (Some(_), others) => Err(MembershipError::Ambiguous { name: host.to_owned(), count: others + 1 }),
-            (None, _) => Err(MembershipError::Unknown(host.to_owned())),
-        }
     }
 
     /// Changes an agent's record, first in the store.

@@ -6,7 +6,7 @@
 //! counts: a newer one replaces it, and waits until the older has settled what it began.
 //!
 //! Bounds: channels have a size, a slow agent is told only the newest document, entries are counted and
-//! checked ([`limits`]). Omitted: groups, history.
+//! checked ([`limits`]). Omitted: history.
 
 mod accounts;
 pub mod commit;
@@ -16,9 +16,11 @@ mod entry;
 mod guesses;
 mod host;
 mod keys;
+pub mod labels;
 pub mod limits;
 mod link;
 mod membership;
+pub mod preview;
 mod returns;
 mod service;
 pub mod state;
@@ -32,7 +34,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use fallow_daemon::lock;
-use fallow_domain::{AccountKey, AgentId, Instant, MasterUrl};
+use fallow_domain::{AccountKey, AgentId, Instant, Labels, MasterUrl};
 use fallow_store::{KeyRange, Store, StoreError};
 use tokio::sync::watch;
 
@@ -91,6 +93,8 @@ pub struct Fleet {
     returns: Mutex<returns::ReturningAgents>,
     /// Held by who changes an agent's record.
     changing: Mutex<()>,
+    // One change of labels at a time: each starts from the newest.
+    relabelling: tokio::sync::Mutex<()>,
     stopping: watch::Sender<bool>,
 }
 
@@ -100,6 +104,12 @@ pub(crate) struct Agent {
     /// What its key is known by.
     key: String,
     record: Mutex<AgentRecord>,
+    /// Its labels of enrolment.
+    enrolled_with: Labels,
+    /// Its labels by operators.
+    given_labels: Mutex<Labels>,
+    /// The call of its connection to see what its labels lead to.
+    relabelled: tokio::sync::Notify,
     state: Mutex<State>,
     /// Microseconds since the epoch, 0 for never.
     last_seen: AtomicI64,
@@ -149,6 +159,7 @@ impl Fleet {
             calls: Mutex::default(),
             returns: Mutex::default(),
             changing: Mutex::default(),
+            relabelling: tokio::sync::Mutex::default(),
             stopping: watch::Sender::new(false),
         }))
     }
@@ -179,9 +190,12 @@ impl Fleet {
 
     /// All agents but those that were forgotten, in order of their ids, which is that of their enrolment.
     pub fn hosts(&self) -> impl Iterator<Item = Host> + use<> {
-        let agents: Vec<_> =
-            self.agents.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        agents.into_iter().filter(|agent| !lock(&agent.record).forgotten).map(|agent| agent.host())
+        self.all().into_iter().map(|agent| agent.host())
+    }
+
+    fn all(&self) -> Vec<Arc<Agent>> {
+        let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
+        agents.values().filter(|agent| !lock(&agent.record).forgotten).cloned().collect()
     }
 
     /// An agent's name, as hosts are listed: what it calls itself, or else its host; empty for one that is
@@ -214,7 +228,10 @@ impl Agent {
         Self {
             id,
             key: record.key.clone(),
+            enrolled_with: record.labels.clone(),
             record: Mutex::new(record),
+            given_labels: Mutex::default(),
+            relabelled: tokio::sync::Notify::new(),
             state: Mutex::new(State::default()),
             last_seen: AtomicI64::new(0),
             connected: AtomicBool::new(false),
@@ -273,6 +290,13 @@ fn load(store: &dyn Store, totals: &mut Totals) -> Result<BTreeMap<AgentId, Arc<
         if let Some((agent, _)) = owner(keys::POSITIONS, key) {
             agent.seen(position.at);
             lock(&agent.state).position = position;
+        }
+        Ok(())
+    })?;
+    each(store, keys::LABELLED, |key, value| {
+        let labels: Labels = keys::LABELS.read(key, value)?;
+        if let Some((agent, _)) = owner(keys::LABELLED, key) {
+            *lock(&agent.given_labels) = labels;
         }
         Ok(())
     })?;

@@ -255,6 +255,12 @@ impl PlannedUpdate {
         self.entries.len()
     }
 
+    /// Whether it says anew what the host is.
+    #[must_use]
+    pub fn tells_of_host(&self) -> bool {
+        self.entries.contains_key(&EntryKey::Host)
+    }
+
     fn writes(&self, id: &AgentId) -> Result<Writes, fallow_store::StoreError> {
         let mut writes: Writes = Vec::with_capacity(self.entries.len() + self.removed.len() + 1);
         let position = keys::position(id);

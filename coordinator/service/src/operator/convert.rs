@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid, ResourceType, Usage};
+use fallow_domain::{Bytes, Duration, Flops, Instant, Invalid, Labels, ResourceType, Usage};
 use fallow_proto::fleet::{host, project, task};
 use fallow_proto::operator::v1 as wire;
 use fallow_work_server::{
@@ -17,7 +17,7 @@ use crate::fleet::token::Token;
 
 /// An agent with what it says of itself.
 pub(super) fn host(host: &Host) -> wire::Host {
-    let Host { agent, connected, last_seen, applied_sequence, state, projects, tasks, .. } = host;
+    let Host { agent, connected, last_seen, applied_sequence, state, projects, tasks, labels, .. } = host;
     let revoked = host.revoked.as_ref();
     wire::Host {
         agent_id: agent.0.clone(),
@@ -30,6 +30,7 @@ pub(super) fn host(host: &Host) -> wire::Host {
         revoked_at_micros: revoked.map_or(0, |revoked| revoked.at.as_micros()),
         revoked_reason: revoked.map(|revoked| revoked.reason.clone()).unwrap_or_default(),
         certificate_until_micros: host.certificate_until.as_micros(),
+        labels: labels_to_wire(labels),
     }
 }
 
@@ -41,9 +42,14 @@ pub(super) fn token(token: &Token) -> wire::Token {
         expires_at_micros: token.expires_at.as_micros(),
         uses: token.uses,
         used: token.used,
-        labels: token.labels.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+        labels: labels_to_wire(&token.labels),
         revoked: token.revoked,
     }
+}
+
+/// Labels as people write them.
+pub(super) fn labels_to_wire(labels: &Labels) -> Vec<String> {
+    labels.iter().map(|(name, value)| format!("{name}={value}")).collect()
 }
 
 /// A submission, or a piece of one, with its project.

@@ -8,6 +8,7 @@
 
 mod auth;
 mod convert;
+mod groups;
 mod incoming;
 mod service;
 mod status;

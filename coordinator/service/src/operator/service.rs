@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use fallow_domain::{Duration, Labels, Share};
+use fallow_fleet::{LabelEdit, Selector};
 use fallow_proto::fleet::{document, preferences};
 use fallow_proto::operator::v1 as wire;
 use fallow_telemetry::opentelemetry::metrics::Histogram;
@@ -16,7 +17,7 @@ use tracing::{Instrument as _, Span};
 use wire::operator_server::Operator as Service;
 
 use super::auth::AUTHOR;
-use super::{convert, incoming, status};
+use super::{convert, groups, incoming, status};
 use crate::document::{Author, Documents};
 use crate::fleet::Fleet;
 use crate::fleet::token::{self, TokenTerms};
@@ -288,7 +289,8 @@ fn author_of<T>(request: &Request<T>, span: &Span) -> Author {
     let name = if name.is_empty() { "operator".to_owned() } else { name };
     // Without telemetry here the caller's own context still reaches the agents.
     let received: String = text("traceparent").chars().take(64).collect();
-    Author { name, traceparent: propagation::traceparent_of(span).unwrap_or(received) }
+    let traceparent = propagation::traceparent_of(span).unwrap_or(received);
+    Author { name, traceparent, message: String::new() }
 }
 
 /// Runs what blocks on a thread where that is fine.
@@ -386,8 +388,13 @@ impl Service for OperatorService {
     async fn list_hosts(&self, request: Request<wire::ListHostsRequest>) -> Reply<wire::ListHostsReply> {
         let span = span_of(&request, "ListHosts");
         let document_version = self.documents.document().version.0;
-        let hosts = self.fleet.hosts().map(|host| convert::host(&host));
-        let work = async { Ok(wire::ListHostsReply { hosts: hosts.collect(), document_version }) };
+        let work = async {
+            let selector: Selector =
+                request.get_ref().selector.parse().map_err(|error| status::of_invalid(&error))?;
+            let chosen = self.fleet.hosts().filter(|host| selector.chooses(&host.labels));
+            let hosts = chosen.map(|host| convert::host(&host)).collect();
+            Ok(wire::ListHostsReply { hosts, document_version })
+        };
         self.call("ListHosts", span, work).await
     }
 
@@ -433,6 +440,65 @@ impl Service for OperatorService {
             Ok(wire::DocumentReply { document: Some(document::to_wire(&document)) })
         };
         self.call("SetPreferences", span, work).await
+    }
+
+    async fn change_groups(
+        &self,
+        request: Request<wire::ChangeGroupsRequest>,
+    ) -> Reply<wire::ChangeGroupsReply> {
+        let span = span_of(&request, "ChangeGroups");
+        let author = author_of(&request, &span);
+        let work = groups::change(&self.fleet, &self.documents, author, request.into_inner());
+        self.call("ChangeGroups", span, work).await
+    }
+
+    async fn list_groups(&self, request: Request<wire::ListGroupsRequest>) -> Reply<wire::ListGroupsReply> {
+        let span = span_of(&request, "ListGroups");
+        self.call("ListGroups", span, async { Ok(groups::list(&self.fleet, &self.documents.set())) }).await
+    }
+
+    async fn label_host(&self, request: Request<wire::LabelHostRequest>) -> Reply<wire::LabelHostReply> {
+        let span = span_of(&request, "LabelHost");
+        let author = author_of(&request, &span);
+        let wire::LabelHostRequest { host, changes } = request.into_inner();
+        let work = async {
+            let edit = LabelEdit::read(changes.iter().map(String::as_str));
+            let edit = edit.map_err(|error| status::of_invalid(&error))?;
+            let labels = self.fleet.relabel(&author, &host, &edit).await;
+            let labels = labels.map_err(|error| status::of_label(&error))?;
+            Ok(wire::LabelHostReply { labels: convert::labels_to_wire(&labels) })
+        };
+        self.call("LabelHost", span, work).await
+    }
+
+    async fn explain_host(
+        &self,
+        request: Request<wire::ExplainHostRequest>,
+    ) -> Reply<wire::ExplainHostReply> {
+        let span = span_of(&request, "ExplainHost");
+        let set = self.documents.set();
+        let explained = self.fleet.explain(&request.get_ref().host, &set);
+        let work = async {
+            let explained = explained.map_err(|error| status::of_unknown_host(&error))?;
+            Ok(groups::explained(&explained, &set))
+        };
+        self.call("ExplainHost", span, work).await
+    }
+
+    async fn list_documents(
+        &self,
+        request: Request<wire::ListDocumentsRequest>,
+    ) -> Reply<wire::ListDocumentsReply> {
+        let span = span_of(&request, "ListDocuments");
+        let documents = self.documents.clone();
+        let limit = groups::limit(request.get_ref().limit);
+        let work = async {
+            let read = tokio::task::spawn_blocking(move || documents.history(limit)).await;
+            let read = read.map_err(|died| Status::internal(died.to_string()))?;
+            let read = read.map_err(|error| status::of_store(&error))?;
+            Ok(wire::ListDocumentsReply { documents: read.iter().map(groups::version).collect() })
+        };
+        self.call("ListDocuments", span, work).await
     }
 
     async fn get_document(&self, request: Request<wire::GetDocumentRequest>) -> Reply<wire::DocumentReply> {

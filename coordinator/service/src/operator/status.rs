@@ -2,12 +2,14 @@
 
 use fallow_daemon::causes;
 use fallow_domain::Invalid;
+use fallow_fleet::ChangeError;
 use fallow_store::StoreError;
 use fallow_work_server::ProjectError;
 use tonic::Status;
 
 use crate::document::DocumentError;
 use crate::fleet::MembershipError;
+use crate::fleet::labels::{LabelError, UnknownHost};
 use crate::fleet::token::TokenError;
 
 pub(super) fn of_store(error: &StoreError) -> Status {
@@ -29,10 +31,30 @@ pub(super) fn of_invalid(error: &Invalid) -> Status {
 pub(super) fn of_document(error: &DocumentError) -> Status {
     match error {
         DocumentError::UnknownProject { .. } => Status::not_found(error.to_string()),
-        DocumentError::NamedTwice { .. } | DocumentError::Nothing | DocumentError::Invalid(_) => {
-            Status::invalid_argument(error.to_string())
-        }
+        DocumentError::Groups(ChangeError::UnknownGroup { .. }) => Status::not_found(error.to_string()),
+        DocumentError::NamedTwice { .. }
+        | DocumentError::Nothing
+        | DocumentError::Invalid(_)
+        | DocumentError::Groups(ChangeError::Files(_)) => Status::invalid_argument(error.to_string()),
+        DocumentError::Conflict(_) => Status::failed_precondition(error.to_string()),
+        DocumentError::Serialise(_) => Status::internal(causes::line(error)),
         DocumentError::Store(error) => of_store(error),
+    }
+}
+
+pub(super) fn of_label(error: &LabelError) -> Status {
+    match error {
+        LabelError::Host(error) => of_unknown_host(error),
+        LabelError::Enrolled { .. } => Status::failed_precondition(error.to_string()),
+        LabelError::Invalid(error) => of_invalid(error),
+        LabelError::Store(error) => of_store(error),
+    }
+}
+
+pub(super) fn of_unknown_host(error: &UnknownHost) -> Status {
+    match error {
+        UnknownHost::None(_) => Status::not_found(error.to_string()),
+        UnknownHost::Several { .. } => Status::invalid_argument(error.to_string()),
     }
 }
 
@@ -47,10 +69,8 @@ pub(super) fn of_token(error: &TokenError) -> Status {
 
 pub(super) fn of_member(error: &MembershipError) -> Status {
     match error {
-        MembershipError::Unknown(_) => Status::not_found(error.to_string()),
-        MembershipError::Ambiguous { .. } | MembershipError::Reason => {
-            Status::invalid_argument(error.to_string())
-        }
+        MembershipError::Host(error) => of_unknown_host(error),
+        MembershipError::Reason => Status::invalid_argument(error.to_string()),
         MembershipError::Connected(_) => Status::failed_precondition(error.to_string()),
         MembershipError::Store(error) => of_store(error),
     }

@@ -111,7 +111,7 @@ pub async fn enroll_with(access: &AccessString, token: &str, key: Arc<HostKey>) 
 
 /// When the only agent was seen last.
 pub async fn seen(operator: &mut Client) -> i64 {
-    let mut hosts = operator.list_hosts(ListHostsRequest {}).await.unwrap().into_inner().hosts;
+    let mut hosts = operator.list_hosts(ListHostsRequest::default()).await.unwrap().into_inner().hosts;
     hosts.remove(0).last_seen_micros
 }
 

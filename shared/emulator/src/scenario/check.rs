@@ -6,12 +6,12 @@
 
 use std::collections::BTreeSet;
 
+use fallow_config::{Problem, Severity, write_duration};
 use fallow_domain::{Duration, Flops};
 
-use super::text::units::write_duration;
 use super::{
-    ApplicationModel, Availability, Buffer, ClientModel, HostModel, OfficeHours, OutageModel, Problem,
-    ProjectModel, QueuedJob, Scenario, Severity, Trace,
+    ApplicationModel, Availability, Buffer, ClientModel, HostModel, OfficeHours, OutageModel, ProjectModel,
+    QueuedJob, Scenario, Trace,
 };
 
 /// 36,500 days, longer than any simulation: durations beyond it are typing errors, and lose microseconds in

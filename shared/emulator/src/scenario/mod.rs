@@ -14,11 +14,11 @@ mod check;
 mod files;
 mod model;
 mod presets;
-mod problem;
 mod text;
 mod vary;
 
 pub use boinc::{BoincError, FromBoinc};
+pub use fallow_config::{Diagnostic, Diagnostics, Problem, Severity};
 pub use files::{Directory, FileError, Files, NoFiles};
 pub use model::availability::{Availability, OfficeHours, Trace, TraceChange};
 pub use model::client::{Buffer, ClientModel};
@@ -27,8 +27,6 @@ pub use model::job::{ApplicationModel, CoprocessorUse, Estimate, QueuedJob, Queu
 pub use model::outage::OutageModel;
 pub use model::project::ProjectModel;
 pub use model::scenario::Scenario;
-pub use problem::{Problem, Severity};
-pub use text::diagnostic::{Diagnostic, Diagnostics};
 pub use text::load::LoadError;
 pub use text::read::Loaded;
 pub use vary::{Variant, Vary, VaryError};

@@ -1,15 +1,12 @@
 //! Scenario files: TOML in, a [`Scenario`](super::Scenario) or everything that is wrong with the file out;
 //! and back.
 
-pub(crate) mod diagnostic;
 mod hours;
 pub(crate) mod load;
 pub(crate) mod read;
 mod read_project;
 pub(crate) mod sections;
-pub(crate) mod suggest;
 pub(crate) mod trace;
 pub(crate) mod units;
 pub(crate) mod value;
-pub(crate) mod walk;
 pub(crate) mod write;

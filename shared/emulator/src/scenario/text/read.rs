@@ -4,21 +4,20 @@
 //! nothing else. A bad value counts as left out while the rest is read, so that everything wrong is reported
 //! at once.
 
+use fallow_config::{BadValue, Diagnostic, Diagnostics, Fields, Problem, Severity, Source, Walk, unexpected};
 use fallow_domain::{Duration, Fraction};
 use toml::de::DeTable;
 
 use super::super::files::Files;
 use super::super::{
     Availability, Buffer, ClientModel, CoprocessorKind, CoprocessorModel, HostModel, OfficeHours,
-    OutageModel, Problem, Scenario, Severity,
+    OutageModel, Scenario,
 };
-use super::diagnostic::{Diagnostic, Diagnostics, Source};
 use super::sections::{
     AVAILABLE, BUFFER, CLIENT, COPROCESSOR, FILE, HOST, NETWORK, OUTAGE, PROJECT, SECTIONS,
 };
 use super::trace::parse_trace;
-use super::value::{BadValue, Days, Hours, unexpected};
-use super::walk::{Fields, Walk};
+use super::value::{Days, Hours};
 
 /// A scenario, and what is odd about it.
 #[derive(Clone, Debug, PartialEq)]

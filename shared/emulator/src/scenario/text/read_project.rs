@@ -1,5 +1,6 @@
 //! The part of a scenario file that describes projects, their jobs and their queues.
 
+use fallow_config::{Fields, Walk, unexpected};
 use fallow_domain::{Duration, Flops, Fraction, Share};
 use toml::de::{DeTable, DeValue};
 
@@ -8,8 +9,6 @@ use super::super::{
 };
 use super::read::{Read, place};
 use super::sections::{APPLICATION, APPLICATION_KEYS, PROJECT, QUEUE, TRUE_FLOPS, USES};
-use super::value::unexpected;
-use super::walk::{Fields, Walk};
 
 impl Read<'_, '_> {
     pub(super) fn project(&mut self, place: String, index: usize, table: &DeTable<'_>) -> ProjectModel {

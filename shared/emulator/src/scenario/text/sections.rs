@@ -1,6 +1,6 @@
 //! Which tables a scenario file has, and which keys they have.
 
-use super::walk::Section;
+use fallow_config::Section;
 
 pub(crate) const FILE: Section = Section {
     title: "the file",

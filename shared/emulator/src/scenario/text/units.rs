@@ -1,13 +1,9 @@
-//! Amounts with their unit, as people write them: `3.67 h`, `1 MB`, `10 Mbit/s`.
-//!
-//! Written amounts read back equal: a unit is chosen in which the number is short, down to microseconds and
-//! bytes.
+//! Speeds of transfer, as people write them: `10 Mbit/s`. They read back equal.
 
-use fallow_domain::amount::{self, SIZES, TIMES, Units};
-use fallow_domain::{Bytes, Duration};
+use fallow_config::{BadAmount, amount, not_negative, write_amount};
+use fallow_domain::amount::Units;
 
 use super::super::Bandwidth;
-use super::suggest::suggest;
 
 /// Speeds of transfer, in bytes per second.
 const SPEEDS: Units = &[
@@ -21,45 +17,11 @@ const SPEEDS: Units = &[
     ("kbit/s", 125.0),
 ];
 
-/// The largest whole number that a floating-point number holds exactly.
-const EXACT: f64 = 9_007_199_254_740_992.0;
-
-/// What is wrong with an amount.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct BadAmount {
-    pub(crate) problem: String,
-    pub(crate) suggestion: Option<String>,
-}
-
-/// Reads a duration such as `3.67 h`. It may be negative.
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, BadAmount> {
-    amount(text, TIMES, "a duration").map(|micros| Duration::from_micros(micros as i64))
-}
-
-/// Reads a size such as `2 GiB`.
-pub(crate) fn parse_bytes(text: &str) -> Result<Bytes, BadAmount> {
-    not_negative(amount(text, SIZES, "a size")?, "a size").map(Bytes)
-}
-
 /// Reads a speed of transfer such as `10 MB/s`.
 pub(crate) fn parse_bandwidth(text: &str) -> Result<Bandwidth, BadAmount> {
     let bytes = not_negative(amount(text, SPEEDS, "a transfer speed")?, "a transfer speed")?;
-    Bandwidth::from_bytes_per_second(bytes).ok_or_else(|| bad("nothing would ever be transferred".into()))
-}
-
-/// Writes a duration so that it reads back equal, if it is shorter than 285 years.
-pub(crate) fn write_duration(duration: Duration) -> String {
-    write_amount(duration.as_micros(), TIMES, &["days", "h", "min", "s"], "us")
-}
-
-/// Writes a size so that it reads back equal.
-pub(crate) fn write_bytes(bytes: Bytes) -> String {
-    write_amount(
-        i64::try_from(bytes.0).unwrap_or(i64::MAX),
-        SIZES,
-        &["TB", "GB", "GiB", "MB", "MiB", "kB"],
-        "B",
-    )
+    Bandwidth::from_bytes_per_second(bytes)
+        .ok_or_else(|| BadAmount { problem: "nothing would ever be transferred".into(), suggestion: None })
 }
 
 /// Writes a speed of transfer so that it reads back equal.
@@ -68,160 +30,24 @@ pub(crate) fn write_bandwidth(bandwidth: Bandwidth) -> String {
     write_amount(bytes, SPEEDS, &["GB/s", "MB/s", "kB/s"], "B/s")
 }
 
-fn bad(problem: String) -> BadAmount {
-    BadAmount { problem, suggestion: None }
-}
-
-fn not_negative(amount: f64, what: &str) -> Result<u64, BadAmount> {
-    if amount < 0.0 { Err(bad(format!("{what} cannot be negative"))) } else { Ok(amount as u64) }
-}
-
-/// An amount in the smallest unit, a whole number.
-fn amount(text: &str, units: Units, what: &str) -> Result<f64, BadAmount> {
-    let (number, unit) = amount::split(text);
-    let Ok(value) = number.replace('_', "").parse::<f64>() else {
-        return Err(bad(format!("{text:?} does not begin with a number")));
-    };
-    if unit.is_empty() {
-        return Err(bad(format!("{what} needs a unit")));
-    }
-    let Some(factor) = amount::factor(units, unit) else {
-        let problem = format!("{unit:?} is no unit of {what}");
-        let suggestion = meant(unit, units).map(|unit| format!("{number} {unit}"));
-        return Err(BadAmount { problem, suggestion });
-    };
-    let amount = (value * factor).round();
-    if amount.abs() > EXACT { Err(bad(format!("{text:?} is too much"))) } else { Ok(amount) }
-}
-
-/// The unit that somebody meant, if it can be no other: a symbol in other letters' case, a word with a slip
-/// of the pen. Units that are a letter apart differ a thousandfold.
-fn meant(unit: &str, units: Units) -> Option<&'static str> {
-    // A small b is a bit to some.
-    let bits = unit.contains('b') && (unit.contains('/') || unit.contains(char::is_uppercase));
-    let mut same = units.iter().map(|(name, _)| *name).filter(|name| !bits || name.contains('b'));
-    same.find(|name| name.eq_ignore_ascii_case(unit)).or_else(|| {
-        let is_word = |name: &&str| name.len() >= 3 && name.chars().all(|c| c.is_ascii_lowercase());
-        let begins = |name: &&str| unit.chars().next().is_some_and(|first| name.starts_with(first));
-        let words = units.iter().map(|(name, _)| *name).filter(is_word).filter(begins);
-        if unit.chars().count() >= 4 { suggest(unit, words) } else { None }
-    })
-}
-
-fn write_amount(amount: i64, units: Units, preferred: &[&str], smallest: &str) -> String {
-    for name in preferred {
-        let Some(factor) = amount::factor(units, name) else { continue };
-        let value = amount as f64 / factor;
-        let text = value.to_string();
-        // Parts of days are how people give buffers; of other units there is a smaller one.
-        let least = if *name == "days" { 0.1 } else { 1.0 };
-        let short = text.len() <= 6 && (value.abs() >= least || value == 0.0);
-        if short && (value * factor).round() as i64 == amount && (value != 0.0 || *name == "s") {
-            let name = if *name == "days" && text == "1" { "day" } else { name };
-            return format!("{text} {name}");
-        }
-    }
-    let seconds = amount as f64 / 1e6;
-    if smallest == "us" && amount % 1000 == 0 && (seconds * 1e6).round() as i64 == amount {
-        // Long, but seconds are easier to read than microseconds.
-        return format!("{seconds} s");
-    }
-    format!("{amount} {smallest}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn secs(text: &str) -> f64 {
-        parse_duration(text).unwrap().as_secs_f64()
-    }
-
     #[test]
-    fn durations_take_the_units_people_write() {
-        for (text, expected) in [
-            ("100 days", 8_640_000.0),
-            ("60 min", 3600.0),
-            ("0.1 days", 8640.0),
-            ("3.67 h", 13_212.0),
-            ("1000 s", 1000.0),
-            ("1e3s", 1000.0),
-            ("1 day", 86_400.0),
-            ("2 weeks", 1_209_600.0),
-            ("-1.5 h", -5400.0),
-            ("0 s", 0.0),
-            ("250 ms", 0.25),
-            ("1_000 s", 1000.0),
-        ] {
-            assert_eq!(secs(text), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn sizes_and_speeds_take_decimal_and_binary_units() {
-        assert_eq!(parse_bytes("1 MB"), Ok(Bytes(1_000_000)));
-        assert_eq!(parse_bytes("2 GiB"), Ok(Bytes(2 << 30)));
-        assert_eq!(parse_bytes("0 B"), Ok(Bytes(0)));
+    fn a_speed_is_in_bits_or_bytes_and_a_bad_one_says_what_is_wrong_with_it() {
         assert_eq!(parse_bandwidth("8 Mbit/s"), parse_bandwidth("1 MB/s"));
-    }
-
-    #[test]
-    fn a_bad_amount_says_what_is_wrong_with_it() {
-        let check = |text: &str, problem: &str, suggestion: Option<&str>| {
-            let bad = parse_duration(text).unwrap_err();
-            assert_eq!((bad.problem.as_str(), bad.suggestion.as_deref()), (problem, suggestion), "{text}");
-        };
-        check("60", "a duration needs a unit", None);
-        check("60 minuts", "\"minuts\" is no unit of a duration", Some("60 minutes"));
-        check("soon", "\"soon\" does not begin with a number", None);
-        check("", "\"\" does not begin with a number", None);
-        check("1e300 days", "\"1e300 days\" is too much", None);
-        check("1 é", "\"é\" is no unit of a duration", None);
-        check("5 m", "\"m\" is no unit of a duration", None);
-        check("5 usec", "\"usec\" is no unit of a duration", None);
-        check("5 years", "\"years\" is no unit of a duration", None);
-        for (text, suggestion) in
-            [("2 PB", None), ("2 gb", Some("2 GB")), ("2 Mb", None), ("2 mib", Some("2 MiB"))]
-        {
-            assert_eq!(parse_bytes(text).unwrap_err().suggestion.as_deref(), suggestion, "{text}");
-        }
         for (text, suggestion) in [("2 MiB/s", None), ("2 Mb/s", None), ("2 mbit/s", Some("2 Mbit/s"))] {
             assert_eq!(parse_bandwidth(text).unwrap_err().suggestion.as_deref(), suggestion, "{text}");
         }
-        assert_eq!(parse_bytes("-1 B").unwrap_err().problem, "a size cannot be negative");
         assert_eq!(parse_bandwidth("0 B/s").unwrap_err().problem, "nothing would ever be transferred");
-    }
-
-    #[test]
-    fn amounts_are_written_in_a_unit_that_suits_them() {
-        assert_eq!(write_duration(Duration::from_hours(2400)), "100 days");
-        assert_eq!(write_duration(Duration::from_secs(86_400)), "1 day");
-        assert_eq!(write_duration(Duration::from_days_f64(0.25)), "0.25 days");
-        assert_eq!(write_duration(Duration::from_mins(60)), "1 h");
-        assert_eq!(write_duration(Duration::from_secs(1000)), "1000 s");
-        assert_eq!(write_duration(Duration::ZERO), "0 s");
-        assert_eq!(write_duration(Duration::from_micros(1)), "1 us");
-        assert_eq!(write_duration(Duration::from_mins(30)), "30 min");
-        assert_eq!(write_bytes(Bytes(1_000_000)), "1 MB");
-        assert_eq!(write_bytes(Bytes(101_000_000_000)), "101 GB");
-        assert_eq!(write_bytes(Bytes::from_mebibytes(2048)), "2 GiB");
-        assert_eq!(write_bytes(Bytes(0)), "0 B");
     }
 
     proptest! {
         #[test]
-        fn a_duration_reads_back_equal(micros in -(1_i64 << 52)..(1_i64 << 52)) {
-            let duration = Duration::from_micros(micros);
-            prop_assert_eq!(parse_duration(&write_duration(duration)), Ok(duration));
-        }
-        #[test]
-        fn a_size_reads_back_equal(bytes in 0..(1_u64 << 53)) {
-            prop_assert_eq!(parse_bytes(&write_bytes(Bytes(bytes))), Ok(Bytes(bytes)));
-        }
-        #[test]
-        fn no_text_makes_an_amount_panic(text in "\\PC{0,12}") {
-            let _ = (parse_duration(&text), parse_bytes(&text), parse_bandwidth(&text));
+        fn no_text_makes_a_speed_panic(text in "\\PC{0,12}") {
+            let _ = parse_bandwidth(&text);
         }
     }
 }

@@ -1,22 +1,12 @@
-//! Single values of a scenario file: what each kind accepts, and what is said when it does not.
+//! Values that only scenario files have: what each kind accepts, and what is said when it does not.
 
-use std::num::NonZeroU32;
-
-use fallow_domain::{Bytes, Duration, Flops, Fraction, Share, Speed};
+use fallow_config::{BadValue, FromValue, amount_value, text, unexpected, word};
+use fallow_domain::Duration;
 use toml::de::DeValue;
 
 use super::super::{Bandwidth, CoprocessorKind, Estimate, OffKind, QueuedState};
 use super::hours::{parse_days, parse_hours};
-use super::suggest::suggest;
-use super::units::{BadAmount, parse_bandwidth, parse_bytes, parse_duration};
-
-/// What is wrong with a value.
-#[derive(Debug)]
-pub(crate) struct BadValue {
-    pub(crate) problem: String,
-    pub(crate) expected: String,
-    pub(crate) suggestion: Option<String>,
-}
+use super::units::parse_bandwidth;
 
 /// Days of the week, Monday first.
 pub(crate) struct Days(pub(crate) [bool; 7]);
@@ -27,192 +17,10 @@ pub(crate) struct Hours {
     pub(crate) to: Duration,
 }
 
-/// A value that can stand behind a key.
-pub(crate) trait FromValue: Sized {
-    /// Takes the value, or says what is wrong with it.
-    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue>;
-}
-
-/// A value as it is called in messages, such as `a string` or `-3`.
-fn called(value: &DeValue<'_>) -> String {
-    match value {
-        DeValue::Integer(_) | DeValue::Float(_) => number_text(value).unwrap_or_default(),
-        DeValue::String(text) => format!("{:?}", text.chars().take(60).collect::<String>()),
-        DeValue::Boolean(value) => value.to_string(),
-        DeValue::Datetime(_) => "a date".into(),
-        DeValue::Array(_) => "a list".into(),
-        DeValue::Table(_) => "a table".into(),
-    }
-}
-
-fn number_text(value: &DeValue<'_>) -> Option<String> {
-    match value {
-        DeValue::Integer(number) => Some(match number.radix() {
-            10 => number.as_str().to_owned(),
-            radix => i64::from_str_radix(number.as_str(), radix).ok()?.to_string(),
-        }),
-        DeValue::Float(number) => Some(number.as_str().to_owned()),
-        _ => None,
-    }
-}
-
-/// A diagnostic that `value` is not what was expected.
-pub(crate) fn unexpected(value: &DeValue<'_>, expected: &str) -> BadValue {
-    let problem = format!("{} makes no sense here", called(value));
-    BadValue { problem, expected: expected.into(), suggestion: None }
-}
-
-fn number(value: &DeValue<'_>, expected: &str) -> Result<f64, BadValue> {
-    let number = number_text(value).and_then(|text| text.replace('_', "").parse::<f64>().ok());
-    number.filter(|number| number.is_finite()).ok_or_else(|| unexpected(value, expected))
-}
-
-fn whole(value: &DeValue<'_>, expected: &str) -> Result<u64, BadValue> {
-    let text = value.as_integer().and_then(|_| number_text(value));
-    let number = text.and_then(|text| text.replace('_', "").trim_start_matches('+').parse().ok());
-    number.ok_or_else(|| unexpected(value, expected))
-}
-
-fn text<'a>(value: &'a DeValue<'_>, expected: &str) -> Result<&'a str, BadValue> {
-    value.as_str().ok_or_else(|| unexpected(value, expected))
-}
-
-/// One of a few words.
-fn word<T: Copy>(value: &DeValue<'_>, words: &[(&str, T)]) -> Result<T, BadValue> {
-    let quoted: Vec<String> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
-    let expected = match quoted.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
-        _ => quoted.join(""),
-    };
-    // A word that TOML takes for a truth value, such as the estimate "true".
-    if let Some(bare) = value.as_bool().map(|bare| bare.to_string()) {
-        let meant = words.iter().find(|(word, _)| *word == bare);
-        let suggestion = meant.map(|(word, _)| format!("{word:?}, in quotes"));
-        return Err(BadValue { suggestion, ..unexpected(value, &expected) });
-    }
-    let given = text(value, &expected)?;
-    words.iter().find(|(word, _)| *word == given).map(|(_, meant)| *meant).ok_or_else(|| BadValue {
-        suggestion: suggest(given, words.iter().map(|(word, _)| *word)).map(|word| format!("{word:?}")),
-        ..unexpected(value, &expected)
-    })
-}
-
-/// An amount with its unit; a bare number is met with a request for one.
-fn amount<T>(
-    value: &DeValue<'_>,
-    parse: fn(&str) -> Result<T, BadAmount>,
-    expected: &str,
-) -> Result<T, BadValue> {
-    let (given, bare) = match (value.as_str(), number_text(value)) {
-        (Some(text), _) => (text.to_owned(), false),
-        (None, Some(number)) => (number, true),
-        (None, None) => return Err(unexpected(value, expected)),
-    };
-    parse(&given).map_err(|BadAmount { problem, suggestion }| {
-        let problem = if bare { format!("{given} has no unit") } else { problem };
-        BadValue {
-            problem,
-            expected: expected.into(),
-            suggestion: suggestion.map(|text| format!("{text:?}")),
-        }
-    })
-}
-
-impl FromValue for Duration {
-    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
-        let units = "weeks, days, h, min, s, ms or us";
-        amount(value, parse_duration, &format!("a duration with its unit ({units}), such as \"60 min\""))
-    }
-}
-
-impl FromValue for Bytes {
-    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
-        amount(
-            value,
-            parse_bytes,
-            "a size with its unit (B, kB, MB, GB, TB, KiB, MiB, GiB or TiB), such as \"1 MB\"",
-        )
-    }
-}
-
 impl FromValue for Bandwidth {
     fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
         let units = "B/s, kB/s, MB/s, GB/s, kbit/s, Mbit/s or Gbit/s";
-        amount(value, parse_bandwidth, &format!("a speed with its unit ({units}), such as \"1 MB/s\""))
-    }
-}
-
-/// Numbers that have a type of their own, which refuses what is out of its range.
-macro_rules! checked {
-    ($($kind:ty: $expected:literal;)*) => {$(
-        impl FromValue for $kind {
-            fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
-                <$kind>::new(number(value, $expected)?).map_err(|_| unexpected(value, $expected))
-            }
-        }
-    )*};
-}
-checked! {
-    Share: "a resource share: a number from 0 to 1,000,000,000";
-    Speed: "floating-point operations per second: a number above 0, such as 1e9";
-    Flops: "a number of floating-point operations of 0 or more, such as 1.3e13";
-}
-
-impl FromValue for Fraction {
-    /// A number, or per cents as people write them elsewhere.
-    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
-        let expected = "a fraction: a number from 0 to 1, or such as \"50%\"";
-        let percent = value.as_str().and_then(|text| text.trim().strip_suffix('%'));
-        let number = match percent {
-            Some(text) => text.trim().parse::<f64>().map_err(|_| unexpected(value, expected))? / 100.0,
-            None => number(value, expected)?,
-        };
-        Self::new(number).map_err(|_| unexpected(value, expected))
-    }
-}
-
-impl FromValue for f64 {
-    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
-        number(value, "a number")
-    }
-}
-
-impl FromValue for u64 {
-    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
-        // TOML's whole numbers end here; a larger one could not be written back.
-        let expected = "a whole number of 0 or more";
-        whole(value, expected).and_then(|number| match i64::try_from(number) {
-            Ok(_) => Ok(number),
-            Err(_) => Err(unexpected(value, expected)),
-        })
-    }
-}
-
-impl FromValue for NonZeroU32 {
-    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
-        let expected = "a whole number of 1 or more";
-        let number = u32::try_from(whole(value, expected)?).ok().and_then(Self::new);
-        number.ok_or_else(|| unexpected(value, expected))
-    }
-}
-
-impl FromValue for bool {
-    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
-        value.as_bool().ok_or_else(|| unexpected(value, "true or false"))
-    }
-}
-
-impl FromValue for String {
-    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
-        text(value, "a text in quotes").map(Into::into)
-    }
-}
-
-impl FromValue for Vec<String> {
-    fn from_value(value: &DeValue<'_>) -> Result<Self, BadValue> {
-        let expected = "a list of names, such as [\"a\", \"b\"]";
-        let DeValue::Array(items) = value else { return Err(unexpected(value, expected)) };
-        items.iter().map(|item| text(item.get_ref(), expected).map(Into::into)).collect()
+        amount_value(value, parse_bandwidth, &format!("a speed with its unit ({units}), such as \"1 MB/s\""))
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use fallow_config::{write_bytes, write_duration};
 use fallow_domain::{Flops, Fraction};
 
 use super::super::{
@@ -10,7 +11,7 @@ use super::super::{
     ProjectModel, QueuedJob, QueuedState, Scenario, Uses,
 };
 use super::hours::{write_days, write_hours};
-use super::units::{write_bandwidth, write_bytes, write_duration};
+use super::units::write_bandwidth;
 
 impl Scenario {
     /// This scenario as a scenario file. A trace is named, not written.

@@ -1,9 +1,9 @@
 //! Where a path of `--vary` leads in a scenario file.
 
+use fallow_config::suggest;
 use toml::{Table, Value};
 
 use super::super::text::sections::APPLICATION_KEYS;
-use super::super::text::suggest::suggest;
 use super::VaryError;
 
 /// Sets what `path` names to `value`, in all places that it names. Whether the last key exists is for the

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::super::Severity;
+use crate::Severity;
 
-/// One thing that is wrong in a scenario file.
+/// One thing that is wrong in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Whether it stops the simulation.
+    /// Whether the file can be used all the same.
     pub severity: Severity,
     /// The file, as it was named.
     pub file: String,
@@ -30,7 +30,7 @@ pub struct Diagnostic {
     underline: Range<usize>,
 }
 
-/// Everything that is wrong with a scenario file, at least one error in it.
+/// Everything that is wrong with a file, at least one error in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostics(pub Vec<Diagnostic>);
 
@@ -76,9 +76,11 @@ impl std::error::Error for Diagnostics {}
 
 /// A file's name and text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Source<'a> {
-    pub(crate) file: &'a str,
-    pub(crate) text: &'a str,
+pub struct Source<'a> {
+    /// Its name, for messages.
+    pub file: &'a str,
+    /// What stands in it.
+    pub text: &'a str,
 }
 
 /// Longest excerpt in characters.
@@ -86,13 +88,8 @@ const EXCERPT_MAX: usize = 100;
 
 impl Source<'_> {
     /// A diagnostic about the bytes `span`.
-    pub(crate) fn diagnose(
-        &self,
-        severity: Severity,
-        span: Range<usize>,
-        key: &str,
-        problem: String,
-    ) -> Diagnostic {
+    #[must_use]
+    pub fn diagnose(&self, severity: Severity, span: Range<usize>, key: &str, problem: String) -> Diagnostic {
         let start = self.boundary(span.start);
         let line_start = self.text[..start].rfind('\n').map_or(0, |at| at + 1);
         let line_end = self.text[start..].find('\n').map_or(self.text.len(), |at| start + at);
@@ -129,17 +126,17 @@ impl Source<'_> {
 impl Diagnostic {
     /// With what would be right.
     #[must_use]
-    pub(crate) fn expecting(self, expected: impl Into<String>) -> Self {
+    pub fn expecting(self, expected: impl Into<String>) -> Self {
         Self { expected: expected.into(), ..self }
     }
     /// About the file as a whole: no line of it is to be shown.
     #[must_use]
-    pub(crate) fn without_excerpt(self) -> Self {
+    pub fn without_excerpt(self) -> Self {
         Self { excerpt: String::new(), ..self }
     }
     /// With what may have been meant.
     #[must_use]
-    pub(crate) fn suggesting(self, suggestion: Option<String>) -> Self {
+    pub fn suggesting(self, suggestion: Option<String>) -> Self {
         Self { suggestion, ..self }
     }
 }

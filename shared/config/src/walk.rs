@@ -6,17 +6,16 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::super::{Problem, Severity};
-use super::diagnostic::{Diagnostic, Source};
-use super::suggest::suggest;
-use super::value::{BadValue, FromValue, unexpected};
+use crate::suggest::suggest;
+use crate::value::{BadValue, FromValue, unexpected};
+use crate::{Diagnostic, Problem, Severity, Source};
 
 /// The keys that a table may have.
-pub(crate) struct Section {
+pub struct Section {
     /// How the table is called, such as `[host]`.
-    pub(crate) title: &'static str,
+    pub title: &'static str,
     /// Its keys, in the order in which people write them.
-    pub(crate) keys: &'static [&'static str],
+    pub keys: &'static [&'static str],
 }
 
 /// Most diagnostics about one file: whoever gets as many has another file in mind, and each costs a look at
@@ -24,7 +23,7 @@ pub(crate) struct Section {
 const DIAGNOSTICS_MAX: usize = 100;
 
 /// The walk: what was found so far.
-pub(crate) struct Walk<'s> {
+pub struct Walk<'s> {
     source: Source<'s>,
     sections: &'static [&'static Section],
     diagnostics: Vec<Diagnostic>,
@@ -32,27 +31,27 @@ pub(crate) struct Walk<'s> {
 }
 
 /// One table.
-pub(crate) struct Fields<'t, 'i> {
+pub struct Fields<'t, 'i> {
     /// Its path, empty for the file itself.
-    pub(crate) path: String,
+    pub path: String,
     table: &'t DeTable<'i>,
 }
 
 impl Fields<'_, '_> {
     /// The path of one of its keys.
-    pub(crate) fn path_of(&self, key: &str) -> String {
+    pub fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 }
 
 impl<'s> Walk<'s> {
     /// A walk over `source`; `sections` are looked through for keys that stand in the wrong one.
-    pub(crate) fn new(source: Source<'s>, sections: &'static [&'static Section]) -> Self {
+    pub fn new(source: Source<'s>, sections: &'static [&'static Section]) -> Self {
         Self { source, sections, diagnostics: Vec::new(), spans: BTreeMap::new() }
     }
 
     /// The file's text as a table; syntax errors are noted, and end the walk.
-    pub(crate) fn parse(&mut self) -> Option<Spanned<DeTable<'s>>> {
+    pub fn parse(&mut self) -> Option<Spanned<DeTable<'s>>> {
         let (table, errors) = DeTable::parse_recoverable(self.source.text);
         for error in &errors {
             let span = error.span().unwrap_or(0..0);
@@ -65,7 +64,7 @@ impl<'s> Walk<'s> {
     }
 
     /// Notes an error at `path`.
-    pub(crate) fn error(&mut self, path: &str, problem: impl Into<String>, expected: impl Into<String>) {
+    pub fn error(&mut self, path: &str, problem: impl Into<String>, expected: impl Into<String>) {
         if self.room() {
             let diagnostic = self.at(Severity::Error, path, problem.into()).expecting(expected);
             self.diagnostics.push(diagnostic);
@@ -78,24 +77,24 @@ impl<'s> Walk<'s> {
     }
 
     /// Whether something is wrong with `path` or within it.
-    pub(crate) fn complained_of(&self, path: &str) -> bool {
+    pub fn complained_of(&self, path: &str) -> bool {
         let within =
             |key: &str| key.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         self.diagnostics.iter().any(|diagnostic| within(&diagnostic.key))
     }
 
     /// Whether `path` is written in the file.
-    pub(crate) fn has(&self, path: &str) -> bool {
+    pub fn has(&self, path: &str) -> bool {
         self.spans.contains_key(path)
     }
 
     /// Notes where `path` stands.
-    pub(crate) fn note(&mut self, path: String, span: Range<usize>) {
+    pub fn note(&mut self, path: String, span: Range<usize>) {
         self.spans.insert(path, span);
     }
 
     /// The table itself, once its unknown keys are noted.
-    pub(crate) fn fields<'t, 'i>(
+    pub fn fields<'t, 'i>(
         &mut self,
         path: String,
         table: &'t DeTable<'i>,
@@ -126,7 +125,7 @@ impl<'s> Walk<'s> {
     }
 
     /// The value of a key, if it is there and makes sense; noted if it does not.
-    pub(crate) fn get<T: FromValue>(&mut self, fields: &Fields<'_, '_>, key: &str) -> Option<T> {
+    pub fn get<T: FromValue>(&mut self, fields: &Fields<'_, '_>, key: &str) -> Option<T> {
         let value = Self::value(fields, key)?;
         match T::from_value(value.get_ref()) {
             Ok(value) => Some(value),
@@ -138,12 +137,7 @@ impl<'s> Walk<'s> {
     }
 
     /// The value of a key that must be there.
-    pub(crate) fn require<T: FromValue>(
-        &mut self,
-        fields: &Fields<'_, '_>,
-        key: &str,
-        such_as: &str,
-    ) -> Option<T> {
+    pub fn require<T: FromValue>(&mut self, fields: &Fields<'_, '_>, key: &str, such_as: &str) -> Option<T> {
         if Self::value(fields, key).is_none() {
             let path = fields.path_of(key);
             self.error(&path, format!("`{key}` is missing"), such_as);
@@ -152,12 +146,12 @@ impl<'s> Walk<'s> {
     }
 
     /// The value of a key as it stands.
-    pub(crate) fn value<'t, 'i>(fields: &Fields<'t, 'i>, key: &str) -> Option<&'t Spanned<DeValue<'i>>> {
+    pub fn value<'t, 'i>(fields: &Fields<'t, 'i>, key: &str) -> Option<&'t Spanned<DeValue<'i>>> {
         fields.table.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| value)
     }
 
     /// The table behind a key.
-    pub(crate) fn table<'t, 'i>(
+    pub fn table<'t, 'i>(
         &mut self,
         fields: &Fields<'t, 'i>,
         key: &str,
@@ -182,7 +176,7 @@ impl<'s> Walk<'s> {
     }
 
     /// The tables behind a key that can stand there more than once, such as `[[project]]`, with their places.
-    pub(crate) fn tables<'t, 'i>(
+    pub fn tables<'t, 'i>(
         &mut self,
         fields: &Fields<'t, 'i>,
         key: &str,
@@ -206,8 +200,36 @@ impl<'s> Walk<'s> {
         tables
     }
 
+    /// The tables behind a key under names that the file gives them, such as `[projects.NAME]`.
+    pub fn named_tables<'t, 'i>(
+        &mut self,
+        fields: &Fields<'t, 'i>,
+        key: &str,
+        section: &Section,
+    ) -> Vec<(String, Fields<'t, 'i>)> {
+        let Some(value) = Self::value(fields, key) else { return Vec::new() };
+        let path = fields.path_of(key);
+        let expected = format!("tables, each {}", section.title);
+        let DeValue::Table(tables) = value.get_ref() else {
+            self.bad(&path, value.span(), unexpected(value.get_ref(), &expected));
+            return Vec::new();
+        };
+        let mut named = Vec::new();
+        for (name, value) in tables {
+            let path = format!("{path}.{}", name.get_ref());
+            self.note(path.clone(), name.span());
+            match value.get_ref() {
+                DeValue::Table(table) => {
+                    named.push((name.get_ref().to_string(), self.fields(path, table, section)));
+                }
+                other => self.bad(&path, value.span(), unexpected(other, &expected)),
+            }
+        }
+        named
+    }
+
     /// Notes a bad value.
-    pub(crate) fn bad(&mut self, path: &str, span: Range<usize>, bad: BadValue) {
+    pub fn bad(&mut self, path: &str, span: Range<usize>, bad: BadValue) {
         if self.room() {
             let diagnostic = self.source.diagnose(Severity::Error, span, path, bad.problem);
             self.diagnostics.push(diagnostic.expecting(bad.expected).suggesting(bad.suggestion));
@@ -216,7 +238,7 @@ impl<'s> Walk<'s> {
 
     /// Everything that is wrong, in the order of the file: what was noted, and what a check of the whole
     /// found at places that nothing was said about yet.
-    pub(crate) fn finish(mut self, mut problems: Vec<Problem>) -> Vec<Diagnostic> {
+    pub fn finish(mut self, mut problems: Vec<Problem>) -> Vec<Diagnostic> {
         // Errors first: no number of warnings may leave one without a place.
         problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
         for problem in problems {

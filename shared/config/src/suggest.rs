@@ -2,7 +2,7 @@
 
 /// The candidate nearest to `word`, if one is near enough to be meant: within a third of its letters, at
 /// least one.
-pub(crate) fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
     let allowed = (word.chars().count() / 3).max(1);
     candidates

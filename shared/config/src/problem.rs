@@ -1,11 +1,11 @@
-//! What may be wrong with a scenario.
+//! What may be wrong with what a file says as a whole.
 
 use std::fmt;
 
-/// Something in a scenario that means nothing, or that is unlikely to be meant.
+/// Something in a file that means nothing, or that is unlikely to be meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Whether it stops the simulation.
+    /// Whether the file can be used all the same.
     pub severity: Severity,
     /// Where, such as `project.p1.latency_bound`.
     pub path: String,
@@ -15,12 +15,12 @@ pub struct Problem {
     pub expected: String,
 }
 
-/// Whether a problem stops the simulation.
+/// Whether a file with a problem can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The scenario means something, though perhaps not what was meant.
+    /// It means something, though perhaps not what was meant.
     Warning,
-    /// The scenario means nothing.
+    /// It means nothing.
     Error,
 }
 

@@ -1,0 +1,110 @@
+//! `fallow apply` and `fallow diff`: groups from files, and what they would change (R6.4, R6.5).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use fallow_proto::operator::v1::{ChangeGroupsRequest, ListHostsRequest};
+
+use super::connect::{Client, Target};
+use super::{Failure, changes, group_files};
+
+const APPLY_EXAMPLE: &str = "\
+Examples:
+  fallow apply -f groups/
+  fallow apply -f room-12.toml --message 'exams until Friday'
+  fallow apply -f groups/ --prune --dry-run
+
+Each file is a group: which hosts, and what is different for them.
+  name = \"room-12\"
+  precedence = 20
+  selector = \"room=12, os in (linux), !gpu, cores >= 8\"
+  [projects.primes]
+  share = 20
+  [projects.sums]
+  absent = true
+  [preferences]
+  cpu_fraction = \"50%\"
+
+Where two groups say the same value, the higher precedence prevails; what none
+says is as for the whole fleet (fallow shares, fallow preferences). Either all
+files are taken, or none, and everything that is wrong is named.";
+
+const DIFF_EXAMPLE: &str = "\
+Examples:
+  fallow diff -f groups/
+  fallow diff -f room-12.toml --hosts
+
+Changes nothing. Values are those before the limits of the hosts' owners.";
+
+#[derive(Args, Debug)]
+#[command(after_help = APPLY_EXAMPLE)]
+pub(crate) struct Apply {
+    #[command(flatten)]
+    files: Files,
+    /// Why, for the history of documents (fallow documents).
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    message: String,
+    /// Change nothing, only say what would change.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = DIFF_EXAMPLE)]
+pub(crate) struct Diff {
+    #[command(flatten)]
+    files: Files,
+    /// Host by host.
+    #[arg(long)]
+    hosts: bool,
+}
+
+#[derive(Args, Debug)]
+struct Files {
+    /// Files of groups, or directories of files that end in .toml.
+    #[arg(short = 'f', long = "file", required = true, num_args = 1.., value_name = "PATH")]
+    files: Vec<PathBuf>,
+    /// Remove all groups that none of the files is of.
+    #[arg(long)]
+    prune: bool,
+    #[command(flatten)]
+    target: Target,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Files {
+    fn request(&self) -> Result<ChangeGroupsRequest, Failure> {
+        let files = group_files::read(&self.files)?;
+        Ok(ChangeGroupsRequest { files, prune: self.prune, ..ChangeGroupsRequest::default() })
+    }
+}
+
+pub(crate) async fn apply(arguments: Apply) -> Result<(), Failure> {
+    let Apply { files, message, dry_run } = arguments;
+    let request = ChangeGroupsRequest { message, dry_run, ..files.request()? };
+    let mut client = files.target.connect().await?;
+    let reply = client.change_groups(request).await?.into_inner();
+    changes::show(&reply, dry_run, None, files.json)
+}
+
+pub(crate) async fn diff(arguments: Diff) -> Result<(), Failure> {
+    let Diff { files, hosts } = arguments;
+    let request = ChangeGroupsRequest { dry_run: true, per_host: hosts, ..files.request()? };
+    let mut client = files.target.connect().await?;
+    let reply = client.change_groups(request).await?.into_inner();
+    let names = if hosts && !files.json { Some(names(&mut client).await?) } else { None };
+    changes::show(&reply, true, names.as_ref(), files.json)
+}
+
+/// What hosts are called, by the ids of their agents.
+async fn names(client: &mut Client) -> Result<BTreeMap<String, String>, Failure> {
+    let hosts = client.list_hosts(ListHostsRequest::default()).await?.into_inner().hosts;
+    let named = hosts.into_iter().map(|host| {
+        let state = host.state.unwrap_or_default();
+        (host.agent_id, if state.name.is_empty() { state.hostname } else { state.name })
+    });
+    Ok(named.collect())
+}

@@ -1,0 +1,119 @@
+//! What a change of groups makes different, for people and for programs.
+
+use std::collections::BTreeMap;
+
+use fallow_domain::ExitCode;
+use fallow_proto::operator::v1::{ChangeGroupsReply, ChangedValue, Finding};
+use serde_json::{Value, json};
+
+use super::table::{self, Column::Number, Column::Text};
+use super::{Failure, print, print_json};
+use crate::printable;
+
+/// Digits of a hash that people are shown.
+const HASH_SHOWN: usize = 12;
+
+/// The beginning of a hash: enough to tell versions apart.
+pub(super) fn short(hash: &str) -> &str {
+    hash.get(..HASH_SHOWN).unwrap_or(hash)
+}
+
+/// Prints what a change makes different, or fails with everything that is wrong in its files. `names` are
+/// those of the hosts that are to be listed one by one, by the ids of their agents.
+pub(super) fn show(
+    reply: &ChangeGroupsReply,
+    is_tried: bool,
+    names: Option<&BTreeMap<String, String>>,
+    as_json: bool,
+) -> Result<(), Failure> {
+    if as_json {
+        print_json(&to_json(reply))?;
+    }
+    if !reply.findings.is_empty() {
+        return Err(wrong(&reply.findings, as_json));
+    }
+    if as_json { Ok(()) } else { print(&to_text(reply, is_tried, names)) }
+}
+
+fn wrong(findings: &[Finding], is_said: bool) -> Failure {
+    let nothing = "the files cannot be used; nothing was changed";
+    if is_said {
+        return Failure::new(ExitCode::BadInput, nothing);
+    }
+    let all: Vec<String> = findings.iter().map(|found| printable::lines(&found.text, usize::MAX)).collect();
+    Failure::bad_input(format!("{nothing}\n{}", all.join("\n")))
+}
+
+fn to_text(reply: &ChangeGroupsReply, is_tried: bool, names: Option<&BTreeMap<String, String>>) -> String {
+    let mut text = String::new();
+    if let (Some(names), false) = (names, reply.values.is_empty()) {
+        let columns = [Text("host"), Text("agent"), Text("value"), Text("before"), Text("after"), Text("by")];
+        let mut rows: Vec<_> = reply.values.iter().flat_map(|value| host_rows(value, names)).collect();
+        rows.sort();
+        text += &table::render(&columns, rows);
+    } else if !reply.values.is_empty() {
+        let columns = [Text("value"), Text("before"), Text("after"), Text("by"), Number("hosts")];
+        let row = |value: &ChangedValue| {
+            let ChangedValue { key, before, after, origin, hosts, .. } = value;
+            vec![key.clone(), before.clone(), after.clone(), origin.clone(), hosts.to_string()]
+        };
+        text += &table::render(&columns, reply.values.iter().map(row).collect());
+    }
+    let groups = [("put in place", &reply.put), ("removed", &reply.removed)];
+    let groups = groups.into_iter().filter(|(_, names)| !names.is_empty());
+    let would = if is_tried { "would be " } else { "" };
+    let mut said: Vec<String> =
+        groups.map(|(what, names)| format!("{would}{what}: {}", names.join(", "))).collect();
+    if said.is_empty() {
+        said.push("the groups are so already".to_owned());
+    }
+    said.push(format!("{} of {} get other values", reply.changed_hosts, table::counted(reply.hosts, "host")));
+    said.push(match is_tried {
+        true => "nothing was changed".to_owned(),
+        false => format!("document version {} ({})", reply.document_version, short(&reply.hash)),
+    });
+    text + &printable::line(&said.join("; "), usize::MAX) + "\n"
+}
+
+fn host_rows(value: &ChangedValue, names: &BTreeMap<String, String>) -> Vec<Vec<String>> {
+    let row = |agent: &String| {
+        let name = names.get(agent).cloned().unwrap_or_default();
+        let ChangedValue { key, before, after, origin, .. } = value;
+        vec![name, agent.clone(), key.clone(), before.clone(), after.clone(), origin.clone()]
+    };
+    value.agent_ids.iter().map(row).collect()
+}
+
+fn to_json(reply: &ChangeGroupsReply) -> Value {
+    if !reply.findings.is_empty() {
+        let finding = |found: &Finding| {
+            json!({
+                "file": found.file,
+                "line": found.line,
+                "column": found.column,
+                "key": found.key,
+                "text": found.text,
+            })
+        };
+        return json!({ "findings": reply.findings.iter().map(finding).collect::<Vec<_>>() });
+    }
+    let value = |value: &ChangedValue| {
+        json!({
+            "key": value.key,
+            "before": value.before,
+            "after": value.after,
+            "origin": value.origin,
+            "hosts": value.hosts,
+            "agent_ids": value.agent_ids,
+        })
+    };
+    json!({
+        "document_version": reply.document_version,
+        "hash": reply.hash,
+        "groups_put": reply.put,
+        "groups_removed": reply.removed,
+        "hosts": reply.hosts,
+        "changed_hosts": reply.changed_hosts,
+        "values": reply.values.iter().map(value).collect::<Vec<_>>(),
+    })
+}

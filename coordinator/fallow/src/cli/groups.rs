@@ -1,0 +1,112 @@
+//! `fallow groups`.
+
+use clap::{Args, Subcommand};
+use fallow_proto::operator::v1::{ChangeGroupsRequest, Group, ListGroupsRequest, SaidValue};
+use serde_json::{Value, json};
+
+use super::connect::Target;
+use super::table::{self, Column::Number, Column::Text};
+use super::{Failure, changes, print, print_json};
+
+const EXAMPLE: &str = "\
+Examples:
+  fallow groups
+  fallow groups --json | jq '.groups[] | select(.hosts == 0) | .name'
+  fallow groups remove room-12 --message 'exams are over'
+
+Groups are put in place with fallow apply. The first one listed prevails over
+those below it.";
+
+/// Without a subcommand they are listed.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLE)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    show: Show,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Removes groups: their hosts are as the rest of the fleet again.
+    #[command(after_help = EXAMPLE)]
+    Remove(Remove),
+}
+
+#[derive(Args, Debug)]
+struct Show {
+    #[command(flatten)]
+    target: Target,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct Remove {
+    /// The groups.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Why, for the history of documents.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    message: String,
+    /// Change nothing, only say what would change.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    show: Show,
+}
+
+pub(crate) async fn run(arguments: Arguments) -> Result<(), Failure> {
+    match arguments.command {
+        None => list(arguments.show).await,
+        Some(Command::Remove(Remove { names, message, dry_run, show })) => {
+            let mut client = show.target.connect().await?;
+            let request =
+                ChangeGroupsRequest { remove: names, message, dry_run, ..ChangeGroupsRequest::default() };
+            let reply = client.change_groups(request).await?.into_inner();
+            changes::show(&reply, dry_run, None, show.json)
+        }
+    }
+}
+
+async fn list(show: Show) -> Result<(), Failure> {
+    let mut client = show.target.connect().await?;
+    let reply = client.list_groups(ListGroupsRequest {}).await?.into_inner();
+    if show.json {
+        let groups: Vec<Value> = reply.groups.iter().map(to_json).collect();
+        return print_json(&json!({ "document_version": reply.document_version, "groups": groups }));
+    }
+    let columns =
+        [Text("group"), Number("precedence"), Number("hosts"), Text("selector"), Text("what is different")];
+    let table = table::render(&columns, reply.groups.iter().map(row).collect());
+    print(&format!("{table}document version {}\n", reply.document_version))
+}
+
+fn row(group: &Group) -> Vec<String> {
+    let Group { name, precedence, selector, hosts, values } = group;
+    let said = |SaidValue { key, value }: &SaidValue| {
+        let name = key.trim_start_matches("preferences.").trim_start_matches("projects.");
+        format!("{name} {value}")
+    };
+    vec![
+        name.clone(),
+        precedence.to_string(),
+        hosts.to_string(),
+        if selector.is_empty() { "(every host)".to_owned() } else { selector.clone() },
+        values.iter().map(said).collect::<Vec<_>>().join(", "),
+    ]
+}
+
+fn to_json(group: &Group) -> Value {
+    let Group { name, precedence, selector, hosts, values } = group;
+    let said = values.iter().map(|SaidValue { key, value }| (key.clone(), Value::from(value.clone())));
+    json!({
+        "name": name,
+        "precedence": precedence,
+        "selector": selector,
+        "hosts": hosts,
+        "values": Value::Object(said.collect()),
+    })
+}

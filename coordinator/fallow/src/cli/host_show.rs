@@ -1,0 +1,114 @@
+//! `fallow hosts show`.
+
+use clap::Args;
+use fallow_daemon::clock;
+use fallow_proto::operator::v1::{
+    ExplainHostReply, ExplainHostRequest, ExplainedValue, Label, LabelSource, LostValue,
+};
+use serde_json::{Value, json};
+
+use super::connect::Target;
+use super::table::{self, Column::Text};
+use super::{Failure, hosts, print, print_json};
+
+const EXAMPLE: &str = "\
+Examples:
+  fallow hosts show lab-pc-7
+  fallow hosts show lab-pc-7 --why
+  fallow hosts show lab-pc-7 --json | jq .groups
+
+With --why: each value that the host is asked for, who says it, and what it
+prevailed over, the highest first. What the owner of the host limits is the
+owner's.";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLE)]
+pub(crate) struct Show {
+    /// The host, by its agent's id, its name or its host name.
+    host: String,
+    /// Each value that the host is asked for, and who says it.
+    #[arg(long)]
+    why: bool,
+    #[command(flatten)]
+    target: Target,
+    /// One JSON object, with the values.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(arguments: Show) -> Result<(), Failure> {
+    let Show { host, why, target, json } = arguments;
+    let mut client = target.connect().await?;
+    let reply = client.explain_host(ExplainHostRequest { host }).await?.into_inner();
+    if json {
+        return print_json(&to_json(&reply));
+    }
+    print(&to_text(&reply, why))
+}
+
+fn to_text(reply: &ExplainHostReply, why: bool) -> String {
+    let host = reply.host.clone().unwrap_or_default();
+    let state = host.state.clone().unwrap_or_default();
+    let mut rows: Vec<(&str, String)> = vec![
+        ("name", state.name.clone()),
+        ("agent", host.agent_id.clone()),
+        ("host", state.hostname.clone()),
+        ("link", if host.connected { "up" } else { "down" }.to_owned()),
+        ("seen", table::ago(host.last_seen_micros, clock::now())),
+        ("document", format!("{}/{}", state.document_version, reply.document_version)),
+        ("state", hosts::said(&state)),
+        ("groups", reply.groups.join(", ")),
+    ];
+    let label = |label: &Label| {
+        let by = match label.source() {
+            LabelSource::Enrolment => " (enrolment)",
+            LabelSource::Operator => " (operator)",
+            LabelSource::Agent | LabelSource::Unspecified => "",
+        };
+        ("label", format!("{}={}{by}", label.name, label.value))
+    };
+    rows.extend(reply.labels.iter().map(label));
+    let rows = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    let mut text = table::render(&[Text("what"), Text("value")], rows);
+    if why {
+        let columns = [Text("value"), Text("is"), Text("by"), Text("prevailed over")];
+        text += "\n";
+        text += &table::render(&columns, reply.values.iter().map(why_row).collect());
+    }
+    text
+}
+
+fn why_row(value: &ExplainedValue) -> Vec<String> {
+    let ExplainedValue { key, value, origin, lost } = value;
+    let lost: Vec<String> =
+        lost.iter().map(|LostValue { origin, value }| format!("{value} by {origin}")).collect();
+    vec![key.clone(), value.clone(), origin.clone(), lost.join(", ")]
+}
+
+fn to_json(reply: &ExplainHostReply) -> Value {
+    let lost = |LostValue { origin, value }: &LostValue| json!({ "origin": origin, "value": value });
+    let value = |value: &ExplainedValue| {
+        json!({
+            "key": value.key,
+            "value": value.value,
+            "origin": value.origin,
+            "prevailed_over": value.lost.iter().map(lost).collect::<Vec<_>>(),
+        })
+    };
+    let label = |label: &Label| {
+        let source = match label.source() {
+            LabelSource::Enrolment => "enrolment",
+            LabelSource::Operator => "operator",
+            LabelSource::Agent => "agent",
+            LabelSource::Unspecified => "",
+        };
+        json!({ "name": label.name, "value": label.value, "source": source })
+    };
+    json!({
+        "host": reply.host.as_ref().map(hosts::host_json),
+        "document_version": reply.document_version,
+        "labels": reply.labels.iter().map(label).collect::<Vec<_>>(),
+        "groups": reply.groups,
+        "values": reply.values.iter().map(value).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,57 @@
+//! A version of the fleet's documents as it is stored, and as it is published.
+
+use fallow_domain::Instant;
+use fallow_fleet::{ContentHash, DocumentSet};
+use fallow_store::{Format, StoreError};
+use serde::{Deserialize, Serialize};
+
+/// Version 1 had the fleet-wide document alone: a set without groups.
+pub(super) const FORMAT: Format = Format { name: "document", version: 2, migrate };
+pub(super) const PREFIX: &[u8] = b"document/";
+
+fn migrate(_found: u16, bytes: &[u8]) -> Result<Vec<u8>, String> {
+    // What version 1 lacks is left out, and read as none.
+    Ok(bytes.to_vec())
+}
+
+/// A version with its audit record. It never changes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Audited {
+    /// All documents.
+    #[serde(flatten)]
+    pub set: DocumentSet,
+    /// The hash of what they say; empty only in what was stored before there was one.
+    #[serde(default)]
+    pub hash: ContentHash,
+    /// When it was made.
+    pub made_at: Instant,
+    /// By whom.
+    pub made_by: String,
+    /// What was changed, in words.
+    pub change: String,
+    /// Why, in the words of who made it; may be empty.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// The newest version.
+#[derive(Clone, Debug)]
+pub struct Published {
+    /// The documents with their audit record.
+    pub audited: Audited,
+    /// The trace context of the change that made it; empty after a restart.
+    pub traceparent: String,
+}
+
+/// Reads a stored version.
+pub(super) fn read(key: &[u8], value: &[u8]) -> Result<Audited, StoreError> {
+    let mut audited: Audited = FORMAT.read(key, value)?;
+    // An older version may have stored them in another form.
+    for project in &mut audited.set.fleet.projects {
+        project.url = project.url.renewed();
+    }
+    if audited.hash == ContentHash::default() {
+        audited.hash = audited.set.hash().map_err(|error| FORMAT.bad_value(key, error))?;
+    }
+    Ok(audited)
+}

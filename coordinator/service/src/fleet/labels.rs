@@ -1,0 +1,232 @@
+//! Labels of agents, and what each is sent for them (R6.4).
+//!
+//! What an agent was enrolled with stands in its record, what operators say of it beside that, and what it
+//! reports follows from its own entry. Each source has its own names, or gives way to enrolment
+//! ([`Labels::merged`]).
+
+use std::sync::Arc;
+
+use fallow_daemon::lock;
+use fallow_domain::agent_state::HostState;
+use fallow_domain::{Invalid, Labels};
+use fallow_fleet::{DocumentSet, Effective, GroupName, LabelEdit, labels_of};
+use fallow_store::{Batch, StoreError};
+
+use super::{Agent, Fleet, Host, keys};
+use crate::document::Author;
+
+/// Labels that are not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LabelError {
+    /// No such host, or several.
+    #[error(transparent)]
+    Host(#[from] UnknownHost),
+    /// The label is one that the host was enrolled with.
+    #[error(
+        "{host} was enrolled with {label}: a label of enrolment cannot be changed; enrol the host anew with another"
+    )]
+    Enrolled {
+        /// The host.
+        host: String,
+        /// The label.
+        label: String,
+    },
+    /// A label that is none.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A host that cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub enum UnknownHost {
+    /// There is none.
+    #[error(
+        "there is no host {0:?}: name one by its agent's id, its name or its host name, as `fallow hosts` lists them"
+    )]
+    None(String),
+    /// There are several.
+    #[error("{name:?} is the name of several hosts, of agents {agents}: name one by its agent's id")]
+    Several {
+        /// The name.
+        name: String,
+        /// Ids of some of their agents.
+        agents: String,
+    },
+}
+
+/// Ids that are said where a name is not unique.
+const SAID: usize = 5;
+
+impl Agent {
+    /// The labels that it has now.
+    pub(super) fn labels(&self) -> Labels {
+        let unknown = HostState::default();
+        let facts = labels_of(&self.id, lock(&self.state).host().unwrap_or(&unknown));
+        Labels::merged(&self.enrolled_with, &lock(&self.given_labels), &facts)
+    }
+
+    /// What it is asked for.
+    pub(super) fn effective(&self, set: &DocumentSet) -> Effective {
+        Effective::of(set, &self.labels())
+    }
+}
+
+/// What a host is asked for, and why.
+#[derive(Debug)]
+pub struct Explained {
+    /// The host.
+    pub host: Host,
+    /// The labels that it was enrolled with.
+    pub enrolled_with: Labels,
+    /// The labels that operators gave it.
+    pub given_labels: Labels,
+    /// The groups that it is in, from the lowest precedence to the highest.
+    pub groups: Vec<GroupName>,
+    /// What it is asked for, under the limits of its owner.
+    pub effective: Effective,
+}
+
+impl Fleet {
+    /// What a host is asked for by these documents, and why.
+    ///
+    /// # Errors
+    /// [`UnknownHost`].
+    pub fn explain(&self, host: &str, set: &DocumentSet) -> Result<Explained, UnknownHost> {
+        let agent = self.find(host)?;
+        let host = agent.host();
+        let effective = Effective::of(set, &host.labels).tightened(&host.state.owner);
+        Ok(Explained {
+            enrolled_with: agent.enrolled_with.clone(),
+            given_labels: lock(&agent.given_labels).clone(),
+            groups: set.groups.of(&host.labels).into_iter().map(|(name, _)| name.clone()).collect(),
+            effective: effective.without(&host.state.declined, set),
+            host,
+        })
+    }
+
+    /// Changes what operators say of a host, and gives all labels that it then has. What it is asked for
+    /// follows at once.
+    ///
+    /// # Errors
+    /// [`LabelError`]; nothing is changed then.
+    pub async fn relabel(&self, by: &Author, host: &str, edit: &LabelEdit) -> Result<Labels, LabelError> {
+        let agent = self.find(host)?;
+        let _alone = self.relabelling.lock().await;
+        let enrolled = |name: &&fallow_domain::LabelName| agent.enrolled_with.get(name.as_str()).is_some();
+        if let Some(name) = edit.names().find(enrolled) {
+            let value = agent.enrolled_with.get(name.as_str());
+            let label = value.map_or_else(|| name.to_string(), |value| format!("{name}={value}"));
+            return Err(LabelError::Enrolled { host: host.to_owned(), label });
+        }
+        let labels = edit.applied(&lock(&agent.given_labels))?;
+        let key = keys::labels(&agent.id);
+        let value = keys::LABELS.write(&key, &labels)?;
+        let store = self.store.clone();
+        let relabelled = agent.clone();
+        // Stored and taken over in one go, whether or not the caller goes away meanwhile.
+        let stored = tokio::task::spawn_blocking(move || {
+            let _ = store.apply_durable(Batch::new().put(key, value))?;
+            *lock(&relabelled.given_labels) = labels;
+            relabelled.relabelled.notify_one();
+            Ok::<(), StoreError>(())
+        });
+        stored.await.unwrap_or_else(|died| std::panic::resume_unwind(died.into_panic()))?;
+        tracing::info!(agent = agent.id.0, by = by.name, "labels changed");
+        Ok(agent.labels())
+    }
+
+    /// The host that somebody means: by the id of its agent, its name, or its host name.
+    pub(crate) fn find(&self, host: &str) -> Result<Arc<Agent>, UnknownHost> {
+        if let Some(agent) = self.agent(host).filter(|agent| !lock(&agent.record).forgotten) {
+            return Ok(agent);
+        }
+        let agents = self.all();
+        let named = |agent: &&Arc<Agent>| {
+            let state = lock(&agent.state);
+            state.host().is_some_and(|said| said.name == host)
+        };
+        let on = |agent: &&Arc<Agent>| {
+            let state = lock(&agent.state);
+            state.host().map_or_else(|| agent.hostname() == host, |said| said.hostname == host)
+        };
+        let mut found: Vec<_> = agents.iter().filter(named).collect();
+        if found.is_empty() {
+            found = agents.iter().filter(on).collect();
+        }
+        match found.as_slice() {
+            [one] => Ok(Arc::clone(one)),
+            [] => Err(UnknownHost::None(host.to_owned())),
+            several => {
+                let ids: Vec<&str> = several.iter().take(SAID).map(|agent| agent.id.0.as_str()).collect();
+                Err(UnknownHost::Several { name: host.to_owned(), agents: ids.join(", ") })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fallow_domain::{AgentId, Instant};
+    use fallow_store::{SledStore, Store};
+
+    use super::*;
+    use crate::document::Documents;
+    use crate::fleet::enrol::AgentRecord;
+    use crate::fleet::{Issuer, LinkSettings};
+    use fallow_tls::Authority;
+
+    /// A fleet with two hosts of the same name, enrolled with `room=12`.
+    fn fleet(dir: &std::path::Path) -> Arc<Fleet> {
+        let store: Arc<dyn Store> = Arc::new(SledStore::open(dir).unwrap());
+        for id in ["A", "B"] {
+            let record = AgentRecord {
+                key: id.repeat(64),
+                enrolled_at: Instant::EPOCH,
+                hostname: "lab".into(),
+                labels: Labels::read(["room=12"]).unwrap(),
+                revoked: None,
+                forgotten: false,
+            };
+            let key = keys::agent(&AgentId(id.into()));
+            let value = keys::AGENT.write(&key, &record).unwrap();
+            let _ = store.apply(Batch::new().put(key, value)).unwrap();
+        }
+        let documents = Arc::new(Documents::open(store.clone()).unwrap());
+        let (authority, ..) = Authority::create(Instant::EPOCH).unwrap();
+        let issuer = Arc::new(Issuer { authority, life: fallow_domain::Duration::from_hours(1) });
+        Fleet::open(store, documents, issuer, LinkSettings::default()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn r6_4_a_label_of_enrolment_is_not_changed_by_operators_and_others_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        {
+            let fleet = fleet(dir.path());
+            for change in ["room=13", "room-"] {
+                let refused = fleet
+                    .relabel(&Author::default(), "A", &LabelEdit::read([change]).unwrap())
+                    .await
+                    .unwrap_err();
+                assert!(refused.to_string().contains("enrolled with room=12"), "{refused}");
+            }
+            let labels =
+                fleet.relabel(&Author::default(), "A", &LabelEdit::read(["rack=4"]).unwrap()).await.unwrap();
+            assert_eq!(labels.to_string(), "agent_id=A rack=4 room=12");
+        }
+        assert_eq!(fleet(dir.path()).find("A").unwrap().labels().to_string(), "agent_id=A rack=4 room=12");
+    }
+
+    #[tokio::test]
+    async fn r6_4_a_host_is_named_so_that_it_can_be_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let fleet = fleet(dir.path());
+        let of =
+            |name: &str| fleet.find(name).map(|agent| agent.id.0.clone()).map_err(|error| error.to_string());
+        assert_eq!(of("B"), Ok("B".into()));
+        assert!(of("lab").unwrap_err().contains("of agents A, B: name one by its agent's id"));
+        assert!(of("nobody").unwrap_err().contains("`fallow hosts`"));
+    }
+}

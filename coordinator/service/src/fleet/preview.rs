@@ -1,0 +1,44 @@
+//! What a change of documents makes different, host by host (R6.5).
+
+use std::collections::BTreeMap;
+
+use fallow_domain::AgentId;
+use fallow_fleet::{DocumentSet, Selector, ValueChange, differences};
+
+use super::Fleet;
+
+/// What a change makes different.
+#[derive(Debug, Default)]
+pub struct Preview {
+    /// Hosts that there are.
+    pub hosts: u64,
+    /// Hosts that it makes different.
+    pub changed_hosts: u64,
+    /// The values that become others, each with the agents of its hosts.
+    pub values: BTreeMap<ValueChange, Vec<AgentId>>,
+}
+
+impl Fleet {
+    /// What hosts are asked for with some documents that they are not with others, before their owners'
+    /// limits.
+    #[must_use]
+    pub fn preview(&self, before: &DocumentSet, after: &DocumentSet) -> Preview {
+        let mut preview = Preview::default();
+        for agent in self.all() {
+            preview.hosts += 1;
+            let changes = differences(&agent.effective(before), &agent.effective(after));
+            preview.changed_hosts += u64::from(!changes.is_empty());
+            for change in changes {
+                preview.values.entry(change).or_default().push(agent.id.clone());
+            }
+        }
+        preview
+    }
+
+    /// How many hosts a selector chooses.
+    #[must_use]
+    pub fn chosen(&self, selector: &Selector) -> u64 {
+        let chosen = self.all().into_iter().filter(|agent| selector.chooses(&agent.labels()));
+        chosen.count() as u64
+    }
+}

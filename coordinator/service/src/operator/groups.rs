@@ -1,0 +1,198 @@
+//! Labels, groups and versions of documents: what operators ask of them (R6.4, R6.5).
+
+use fallow_config::Diagnostic;
+use fallow_domain::Labels;
+use fallow_fleet::{
+    Change, ChangeError, DocumentSet, Effective, GROUPS_MAX, GroupText, Groups, Origin, Resolved,
+};
+use fallow_proto::operator::v1 as wire;
+use tonic::Status;
+
+use super::{convert, status};
+use crate::document::{Audited, Author, DocumentError, Documents};
+use crate::fleet::Fleet;
+use crate::fleet::labels::Explained;
+use crate::fleet::preview::Preview;
+use fallow_daemon::clock;
+
+/// Findings that are told at most: whoever gets as many has other files in mind.
+const FINDINGS_MAX: usize = 1_000;
+/// Versions that are listed at once.
+const VERSIONS_MAX: usize = 1_000;
+
+/// Puts groups in place, or says what that would change.
+pub(super) async fn change(
+    fleet: &std::sync::Arc<Fleet>,
+    documents: &Documents,
+    author: Author,
+    request: wire::ChangeGroupsRequest,
+) -> Result<wire::ChangeGroupsReply, Status> {
+    let wire::ChangeGroupsRequest { files, remove, prune, dry_run, per_host, message } = request;
+    if files.len() > GROUPS_MAX || remove.len() > GROUPS_MAX {
+        let text = format!("a change has up to {GROUPS_MAX} files and removes up to {GROUPS_MAX} groups");
+        return Err(Status::invalid_argument(text));
+    }
+    if prune && files.is_empty() {
+        let text = "without a file, all groups would go: name them to be removed instead";
+        return Err(Status::invalid_argument(text));
+    }
+    let text = |file: wire::GroupFile| GroupText { file: file.name, text: file.text };
+    let change = Change { files: files.into_iter().map(text).collect(), remove, prune };
+    let before = documents.set();
+    let after = if dry_run {
+        let groups = change.groups(&before).map_err(DocumentError::Groups);
+        groups.map(|groups| DocumentSet { groups, ..before.clone() })
+    } else {
+        let author = Author { message, ..author };
+        documents.change_groups(author, clock::now(), &change).await
+    };
+    let after = match after {
+        Err(DocumentError::Groups(ChangeError::Files(found))) => {
+            let findings = found.0.iter().take(FINDINGS_MAX).map(finding).collect();
+            return Ok(wire::ChangeGroupsReply { findings, ..wire::ChangeGroupsReply::default() });
+        }
+        after => after.map_err(|error| status::of_document(&error))?,
+    };
+    let hash = after.hash().map_err(|error| Status::internal(error.to_string()))?;
+    let (put, removed) = changed(&before.groups, &after.groups);
+    let version = after.fleet.version.0;
+    let fleet = fleet.clone();
+    let preview = tokio::task::spawn_blocking(move || fleet.preview(&before, &after)).await;
+    let preview = preview.map_err(|died| Status::internal(died.to_string()))?;
+    let Preview { hosts, changed_hosts, values } = preview;
+    let value =
+        |(change, agents): (fallow_fleet::ValueChange, Vec<fallow_domain::AgentId>)| wire::ChangedValue {
+            key: change.key,
+            before: change.before,
+            after: change.after,
+            origin: change.origin,
+            hosts: agents.len() as u64,
+            agent_ids: if per_host { agents.into_iter().map(|id| id.0).collect() } else { Vec::new() },
+        };
+    Ok(wire::ChangeGroupsReply {
+        findings: Vec::new(),
+        document_version: version,
+        hash: hash.as_str().to_owned(),
+        put,
+        removed,
+        values: values.into_iter().map(value).collect(),
+        hosts,
+        changed_hosts,
+    })
+}
+
+fn finding(found: &Diagnostic) -> wire::Finding {
+    wire::Finding {
+        file: found.file.clone(),
+        line: found.line as u64,
+        column: found.column as u64,
+        key: found.key.clone(),
+        text: found.to_string(),
+    }
+}
+
+/// Names of groups that are new or others, and of those that are gone.
+fn changed(before: &Groups, after: &Groups) -> (Vec<String>, Vec<String>) {
+    let put = after.0.iter().filter(|(name, group)| before.0.get(*name) != Some(*group));
+    let gone = before.0.keys().filter(|name| !after.0.contains_key(*name));
+    (put.map(|(name, _)| name.to_string()).collect(), gone.map(ToString::to_string).collect())
+}
+
+/// All groups, the one that prevails over the others first.
+pub(super) fn list(fleet: &Fleet, set: &DocumentSet) -> wire::ListGroupsReply {
+    let mut groups: Vec<_> = set.groups.0.iter().collect();
+    groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.precedence));
+    let group = |(name, group): (&fallow_fleet::GroupName, &fallow_fleet::Group)| wire::Group {
+        name: name.to_string(),
+        precedence: group.precedence,
+        selector: group.selector.to_string(),
+        hosts: fleet.chosen(&group.selector),
+        values: group
+            .projects
+            .iter()
+            .map(|(project, said)| said_value(format!("projects.{project}"), said.wish.to_string()))
+            .chain(
+                group
+                    .preferences
+                    .iter()
+                    .map(|one| said_value(format!("preferences.{}", one.key()), one.to_string())),
+            )
+            .collect(),
+    };
+    wire::ListGroupsReply {
+        groups: groups.into_iter().map(group).collect(),
+        document_version: set.fleet.version.0,
+    }
+}
+
+fn said_value(key: String, value: String) -> wire::SaidValue {
+    wire::SaidValue { key, value }
+}
+
+/// What a host is asked for, and why.
+pub(super) fn explained(explained: &Explained, set: &DocumentSet) -> wire::ExplainHostReply {
+    let Explained { host, enrolled_with, given_labels, groups, effective } = explained;
+    let Effective { projects, preferences } = effective;
+    let projects = projects.iter().map(|(name, resolved)| value(format!("projects.{name}"), resolved));
+    let preferences =
+        preferences.iter().map(|resolved| value(format!("preferences.{}", resolved.value.key()), resolved));
+    wire::ExplainHostReply {
+        labels: host
+            .labels
+            .iter()
+            .map(|(name, value)| wire::Label {
+                name: name.to_string(),
+                value: value.to_string(),
+                source: source(name.as_str(), enrolled_with, given_labels).into(),
+            })
+            .collect(),
+        host: Some(convert::host(host)),
+        document_version: set.fleet.version.0,
+        groups: groups.iter().map(ToString::to_string).collect(),
+        values: projects.chain(preferences).collect(),
+    }
+}
+
+fn value<T: std::fmt::Display>(key: String, resolved: &Resolved<T>) -> wire::ExplainedValue {
+    let Resolved { value, origin, losers } = resolved;
+    let lost = |(origin, value): &(Origin, T)| wire::LostValue {
+        origin: origin.to_string(),
+        value: value.to_string(),
+    };
+    wire::ExplainedValue {
+        key,
+        value: value.to_string(),
+        origin: origin.to_string(),
+        lost: losers.iter().map(lost).collect(),
+    }
+}
+
+/// Who says a label of a host.
+fn source(name: &str, enrolled_with: &Labels, given: &Labels) -> wire::LabelSource {
+    match (enrolled_with.get(name), given.get(name)) {
+        (Some(_), _) => wire::LabelSource::Enrolment,
+        (None, Some(_)) => wire::LabelSource::Operator,
+        (None, None) => wire::LabelSource::Agent,
+    }
+}
+
+/// How many versions an operator asks for.
+pub(super) fn limit(limit: u32) -> usize {
+    match limit as usize {
+        0 => 100,
+        limit => limit.min(VERSIONS_MAX),
+    }
+}
+
+/// A version, without what it says.
+pub(super) fn version(audited: &Audited) -> wire::DocumentInfo {
+    wire::DocumentInfo {
+        version: audited.set.fleet.version.0,
+        hash: audited.hash.as_str().to_owned(),
+        made_at_micros: audited.made_at.as_micros(),
+        made_by: audited.made_by.clone(),
+        change: audited.change.clone(),
+        message: audited.message.clone(),
+        groups: audited.set.groups.0.len() as u64,
+    }
+}

@@ -1,0 +1,212 @@
+//! Labels and groups over real connections: who is sent what (R6.4).
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: failures are panics")]
+
+mod peers;
+
+use std::path::Path;
+use std::time::Duration;
+
+use fallow_coordinator::daemon::{Coordinator, Options};
+use fallow_coordinator::fleet::LinkSettings;
+use fallow_proto::fleet::v1 as wire;
+use fallow_proto::operator::v1::{
+    ChangeGroupsReply, ChangeGroupsRequest, CreateProjectRequest, ExplainHostRequest, GroupFile,
+    LabelHostRequest, ListDocumentsRequest, ListGroupsRequest, ListHostsRequest,
+};
+use peers::{Agent, Client, Identity, connect, enroll, hello, tokens};
+use tonic::Code;
+use wire::entry::Value;
+use wire::from_coordinator::Body as Heard;
+
+const QUIET: &str =
+    "name = \"quiet\"\nprecedence = 10\nselector = \"room=12\"\n[preferences]\ncpu_fraction = 0.5\n";
+
+async fn start(dir: &Path) -> (Coordinator, Client) {
+    // Agents here do not beat, and are not taken for gone, however long a test takes.
+    let link = LinkSettings { heartbeat: Duration::from_hours(1) };
+    let options = Options { link, ..Options::at(dir) };
+    let coordinator = Coordinator::start(options).await.unwrap();
+    let operator = connect(coordinator.access()).await.unwrap();
+    (coordinator, operator)
+}
+
+async fn create(operator: &mut Client, name: &str) {
+    let request = CreateProjectRequest {
+        name: name.into(),
+        share: 50.0,
+        request_delay_micros: 0,
+        settings: Vec::new(),
+    };
+    operator.create_project(request).await.unwrap();
+}
+
+async fn identity(coordinator: &Coordinator, operator: &mut Client) -> Identity {
+    let token = tokens(operator, 1).await.remove(0);
+    enroll(coordinator.access(), &token).await.unwrap()
+}
+
+fn change(files: &[&str]) -> ChangeGroupsRequest {
+    let file = |(at, text): (usize, &&str)| GroupFile { name: format!("{at}.toml"), text: (*text).into() };
+    ChangeGroupsRequest { files: files.iter().enumerate().map(file).collect(), ..Default::default() }
+}
+
+async fn apply(operator: &mut Client, files: &[&str]) -> ChangeGroupsReply {
+    let reply = operator.change_groups(change(files)).await.unwrap().into_inner();
+    assert!(reply.findings.is_empty(), "{:?}", reply.findings);
+    reply
+}
+
+async fn label(operator: &mut Client, host: &str, changes: &[&str]) -> Result<Vec<String>, tonic::Status> {
+    let changes = changes.iter().map(|&change| change.to_owned()).collect();
+    let request = LabelHostRequest { host: host.to_owned(), changes };
+    operator.label_host(request).await.map(|reply| reply.into_inner().labels)
+}
+
+fn host(os: &str) -> wire::Entry {
+    let host = wire::HostState {
+        hostname: "host".into(),
+        cpus: 2,
+        usable_cpus: 2,
+        os: os.into(),
+        owner: Some(wire::OwnerLimits { suspended: true, ..Default::default() }),
+        ..Default::default()
+    };
+    wire::Entry { key: "host".into(), value: Some(Value::Host(host)) }
+}
+
+/// Reads on until a document comes: its version and its part of the CPUs.
+async fn document(agent: &mut Agent) -> (u64, f64) {
+    loop {
+        if let Heard::Document(document) = agent.next().await.unwrap() {
+            return (document.version, document.preferences.unwrap().cpu_fraction);
+        }
+    }
+}
+
+#[tokio::test]
+async fn r6_4_what_a_group_says_reaches_the_hosts_that_it_chooses_at_once_and_no_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator, "a").await;
+    let identities =
+        [identity(&coordinator, &mut operator).await, identity(&coordinator, &mut operator).await];
+    let mut agents = Vec::new();
+    for identity in &identities {
+        let mut agent = Agent::link(identity, hello(identity, "e", 0)).await.0;
+        agent.snapshot(1, vec![host("linux")]).await;
+        assert_eq!(document(&mut agent).await, (1, 1.0));
+        agents.push(agent);
+    }
+    let labels = label(&mut operator, &identities[0].agent_id, &["room=12", "rack=4"]).await.unwrap();
+    assert_eq!(labels[0], format!("agent_id={}", identities[0].agent_id));
+    assert_eq!(labels[1..], ["cores=2", "hostname=host", "os=linux", "rack=4", "room=12"]);
+
+    let reply = apply(&mut operator, &[QUIET]).await;
+    assert_eq!((reply.document_version, reply.put.as_slice()), (2, &["quiet".to_owned()][..]));
+    assert_eq!((reply.hosts, reply.changed_hosts, reply.values[0].hosts), (2, 1, 1));
+    assert_eq!(document(&mut agents[0]).await, (2, 0.5));
+    assert_eq!(document(&mut agents[1]).await, (2, 1.0));
+    // Labels by an operator, then facts that an agent reports: no new version, and at once.
+    label(&mut operator, &identities[1].agent_id, &["room=12"]).await.unwrap();
+    assert_eq!(document(&mut agents[1]).await, (2, 0.5));
+    label(&mut operator, &identities[1].agent_id, &["room-"]).await.unwrap();
+    assert_eq!(document(&mut agents[1]).await, (2, 1.0));
+    let os = "name = \"os\"\nprecedence = 5\nselector = \"os=plan9\"\n[preferences]\ncpu_fraction = 0.25\n";
+    apply(&mut operator, &[os]).await;
+    assert_eq!(document(&mut agents[1]).await, (3, 1.0));
+    agents[1].delta(2, vec![host("plan9")], &[]).await;
+    assert_eq!(document(&mut agents[1]).await, (3, 0.25));
+
+    let chosen = ListHostsRequest { selector: "room=12, os in (linux)".into() };
+    let hosts = operator.list_hosts(chosen).await.unwrap().into_inner().hosts;
+    assert_eq!(hosts.iter().map(|host| &host.agent_id).collect::<Vec<_>>(), [&identities[0].agent_id]);
+    let groups = operator.list_groups(ListGroupsRequest {}).await.unwrap().into_inner().groups;
+    let groups: Vec<_> = groups.iter().map(|group| (group.name.as_str(), group.hosts)).collect();
+    assert_eq!(groups, [("quiet", 1), ("os", 1)]);
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_4_labels_and_groups_survive_a_restart_and_what_changed_meanwhile_is_sent_under_the_same_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator, "a").await;
+    let identity = identity(&coordinator, &mut operator).await;
+    apply(&mut operator, &[QUIET]).await;
+    let mut agent = Agent::link(&identity, hello(&identity, "e", 0)).await.0;
+    agent.snapshot(1, vec![host("linux")]).await;
+    assert_eq!(document(&mut agent).await, (2, 1.0));
+    drop(agent);
+    label(&mut operator, &identity.agent_id, &["room=12"]).await.unwrap();
+    drop(operator);
+    coordinator.stop().await.unwrap();
+
+    let (coordinator, mut operator) = start(dir.path()).await;
+    let mut agent = Agent::link(&identity, hello(&identity, "e", 2)).await.0;
+    assert_eq!(document(&mut agent).await, (2, 0.5));
+    let history =
+        operator.list_documents(ListDocumentsRequest::default()).await.unwrap().into_inner().documents;
+    assert_eq!(history.iter().map(|one| (one.version, one.groups)).collect::<Vec<_>>(), [(1, 0), (2, 1)]);
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_4_a_host_is_explained_with_the_origin_of_each_value_and_what_its_owner_limits() {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator, "a").await;
+    let identity = identity(&coordinator, &mut operator).await;
+    let mut agent = Agent::link(&identity, hello(&identity, "e", 0)).await.0;
+    agent.snapshot(1, vec![host("linux")]).await;
+    agent.acknowledged(1).await;
+    label(&mut operator, "host", &["room=12"]).await.unwrap();
+    apply(&mut operator, &[QUIET]).await;
+    let request = ExplainHostRequest { host: identity.agent_id.clone() };
+    let explained = operator.explain_host(request).await.unwrap().into_inner();
+    let value = |key: &str| {
+        let found = explained.values.iter().find(|one| one.key == key).unwrap();
+        format!("{} by {}", found.value, found.origin)
+    };
+    assert_eq!(value("projects.a"), "share 50 by fleet");
+    assert_eq!(value("preferences.cpu_fraction"), "0.5 by group quiet");
+    assert_eq!(value("preferences.suspended"), "true by owner");
+    assert_eq!(value("preferences.buffer_min"), "0.1 days by default");
+    assert_eq!(explained.groups, ["quiet"]);
+    let unknown = ExplainHostRequest { host: "nobody".into() };
+    assert_eq!(operator.explain_host(unknown).await.unwrap_err().code(), Code::NotFound);
+    for (bad, code) in [("os=plan9", Code::InvalidArgument), ("room", Code::InvalidArgument)] {
+        assert_eq!(label(&mut operator, "host", &[bad]).await.unwrap_err().code(), code, "{bad}");
+    }
+    coordinator.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn r6_5_a_change_that_is_only_tried_or_wrong_changes_nothing_and_says_all_that_it_would_or_that_is_wrong()
+ {
+    let dir = tempfile::tempdir().unwrap();
+    let (coordinator, mut operator) = start(dir.path()).await;
+    create(&mut operator, "a").await;
+    let identity = identity(&coordinator, &mut operator).await;
+    label(&mut operator, &identity.agent_id, &["room=12"]).await.unwrap();
+    let tried = ChangeGroupsRequest { dry_run: true, per_host: true, ..change(&[QUIET]) };
+    let tried = operator.change_groups(tried).await.unwrap().into_inner();
+    assert_eq!((tried.document_version, tried.changed_hosts), (1, 1));
+    let value = &tried.values[0];
+    assert_eq!((value.key.as_str(), value.before.as_str()), ("preferences.cpu_fraction", "1"));
+    assert_eq!((value.after.as_str(), value.origin.as_str()), ("0.5", "group quiet"));
+    assert_eq!(value.agent_ids, [identity.agent_id]);
+
+    let bad = QUIET.replace("0.5", "5");
+    let wrong = operator.change_groups(change(&[&bad, "name = 1\n"])).await.unwrap().into_inner();
+    let places: Vec<_> =
+        wrong.findings.iter().map(|found| (found.file.as_str(), found.line, found.key.as_str())).collect();
+    assert_eq!(places[0], ("0.toml", 5, "preferences.cpu_fraction"));
+    assert!(
+        places.contains(&("1.toml", 1, "name")) && places.contains(&("1.toml", 1, "selector")),
+        "{places:?}"
+    );
+    let all_gone = ChangeGroupsRequest { prune: true, ..Default::default() };
+    assert_eq!(operator.change_groups(all_gone).await.unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(coordinator.documents().document().version.0, 1);
+    coordinator.stop().await.unwrap();
+}

@@ -1,0 +1,67 @@
+//! Groups of hosts with real agents: facts that they report, what reaches which, and their owners' limits
+//! (R6.4).
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests: failures are panics"
+)]
+
+use std::time::Duration;
+
+use fallow_e2e::{PATIENCE, Up, command, wait_for};
+use serde_json::Value;
+
+/// One host of the listing, by its name.
+fn host(up: &Up, name: &str) -> Value {
+    let hosts = up.json(&["hosts"]);
+    let found = hosts["hosts"].as_array().unwrap().iter().find(|host| host["name"] == name);
+    found.unwrap_or_else(|| panic!("{name} is not listed")).clone()
+}
+
+#[test]
+fn r6_4_a_group_suspends_the_real_agents_that_it_chooses_and_the_owner_of_another_is_the_origin_of_his_limit()
+{
+    let up = Up::start(&["--exponents", "2..9689"], &[]);
+    wait_for("all agents to have told of their hosts", 2 * PATIENCE, || {
+        up.daemon("coordinator")?;
+        let chosen = up.json(&["hosts", "--selector", "os=linux, cores>=1, memory_mib>0, agent_version"]);
+        (chosen["hosts"].as_array()?.len() == 3).then_some(())
+    });
+    up.json(&["hosts", "label", "agent-1", "room=12"]);
+    let file = up.dir().with_extension("room-12.toml");
+    let group = "name = \"room-12\"\nprecedence = 10\nselector = \"room=12, os in (linux)\"\n\
+        [projects.totient]\nabsent = true\n[preferences]\nsuspended = true\n";
+    std::fs::write(&file, group).unwrap();
+    let applied = up.json(&["apply", "-f", file.to_str().unwrap()]);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!((&applied["hosts"], &applied["changed_hosts"]), (&3.into(), &1.into()));
+    wait_for("the agent of the group to be suspended, and all to follow the version", PATIENCE, || {
+        let version = &applied["document_version"];
+        let all = ["agent-1", "agent-2", "agent-3"].map(|name| host(&up, name));
+        let suspended = all.each_ref().map(|host| host["suspended_by"] == "coordinator");
+        (all.iter().all(|host| host["document_version"] == *version) && suspended == [true, false, false])
+            .then_some(())
+    });
+
+    let dir = up.dir().join("agent-2");
+    let output = command("fallow-agent").arg("suspend").arg("--dir").arg(dir).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let origin = |name: &str| {
+        let shown = up.json(&["hosts", "show", name]);
+        let values = shown["values"].as_array().unwrap().iter();
+        let suspended = values.clone().find(|value| value["key"] == "preferences.suspended").unwrap();
+        (suspended["value"].as_str().unwrap().to_owned(), suspended["origin"].as_str().unwrap().to_owned())
+    };
+    wait_for("the owner's limit to be told", PATIENCE, || {
+        (origin("agent-2") == ("true".into(), "owner".into())).then_some(())
+    });
+    assert_eq!(origin("agent-1"), ("true".into(), "group room-12".into()));
+    assert_eq!(origin("agent-3"), ("false".into(), "default".into()));
+
+    // Without its label the host is as the others again, under the same version.
+    up.json(&["hosts", "label", "agent-1", "room-"]);
+    wait_for("the agent to compute again", Duration::from_secs(60), || {
+        (host(&up, "agent-1")["suspended_by"] == "").then_some(())
+    });
+}

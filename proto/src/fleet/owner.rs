@@ -1,0 +1,81 @@
+//! The limits of a host's owner, as its agent tells them.
+
+use fallow_domain::{Fraction, OwnerLimits};
+
+use super::limits::DECLINED;
+use super::v1 as wire;
+
+/// An owner's limits on the wire.
+#[must_use]
+pub fn to_wire(owner: &OwnerLimits) -> wire::OwnerLimits {
+    // By name, so that none is forgotten.
+    let OwnerLimits {
+        suspended,
+        cpu_fraction,
+        cpu_time_fraction,
+        memory_fraction,
+        disk_fraction,
+        excluded_devices,
+    } = owner;
+    wire::OwnerLimits {
+        suspended: *suspended,
+        cpu_fraction: cpu_fraction.map(Fraction::get),
+        cpu_time_fraction: cpu_time_fraction.map(Fraction::get),
+        memory_fraction: memory_fraction.map(Fraction::get),
+        disk_fraction: disk_fraction.map(Fraction::get),
+        excluded_devices: excluded_devices.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// An owner's limits from the wire.
+///
+/// # Errors
+/// In words, the first thing that cannot be.
+pub fn from_wire(wire: &wire::OwnerLimits) -> Result<OwnerLimits, String> {
+    // By name, so that none is forgotten.
+    let wire::OwnerLimits {
+        suspended,
+        cpu_fraction,
+        cpu_time_fraction,
+        memory_fraction,
+        disk_fraction,
+        excluded_devices,
+    } = wire;
+    if excluded_devices.len() > DECLINED {
+        return Err(format!("{} excluded devices are more than {DECLINED}", excluded_devices.len()));
+    }
+    let fraction = |part: &Option<f64>| part.map(Fraction::new).transpose().map_err(|bad| bad.to_string());
+    let devices = excluded_devices.iter().map(|name| name.parse());
+    Ok(OwnerLimits {
+        suspended: *suspended,
+        cpu_fraction: fraction(cpu_fraction)?,
+        cpu_time_fraction: fraction(cpu_time_fraction)?,
+        memory_fraction: fraction(memory_fraction)?,
+        disk_fraction: fraction(disk_fraction)?,
+        excluded_devices: devices
+            .collect::<Result<_, _>>()
+            .map_err(|bad: fallow_domain::Invalid| bad.to_string())?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r6_4_an_owners_limits_survive_the_wire() {
+        let limits = OwnerLimits {
+            suspended: true,
+            cpu_fraction: Some(Fraction::clamped(0.1)),
+            cpu_time_fraction: Some(Fraction::clamped(0.2)),
+            memory_fraction: Some(Fraction::clamped(0.3)),
+            disk_fraction: Some(Fraction::clamped(0.4)),
+            excluded_devices: ["nvidia:0".parse().unwrap()].into(),
+        };
+        for one in [limits, OwnerLimits::default()] {
+            assert_eq!(from_wire(&to_wire(&one)), Ok(one));
+        }
+        let bad = wire::OwnerLimits { excluded_devices: vec!["gpu".into()], ..Default::default() };
+        assert!(from_wire(&bad).unwrap_err().contains("nvidia:0"));
+    }
+}

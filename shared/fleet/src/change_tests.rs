@@ -1,0 +1,277 @@
+use super::*;
+use crate::{Effective, Origin, Preference, Wish};
+use fallow_domain::{
+    AccountKey, DocumentVersion, FleetDocument, Fraction, Labels, MasterUrl, OwnerLimits, Preferences,
+    ProjectAssignment, Share,
+};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn set() -> DocumentSet {
+    let project = |name: &str| ProjectAssignment {
+        name: name.into(),
+        url: MasterUrl::parse(&format!("http://127.0.0.1:1/{name}/")).unwrap(),
+        account_key: AccountKey::new("key"),
+        share: Share::DEFAULT,
+    };
+    let fleet = FleetDocument {
+        version: DocumentVersion(3),
+        projects: ["mersenne", "totient"].map(project).into(),
+        preferences: Preferences { cpu_fraction: Fraction::clamped(0.8), ..Preferences::default() },
+    };
+    DocumentSet { fleet, groups: Groups::default() }
+}
+
+fn change(files: &[(&str, &str)]) -> Change {
+    let text = |(file, text): &(&str, &str)| GroupText { file: (*file).into(), text: (*text).into() };
+    Change { files: files.iter().map(text).collect(), ..Change::default() }
+}
+
+fn applied(set: &DocumentSet, change: &Change) -> DocumentSet {
+    DocumentSet { groups: change.groups(set).unwrap(), ..set.clone() }
+}
+
+fn labels(given: &[&str]) -> Labels {
+    Labels::read(given.iter().copied()).unwrap()
+}
+
+fn wrong(set: &DocumentSet, files: &[(&str, &str)]) -> String {
+    change(files).groups(set).unwrap_err().to_string()
+}
+
+const ROOM: &str = "name = \"room-12\"\nprecedence = 20\nselector = \"room=12\"\n\n[projects.totient]\nshare = 20\n\n\
+    [projects.mersenne]\nabsent = true\n\n[preferences]\ncpu_fraction = \"50%\"\nbuffer_min = \"2 h\"\n";
+const SITE: &str = "name = \"brno\"\nprecedence = 10\nselector = \"site=brno\"\n[projects.einstein]\n\
+    url = \"https://einstein.example.org/\"\naccount_key = \"abc\"\nshare = 5\n[preferences]\ncpu_fraction = 0.25\n\
+    excluded_devices = [\"nvidia:0\"]\n";
+
+#[test]
+fn r6_4_a_group_says_what_is_different_for_its_hosts_and_each_value_says_where_it_is_from() {
+    let set = applied(&set(), &change(&[("room.toml", ROOM), ("site.toml", SITE)]));
+    let both = Effective::of(&set, &labels(&["room=12", "site=brno"]));
+    let cpu = both.preferences.iter().find(|one| one.value.key() == "cpu_fraction").unwrap();
+    assert_eq!(cpu.value, Preference::CpuFraction(Fraction::clamped(0.5)));
+    assert_eq!(cpu.origin.to_string(), "group room-12");
+    let losers: Vec<_> = cpu.losers.iter().map(|(origin, value)| format!("{origin}: {value}")).collect();
+    assert_eq!(losers, ["group brno: 0.25", "fleet: 0.8", "default: 1"]);
+    let document = both.document(&set);
+    let projects: Vec<_> = document.projects.iter().map(|one| (one.name.as_str(), one.share.get())).collect();
+    assert_eq!(projects, [("totient", 20.0), ("einstein", 5.0)]);
+    assert_eq!(document.preferences.excluded_devices.len(), 1);
+    assert!(document.check().is_ok());
+    let neither = Effective::of(&set, &labels(&["room=13"]));
+    assert_eq!(neither.document(&set), set.fleet);
+    assert_eq!(neither.projects["totient"].origin, Origin::Fleet);
+}
+
+#[test]
+fn r6_4_what_the_owner_tightens_is_the_owners_and_nothing_else_is() {
+    let set = applied(&set(), &change(&[("room.toml", ROOM)]));
+    let owner = OwnerLimits {
+        suspended: true,
+        cpu_fraction: Some(Fraction::clamped(0.9)),
+        memory_fraction: Some(Fraction::clamped(0.1)),
+        ..OwnerLimits::default()
+    };
+    let declined = [set.fleet.projects[1].url.clone()];
+    let effective = Effective::of(&set, &labels(&["room=12"])).tightened(&owner).without(&declined, &set);
+    let mut owners: Vec<_> = effective.preferences.iter().filter(|one| one.origin == Origin::Owner).collect();
+    owners.retain(|one| one.losers[0].1 != one.value);
+    assert_eq!(
+        owners.iter().map(|one| one.value.key()).collect::<Vec<_>>(),
+        ["suspended", "memory_fraction"]
+    );
+    assert_eq!(
+        (effective.projects["totient"].value, &effective.projects["totient"].origin),
+        (Wish::Absent, &Origin::Owner)
+    );
+    // What groups say is absent needs no owner.
+    assert_eq!(effective.projects["mersenne"].origin.to_string(), "group room-12");
+}
+
+#[test]
+fn r6_4_everything_wrong_in_all_files_is_named_at_once_with_file_line_and_key() {
+    let bad_room = ROOM.replace("20", "0").replace("50%", "150%").replace("buffer_min", "bufer_min");
+    let text = wrong(
+        &set(),
+        &[
+            ("a.toml", &bad_room),
+            (
+                "b.toml",
+                "name = \"b\"\nprecedence = 7\nselector = \"room=\"\n[projects.nowhere]\nshare = 1\n[projects.totient]\n",
+            ),
+            (
+                "c.toml",
+                "name = \"c\"\nprecedence = 7\nselector = \"\"\n[projects.far]\nurl = \"https://far.example.org/\"\n",
+            ),
+            ("d.toml", "name = \"c\"\nprecedence = \n"),
+            ("e.toml", "name = \"c\"\nprecedence = 9\nselector = \"x\"\n"),
+        ],
+    );
+    for expected in [
+        "a.toml:2:14: precedence: 0 is no precedence",
+        "a.toml:12:16: preferences.cpu_fraction: ",
+        "a.toml:13:1: preferences.bufer_min: unknown key",
+        "did you mean `buffer_min`",
+        "b.toml:2:14: precedence: group c has precedence 7 as well",
+        "b.toml:3:12: selector: \"room=\" is no selector",
+        "b.toml:4:11: projects.nowhere: there is no project \"nowhere\"",
+        "b.toml:6:11: projects.totient: nothing is said of the project",
+        "c.toml:2:14: precedence: group b has precedence 7 as well",
+        "c.toml:5:7: projects.far.url: `account_key` is missing",
+        "d.toml:2:",
+        "e.toml:1:8: name: group c stands in c.toml as well",
+    ] {
+        assert!(text.contains(expected), "{expected} is not in\n{text}");
+    }
+}
+
+#[test]
+fn r6_4_projects_are_in_one_place_whichever_groups_name_them() {
+    let foreign = |name: &str, number: u32, project: &str, url: &str| {
+        format!(
+            "name = \"{name}\"\nprecedence = {number}\nselector = \"\"\n[projects.{project}]\nurl = \"{url}\"\naccount_key = \"k\"\n"
+        )
+    };
+    let own = foreign("a", 1, "totient", "https://x.example.org/");
+    assert!(wrong(&set(), &[("a", &own)]).contains("has a project \"totient\" of its own"));
+    let (one, two) =
+        (foreign("a", 1, "far", "https://x.example.org/"), foreign("b", 2, "far", "https://y.example.org/"));
+    assert!(wrong(&set(), &[("a", &one), ("b", &two)]).contains("another URL or account key"));
+    let same = foreign("b", 2, "farther", "https://x.example.org/");
+    assert!(wrong(&set(), &[("a", &one), ("b", &same)]).contains("is the URL of project \"far\" too"));
+    // A share alone attaches it in another group, as long as one says where it is.
+    let share = "name = \"b\"\nprecedence = 2\nselector = \"room=1\"\n[projects.far]\nshare = 7\n";
+    let whole = applied(&set(), &change(&[("a", &one), ("b", share)]));
+    let document = Effective::of(&whole, &labels(&["room=1"])).document(&whole);
+    assert_eq!(document.projects.last().map(|one| (one.name.as_str(), one.share.get())), Some(("far", 7.0)));
+    let removal = Change { remove: vec!["a".into()], ..Change::default() };
+    assert!(removal.groups(&whole).unwrap_err().to_string().contains("group b: projects.far"));
+}
+
+#[test]
+fn r6_4_groups_are_replaced_by_name_and_removed_by_name_or_with_all_that_no_file_is_of() {
+    let whole = applied(&set(), &change(&[("room.toml", ROOM), ("site.toml", SITE)]));
+    let again = applied(&whole, &change(&[("other.toml", &ROOM.replace("share = 20", "share = 21"))]));
+    assert_eq!(again.groups.0.len(), 2);
+    assert_ne!(again.hash().unwrap(), whole.hash().unwrap());
+    let removed = applied(&whole, &Change { remove: vec!["brno".into()], ..Change::default() });
+    assert_eq!(removed.groups.0.keys().map(GroupName::as_str).collect::<Vec<_>>(), ["room-12"]);
+    let pruned = applied(&whole, &Change { prune: true, ..change(&[("room.toml", ROOM)]) });
+    assert_eq!(pruned.hash().unwrap(), removed.hash().unwrap());
+    let unknown = Change { remove: vec!["bruno".into()], ..Change::default() }.groups(&whole);
+    assert!(unknown.unwrap_err().to_string().contains("(there is: brno, room-12)"));
+}
+
+#[test]
+fn r6_4_a_file_that_is_too_long_and_an_account_key_that_is_none_are_refused() {
+    let long = format!("#{}", "x".repeat(FILE_BYTES_MAX));
+    assert!(wrong(&set(), &[("long.toml", &long)]).contains("long.toml:1:1: the file has 65537 bytes"));
+    let problem = wrong(&set(), &[("a", "name = \"a\"\n[projects.x]\naccount_key = 5\n")]);
+    assert!(problem.contains("this is no account key"), "{problem}");
+}
+
+/// A file of a group, with few names so that groups meet.
+fn group(number: u32) -> impl Strategy<Value = (String, String)> {
+    let parts = (
+        prop::sample::select(vec!["", "room=1", "room=2", "site=a", "!room", "room"]),
+        prop::option::of(1..100_u32),
+        prop::option::of(any::<bool>()),
+        prop::option::of(1..100_u32),
+        any::<bool>(),
+    );
+    parts.prop_map(move |(selector, cpu, suspended, share, absent)| {
+        let precedence = (number * 7_919) % 1_000 + 1;
+        let mut text =
+            format!("name = \"g{number}\"\nprecedence = {precedence}\nselector = \"{selector}\"\n");
+        if let Some(share) = share {
+            text += &format!("[projects.totient]\nshare = {share}\n");
+        }
+        if absent {
+            text += "[projects.mersenne]\nabsent = true\n";
+        }
+        text += "[preferences]\n";
+        if let Some(cpu) = cpu {
+            text += &format!("cpu_fraction = \"{cpu}%\"\n");
+        }
+        if let Some(suspended) = suspended {
+            text += &format!("suspended = {suspended}\n");
+        }
+        (format!("{number}.toml"), text)
+    })
+}
+
+fn groups() -> impl Strategy<Value = Vec<(String, String)>> {
+    (group(1), group(2), group(3), group(4), group(5)).prop_map(|(a, b, c, d, e)| vec![a, b, c, d, e])
+}
+
+fn host() -> impl Strategy<Value = Labels> {
+    let some = |values: &'static [&'static str]| prop::option::of(prop::sample::select(values));
+    (some(&["room=1", "room=2"]), some(&["site=a"]))
+        .prop_map(|(room, site)| labels(&[room, site].into_iter().flatten().collect::<Vec<_>>()))
+}
+
+fn of(files: &[(String, String)]) -> Change {
+    change(&files.iter().map(|(file, text)| (file.as_str(), text.as_str())).collect::<Vec<_>>())
+}
+
+/// For each value on its own, the group of the highest precedence that has the host and says it.
+fn slowly(set: &DocumentSet, labels: &Labels) -> FleetDocument {
+    let mine: Vec<_> = set.groups.0.values().filter(|group| group.selector.chooses(labels)).collect();
+    let mut document = set.fleet.clone();
+    for key in crate::PREFERENCE_KEYS {
+        let says = |group: &&&crate::Group| group.preferences.iter().any(|one| one.key() == *key);
+        if let Some(highest) = mine.iter().filter(says).max_by_key(|group| group.precedence) {
+            let said = highest.preferences.iter().find(|one| one.key() == *key).unwrap();
+            said.clone().put_in(&mut document.preferences);
+        }
+    }
+    let mut kept = BTreeSet::new();
+    for project in &mut document.projects {
+        let says = |group: &&&crate::Group| group.projects.contains_key(&project.name);
+        let wish = mine.iter().filter(says).max_by_key(|group| group.precedence);
+        match wish.map(|group| group.projects[&project.name].wish) {
+            Some(Wish::Absent) => continue,
+            Some(Wish::Share(share)) => project.share = share,
+            None => {}
+        }
+        kept.insert(project.name.clone());
+    }
+    document.projects.retain(|project| kept.contains(&project.name));
+    document
+}
+
+proptest! {
+    #[test]
+    fn r6_4_the_effective_document_is_what_the_highest_group_says_value_by_value(files in groups(), host in host()) {
+        let set = applied(&set(), &of(&files));
+        prop_assert_eq!(Effective::of(&set, &host).document(&set), slowly(&set, &host));
+    }
+
+    #[test]
+    fn r6_4_the_order_of_files_means_nothing_and_precedence_is_total(files in groups(), host in host(), turn in 0..5_usize) {
+        let mut turned = files.clone();
+        turned.rotate_left(turn);
+        // Nor do the names of the files.
+        turned.iter_mut().enumerate().for_each(|(at, (file, _))| *file = format!("{}.toml", 9 - at));
+        let (one, other) = (applied(&set(), &of(&files)), applied(&set(), &of(&turned)));
+        prop_assert_eq!(one.hash().unwrap(), other.hash().unwrap());
+        prop_assert_eq!(Effective::of(&one, &host), Effective::of(&other, &host));
+        for resolved in Effective::of(&one, &host).preferences {
+            let rank = |origin: &Origin| match origin {
+                Origin::Default => 0,
+                Origin::Fleet => 1,
+                Origin::Group(name) => 1 + one.groups.0[name].precedence,
+                Origin::Owner => u32::MAX,
+            };
+            let ranks: Vec<u32> =
+                std::iter::once(&resolved.origin).chain(resolved.losers.iter().map(|(origin, _)| origin)).map(rank).collect();
+            prop_assert!(ranks.windows(2).all(|pair| pair[0] > pair[1]), "{:?}", ranks);
+        }
+    }
+
+    #[test]
+    fn r6_4_no_text_of_a_file_makes_its_reader_panic(text in "[a-z=\\[\\]\".#0-9\n ]{0,80}") {
+        let _ = change(&[("a.toml", &text)]).groups(&set());
+    }
+}

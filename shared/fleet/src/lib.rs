@@ -1,0 +1,32 @@
+//! What each host of a fleet is asked for, and why (R6.4): decisions as pure functions.
+//!
+//! Operators keep one document for the whole fleet, and groups: each chooses hosts by their labels
+//! ([`Selector`]) and says in a file ([`Change`]) what is different for them. All of it together is a
+//! [`DocumentSet`]; of the set and a host's labels follows what that host is asked for ([`Effective`]), each
+//! value with its origin and with what it prevailed over.
+//!
+//! Order, low to high: built-in defaults, the fleet-wide document, groups by their precedence. The highest
+//! that says a value wins; lists are one value; projects are merged by their names. At the end stand the
+//! limits of the host's owner, which only tighten.
+#![forbid(unsafe_code)]
+
+mod change;
+mod difference;
+mod effective;
+mod facts;
+mod file;
+mod group;
+mod preference;
+mod relabel;
+mod selector;
+mod set;
+
+pub use change::{Change, ChangeError, FILE_BYTES_MAX, GroupText};
+pub use difference::{ValueChange, differences};
+pub use effective::{Effective, Origin, Resolved, Wish};
+pub use facts::labels_of;
+pub use group::{Foreign, Group, GroupName, Groups, PRECEDENCE_MAX, ProjectWish};
+pub use preference::{PREFERENCE_KEYS, Preference};
+pub use relabel::LabelEdit;
+pub use selector::{SELECTOR_MAX, Selector};
+pub use set::{ContentHash, DocumentSet, GROUPS_MAX, SetProblem};
