@@ -84,6 +84,8 @@ pub struct Fleet {
     documents: Arc<Documents>,
     issuer: Arc<Issuer>,
     accounts: OnceLock<Arc<dyn Accounts>>,
+    /// Under which the coordinator's own projects are reached; empty as long as nobody said so.
+    projects_url: OnceLock<String>,
     guesses: FailedAuthDelay,
     settings: LinkSettings,
     agents: RwLock<BTreeMap<AgentId, Arc<Agent>>>,
@@ -151,6 +153,7 @@ impl Fleet {
             documents,
             issuer,
             accounts: OnceLock::new(),
+            projects_url: OnceLock::new(),
             guesses: FailedAuthDelay::default(),
             settings,
             agents: RwLock::new(agents),
@@ -162,6 +165,14 @@ impl Fleet {
             relabelling: tokio::sync::Mutex::default(),
             stopping: watch::Sender::new(false),
         }))
+    }
+
+    /// Under which the coordinator's own projects are reached: agents are told. Said once, before anybody is
+    /// served.
+    pub fn set_projects_url(&self, url: &str) {
+        if self.projects_url.set(url.to_owned()).is_err() {
+            tracing::error!("where the projects are is said already");
+        }
     }
 
     /// Ends all links, so that the agents know at once.
