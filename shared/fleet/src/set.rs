@@ -14,6 +14,11 @@ pub const GROUPS_MAX: usize = 256;
 /// Projects that a document may name; agents take no more.
 const PROJECTS_MAX: usize = 1_000;
 
+/// Names of projects that a problem lists.
+const KNOWN_SAID: usize = 20;
+/// Unknown projects of a group that are said.
+const UNKNOWN_SAID: usize = 100;
+
 /// The fleet-wide document and all groups. Versions are of the whole, so the number stands in the fleet-wide
 /// document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -114,10 +119,16 @@ impl DocumentSet {
                 }
             }
         }
-        let known: Vec<&str> = own.iter().copied().chain(places.keys().copied()).collect();
+        let known: BTreeSet<&str> = own.iter().copied().chain(places.keys().copied()).collect();
+        let mut listed: Vec<&str> = known.iter().copied().take(KNOWN_SAID).collect();
+        if known.len() > KNOWN_SAID {
+            listed.push("...");
+        }
+        let listed = if listed.is_empty() { "none".to_owned() } else { listed.join(", ") };
         for (name, group) in &self.groups.0 {
-            for project in group.projects.keys().filter(|project| !known.contains(&project.as_str())) {
-                let listed = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            // One that is found wrong so often has another fleet in mind.
+            let unknown = group.projects.keys().filter(|project| !known.contains(project.as_str()));
+            for project in unknown.take(UNKNOWN_SAID) {
                 let expected =
                     format!("one of the fleet's (there is: {listed}), or url and account_key beside it");
                 let reason = format!("there is no project {project:?} in the fleet");

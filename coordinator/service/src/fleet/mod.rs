@@ -88,7 +88,7 @@ pub struct Fleet {
     calls: Mutex<BTreeMap<MasterUrl, contact::ContactCalls>>,
     returns: Mutex<returns::ReturningAgents>,
     // One change of labels at a time: each starts from the newest.
-    relabelling: tokio::sync::Mutex<()>,
+    relabelling: Arc<tokio::sync::Mutex<()>>,
     stopping: watch::Sender<bool>,
 }
 
@@ -145,7 +145,7 @@ impl Fleet {
             connected: AtomicU64::new(0),
             calls: Mutex::default(),
             returns: Mutex::default(),
-            relabelling: tokio::sync::Mutex::default(),
+            relabelling: Arc::default(),
             stopping: watch::Sender::new(false),
         }))
     }
